@@ -60,8 +60,8 @@ class TextInput final : public TrainInput {
             result.batches = std::min(result.batches, static_cast<std::uint64_t>(options_.validate_batches));
         for (std::uint64_t i = 0; i < result.batches; ++i) {
             const auto of_batch = static_cast<double>(validation_->counted(i));
-            result.loss +=
-                of_batch * static_cast<double>(trainer.evaluate(validation_buffer_.fill(*validation_, i)));
+            result.loss += of_batch * static_cast<double>(
+                                          trainer.evaluate(validation_buffer_.fill(*validation_, i)).loss);
             counted += of_batch;
             made(i + 1, result.batches);
         }

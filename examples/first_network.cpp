@@ -20,5 +20,6 @@ int main() {
     const mantissa::Examples rows(model, {x, y}, {.batch = 32, .order = mantissa::BatchOrder::random});
     mantissa::Trainer trainer(mantissa::cpu(), model, {.batch = 32});
     for (int step = 0; step < 500; ++step) trainer.step(rows, 0.01);
-    std::printf("mean squared error over all rows: %.4f\n", static_cast<double>(trainer.evaluate({x, y})));
+    std::printf("mean squared error over all rows: %.4f\n",
+                static_cast<double>(trainer.evaluate({x, y}).loss));
 }

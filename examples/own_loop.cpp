@@ -41,7 +41,7 @@ int main() {
         if (norm < 10) trainer.update(norm > 1 ? 0.005 : 0.02);  // else the step is left out
     }
     const mantissa::AveragedWeights averaged(trainer);
-    const auto judged = static_cast<double>(trainer.evaluate({x, y}));
+    const auto judged = static_cast<double>(trainer.evaluate({x, y}).loss);
     std::printf("with the averaged weights: loss %.5f\n", judged);
     return judged < 0.01 ? 0 : 1;
 }

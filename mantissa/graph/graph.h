@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "mantissa/base/error.h"
@@ -105,6 +106,8 @@ class Graph {
     /// Freezes those weights added from now on whose names match a pattern (base/name_pattern.h).
     void freeze(std::vector<std::string> patterns) { frozen_ = std::move(patterns); }
     void add_result(std::string name, Value value);
+    /// Hands over its results, and has none then.
+    std::vector<Result> take_results() { return std::exchange(results_, {}); }
     /// At the end of a run the state takes this value. Throws UserError if there is no such state, if the
     /// value has another type, and if the state has an update or is frozen.
     void add_update(int state, Value value);

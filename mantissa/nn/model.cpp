@@ -10,6 +10,7 @@
 #include "mantissa/base/name_pattern.h"
 #include "mantissa/formats/weight_files.h"
 #include "mantissa/graph/graph.h"
+#include "mantissa/nn/metrics.h"
 #include "mantissa/passes/differentiate.h"
 
 namespace mantissa::inline v0::nn {
@@ -101,6 +102,24 @@ Tensor trace_loss(const Model& model, Graph& graph, std::int64_t batch, const Mo
     return loss;
 }
 
+void metric(std::string_view name, Tensor value, Tensor::Where at) {
+    Graph& graph = value.graph(at);
+    const LineScope line(graph, at);
+    const auto refuse_if = [&](bool holds, const std::string& what) {
+        if (holds) refuse(fmt::format("metric '{}'", name), graph.origin, what);
+    };
+    refuse_if(name.empty(), "it has no name");
+    const std::string result = std::string(metric_prefix) + std::string(name);
+    refuse_if(std::ranges::find(graph.results(), result, &Result::name) != graph.results().end(),
+              "the trace has one of this name");
+    refuse_if(!is_floating(value.dtype()) && value.dtype() != DType::boolean,
+              fmt::format("it is floating or bool, got {}; cast it", value.type().text()));
+    // Exact under any policy, and a value of its own even where it is a parameter as it stands.
+    const PrecisionScope exact(graph, DType::f32);
+    const Tensor number = cast(value, DType::f32);
+    graph.add_result(result, ((number.rank() == 0 ? number : mean(number)) + 0.0).value());
+}
+
 Tensor trace_output(const Model& model, Graph& graph, std::int64_t batch) {
     if (!model.output.trace)
         throw UserError(
@@ -111,6 +130,7 @@ Tensor trace_output(const Model& model, Graph& graph, std::int64_t batch) {
     validate_inputs(model);
     const std::vector<Tensor> inputs = traced_inputs(model, graph, batch, model.output.inputs);
     const Tensor output = model.output.trace(graph, inputs, Mode{});
+    graph.take_results();  // metrics are of the loss
     if (!output) throw UserError(fmt::format("model {}: its output is an empty tensor", model.name));
     if (!is_floating(output.dtype()) || output.rank() < 1 || output.type().shape[0] != batch)
         throw UserError(

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -152,6 +153,11 @@ struct Model {
     /// FLOPs of a training step for each example by a published formula; none: those of its contractions.
     std::optional<double> flops_per_example = {};
 };
+
+/// Names a result beside the loss, in whose trace it is called: an accuracy, a part of the loss. A number of
+/// each row, or more or bools, counts by its mean. The trainer gives it by that name (StepResult,
+/// Evaluation). Throws UserError for a name that is empty or taken, and for whole numbers.
+void metric(std::string_view name, Tensor value, Tensor::Where at = Tensor::Where::current());
 
 /// Traces the loss of a model on a batch of so many examples: adds its inputs, then what it records. Throws
 /// UserError, naming the model, if it has no loss, if that is no single floating number, or if two inputs

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <bit>
-#include <utility>
 
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
@@ -26,19 +25,26 @@ Tensor with_kept_sum(int level, const std::string& name, Tensor term) {
     return call1("tree_add", {kept_sum(term.graph(), level, name, term.shape()), term});
 }
 
-using Sums = std::pair<Tensor, std::vector<ParameterGradient>>;  // of losses, of gradients
+/// What micro-steps add up, and how it is called.
+struct Sums {
+    Tensor loss;
+    std::vector<Result> metrics;
+    std::vector<ParameterGradient> gradients;
+};
 
-/// Calls `add` with the loss and with each gradient, in FP32, and what it is called; returns what that gives.
+/// Calls `add` with the loss, each metric and each gradient, in FP32, and what it is called; returns what
+/// that gives. The graph has no results then.
 template <class Add>
 Sums for_each_term(Graph& graph, Tensor loss, const std::vector<ParameterGradient>& gradients, Add&& add) {
     const auto added = [&](const std::string& name, Tensor term) {
         const OriginScope scope(graph, name);
         return add(name, cast(term, DType::f32));
     };
-    Sums all{added("loss", loss), {}};
+    Sums all{.loss = added("loss", loss), .metrics = graph.take_results(), .gradients = {}};
+    for (Result& metric : all.metrics) metric.value = added(metric.name, {graph, metric.value}).value();
     for (const ParameterGradient& parameter : gradients) {
         const std::string name = graph.state(parameter.state).name;
-        all.second.push_back({.state = parameter.state, .gradient = added(name, parameter.gradient)});
+        all.gradients.push_back({.state = parameter.state, .gradient = added(name, parameter.gradient)});
     }
     return all;
 }
@@ -50,13 +56,14 @@ void reduce_over_ranks(Graph& graph, Sums& sums, Tensor loss, const std::vector<
     if (distribution.ranks == 1) return;
     Distribution exact = distribution;
     exact.wire = Wire::fp32;
-    const ReducedTerm loss_term{sums.first, loss.value().node};
-    // Among gradients it takes no exchange of its own.
-    const bool is_among_them = distribution.wire == Wire::fp32;
+    std::vector<ReducedTerm> numbers{{sums.loss, loss.value().node}};
+    for (const Result& metric : sums.metrics) numbers.push_back({{graph, metric.value}, metric.value.node});
+    // Among gradients they take no exchange of their own.
+    const bool are_among_them = distribution.wire == Wire::fp32;
     std::vector<ReducedTerm> cut, whole;
-    if (is_among_them) whole.push_back(loss_term);
+    if (are_among_them) whole = numbers;
     for (std::size_t i = 0; i < gradients.size(); ++i) {
-        ParameterGradient& sum = sums.second[i];
+        ParameterGradient& sum = sums.gradients[i];
         const State& parameter = graph.state(sum.state);
         sum.is_part = distribution.states == States::sharded &&
                       can_be_cut(parameter.type.shape.elements(), distribution.ranks) && may_be_cut &&
@@ -66,8 +73,11 @@ void reduce_over_ranks(Graph& graph, Sums& sums, Tensor loss, const std::vector<
     const std::vector<Tensor> parts = reduce_scattered(graph, cut, distribution);
     const std::vector<Tensor> wholes = all_reduced(graph, whole, distribution);
     auto next_part = parts.begin(), next_whole = wholes.begin();
-    sums.first = is_among_them ? *next_whole++ : all_reduced(graph, {&loss_term, 1}, exact)[0];
-    for (ParameterGradient& sum : sums.second) sum.gradient = sum.is_part ? *next_part++ : *next_whole++;
+    if (are_among_them) next_whole += std::ssize(numbers);
+    for (ParameterGradient& sum : sums.gradients) sum.gradient = sum.is_part ? *next_part++ : *next_whole++;
+    const std::vector<Tensor> reduced = are_among_them ? wholes : all_reduced(graph, numbers, exact);
+    sums.loss = reduced[0];
+    for (std::size_t i = 0; i < sums.metrics.size(); ++i) sums.metrics[i].value = reduced[i + 1].value();
 }
 
 }  // namespace
@@ -113,7 +123,8 @@ TraceUpdate with_added_gradients(TraceUpdate update, std::int64_t micro_steps,
         reduce_over_ranks(graph, sums, loss, gradients, distribution, may_be_cut);
         distribution.ranks == 1 ? blend_with_kept(graph)
                                 : blend_all_statistics(graph, micro_steps, distribution);
-        update(graph, sums.first, sums.second);
+        for (const Result& metric : sums.metrics) graph.add_result(metric.name, metric.value);
+        update(graph, sums.loss, sums.gradients);
     };
 }
 

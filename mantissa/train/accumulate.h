@@ -9,11 +9,11 @@
 //            \_________/
 //                (+)
 //
-// A sum of 2^k micro-steps is kept in the states `gradient.K.P`, one for each parameter P, and
-// `gradient.K.loss`: where index i ends in c ones in binary, micro-step i completes the sums of c levels and
-// leaves its own in the next. Micro-steps but the last run a graph for each c, the last runs another, which
-// adds up what is left. What the states hold between steps means nothing: whatever a step reads there, it
-// wrote before.
+// A sum of 2^k micro-steps is kept in the states `gradient.K.P`, one for each parameter P,
+// `gradient.K.loss`, and one for each metric (nn/metrics.h): where index i ends in c ones in binary,
+// micro-step i completes the sums of c levels and leaves its own in the next. Micro-steps but the last run a
+// graph for each c, the last runs another, which adds up what is left. What the states hold between steps
+// means nothing: whatever a step reads there, it wrote before.
 #pragma once
 
 #include "mantissa/train/optimizer_update.h"
@@ -26,12 +26,13 @@ int kept_levels(std::int64_t micro_steps);
 /// How many levels micro-step `index`, not the last of its step, completes.
 int completed_levels(std::int64_t index);
 
-/// The update of the micro-steps that complete so many levels: puts gradients (in FP32) and loss into their
-/// states, and running statistics in theirs (running_statistics.h). Of so many micro-steps of a rank. No
-/// results.
+/// The update of the micro-steps that complete so many levels: puts gradients (in FP32), loss and metrics
+/// into their states, and running statistics in theirs (running_statistics.h). Of so many micro-steps of a
+/// rank. No results.
 TraceUpdate add_to_gradients(int completed, std::int64_t micro_steps, const Distribution& distribution = {});
 
-/// The update of the last of so many micro-steps: `update` is given the sums of all, of every rank. Ranks go
+/// The update of the last of so many micro-steps: `update` is given the sums of all, of every rank; the
+/// metrics in the graph's results become such, too. Ranks go
 /// on where the tree of one ends: with 2^k micro-steps each, it is that of one rank that makes them all. With
 /// sharded states it is given the sum of this rank's part alone of what may be cut and is large enough.
 TraceUpdate with_added_gradients(TraceUpdate update, std::int64_t micro_steps,

@@ -1,12 +1,14 @@
 #include "mantissa/train/step_execution.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
 
 #include "mantissa/base/error.h"
 #include "mantissa/graph/graph.h"
+#include "mantissa/nn/metrics.h"
 #include "mantissa/ranks/ranks.h"
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/accumulate.h"
@@ -32,6 +34,24 @@ void require_memory(const TrainingPlan& plan, const MemoryUse& memory) {
 }
 
 }  // namespace
+
+float Metrics::operator[](std::string_view name) const {
+    if (const auto found = by_name.find(name); found != by_name.end()) return found->second;
+    std::vector<std::string_view> names;
+    for (const auto& [each, value] : by_name) names.push_back(each);
+    throw UserError(fmt::format("the loss names no metric '{}'; {}", name,
+                                names.empty() ? "call nn::metric where it is recorded"
+                                              : fmt::format("there are {}", fmt::join(names, ", "))));
+}
+
+Metrics metrics_of(const Execution& execution) {
+    Metrics metrics;
+    for (const Result& result : execution.plan().graph().results())
+        if (nn::is_metric(result.name))
+            metrics.by_name.emplace(result.name.substr(nn::metric_prefix.size()),
+                                    execution.read_scalar(result.name));
+    return metrics;
+}
 
 std::shared_ptr<TrainingMemory> allocate_training_memory(std::span<const TrainingPlan* const> plans) {
     std::vector<State> states;
@@ -174,7 +194,7 @@ Forward& StepExecution::evaluation_of(std::int64_t examples) {
     return *evaluations_.emplace(examples, std::move(made)).first->second;
 }
 
-float StepExecution::evaluate(const Batch& batch) {
+Evaluation StepExecution::evaluate(const Batch& batch) {
     const std::int64_t examples = std::max<std::int64_t>(1, examples_in(batch, plan_.model()));
     require_fit(batch, plan_.model(), examples);
     Execution& execution = evaluation_of(examples).execution();
@@ -183,7 +203,7 @@ float StepExecution::evaluate(const Batch& batch) {
     for (std::size_t i = 0; i < batch.values().size(); ++i)
         execution.set_input(plan_.model().inputs[i].name, batch.values()[i].bytes);
     execution.run();
-    return execution.read_scalar("loss");
+    return {.loss = execution.read_scalar("loss"), .metrics = metrics_of(execution)};
 }
 
 LossScaleState StepExecution::loss_scale() const {

@@ -34,6 +34,9 @@ struct MicroStep {
     double learning_rate = 0;
 };
 
+/// The metrics among the results of a run.
+Metrics metrics_of(const Execution& execution);
+
 class StepExecution {
   public:
     /// The plan must be among those that the memory was made for.
@@ -58,7 +61,7 @@ class StepExecution {
     const Execution& last() const { return *step_; }
 
     /// As Trainer::evaluate.
-    float evaluate(const Batch& batch);
+    Evaluation evaluate(const Batch& batch);
 
     LossScaleState loss_scale() const;
     /// Writes the dynamic loss scale; nothing where there is none.

@@ -53,7 +53,7 @@ Trainer& Trainer::operator=(Trainer&&) noexcept = default;
 const TrainingPlan& Trainer::plan() const { return run_->execution.plan(); }
 const nn::Model& Trainer::model() const { return plan().model(); }
 StateBlock& Trainer::state() const { return run_->execution.state(); }
-float Trainer::evaluate(const Batch& batch) { return run_->execution.evaluate(batch); }
+Evaluation Trainer::evaluate(const Batch& batch) { return run_->execution.evaluate(batch); }
 LossScaleState Trainer::loss_scale() const { return run_->execution.loss_scale(); }
 std::int64_t Trainer::steps_done() const { return run_->steps; }
 void Trainer::continue_after(std::int64_t steps) { run_->steps = steps; }
@@ -167,6 +167,7 @@ StepResult Trainer::finish() {
     run_->end.reset();
     result.loss = run_->execution.last().read_scalar("loss");
     result.gradient_norm = run_->execution.last().read_scalar("gradient_norm");
+    result.metrics = metrics_of(run_->execution.last());
     result.applied = run_->execution.last().read_result("applied")[0] != std::byte{0};
     run_->applied = result.applied;
     ++run_->steps;

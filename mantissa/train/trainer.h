@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "mantissa/data/batch.h"
@@ -82,12 +84,26 @@ struct TrainerOptions {
     std::int64_t first_micro_step() const;
 };
 
+/// What the trace of a loss named beside it (nn::metric).
+struct Metrics {
+    std::map<std::string, float, std::less<>> by_name = {};
+    /// Throws UserError, naming those there are, for a name that is none of theirs.
+    float operator[](std::string_view name) const;
+};
+
+/// Means over the rows that were evaluated.
+struct Evaluation {
+    float loss = 0;
+    Metrics metrics = {};
+};
+
 struct StepResult {
     float loss = 0;           ///< before the update, the mean over the micro-steps
     float gradient_norm = 0;  ///< before clipping
     /// False: the loss of a micro-step, or an element of the gradients, was not finite; nothing changed.
     bool applied = false;
     double seconds = 0;
+    Metrics metrics = {};  ///< before the update, means over the rows of the step, of all ranks
 };
 
 /// The loss scale that a step starts with, and how many steps it made skip; 1 and 0 without one.
@@ -193,9 +209,9 @@ class Trainer {
     /// Writes them as one safetensors file, whole or not at all. While AveragedWeights live, it is of these.
     void save_weights(const std::filesystem::path& file) const;
 
-    /// The loss of the values [n, ...] of each input, nothing random, for any n whose activations fit the
-    /// memory; changes nothing. Another n than B and than that of the call before is planned anew.
-    float evaluate(const Batch& batch);
+    /// Loss and metrics of the values [n, ...] of each input, nothing random, for any n whose activations fit
+    /// the memory; changes nothing. Another n than B and than that of the call before is planned anew.
+    Evaluation evaluate(const Batch& batch);
 
     /// The loss scale of the next step, and how many steps it made skip; 1 and 0 without one.
     LossScaleState loss_scale() const;

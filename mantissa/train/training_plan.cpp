@@ -29,14 +29,19 @@ void validate(const TrainerOptions& options) {
             "`states` to States::whole");
 }
 
-/// The loss of a micro-step as it counts in its step: divided by their number, as loops in PyTorch do.
+/// Loss and metrics of a micro-step as they count in its step: divided by their number, as loops in PyTorch
+/// do. All micro-steps have as many rows.
 TraceModel trace_micro_step(const nn::Model& model, const TrainerOptions& options) {
     return [&model, &options](Graph& graph) {
         graph.freeze(options.frozen);
         const Tensor loss = nn::trace_loss(model, graph, options.batch, nn::Mode::training(graph));
         const OriginScope scope(graph, "loss");
         const std::int64_t N = options.micro_steps();
-        return N == 1 ? loss : loss * (1.0 / static_cast<double>(N));
+        if (N == 1) return loss;
+        const double share = 1.0 / static_cast<double>(N);
+        for (const Result& metric : graph.take_results())
+            graph.add_result(metric.name, (Tensor(graph, metric.value) * share).value());
+        return loss * share;
     };
 }
 

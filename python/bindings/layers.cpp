@@ -26,6 +26,10 @@ class NameScope {
 
 void bind_losses(nb::module_& module) {
     module.def(
+        "metric", [](const std::string& name, Tensor value) { nn::metric(name, value); }, nb::arg("name"),
+        nb::arg("value"),
+        "Names a result beside the loss; a number of each row, or a bool, counts by its mean");
+    module.def(
         "mse_loss", [](Tensor x, Tensor target) { return nn::mse_loss(x, target); }, nb::arg("prediction"),
         nb::arg("target"), "The mean of (prediction - target)^2");
     module.def(

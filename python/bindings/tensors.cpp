@@ -130,6 +130,9 @@ void bind_functions(nb::module_& module) {
         module, "stop_gradient", [](Tensor x) { return stop_gradient(x); },
         "x itself; no gradient flows back");
     module.def(
+        "argmax", [](Tensor x, int axis) { return argmax(x, axis); }, nb::arg("x"), nb::arg("axis"),
+        "Where the greatest element stands, i32: the first of equals");
+    module.def(
         "maximum", [](Tensor a, Tensor b) { return maximum(a, b); }, nb::arg("a"), nb::arg("b"),
         "At a tie the gradient is shared in halves.");
     module.def(

@@ -1,6 +1,7 @@
 // Training and prediction (mantissa/train).
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/set.h>
 #include <nanobind/stl/string.h>
@@ -37,7 +38,7 @@ StepResult step(PythonTrainer& self, const nb::tuple& arrays, double learning_ra
     return self.trainer.step(given.batch(), learning_rate);
 }
 
-float evaluate(PythonTrainer& self, const nb::tuple& arrays) {
+Evaluation evaluate(PythonTrainer& self, const nb::tuple& arrays) {
     const Arrays given(self.traced(), arrays, self.traced().inputs.size());
     const nb::gil_scoped_release release;
     return self.trainer.evaluate(given.batch());
@@ -139,7 +140,11 @@ void bind_options(nb::module_& module) {
         .def_ro("loss", &StepResult::loss)
         .def_ro("gradient_norm", &StepResult::gradient_norm)
         .def_ro("applied", &StepResult::applied)
-        .def_ro("seconds", &StepResult::seconds);
+        .def_ro("seconds", &StepResult::seconds)
+        .def_prop_ro("metrics", [](const StepResult& self) { return self.metrics.by_name; });
+    nb::class_<Evaluation>(module, "Evaluation")
+        .def_ro("loss", &Evaluation::loss)
+        .def_prop_ro("metrics", [](const Evaluation& self) { return self.metrics.by_name; });
 }
 
 }  // namespace

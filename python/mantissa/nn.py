@@ -2,10 +2,11 @@
 
 Images are [batch, height, width, channels]. Axes may be negative: they count from the end.
 """
-from ._native import (Scope, Tensor, abs, attention, batch_norm, binary_cross_entropy, concat, conv2d, cos,
+from ._native import (Scope, Tensor, abs, argmax, attention, batch_norm, binary_cross_entropy, concat, conv2d, cos,
                       cross_entropy, dropout, embedding, equal, erf, exp, gelu, huber_loss, l1_loss, layer_norm, less,
-                      less_equal, linear, log, matmul, max_pool2d, maximum, minimum, mse_loss, pad, parameter, relu,
-                      rms_norm, select, sigmoid, sin, slice, softmax, softplus, split, sqrt, stop_gradient, swish, tanh)
+                      less_equal, linear, log, matmul, max_pool2d, maximum, metric, minimum, mse_loss, pad, parameter,
+                      relu, rms_norm, select, sigmoid, sin, slice, softmax, softplus, split, sqrt, stop_gradient,
+                      swish, tanh)
 
 
 def scope(x, name):
@@ -13,8 +14,8 @@ def scope(x, name):
     return Scope(x, name)
 
 
-__all__ = ["Tensor", "abs", "attention", "batch_norm", "binary_cross_entropy", "concat", "conv2d", "cos",
+__all__ = ["Tensor", "abs", "argmax", "attention", "batch_norm", "binary_cross_entropy", "concat", "conv2d", "cos",
            "cross_entropy", "dropout", "embedding", "equal", "erf", "exp", "gelu", "huber_loss", "l1_loss",
-           "layer_norm", "less", "less_equal", "linear", "log", "matmul", "max_pool2d", "maximum", "minimum",
-           "mse_loss", "pad", "parameter", "relu", "rms_norm", "scope", "select", "sigmoid", "sin", "slice", "softmax",
-           "softplus", "split", "sqrt", "stop_gradient", "swish", "tanh"]
+           "layer_norm", "less", "less_equal", "linear", "log", "matmul", "max_pool2d", "maximum", "metric",
+           "minimum", "mse_loss", "pad", "parameter", "relu", "rms_norm", "scope", "select", "sigmoid", "sin",
+           "slice", "softmax", "softplus", "split", "sqrt", "stop_gradient", "swish", "tanh"]

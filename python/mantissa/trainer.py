@@ -34,11 +34,11 @@ class Trainer:
         self._trainer = _native.Trainer(model, options_of(**options), threads)
 
     def step(self, *arrays, lr):
-        """One step on a batch, by this learning rate. Returns loss, gradient_norm, applied and seconds."""
+        """One step on a batch, by this learning rate. Returns loss, gradient_norm, applied, seconds and metrics."""
         return self._trainer.step(arrays, lr)
 
     def evaluate(self, *arrays):
-        """The loss of any number of examples; nothing random, and nothing changes."""
+        """Loss and metrics of any number of examples; nothing random, and nothing changes."""
         return self._trainer.evaluate(arrays)
 
     def predict(self, *arrays):

@@ -42,7 +42,7 @@ class Training(unittest.TestCase):
             predicted = trainer.predict(X)
             self.assertEqual((predicted.dtype, predicted.shape), (np.float32, (4, 1)))
             self.assertLess(abs(predicted - Y).max(), 0.2, policy)
-            self.assertAlmostEqual(trainer.evaluate(X, Y), float(((predicted - Y) ** 2).mean()), 4)
+            self.assertAlmostEqual(trainer.evaluate(X, Y).loss, float(((predicted - Y) ** 2).mean()), 4)
 
     def test_a_decorated_function_is_a_model(self):
         @mantissa.model(x=(3,), label=((), "i32"))
@@ -54,6 +54,21 @@ class Training(unittest.TestCase):
         labels = (rows[:, 0] > 0).astype(np.int64)
         losses = [trainer.step(rows, labels, lr=0.05).loss for _ in range(60)]
         self.assertLess(losses[-1], 0.5 * losses[0])
+
+    def test_metrics_are_named_in_the_loss(self):
+        def loss(x, y):
+            error = network(x) - y
+            nn.metric("largest", nn.abs(error))
+            nn.metric("same place", nn.equal(nn.argmax(x, 1), nn.argmax(x * 2, -1)))
+            return (error * error).mean()
+
+        trainer = mantissa.Trainer(mantissa.Model("xor", {"x": (2,), "y": (1,)}, loss, network), batch=2, accumulate=2)
+        before = float(np.abs(trainer.predict(X) - Y).mean())
+        metrics = trainer.evaluate(X, Y).metrics
+        self.assertAlmostEqual(metrics["largest"], before, 6)
+        self.assertEqual(metrics["same place"], 1)
+        self.assertAlmostEqual(trainer.step(X, Y, lr=0.1).metrics["largest"], before, 6)
+        self.assertEqual(mantissa.Trainer(xor(), batch=4).step(X, Y, lr=0.1).metrics, {})
 
     def test_an_input_without_a_batch_is_given_whole(self):
         @mantissa.model(output=lambda x, table: nn.matmul(x, table), output_inputs=2,
@@ -89,7 +104,7 @@ class Training(unittest.TestCase):
         self.assertEqual(gradients["hidden.weight"].shape, (8, 2))
         error = 2 * (trainer.predict(X) - Y).mean()
         self.assertAlmostEqual(float(gradients["output.bias"][0]), float(error), 5)
-        self.assertAlmostEqual(loss, trainer.evaluate(X, Y), 6)
+        self.assertAlmostEqual(loss, trainer.evaluate(X, Y).loss, 6)
         self.assertTrue(trainer.update(lr=0.05).applied)
 
 

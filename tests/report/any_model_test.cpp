@@ -40,9 +40,9 @@ TEST(AnyModel, LearnsUnderEveryPolicyWithAllPasses) {
             const Examples source = each.batches(each.model, {.batch = 16});
             BatchBuffer buffer(each.model, 16);
             Trainer trainer(*device, each.model, options);
-            const float before = trainer.evaluate(buffer.fill(source, 0));
+            const float before = trainer.evaluate(buffer.fill(source, 0)).loss;
             for (std::uint64_t step = 0; step < 60; ++step) trainer.step(buffer.fill(source, step), 1e-2);
-            EXPECT_LT(trainer.evaluate(buffer.fill(source, 0)), 0.6f * before)
+            EXPECT_LT(trainer.evaluate(buffer.fill(source, 0)).loss, 0.6f * before)
                 << each.model.name << " under " << policy;
         }
 }

@@ -151,13 +151,13 @@ TEST_F(CudaUses, ValidationIsThatOfTheCpuAndChangesNothing) {
     const SomeTokens batch(2 * 16);
     Trainer here = gpt2_trainer(*cpu, training), there = gpt2_trainer(*gpu, training);
     const States before = states_of(there);
-    const float expected = here.evaluate({batch.tokens, batch.targets}),
-                loss = there.evaluate({batch.tokens, batch.targets});
+    const float expected = here.evaluate({batch.tokens, batch.targets}).loss,
+                loss = there.evaluate({batch.tokens, batch.targets}).loss;
     EXPECT_NEAR(loss, expected, 2e-5);  // trains_alike.h
-    EXPECT_EQ(there.evaluate({batch.tokens, batch.targets}), loss);
+    EXPECT_EQ(there.evaluate({batch.tokens, batch.targets}).loss, loss);
     EXPECT_TRUE(states_of(there) == before);
     EXPECT_TRUE(there.step({batch.tokens, batch.targets}, 1e-3).applied);
-    EXPECT_GT(std::abs(there.evaluate({batch.tokens, batch.targets}) - loss), 1e-3F) << "a step is seen";
+    EXPECT_GT(std::abs(there.evaluate({batch.tokens, batch.targets}).loss - loss), 1e-3F) << "a step is seen";
 }
 
 /// A model with weights ten times those of a fresh one, so that the scores differ and attention has something

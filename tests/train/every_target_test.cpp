@@ -36,7 +36,7 @@ double validation_loss(Trainer& trainer, const nn::Model& model, const BatchSour
     double total = 0, targets = 0;
     for (std::uint64_t step = 0; step < source.steps_per_epoch(); ++step) {
         const auto of_step = static_cast<double>(source.counted(step));
-        total += of_step * static_cast<double>(trainer.evaluate(buffer.fill(source, step)));
+        total += of_step * static_cast<double>(trainer.evaluate(buffer.fill(source, step)).loss);
         targets += of_step;
     }
     if (counted) *counted = static_cast<std::uint64_t>(targets);

@@ -140,7 +140,7 @@ TEST(Frozen, ANormOfTheTrunkIsThatOfAnEvaluation) {
         const float mean = 0.75f;
         trainer.state().write("trunk.norm.running_mean",
                               std::as_bytes(std::span<const float>(std::vector<float>(16, mean))));
-        const float evaluated = trainer.evaluate(data.batch());
+        const float evaluated = trainer.evaluate(data.batch()).loss;
         return std::pair(trainer.step(data.batch(), 0).loss, evaluated);
     };
     const auto [step, evaluated] = losses({"trunk.*"});
@@ -213,20 +213,20 @@ TEST(Frozen, ACheckpointsModelIsTheAverage) {
     EXPECT_FALSE(bytes_in(model, "head.weight") == raw);
     EXPECT_TRUE(bytes_in(model, "head.weight") == trainer.state().read("ema.head.weight"));
     const Data data(7, 9);
-    const float own = trainer.evaluate(data.batch());
+    const float own = trainer.evaluate(data.batch()).loss;
     {
         const AveragedWeights averaged(trainer.state());
         EXPECT_TRUE(bytes_in(model, "head.weight") == trainer.state().read("head.weight"));
-        EXPECT_NE(trainer.evaluate(data.batch()), own);
+        EXPECT_NE(trainer.evaluate(data.batch()).loss, own);
     }
-    EXPECT_EQ(trainer.evaluate(data.batch()), own);
+    EXPECT_EQ(trainer.evaluate(data.batch()).loss, own);
     EXPECT_TRUE(trainer.state().read("head.weight") == raw);
     // Before the first step there is no average, and where none is kept nothing happens.
-    const float drawn = plain.evaluate(data.batch());
+    const float drawn = plain.evaluate(data.batch()).loss;
     Trainer fresh(*device, network(), {.batch = 4, .ema_decay = 0.5});
     for (Trainer* each : {&plain, &fresh}) {
         const AveragedWeights averaged(each->state());
-        EXPECT_EQ(each->evaluate(data.batch()), drawn);
+        EXPECT_EQ(each->evaluate(data.batch()).loss, drawn);
     }
 }
 

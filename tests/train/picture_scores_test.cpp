@@ -75,7 +75,7 @@ TEST(PictureScores, AreThoseOfTheTrainersNetworkAsItIs) {
         Trainer trainer(*device, network.model, trainer_options);
         PictureScorer scorer(trainer);
         const auto evaluated = [&] {
-            return static_cast<double>(trainer.evaluate(buffer.fill(validation, 0)));
+            return static_cast<double>(trainer.evaluate(buffer.fill(validation, 0)).loss);
         };
         // Before the trainer has made anything of its parameters.
         const double before = scorer.score(validation, 1, 1, heard).loss();
@@ -88,7 +88,7 @@ TEST(PictureScores, AreThoseOfTheTrainersNetworkAsItIs) {
         // The second batch has three pictures and a row of none, which no loss counts.
         const PictureScores all = scorer.score(validation, 9, 1, heard);
         EXPECT_EQ(all.pictures, 7);
-        const auto rest = static_cast<double>(trainer.evaluate(buffer.fill(validation, 1)));
+        const auto rest = static_cast<double>(trainer.evaluate(buffer.fill(validation, 1)).loss);
         EXPECT_NEAR(3 * rest, all.total_loss - scores.total_loss, 1e-5 * all.total_loss) << policy;
         EXPECT_EQ(batches_done, 2U);
         EXPECT_EQ(batches_in_all, 2U);

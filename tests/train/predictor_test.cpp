@@ -97,7 +97,7 @@ TEST(Predictor, FollowsTheTrainersParameters) {
         double error = 0;
         for (std::size_t i = 0; i < y.size(); ++i)
             error += std::pow(static_cast<double>(after[i] - y[i]), 2) / static_cast<double>(y.size());
-        EXPECT_NEAR(error, static_cast<double>(trainer.evaluate({x, y})), 1e-6) << policy;
+        EXPECT_NEAR(error, static_cast<double>(trainer.evaluate({x, y}).loss), 1e-6) << policy;
         EXPECT_EQ(predictor.predict({x}), after) << "predicting changes nothing";
     }
 }

@@ -112,7 +112,7 @@ Trained train_as(const Split& split, Ranks* ranks) {
         if (state.kind != State::Kind::gradient && state.kind != State::Kind::derived)
             trained.states[state.name] = whole_state(state, trainer.state(), ranks);
     const std::vector<float> one = images_of(99, 0, 1);
-    trained.evaluated = trainer.evaluate({one});
+    trained.evaluated = trainer.evaluate({one}).loss;
     if (!split.save.empty()) save_training(split.save, trainer);
     return trained;
 }

@@ -312,12 +312,12 @@ TEST(Resume, ValidationChangesNothing) {
     const std::vector<std::int32_t> tokens(32, 5), targets(32, 9);
     train(plain, 3);
     train(validated, 1);
-    const float loss = validated.evaluate({tokens, targets});
-    EXPECT_EQ(validated.evaluate({tokens, targets}), loss);
+    const float loss = validated.evaluate({tokens, targets}).loss;
+    EXPECT_EQ(validated.evaluate({tokens, targets}).loss, loss);
     train(validated, 3);
     EXPECT_EQ(states(validated), states(plain));
     // The loss that a step reports is that of the parameters before it: what validation gives.
-    const float next = validated.evaluate({tokens, targets});
+    const float next = validated.evaluate({tokens, targets}).loss;
     EXPECT_EQ(validated.step({tokens, targets}, 1e-3).loss, next);
 }
 

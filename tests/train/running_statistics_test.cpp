@@ -188,10 +188,10 @@ TEST(RunningStatistics, AreWhatEvaluationNormalisesByAndLeavesAlone) {
         Trainer trainer = trainer_of(*device, setup);
         const std::vector<float> batch = images(2, 1);
         const auto one = std::span(batch).first(static_cast<std::size_t>(rows * C));
-        const float untrained = trainer.evaluate({one});
+        const float untrained = trainer.evaluate({one}).loss;
         trainer.step({batch}, 0);
         const States before = states_of(trainer);
-        const float loss = trainer.evaluate({one});
+        const float loss = trainer.evaluate({one}).loss;
         EXPECT_TRUE(states_of(trainer) == before);
         EXPECT_NE(loss, untrained) << "the statistics have moved, the weights have not";
         for (const char* name : {"bn1", "bn2"}) {
@@ -200,7 +200,7 @@ TEST(RunningStatistics, AreWhatEvaluationNormalisesByAndLeavesAlone) {
             for (float& each : mean) each += 1;
             trainer.state().write(scope + ".running_mean", std::as_bytes(std::span<const float>(mean)));
         }
-        EXPECT_NE(trainer.evaluate({one}), loss);
+        EXPECT_NE(trainer.evaluate({one}).loss, loss);
     }
 }
 

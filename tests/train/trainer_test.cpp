@@ -175,8 +175,8 @@ TEST(Trainer, AChunkedLossTrainsTheSameInLessMemory) {
             EXPECT_NEAR(got.gradient_norm, expected.gradient_norm, 1e-3f * expected.gradient_norm);
         }
         const auto first = std::span(tokens).first(B * T), then = std::span(targets).first(B * T);
-        const float expected = whole.evaluate({first, then});
-        EXPECT_NEAR(chunked.evaluate({first, then}), expected, 1e-5f * expected) << policy;
+        const float expected = whole.evaluate({first, then}).loss;
+        EXPECT_NEAR(chunked.evaluate({first, then}).loss, expected, 1e-5f * expected) << policy;
     }
 }
 
@@ -192,15 +192,16 @@ TEST(Trainer, EvaluatesAnyNumberOfExamples) {
     double sum = 0;
     for (std::size_t row = 0; row < 7; ++row)
         sum += static_cast<double>(
-            one.evaluate({std::span(tokens).subspan(row * T, T), std::span(targets).subspan(row * T, T)}));
-    EXPECT_NEAR(four.evaluate({tokens, targets}), sum / 7, 1e-6);
+            one.evaluate({std::span(tokens).subspan(row * T, T), std::span(targets).subspan(row * T, T)})
+                .loss);
+    EXPECT_NEAR(four.evaluate({tokens, targets}).loss, sum / 7, 1e-6);
     // The batch of training, fewer, more again: plans are kept and made anew.
     for (const std::size_t rows : {4U, 1U, 7U}) {
         const auto first = std::span(tokens).first(rows * T), then = std::span(targets).first(rows * T);
-        EXPECT_NEAR(four.evaluate({first, then}), one.evaluate({first, then}), 1e-6) << rows;
+        EXPECT_NEAR(four.evaluate({first, then}).loss, one.evaluate({first, then}).loss, 1e-6) << rows;
     }
     four.step({std::span(tokens).first(4 * T), std::span(targets).first(4 * T)}, 1e-2);
-    EXPECT_GT(std::abs(four.evaluate({tokens, targets}) - static_cast<float>(sum / 7)), 1e-4F);
+    EXPECT_GT(std::abs(four.evaluate({tokens, targets}).loss - static_cast<float>(sum / 7)), 1e-4F);
     EXPECT_EQ(testing::error_of<UserError>([&] {
                   four.evaluate({tokens, std::span(targets).first(4 * T)});
               }),
@@ -223,7 +224,7 @@ TEST(Trainer, ValidationMayNeedAnArenaOfItsOwn) {
     Trainer matched = gpt2_trainer(*device, options);
     const std::vector<std::int32_t> tokens{1, 2, 3, 4, 5, 6, 7, 8, 9}, targets{2, 3, 4, 5, 6, 7, 8, 9, 10};
     EXPECT_EQ(matched.step({tokens, targets}, 1e-3).loss, plain.step({tokens, targets}, 1e-3).loss);
-    EXPECT_NEAR(matched.evaluate({tokens, targets}), plain.evaluate({tokens, targets}), 1e-5);
+    EXPECT_NEAR(matched.evaluate({tokens, targets}).loss, plain.evaluate({tokens, targets}).loss, 1e-5);
 }
 
 TEST(Trainer, AttentionThatIsMatchedTrainsTheSameInMemoryThatGrowsWithTheSequence) {
@@ -261,8 +262,8 @@ TEST(Trainer, AttentionThatIsMatchedTrainsTheSameInMemoryThatGrowsWithTheSequenc
         EXPECT_NEAR(got.loss, expected.loss, 1e-5f * expected.loss) << "step " << step;
         EXPECT_NEAR(got.gradient_norm, expected.gradient_norm, 1e-3f * expected.gradient_norm);
     }
-    const float expected = plain.evaluate({tokens, targets});
-    EXPECT_NEAR(matched.evaluate({tokens, targets}), expected, 1e-5f * expected);
+    const float expected = plain.evaluate({tokens, targets}).loss;
+    EXPECT_NEAR(matched.evaluate({tokens, targets}).loss, expected, 1e-5f * expected);
 }
 
 TEST(Trainer, OverfitsOneKilobyteOfText) {

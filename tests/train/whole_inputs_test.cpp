@@ -96,8 +96,8 @@ TEST(WholeInputs, StepsEvaluationsAndPredictionsAreThoseOfTheNumbersAsLiterals) 
             Predictor of_given(given), of_recorded(recorded);
             for (const std::int64_t count : {1, 3, 4, 13}) {
                 const Rows some(count);
-                EXPECT_NEAR(given.evaluate({edges, some.x, temperature, some.y}),
-                            recorded.evaluate({some.x, some.y}), 2e-3)
+                EXPECT_NEAR(given.evaluate({edges, some.x, temperature, some.y}).loss,
+                            recorded.evaluate({some.x, some.y}).loss, 2e-3)
                     << count << " rows";
                 const std::vector<float> all = of_given.predict({edges, some.x, temperature}),
                                          same = of_recorded.predict({some.x});
@@ -126,7 +126,7 @@ TEST(WholeInputs, OfASourceAreInEveryBatchAsTheyAre) {
     Trainer trainer(*device, model, {.batch = 2, .accumulate = 2});
     const float first = trainer.step(examples, 0.02).loss;
     for (int step = 0; step < 60; ++step) trainer.step(examples, 0.02);
-    EXPECT_LT(trainer.evaluate({edges, rows.x, temperature, rows.y}), first / 2);
+    EXPECT_LT(trainer.evaluate({edges, rows.x, temperature, rows.y}).loss, first / 2);
 }
 
 TEST(WholeInputs, EveryRankIsGivenThemWhole) {
