@@ -21,8 +21,8 @@
 #include "mantissa/device/cpu/format_units.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/runtime/state_block.h"
-#include "mantissa/train/generator.h"
 #include "mantissa/train/sampling.h"
+#include "mantissa/train/token_generator.h"
 
 namespace mantissa {
 namespace {
@@ -98,7 +98,7 @@ double flops_of_prompt(const Plan& plan, std::int64_t tokens, std::int64_t vocab
 /// The best of three, in FLOP/s of the model's products with matrices.
 void measure_prompt(Device& device, const nn::LanguageModel& model, const std::string& name,
                     std::int64_t tokens, ThreadPool& pool) {
-    Generator generator(device, model, tokens, find_policy(name));
+    TokenGenerator generator(device, model, tokens, find_policy(name));
     StateBlock parameters(device, generator.parameters());
     parameters.initialize(1);
     generator.allocate(parameters);
@@ -119,7 +119,7 @@ void measure_prompt(Device& device, const nn::LanguageModel& model, const std::s
 void measure(Device& device, const nn::LanguageModel& model, const std::string& name, ThreadPool& pool) {
     const std::int64_t tokens = option("BENCH_TOKENS", 256), texts = option("BENCH_TEXTS", 1);
     const std::int64_t one = 1;
-    Generator generator(device, model, {&one, 1}, find_policy(name), texts);
+    TokenGenerator generator(device, model, {&one, 1}, find_policy(name), texts);
     StateBlock parameters(device, generator.parameters());
     parameters.initialize(1);
     generator.allocate(parameters);

@@ -19,14 +19,13 @@
 #include "cli/run_options.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/printable.h"
+#include "mantissa/data/byte_tokenizer.h"
 #include "mantissa/data/text_file.h"
-#include "mantissa/formats/hf_token_ids.h"
 #include "mantissa/report/roofline.h"
-#include "mantissa/runtime/state_block.h"
 #include "mantissa/train/generate.h"
 #include "mantissa/train/model_file.h"
 #include "mantissa/train/perplexity.h"
-#include "mantissa/train/stop_words.h"
+#include "mantissa/train/text_model.h"
 
 namespace mantissa::cli {
 
@@ -68,15 +67,8 @@ void validate(const GenerateCommand& options) {
 
 /// Tokenizer that the options name, or that lies beside the weights.
 Tokenizer open_tokenizer(const GenerateCommand& options, const ModelFile& file) {
-    Tokenizer tokenizer =
-        named_tokenizer(options.run.tokenizer.empty() ? tokenizer_beside(file.directory(), "--checkpoint")
-                                                      : options.run.tokenizer);
-    if (tokenizer.vocabulary() > file.model().vocabulary)
-        throw UserError(fmt::format(
-            "{} has {} tokens, the vocabulary of {} only {}; give the tokenizer that "
-            "it was trained with",
-            tokenizer.parts().source, tokenizer.vocabulary(), file.model().name, file.model().vocabulary));
-    return tokenizer;
+    return named_tokenizer(options.run.tokenizer.empty() ? tokenizer_beside(file.directory(), "--checkpoint")
+                                                         : options.run.tokenizer);
 }
 
 /// A terminal is shown control characters, for they are commands to it; a file or a program gets the text as
@@ -99,32 +91,6 @@ struct Job {
 struct Written {
     std::string text;
     Generated generated;
-};
-
-/// Shows a text as it comes, whole characters at a time, up to the first stop word.
-class TextWriter {
-  public:
-    TextWriter(const Tokenizer& tokenizer, const std::vector<std::string>& stop)
-        : decoder_(tokenizer), stop_(stop) {}
-
-    /// Returns what can be shown now.
-    std::string push(TokenId token) { return add(stop_.push(decoder_.push(token))); }
-    std::string finish() {
-        std::string rest = stop_.push(decoder_.finish());
-        return add(rest + stop_.finish());
-    }
-    bool goes_on() const { return !stop_.found(); }
-    const std::string& text() const { return text_; }
-
-  private:
-    std::string add(std::string part) {
-        text_ += part;
-        return part;
-    }
-
-    StreamDecoder decoder_;
-    StopWords stop_;
-    std::string text_;
 };
 
 double prompt_tokens_per_second(std::size_t tokens, const Generated& generated) {
@@ -155,61 +121,36 @@ nlohmann::ordered_json report_of(const GenerateCommand& options, const Policy& p
             {"policy", policy.name}};
 }
 
-/// The model that all parts of the command run.
-struct Model {
-    Device& device;
-    const ModelFile& file;
-    const Tokenizer& tokenizer;
-    const StateBlock& parameters;
-    /// Tokens that end a text: as the files of the model say, else its tokenizer.
-    std::vector<TokenId> ends;
-
-    const nn::LanguageModel& config() const { return file.model(); }
-};
-
-std::vector<TokenId> ends_of(const ModelFile& file, const Tokenizer& tokenizer) {
-    std::vector<TokenId> ends;
-    for (const std::int64_t id : read_hf_token_ids(file.directory()).ends)
-        if (id < tokenizer.vocabulary()) ends.push_back(static_cast<TokenId>(id));
-    if (ends.empty()) ends.assign(tokenizer.ends().begin(), tokenizer.ends().end());
-    return ends;
+GenerateOptions generate_options(const GenerateCommand& options, const TextModel& model) {
+    return model.options({.temperature = options.temperature,
+                          .top_k = options.top_k.value_or(0),
+                          .top_p = options.top_p,
+                          .min_p = options.min_p,
+                          .repetition_penalty = options.repetition_penalty,
+                          .seed = options.run.seed},
+                         options.length,
+                         options.full_context == "slide" ? FullContext::slides : FullContext::ends);
 }
 
-GenerateOptions generate_options(const GenerateCommand& options, const Model& model) {
-    return {.sampling = {.temperature = options.temperature,
-                         .top_k = options.top_k.value_or(0),
-                         .top_p = options.top_p,
-                         .min_p = options.min_p,
-                         .repetition_penalty = options.repetition_penalty,
-                         .tokens = model.tokenizer.vocabulary(),
-                         .seed = options.run.seed},
-            .length = options.length,
-            .last_tokens = model.ends,
-            .full_context = options.full_context == "slide" ? FullContext::slides : FullContext::ends,
-            .kept_first = std::ssize(model.tokenizer.encode_whole(""))};
-}
-
-void announce(const GenerateCommand& options, const Model& model, const Policy& policy) {
+void announce(const GenerateCommand& options, const TextModel& model, const Policy& policy) {
     if (options.run.quiet) return;
     print_error(fmt::format("{}: {}, {} parameters; {}, {} tokens; policy {}; {}\n", options.checkpoint,
-                            model.config().name, model.config().parameters, model.tokenizer.parts().source,
-                            model.tokenizer.vocabulary(), policy.name, device_text(model.device.target())));
+                            model.model().name, model.model().parameters, model.tokenizer().parts().source,
+                            model.tokenizer().vocabulary(), policy.name,
+                            device_text(model.device().target())));
 }
 
 /// For so many of the texts at once.
-std::unique_ptr<Generator> make_generator(const GenerateCommand& options, const Model& model,
-                                          const Policy& policy, std::span<const Job> jobs,
-                                          std::size_t texts) {
+std::unique_ptr<TokenGenerator> make_generator(const GenerateCommand& options, const TextModel& model,
+                                               const Policy& policy, std::span<const Job> jobs,
+                                               std::size_t texts) {
     std::vector<std::int64_t> lengths;
     for (const Job& job : jobs) lengths.push_back(std::ssize(job.tokens));
-    const std::int64_t context = model.config().context, longest = std::ranges::max(lengths);
-    if (options.full_context == "slide" && longest <= context && longest + options.length > context)
-        lengths.push_back(slid_length(context));
     auto generator = in_option(jobs.size() > 1 ? "--prompts" : "--prompt", [&] {
-        return std::make_unique<Generator>(model.device, model.config(), lengths, policy,
-                                           static_cast<std::int64_t>(texts));
+        return model.generator(lengths, generate_options(options, model), policy,
+                               static_cast<std::int64_t>(texts));
     });
-    generator->allocate(model.parameters);
+    generator->allocate(model.parameters());
     return generator;
 }
 
@@ -223,17 +164,17 @@ std::string speed_text(const Policy& policy, std::size_t prompt_tokens, const Ge
                        generated.prompt_seconds * 1e3);
 }
 
-void print_profile(const GenerateCommand& options, const Generator& generator) {
+void print_profile(const GenerateCommand& options, const TokenGenerator& generator) {
     if (options.profile && !generator.profile().empty())
         print_error(fmt::format("{}", profile_table(generator.token_plan(), generator.profile())));
 }
 
 /// One text, shown as it comes.
-nlohmann::ordered_json write_one(const GenerateCommand& options, const Model& model, const Policy& policy,
+nlohmann::ordered_json write_one(const GenerateCommand& options, const TextModel& model, const Policy& policy,
                                  const Job& job) {
     const auto generator = make_generator(options, model, policy, {&job, 1}, 1);
     announce(options, model, policy);
-    TextWriter writer(model.tokenizer, options.stop);
+    TextWriter writer(model.tokenizer(), options.stop);
     print_text(job.prompt);
     Written written{
         .text = {},
@@ -248,13 +189,13 @@ nlohmann::ordered_json write_one(const GenerateCommand& options, const Model& mo
         fmt::print(
             stderr, "{}; ended by {}{}\n", speed_text(policy, job.tokens.size(), generated),
             name_of(generated.end),
-            generated.end == TextEnd::context ? fmt::format(" ({} tokens)", model.config().context)
+            generated.end == TextEnd::context ? fmt::format(" ({} tokens)", model.model().context)
             : generated.slides > 0
                 ? fmt::format("; the context of {} tokens was full {} time{}, and its older half dropped",
-                              model.config().context, generated.slides, generated.slides == 1 ? "" : "s")
+                              model.model().context, generated.slides, generated.slides == 1 ? "" : "s")
                 : "");
     print_profile(options, *generator);
-    nlohmann::ordered_json report = report_of(options, policy, model.config());
+    nlohmann::ordered_json report = report_of(options, policy, model.model());
     report.update(json_of(options, job, written));
     report["prompt_ms"] = generated.prompt_seconds * 1e3;
     report["prompt_tokens_per_second"] = prompt_tokens_per_second(job.tokens.size(), generated);
@@ -264,9 +205,9 @@ nlohmann::ordered_json write_one(const GenerateCommand& options, const Model& mo
 
 /// As many texts as the generator has, from the first of `jobs` on; where there are fewer, the last is begun
 /// again and ended at its first token.
-std::vector<Written> write_together(const GenerateCommand& options, const Model& model, Generator& generator,
-                                    std::span<const Job> jobs) {
-    std::vector<TextWriter> writers(jobs.size(), TextWriter(model.tokenizer, options.stop));
+std::vector<Written> write_together(const GenerateCommand& options, const TextModel& model,
+                                    TokenGenerator& generator, std::span<const Job> jobs) {
+    std::vector<TextWriter> writers(jobs.size(), TextWriter(model.tokenizer(), options.stop));
     std::vector<std::vector<TokenId>> prompts;
     std::vector<std::uint64_t> seeds;
     for (std::size_t i = 0; i < static_cast<std::size_t>(generator.texts()); ++i) {
@@ -289,12 +230,12 @@ std::vector<Written> write_together(const GenerateCommand& options, const Model&
 }
 
 /// Several texts, each shown when those that are written with it are done; a line of dashes between them.
-nlohmann::ordered_json write_all(const GenerateCommand& options, const Model& model, const Policy& policy,
+nlohmann::ordered_json write_all(const GenerateCommand& options, const TextModel& model, const Policy& policy,
                                  std::span<const Job> jobs) {
     const std::size_t at_once = std::min(jobs.size(), static_cast<std::size_t>(options.batch));
     const auto generator = make_generator(options, model, policy, jobs, at_once);
     announce(options, model, policy);
-    nlohmann::ordered_json report = report_of(options, policy, model.config());
+    nlohmann::ordered_json report = report_of(options, policy, model.model());
     report["texts"] = nlohmann::ordered_json::array();
     std::int64_t tokens = 0;
     double seconds = 0;
@@ -337,14 +278,14 @@ std::vector<Job> jobs_of(const GenerateCommand& options, const Tokenizer& tokeni
 
 /// The perplexity of the validation text, and beside that of a quantised model that of BF16, with how fast
 /// each continues the prompt, if there is one.
-nlohmann::ordered_json run_validation(const GenerateCommand& options, const Model& model,
+nlohmann::ordered_json run_validation(const GenerateCommand& options, const TextModel& model,
                                       const Policy& policy, const std::vector<TokenId>& text,
                                       std::span<const Job> jobs) {
     std::vector<Policy> policies{policy};
     if (!policy.weights.empty()) policies.push_back(find_policy("bf16"));
     nlohmann::ordered_json all = nlohmann::ordered_json::array();
     for (const Policy& each : policies) {
-        const Perplexity found = perplexity(model.device, model.config(), each, model.parameters, text);
+        const Perplexity found = perplexity(model.device(), model.model(), each, model.parameters(), text);
         fmt::print("perplexity {:.3f} under {}: {} tokens of {}, {:.1f} tokens/s\n", found.value(), each.name,
                    found.tokens, options.validation, found.tokens_per_second());
         all.push_back({{"policy", each.name},
@@ -376,11 +317,9 @@ void run(const GenerateCommand& options) {
     const auto device = open_device(options.run);
     const ModelFile file(options.checkpoint);
     if (!file.warning().empty()) print_error(fmt::format("mantissa: warning: {}\n", file.warning()));
-    const Tokenizer tokenizer = open_tokenizer(options, file);
     const Policy policy = policy_for(options.run, device->target());
-    StateBlock parameters(*device, Generator(*device, file.model(), 1).parameters());
-    file.load(parameters);
-    const Model model{*device, file, tokenizer, parameters, ends_of(file, tokenizer)};
+    const TextModel model(*device, file, open_tokenizer(options, file));
+    const Tokenizer& tokenizer = model.tokenizer();
     std::vector<TokenId> text;
     if (!options.validation.empty()) text = tokenizer.encode_whole(TextFile(options.validation).text());
     const std::vector<Job> jobs = jobs_of(options, tokenizer);

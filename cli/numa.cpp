@@ -1,7 +1,6 @@
 #include "cli/numa.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <charconv>
@@ -48,16 +47,6 @@ int number_of_folder(std::string_view name) {
 }
 
 }  // namespace
-
-std::vector<int> usable_cores() {
-    std::vector<int> cores;
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    if (::sched_getaffinity(0, sizeof set, &set) != 0) return cores;
-    for (int core = 0; core < CPU_SETSIZE; ++core)
-        if (CPU_ISSET(core, &set)) cores.push_back(core);
-    return cores;
-}
 
 std::vector<NumaNode> numa_nodes(const std::filesystem::path& root) {
     std::vector<NumaNode> nodes;

@@ -12,9 +12,6 @@ struct NumaNode {
     std::vector<int> cores;
 };
 
-/// Cores that this process may use, by its affinity mask.
-std::vector<int> usable_cores();
-
 /// Nodes that have cores, by number, as the system tells of them in a folder. None where it does not.
 std::vector<NumaNode> numa_nodes(const std::filesystem::path& root = "/sys/devices/system/node");
 

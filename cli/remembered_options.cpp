@@ -12,6 +12,7 @@
 
 #include "cli/run_options.h"
 #include "mantissa/base/error.h"
+#include "mantissa/data/byte_tokenizer.h"
 
 namespace mantissa::cli {
 

@@ -307,10 +307,6 @@ std::string tokenizer_beside(const std::filesystem::path& folder, const char* op
                     option, folder.string(), bytes_word, unread_tokenizer(folder)));
 }
 
-Tokenizer named_tokenizer(const std::string& given) {
-    return given == bytes_word ? byte_tokenizer() : load_tokenizer(given);
-}
-
 namespace {
 
 TokenFormat token_format(const RunOptions& options) {

@@ -12,7 +12,7 @@
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/data/corpus.h"
 #include "mantissa/nn/documents.h"
-#include "mantissa/nn/image_model.h"
+#include "mantissa/nn/image_model_parts.h"
 #include "mantissa/nn/language_model.h"
 #include "mantissa/train/picture_model_file.h"
 #include "mantissa/train/trainer.h"
@@ -79,10 +79,6 @@ std::unique_ptr<Device> open_device(const RunOptions& options, Ranks* ranks = nu
 /// which network they hold are taken for that of --model. Throws UserError that names the file if there is
 /// no model, and, naming the option, where the command line says of the model what its files say.
 void take_model_of_files(const CLI::App& command, RunOptions& options);
-
-/// The tokenizer of this word or path: bytes, if it is `bytes_word`.
-Tokenizer named_tokenizer(const std::string& given);
-inline constexpr const char* bytes_word = "bytes";
 
 /// The tokenizer beside a model's weights, or `bytes_word` if the checkpoint says that it was trained on
 /// bytes. Throws UserError, beginning with `option`, if there is neither.

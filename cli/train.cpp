@@ -25,6 +25,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/lock_file.h"
 #include "mantissa/base/system_memory.h"
+#include "mantissa/ranks/share_cores.h"
 #include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/quantities.h"
 #include "mantissa/report/roofline.h"

@@ -15,6 +15,7 @@
 #include "cli/output_file.h"
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/error.h"
+#include "mantissa/data/byte_tokenizer.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/train/checkpoint.h"
 #include "mantissa/train/model_file.h"

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,22 +13,15 @@
 #include <vector>
 
 #include "cli/interrupted.h"
-#include "cli/numa.h"
 #include "cli/print_error.h"
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/ranks/launched.h"
+#include "mantissa/ranks/share_cores.h"
 #include "mantissa/train/agreement.h"
 
 namespace mantissa::cli {
 
 namespace {
-
-void keep_to(const std::vector<int>& cores) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    for (int core : cores) CPU_SET(core, &set);
-    static_cast<void>(::sched_setaffinity(0, sizeof set, &set));  // else the system shares as it can
-}
 
 /// What the others print is what the first does, too.
 void silence_standard_output() {
@@ -52,23 +44,9 @@ TrainRanks::TrainRanks(double seconds) {
 
 int TrainRanks::share_cores(int asked) {
     if (!ranks_) return asked;
-    const std::vector<int> cores = usable_cores();
-    std::string mine = ranks_->host_of(ranks_->rank());
-    for (int core : cores) mine += fmt::format(" {}", core);
-    const std::vector<std::string> all = ranks_->gather(mine);
-    // Where the launcher gave each rank cores of its own, no other has the same.
-    const auto sharing = static_cast<int>(std::ranges::count(all, mine));
-    const auto before = static_cast<int>(std::count(all.begin(), all.begin() + ranks_->rank(), mine));
+    const int threads = mantissa::share_cores(*ranks_, asked);
     std::set<std::string> hosts;
     for (int rank = 0; rank < size(); ++rank) hosts.insert(ranks_->host_of(rank));
-    int threads = asked;
-    if (asked == 0 && sharing > 1 && !std::getenv("OMP_NUM_THREADS")) {
-        threads = std::max(1, default_thread_count() / sharing);
-        std::vector<int> own;
-        for (int i = 0; i < threads && !cores.empty(); ++i)
-            own.push_back(cores[static_cast<std::size_t>(before * threads + i) % cores.size()]);
-        keep_to(own);
-    }
     shares_ = fmt::format("{} ranks on {} host{}, started by {}, {} thread{} each", size(), hosts.size(),
                           hosts.size() == 1 ? "" : "s", started_by_,
                           threads == 0 ? default_thread_count() : threads,

@@ -34,7 +34,7 @@ class TrainSampler {
     const Tokenizer& tokenizer_;
     SamplerOptions options_;
     std::vector<TokenId> prompt_;
-    Generator generator_;
+    TokenGenerator generator_;
 };
 
 }  // namespace mantissa::cli

@@ -27,5 +27,6 @@
 #include "mantissa/nn/layers.h"
 #include "mantissa/nn/losses.h"
 #include "mantissa/report/reports.h"
+#include "mantissa/train/generator.h"
 #include "mantissa/train/predictor.h"
 #include "mantissa/train/trainer.h"

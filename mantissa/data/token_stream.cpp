@@ -13,23 +13,39 @@
 
 namespace mantissa::inline v0 {
 
-TokenStream::TokenStream(const std::vector<std::filesystem::path>& files, const Options& options) {
+struct TokenStream::Parts {
+    /// Tokens that follow one another in the stream and in the files.
+    struct Piece {
+        std::uint64_t begin = 0, in_files = 0;
+    };
+
+    std::vector<TokenFile> files = {};       ///< none: in memory
+    std::vector<std::uint64_t> starts = {};  ///< of each file
+    std::vector<Piece> pieces = {{}};
+    std::vector<std::int32_t> memory = {};
+    std::string source = {};
+
+    /// As TokenStream::copy, in the order of the files.
+    void copy(std::uint64_t begin, std::span<std::int32_t> out) const;
+};
+
+TokenStream::TokenStream(const std::vector<std::filesystem::path>& files, const Options& options)
+    : parts_(new Parts) {
     if (files.empty()) throw UserError("no token files were given");
     for (const auto& path : files) {
-        const TokenFile& file = files_.emplace_back(path, options.format);
+        const TokenFile& file = parts_->files.emplace_back(path, options.format);
         if (options.vocabulary > 0) file.check_vocabulary(options.vocabulary);
-        starts_.push_back(size_);
+        parts_->starts.push_back(size_);
         size_ += file.size();
     }
-    source_ = name_of(files);
+    parts_->source = name_of(files);
 }
 
 TokenStream::TokenStream(std::vector<std::int32_t> tokens, std::string source,
                          std::vector<std::uint64_t> starts)
-    : starts_(std::move(starts)),
-      memory_(std::move(tokens)),
-      source_(std::move(source)),
-      size_(memory_.size()) {}
+    : parts_(
+          new Parts{.starts = std::move(starts), .memory = std::move(tokens), .source = std::move(source)}),
+      size_(parts_->memory.size()) {}
 
 TokenStream::~TokenStream() = default;
 TokenStream::TokenStream(TokenStream&&) noexcept = default;
@@ -37,17 +53,17 @@ TokenStream& TokenStream::operator=(TokenStream&&) noexcept = default;
 
 std::vector<TokenRange> TokenStream::files() const {
     std::vector<TokenRange> ranges;
-    for (std::size_t i = 0; i < starts_.size(); ++i)
-        ranges.push_back({starts_[i], i + 1 < starts_.size() ? starts_[i + 1] : size_});
+    for (std::size_t i = 0; i < parts_->starts.size(); ++i)
+        ranges.push_back({parts_->starts[i], i + 1 < parts_->starts.size() ? parts_->starts[i + 1] : size_});
     return ranges;
 }
 
 void TokenStream::move_to_end(std::span<const TokenRange> ranges) {
     std::uint64_t size = 0, done = 0;
-    pieces_.clear();
+    parts_->pieces.clear();
     const auto add = [&](TokenRange range) {
         if (range.size() == 0) return;
-        pieces_.push_back({size, range.begin});
+        parts_->pieces.push_back({size, range.begin});
         size += range.size();
     };
     for (const TokenRange& range : ranges) {
@@ -61,42 +77,43 @@ void TokenStream::move_to_end(std::span<const TokenRange> ranges) {
 
 void TokenStream::copy(std::uint64_t begin, std::span<std::int32_t> out) const {
     check(begin <= size_ && out.size() <= size_ - begin, "tokens are read within their stream");
-    auto piece = std::ranges::upper_bound(pieces_, begin, {}, &Piece::begin);
+    auto piece = std::ranges::upper_bound(parts_->pieces, begin, {}, &Parts::Piece::begin);
     while (!out.empty()) {
-        const std::uint64_t end = piece == pieces_.end() ? size_ : piece->begin;
-        const Piece& at = *std::prev(piece);
+        const std::uint64_t end = piece == parts_->pieces.end() ? size_ : piece->begin;
+        const Parts::Piece& at = *std::prev(piece);
         const std::size_t run = std::min<std::uint64_t>(out.size(), end - begin);
-        copy_of_files(at.in_files + (begin - at.begin), out.first(run));
+        parts_->copy(at.in_files + (begin - at.begin), out.first(run));
         out = out.subspan(run);
         begin += run;
         ++piece;
     }
 }
 
-void TokenStream::copy_of_files(std::uint64_t begin, std::span<std::int32_t> out) const {
-    if (files_.empty()) {
-        std::copy_n(memory_.begin() + static_cast<std::ptrdiff_t>(begin), out.size(), out.begin());
+void TokenStream::Parts::copy(std::uint64_t begin, std::span<std::int32_t> out) const {
+    if (files.empty()) {
+        std::copy_n(memory.begin() + static_cast<std::ptrdiff_t>(begin), out.size(), out.begin());
         return;
     }
     auto index =
-        static_cast<std::size_t>(std::upper_bound(starts_.begin(), starts_.end(), begin) - starts_.begin()) -
-        1;
+        static_cast<std::size_t>(std::upper_bound(starts.begin(), starts.end(), begin) - starts.begin()) - 1;
     while (!out.empty()) {
-        const std::uint64_t within = begin - starts_[index];
-        const std::size_t run = std::min<std::uint64_t>(out.size(), files_[index].size() - within);
-        files_[index].copy(within, out.first(run));
+        const std::uint64_t within = begin - starts[index];
+        const std::size_t run = std::min<std::uint64_t>(out.size(), files[index].size() - within);
+        files[index].copy(within, out.first(run));
         out = out.subspan(run);
         begin += run;
         ++index;
     }
 }
 
+const std::string& TokenStream::source() const { return parts_->source; }
+
 std::string TokenStream::description() const {
-    if (files_.empty()) return fmt::format("text, {} tokens", size_);
+    if (parts_->files.empty()) return fmt::format("text, {} tokens", size_);
     std::set<std::string_view> formats;
-    for (const TokenFile& file : files_) formats.insert(name_of(file.format()));
-    return fmt::format("{} file{} ({}), {} tokens", files_.size(), files_.size() == 1 ? "" : "s",
-                       fmt::join(formats, ", "), size_);
+    for (const TokenFile& file : parts_->files) formats.insert(name_of(file.format()));
+    return fmt::format("{} file{} ({}), {} tokens", parts_->files.size(),
+                       parts_->files.size() == 1 ? "" : "s", fmt::join(formats, ", "), size_);
 }
 
 TokenSplit split_for_validation(TokenRange range) {

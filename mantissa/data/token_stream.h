@@ -3,13 +3,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace mantissa::inline v0 {
 
-class TokenFile;
 enum class TokenFormat : std::uint8_t;
 
 /// Positions begin ... end - 1 of a stream.
@@ -47,24 +47,13 @@ class TokenStream {
     /// Puts ranges, ascending and apart, behind all that is not in them.
     void move_to_end(std::span<const TokenRange> ranges);
     /// "a.txt", "DIR (13 files)": for messages.
-    const std::string& source() const { return source_; }
+    const std::string& source() const;
     /// "2 files (llmc, raw), 338025 tokens", for the log.
     std::string description() const;
 
   private:
-    /// The same, in the order of the files.
-    void copy_of_files(std::uint64_t begin, std::span<std::int32_t> out) const;
-
-    /// Tokens that follow one another in the stream and in the files.
-    struct Piece {
-        std::uint64_t begin = 0, in_files = 0;
-    };
-
-    std::vector<TokenFile> files_;
-    std::vector<std::uint64_t> starts_;  // of each file
-    std::vector<Piece> pieces_ = {{}};
-    std::vector<std::int32_t> memory_;
-    std::string source_;
+    struct Parts;
+    std::unique_ptr<Parts> parts_;
     std::uint64_t size_ = 0;
 };
 

@@ -1,9 +1,13 @@
-// The machines that a model is trained on.
+// The machines that a model is trained on, and the processes that train it together.
 #pragma once
+
+#include <memory>
+#include <string>
 
 namespace mantissa::inline v0 {
 
 class Device;
+class Ranks;
 
 /// The CPU, with so many threads; 0: as many as the affinity mask, the CPU quota and OMP_NUM_THREADS allow.
 /// One for the whole program, made when it is first asked for. Uses the instruction set that MANTISSA_ISA
@@ -14,5 +18,39 @@ Device& cpu(int threads = 0);
 /// An NVIDIA GPU: the first that CUDA_VISIBLE_DEVICES leaves, likewise. Throws UserError that says what is
 /// missing (the driver, cuBLASLt, a version, the compiler), and for another index, since a process has one.
 Device& gpu(int index = 0);
+
+struct RankOptions {
+    double seconds = 300;  ///< ranks are waited for so long, here and in a step
+    /// Processes of one machine that no launcher started meet under this name, which no others use; each says
+    /// which of how many it is.
+    std::string name = {};
+    int rank = 0, ranks = 1;
+};
+
+/// The processes that train one model together, *ranks*: those that `mpirun -n 4 program`, or srun, started
+/// (docs/ranks.md), or those of a name. Where there are none, this process is the only one. To be made before
+/// trainers, and to outlive them; an exception that leaves it behind ends the others.
+class RankGroup {
+  public:
+    /// Connects. Throws UserError that says what is missing, and LostRank for a rank that does not come.
+    explicit RankGroup(const RankOptions& options = {});
+    ~RankGroup();
+    RankGroup(const RankGroup&) = delete;
+    RankGroup& operator=(const RankGroup&) = delete;
+
+    int rank() const;
+    int size() const;
+    /// As TrainerOptions::ranks; null where this process is the only one.
+    operator Ranks*() const;  // NOLINT(google-explicit-constructor)
+
+    /// The devices of this rank, as above. Ranks of one host share its cores, unless threads are given, and
+    /// have a GPU each. All ranks call the same.
+    Device& cpu(int threads = 0);
+    Device& gpu();
+
+  private:
+    struct Parts;
+    std::unique_ptr<Parts> parts_;
+};
 
 }  // namespace mantissa

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,17 +21,6 @@ struct ImageSizes {
     bool operator==(const ImageSizes&) const = default;
 };
 
-/// Sizes that take the place of a network's own.
-struct GivenImageSizes {
-    std::optional<std::int64_t> classes = {}, image = {}, width = {};
-
-    bool operator==(const GivenImageSizes&) const = default;
-};
-
-/// Throws UserError, naming the model, for less than two classes, an image smaller than 32 pixels, a width
-/// that is odd or less than 2, and for sizes far beyond any memory.
-void validate(const ImageSizes& sizes, std::string_view model);
-
 struct ImageModel {
     ImageSizes sizes;
     /// In training: inputs `images` f32 [H, W, 3] and `targets` i32 [], the class; its loss is the
@@ -42,19 +30,8 @@ struct ImageModel {
     std::function<Tensor(Tensor images, const Mode& mode)> logits = {};
 };
 
-/// The model of a network whose logits are known. `configuration`: what else must be equal to resume.
-ImageModel make_image_model(std::string name, const ImageSizes& sizes, Configuration configuration,
-                            std::function<Tensor(Tensor images, const Mode& mode)> logits);
-
 /// ResNet50, ResNet50v1.5, VGG19, DenseNet121; for pictures of 32 x 32 pixels ResNet20 and ResNet56.
 std::vector<std::string> image_model_names();
-
-/// Whether the name is one of them, whatever the case of its letters.
-bool is_image_model(std::string_view name);
-
-/// The network's sizes as published, but for those that are given. Throws UserError, naming those there are,
-/// for another name.
-ImageSizes image_sizes(std::string_view name, const GivenImageSizes& given = {});
 
 /// The network of that name, as published. Throws UserError, naming those there are, for another name.
 ImageModel image_model(std::string_view name);

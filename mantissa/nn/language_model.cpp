@@ -9,6 +9,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
 #include "mantissa/formats/strict_json.h"
+#include "mantissa/nn/language_model_files.h"
 #include "mantissa/nn/models/gpt2.h"
 #include "mantissa/nn/models/llama.h"
 

@@ -1,21 +1,15 @@
 // A model of text as a value: it can be trained on sequences of any length up to its context, and it scores
-// the token that follows a text. The families that there are, by name and by their files.
+// the token that follows a text. The families that there are, by name.
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "mantissa/nn/model.h"
-
-namespace mantissa::inline v0 {
-struct TensorView;
-}
 
 namespace mantissa::inline v0::nn {
 
@@ -48,14 +42,5 @@ std::vector<std::string> language_model_names();
 /// A preset, with other sizes if they are given. Throws UserError, naming those there are, for another name,
 /// and for sizes that make no model.
 LanguageModel language_model(std::string_view name, const ModelSizes& sizes = {});
-
-/// Throws UserError if the directory has a config.json of a family that this project does not know.
-void require_known_family(const std::filesystem::path& directory);
-
-/// The model that a directory of other people's tools holds: its weights, whose names and shapes say the
-/// sizes, and its config.json. `source` names the weights. Throws UserError that names the file if it is none
-/// that this project knows.
-LanguageModel language_model_of(std::span<const TensorView> weights, const std::string& source,
-                                const std::filesystem::path& directory);
 
 }  // namespace mantissa::nn

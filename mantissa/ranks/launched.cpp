@@ -26,14 +26,15 @@ int number(const char* text) {
     return value;
 }
 
-/// Beside the program, as in a build, or where an installation has it.
+/// Beside the program, as in a build, or where an installation has it; else its name, which is looked for
+/// where programs look for libraries: find_package(mantissa) names the installed folder there.
 std::filesystem::path place_of(const std::string& plugin) {
     namespace fs = std::filesystem;
     std::error_code ignored;
     const fs::path program = fs::read_symlink("/proc/self/exe", ignored).parent_path();
     for (const fs::path& place : {program / plugin, program / ".." / "lib" / "mantissa" / plugin})
         if (fs::exists(place, ignored)) return place;
-    return {};
+    return plugin;
 }
 
 class MpiTransport final : public Transport {
@@ -113,13 +114,14 @@ std::unique_ptr<Transport> connect(const Launched& launched, double seconds) {
     if (launched.plugin.empty()) fail("ranks are connected by MPI: start them with mpirun -n N");
     const bool is_mpich = launched.plugin == mpich;
     const std::filesystem::path place = place_of(launched.plugin);
-    if (place.empty())
-        fail(fmt::format("mantissa was built without {}: install {}, then configure and build again",
-                         launched.plugin, is_mpich ? "libmpich-dev" : "libopenmpi-dev"));
     // Open MPI loads parts of itself, which look for its symbols among everybody's. It is never unloaded.
     void* const library = ::dlopen(place.c_str(), RTLD_NOW | RTLD_GLOBAL);
+    const std::string why_not = library ? "" : ::dlerror();
+    if (why_not.starts_with(launched.plugin))  // it is nowhere, and not something that it needs
+        fail(fmt::format("mantissa was built without {}: install {}, then configure and build again",
+                         launched.plugin, is_mpich ? "libmpich-dev" : "libopenmpi-dev"));
     if (!library)
-        fail(fmt::format("{} cannot be loaded: {}; install {}", place.string(), ::dlerror(),
+        fail(fmt::format("{} cannot be loaded: {}; install {}", place.string(), why_not,
                          is_mpich ? "mpich" : "openmpi-bin"));
 #define MANTISSA_TEXT_OF(name) #name
 #define MANTISSA_NAME(name) MANTISSA_TEXT_OF(name)

@@ -20,7 +20,7 @@ class Text {
     }
 
     /// Draws the next token; false where there is none, or none after it.
-    bool draw(std::span<const float> logits, const Generator& generator, std::int64_t text,
+    bool draw(std::span<const float> logits, const TokenGenerator& generator, std::int64_t text,
               FunctionRef<bool(std::int32_t)> show) {
         const auto position = static_cast<std::int64_t>(text_.size());
         const std::int32_t token = sample(penalized(logits), options_.sampling, position);
@@ -74,7 +74,7 @@ class Text {
 
 /// A token more of every open text: the scores of what comes after it, by text. Those that have filled the
 /// context read what is left of them again.
-std::vector<std::vector<float>> next_scores(Generator& generator, std::vector<Text>& texts) {
+std::vector<std::vector<float>> next_scores(TokenGenerator& generator, std::vector<Text>& texts) {
     std::vector<std::vector<float>> scores(texts.size());
     std::vector<bool> is_full(texts.size());
     bool any_has_room = false;
@@ -120,7 +120,7 @@ std::string_view name_of(TextEnd end) {
     throw InternalError("the end of a text has a name");
 }
 
-std::vector<Generated> generate_together(Generator& generator,
+std::vector<Generated> generate_together(TokenGenerator& generator,
                                          std::span<const std::vector<std::int32_t>> prompts,
                                          std::span<const std::uint64_t> seeds, const GenerateOptions& options,
                                          FunctionRef<bool(std::size_t text, std::int32_t token)> show) {
@@ -165,8 +165,8 @@ std::vector<Generated> generate_together(Generator& generator,
     return all;
 }
 
-Generated generate(Generator& generator, std::span<const std::int32_t> prompt, const GenerateOptions& options,
-                   FunctionRef<bool(std::int32_t)> show) {
+Generated generate(TokenGenerator& generator, std::span<const std::int32_t> prompt,
+                   const GenerateOptions& options, FunctionRef<bool(std::int32_t)> show) {
     const std::vector<std::int32_t> tokens(prompt.begin(), prompt.end());
     const std::uint64_t seed = 0;
     return std::move(generate_together(generator, {&tokens, 1}, {&seed, 1}, options,

@@ -5,14 +5,10 @@
 #include <vector>
 
 #include "mantissa/base/function_ref.h"
-#include "mantissa/train/generator.h"
 #include "mantissa/train/sampling.h"
+#include "mantissa/train/token_generator.h"
 
 namespace mantissa::inline v0 {
-
-/// What becomes of a text that fills the model's context. It ends, or it slides: its older half is dropped,
-/// and what is left is read again from position 0 on, since keys and values follow from positions.
-enum class FullContext : std::uint8_t { ends, slides };
 
 /// Tokens that are left of a text that slides: the longer half of the context.
 std::int64_t slid_length(std::int64_t context);
@@ -46,12 +42,12 @@ struct Generated {
 
 /// Calls `show` with each token as it comes, which answers whether the text goes on; a token after which it
 /// does not is its last.
-Generated generate(Generator& generator, std::span<const std::int32_t> prompt, const GenerateOptions& options,
-                   FunctionRef<bool(std::int32_t)> show);
+Generated generate(TokenGenerator& generator, std::span<const std::int32_t> prompt,
+                   const GenerateOptions& options, FunctionRef<bool(std::int32_t)> show);
 
 /// As many prompts as the generator has texts, all at once; text i draws with seed options.sampling.seed plus
 /// seeds[i]. Each text has the tokens that it has alone. The seconds are those of all texts together.
-std::vector<Generated> generate_together(Generator& generator,
+std::vector<Generated> generate_together(TokenGenerator& generator,
                                          std::span<const std::vector<std::int32_t>> prompts,
                                          std::span<const std::uint64_t> seeds, const GenerateOptions& options,
                                          FunctionRef<bool(std::size_t text, std::int32_t token)> show);

@@ -2,127 +2,79 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <utility>
 
 #include "mantissa/base/error.h"
-#include "mantissa/graph/graph.h"
-#include "mantissa/runtime/execution.h"
-#include "mantissa/runtime/state_block.h"
+#include "mantissa/data/byte_tokenizer.h"
+#include "mantissa/data/tokenizer_files.h"
+#include "mantissa/train/text_model.h"
 
 namespace mantissa::inline v0 {
 
 namespace {
 
-/// What takes `count` tokens of each of some texts.
-std::unique_ptr<Forward> forward_of(Device& device, const nn::LanguageModel& model, std::int64_t texts,
-                                    std::int64_t count, const Policy& policy) {
-    const auto trace = [&](Graph& graph) {
-        const Tensor tokens(graph, graph.add_input("tokens", {DType::i32, {texts, count}}));
-        const Tensor positions(graph, graph.add_input("positions", {DType::i32, {texts, count}}));
-        return model.next_logits(tokens, positions, policy.low.value_or(DType::f32));
-    };
-    const PipelineOptions pipeline{.policy = policy, .lay_out = true};
-    return std::make_unique<Forward>(device, trace, pipeline, "logits");
+Tokenizer tokenizer_of(const ModelFile& file, const std::string& given) {
+    const std::filesystem::path& beside = file.directory();
+    if (given.empty() && !holds_tokenizer(beside))
+        throw UsageError(
+            fmt::format("{}: there is no tokenizer beside the weights; give the one they were trained "
+                        "with as `tokenizer`, or \"{}\" if it was bytes{}",
+                        beside.string(), bytes_word, unread_tokenizer(beside)));
+    return named_tokenizer(given.empty() ? beside.string() : given);
 }
 
-void require_fit(const nn::LanguageModel& model, std::int64_t prompt_tokens) {
-    if (prompt_tokens < 1) throw UserError("the prompt is empty; give it one token or more");
-    if (prompt_tokens > model.context)
-        throw UserError(fmt::format("the prompt has {} tokens, {} has a context of {}; give a shorter prompt",
-                                    prompt_tokens, model.name, model.context));
+TextModel model_of(Device& device, const ModelFile& file, const std::string& tokenizer) {
+    return {device, file, tokenizer_of(file, tokenizer)};
 }
 
 }  // namespace
 
-Generator::Generator(Device& device, const nn::LanguageModel& model, std::int64_t prompt_tokens,
-                     const Policy& policy)
-    : Generator(device, model, {&prompt_tokens, 1}, policy, 1) {}
+struct Generator::Parts {
+    TextModel model;
+    Policy policy;
+    std::unique_ptr<TokenGenerator> generator = {};  ///< for prompts of the last one's length
+    std::pair<std::size_t, FullContext> planned = {};
 
-Generator::Generator(Device& device, const nn::LanguageModel& model,
-                     std::span<const std::int64_t> prompt_tokens, const Policy& policy, std::int64_t texts)
-    : device_(device), model_(model) {
-    if (texts < 1) throw UserError(fmt::format("one text or more go on at once, got {}", texts));
-    lengths_.resize(texts);
-    has_prompt_.resize(texts);
-    for (const std::int64_t tokens : prompt_tokens) require_fit(model, tokens);
-    for (const std::int64_t tokens : prompt_tokens)
-        if (!prompts_.contains(tokens)) prompts_[tokens] = forward_of(device, model, 1, tokens, policy);
-    token_ = forward_of(device, model, texts, 1, policy);
-}
+    TokenGenerator& generator_for(std::size_t prompt_tokens, const GenerateOptions& options) {
+        const std::pair wanted{prompt_tokens, options.full_context};
+        if (!generator || planned != wanted) {
+            generator.reset();  // its memory goes before the next one's is taken
+            GenerateOptions of_any_length = options;
+            of_any_length.length = model.model().context;
+            auto made = model.generator({static_cast<std::int64_t>(prompt_tokens)}, of_any_length, policy);
+            made->allocate(model.parameters());
+            generator = std::move(made);
+            planned = wanted;
+        }
+        return *generator;
+    }
+};
 
-std::vector<const Forward*> Generator::all() const {
-    std::vector<const Forward*> all{token_.get()};
-    for (const auto& [length, prompt] : prompts_) all.push_back(prompt.get());
-    return all;
-}
+Generator::Generator(Device& device, const std::filesystem::path& directory, const GeneratorOptions& options)
+    : parts_(new Parts{.model = model_of(device, ModelFile(directory), options.tokenizer),
+                       .policy = options.policy}) {}
 
-std::vector<State> Generator::parameters() const {
-    std::vector<State> states;
-    for (const State& state : token_plan().graph().states())
-        if (is_weight(state)) states.push_back(state);
-    return states;
-}
+Generator::~Generator() = default;
+Generator::Generator(Generator&&) noexcept = default;
 
-std::int64_t Generator::arena_bytes() const {
-    std::int64_t bytes = 0;
-    for (const Forward* each : all()) bytes = std::max(bytes, each->arena_bytes());
-    return bytes;
-}
-
-std::int64_t Generator::bytes() const {
-    std::int64_t bytes = arena_bytes();
-    for (const Forward* each : all()) bytes += each->held_bytes();
-    for (const State& state : token_plan().graph().states())
-        if (!is_weight(state)) bytes += token_plan().aligned(state.type.bytes());
-    return bytes;
-}
-
-void Generator::allocate(const StateBlock& parameters) {
-    const Forward::Memory memory{
-        fmt::format("to continue a prompt of {} tokens {}", prompts_.rbegin()->first, model_.name)};
-    Forward::require_memory(device_, memory, bytes());
-    arena_ = device_.allocate(arena_bytes(), "activations");
-    // All read the same derived states.
-    token_->bind(parameters, memory, arena_.get());
-    for (std::int64_t text = 0; text < texts(); ++text)
-        state_of_text_.push_back(std::make_unique<StateBlock>(
-            device_, prompts_.begin()->second->plan().graph().states(), token_->state(), text));
-    derive();
-}
-
-std::vector<float> Generator::prompt(std::span<const std::int32_t> tokens, std::int64_t text) {
-    const auto forward = prompts_.find(static_cast<std::int64_t>(tokens.size()));
-    check(forward != prompts_.end(), "the prompt has a length announced");
-    Execution execution(forward->second->plan(), *state_of_text_[text], *arena_);
-    const std::int64_t first = 0;
-    lengths_[text] = static_cast<std::int64_t>(tokens.size());
-    has_prompt_[text] = true;
-    return run(execution, tokens, {&first, 1}, nullptr);
-}
-
-std::vector<float> Generator::next(std::span<const std::int32_t> tokens) {
-    check(std::ssize(tokens) == texts(), "every text gets a token");
-    for (std::size_t text = 0; text < lengths_.size(); ++text)
-        check(has_prompt_[text] && lengths_[text] < context(),
-              "there is a prompt, and room for a token after it");
-    const std::vector<std::int64_t> before = lengths_;
-    for (std::int64_t& length : lengths_) ++length;
-    return run(token_->execution(), tokens, before, &profile_);
-}
-
-std::vector<float> Generator::run(Execution& execution, std::span<const std::int32_t> tokens,
-                                  std::span<const std::int64_t> first, Profile* profile) {
-    const std::size_t of_text = tokens.size() / first.size();
-    std::vector<std::int32_t> positions;
-    for (const std::int64_t start : first)
-        for (std::size_t i = 0; i < of_text; ++i)
-            positions.push_back(static_cast<std::int32_t>(start + static_cast<std::int64_t>(i)));
-    execution.set_input("tokens", tokens);
-    execution.set_input("positions", std::span<const std::int32_t>(positions));
-    execution.run(profile);
-    const std::vector<std::byte> bytes = execution.read_result("logits");
-    const auto* const logits = reinterpret_cast<const float*>(bytes.data());
-    return {logits, logits + bytes.size() / sizeof(float)};
+std::string Generator::text(std::string_view prompt, const TextOptions& options,
+                            const std::function<void(std::string_view)>& show) {
+    if (options.length < 1)
+        throw UsageError(fmt::format("`length` must be 1 token or more, got {}", options.length));
+    validate(options.sampling);
+    const TextModel& model = parts_->model;
+    const std::vector<TokenId> tokens = model.tokenizer().encode_whole(prompt);
+    const GenerateOptions all = model.options(options.sampling, options.length, options.full_context);
+    TextWriter writer(model.tokenizer(), options.stop);
+    const auto shown = [&](const std::string& part) {
+        if (show && !part.empty()) show(part);
+    };
+    generate(parts_->generator_for(tokens.size(), all), tokens, all, [&](TokenId token) {
+        shown(writer.push(token));
+        return writer.goes_on();
+    });
+    shown(writer.finish());
+    return writer.text();
 }
 
 }  // namespace mantissa

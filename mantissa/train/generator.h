@@ -1,78 +1,67 @@
-// A model that continues texts: keys and values of the tokens so far are kept, so that each further token
-// costs one token's work. Some texts may go on at once: then weights are read once for a token of each. One
-// plan a length of prompt takes a whole prompt, another takes a token of every text; all share one state.
-// Weights in the formats of the policy are derived states: made once, when the parameters are there.
+// Text from a trained model on disk: a prompt goes in, and what follows on it comes out.
 #pragma once
 
-#include <map>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
 #include <memory>
-#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
-#include "mantissa/nn/language_model.h"
-#include "mantissa/passes/autocast.h"
-#include "mantissa/runtime/execution.h"
-#include "mantissa/runtime/state_block.h"
-#include "mantissa/train/forward.h"
+#include "mantissa/passes/policy.h"
 
 namespace mantissa::inline v0 {
 
+class Device;
+
+/// How the next token is chosen from a model's scores.
+struct SamplingOptions {
+    double temperature = 1;  ///< scores are divided by it; 0: the token of the largest score
+    std::int64_t top_k = 0;  ///< only the k largest scores are considered; 0: all
+    double top_p = 1;        ///< of these only the fewest, likeliest first, that make up this probability
+    double min_p = 0;        ///< of those only the ones at least this share as likely as the likeliest
+    double repetition_penalty = 1;  ///< above 1: tokens that are in the text already become less likely
+    std::int64_t tokens = 0;        ///< only tokens below this; 0: those that the tokenizer has
+    std::uint64_t seed = 1337;      ///< of the random numbers
+};
+
+/// What becomes of a text that fills the model's context. It ends, or it slides: its older half is dropped,
+/// and what is left is read again from position 0 on, since keys and values follow from positions.
+enum class FullContext : std::uint8_t { ends, slides };
+
+struct TextOptions {
+    SamplingOptions sampling = {};
+    std::int64_t length = 100;           ///< tokens at most; one that ends a text ends it before
+    std::vector<std::string> stop = {};  ///< words before which the text ends
+    FullContext full_context = FullContext::ends;
+};
+
+struct GeneratorOptions {
+    Policy policy = {};  ///< int8 and int4, too, which quantise the weights of linear layers
+    /// A directory, tokenizer.json or .tiktoken; "bytes": tokens are bytes; empty: what lies beside the
+    /// weights.
+    std::string tokenizer = {};
+};
+
 class Generator {
   public:
-    /// Plans only, for prompts of one length. Throws UserError if the prompt is empty or longer than the
-    /// model's context.
-    Generator(Device& device, const nn::LanguageModel& model, std::int64_t prompt_tokens,
-              const Policy& policy = {});
-    /// The same for prompts of some lengths, and `texts` at once. Throws UserError below one text, too.
-    Generator(Device& device, const nn::LanguageModel& model, std::span<const std::int64_t> prompt_tokens,
-              const Policy& policy, std::int64_t texts);
+    /// `directory`: a checkpoint of a language model (nn/language_model.h), or other people's
+    /// model.safetensors and config.json. Throws UserError, naming the file, for any other, and for a
+    /// tokenizer of another vocabulary.
+    Generator(Device& device, const std::filesystem::path& directory, const GeneratorOptions& options = {});
+    ~Generator();
+    Generator(Generator&&) noexcept;
 
-    /// Bytes that it will hold: keys and values, derived states, activations, inputs and constants.
-    std::int64_t bytes() const;
-
-    /// Takes that memory; the model's parameters are read from `parameters`, which must outlive this, and
-    /// makes what is derived from them.
-    void allocate(const StateBlock& parameters);
-    /// Makes it anew: to be called when the parameters have changed since.
-    void derive() { token_->derive(); }
-
-    /// Starts a text anew with a prompt of a length announced; the scores [V] of the token after it.
-    std::vector<float> prompt(std::span<const std::int32_t> tokens, std::int64_t text = 0);
-    /// Appends a token to every text; the scores [texts, V] of those after them. Each text has a prompt, and
-    /// room in the context.
-    std::vector<float> next(std::span<const std::int32_t> tokens);
-    /// The same of the only text.
-    std::vector<float> next(std::int32_t token) { return next({&token, 1}); }
-    /// The next token of a text takes the place of its last: for one that has ended, while others go on.
-    void stay(std::int64_t text) { --lengths_[static_cast<std::size_t>(text)]; }
-
-    std::int64_t texts() const { return static_cast<std::int64_t>(lengths_.size()); }
-    /// Tokens of a text that are kept, and how many can be.
-    std::int64_t length(std::int64_t text = 0) const { return lengths_[static_cast<std::size_t>(text)]; }
-    std::int64_t context() const { return model_.context; }
-    /// The states of the model, without keys and values.
-    std::vector<State> parameters() const;
-    /// The plan of one token after the prompt.
-    const Plan& token_plan() const { return token_->plan(); }
-    /// Seconds of each operation of that plan, when the last tokens were appended; empty before.
-    const Profile& profile() const { return profile_; }
+    /// What follows on the prompt. `show` is called with each part of it as it comes, whole characters. A
+    /// prompt of another length than the last is planned anew. Throws UserError for a prompt that is empty or
+    /// longer than the context, and for options out of range.
+    std::string text(std::string_view prompt, const TextOptions& options = {},
+                     const std::function<void(std::string_view)>& show = {});
 
   private:
-    /// Positions count from `first` of each text on.
-    std::vector<float> run(Execution& execution, std::span<const std::int32_t> tokens,
-                           std::span<const std::int64_t> first, Profile* profile);
-    std::vector<const Forward*> all() const;
-    std::int64_t arena_bytes() const;
-
-    Device& device_;
-    nn::LanguageModel model_;
-    std::map<std::int64_t, std::unique_ptr<Forward>> prompts_;  // by length
-    std::unique_ptr<Forward> token_;
-    std::vector<std::unique_ptr<StateBlock>> state_of_text_;  // as the prompts' plans see it
-    std::unique_ptr<DeviceMemory> arena_;
-    Profile profile_;
-    std::vector<std::int64_t> lengths_;
-    std::vector<bool> has_prompt_;
+    struct Parts;
+    std::unique_ptr<Parts> parts_;
 };
 
 }  // namespace mantissa

@@ -6,6 +6,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/formats/weight_files.h"
 #include "mantissa/graph/graph.h"
+#include "mantissa/nn/language_model_files.h"
 #include "mantissa/train/state_tensors.h"
 
 namespace mantissa::inline v0 {

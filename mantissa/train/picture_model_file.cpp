@@ -13,6 +13,7 @@
 #include "mantissa/formats/strict_json.h"
 #include "mantissa/formats/weight_files.h"
 #include "mantissa/graph/graph.h"
+#include "mantissa/nn/image_model_parts.h"
 #include "mantissa/train/state_tensors.h"
 
 namespace mantissa::inline v0 {

@@ -4,17 +4,9 @@
 #include <cstdint>
 #include <span>
 
-namespace mantissa::inline v0 {
+#include "mantissa/train/generator.h"
 
-struct SamplingOptions {
-    double temperature = 1;  ///< scores are divided by it; 0: the token of the largest score
-    std::int64_t top_k = 0;  ///< only the k largest scores are considered; 0: all
-    double top_p = 1;        ///< of these only the fewest, likeliest first, that make up this probability
-    double min_p = 0;        ///< of those only the ones at least this share as likely as the likeliest
-    double repetition_penalty = 1;  ///< see penalize_repetition
-    std::int64_t tokens = 0;        ///< only tokens below this: those that the tokenizer has
-    std::uint64_t seed = 1337;      ///< of the random numbers
-};
+namespace mantissa::inline v0 {
 
 /// Throws UserError for a temperature that is negative or not finite, a negative top_k, a top_p outside
 /// (0, 1], a min_p outside [0, 1], or a penalty that is not above 0 and finite.

@@ -58,6 +58,10 @@ LossScaleState Trainer::loss_scale() const { return run_->execution.loss_scale()
 std::int64_t Trainer::steps_done() const { return run_->steps; }
 void Trainer::continue_after(std::int64_t steps) { run_->steps = steps; }
 
+Examples Trainer::examples(const Batch& all, BatchOrder order) const {
+    return {model(), all, plan().options().batches(order)};
+}
+
 StepResult Trainer::step(const Batch& batch, double learning_rate, std::vector<double>* profile) {
     if (!profile) {
         start(batch, learning_rate);

@@ -78,6 +78,8 @@ struct TrainerOptions {
     /// Called after every pass with its name and the graph.
     std::function<void(const std::string& pass, const Graph&)> dump = {};
 
+    /// How steps take examples: for sources of batches.
+    BatchOptions batches(BatchOrder order = BatchOrder::random) const;
     /// Micro-steps of a step, of all ranks.
     std::int64_t micro_steps() const;
     /// The first of this rank's.
@@ -162,6 +164,9 @@ class Trainer {
     ~Trainer();
     Trainer(Trainer&&) noexcept;
     Trainer& operator=(Trainer&&) noexcept;
+
+    /// Examples as its steps take them, [count, ...] of each input, which are copied.
+    Examples examples(const Batch& all, BatchOrder order = BatchOrder::random) const;
 
     /// One step on the values [N, B, ...] of each input of the model. With a profile, times each kernel of
     /// the last micro-step and the update. Throws UserError, naming the input, if the batch does not fit.

@@ -48,6 +48,9 @@ TraceModel trace_micro_step(const nn::Model& model, const TrainerOptions& option
 }  // namespace
 
 std::int64_t TrainerOptions::micro_steps() const { return accumulate * (ranks ? ranks->size() : 1); }
+BatchOptions TrainerOptions::batches(BatchOrder order) const {
+    return {.batch = batch, .accumulate = micro_steps(), .order = order, .seed = seed};
+}
 std::int64_t TrainerOptions::first_micro_step() const { return accumulate * (ranks ? ranks->rank() : 0); }
 
 TrainingPlan::TrainingPlan(Device& device, nn::Model model, TrainerOptions options)

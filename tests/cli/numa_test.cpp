@@ -7,6 +7,7 @@
 #include <fstream>
 #include <numeric>
 
+#include "mantissa/ranks/share_cores.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa::cli {

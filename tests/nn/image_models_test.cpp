@@ -1,7 +1,7 @@
 // Networks for pictures: how many parameters, under which names and how they start, what they give, and what
 // is said of sizes that make none.
 #include "mantissa/graph/graph.h"
-#include "mantissa/nn/image_model.h"
+#include "mantissa/nn/image_model_parts.h"
 
 #include <gtest/gtest.h>
 

@@ -83,6 +83,16 @@ class InstalledTree(unittest.TestCase):
             with self.subTest(program.name):
                 run(program, timeout=300, stdin=subprocess.DEVNULL, cwd=self.folder)
 
+    @unittest.skipUnless(shutil.which("mpirun"), "no mpirun")
+    def test_an_example_runs_on_several_ranks(self):
+        if not list((self.prefix / "lib/mantissa").glob("mantissa_*.so")):
+            self.skipTest("built without MPI")
+        program = self.build(ROOT / "examples") / "programs/several_ranks"
+        output = run("mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", program, timeout=300,
+                     stdin=subprocess.DEVNULL, cwd=self.folder)
+        self.assertIn("on 2 ranks", output)
+        self.assertIn("the quick brown fox", output)
+
     def test_another_version_is_refused(self):
         source = self.folder / "later"
         source.mkdir()

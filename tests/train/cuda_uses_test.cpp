@@ -168,7 +168,7 @@ struct Model {
     std::unique_ptr<StateBlock> parameters;
 
     explicit Model(Device& device) : language(nn::gpt2_language_model(config)) {
-        parameters = std::make_unique<StateBlock>(device, Generator(device, language, 1).parameters());
+        parameters = std::make_unique<StateBlock>(device, TokenGenerator(device, language, 1).parameters());
         parameters->initialize(3);
         for (const State& state : parameters->states()) {
             if (state.initializer.kind != Initializer::Kind::normal) continue;
@@ -185,7 +185,7 @@ std::vector<std::int32_t> some_text() { return SomeTokens(16).tokens; }
 std::vector<float> scores_on(Device& device, const Model& model, const char* policy) {
     const std::vector<std::int32_t> text = some_text();
     constexpr std::size_t prompt = 5;
-    Generator generator(device, model.language, prompt, find_policy(policy));
+    TokenGenerator generator(device, model.language, prompt, find_policy(policy));
     generator.allocate(*model.parameters);
     std::vector<float> all = generator.prompt(std::span(text).first(prompt));
     for (std::size_t at = prompt; at < text.size(); ++at) {
@@ -252,7 +252,7 @@ TEST_F(CudaUses, QuantisedModelsGenerateAsOnTheCpu) {
     }
     const std::int64_t lengths[] = {3};
     for (const char* const policy : {"int8", "int4"}) {
-        Generator generator(*gpu, there.language, lengths, find_policy(policy), 2);
+        TokenGenerator generator(*gpu, there.language, lengths, find_policy(policy), 2);
         generator.allocate(*there.parameters);
         const std::uint64_t seeds[] = {0, 1};
         const std::vector<std::vector<std::int32_t>> prompts{{5, 40, 301}, {7, 8, 9}};
@@ -269,7 +269,7 @@ TEST_F(CudaUses, TextsFollowFromModelPromptAndSeed) {
     const std::vector<std::vector<std::int32_t>> prompts{{5, 40, 301}, {7, 8, 9}};
     const auto texts = [&](Device& device, const Model& model) {
         const std::int64_t lengths[] = {3};
-        Generator generator(device, model.language, lengths, find_policy("fp32"), 2);
+        TokenGenerator generator(device, model.language, lengths, find_policy("fp32"), 2);
         generator.allocate(*model.parameters);
         const std::uint64_t seeds[] = {0, 1};
         std::vector<std::vector<std::int32_t>> all;

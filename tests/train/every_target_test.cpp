@@ -11,10 +11,10 @@
 #include "mantissa/nn/models/gpt2.h"
 #include "mantissa/nn/models/llama.h"
 #include "mantissa/runtime/state_block.h"
-#include "mantissa/train/generator.h"
 #include "mantissa/train/optimizer.h"
 #include "mantissa/train/perplexity.h"
 #include "mantissa/train/sampling.h"
+#include "mantissa/train/token_generator.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_plan.h"
 
@@ -46,7 +46,7 @@ double validation_loss(Trainer& trainer, const nn::Model& model, const BatchSour
 /// Sum over all targets of windows of T tokens, each read token by token.
 double loss_by_hand(Device& device, const nn::LanguageModel& model, const StateBlock& parameters,
                     const std::vector<std::int32_t>& text) {
-    Generator generator(device, model, 1);
+    TokenGenerator generator(device, model, 1);
     generator.allocate(parameters);
     double total = 0;
     std::vector<float> scores;

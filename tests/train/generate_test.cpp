@@ -37,7 +37,7 @@ struct Model {
 
     explicit Model(int threads = 2) : device(make_cpu_device({.threads = threads})) {
         parameters = std::make_unique<StateBlock>(
-            *device, Generator(*device, nn::gpt2_language_model(config), 1).parameters());
+            *device, TokenGenerator(*device, nn::gpt2_language_model(config), 1).parameters());
         parameters->initialize(3);
         for (const State& state : parameters->states()) {
             if (state.initializer.kind != Initializer::Kind::normal) continue;
@@ -85,7 +85,7 @@ double worst_error(std::span<const float> got, const double* exact) {
     return worst;
 }
 
-TEST(Generator, ScoresAreThoseOfTheWholeSequenceAtEveryPosition) {
+TEST(TokenGenerator, ScoresAreThoseOfTheWholeSequenceAtEveryPosition) {
     Model model;
     const std::vector<std::int32_t> tokens = some_tokens(config.context);
     const Full full(model, tokens);
@@ -95,7 +95,7 @@ TEST(Generator, ScoresAreThoseOfTheWholeSequenceAtEveryPosition) {
     const double allowed = 2 * worst_error(full.scores, full.exact.data());
     ASSERT_LT(allowed, 1e-4);
     for (std::int64_t prompt : {1, 2, 7, 18, 19}) {
-        Generator generator(*model.device, nn::gpt2_language_model(config), prompt);
+        TokenGenerator generator(*model.device, nn::gpt2_language_model(config), prompt);
         generator.allocate(*model.parameters);
         std::vector<float> scores =
             generator.prompt(std::span(tokens).first(static_cast<std::size_t>(prompt)));
@@ -111,10 +111,10 @@ TEST(Generator, ScoresAreThoseOfTheWholeSequenceAtEveryPosition) {
     }
 }
 
-TEST(Generator, AnotherPromptStartsAnew) {
+TEST(TokenGenerator, AnotherPromptStartsAnew) {
     Model model;
     const std::vector<std::int32_t> tokens = some_tokens(12);
-    Generator used(*model.device, nn::gpt2_language_model(config), 4),
+    TokenGenerator used(*model.device, nn::gpt2_language_model(config), 4),
         fresh(*model.device, nn::gpt2_language_model(config), 4);
     used.allocate(*model.parameters);
     fresh.allocate(*model.parameters);
@@ -125,11 +125,11 @@ TEST(Generator, AnotherPromptStartsAnew) {
     EXPECT_TRUE(used.next(9) == fresh.next(9));
 }
 
-TEST(Generator, PromptsThatDoNotFitAreRefused) {
+TEST(TokenGenerator, PromptsThatDoNotFitAreRefused) {
     const auto device = make_cpu_device({.threads = 1});
     const auto error_of = [&](std::int64_t tokens) -> std::string {
         try {
-            Generator(*device, nn::gpt2_language_model(config), tokens);
+            TokenGenerator(*device, nn::gpt2_language_model(config), tokens);
         } catch (const UserError& error) {
             return error.what();
         }
@@ -142,7 +142,7 @@ TEST(Generator, PromptsThatDoNotFitAreRefused) {
 
 std::vector<std::int32_t> text_of(const GenerateOptions& options, int threads = 2) {
     Model model(threads);
-    Generator generator(*model.device, nn::gpt2_language_model(config), 3);
+    TokenGenerator generator(*model.device, nn::gpt2_language_model(config), 3);
     generator.allocate(*model.parameters);
     std::vector<std::int32_t> shown;
     const Generated generated = generate(generator, some_tokens(3), options, [&](std::int32_t token) {
@@ -169,7 +169,7 @@ TEST(Generate, TheTextFollowsFromTheSeed) {
 TEST(Generate, APenaltyKeepsTokensOfPromptAndTextFromComingAgain) {
     Model model;
     const std::vector<std::int32_t> prompt = some_tokens(6);
-    Generator generator(*model.device, nn::gpt2_language_model(config), std::ssize(prompt));
+    TokenGenerator generator(*model.device, nn::gpt2_language_model(config), std::ssize(prompt));
     generator.allocate(*model.parameters);
     const auto different = [&](double penalty) {
         std::set<std::int32_t> tokens(prompt.begin(), prompt.end());
@@ -189,7 +189,7 @@ TEST(Generate, APenaltyKeepsTokensOfPromptAndTextFromComingAgain) {
 
 TEST(Generate, EndsAtItsLengthAFullContextOrTheEndOfText) {
     Model model;
-    Generator generator(*model.device, nn::gpt2_language_model(config), 3);
+    TokenGenerator generator(*model.device, nn::gpt2_language_model(config), 3);
     generator.allocate(*model.parameters);
     const auto ended = [&](const GenerateOptions& options) {
         return generate(generator, some_tokens(3), options, [](std::int32_t) { return true; });
@@ -235,7 +235,7 @@ TEST(Generate, GoesOnPastTheContextWithItsNewerHalf) {
     Model model;
     ASSERT_EQ(slid_length(config.context), 10);
     const std::int64_t lengths[] = {3, 10};
-    Generator generator(*model.device, nn::gpt2_language_model(config), lengths, {}, 1);
+    TokenGenerator generator(*model.device, nn::gpt2_language_model(config), lengths, {}, 1);
     generator.allocate(*model.parameters);
     const auto generated = [&](GenerateOptions options) {
         options.full_context = FullContext::slides;
@@ -271,8 +271,8 @@ TEST(Generate, TextsAtOnceAreThoseThatEachIsAlone) {
         std::vector<TextEnd> ends;
         GenerateOptions options{.sampling = {.temperature = 0.7, .seed = 11}, .length = 12};
         for (std::size_t i = 0; i < prompts.size(); ++i) {
-            Generator one(*model.device, nn::gpt2_language_model(config), std::ssize(prompts[i]),
-                          find_policy(policy));
+            TokenGenerator one(*model.device, nn::gpt2_language_model(config), std::ssize(prompts[i]),
+                               find_policy(policy));
             one.allocate(*model.parameters);
             GenerateOptions own = options;
             own.sampling.seed += seeds[i];
@@ -284,7 +284,8 @@ TEST(Generate, TextsAtOnceAreThoseThatEachIsAlone) {
         EXPECT_NE(alone[0], alone[3]) << "seeds of their own";
         EXPECT_EQ(ends[2], TextEnd::context) << "of 19 tokens";
         const std::int64_t lengths[] = {3, 1, 9};
-        Generator together(*model.device, nn::gpt2_language_model(config), lengths, find_policy(policy), 4);
+        TokenGenerator together(*model.device, nn::gpt2_language_model(config), lengths, find_policy(policy),
+                                4);
         together.allocate(*model.parameters);
         const std::vector<Generated> all = generate_together(
             together, prompts, seeds, options, [](std::size_t text, std::int32_t) { return text != 1; });
@@ -297,12 +298,12 @@ TEST(Generate, TextsAtOnceAreThoseThatEachIsAlone) {
     GenerateOptions slides{.sampling = {.temperature = 0.7, .seed = 11}, .length = 33};
     slides.full_context = FullContext::slides;
     const std::int64_t lengths[] = {3, 1, 9, 10};
-    Generator together(*model.device, nn::gpt2_language_model(config), lengths, {}, 4);
+    TokenGenerator together(*model.device, nn::gpt2_language_model(config), lengths, {}, 4);
     together.allocate(*model.parameters);
     const std::vector<Generated> all = generate_together(
         together, prompts, seeds, slides, [](std::size_t text, std::int32_t) { return text != 1; });
     for (const std::size_t i : {0u, 2u, 3u}) {
-        Generator one(*model.device, nn::gpt2_language_model(config), lengths, {}, 1);
+        TokenGenerator one(*model.device, nn::gpt2_language_model(config), lengths, {}, 1);
         one.allocate(*model.parameters);
         GenerateOptions own = slides;
         own.sampling.seed += seeds[i];
@@ -312,7 +313,7 @@ TEST(Generate, TextsAtOnceAreThoseThatEachIsAlone) {
         EXPECT_EQ(all[i].slides, alone.slides);
     }
     EXPECT_THROW(
-        Generator(*model.device, nn::gpt2_language_model(config), std::vector<std::int64_t>{3}, {}, 0),
+        TokenGenerator(*model.device, nn::gpt2_language_model(config), std::vector<std::int64_t>{3}, {}, 0),
         UserError);
 }
 
@@ -342,7 +343,7 @@ double log_softmax(const double* scores, std::int32_t token) {
 
 TEST(Generate, SaysHowProbableEachTokenWas) {
     Model model;
-    Generator generator(*model.device, nn::gpt2_language_model(config), 3);
+    TokenGenerator generator(*model.device, nn::gpt2_language_model(config), 3);
     generator.allocate(*model.parameters);
     // At this temperature most tokens drawn are improbable ones, of all over the vocabulary.
     const Generated generated = generate(

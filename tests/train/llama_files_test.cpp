@@ -108,7 +108,7 @@ struct Saved {
     /// Relative, or half a step of what FP16 has next to zero.
     void expect_weights(double tolerance) const {
         const ModelFile file(path());
-        StateBlock state(*device, Generator(*device, file.model(), 1).parameters());
+        StateBlock state(*device, TokenGenerator(*device, file.model(), 1).parameters());
         file.load(state);
         for (const State& each : state.states()) {
             const auto got = state.read_f32(each.name), expected = trainer.state().read_f32(each.name);
@@ -122,7 +122,7 @@ struct Saved {
     std::string error() const {
         try {
             const ModelFile file(path());
-            StateBlock state(*device, Generator(*device, file.model(), 1).parameters());
+            StateBlock state(*device, TokenGenerator(*device, file.model(), 1).parameters());
             file.load(state);
         } catch (const UserError& error) {
             EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
@@ -236,10 +236,10 @@ TEST(LlamaFiles, WhatIsWrongIsSaidInOneLine) {
 TEST(LlamaFiles, KeysThatAreKeptChangeNoScore) {
     const Saved saved;
     const ModelFile file(saved.checkpoint());
-    StateBlock parameters(*saved.device, Generator(*saved.device, file.model(), 1).parameters());
+    StateBlock parameters(*saved.device, TokenGenerator(*saved.device, file.model(), 1).parameters());
     file.load(parameters);
     const std::vector<std::int32_t> tokens = {3, 17, 4, 30, 4, 9, 22};
-    Generator whole(*saved.device, file.model(), 7), part(*saved.device, file.model(), 2);
+    TokenGenerator whole(*saved.device, file.model(), 7), part(*saved.device, file.model(), 2);
     whole.allocate(parameters);
     part.allocate(parameters);
     const std::vector<float> expected = whole.prompt(tokens);

@@ -230,7 +230,7 @@ TEST(LlamaAgainstTransformers, TwentyStepsInBf16AreNoFurtherThanTwiceTheirs) {
 std::vector<std::int32_t> continued(const Published& published, const ModelFile& file) {
     const auto device = make_cpu_device({.threads = 2});
     const std::vector<std::int32_t> prompt = published.ids("prompt");
-    Generator generator(*device, file.model(), static_cast<std::int64_t>(prompt.size()));
+    TokenGenerator generator(*device, file.model(), static_cast<std::int64_t>(prompt.size()));
     StateBlock parameters(*device, generator.parameters());
     file.load(parameters);
     generator.allocate(parameters);

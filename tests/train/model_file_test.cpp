@@ -10,7 +10,7 @@
 #include "mantissa/base/file.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/nn/models/gpt2.h"
-#include "mantissa/train/generator.h"
+#include "mantissa/train/token_generator.h"
 #include "mantissa/train/training_checkpoint.h"
 #include "tests/support/temporary_directory.h"
 
@@ -62,7 +62,7 @@ TEST(ModelFile, ReadsCheckpointsAndPublishedDirectoriesAlike) {
         EXPECT_EQ(file.model().parameters, small.parameters());
         EXPECT_EQ(file.model().on_sequences(9).configuration, nn::gpt2_model(small, 9).configuration);
         EXPECT_EQ(file.warning(), "");
-        StateBlock state(*saved.device, Generator(*saved.device, file.model(), 1).parameters());
+        StateBlock state(*saved.device, TokenGenerator(*saved.device, file.model(), 1).parameters());
         file.load(state);
         for (const State& each : state.states())
             EXPECT_TRUE(state.read(each.name) == saved.trainer.state().read(each.name)) << each.name;

@@ -76,7 +76,8 @@ TEST(QuantizedModel, Int8LosesAHundredthOfPerplexityAtMostAndInt4Three) {
     std::printf("perplexity: fp32 %.4f, bf16 %.4f, int8 %.4f, int4 %.4f\n", fp32.value(), bf16.value(),
                 int8.value(), int4.value());
     for (const char* policy : {"bf16", "int8", "int4"}) {
-        Generator generator(*model.device, nn::gpt2_language_model(model.config), 5, find_policy(policy));
+        TokenGenerator generator(*model.device, nn::gpt2_language_model(model.config), 5,
+                                 find_policy(policy));
         generator.allocate(model.trainer->state());
         const Generated generated =
             generate(generator, std::span(model.text).subspan(50000, 5),
@@ -93,15 +94,15 @@ TEST(QuantizedModel, KeptKeysGiveThePerplexityOfTheWhole) {
         .name = "small", .layers = 2, .heads = 3, .channels = 24, .vocabulary = 71, .context = 19};
     const std::vector<std::int32_t> tokens{3, 14, 15, 9,  26, 53, 58, 9,  7, 9,
                                            3, 23, 8,  46, 26, 43, 38, 32, 7};
-    StateBlock parameters(*device, Generator(*device, nn::gpt2_language_model(config), 1).parameters());
+    StateBlock parameters(*device, TokenGenerator(*device, nn::gpt2_language_model(config), 1).parameters());
     parameters.initialize(3);
     for (const char* policy : {"fp32", "bf16", "fp16", "int8", "int4"}) {
         const double whole =
             perplexity(*device, nn::gpt2_language_model(config), find_policy(policy), parameters, tokens)
                 .loss;
-        Generator generator(*device, nn::gpt2_language_model(config), 4, find_policy(policy));
+        TokenGenerator generator(*device, nn::gpt2_language_model(config), 4, find_policy(policy));
         generator.allocate(parameters);
-        Generator first(*device, nn::gpt2_language_model(config), 1, find_policy(policy));
+        TokenGenerator first(*device, nn::gpt2_language_model(config), 1, find_policy(policy));
         first.allocate(parameters);
         double loss = 0;
         // Tokens 1 to 3 by one generator, the others after a prompt of 4 by the other.
@@ -120,7 +121,7 @@ TEST(QuantizedModel, KeptKeysGiveThePerplexityOfTheWhole) {
 TEST(QuantizedModel, ATextOfOneTokenIsRefused) {
     const auto device = make_cpu_device({.threads = 1});
     const nn::Gpt2Config config = nn::gpt2_config("gpt2-tiny");
-    StateBlock parameters(*device, Generator(*device, nn::gpt2_language_model(config), 1).parameters());
+    StateBlock parameters(*device, TokenGenerator(*device, nn::gpt2_language_model(config), 1).parameters());
     const std::int32_t token = 3;
     EXPECT_THROW(
         perplexity(*device, nn::gpt2_language_model(config), find_policy("int8"), parameters, {&token, 1}),

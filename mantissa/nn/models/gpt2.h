@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "mantissa/nn/documents.h"
-#include "mantissa/nn/language_model.h"
+#include "mantissa/nn/language_model_files.h"
 
 namespace mantissa::inline v0::nn {
 

@@ -7,6 +7,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/formats/torchvision.h"
 #include "mantissa/graph/graph.h"
+#include "mantissa/nn/image_model_parts.h"
 #include "mantissa/nn/layers.h"
 
 namespace mantissa::inline v0::nn {

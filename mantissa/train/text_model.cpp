@@ -1,0 +1,64 @@
+#include "mantissa/train/text_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "mantissa/base/error.h"
+#include "mantissa/formats/hf_token_ids.h"
+#include "mantissa/graph/graph.h"
+
+namespace mantissa::inline v0 {
+
+namespace {
+
+Tokenizer fitting(Tokenizer tokenizer, const nn::LanguageModel& model) {
+    if (tokenizer.vocabulary() > model.vocabulary)
+        throw UserError(
+            fmt::format("{} has {} tokens, the vocabulary of {} only {}; give the tokenizer that "
+                        "it was trained with",
+                        tokenizer.parts().source, tokenizer.vocabulary(), model.name, model.vocabulary));
+    return tokenizer;
+}
+
+std::vector<TokenId> ends_of(const ModelFile& file, const Tokenizer& tokenizer) {
+    std::vector<TokenId> ends;
+    for (const std::int64_t id : read_hf_token_ids(file.directory()).ends)
+        if (id < tokenizer.vocabulary()) ends.push_back(static_cast<TokenId>(id));
+    if (ends.empty()) ends.assign(tokenizer.ends().begin(), tokenizer.ends().end());
+    return ends;
+}
+
+}  // namespace
+
+TextModel::TextModel(Device& device, const ModelFile& file, Tokenizer tokenizer)
+    : device_(device),
+      model_(file.model()),
+      tokenizer_(fitting(std::move(tokenizer), model_)),
+      parameters_(device, TokenGenerator(device, model_, 1).parameters()),
+      ends_(ends_of(file, tokenizer_)) {
+    file.load(parameters_);
+}
+
+GenerateOptions TextModel::options(SamplingOptions sampling, std::int64_t length,
+                                   FullContext full_context) const {
+    if (sampling.tokens == 0) sampling.tokens = tokenizer_.vocabulary();
+    return {.sampling = sampling,
+            .length = length,
+            .last_tokens = ends_,
+            .full_context = full_context,
+            .kept_first = std::ssize(tokenizer_.encode_whole(""))};
+}
+
+std::unique_ptr<TokenGenerator> TextModel::generator(std::vector<std::int64_t> prompt_tokens,
+                                                     const GenerateOptions& options, const Policy& policy,
+                                                     std::int64_t texts) const {
+    const std::int64_t longest = std::ranges::max(prompt_tokens);
+    if (options.full_context == FullContext::slides && longest <= model_.context &&
+        longest + options.length > model_.context)
+        prompt_tokens.push_back(slid_length(model_.context));
+    return std::make_unique<TokenGenerator>(device_, model_, prompt_tokens, policy, texts);
+}
+
+}  // namespace mantissa

@@ -1,0 +1,69 @@
+// A language model that writes: its weights on a device, its tokenizer, and the tokens that end a text.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mantissa/data/tokenizer.h"
+#include "mantissa/runtime/state_block.h"
+#include "mantissa/train/generate.h"
+#include "mantissa/train/model_file.h"
+#include "mantissa/train/stop_words.h"
+
+namespace mantissa::inline v0 {
+
+class TextModel {
+  public:
+    /// Throws UserError, naming the tokenizer, if it has more tokens than the model.
+    TextModel(Device& device, const ModelFile& file, Tokenizer tokenizer);
+
+    Device& device() const { return device_; }
+    const nn::LanguageModel& model() const { return model_; }
+    const Tokenizer& tokenizer() const { return tokenizer_; }
+    const StateBlock& parameters() const { return parameters_; }
+
+    /// With the tokenizer's tokens, those that end a text (as the files of the model say, else its
+    /// tokenizer), and those that begin one.
+    GenerateOptions options(SamplingOptions sampling, std::int64_t length, FullContext full_context) const;
+    /// Plans for prompts of these lengths, `texts` at once, and for what slides.
+    std::unique_ptr<TokenGenerator> generator(std::vector<std::int64_t> prompt_tokens,
+                                              const GenerateOptions& options, const Policy& policy,
+                                              std::int64_t texts = 1) const;
+
+  private:
+    Device& device_;
+    nn::LanguageModel model_;
+    Tokenizer tokenizer_;
+    StateBlock parameters_;
+    std::vector<TokenId> ends_;
+};
+
+/// A text as it comes, whole characters at a time, up to the first stop word.
+class TextWriter {
+  public:
+    /// The tokenizer must outlive it. Throws UserError for an empty word.
+    TextWriter(const Tokenizer& tokenizer, const std::vector<std::string>& stop)
+        : decoder_(tokenizer), stop_(stop) {}
+
+    /// Returns what can be shown now.
+    std::string push(TokenId token) { return add(stop_.push(decoder_.push(token))); }
+    std::string finish() {
+        std::string rest = stop_.push(decoder_.finish());
+        return add(rest + stop_.finish());
+    }
+    bool goes_on() const { return !stop_.found(); }
+    const std::string& text() const { return text_; }
+
+  private:
+    std::string add(std::string part) {
+        text_ += part;
+        return part;
+    }
+
+    StreamDecoder decoder_;
+    StopWords stop_;
+    std::string text_;
+};
+
+}  // namespace mantissa
