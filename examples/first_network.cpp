@@ -14,12 +14,10 @@ int main() {
         const auto hidden = tanh(nn::linear(rows, "hidden", {.outputs = 32, .standard_deviation = 0.5}));
         return nn::mse_loss(nn::linear(hidden, "output", {.outputs = 1}), target);
     };
-    const std::vector<nn::InputSpec> inputs{{"x", mantissa::DType::f32, {4}},
-                                            {"y", mantissa::DType::f32, {1}}};
-    const nn::Model model{.name = "first", .inputs = inputs, .loss = loss};
-    const mantissa::Examples rows(model, {x, y}, {.batch = 32, .order = mantissa::BatchOrder::random});
-    mantissa::Trainer trainer(mantissa::cpu(), model, {.batch = 32});
+    const std::vector inputs{nn::numbers("x", {4}), nn::numbers("y", {1})};
+    mantissa::Trainer trainer(mantissa::cpu(), {.name = "first", .inputs = inputs, .loss = loss},
+                              {.batch = 32});
+    const mantissa::Examples rows = trainer.examples({x, y});
     for (int step = 0; step < 500; ++step) trainer.step(rows, 0.01);
-    std::printf("mean squared error over all rows: %.4f\n",
-                static_cast<double>(trainer.evaluate({x, y}).loss));
+    std::printf("mean squared error over all rows: %.4f\n", trainer.evaluate({x, y}).loss);
 }

@@ -15,7 +15,7 @@ Tensor network(Tensor x) {
 
 int main() {
     const nn::Model model{.name = "xor",
-                          .inputs = {{"x", mantissa::DType::f32, {2}}, {"y", mantissa::DType::f32, {1}}},
+                          .inputs = {nn::numbers("x", {2}), nn::numbers("y", {1})},
                           .loss = [](Tensor x, Tensor y) { return nn::mse_loss(network(x), y); },
                           .output = {.trace = network}};
     const mantissa::TrainerOptions options{.optimizer = mantissa::adamw({.weight_decay = 0}), .batch = 4};

@@ -1,10 +1,8 @@
 // A residual network of one's own on a folder of pictures, FOLDER/CLASS/, or examples/shapes; judged on the
 // pictures that it has not seen.
-#include <algorithm>
+#include <array>
 #include <cstdio>
-#include <exception>
 #include <string>
-#include <vector>
 
 #include "mantissa/mantissa.h"
 
@@ -13,15 +11,14 @@ using mantissa::Tensor;
 
 constexpr std::int64_t size = 32;
 
-Tensor convolution(Tensor x, std::string name, std::int64_t outputs, std::int64_t stride,
-                   const nn::Mode& mode) {
-    const nn::Conv2dLayerOptions options{
-        .outputs = outputs, .stride = {stride, stride}, .padding = 1, .bias = false};
-    return nn::batch_norm(nn::conv2d(x, name, options), name + "_norm", mode);
+Tensor convolution(Tensor x, std::string name, std::int64_t outputs, int stride, const nn::Mode& mode) {
+    const std::array<std::int64_t, 2> steps{stride, stride};
+    x = nn::conv2d(x, name, {.outputs = outputs, .stride = steps, .padding = 1, .bias = false});
+    return nn::batch_norm(x, name + "_norm", mode);
 }
 
 /// x + two convolutions of it; the first may halve the picture and widen the channels, and then x does, too.
-Tensor block(Tensor x, const char* name, std::int64_t outputs, std::int64_t stride, const nn::Mode& mode) {
+Tensor block(Tensor x, const char* name, std::int64_t outputs, int stride, const nn::Mode& mode) {
     const nn::Scope scope(x, name);
     const Tensor straight = outputs == x.dim(3) ? x : convolution(x, "straight", outputs, stride, mode);
     const Tensor y = relu(convolution(x, "first", outputs, stride, mode));
@@ -29,9 +26,9 @@ Tensor block(Tensor x, const char* name, std::int64_t outputs, std::int64_t stri
 }
 
 int main(int count, char** arguments) try {
-    const mantissa::Pictures pictures(
-        count > 1 ? arguments[1] : EXAMPLES "/shapes",
-        {.image = size, .batches = {.batch = 16, .order = mantissa::BatchOrder::random}});
+    const mantissa::TrainerOptions options{.batch = 16, .policy = "bf16"};
+    const mantissa::Pictures pictures(count > 1 ? arguments[1] : EXAMPLES "/shapes",
+                                      {.image = size, .batches = options.batches()});
     const auto logits = [&](Tensor x, const nn::Mode& mode) {
         x = relu(convolution(x, "stem", 16, 1, mode));
         x = block(x, "block1", 16, 1, mode);
@@ -40,21 +37,17 @@ int main(int count, char** arguments) try {
     };
     const nn::Model model{
         .name = "residual",
-        .inputs = {{"pixels", mantissa::DType::f32, {size, size, 3}}, {"class", mantissa::DType::i32}},
+        .inputs = {nn::numbers("pixels", {size, size, 3}), nn::ids("class")},
         .loss = [&](auto in, const nn::Mode& mode) { return cross_entropy(logits(in[0], mode), in[1]); },
         .output = {.trace = [&](auto in, const nn::Mode& mode) { return logits(in[0], mode); }}};
-    mantissa::Trainer trainer(mantissa::cpu(), model, {.batch = 16, .policy = "bf16"});
-    for (int step = 0; step < 300; ++step) {
-        const float loss = trainer.step(pictures.training(), 0.002).loss;
-        if (step % 100 == 0) std::printf("step %3d  loss %.4f\n", step, static_cast<double>(loss));
-    }
+    mantissa::Trainer trainer(mantissa::cpu(), model, options);
+    for (int step = 0; step < 300; ++step) trainer.step(pictures.training(), 0.002);
     const auto held_out = pictures.held_out();
-    const std::vector<float> scores = mantissa::Predictor(trainer).predict({held_out.pixels});
+    const auto scores = mantissa::Predictor(trainer).predict({held_out.pixels});
     const double right = mantissa::accuracy(scores, held_out.classes);
-    std::printf("%.0f %% of %zu pictures that were held out are right\n", 100 * right,
-                held_out.classes.size());
+    std::printf("%.0f %% of %zu pictures held out are right\n", 100 * right, held_out.classes.size());
     return right >= 0.8 ? 0 : 1;
-} catch (const std::exception& error) {
+} catch (const mantissa::UserError& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;
 }

@@ -1,19 +1,19 @@
 // The public face: include this, and link mantissa::mantissa. A model is a value (nn/model.h) whose loss is
 // ordinary C++ over symbolic tensors (graph/tensor.h) and layers (nn/layers.h). A Trainer (train/trainer.h)
-// trains it on a device, under any policy; a Predictor says what it makes of examples; reports say the rest.
+// trains it on a device, under any policy; a Predictor says what it makes of examples, a Generator what
+// follows on a text; reports say the rest.
 //
 // `loss` and `network` being functions of tensors, (Tensor x, Tensor y) and (Tensor x),
 //
 //   mantissa::Trainer trainer(mantissa::cpu(), {.name = "line",
-//                                               .inputs = {{"x", DType::f32, {1}}, {"y", DType::f32, {1}}},
+//                                               .inputs = {nn::numbers("x", {1}), nn::numbers("y", {1})},
 //                                               .loss = loss,
 //                                               .output = {.trace = network}},
 //                             {.batch = 4, .policy = "bf16"});
 //   trainer.step({x, y}, 0.05)             is a step on four rows, vectors of floats
 //   mantissa::Predictor(trainer).predict({x})  is what the network makes of any number of them
 //
-// What is installed is what this header brings along and, for who adds a device or looks into a plan, what
-// mantissa/engine.h does; all else is internal.
+// Installed is what this header brings along and, for who adds a device, what mantissa/engine.h does.
 #pragma once
 
 #include "mantissa/base/error.h"

@@ -6,6 +6,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
+#include "mantissa/data/batch_order.h"
 
 namespace mantissa::inline v0 {
 

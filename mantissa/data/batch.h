@@ -95,9 +95,6 @@ struct BatchOptions {
     bool all = false;
 };
 
-/// "in their order", "in the random order of seed 7".
-std::string order_text(const BatchOptions& options);
-
 /// How far a run has read its data: in examples and not in steps, so that it goes on there with steps of
 /// another size.
 struct DataPlace {

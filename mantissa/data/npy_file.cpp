@@ -73,6 +73,11 @@ NpyFile::NpyFile(const std::filesystem::path& file) : path_(file) {
     bytes_.assign(array.data.begin(), array.data.end());
 }
 
+nn::InputSpec NpyFile::input(std::string name) const {
+    if (shape_.empty()) throw UserError(path_.string() + ": holds one number; expected an array of examples");
+    return {std::move(name), dtype_, Shape(std::vector(shape_.begin() + 1, shape_.end()))};
+}
+
 template <class Number>
 std::vector<Number> NpyFile::numbers() const {
     std::vector<Number> converted(bytes_.size() / size_of(dtype_));

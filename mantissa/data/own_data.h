@@ -3,6 +3,7 @@
 //   CsvTable rows("points.csv"), held_out = rows.hold_out(0.2)
 //   {rows.numbers(rows.columns_but("class")), rows.classes("class").ids}  is a Batch, for Examples
 //   {NpyFile("x.npy"), NpyFile("y.npy").numbers<std::int32_t>()}          is another
+//   .inputs = {NpyFile("x.npy").input("x"), nn::ids("class")}             is what a model takes of these
 #pragma once
 
 #include <filesystem>
@@ -60,6 +61,8 @@ class NpyFile {
     DType dtype() const { return dtype_; }
     const std::vector<std::int64_t>& shape() const { return shape_; }
     operator HostValues() const { return {dtype_, bytes_}; }  // NOLINT: implicit, as of a vector
+    /// The input of a model of which the first axis has the examples.
+    nn::InputSpec input(std::string name) const;
 
     /// As float, double, std::int32_t, std::int64_t or std::uint8_t. Floating ones are rounded; throws
     /// UserError, naming the element, where whole ones cannot be had.

@@ -88,6 +88,14 @@ Type InputSpec::type(std::int64_t examples) const {
     return {dtype, Shape(std::move(extents))};
 }
 
+InputSpec numbers(std::string name, Shape shape, BatchAxis batch_axis) {
+    return {std::move(name), DType::f32, std::move(shape), batch_axis};
+}
+
+InputSpec ids(std::string name, Shape shape, BatchAxis batch_axis) {
+    return {std::move(name), DType::i32, std::move(shape), batch_axis};
+}
+
 Tensor trace_loss(const Model& model, Graph& graph, std::int64_t batch, const Mode& mode) {
     if (!model.loss)
         throw UserError(

@@ -53,6 +53,10 @@ struct InputSpec {
     Type type(std::int64_t examples) const;
 };
 
+/// Numbers in FP32; and ids in i32, which name classes or rows of tables.
+InputSpec numbers(std::string name, Shape shape, BatchAxis batch_axis = BatchAxis::leading);
+InputSpec ids(std::string name, Shape shape = {}, BatchAxis batch_axis = BatchAxis::leading);
+
 /// What a trace is for: evaluation, where nothing is random, or training.
 class Mode {
   public:

@@ -56,6 +56,16 @@ TEST(NpyFileOfNumPy, AnInputTakesThemAsTheyAre) {
     EXPECT_EQ(last, 9);
 }
 
+TEST(NpyFileOfNumPy, SaysWhatAModelTakesOfIt) {
+    const nn::InputSpec input = NpyFile(folder + "f8.npy").input("x");
+    EXPECT_EQ(input.name, "x");
+    EXPECT_EQ(input.type(3).text(), "f64[3, 4]");
+    EXPECT_EQ(NpyFile(folder + "i8_of_one_axis.npy").input("y").type(5).text(), "i64[5]");
+    EXPECT_EQ(nn::numbers("x", {2, 3}).type(5).text(), "f32[5, 2, 3]");
+    EXPECT_EQ(nn::ids("y").type(5).text(), "i32[5]");
+    EXPECT_EQ(nn::numbers("edges", {2, 2}, nn::BatchAxis::none).type(5).text(), "f32[2, 2]");
+}
+
 TEST(NpyFileOfNumPy, WhatIsLostIsAnError) {
     EXPECT_EQ(testing::error_of<UserError>([] { NpyFile(folder + "i8_large.npy").numbers<std::int32_t>(); }),
               folder + "i8_large.npy: element 1 is 2147483648, which i32 cannot hold");
