@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <fstream>
 
 #include "mantissa/base/error.h"
 #include "tests/support/recording.h"
+#include "tests/support/temporary_directory.h"
 
 namespace mantissa {
 namespace {
@@ -61,6 +63,13 @@ TEST(NpyFileOfNumPy, SaysWhatAModelTakesOfIt) {
     EXPECT_EQ(input.name, "x");
     EXPECT_EQ(input.type(3).text(), "f64[3, 4]");
     EXPECT_EQ(NpyFile(folder + "i8_of_one_axis.npy").input("y").type(5).text(), "i64[5]");
+    const TemporaryDirectory directory;
+    const std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (), }  \n";
+    std::ofstream(directory.path() / "one.npy", std::ios::binary)
+        << std::string("\x93NUMPY\x01\0", 8) << static_cast<char>(header.size()) << '\0' << header
+        << std::string(4, '\0');
+    EXPECT_EQ(testing::error_of<UserError>([&] { NpyFile(directory.path() / "one.npy").input("x"); }),
+              (directory.path() / "one.npy").string() + ": holds one number; expected an array of examples");
     EXPECT_EQ(nn::numbers("x", {2, 3}).type(5).text(), "f32[5, 2, 3]");
     EXPECT_EQ(nn::ids("y").type(5).text(), "i32[5]");
     EXPECT_EQ(nn::numbers("edges", {2, 2}, nn::BatchAxis::none).type(5).text(), "f32[2, 2]");

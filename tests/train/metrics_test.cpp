@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "mantissa/codegen/compiler.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/nn/layers.h"
@@ -12,6 +13,7 @@
 #include "mantissa/train/training_plan.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/recording.h"
+#include "tests/support/tested_gpu.h"
 
 namespace mantissa {
 namespace {
@@ -127,6 +129,19 @@ TEST(Metrics, OfAnEvaluationAreOfAnyNumberOfRows) {
         const Evaluation evaluated = trainer.evaluate({rows.x, rows.id});
         expect_metrics(evaluated.metrics, expected(predictor, rows));
         EXPECT_GT(evaluated.loss, 0);
+    }
+}
+
+TEST(Metrics, OfAGpuComeToTheHost) {
+    if (const std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
+    const testing::TestedGpu gpu;
+    const Rows rows(12);
+    Trainer trainer(*gpu, with_metrics(), {.batch = 4, .accumulate = 3});
+    Predictor predictor(trainer);
+    for (int step = 0; step < 2; ++step) {
+        const auto before = expected(predictor, rows);
+        expect_metrics(trainer.evaluate({rows.x, rows.id}).metrics, before);
+        expect_metrics(trainer.step({rows.x, rows.id}, 0.5).metrics, before);
     }
 }
 
