@@ -3,6 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "mantissa/data/byte_tokenizer.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/runtime/state_block.h"

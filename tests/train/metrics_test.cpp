@@ -1,7 +1,12 @@
 // Metrics: results that a loss's trace names beside the loss, as means over the rows of a step or evaluation.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "mantissa/codegen/compiler.h"
 #include "mantissa/device/cpu/cpu_device.h"

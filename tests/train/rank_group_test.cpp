@@ -4,8 +4,11 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <exception>
 #include <map>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "mantissa/device/devices.h"
 #include "mantissa/graph/graph.h"

@@ -2,8 +2,11 @@
 // the same network with that value recorded as a literal.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
+#include <string>
+#include <vector>
 
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/graph.h"
