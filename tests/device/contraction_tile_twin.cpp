@@ -59,6 +59,8 @@ class TwinUnit {
 
 }  // namespace
 
-ContractionKernels contraction_kernels_tile_twin() { return tile_kernels<TwinUnit>(); }
+ContractionKernels contraction_kernels_tile_twin(const CacheSizes& caches) {
+    return tile_kernels<TwinUnit>(caches);
+}
 
 }  // namespace mantissa::on_cpu

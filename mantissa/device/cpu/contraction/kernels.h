@@ -65,10 +65,11 @@ struct Tile {
     /// The next lines of a panel, so many, are wanted in L2 soon; kernels may ask for them, and never fault.
     const void* ahead = nullptr;
     std::int64_t lines_ahead = 4;
-    /// For kernels that interleave, instead of `accumulate`: sums to begin with, `ldc` apart, else zeros.
-    const float* before = nullptr;
-    /// For those, too: sums of another tile, which they finish between products, all of them.
+    /// For kernels that interleave, which begin with zeros: sums of another tile, which they finish between
+    /// products, all of them.
     SumsBehind* behind = nullptr;
+    /// For those, too: how much of the depth of the panel of b stays in L1; the rest passes it.
+    std::int64_t resident_depth = 0;
 };
 
 /// Copies lines of an operand, as they are or widened to FP32, into panels [depth, panel size], as many as
@@ -134,11 +135,10 @@ struct ContractionKernels {
     /// Where k is several chunks, sums of one block that stay in L2 from chunk to chunk; 0: they lie in
     /// memory, which is as good where products take long enough to hide that.
     std::int64_t most_partial_bytes = 0;
-    /// The kernels finish the sums of the block before while they form products, as Tile::behind says; sums
-    /// then lie in L1 or L2, in whole tiles, and a chunk is multiplied in strips of at most `strip_depth`, so
-    /// that a panel of b stays in L1 while the rows of a block pass it. 0: they do not.
-    std::int64_t strip_depth = 0;
-    bool interleaves() const { return strip_depth > 0; }
+    /// The kernels finish the sums of the tile before while they form products, as Tile::behind says; so much
+    /// of a panel of b then stays in L1 while the rows of a block pass it. 0: they do not.
+    std::int64_t resident_depth = 0;
+    bool interleaves() const { return resident_depth > 0; }
     /// Of an element of a panel.
     std::int64_t element_bytes = 4;
     /// What the standard epilogue calls.
@@ -184,7 +184,8 @@ ContractionKernels contraction_kernels_avx2();
 ContractionKernels contraction_kernels_avx512(PanelWidth width = PanelWidth::wide);
 /// BF16 operands on dot products of pairs; 48 columns, or 32.
 ContractionKernels contraction_kernels_avx512_bf16(PanelWidth width = PanelWidth::wide);
-/// BF16 operands on AMX tiles.
+/// BF16 operands on AMX tiles. The sizes of caches, of this CPU where none are given, change no bit.
 ContractionKernels contraction_kernels_amx();
+ContractionKernels contraction_kernels_amx(const CacheSizes& caches);
 
 }  // namespace mantissa::on_cpu

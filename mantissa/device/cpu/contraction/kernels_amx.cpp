@@ -34,7 +34,12 @@ struct AmxUnit {
 }  // namespace
 
 ContractionKernels contraction_kernels_amx() {
-    ContractionKernels kernels = tile_kernels<AmxUnit>();
+    static const CacheSizes here = cache_sizes();
+    return contraction_kernels_amx(here);
+}
+
+ContractionKernels contraction_kernels_amx(const CacheSizes& caches) {
+    ContractionKernels kernels = tile_kernels<AmxUnit>(caches);
     kernels.pack_a = tile_panels_a_avx512();
     kernels.pack_b = tile_panels_b_avx512();
     kernels.finish = finish_block_avx512bf16;

@@ -164,7 +164,7 @@ void MatrixRun::multiply(std::int64_t chunk, std::int64_t block, std::byte* work
         SumsBehind behind;
         for (std::int64_t inner = 0; inner < blocking_.depths_of_chunk(); ++inner)
             if (kernels_.interleaves())
-                multiply_strips(chunk, inner, block, columns, worker_memory, behind);
+                multiply_interleaved(chunk, inner, block, columns, worker_memory, behind);
             else
                 multiply_panels(chunk, inner, block, columns, worker_memory);
         behind.finish_rows(kernels_.height);

@@ -76,8 +76,8 @@ class MatrixRun {
                          std::byte* worker_memory) const;
     /// The same on kernels that interleave. `behind`: what the call before left to be finished, and then what
     /// this one leaves.
-    void multiply_strips(std::int64_t chunk, std::int64_t inner, std::int64_t block, PanelRange columns,
-                         std::byte* worker_memory, SumsBehind& behind) const;
+    void multiply_interleaved(std::int64_t chunk, std::int64_t inner, std::int64_t block, PanelRange columns,
+                              std::byte* worker_memory, SumsBehind& behind) const;
     /// Says what is to become of a tile at a row and a column of the block, whose products of this chunk are
     /// all there; those of the chunks before are there too, or in `sums`.
     void leave(SumsBehind& behind, const Sums& sums, bool first, bool last, std::int64_t row,

@@ -80,7 +80,7 @@ WorkspaceLayout::WorkspaceLayout(const ContractionProblem& problem, const Blocki
     }
     const std::int64_t tile = kernels.height * kernels.width * 4;
     block_of_sums = whole_lines(blocking.depth_inside ? blocking.rows * blocking.split_columns * 4 : tile);
-    sums_of_strips = kernels.interleaves() ? whole_lines(2 * tile + blocking.rows * kernels.width * 4) : 0;
+    two_tiles = kernels.interleaves() ? whole_lines(2 * tile) : 0;
 }
 
 PanelStores WorkspaceLayout::stores() const {

@@ -26,16 +26,16 @@ struct WorkspaceLayout {
     std::size_t begin_of_a() const { return counters + buffers_of_b * packed_b; }
     std::size_t begin_of_partial() const { return begin_of_a() + buffers_of_a * packed_a; }
     std::size_t per_matrix() const { return begin_of_partial() + partial; }
-    std::size_t begin_of_strips() const { return block_of_a + block_of_sums; }
-    std::size_t per_worker() const { return begin_of_strips() + sums_of_strips; }
+    std::size_t begin_of_tiles() const { return block_of_a + block_of_sums; }
+    std::size_t per_worker() const { return begin_of_tiles() + two_tiles; }
     /// Of panels that all threads share.
     PanelStores stores() const;
 
     /// Of the one that is multiplied, and of the next, if there is one and it is another.
     std::size_t buffers_of_b, buffers_of_a;
     std::size_t counters, packed_b, packed_a, partial, block_of_a, block_of_sums;
-    /// Of kernels that interleave: two tiles, by turns, then the sums of a strip of all rows of a block.
-    std::size_t sums_of_strips;
+    /// Of kernels that interleave: two tiles of sums, by turns.
+    std::size_t two_tiles;
 };
 
 /// How matrices go through panels (matrix_run.h).

@@ -63,35 +63,39 @@ void pack_tiles(const PanelCopy& copy) {
 // 32 rows at once kept them from the products for a fourth of the time.
 constexpr std::int64_t rows_at_a_time = 4;
 
-/// Sums += a panel times a panel. On the way, what is wanted soon is asked for, some lines of cache with each
-/// product, and sums made before are finished. The panel of b stays in L1 for the next rows of a block; that
-/// of a, which only passes, is kept out of it.
-template <class Unit>
-inline void multiply_panels_of_tiles(Unit& unit, const Tile& tile) {
-    const auto* a = static_cast<const std::byte*>(tile.a);
-    const auto* b = static_cast<const std::byte*>(tile.b);
-    const auto* ahead = static_cast<const std::byte*>(tile.ahead);
-    SumsBehind& behind = *tile.behind;
-    const std::int64_t every =
-        std::max<std::int64_t>(1, tile.depth / tile_depth * rows_at_a_time / tile_panel);
-    std::int64_t until_rows = every;
-    for (std::int64_t k = 0; k < tile.depth; k += tile_depth, a += 2 * tile_bytes, b += 2 * tile_bytes) {
-        for (std::int64_t line = 0; ahead && line < tile.lines_ahead; ++line, ahead += 2 * tile_depth)
-            unit.prefetch(ahead);
-        unit.template load_past_l1<4>(a, 64);
-        unit.template load<6>(b, 64);
-        unit.template load<7>(b + tile_bytes, 64);
-        unit.template load_past_l1<5>(a + tile_bytes, 64);
+/// Where a tile's products are, and what is due between them.
+struct TileProgress {
+    const std::byte *a, *b, *ahead;
+    std::int64_t every, until_rows;
+};
+
+enum class PanelOfB { stays_in_l1, passes };
+
+/// Sums += some of a panel times some of a panel. On the way, what is wanted soon is asked for, some lines of
+/// cache with each product, and sums made before are finished. The panel of a only passes L1.
+template <PanelOfB Panel, class Unit>
+inline void multiply_panels_of_tiles(Unit& unit, const Tile& tile, std::int64_t depth, TileProgress& at) {
+    for (std::int64_t k = 0; k < depth; k += tile_depth, at.a += 2 * tile_bytes, at.b += 2 * tile_bytes) {
+        for (std::int64_t line = 0; at.ahead && line < tile.lines_ahead; ++line, at.ahead += 64)
+            unit.prefetch(at.ahead);
+        unit.template load_past_l1<4>(at.a, 64);
+        if constexpr (Panel == PanelOfB::stays_in_l1) {
+            unit.template load<6>(at.b, 64);
+            unit.template load<7>(at.b + tile_bytes, 64);
+        } else {
+            unit.template load_past_l1<6>(at.b, 64);
+            unit.template load_past_l1<7>(at.b + tile_bytes, 64);
+        }
+        unit.template load_past_l1<5>(at.a + tile_bytes, 64);
         unit.template multiply<0, 4, 6>();
         unit.template multiply<1, 4, 7>();
         unit.template multiply<2, 5, 6>();
         unit.template multiply<3, 5, 7>();
-        if (behind.rows > 0 && --until_rows == 0) {
-            behind.finish_rows(rows_at_a_time);
-            until_rows = every;
+        if (tile.behind->rows > 0 && --at.until_rows == 0) {
+            tile.behind->finish_rows(rows_at_a_time);
+            at.until_rows = at.every;
         }
     }
-    if (behind.rows > 0) behind.finish_rows(tile_panel);
 }
 
 /// 2 x 2 tiles of sums: four products for four loads. c has room for all of them.
@@ -99,19 +103,21 @@ template <class Unit>
 void multiply_tiles(const Tile& tile) {
     Unit unit;
     const std::int64_t stride = tile.ldc * 4;
-    if (tile.before) {
-        const float *const above = tile.before, *const below = above + 16 * tile.ldc;
-        unit.template load<0>(above, stride);
-        unit.template load<1>(above + 16, stride);
-        unit.template load<2>(below, stride);
-        unit.template load<3>(below + 16, stride);
-    } else {
-        unit.template zero<0>();
-        unit.template zero<1>();
-        unit.template zero<2>();
-        unit.template zero<3>();
-    }
-    multiply_panels_of_tiles(unit, tile);
+    unit.template zero<0>();
+    unit.template zero<1>();
+    unit.template zero<2>();
+    unit.template zero<3>();
+    const std::int64_t every =
+        std::max<std::int64_t>(1, tile.depth / tile_depth * rows_at_a_time / tile_panel);
+    TileProgress at{.a = static_cast<const std::byte*>(tile.a),
+                    .b = static_cast<const std::byte*>(tile.b),
+                    .ahead = static_cast<const std::byte*>(tile.ahead),
+                    .every = every,
+                    .until_rows = every};
+    const std::int64_t resident = std::min(tile.depth, tile.resident_depth);
+    multiply_panels_of_tiles<PanelOfB::stays_in_l1>(unit, tile, resident, at);
+    multiply_panels_of_tiles<PanelOfB::passes>(unit, tile, tile.depth - resident, at);
+    if (tile.behind->rows > 0) tile.behind->finish_rows(tile_panel);
     float *const above = tile.c, *const below = tile.c + 16 * tile.ldc;
     unit.template store<0>(above, stride);
     unit.template store<1>(above + 16, stride);
@@ -119,14 +125,22 @@ void multiply_tiles(const Tile& tile) {
     unit.template store<3>(below + 16, stride);
 }
 
+/// How much of the depth of a panel of b stays in L1, 64 bytes for each k, while the rows of a block pass:
+/// all that two tiles of sums, 4 KB each, and 4 KB for the rows that are finished and all else leave of it.
+/// At least one product. Of 48 KB that are 576. Measured there at a depth of 768, as shares of the peak: 384
+/// 0.79, 512 0.83, 576 0.84, 640 0.81, 768 0.67.
+constexpr std::int64_t resident_depth_of(std::int64_t l1_bytes) {
+    constexpr std::int64_t beside = 3 * 4 << 10, bytes_of_k = tile_panel * 2;
+    return std::max(tile_depth, (l1_bytes - beside) / bytes_of_k / tile_depth * tile_depth);
+}
+
 template <class Unit>
-ContractionKernels tile_kernels() {
+ContractionKernels tile_kernels(const CacheSizes& caches) {
     constexpr auto along = PanelSource::along_depth;
     constexpr auto across = PanelSource::across_depth;
-    // For an L2 of 2 MB and an L1 of 48 KB. A chunk is at most 1,536 deep: 256 rows of a are then 768 KB, two
-    // panels of b 192 KB, and, where k is more, the sums of a block, 256 x 768, 768 KB. A strip of 512 of a
-    // panel of b is 32 KB, which leaves L1 room for the sums of two tiles. Measured on a Xeon whose L2 gives
-    // 1.9 TFLOP/s a core where both panels come from it, and 2.5 where one lies in L1.
+    // For an L2 of 2 MB. A chunk is at most 1,536 deep: 256 rows of a are then 768 KB, two panels of b 192
+    // KB, and, where k is more, the sums of a block, 256 x 768, 768 KB. Measured on a Xeon whose L2 gives 1.9
+    // TFLOP/s a core where both panels come from it, and 2.5 where one lies in L1.
     return {.height = tile_panel,
             .width = tile_panel,
             .depth_unit = tile_depth,
@@ -134,7 +148,7 @@ ContractionKernels tile_kernels() {
             .most_block_bytes = 1152 << 10,
             .whole_depth = 1536,
             .most_partial_bytes = 768 << 10,
-            .strip_depth = 512,
+            .resident_depth = resident_depth_of(caches.l1d),
             .element_bytes = 2,
             .finish = finish_block_generic,
             .multiply = multiply_tiles<Unit>,

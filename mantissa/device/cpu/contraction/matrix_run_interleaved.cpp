@@ -1,5 +1,5 @@
-// A block of a contraction on kernels that interleave: products in strips of the depth, sums in L1 and L2,
-// each tile of them finished while the products of the next are formed.
+// A block of a contraction on kernels that interleave: sums in L1 and L2, each tile of them finished while
+// the products of the next are formed.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -65,8 +65,8 @@ void MatrixRun::leave(SumsBehind& behind, const Sums& sums, bool first, bool las
     }
 }
 
-void MatrixRun::multiply_strips(std::int64_t chunk, std::int64_t inner, std::int64_t block,
-                                PanelRange columns, std::byte* worker_memory, SumsBehind& behind) const {
+void MatrixRun::multiply_interleaved(std::int64_t chunk, std::int64_t inner, std::int64_t block,
+                                     PanelRange columns, std::byte* worker_memory, SumsBehind& behind) const {
     const PanelRange depth = depth_of(chunk, inner), rows = rows_of(block);
     const std::int64_t line_bytes = kernels_.line_bytes(depth.size);
     const std::int64_t height = kernels_.height, width = kernels_.width;
@@ -77,45 +77,35 @@ void MatrixRun::multiply_strips(std::int64_t chunk, std::int64_t inner, std::int
     const bool last = depth_index(chunk, inner) + 1 == blocking_.depth_chunks;
     const bool foresees = blocking_.entry_per_thread && blocking_.a_groups == 0;
     const std::int64_t row0 = entry_ * p_.m + rows.begin, col0 = columns_of(chunk).begin + columns.begin;
-    float* const tiles = reinterpret_cast<float*>(worker_memory + layout_.begin_of_strips());
-    float* const sums_of_strip = tiles + 2 * height * width;
-
-    const std::int64_t whole = kernels_.panel_depth(depth.size);
-    const std::int64_t strips = std::max<std::int64_t>(1, ceil_div(whole, kernels_.strip_depth));
-    const std::int64_t strip = align_up(ceil_div(whole, strips), kernels_.depth_unit);
-    const std::int64_t all_tiles = ceil_div(rows.size, height) * ceil_div(columns.size, width) * strips;
+    float* const tiles = reinterpret_cast<float*>(worker_memory + layout_.begin_of_tiles());
+    const std::int64_t all_tiles = ceil_div(rows.size, height) * ceil_div(columns.size, width);
     const std::int64_t lines_ahead = std::max<std::int64_t>(4, width * height / rows.size);
     std::int64_t index = 0;
-    Tile tile{.ldc = width, .lines_ahead = lines_ahead, .behind = &behind};
-    for (std::int64_t j = 0; j < columns.size; j += width)
-        for (std::int64_t s = 0; s < strips; ++s) {
-            const PanelRange part = part_of(whole, strip, s);
-            const bool ends = s + 1 == strips;
-            const std::byte* const strips_a = panels_a + part.begin * height * kernels_.element_bytes;
-            tile.b = panels_b + j * line_bytes + part.begin * width * kernels_.element_bytes;
-            tile.depth = part.size;
-            // The next panel of b comes from L3 or memory: some lines of it with each tile of this one.
-            const std::byte* const next =
-                panels_b + (j + width) * line_bytes + part.begin * lines_ahead * kernels_.element_bytes;
-            for (std::int64_t i = 0; i < rows.size; i += height, ++index) {
-                if (foresees) prefetch_next_rows(chunk, block, index, all_tiles);
-                float* const of_strip = sums_of_strip + i * width;
-                tile.a = strips_a + i * line_bytes;
-                tile.ahead = next + std::min(i / height * lines_ahead, width) * line_bytes;
-                tile.before = s > 0 ? of_strip : nullptr;
-                tile.c = ends ? tiles + index % 2 * height * width : of_strip;
-                kernels_.multiply(tile);
-                if (!ends) continue;
-                behind.row0 = row0 + i;
-                behind.col0 = col0 + j;
-                behind.rows = std::min(height, rows.size - i);
-                leave(behind, sums, first, last, i, j);
-                behind.block.sums = tile.c;
-                behind.block.ld = width;
-                behind.block.cols = std::min(width, columns.size - j);
-                if (behind.addend) ask_for(behind.addend, behind.addend_ld, behind.rows, behind.block.cols);
-            }
+    Tile tile{.depth = kernels_.panel_depth(depth.size),
+              .ldc = width,
+              .lines_ahead = lines_ahead,
+              .behind = &behind,
+              .resident_depth = kernels_.resident_depth};
+    for (std::int64_t j = 0; j < columns.size; j += width) {
+        tile.b = panels_b + j * line_bytes;
+        // The next panel of b comes from L3 or memory: some lines of it with each tile of this one.
+        const std::byte* const next = panels_b + (j + width) * line_bytes;
+        for (std::int64_t i = 0; i < rows.size; i += height, ++index) {
+            if (foresees) prefetch_next_rows(chunk, block, index, all_tiles);
+            tile.a = panels_a + i * line_bytes;
+            tile.ahead = next + std::min(i / height * lines_ahead, width) * line_bytes;
+            tile.c = tiles + index % 2 * height * width;
+            kernels_.multiply(tile);
+            behind.row0 = row0 + i;
+            behind.col0 = col0 + j;
+            behind.rows = std::min(height, rows.size - i);
+            leave(behind, sums, first, last, i, j);
+            behind.block.sums = tile.c;
+            behind.block.ld = width;
+            behind.block.cols = std::min(width, columns.size - j);
+            if (behind.addend) ask_for(behind.addend, behind.addend_ld, behind.rows, behind.block.cols);
         }
+    }
 }
 
 }  // namespace mantissa::on_cpu

@@ -1,0 +1,185 @@
+// The order of sums on tiles: a depth of up to 1,536 is one loop, a deeper one is chunks of 384 whose sums
+// are added one after another. Whatever the caches, the blocks that follow from them and the threads are, a
+// sum has the bits of that order.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <stdexcept>
+
+#include "mantissa/base/whole_units.h"
+#include "tests/device/contraction_reference.h"
+#include "tests/device/contraction_twins.h"
+
+namespace mantissa::on_cpu {
+namespace {
+
+using KernelsOfCaches = ContractionKernels (*)(const CacheSizes&);
+
+struct Unit {
+    const char* name;
+    KernelsOfCaches kernels;
+};
+
+std::vector<Unit> units() {
+    std::vector<Unit> all{{"the twin of tiles", contraction_kernels_tile_twin}};
+    if (best_isa() >= Isa::amx) all.push_back({"tiles", contraction_kernels_amx});
+    return all;
+}
+
+constexpr CacheSizes measured_caches{.l1d = 48 << 10, .l2 = 2 << 20};
+
+struct Sizes {
+    std::int64_t m, n, k;
+};
+
+struct Operands {
+    explicit Operands(const Sizes& sizes)
+        : a(DType::bf16, Transpose::no, sizes.m, sizes.k, {1, 1}, 0),
+          b(DType::bf16, Transpose::no, sizes.k, sizes.n, {1, 1}, 0),
+          before(DType::f32, Transpose::no, sizes.m, sizes.n, {1, 1}, 0) {
+        a.fill(Values::normal, 1);
+        b.fill(Values::normal, 2);
+        before.fill(Values::normal, 3);
+    }
+    Operand a, b, before;
+};
+
+/// Sums over a part of the depth, [m, n], by the unit's products one after another: no blocks, no threads.
+std::vector<float> sums_of_one_loop(const Operands& operands, const Sizes& sizes, std::int64_t begin,
+                                    std::int64_t depth, const ContractionKernels& kernels) {
+    constexpr std::int64_t panel = 32;
+    const std::int64_t padded = align_up(depth, kernels.depth_unit);
+    const auto pack = [&](PanelKernel kernel, const Operand& operand, bool is_a, std::int64_t first,
+                          std::int64_t lines) {
+        std::vector<std::uint16_t> source(static_cast<std::size_t>(panel * depth));
+        for (std::int64_t line = 0; line < lines; ++line)
+            for (std::int64_t k = 0; k < depth; ++k)
+                source[static_cast<std::size_t>(line * depth + k)] =
+                    bf16_bits(static_cast<float>(is_a ? operand.get(0, first + line, begin + k)
+                                                      : operand.get(0, begin + k, first + line)));
+        Buffer packed(static_cast<std::size_t>(panel * padded * 2));
+        kernel({.source = source.data(),
+                .stride = depth,
+                .lines = lines,
+                .depth = depth,
+                .panel = packed.data(),
+                .panel_bytes = panel * padded * 2});
+        return packed;
+    };
+    std::vector<float> out(static_cast<std::size_t>(sizes.m * sizes.n));
+    Buffer tile_sums(panel * panel * 4);
+    SumsBehind nothing;
+    if (kernels.begin) kernels.begin();
+    for (std::int64_t i = 0; i < sizes.m; i += panel)
+        for (std::int64_t j = 0; j < sizes.n; j += panel) {
+            const std::int64_t rows = std::min(panel, sizes.m - i), cols = std::min(panel, sizes.n - j);
+            const Buffer a = pack(kernels.pack_a[0][1], operands.a, true, i, rows);
+            const Buffer b = pack(kernels.pack_b[0][1], operands.b, false, j, cols);
+            kernels.multiply({.a = a.data(),
+                              .b = b.data(),
+                              .depth = depth,
+                              .c = tile_sums.as<float>().data(),
+                              .ldc = panel,
+                              .behind = &nothing,
+                              .resident_depth = depth});
+            for (std::int64_t r = 0; r < rows; ++r)
+                std::copy_n(tile_sums.as<float>().data() + r * panel, cols,
+                            out.data() + (i + r) * sizes.n + j);
+        }
+    if (kernels.end) kernels.end();
+    return out;
+}
+
+/// What `out` is to hold: of chunks ((c0 + c1) + c2) ..., and first of all what it held before, if that is
+/// added to.
+std::vector<float> expected_sums(const Operands& operands, const Sizes& sizes, Store store,
+                                 const ContractionKernels& kernels) {
+    const std::int64_t chunk = sizes.k <= 1536 ? std::max<std::int64_t>(1, sizes.k) : 384;
+    std::vector<float> sums;
+    if (store == Store::accumulate)
+        for (std::int64_t i = 0; i < sizes.m * sizes.n; ++i)
+            sums.push_back(static_cast<float>(operands.before.get(0, i / sizes.n, i % sizes.n)));
+    for (std::int64_t k = 0; k < sizes.k; k += chunk) {
+        const std::vector<float> part =
+            sums_of_one_loop(operands, sizes, k, std::min(chunk, sizes.k - k), kernels);
+        if (sums.empty())
+            sums = part;
+        else
+            for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = part[i] + sums[i];
+    }
+    return sums;
+}
+
+std::vector<float> contracted(Operands& operands, const Sizes& sizes, Store store, DType type,
+                              const ContractionKernels& kernels, int threads) {
+    ThreadPool pool(threads, threads);
+    Operand out(type, Transpose::no, sizes.m, sizes.n, {1, 1}, 0);
+    if (store == Store::accumulate) out = operands.before;
+    contract_in_new_workspace({.m = sizes.m,
+                               .n = sizes.n,
+                               .k = sizes.k,
+                               .a = operands.a.layout(),
+                               .b = operands.b.layout(),
+                               .out = out.layout(),
+                               .store = store,
+                               .threads = threads},
+                              {.a = operands.a.data(), .b = operands.b.data(), .out = out.data()}, pool,
+                              kernels);
+    std::vector<float> sums;
+    for (std::int64_t i = 0; i < sizes.m * sizes.n; ++i)
+        sums.push_back(static_cast<float>(out.get(0, i / sizes.n, i % sizes.n)));
+    return sums;
+}
+
+/// How many of `sums` have other bits.
+std::int64_t others(const std::vector<float>& sums, const std::vector<float>& expected) {
+    std::int64_t count = 0;
+    for (std::size_t i = 0; i < expected.size(); ++i)
+        count += std::memcmp(&sums[i], &expected[i], sizeof(float)) != 0;
+    return count + std::abs(std::ssize(sums) - std::ssize(expected));
+}
+
+TEST(ContractionTiles, SumsAreOfOneLoopOverTheDepthOrOfChunksInOrder) {
+    // Depths at the edge of what stays in L1 (576 of 48 KB), of one chunk (1,536), and with a last chunk that
+    // is short; rows and columns that leave a panel open; a block of one panel.
+    for (const Unit& unit : units())
+        for (const std::int64_t k : {33, 544, 576, 608, 1504, 1536})
+            for (const auto& [m, n] : {std::pair{32, 32}, {33, 47}, {101, 70}}) {
+                const Sizes sizes{m, n, k};
+                Operands operands(sizes);
+                const ContractionKernels kernels = unit.kernels(measured_caches);
+                for (const Store store : {Store::overwrite, Store::accumulate}) {
+                    std::vector<float> expected = expected_sums(operands, sizes, store, kernels);
+                    EXPECT_EQ(others(contracted(operands, sizes, store, DType::f32, kernels, 2), expected), 0)
+                        << unit.name << ", m " << m << " n " << n << " k " << k
+                        << (store == Store::accumulate ? ", added" : "");
+                    if (store == Store::accumulate) continue;
+                    for (float& sum : expected) sum = static_cast<float>(rounded_to_bf16(sum));
+                    EXPECT_EQ(others(contracted(operands, sizes, store, DType::bf16, kernels, 2), expected),
+                              0)
+                        << unit.name << ", m " << m << " n " << n << " k " << k << ", to BF16";
+                }
+            }
+}
+
+TEST(ContractionTiles, CachesAndThreadsChangeNoBit) {
+    for (const Unit& unit : units())
+        for (const Sizes& sizes : {Sizes{300, 200, 769}, Sizes{700, 100, 1536}}) {
+            Operands operands(sizes);
+            const std::vector<float> expected =
+                contracted(operands, sizes, Store::overwrite, DType::f32, unit.kernels(measured_caches), 1);
+            for (const CacheSizes& caches :
+                 {CacheSizes{}, CacheSizes{.l1d = 32 << 10, .l2 = 256 << 10},
+                  CacheSizes{.l1d = 64 << 10, .l2 = 4 << 20}, CacheSizes{.l1d = 8 << 10, .l2 = 64 << 10}})
+                for (const int threads : {1, 3})
+                    EXPECT_EQ(others(contracted(operands, sizes, Store::overwrite, DType::f32,
+                                                unit.kernels(caches), threads),
+                                     expected),
+                              0)
+                        << unit.name << ", L1 of " << caches.l1d << ", L2 of " << caches.l2 << ", " << threads
+                        << " threads, k " << sizes.k;
+        }
+}
+
+}  // namespace
+}  // namespace mantissa::on_cpu
