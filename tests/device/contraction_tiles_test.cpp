@@ -3,6 +3,7 @@
 // sum has the bits of that order.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <stdexcept>
 
@@ -94,7 +95,8 @@ std::vector<float> sums_of_one_loop(const Operands& operands, const Sizes& sizes
 /// added to.
 std::vector<float> expected_sums(const Operands& operands, const Sizes& sizes, Store store,
                                  const ContractionKernels& kernels) {
-    const std::int64_t chunk = sizes.k <= 1536 ? std::max<std::int64_t>(1, sizes.k) : 384;
+    const std::int64_t chunks = sizes.k <= 1536 ? 1 : ceil_div(sizes.k, 384);
+    const std::int64_t chunk = align_up(ceil_div(sizes.k, chunks), 32);
     std::vector<float> sums;
     if (store == Store::accumulate)
         for (std::int64_t i = 0; i < sizes.m * sizes.n; ++i)
@@ -143,7 +145,7 @@ TEST(ContractionTiles, SumsAreOfOneLoopOverTheDepthOrOfChunksInOrder) {
     // Depths at the edge of what stays in L1 (576 of 48 KB), of one chunk (1,536), and with a last chunk that
     // is short; rows and columns that leave a panel open; a block of one panel.
     for (const Unit& unit : units())
-        for (const std::int64_t k : {33, 544, 576, 608, 1504, 1536})
+        for (const std::int64_t k : {33, 544, 576, 608, 1504, 1536, 1537, 1920, 2311, 2700})
             for (const auto& [m, n] : {std::pair{32, 32}, {33, 47}, {101, 70}}) {
                 const Sizes sizes{m, n, k};
                 Operands operands(sizes);
@@ -164,7 +166,7 @@ TEST(ContractionTiles, SumsAreOfOneLoopOverTheDepthOrOfChunksInOrder) {
 
 TEST(ContractionTiles, CachesAndThreadsChangeNoBit) {
     for (const Unit& unit : units())
-        for (const Sizes& sizes : {Sizes{300, 200, 769}, Sizes{700, 100, 1536}}) {
+        for (const Sizes& sizes : {Sizes{300, 200, 769}, Sizes{700, 100, 1920}}) {
             Operands operands(sizes);
             const std::vector<float> expected =
                 contracted(operands, sizes, Store::overwrite, DType::f32, unit.kernels(measured_caches), 1);
@@ -178,6 +180,61 @@ TEST(ContractionTiles, CachesAndThreadsChangeNoBit) {
                               0)
                         << unit.name << ", L1 of " << caches.l1d << ", L2 of " << caches.l2 << ", " << threads
                         << " threads, k " << sizes.k;
+        }
+}
+
+/// An epilogue that copies sums, and throws at the call of a number.
+struct Copied {
+    float* out;
+    std::int64_t n;
+    std::atomic<int> calls_left;
+};
+
+void copy_until(float* sums, std::int64_t ld, std::int64_t row0, std::int64_t col0, std::int64_t rows,
+                std::int64_t cols, const void* args) {
+    auto& copied = *const_cast<Copied*>(static_cast<const Copied*>(args));
+    if (--copied.calls_left == 0) throw std::runtime_error("it was abandoned");
+    for (std::int64_t i = 0; i < rows; ++i)
+        std::copy_n(sums + i * ld, cols, copied.out + (row0 + i) * copied.n + col0);
+}
+
+TEST(ContractionTiles, ARunThatIsAbandonedLeavesNothingToTheNext) {
+    // The epilogue throws at its first rows, inside of a tile, and where only the last tile is left; in one
+    // chunk and in several. The same workspace then serves a whole run.
+    for (const Unit& unit : units())
+        for (const Sizes& sizes : {Sizes{300, 170, 609}, Sizes{300, 170, 1921}}) {
+            Operands operands(sizes);
+            const ContractionKernels kernels = unit.kernels(measured_caches);
+            const std::vector<float> expected = expected_sums(operands, sizes, Store::overwrite, kernels);
+            const PreparedContraction prepared = prepare_contraction({.m = sizes.m,
+                                                                      .n = sizes.n,
+                                                                      .k = sizes.k,
+                                                                      .a = operands.a.layout(),
+                                                                      .b = operands.b.layout(),
+                                                                      .custom_epilogue = true},
+                                                                     kernels);
+            ThreadPool pool(3, 3);
+            Buffer workspace(prepared.workspace_bytes(pool.threads()));
+            std::ranges::fill(workspace.as<std::byte>(), std::byte{0xff});
+            const auto run = [&](int calls) {
+                std::vector<float> out(expected.size(), NAN);
+                const Copied copied{out.data(), sizes.n, calls + 1};
+                contract(prepared,
+                         {.a = operands.a.data(),
+                          .b = operands.b.data(),
+                          .epilogue = copy_until,
+                          .epilogue_args = &copied},
+                         workspace.as<std::byte>(), pool);
+                EXPECT_GT(copied.calls_left, 1);
+                const int calls_made = calls + 1 - copied.calls_left;
+                EXPECT_EQ(others(out, expected), 0) << unit.name << ", k " << sizes.k;
+                return calls_made;
+            };
+            const int calls = run(1 << 20);
+            for (const int last : {0, 5, calls / 2, calls - 1}) {
+                EXPECT_THROW(run(last), std::runtime_error) << unit.name << " at call " << last;
+                run(1 << 20);
+            }
         }
 }
 

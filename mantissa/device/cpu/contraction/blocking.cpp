@@ -19,17 +19,16 @@ constexpr std::int64_t even_part(std::int64_t size, std::int64_t most, std::int6
 // arithmetic.
 constexpr std::int64_t most_columns = 3072;
 constexpr std::int64_t most_columns_of_entry = 1024;
-constexpr std::int64_t most_rows = 256;
 // Enough items that threads which take them one by one end at about the same time.
 constexpr std::int64_t enough_blocks = 12;
-// A block reads its rows of a from L2, or packs them for itself, which so many columns repay.
-constexpr std::int64_t least_columns = 384;
 // A chunk of a that is packed for all blocks is to stay in L3, beside that of b.
 constexpr std::int64_t most_shared_bytes = 8 << 20;
-// All of k packed at a time must be worth its memory: GPT-2 124M's widest activation is 25 MB.
+// All of k packed at a time must be worth its memory: GPT-2 124M's widest activation is 25 MB. Where that is
+// more, or an entry of a batch is one thread's, so that each has as much, a part of k packed, and the next
+// one beside it: 8 MB of b 768 wide are 13 chunks, after which sums go to memory and back.
 constexpr std::int64_t most_packed_bytes = 32 << 20;
-// A b so deep and 1,024 columns wide is more than that in BF16: each chunk is a pass over sums in memory.
-constexpr std::int64_t very_deep = 16384;
+constexpr std::int64_t most_packed_bytes_of_entry = 4 << 20;
+constexpr std::int64_t most_packed_bytes_of_part = 8 << 20;
 constexpr std::int64_t enough_entries = 8;
 // So few entries leave many threads idle; their chunks together stay in L3.
 constexpr std::int64_t most_entries_at_once = 16;
@@ -53,15 +52,24 @@ std::int64_t pack_lines(std::int64_t panel_size, bool many) {
     return align_up(many ? pack_lines_of_many : most_pack_lines, panel_size);
 }
 
-/// Whether blocks go through the whole of k, one after another. Sums that are added to what there is stay in
-/// `out`.
-bool keeps_sums(const ContractionProblem& problem, const ContractionKernels& kernels,
-                const Blocking& blocking) {
-    const std::int64_t packed =
-        problem.b.packed ? 0 : blocking.columns * kernels.line_bytes(blocking.depth) * blocking.depth_chunks;
-    return blocking.depth_chunks > 1 && !blocking.entry_per_thread && problem.store == Store::overwrite &&
-           packed * std::min<std::int64_t>(blocking.column_chunks, 2) <= most_packed_bytes &&
-           blocking.rows * kernels.width * 4 <= kernels.most_partial_bytes;
+/// How many chunks of the depth blocks go through, one block after another: all of them, or equal parts of
+/// which two, packed, are not too much.
+std::int64_t depths_inside_of(const ContractionProblem& problem, const ContractionKernels& kernels,
+                              const Blocking& blocking) {
+    const std::int64_t chunks = blocking.depth_chunks;
+    if (blocking.rows * kernels.width * 4 > kernels.most_partial_bytes) return 1;
+    const std::int64_t most = blocking.entry_per_thread ? most_packed_bytes_of_entry : most_packed_bytes;
+    const std::int64_t packed = problem.b.packed ? 0 : blocking.columns * kernels.line_bytes(blocking.depth);
+    if (packed * chunks * std::min<std::int64_t>(blocking.column_chunks, 2) <= most) return chunks;
+    const std::int64_t part = std::min(most / 2, most_packed_bytes_of_part);
+    return ceil_div(chunks, ceil_div(chunks, std::max<std::int64_t>(1, part / packed)));
+}
+
+/// Rows of a block, whose sums stay in L2 beside `least_columns` where the depth is several chunks.
+std::int64_t most_rows_of(const ContractionKernels& kernels, const Blocking& blocking) {
+    if (blocking.depth_chunks == 1 || kernels.most_partial_bytes == 0) return kernels.most_rows;
+    const std::int64_t rows = kernels.most_partial_bytes / 4 / kernels.least_columns;
+    return std::clamp(rows / kernels.height * kernels.height, kernels.height, kernels.most_rows);
 }
 
 /// Cuts blocks finer where they are few for many threads: rows first, then columns where that packs no row
@@ -85,10 +93,9 @@ void cut_for_many_threads(const ContractionProblem& problem, const ContractionKe
 }  // namespace
 
 std::int64_t depth_of_chunks(std::int64_t k, const ContractionKernels& kernels) {
-    const bool fewest_chunks = k <= kernels.whole_depth || k >= very_deep;
-    return even_part(k,
-                     fewest_chunks ? std::max(kernels.whole_depth, kernels.most_depth) : kernels.most_depth,
-                     std::max<std::int64_t>(8, kernels.depth_unit));
+    return even_part(
+        k, k <= kernels.whole_depth ? std::max(kernels.whole_depth, kernels.most_depth) : kernels.most_depth,
+        std::max<std::int64_t>(8, kernels.depth_unit));
 }
 
 Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels& kernels) {
@@ -106,17 +113,18 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
     out.b_groups = problem.b.packed ? 0 : ceil_div(out.columns, out.pack_columns);
 
     const std::int64_t line_bytes = kernels.line_bytes(out.depth);
+    const std::int64_t most_rows = most_rows_of(kernels, out);
     const std::int64_t most_rows_of_block = std::clamp(
         kernels.most_block_bytes / line_bytes / kernels.height * kernels.height, kernels.height, most_rows);
     out.rows = even_part(problem.m, most_rows_of_block, kernels.height);
-    out.depth_inside = keeps_sums(problem, kernels, out);
+    out.depths_inside = depths_inside_of(problem, kernels, out);
     out.split_columns = out.columns;
     const auto cut_columns = [&] {
         const std::int64_t row_blocks = std::max<std::int64_t>(1, ceil_div(problem.m, out.rows));
         const std::int64_t splits = std::min(ceil_div(enough_blocks, row_blocks),
-                                             std::max<std::int64_t>(1, out.columns / least_columns));
+                                             std::max<std::int64_t>(1, out.columns / kernels.least_columns));
         std::int64_t most = ceil_div(out.columns, splits);
-        if (out.depth_inside) most = std::min(most, kernels.most_partial_bytes / 4 / out.rows);
+        if (out.depths_inside > 1) most = std::min(most, kernels.most_partial_bytes / 4 / out.rows);
         out.split_columns = even_part(out.columns, most, kernels.width);
         return row_blocks * ceil_div(out.columns, out.split_columns);
     };
@@ -126,7 +134,7 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
     }
     // Rows too many to be packed for all blocks are packed by each: once where enough blocks lie below one
     // another, and not for each split of the columns.
-    const bool too_many = problem.m * line_bytes * out.depths_of_chunk() > most_shared_bytes;
+    const bool too_many = problem.m * line_bytes * out.depths_inside > most_shared_bytes;
     const std::int64_t rows_of_enough =
         even_part(problem.m, ceil_div(problem.m, enough_blocks), kernels.height);
     if (!out.entry_per_thread && !problem.a.packed && too_many && out.split_columns < out.columns &&
@@ -145,8 +153,7 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
     out.pack_rows = pack_lines(kernels.height, many);
     if (read_again && !problem.a.packed && !out.a_in_place && !too_many)
         out.a_groups = ceil_div(problem.m, out.pack_rows);
-    out.partial_sums = !out.depth_inside && out.depth_chunks > 1 &&
-                       (problem.custom_epilogue || problem.out.dtype != DType::f32);
+    out.partial_sums = out.depth_groups() > 1 && (problem.custom_epilogue || problem.out.dtype != DType::f32);
     return out;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/contraction/kernels.h"
 #include "mantissa/device/cpu/contraction/problem.h"
 
@@ -11,10 +12,12 @@ namespace mantissa::inline v0::on_cpu {
 
 struct Blocking {
     /// The whole of k is done in chunks of at most `depth`, the columns in chunks of at most `columns`. One
-    /// chunk of b, [depth, columns], is packed at a time (and the next one beside it), or [k, columns] where
-    /// `depth_inside`.
+    /// chunk of b, [depth, columns], is packed at a time (and the next one beside it), or `depths_inside` of
+    /// them: a block goes through so many chunks of the depth before the next, and its sums stay in L2
+    /// meanwhile.
     std::int64_t depth = 0;
     std::int64_t depth_chunks = 0;
+    std::int64_t depths_inside = 1;
     std::int64_t columns = 0;
     std::int64_t column_chunks = 0;
     /// A chunk of b is packed in `b_groups` items of `pack_columns` columns; none where it comes packed.
@@ -39,17 +42,15 @@ struct Blocking {
     bool entry_per_thread = false;
     /// Entries whose items are handed out together, each with memory of its own; 1: one after another.
     std::int64_t entries_at_once = 1;
-    /// Sums of an unfinished k live in the workspace, not in `out`.
+    /// Sums of an unfinished k live in the workspace, not in `out`, while other blocks are done.
     bool partial_sums = false;
-    /// A block goes through the whole of k before the next, so that its partial sums stay in L2.
-    bool depth_inside = false;
 
-    std::int64_t depths_of_chunk() const { return depth_inside ? depth_chunks : 1; }
-    std::int64_t chunks() const { return depth_inside ? column_chunks : depth_chunks * column_chunks; }
+    std::int64_t depth_groups() const { return ceil_div(depth_chunks, depths_inside); }
+    std::int64_t chunks() const { return depth_groups() * column_chunks; }
     std::int64_t blocks() const { return row_blocks * column_splits; }
     /// Whether all chunks have the same rows of a: those of the whole depth.
-    bool rows_once() const { return depths_of_chunk() == depth_chunks; }
-    std::int64_t pack_groups() const { return depths_of_chunk() * (b_groups + a_groups); }
+    bool rows_once() const { return depth_groups() == 1; }
+    std::int64_t pack_groups() const { return depths_inside * (b_groups + a_groups); }
     /// Items of one entry, see matrix_run.h.
     std::int64_t items() const { return pack_groups() + chunks() * (pack_groups() + blocks()); }
 };

@@ -90,7 +90,7 @@ void contract(const PreparedContraction& prepared, const ContractionArguments& a
         return run_few_rows({problem, *rows, arguments, finish, finish_args}, workspace, pool);
     const auto& matrices = std::get<PreparedMatrices>(prepared.way);
     run_matrices({prepared, matrices, arguments, finish, finish_args,
-                  prepared.finish == Finish::standard ? &standard : nullptr},
+                  prepared.finish == Finish::standard ? &standard : nullptr, pool.threads()},
                  workspace, pool);
 }
 

@@ -43,38 +43,53 @@ inline void gelu_row(float* sums, std::int64_t count) {
 
 /// A line that is stored past the caches in two parts at different times is expected to cost more than it
 /// saves.
-inline bool whole_lines(const void* out, DType type, std::int64_t count) {
-    return reinterpret_cast<std::uintptr_t>(out) % 64 == 0 && count * (type == DType::f32 ? 4 : 2) % 64 == 0;
+inline bool are_whole_lines(const EpilogueBlock& block) {
+    const std::int64_t bytes = block.out_dtype == DType::f32 ? 4 : 2;
+    return reinterpret_cast<std::uintptr_t>(block.out) % 64 == 0 && block.cols * bytes % 64 == 0 &&
+           block.out_ld * bytes % 64 == 0;
 }
 
-/// The sums with the bias, if there is one, as they are stored.
-template <bool Stream, class Bias, class T>
-MANTISSA_LANES void store_rows(const EpilogueBlock& block, const Bias* bias, T* out) {
+/// What is added to the sums as they are stored, from one row to the next: `ld` 0 is a bias.
+template <class Term>
+struct Terms {
+    const Term* first;
+    std::int64_t ld;
+};
+
+/// The sums with the terms, if there are any, as they are stored.
+template <bool Stream, class Term, class T>
+MANTISSA_LANES void store_rows(const EpilogueBlock& block, Terms<Term> terms, T* out) {
     for (std::int64_t i = 0; i < block.rows; ++i) {
         const float* const sums = block.sums + i * block.ld;
         T* const to = out + i * block.out_ld;
         const auto value = [&](std::int64_t c, auto extent) MANTISSA_BODY {
             const Float sum = load(sums + c, extent);
-            if constexpr (std::is_void_v<Bias>)
+            if constexpr (std::is_void_v<Term>)
                 return sum;
             else
-                return Lanes::add(sum, load(bias + c, extent));
+                return Lanes::add(sum, load(terms.first + i * terms.ld + c, extent));
         };
-        for_stored_lanes(to, block.cols, Stream, value);
+        if constexpr (Stream) {  // rows are whole lines: none begins inside of one
+            std::int64_t c = 0;
+            for (; c + 32 <= block.cols; c += 32)
+                store_results(to + c, value(c, Whole{}), value(c + 16, Whole{}), true);
+            if (c < block.cols) store(to + c, value(c, Whole{}), Whole{}, true);
+        } else {
+            for_stored_lanes(to, block.cols, false, value);
+        }
     }
 }
 
-template <class Bias>
-inline void store_sums(const EpilogueBlock& block, const Bias* bias) {
-    const bool stream = block.streaming && block.out != block.sums &&
-                        whole_lines(block.out, block.out_dtype, block.cols) &&
-                        whole_lines(block.out, block.out_dtype, block.out_ld);
+template <class Term>
+inline void store_sums(const EpilogueBlock& block, Terms<Term> terms) {
+    const bool stream =
+        block.streaming && block.out != block.sums && block.out != block.addend && are_whole_lines(block);
     with_type(block.out_dtype, [&](auto* element) {
         auto* const out = static_cast<decltype(element)>(block.out);
         if (stream)
-            store_rows<true>(block, bias, out);
+            store_rows<true>(block, terms, out);
         else
-            store_rows<false>(block, bias, out);
+            store_rows<false>(block, terms, out);
     });
 }
 
@@ -84,22 +99,27 @@ inline const void* at(const void* base, DType type, std::int64_t elements) {
 
 }  // namespace
 
-/// All changes of sums but a bias alone are done in place, a row after another.
+/// All changes of sums but an addend or a bias alone are done in place, a row after another.
 void MANTISSA_OF_LEVEL(finish_block)(const EpilogueBlock& block) {
-    if (block.bias && !block.gelu_tanh && !block.residual)
+    const bool alone = !block.gelu_tanh && !block.residual;
+    if (block.bias && alone && !block.addend)
         return with_type(block.bias_dtype, [&](auto* element) {
-            store_sums(block, static_cast<decltype(element)>(const_cast<void*>(block.bias)));
+            using Term = std::remove_pointer_t<decltype(element)>;
+            store_sums(block, Terms<Term>{static_cast<const Term*>(block.bias), 0});
         });
-    if (block.gelu_tanh || block.residual)
+    if (block.addend && alone && !block.bias)
+        return store_sums(block, Terms<float>{block.addend, block.addend_ld});
+    if (!alone || block.addend)
         for (std::int64_t i = 0; i < block.rows; ++i) {
             float* const row = block.sums + i * block.ld;
+            if (block.addend) add_row(row, block.addend + i * block.addend_ld, DType::f32, block.cols);
             if (block.bias) add_row(row, block.bias, block.bias_dtype, block.cols);
             if (block.gelu_tanh) gelu_row(row, block.cols);
             if (block.residual)
                 add_row(row, at(block.residual, block.residual_dtype, i * block.residual_ld),
                         block.residual_dtype, block.cols);
         }
-    if (block.out != block.sums) store_sums(block, static_cast<const void*>(nullptr));
+    if (block.out != block.sums) store_sums(block, Terms<void>{nullptr, 0});
 }
 
 }  // namespace mantissa::on_cpu

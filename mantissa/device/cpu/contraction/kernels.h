@@ -15,13 +15,11 @@
 
 namespace mantissa::inline v0::on_cpu {
 
-/// A block of finished sums, of which what becomes is done some rows at a time: `addend` is added, if there
-/// is one; then comes `finish`, or, if that is null, `kernel` makes the block's output of them.
+/// A block of finished sums, of which what becomes is done some rows at a time: `kernel` makes the block's
+/// output of them or, where there is `finish`, adds the block's addend, and `finish` does the rest.
 struct SumsBehind {
     EpilogueBlock block;  ///< from the first row that is left
     EpilogueKernel kernel = nullptr;
-    const float* addend = nullptr;
-    std::int64_t addend_ld = 0;
     EpilogueFunction finish = nullptr;
     const void* finish_args = nullptr;
     std::int64_t row0 = 0;
@@ -70,6 +68,9 @@ struct Tile {
     SumsBehind* behind = nullptr;
     /// For those, too: how much of the depth of the panel of b stays in L1; the rest passes it.
     std::int64_t resident_depth = 0;
+    /// For those, too: more lines that are wanted in L2 soon, so many with this tile.
+    const void* rows_ahead = nullptr;
+    std::int64_t row_lines_ahead = 0;
 };
 
 /// Copies lines of an operand, as they are or widened to FP32, into panels [depth, panel size], as many as
@@ -123,14 +124,16 @@ struct ContractionKernels {
     std::int64_t height = 0;  ///< rows of a tile, lines of a panel of a
     std::int64_t width = 0;   ///< columns of a tile, lines of a panel of b
     /// A panel is a multiple of `depth_unit` deep; chunks are at most `most_depth`, and a block of a takes at
-    /// most `most_block_bytes`. For FP32 vectors, 384 makes the block of a, 256 x 384 x 4 bytes, 384 KB and
-    /// one panel of b, 48 wide, 72 KB: both stay in an L2 of 1 MB while every row of a passes the panel.
-    /// Deeper chunks mean fewer passes over the sums; best between 256 and 512.
+    /// most `most_block_bytes` and has at most `most_rows`. For FP32 vectors, 384 makes the block of a, 256 x
+    /// 384 x 4 bytes, 384 KB and one panel of b, 48 wide, 72 KB: both stay in an L2 of 1 MB while every row
+    /// of a passes the panel. Deeper chunks mean fewer passes over the sums; best between 256 and 512.
     std::int64_t depth_unit = 1;
     std::int64_t most_depth = 384;
     std::int64_t most_block_bytes = 384 << 10;
-    /// No deeper k is one chunk, if that is more than `most_depth`; where k is so deep that b is too much to
-    /// keep packed, chunks are as deep, too.
+    std::int64_t most_rows = 256;
+    /// A block reads its rows of a from L2, or packs them for itself, which so many columns repay.
+    std::int64_t least_columns = 384;
+    /// No deeper k is one chunk, if that is more than `most_depth`.
     std::int64_t whole_depth = 0;
     /// Where k is several chunks, sums of one block that stay in L2 from chunk to chunk; 0: they lie in
     /// memory, which is as good where products take long enough to hide that.

@@ -78,7 +78,7 @@ void MatrixRun::wait(std::int64_t& what, std::int64_t least, std::int64_t steps)
 }
 
 std::int64_t MatrixRun::depth_index(std::int64_t chunk, std::int64_t inner) const {
-    return blocking_.depth_inside ? inner : chunk % blocking_.depth_chunks;
+    return chunk % blocking_.depth_groups() * blocking_.depths_inside + inner;
 }
 
 PanelRange MatrixRun::depth_of(std::int64_t chunk, std::int64_t inner) const {
@@ -86,8 +86,7 @@ PanelRange MatrixRun::depth_of(std::int64_t chunk, std::int64_t inner) const {
 }
 
 PanelRange MatrixRun::columns_of(std::int64_t chunk) const {
-    const std::int64_t depth_chunks = blocking_.depth_inside ? 1 : blocking_.depth_chunks;
-    return part_of(p_.n, blocking_.columns, chunk / depth_chunks);
+    return part_of(p_.n, blocking_.columns, chunk / blocking_.depth_groups());
 }
 
 PanelRange MatrixRun::rows_of(std::int64_t block) const {
@@ -111,13 +110,18 @@ const std::byte* MatrixRun::panels_of_b(std::int64_t chunk, std::int64_t inner) 
            b_.offset(columns_of(chunk).begin, depth_of(chunk, inner));
 }
 
-const std::byte* MatrixRun::panels_of_a(std::int64_t chunk, std::int64_t inner, PanelRange rows,
-                                        std::byte* worker_memory) const {
+const std::byte* MatrixRun::shared_panels_of_a(std::int64_t chunk, std::int64_t inner,
+                                               PanelRange rows) const {
     const PanelRange depth = depth_of(chunk, inner);
     if (p_.a.packed) return static_cast<const std::byte*>(c_.arguments.a) + a_.offset(rows.begin, depth);
-    if (blocking_.a_groups > 0)
-        return buffer_of_a(chunk, inner) + rows.begin * kernels_.line_bytes(depth.size);
-    a_.pack(source_of_a(), entry_, rows, {depth, worker_memory});
+    if (blocking_.a_groups == 0) return nullptr;
+    return buffer_of_a(chunk, inner) + rows.begin * kernels_.line_bytes(depth.size);
+}
+
+const std::byte* MatrixRun::panels_of_a(std::int64_t chunk, std::int64_t inner, PanelRange rows,
+                                        std::byte* worker_memory) const {
+    if (const std::byte* const shared = shared_panels_of_a(chunk, inner, rows)) return shared;
+    a_.pack(source_of_a(), entry_, rows, {depth_of(chunk, inner), worker_memory});
     return worker_memory;
 }
 
@@ -162,7 +166,8 @@ void MatrixRun::multiply(std::int64_t chunk, std::int64_t block, std::byte* work
     if (rows_of(block).size > 0 && columns.size > 0) {
         const Begun begun(kernels_);
         SumsBehind behind;
-        for (std::int64_t inner = 0; inner < blocking_.depths_of_chunk(); ++inner)
+        const std::int64_t left = blocking_.depth_chunks - depth_index(chunk, 0);
+        for (std::int64_t inner = 0; inner < std::min(blocking_.depths_inside, left); ++inner)
             if (kernels_.interleaves())
                 multiply_interleaved(chunk, inner, block, columns, worker_memory, behind);
             else
@@ -174,18 +179,24 @@ void MatrixRun::multiply(std::int64_t chunk, std::int64_t block, std::byte* work
     record_reached(done(block), chunk + 1);
 }
 
-void MatrixRun::prefetch_next_rows(std::int64_t chunk, std::int64_t block, std::int64_t share,
-                                   std::int64_t shares) const {
-    const bool same_chunk = block + 1 < blocking_.row_blocks;
-    if (!same_chunk && ++chunk >= blocking_.chunks()) return;
-    a_.prefetch(c_.arguments.a, entry_, rows_of(same_chunk ? block + 1 : 0), depth_of(chunk, 0), share,
-                shares);
+std::optional<MatrixRun::Part> MatrixRun::next_part(Part part) const {
+    if (++part.inner < blocking_.depths_inside && depth_of(part.chunk, part.inner).size > 0) return part;
+    part.inner = 0;
+    // Threads take blocks by turns.
+    part.block += blocking_.entry_per_thread ? 1 : c_.threads;
+    part.chunk += part.block / blocking_.blocks();
+    part.block %= blocking_.blocks();
+    if (part.chunk >= blocking_.chunks()) return std::nullopt;
+    return part;
+}
+
+void MatrixRun::prefetch_rows(const Part& part, std::int64_t share, std::int64_t shares) const {
+    a_.prefetch(c_.arguments.a, entry_, rows_of(part.block), depth_of(part.chunk, part.inner), share, shares);
 }
 
 MatrixRun::Sums MatrixRun::sums_of(std::int64_t chunk, PanelRange rows, PanelRange columns,
                                    std::byte* worker_memory) const {
     float* const mine = reinterpret_cast<float*>(worker_memory + layout_.block_of_a);
-    if (blocking_.depth_inside) return {.first = mine, .leading = blocking_.split_columns};
     if (p_.out.dtype == DType::f32 && !p_.custom_epilogue) {
         const std::int64_t matrix = p_.out.offset_of(entry_, p_.batch[1]);
         const std::int64_t column = columns_of(chunk).begin + columns.begin;
@@ -250,12 +261,13 @@ void MatrixRun::multiply_panels(std::int64_t chunk, std::int64_t inner, std::int
     const bool first = depth_index(chunk, inner) == 0;
     const bool last = depth_index(chunk, inner) + 1 == blocking_.depth_chunks;
     const bool foresees = blocking_.entry_per_thread && blocking_.a_groups == 0;
+    const std::optional<Part> next = foresees ? next_part({chunk, inner, block}) : std::nullopt;
     const std::int64_t tiles = ceil_div(rows.size, height) * ceil_div(columns.size, width);
     const std::int64_t lines_ahead = std::max<std::int64_t>(4, width * height / rows.size);
     std::int64_t tile_index = 0;
     for (std::int64_t j = columns.begin; j < columns.begin + columns.size; j += width)
         for (std::int64_t i = 0; i < rows.size; i += height, ++tile_index) {
-            if (foresees) prefetch_next_rows(chunk, block, tile_index, tiles);
+            if (next) prefetch_rows(*next, tile_index, tiles);
             Tile tile{.b = panels_b + j * line_bytes,
                       .depth = kernels_.panel_depth(depth.size),
                       .ldc = sums.leading,

@@ -2,7 +2,7 @@
 // blocks read the same rows of it, and multiplying one block of rows with a packed chunk. The chunk after the
 // one being multiplied is packed beside it, so threads meet no barrier; an item waits only for items before
 // it, which some thread has taken already, so no wait is for ever. A chunk is some columns and one chunk of
-// the depth, or all of the depth, where a block goes through that before the next (Blocking::depth_inside).
+// the depth, or several, where a block goes through those before the next (Blocking::depths_inside).
 //
 // Items of one matrix:   pack chunk 0 | pack chunk 1, multiply chunk 0 | pack chunk 2, multiply chunk 1 | ...
 // Where operands come packed, only the multiplications are left.
@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "mantissa/device/cpu/contraction/prepared.h"
 #include "mantissa/device/cpu/contraction/standard_epilogue.h"
@@ -25,6 +26,7 @@ struct MatrixCall {
     const void* finish_args = nullptr;
     /// What finish_standard would be given, where it is `finish`.
     const StandardEpilogueArguments* standard = nullptr;
+    int threads = 1;
 };
 
 class MatrixRun {
@@ -55,6 +57,8 @@ class MatrixRun {
     std::byte* buffer_of_b(std::int64_t chunk, std::int64_t inner) const;
     std::byte* buffer_of_a(std::int64_t chunk, std::int64_t inner) const;
     const std::byte* panels_of_b(std::int64_t chunk, std::int64_t inner) const;
+    /// Null where each block packs its own.
+    const std::byte* shared_panels_of_a(std::int64_t chunk, std::int64_t inner, PanelRange rows) const;
     const std::byte* panels_of_a(std::int64_t chunk, std::int64_t inner, PanelRange rows,
                                  std::byte* worker_memory) const;
 
@@ -64,13 +68,14 @@ class MatrixRun {
     void pack_rows(std::int64_t chunk, std::int64_t inner, std::int64_t group) const;
     void multiply(std::int64_t chunk, std::int64_t block, std::byte* worker_memory);
     /// Where sums lie while they are made: the element of the first of `rows` and `columns`, and from one row
-    /// to the next. `each_tile`: in a scratch where every tile begins. `far`: in memory, not in L2.
+    /// to the next. `each_tile`: in a scratch where every tile begins.
     struct Sums {
         float* first;
         std::int64_t leading;
         bool each_tile = false;
     };
     class RowsOfTiles;
+    class TilesBehind;
     Sums sums_of(std::int64_t chunk, PanelRange rows, PanelRange columns, std::byte* worker_memory) const;
     void multiply_panels(std::int64_t chunk, std::int64_t inner, std::int64_t block, PanelRange columns,
                          std::byte* worker_memory) const;
@@ -78,13 +83,21 @@ class MatrixRun {
     /// this one leaves.
     void multiply_interleaved(std::int64_t chunk, std::int64_t inner, std::int64_t block, PanelRange columns,
                               std::byte* worker_memory, SumsBehind& behind) const;
-    /// Says what is to become of a tile at a row and a column of the block, whose products of this chunk are
-    /// all there; those of the chunks before are there too, or in `sums`.
-    void leave(SumsBehind& behind, const Sums& sums, bool first, bool last, std::int64_t row,
-               std::int64_t column) const;
-    /// Where one thread does the whole matrix, it knows what it reads next.
-    void prefetch_next_rows(std::int64_t chunk, std::int64_t block, std::int64_t share,
-                            std::int64_t shares) const;
+    /// What this thread multiplies behind the part `inner` of a chunk, as far as it can be foreseen.
+    struct Part {
+        std::int64_t chunk, inner, block;
+    };
+    std::optional<Part> next_part(Part part) const;
+    /// Rows of a that are wanted in L2: so many lines of panels, or where they lie in memory.
+    struct RowsAhead {
+        const std::byte* panels = nullptr;
+        std::int64_t lines = 0;
+        bool in_memory = false;
+    };
+    RowsAhead rows_ahead_of(const Part& next, const Part& now) const;
+    const std::byte* first_panel_of_b(const Part& part) const;
+    /// Asks for a share of the rows of a part, where they are packed by the block that reads them.
+    void prefetch_rows(const Part& part, std::int64_t share, std::int64_t shares) const;
 
     const MatrixCall& c_;
     const ContractionProblem& p_;

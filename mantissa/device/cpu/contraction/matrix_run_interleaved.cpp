@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/contraction/matrix_run.h"
@@ -28,41 +29,87 @@ void SumsBehind::finish_rows(std::int64_t most) {
     const std::int64_t count = std::min(most, rows);
     if (count == 0) return;
     block.rows = count;
-    if (addend) {
-        EpilogueBlock sum{.sums = block.sums, .ld = block.ld, .rows = count, .cols = block.cols};
-        sum.residual = addend;
-        sum.residual_ld = addend_ld;
-        sum.out = block.sums;
-        kernel(sum);
-        addend += count * addend_ld;
-    }
-    if (finish)
-        finish(block.sums, block.ld, row0, col0, count, block.cols, finish_args);
-    else
-        kernel(block);
+    if (!finish || block.addend) kernel(block);
+    if (finish) finish(block.sums, block.ld, row0, col0, count, block.cols, finish_args);
     block.sums += count * block.ld;
     block.out = const_cast<std::byte*>(behind_elements(block.out, block.out_dtype, count * block.out_ld));
+    if (block.addend) block.addend += count * block.addend_ld;
     if (block.residual)
         block.residual = behind_elements(block.residual, block.residual_dtype, count * block.residual_ld);
     row0 += count;
     rows -= count;
 }
 
-void MatrixRun::leave(SumsBehind& behind, const Sums& sums, bool first, bool last, std::int64_t row,
-                      std::int64_t column) const {
-    float* const there = sums.each_tile ? nullptr : sums.first + row * sums.leading + column;
-    behind.kernel = kernels_.finish;
-    behind.finish = nullptr;
-    behind.addend = !first || p_.store == Store::accumulate ? there : nullptr;
-    behind.addend_ld = sums.leading;
-    if (!last || !c_.finish) {
-        behind.block = {.out = there, .out_ld = sums.leading, .streaming = c_.prepared.streaming};
-    } else if (c_.standard) {
-        behind.block = standard_block(*c_.standard, behind.row0, behind.col0);
-    } else {
-        behind.finish = c_.finish;
-        behind.finish_args = c_.finish_args;
+/// What is to become of the tiles of a block in one chunk of the depth.
+class MatrixRun::TilesBehind {
+  public:
+    /// `block_sums`: where those of the block stay from chunk to chunk, tile after tile.
+    TilesBehind(const MatrixRun& run, std::int64_t chunk, std::int64_t inner, const Sums& sums,
+                float* block_sums)
+        : run_(run),
+          sums_(sums),
+          block_sums_(block_sums),
+          begins_(inner == 0),
+          first_(run.depth_index(chunk, inner) == 0),
+          last_(run.depth_index(chunk, inner) + 1 == run.blocking_.depth_chunks),
+          ends_(last_ || inner + 1 == run.blocking_.depths_inside) {}
+
+    /// Of the tile of this index, at a row and a column of the block, whose products of this chunk are there.
+    void leave(SumsBehind& behind, std::int64_t index, std::int64_t row, std::int64_t column) const {
+        const ContractionKernels& kernels = run_.kernels_;
+        const MatrixCall& call = run_.c_;
+        float* const there = sums_.each_tile ? nullptr : sums_.first + row * sums_.leading + column;
+        float* const here = block_sums_ + index * kernels.height * kernels.width;
+        float* const tile = behind.block.sums;
+        const std::int64_t cols = behind.block.cols;
+        behind.kernel = kernels.finish;
+        behind.finish = nullptr;
+        if (!ends_) {
+            behind.block = {.out = here, .out_ld = kernels.width};
+        } else if (!last_ || !call.finish) {
+            behind.block = {.out = there, .out_ld = sums_.leading, .streaming = call.prepared.streaming};
+        } else if (call.standard) {
+            behind.block = standard_block(*call.standard, behind.row0, behind.col0);
+        } else {
+            behind.block = {.out = tile, .out_ld = kernels.width};
+            behind.finish = call.finish;
+            behind.finish_args = call.finish_args;
+        }
+        behind.block.sums = tile;
+        behind.block.ld = kernels.width;
+        behind.block.cols = cols;
+        if (!begins_) {
+            behind.block.addend = here;
+            behind.block.addend_ld = kernels.width;
+        } else if (!first_ || run_.p_.store == Store::accumulate) {
+            behind.block.addend = there;
+            behind.block.addend_ld = sums_.leading;
+            ask_for(there, sums_.leading, behind.rows, cols);
+        }
     }
+
+  private:
+    const MatrixRun& run_;
+    const Sums sums_;
+    float* block_sums_;
+    bool begins_, first_, last_, ends_;
+};
+
+MatrixRun::RowsAhead MatrixRun::rows_ahead_of(const Part& next, const Part& now) const {
+    const std::int64_t depth = depth_index(next.chunk, next.inner);
+    const PanelRange rows = rows_of(next.block);
+    if (depth == depth_index(now.chunk, now.inner) && rows.begin == rows_of(now.block).begin) return {};
+    const std::byte* const panels = shared_panels_of_a(next.chunk, next.inner, rows);
+    if (!panels) return {.in_memory = true};
+    const std::int64_t bytes =
+        align_up(rows.size, kernels_.height) * kernels_.line_bytes(depth_of(next.chunk, next.inner).size);
+    return {.panels = panels, .lines = bytes / 64};
+}
+
+const std::byte* MatrixRun::first_panel_of_b(const Part& part) const {
+    const std::int64_t column = part.block / blocking_.row_blocks * blocking_.split_columns;
+    return panels_of_b(part.chunk, part.inner) +
+           column * kernels_.line_bytes(depth_of(part.chunk, part.inner).size);
 }
 
 void MatrixRun::multiply_interleaved(std::int64_t chunk, std::int64_t inner, std::int64_t block,
@@ -72,38 +119,40 @@ void MatrixRun::multiply_interleaved(std::int64_t chunk, std::int64_t inner, std
     const std::int64_t height = kernels_.height, width = kernels_.width;
     const std::byte* const panels_a = panels_of_a(chunk, inner, rows, worker_memory);
     const std::byte* const panels_b = panels_of_b(chunk, inner) + columns.begin * line_bytes;
-    const Sums sums = sums_of(chunk, rows, columns, worker_memory);
-    const bool first = depth_index(chunk, inner) == 0;
-    const bool last = depth_index(chunk, inner) + 1 == blocking_.depth_chunks;
-    const bool foresees = blocking_.entry_per_thread && blocking_.a_groups == 0;
+    const TilesBehind tiles_behind(*this, chunk, inner, sums_of(chunk, rows, columns, worker_memory),
+                                   reinterpret_cast<float*>(worker_memory + layout_.block_of_a));
     const std::int64_t row0 = entry_ * p_.m + rows.begin, col0 = columns_of(chunk).begin + columns.begin;
     float* const tiles = reinterpret_cast<float*>(worker_memory + layout_.begin_of_tiles());
     const std::int64_t all_tiles = ceil_div(rows.size, height) * ceil_div(columns.size, width);
-    const std::int64_t lines_ahead = std::max<std::int64_t>(4, width * height / rows.size);
+    const std::optional<Part> next = next_part({chunk, inner, block});
+    const RowsAhead rows_ahead = next ? rows_ahead_of(*next, {chunk, inner, block}) : RowsAhead{};
+    const std::byte* const next_b = next ? first_panel_of_b(*next) : nullptr;
+    const std::int64_t share_of_rows = ceil_div(rows_ahead.lines, all_tiles);
     std::int64_t index = 0;
     Tile tile{.depth = kernels_.panel_depth(depth.size),
               .ldc = width,
-              .lines_ahead = lines_ahead,
+              .lines_ahead = ceil_div(width * height, rows.size),
               .behind = &behind,
               .resident_depth = kernels_.resident_depth};
     for (std::int64_t j = 0; j < columns.size; j += width) {
         tile.b = panels_b + j * line_bytes;
         // The next panel of b comes from L3 or memory: some lines of it with each tile of this one.
-        const std::byte* const next = panels_b + (j + width) * line_bytes;
+        const std::byte* const panel_ahead =
+            j + width < columns.size ? panels_b + (j + width) * line_bytes : next_b;
         for (std::int64_t i = 0; i < rows.size; i += height, ++index) {
-            if (foresees) prefetch_next_rows(chunk, block, index, all_tiles);
             tile.a = panels_a + i * line_bytes;
-            tile.ahead = next + std::min(i / height * lines_ahead, width) * line_bytes;
+            tile.ahead = panel_ahead ? panel_ahead + i / height * tile.lines_ahead * line_bytes : nullptr;
+            tile.rows_ahead = rows_ahead.panels + index * share_of_rows * 64;
+            tile.row_lines_ahead = std::min(share_of_rows, rows_ahead.lines - index * share_of_rows);
+            if (rows_ahead.in_memory) prefetch_rows(*next, index, all_tiles);
             tile.c = tiles + index % 2 * height * width;
             kernels_.multiply(tile);
             behind.row0 = row0 + i;
             behind.col0 = col0 + j;
             behind.rows = std::min(height, rows.size - i);
-            leave(behind, sums, first, last, i, j);
             behind.block.sums = tile.c;
-            behind.block.ld = width;
             behind.block.cols = std::min(width, columns.size - j);
-            if (behind.addend) ask_for(behind.addend, behind.addend_ld, behind.rows, behind.block.cols);
+            tiles_behind.leave(behind, index, i, j);
         }
     }
 }

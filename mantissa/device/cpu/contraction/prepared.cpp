@@ -62,7 +62,7 @@ std::int64_t columns_of_block(const ContractionProblem& problem) {
 WorkspaceLayout::WorkspaceLayout(const ContractionProblem& problem, const Blocking& blocking,
                                  const ContractionKernels& kernels) {
     const std::int64_t line_bytes = kernels.line_bytes(blocking.depth);
-    const std::int64_t chunk_bytes = line_bytes * blocking.depths_of_chunk();
+    const std::int64_t chunk_bytes = line_bytes * blocking.depths_inside;
     buffers_of_b = blocking.chunks() > 1 ? 2 : 1;
     buffers_of_a = blocking.rows_once() ? 1 : buffers_of_b;
     counters = whole_lines((4 + blocking.blocks()) * 8);
@@ -79,7 +79,9 @@ WorkspaceLayout::WorkspaceLayout(const ContractionProblem& problem, const Blocki
         block_of_a = whole_lines(static_cast<std::int64_t>(addresses));
     }
     const std::int64_t tile = kernels.height * kernels.width * 4;
-    block_of_sums = whole_lines(blocking.depth_inside ? blocking.rows * blocking.split_columns * 4 : tile);
+    const std::int64_t tiles =
+        ceil_div(blocking.rows, kernels.height) * ceil_div(blocking.split_columns, kernels.width);
+    block_of_sums = whole_lines(blocking.depths_inside > 1 ? tiles * tile : tile);
     two_tiles = kernels.interleaves() ? whole_lines(2 * tile) : 0;
 }
 
@@ -143,7 +145,7 @@ PreparedContraction prepare_contraction(const ContractionProblem& problem,
         out.way.emplace<PreparedRows>(problem, kernels);
     } else {
         const Blocking& blocking = out.way.emplace<PreparedMatrices>(problem, kernels).blocking;
-        in_place = in_place && !blocking.depth_inside;
+        in_place = in_place && blocking.depths_inside == 1;
         out.streaming = out.large && problem.store == Store::overwrite && blocking.depth_chunks == 1;
     }
     if (problem.custom_epilogue)

@@ -48,7 +48,7 @@ struct MatrixLayout {
 
     /// Where the matrix of one entry begins, in elements, in a batch whose inner dimension is `inner`.
     std::int64_t offset_of(std::int64_t entry, std::int64_t inner) const {
-        return entry / inner * batch_stride[0] + entry % inner * batch_stride[1];
+        return entry == 0 ? 0 : entry / inner * batch_stride[0] + entry % inner * batch_stride[1];
     }
 };
 

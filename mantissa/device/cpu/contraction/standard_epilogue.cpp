@@ -22,7 +22,8 @@ EpilogueBlock standard_block(const StandardEpilogueArguments& args, std::int64_t
     const auto& [problem, arguments, kernel, streaming] = args;
     const StandardEpilogue& epilogue = problem->epilogue;
     const MatrixLayout &out = problem->out, &residual = epilogue.residual_layout;
-    const std::int64_t entry = row0 / problem->m, row = row0 % problem->m;
+    // Nothing is divided where there is one matrix: this is done for every tile.
+    const std::int64_t entry = row0 < problem->m ? 0 : row0 / problem->m, row = row0 - entry * problem->m;
     EpilogueBlock block{.streaming = streaming};
     if (epilogue.bias) {
         block.bias = at(arguments->bias, epilogue.bias_dtype, col0);

@@ -61,11 +61,13 @@ void pack_tiles(const PanelCopy& copy) {
 // Rows of the sums before that are finished at a time. Their stores go past the caches, and each holds one of
 // a core's 16 line buffers for as long as memory takes; loads of tiles from L2 need those buffers, too. All
 // 32 rows at once kept them from the products for a fourth of the time.
-constexpr std::int64_t rows_at_a_time = 4;
+constexpr std::int64_t rows_at_a_time = 2;
 
 /// Where a tile's products are, and what is due between them.
 struct TileProgress {
-    const std::byte *a, *b, *ahead;
+    const std::byte *a, *b, *ahead, *rows_ahead;
+    std::int64_t row_lines;  ///< of those ahead, that are left
+    std::int64_t row_lines_a_step;
     std::int64_t every, until_rows;
 };
 
@@ -78,6 +80,10 @@ inline void multiply_panels_of_tiles(Unit& unit, const Tile& tile, std::int64_t 
     for (std::int64_t k = 0; k < depth; k += tile_depth, at.a += 2 * tile_bytes, at.b += 2 * tile_bytes) {
         for (std::int64_t line = 0; at.ahead && line < tile.lines_ahead; ++line, at.ahead += 64)
             unit.prefetch(at.ahead);
+        const std::int64_t row_lines = std::min(at.row_lines_a_step, at.row_lines);
+        for (std::int64_t line = 0; line < row_lines; ++line, at.rows_ahead += 64)
+            unit.prefetch(at.rows_ahead);
+        at.row_lines -= row_lines;
         unit.template load_past_l1<4>(at.a, 64);
         if constexpr (Panel == PanelOfB::stays_in_l1) {
             unit.template load<6>(at.b, 64);
@@ -107,11 +113,14 @@ void multiply_tiles(const Tile& tile) {
     unit.template zero<1>();
     unit.template zero<2>();
     unit.template zero<3>();
-    const std::int64_t every =
-        std::max<std::int64_t>(1, tile.depth / tile_depth * rows_at_a_time / tile_panel);
+    const std::int64_t steps = ceil_div(tile.depth, tile_depth);
+    const std::int64_t every = std::max<std::int64_t>(1, steps * rows_at_a_time / tile_panel);
     TileProgress at{.a = static_cast<const std::byte*>(tile.a),
                     .b = static_cast<const std::byte*>(tile.b),
                     .ahead = static_cast<const std::byte*>(tile.ahead),
+                    .rows_ahead = static_cast<const std::byte*>(tile.rows_ahead),
+                    .row_lines = tile.row_lines_ahead,
+                    .row_lines_a_step = steps > 0 ? ceil_div(tile.row_lines_ahead, steps) : 0,
                     .every = every,
                     .until_rows = every};
     const std::int64_t resident = std::min(tile.depth, tile.resident_depth);
@@ -134,20 +143,35 @@ constexpr std::int64_t resident_depth_of(std::int64_t l1_bytes) {
     return std::max(tile_depth, (l1_bytes - beside) / bytes_of_k / tile_depth * tile_depth);
 }
 
+/// What the rows of a block of a may take of L2, as may those of the next block, which are fetched meanwhile,
+/// and the sums of a block where k is several chunks: three eighths. Two of the three are there at a time, or
+/// all where chunks are short, with two panels of b and lines that are written. Of 2 MB that is 768 KB: 512
+/// rows 768 deep, 256 rows 1,536 deep, or sums of 256 x 768.
+constexpr std::int64_t part_of_l2_of(std::int64_t l2_bytes) { return l2_bytes * 3 / 8; }
+
+// A step of the depth, four products, takes as long as three lines take to come from memory. It wants 1,024 /
+// columns lines of a block's rows of a and 1,024 / rows lines of its panels of b: 2.7 at 512 x 1,536, 4 at
+// 512 x 512, 5.3 at 256 x 768. Blocks are therefore as large as L2 and the number of threads allow; more than
+// 512 rows gained nothing.
+//
+// Chunks of a deep k are short. What they leave of L2 holds the more sums, that is larger blocks, and a panel
+// of b lies in L1 as a whole: measured at 256 x 768, a chunk of 384 took 3 % less time than one of 512. Both
+// depths decide the order of sums, so they do not follow from the caches.
+
 template <class Unit>
 ContractionKernels tile_kernels(const CacheSizes& caches) {
     constexpr auto along = PanelSource::along_depth;
     constexpr auto across = PanelSource::across_depth;
-    // For an L2 of 2 MB. A chunk is at most 1,536 deep: 256 rows of a are then 768 KB, two panels of b 192
-    // KB, and, where k is more, the sums of a block, 256 x 768, 768 KB. Measured on a Xeon whose L2 gives 1.9
-    // TFLOP/s a core where both panels come from it, and 2.5 where one lies in L1.
+    const std::int64_t part_of_l2 = part_of_l2_of(caches.l2);
     return {.height = tile_panel,
             .width = tile_panel,
             .depth_unit = tile_depth,
-            .most_depth = 1536,
-            .most_block_bytes = 1152 << 10,
+            .most_depth = 384,
+            .most_block_bytes = part_of_l2,
+            .most_rows = 512,
+            .least_columns = 768,
             .whole_depth = 1536,
-            .most_partial_bytes = 768 << 10,
+            .most_partial_bytes = part_of_l2,
             .resident_depth = resident_depth_of(caches.l1d),
             .element_bytes = 2,
             .finish = finish_block_generic,
