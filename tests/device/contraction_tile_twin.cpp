@@ -2,8 +2,10 @@
 // the tile kernels on any CPU, under the sanitizers too.
 #include <array>
 #include <bit>
+#include <type_traits>
 
 #include "mantissa/device/cpu/contraction/tile_kernels.h"
+#include "mantissa/numerics/formats.h"
 #include "tests/device/contraction_twins.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -48,6 +50,17 @@ class TwinUnit {
     }
 
     static void prefetch(const void*) {}
+
+    template <bool Adds, class Out>
+    static void finish_row(const float* sums, const float* addend, Out* out, bool) {
+        for (std::int64_t c = 0; c < 32; ++c) {
+            const float sum = Adds ? sums[c] + addend[c] : sums[c];
+            if constexpr (std::is_same_v<Out, BF16>)
+                out[c] = to_bf16(sum);
+            else
+                out[c] = sum;
+        }
+    }
 
   private:
     static float low(std::uint32_t pair) { return std::bit_cast<float>(pair << 16); }

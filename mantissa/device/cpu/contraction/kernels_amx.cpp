@@ -7,7 +7,8 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-struct AmxUnit {
+class AmxUnit {
+  public:
     template <int T>
     void zero() {
         zero_tile<T>();
@@ -29,6 +30,34 @@ struct AmxUnit {
         multiply_tiles_bf16<Sums, A, B>();
     }
     static void prefetch(const void* from) { _mm_prefetch(from, _MM_HINT_T1); }
+
+    /// 32 sums to a line of BF16 or two of FP32.
+    template <bool Adds>
+    static void finish_row(const float* sums, const float* addend, BF16* out, bool stream) {
+        const __m512bh line =
+            _mm512_cvtne2ps_pbh(sixteen<Adds>(sums + 16, addend + 16), sixteen<Adds>(sums, addend));
+        store_line(out, reinterpret_cast<__m512i>(line), stream);
+    }
+    template <bool Adds>
+    static void finish_row(const float* sums, const float* addend, float* out, bool stream) {
+        store_line(out, _mm512_castps_si512(sixteen<Adds>(sums, addend)), stream);
+        store_line(out + 16, _mm512_castps_si512(sixteen<Adds>(sums + 16, addend + 16)), stream);
+    }
+
+  private:
+    template <bool Adds>
+    static __m512 sixteen(const float* sums, const float* addend) {
+        if constexpr (Adds)
+            return _mm512_add_ps(_mm512_load_ps(sums), _mm512_loadu_ps(addend));
+        else
+            return _mm512_load_ps(sums);
+    }
+    static void store_line(void* out, __m512i line, bool stream) {
+        if (stream)
+            _mm512_stream_si512(static_cast<__m512i*>(out), line);
+        else
+            _mm512_store_si512(out, line);
+    }
 };
 
 }  // namespace

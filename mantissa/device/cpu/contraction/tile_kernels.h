@@ -4,7 +4,7 @@
 //
 // A unit has eight tiles of 16 rows of 64 bytes and offers
 //     zero<T>(), load<T>(from, stride), load_past_l1<T>(from, stride), multiply<Sums, A, B>(),
-//     store<T>(to, stride), prefetch(from)
+//     store<T>(to, stride), prefetch(from), finish_row<Adds>(sums, addend, out, stream)
 // with tile numbers known at compile time and strides in bytes; tiles of operands are 1 KiB in one piece.
 // multiply() adds to the FP32 tile [16, 16] the product of a BF16 tile of a, [16 rows, 32 deep], and one of
 // b, [16 pairs deep, 16 columns, 2].
@@ -21,6 +21,7 @@
 
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/contraction/kernels.h"
+#include "mantissa/numerics/sixteen_bit.h"
 
 namespace mantissa::inline v0::on_cpu {
 
@@ -63,12 +64,55 @@ void pack_tiles(const PanelCopy& copy) {
 // 32 rows at once kept them from the products for a fourth of the time.
 constexpr std::int64_t rows_at_a_time = 2;
 
+/// Sums of a whole tile that become whole lines of output as they are, or with an addend: what most are, and
+/// what a call for every two rows would cost a tenth of the products' time for.
+struct PlainRows {
+    explicit PlainRows(const SumsBehind& behind)
+        : block(behind.block), left(are_plain(behind) ? behind.rows : 0) {
+        block.streaming = block.streaming && block.out != block.addend;
+    }
+
+    static bool are_plain(const SumsBehind& behind) {
+        const EpilogueBlock& block = behind.block;
+        const std::int64_t element = block.out_dtype == DType::f32 ? 4 : 2;
+        return !behind.finish && !block.bias && !block.gelu_tanh && !block.residual &&
+               block.cols == tile_panel && reinterpret_cast<std::uintptr_t>(block.out) % 64 == 0 &&
+               block.out_ld * element % 64 == 0;
+    }
+
+    template <class Unit>
+    void finish(std::int64_t most) {
+        const std::int64_t count = std::min(most, left);
+        left -= count;
+        if (block.out_dtype == DType::f32)
+            block.addend ? finish_rows<true, Unit, float>(count) : finish_rows<false, Unit, float>(count);
+        else
+            block.addend ? finish_rows<true, Unit, BF16>(count) : finish_rows<false, Unit, BF16>(count);
+    }
+
+    template <bool Adds, class Unit, class Out>
+    void finish_rows(std::int64_t count) {
+        auto* out = static_cast<Out*>(block.out);
+        for (std::int64_t row = 0; row < count; ++row) {
+            Unit::template finish_row<Adds>(block.sums, block.addend, out, block.streaming);
+            block.sums += block.ld;
+            block.addend += Adds ? block.addend_ld : 0;
+            out += block.out_ld;
+        }
+        block.out = out;
+    }
+
+    EpilogueBlock block;
+    std::int64_t left;
+};
+
 /// Where a tile's products are, and what is due between them.
 struct TileProgress {
     const std::byte *a, *b, *ahead, *rows_ahead;
     std::int64_t row_lines;  ///< of those ahead, that are left
     std::int64_t row_lines_a_step;
     std::int64_t every, until_rows;
+    PlainRows rows;
 };
 
 enum class PanelOfB { stays_in_l1, passes };
@@ -97,7 +141,10 @@ inline void multiply_panels_of_tiles(Unit& unit, const Tile& tile, std::int64_t 
         unit.template multiply<1, 4, 7>();
         unit.template multiply<2, 5, 6>();
         unit.template multiply<3, 5, 7>();
-        if (tile.behind->rows > 0 && --at.until_rows == 0) {
+        if (at.rows.left > 0 && --at.until_rows == 0) {
+            at.rows.template finish<Unit>(rows_at_a_time);
+            at.until_rows = at.every;
+        } else if (tile.behind->rows > 0 && --at.until_rows == 0) {
             tile.behind->finish_rows(rows_at_a_time);
             at.until_rows = at.every;
         }
@@ -122,10 +169,13 @@ void multiply_tiles(const Tile& tile) {
                     .row_lines = tile.row_lines_ahead,
                     .row_lines_a_step = steps > 0 ? ceil_div(tile.row_lines_ahead, steps) : 0,
                     .every = every,
-                    .until_rows = every};
+                    .until_rows = every,
+                    .rows = PlainRows(*tile.behind)};
+    if (at.rows.left > 0) tile.behind->rows = 0;
     const std::int64_t resident = std::min(tile.depth, tile.resident_depth);
     multiply_panels_of_tiles<PanelOfB::stays_in_l1>(unit, tile, resident, at);
     multiply_panels_of_tiles<PanelOfB::passes>(unit, tile, tile.depth - resident, at);
+    if (at.rows.left > 0) at.rows.template finish<Unit>(tile_panel);
     if (tile.behind->rows > 0) tile.behind->finish_rows(tile_panel);
     float *const above = tile.c, *const below = tile.c + 16 * tile.ldc;
     unit.template store<0>(above, stride);
