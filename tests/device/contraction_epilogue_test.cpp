@@ -91,7 +91,7 @@ TEST(ContractionEpilogue, SameBitsOnEveryLevel) {
                 }
 }
 
-TEST(ContractionEpilogue, AnAddendIsAddedBeforeAllElseWhereverSumsGo) {
+TEST(ContractionEpilogue, AnAddendIsAddedWhereverSumsGo) {
     // Sums, addends and a bias of whole numbers, whose order of addition does not matter; then the output may
     // be the addends themselves, as partial sums are.
     std::vector<EpilogueKernel> kernels{finish_block_generic};

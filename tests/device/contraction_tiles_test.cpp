@@ -3,6 +3,7 @@
 // sum has the bits of that order.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <stdexcept>
@@ -162,6 +163,36 @@ TEST(ContractionTiles, SumsAreOfOneLoopOverTheDepthOrOfChunksInOrder) {
                         << unit.name << ", m " << m << " n " << n << " k " << k << ", to BF16";
                 }
             }
+}
+
+TEST(ContractionTiles, BlocksFollowFromTheCaches) {
+    const auto resident = [](std::int64_t l1) {
+        return contraction_kernels_tile_twin({.l1d = l1, .l2 = 2 << 20}).resident_depth;
+    };
+    EXPECT_EQ(resident(48 << 10), 576);
+    EXPECT_EQ(resident(32 << 10), 320);
+    EXPECT_EQ(resident(64 << 10), 832);
+    EXPECT_EQ(resident(8 << 10), 32);  // one product at least
+    EXPECT_EQ(resident(0), 576);       // unknown: as measured
+    const auto blocks = [](const Sizes& sizes, std::int64_t l2) {
+        const MatrixLayout packed{.dtype = DType::bf16, .packed = true};
+        const Blocking blocking = blocking_of({.m = sizes.m,
+                                               .n = sizes.n,
+                                               .k = sizes.k,
+                                               .a = packed,
+                                               .b = packed,
+                                               .out = {.dtype = DType::bf16, .leading = sizes.n}},
+                                              contraction_kernels_tile_twin({.l1d = 48 << 10, .l2 = l2}));
+        return std::array{blocking.rows, blocking.split_columns, blocking.depth, blocking.depths_inside};
+    };
+    using Block = std::array<std::int64_t, 4>;
+    EXPECT_EQ(blocks({4096, 3072, 768}, 2 << 20), (Block{512, 1536, 768, 1}));
+    EXPECT_EQ(blocks({4096, 3072, 768}, 0), (Block{512, 1536, 768, 1}));
+    EXPECT_EQ(blocks({4096, 768, 768}, 2 << 20), (Block{256, 768, 768, 1}));
+    EXPECT_EQ(blocks({4096, 768, 3072}, 2 << 20), (Block{256, 768, 384, 8}));
+    EXPECT_EQ(blocks({4096, 3072, 1536}, 2 << 20), (Block{256, 3072, 1536, 1}));
+    EXPECT_EQ(blocks({4096, 3072, 768}, 1 << 20), (Block{256, 3072, 768, 1}));
+    EXPECT_EQ(blocks({4096, 768, 3072}, 1 << 20), (Block{128, 768, 384, 8}));
 }
 
 TEST(ContractionTiles, CachesAndThreadsChangeNoBit) {
