@@ -76,8 +76,8 @@ TEST_F(CudaTraffic, ARowHasTheSameBitsAloneInItsBlockAndBesideOthers) {
     EXPECT_TRUE(all.y == apart);
 }
 
-/// The rows of about 16 texts of 1,024 tokens, of GPT-2's width: gamma and beta are read once for six of them. Of
-/// each grid three blocks run, and numbers mean nothing.
+/// The rows of about 16 texts of 1,024 tokens, of GPT-2's width: gamma and beta are read once for six of
+/// them. Of each grid three blocks run, and numbers mean nothing.
 TEST_F(CudaTraffic, OperandsOfAllRowsAddLittle) {
     EmulatedDevice gpu({.architecture = "sm_90", .sampled = true});
     constexpr std::int64_t rows = 6 * 2730, columns = 768;
