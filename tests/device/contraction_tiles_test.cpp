@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "mantissa/base/whole_units.h"
+#include "mantissa/numerics/formats.h"
 #include "tests/device/contraction_reference.h"
 #include "tests/device/contraction_twins.h"
 
@@ -113,24 +114,30 @@ std::vector<float> expected_sums(const Operands& operands, const Sizes& sizes, S
     return sums;
 }
 
+/// Rows that begin on cache lines, where their length allows it, are finished by the tile kernel itself.
+enum class Rows : std::uint8_t { on_lines, askew };
+
 std::vector<float> contracted(Operands& operands, const Sizes& sizes, Store store, DType type,
-                              const ContractionKernels& kernels, int threads) {
+                              const ContractionKernels& kernels, int threads, Rows rows = Rows::on_lines) {
     ThreadPool pool(threads, threads);
-    Operand out(type, Transpose::no, sizes.m, sizes.n, {1, 1}, 0);
-    if (store == Store::accumulate) out = operands.before;
+    const std::int64_t elements = sizes.m * sizes.n;
+    const std::size_t size = size_of(type);
+    const Buffer memory(static_cast<std::size_t>(elements + 1) * size);
+    std::byte* const out = memory.data() + (rows == Rows::askew ? size : 0);
+    for (std::int64_t i = 0; i < elements; ++i)
+        store_from_f64(out, type, i,
+                       store == Store::accumulate ? operands.before.get(0, i / sizes.n, i % sizes.n) : NAN);
     contract_in_new_workspace({.m = sizes.m,
                                .n = sizes.n,
                                .k = sizes.k,
                                .a = operands.a.layout(),
                                .b = operands.b.layout(),
-                               .out = out.layout(),
+                               .out = {.dtype = type, .leading = sizes.n},
                                .store = store,
                                .threads = threads},
-                              {.a = operands.a.data(), .b = operands.b.data(), .out = out.data()}, pool,
-                              kernels);
+                              {.a = operands.a.data(), .b = operands.b.data(), .out = out}, pool, kernels);
     std::vector<float> sums;
-    for (std::int64_t i = 0; i < sizes.m * sizes.n; ++i)
-        sums.push_back(static_cast<float>(out.get(0, i / sizes.n, i % sizes.n)));
+    for (std::int64_t i = 0; i < elements; ++i) sums.push_back(static_cast<float>(load_as_f64(out, type, i)));
     return sums;
 }
 
@@ -147,21 +154,29 @@ TEST(ContractionTiles, SumsAreOfOneLoopOverTheDepthOrOfChunksInOrder) {
     // is short; rows and columns that leave a panel open; a block of one panel.
     for (const Unit& unit : units())
         for (const std::int64_t k : {33, 544, 576, 608, 1504, 1536, 1537, 1920, 2311, 2700})
-            for (const auto& [m, n] : {std::pair{32, 32}, {33, 47}, {101, 70}}) {
+            for (const auto& [m, n] : {std::pair{32, 32}, {33, 47}, {101, 70}, {70, 96}}) {
                 const Sizes sizes{m, n, k};
                 Operands operands(sizes);
                 const ContractionKernels kernels = unit.kernels(measured_caches);
-                for (const Store store : {Store::overwrite, Store::accumulate}) {
-                    std::vector<float> expected = expected_sums(operands, sizes, store, kernels);
-                    EXPECT_EQ(others(contracted(operands, sizes, store, DType::f32, kernels, 2), expected), 0)
-                        << unit.name << ", m " << m << " n " << n << " k " << k
-                        << (store == Store::accumulate ? ", added" : "");
-                    if (store == Store::accumulate) continue;
-                    for (float& sum : expected) sum = static_cast<float>(rounded_to_bf16(sum));
-                    EXPECT_EQ(others(contracted(operands, sizes, store, DType::bf16, kernels, 2), expected),
-                              0)
-                        << unit.name << ", m " << m << " n " << n << " k " << k << ", to BF16";
-                }
+                for (const Rows rows : {Rows::on_lines, Rows::askew})
+                    for (const Store store : {Store::overwrite, Store::accumulate}) {
+                        const std::vector<float> expected = expected_sums(operands, sizes, store, kernels);
+                        const auto compare = [&](DType type, const std::vector<float>& wanted) {
+                            EXPECT_EQ(
+                                others(contracted(operands, sizes, store, type, kernels, 2, rows), wanted), 0)
+                                << unit.name << ", m " << m << " n " << n << " k " << k << ", to "
+                                << name_of(type) << (rows == Rows::askew ? ", askew" : "")
+                                << (store == Store::accumulate ? ", added" : "");
+                        };
+                        compare(DType::f32, expected);
+                        if (store == Store::accumulate) continue;
+                        for (const DType type : {DType::bf16, DType::f16}) {
+                            std::vector<float> rounded = expected;
+                            for (float& sum : rounded)
+                                sum = static_cast<float>(rounded_to(static_cast<double>(sum), type));
+                            compare(type, rounded);
+                        }
+                    }
             }
 }
 
