@@ -14,6 +14,7 @@ constexpr std::pair<const char*, const char*> options_of_fields[] = {
     {"encode_text", "tokenize --encode"},
     {"image_size", "--image-size"},
     {"least", "--min-learning-rate"},
+    {"length", "--length"},
     {"load_weights", "--from"},
     {"model", "--model"},
     {"out", "--out"},

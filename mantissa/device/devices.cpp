@@ -51,8 +51,9 @@ namespace {
 std::unique_ptr<Transport> connected(const RankOptions& options) {
     if (!options.name.empty()) {
         if (options.ranks < 1 || options.rank < 0 || options.rank >= options.ranks)
-            throw UsageError(fmt::format("`rank` must be 0 or more and below `ranks`, got {} of {}",
-                                         options.rank, options.ranks));
+            throw UsageError(
+                fmt::format("a rank must be 0 or more and below the number of ranks, got {} of {}",
+                            options.rank, options.ranks));
         if (options.ranks == 1) return nullptr;
         return meet_ranks(options.name, options.rank, options.ranks, options.seconds);
     }

@@ -106,7 +106,7 @@ TEST(RankGroup, TrainsToTheBitsOfOneProcess) {
 
 TEST(RankGroup, SaysWhatIsWrong) {
     EXPECT_EQ(testing::error_of<UserError>([] { RankGroup({.name = "a", .rank = 2, .ranks = 2}); }),
-              "`rank` must be 0 or more and below `ranks`, got 2 of 2");
+              "a rank must be 0 or more and below the number of ranks, got 2 of 2");
     EXPECT_THROW(RankGroup({.seconds = 0.2, .name = name_of("nobody"), .rank = 1, .ranks = 2}), LostRank);
 }
 
