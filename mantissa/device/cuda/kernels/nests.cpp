@@ -264,8 +264,9 @@ BoundNest bound_nest(Context& context, const NestBody& body, NestOutputs place) 
         bound.per_block = std::max(bound.per_block,
                                    ceil_div(bound.count, std::min(most_blocks_with_sums * target.side_by_side,
                                                                   most_rows_with_sums)));
+        // Every partial sum is read, those between the sums' ends and the next cache line, too.
         bound.starts_at_zero =
-            !codegen::has_one_place(nest, target) ||
+            !codegen::has_one_place(nest, target) || nest.columns % 16 != 0 ||
             std::ranges::any_of(nest.walks, [](const codegen::Walk& walk) { return !walk.row_sums.empty(); });
         add_sums(context, nest, bound);
     }
