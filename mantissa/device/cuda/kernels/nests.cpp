@@ -176,15 +176,23 @@ struct BoundNest {
         return 1 + (starts_at_zero ? 1 : 0) + (fewer.kernel ? 1 : 0) + static_cast<std::int64_t>(sums.size());
     }
 
+    /// Whether operands and outputs begin where it may read several elements at once.
+    bool takes(const Operands& operands) const {
+        const auto is_aligned = [&](const std::byte* address) {
+            return at_once == 1 || address_of(address) % 16 == 0;
+        };
+        return std::ranges::all_of(operands.inputs, is_aligned) &&
+               std::ranges::all_of(operands.outputs, is_aligned);
+    }
+
     void queue(const Context& context, const Operands& operands) const {
+        check(takes(operands), "a nest's operands begin at multiples of 16");
         std::uint64_t partials = address_of(operands.workspace);
         if (starts_at_zero)
             queue_zeros(context, operands.workspace, static_cast<std::size_t>(partial_bytes()));
         std::vector<std::uint64_t> parameters;
         for (const std::byte* input : operands.inputs) parameters.push_back(address_of(input));
         for (const std::byte* output : operands.outputs) parameters.push_back(address_of(output));
-        for (const std::uint64_t address : parameters)
-            check(at_once == 1 || address % 16 == 0, "a nest's operands begin at multiples of 16");
         parameters.push_back(static_cast<std::uint64_t>(count));
         parameters.push_back(static_cast<std::uint64_t>(per_block));
         parameters.push_back(partials);
@@ -246,10 +254,13 @@ std::int64_t rows_of_block(const Context& context, const codegen::NvptxTarget& t
     return std::max<std::int64_t>(1, ceil_div(rows, most_blocks * target.side_by_side));
 }
 
-BoundNest bound_nest(Context& context, const NestBody& body, NestOutputs place) {
+/// Of memory: several neighbours at once where they allow it, or each element by itself.
+enum class Access : std::uint8_t { wide, single };
+
+BoundNest bound_nest(Context& context, const NestBody& body, NestOutputs place, Access access) {
     codegen::LoopNest nest = codegen::lower(body.graph);
     codegen::NvptxTarget target = context.modules.target();
-    target.at_once = at_once_of(nest);
+    target.at_once = access == Access::wide ? at_once_of(nest) : 1;
     target.in_place = place == NestOutputs::over_operands;
     choose_threads(nest, target);
     BoundNest bound{.count = nest.flat ? body.nest.rows * body.nest.columns : body.nest.rows,
@@ -282,11 +293,19 @@ BoundNest bound_nest(Context& context, const NestBody& body, NestOutputs place) 
 
 OrReason<PreparedKernel> prepare_nest(Context& context, const OrReason<NestBody>& body, NestOutputs place) {
     if (!body) return NoValue{body.reason()};
-    const BoundNest bound = bound_nest(context, *body, place);
-    return PreparedKernel{
+    const BoundNest bound = bound_nest(context, *body, place, Access::wide);
+    PreparedKernel prepared{
         .launch = [&context, bound](const Operands& operands) { bound.queue(context, operands); },
         .workspace = bound.workspace(),
         .launches = bound.launches()};
+    if (!context.ranks || bound.at_once == 1) return prepared;
+    // A rank's part of a parameter may begin anywhere.
+    const BoundNest askew = bound_nest(context, *body, place, Access::single);
+    prepared.workspace = std::max(prepared.workspace, askew.workspace());
+    prepared.launch = [&context, bound, askew](const Operands& operands) {
+        (bound.takes(operands) ? bound : askew).queue(context, operands);
+    };
+    return prepared;
 }
 
 /// Updates of many parameters that are one flat nest, over a table of them.
