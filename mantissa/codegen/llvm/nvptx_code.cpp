@@ -167,7 +167,7 @@ class NvptxCode final : public TargetCode {
     }
 
   private:
-    /// What the members of a group write of one output, until the last has written.
+    /// One output of a group: its members collect their values, and the last one writes all.
     struct Written {
         Value* address = nullptr;
         Value* values = nullptr;

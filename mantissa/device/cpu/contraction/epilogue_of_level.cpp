@@ -49,7 +49,7 @@ inline bool are_whole_lines(const EpilogueBlock& block) {
            block.out_ld * bytes % 64 == 0;
 }
 
-/// What is added to the sums as they are stored, from one row to the next: `ld` 0 is a bias.
+/// Addends of the sums as these are stored, `ld` elements from one row to the next; 0 for a bias.
 template <class Term>
 struct Terms {
     const Term* first;

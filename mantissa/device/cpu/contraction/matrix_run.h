@@ -83,7 +83,7 @@ class MatrixRun {
     /// this one leaves.
     void multiply_interleaved(std::int64_t chunk, std::int64_t inner, std::int64_t block, PanelRange columns,
                               std::byte* worker_memory, SumsBehind& behind) const;
-    /// What this thread multiplies behind the part `inner` of a chunk, as far as it can be foreseen.
+    /// One product of a block and a part of a chunk: here the next one of this thread, where it is known.
     struct Part {
         std::int64_t chunk, inner, block;
     };

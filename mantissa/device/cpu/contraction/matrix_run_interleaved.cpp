@@ -40,7 +40,7 @@ void SumsBehind::finish_rows(std::int64_t most) {
     rows -= count;
 }
 
-/// What is to become of the tiles of a block in one chunk of the depth.
+/// Says how the tiles of a block are finished in one chunk of the depth.
 class MatrixRun::TilesBehind {
   public:
     /// `block_sums`: where those of the block stay from chunk to chunk, tile after tile.
@@ -54,7 +54,8 @@ class MatrixRun::TilesBehind {
           last_(run.depth_index(chunk, inner) + 1 == run.blocking_.depth_chunks),
           ends_(last_ || inner + 1 == run.blocking_.depths_inside) {}
 
-    /// Of the tile of this index, at a row and a column of the block, whose products of this chunk are there.
+    /// Leaves the tile of this index, at a row and a column of the block, to be finished: its products are
+    /// there.
     void leave(SumsBehind& behind, std::int64_t index, std::int64_t row, std::int64_t column) const {
         const ContractionKernels& kernels = run_.kernels_;
         const MatrixCall& call = run_.c_;

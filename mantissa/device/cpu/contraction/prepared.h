@@ -34,7 +34,7 @@ struct WorkspaceLayout {
     /// Of the one that is multiplied, and of the next, if there is one and it is another.
     std::size_t buffers_of_b, buffers_of_a;
     std::size_t counters, packed_b, packed_a, partial, block_of_a, block_of_sums;
-    /// Of kernels that interleave: two tiles of sums, by turns.
+    /// Bytes of two tiles of sums, which kernels that interleave use by turns.
     std::size_t two_tiles;
 };
 
