@@ -1,14 +1,12 @@
 #include "mantissa/device/cuda/measured_rates.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <optional>
 #include <vector>
 
 #include "mantissa/base/error.h"
-#include "mantissa/base/random.h"
-#include "mantissa/numerics/formats.h"
+#include "mantissa/device/cuda/kernels/product_algorithms.h"
 
 namespace mantissa::inline v0::on_cuda {
 
@@ -16,18 +14,12 @@ namespace {
 
 constexpr int timed_runs = 5;
 
-/// Numbers between -1 and 1: with zeros a GPU makes less heat, and runs at a higher clock. So many are drawn;
-/// more are the same again.
+/// Fills it with the same numbers again and again.
 void fill(Device& device, std::span<std::byte> memory, DType dtype) {
-    constexpr std::size_t drawn_numbers = std::size_t{1} << 16;
-    std::vector<std::byte> bytes(memory.size());
-    const std::size_t drawn = std::min(bytes.size(), drawn_numbers * size_of(dtype));
-    const RandomStream random{.seed = 1};
-    for (std::size_t i = 0; i < drawn / size_of(dtype); ++i)
-        store_from_f64(bytes.data(), dtype, static_cast<std::int64_t>(i), 2.0 * random.uniform(i) - 1);
-    for (std::size_t at = drawn; at < bytes.size(); at += drawn)
-        std::memcpy(bytes.data() + at, bytes.data(), std::min(drawn, bytes.size() - at));
-    device.copy_to_device(memory.data(), bytes);
+    const std::vector<std::byte> drawn = numbers_to_multiply(dtype);
+    for (std::size_t at = 0; at < memory.size(); at += drawn.size())
+        device.copy_to_device(memory.data() + at,
+                              std::span(drawn).first(std::min(drawn.size(), memory.size() - at)));
 }
 
 /// Seconds of a product of square matrices; none where no kernel takes it.

@@ -25,9 +25,6 @@ constexpr int timed_rounds = 5;
 /// Between two events, which tell times apart by half a microsecond: a 400th.
 constexpr double least_milliseconds = 0.2;
 constexpr int most_launches = 100;
-/// As many numbers are drawn; more are the same again.
-constexpr std::int64_t drawn_numbers = std::int64_t{1} << 16;
-
 /// Memory of the GPU that goes when nobody times any more.
 class Scratch {
   public:
@@ -48,21 +45,11 @@ class Scratch {
         return reinterpret_cast<std::byte*>(address);
     }
 
-    /// Numbers between -1 and 1, whole ones between -127 and 127: of zeros a GPU would make less heat, and so
-    /// be quicker.
     std::byte* operand(const Type& type) {
         const auto bytes = static_cast<std::size_t>(type.bytes());
         std::byte* const memory = allocate(bytes);
         if (!memory) return nullptr;
-        std::vector<std::byte> drawn(static_cast<std::size_t>(drawn_numbers) * size_of(type.dtype));
-        const RandomStream random{.seed = 1};
-        for (std::int64_t i = 0; i < drawn_numbers; ++i) {
-            const double number = 2.0 * random.uniform(static_cast<std::uint64_t>(i)) - 1;
-            if (type.dtype == DType::s8)
-                drawn[static_cast<std::size_t>(i)] = static_cast<std::byte>(std::lround(127 * number));
-            else if (type.dtype != DType::i32)  // sums, which are zeros
-                store_from_f64(drawn.data(), type.dtype, i, number);
-        }
+        const std::vector<std::byte> drawn = numbers_to_multiply(type.dtype);
         std::size_t there = std::min(bytes, drawn.size());
         require(context_.driver,
                 context_.driver.memcpy_htod_async(address_of(memory), drawn.data(), there, context_.work),
@@ -160,6 +147,20 @@ const MatmulHeuristic* quickest_of(const Context& context, const ChosenAlgorithm
 }
 
 }  // namespace
+
+std::vector<std::byte> numbers_to_multiply(DType dtype) {
+    constexpr std::int64_t drawn_numbers = std::int64_t{1} << 16;
+    std::vector<std::byte> drawn(static_cast<std::size_t>(drawn_numbers) * size_of(dtype));
+    const RandomStream random{.seed = 1};
+    for (std::int64_t i = 0; i < drawn_numbers; ++i) {
+        const double number = 2.0 * random.uniform(static_cast<std::uint64_t>(i)) - 1;
+        if (dtype == DType::s8)
+            drawn[static_cast<std::size_t>(i)] = static_cast<std::byte>(std::lround(127 * number));
+        else if (dtype != DType::i32)  // sums, which are zeros
+            store_from_f64(drawn.data(), dtype, i, number);
+    }
+    return drawn;
+}
 
 std::size_t ChosenAlgorithm::workspace() const {
     if (taken) return taken->workspace;

@@ -18,6 +18,10 @@ namespace mantissa::inline v0::on_cuda {
 
 struct Context;
 
+/// Operands to time products with, as stored: 65,536 numbers between -1 and 1, whole ones between -127 and
+/// 127. With zeros a GPU makes less heat, and is quicker.
+std::vector<std::byte> numbers_to_multiply(DType dtype);
+
 /// A product whose algorithm is taken, or will be when kernels are finished.
 struct ChosenAlgorithm {
     std::string product;                         ///< what is multiplied, in a line
