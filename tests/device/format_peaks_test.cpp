@@ -56,17 +56,19 @@ TEST(FormatPeaks, LoopsCountWholeSteps) {
 
 TEST(FormatPeaks, TheCompilerLeavesNoLoopOut) {
     ThreadPool pool(1);
+    // A busy machine and a sanitizer leave a thousandth of a core's rate. A rate in thousands would be less.
+    const double fewest = 1e5;
     for (const Isa isa : levels()) {
         const FormatUnits units = format_units(isa);
         // Half of what a sparse loop counts are zeros that it skips.
         const double sparse = measured_rate(pool, units.sparse, 0.005) / units.f32.operations;
         EXPECT_LT(sparse, 2 * 4 * 7e9) << name_of(isa);
-        EXPECT_GT(sparse, 1e7) << name_of(isa);
+        EXPECT_GT(sparse, fewest) << name_of(isa);
         for (const FormatUnit* unit : {&units.f64, &units.f16_as_f32, &units.s32, &units.s8, &units.b1}) {
             const double steps = measured_rate(pool, unit->loop, 0.005) / unit->operations;
             // No core of today adds more than four vectors a cycle at 7 GHz.
             EXPECT_LT(steps, 4 * 7e9) << name_of(isa) << " " << unit->name;
-            EXPECT_GT(steps, 1e7) << name_of(isa) << " " << unit->name;
+            EXPECT_GT(steps, fewest) << name_of(isa) << " " << unit->name;
         }
     }
 }
