@@ -21,9 +21,7 @@ struct NamedKernels {
     ContractionKernels kernels;
 };
 
-bool needs_bf16_kernels(Products products) {
-    return products == Products::bf16x3 || products == Products::fp16x4;
-}
+bool needs_tiles(Products products) { return products == Products::bf16x3 || products == Products::fp16x4; }
 
 /// Every set of kernels of this CPU, and the twins, made to multiply in a way.
 std::vector<NamedKernels> kernels_for(Products products) {
@@ -31,11 +29,9 @@ std::vector<NamedKernels> kernels_for(Products products) {
     const auto add = [&](const char* name, const ContractionKernels& base, const ConvertKernels& convert) {
         all.push_back({name, converted(base, products, convert)});
     };
-    if (needs_bf16_kernels(products)) {
+    if (needs_tiles(products)) {
         add("twin of tiles", contraction_kernels_tile_twin(), convert_kernels_generic());
-        add("twin of dot products", contraction_kernels_dot_twin(), convert_kernels_generic());
-        if (bf16_unit(best_isa()) == Bf16Unit::avx512_bf16)
-            add("avx512_bf16", contraction_kernels_avx512_bf16(), convert_kernels_avx512());
+        if (best_isa() >= Isa::amx) add("tiles", contraction_kernels_amx(), convert_kernels_avx512());
         return all;
     }
     add("generic", contraction_kernels_generic(), convert_kernels_generic());
@@ -49,8 +45,8 @@ bool is_fp16(Products products) { return products == Products::fp16_widened || p
 /// a [m, k] times b [n, k] transposed, dense, in the type that the products take.
 std::vector<float> product(const std::vector<float>& a, const std::vector<float>& b, std::int64_t m,
                            std::int64_t n, std::int64_t k, Products products,
-                           const ContractionKernels& kernels) {
-    ThreadPool pool(2);
+                           const ContractionKernels& kernels, int threads = 2) {
+    ThreadPool pool(threads, threads);
     std::vector<FP16> half_a, half_b;
     for (float x : a) half_a.push_back(to_fp16(x));
     for (float x : b) half_b.push_back(to_fp16(x));
@@ -161,6 +157,55 @@ TEST(ContractionConverted, InfinitiesNanAndTheLargestNumberGiveWhatFp32Gives) {
         }
 }
 
+TEST(ContractionConverted, AnInfinityIsMultipliedByWholeNumbersAsFp32Does) {
+    // Ones and twos have a second part of zero, and infinity times zero is NaN. The infinities lie in
+    // different steps of the depth, in the first part of a chunk and in the last; two meet in one sum.
+    constexpr std::int64_t m = 40, n = 36;
+    const auto at = [](std::int64_t row, std::int64_t k, std::int64_t depth) {
+        return static_cast<std::size_t>(row * depth + k);
+    };
+    for (const std::int64_t k : {33, 100, 800})
+        for (const Products products : {Products::bf16x3, Products::fp16x4})
+            for (const NamedKernels& named : kernels_for(products)) {
+                std::vector<float> a(static_cast<std::size_t>(m * k), 1.0f);
+                std::vector<float> b(static_cast<std::size_t>(n * k), 2.0f);
+                a[at(3, 1, k)] = INFINITY;
+                a[at(35, k - 1, k)] = -INFINITY;
+                b[at(5, k - 1, k)] = INFINITY;
+                a[at(20, 32, k)] = NAN;
+                const std::vector<float> got = product(a, b, m, n, k, products, named.kernels);
+                for (std::int64_t i = 0; i < m; ++i)
+                    for (std::int64_t j = 0; j < n; ++j) {
+                        float expected = 0;
+                        for (std::int64_t l = 0; l < k; ++l) expected += a[at(i, l, k)] * b[at(j, l, k)];
+                        const float sum = got[static_cast<std::size_t>(i * n + j)];
+                        EXPECT_TRUE(std::isnan(expected) ? std::isnan(sum) : sum == expected)
+                            << named.name << ", k " << k << ": " << sum << " at " << i << ", " << j;
+                    }
+            }
+}
+
+TEST(ContractionConverted, CachesAndThreadsChangeNoBitOfProductsOfParts) {
+    // A depth of one chunk, at the edge of what stays in L1, and of several chunks, the last one short.
+    for (const Products products : {Products::bf16x3, Products::fp16x4})
+        for (const std::int64_t k : {320, 1100}) {
+            constexpr std::int64_t m = 70, n = 40;
+            const std::vector<float> a = normal(m * k, 4), b = normal(n * k, 5);
+            const auto sums = [&](const CacheSizes& caches, int threads) {
+                return product(
+                    a, b, m, n, k, products,
+                    converted(contraction_kernels_tile_twin(caches), products, convert_kernels_generic()),
+                    threads);
+            };
+            const std::vector<float> expected = sums({.l1d = 48 << 10, .l2 = 2 << 20}, 1);
+            for (const CacheSizes& caches :
+                 {CacheSizes{.l1d = 32 << 10, .l2 = 256 << 10}, CacheSizes{.l1d = 8 << 10, .l2 = 64 << 10}})
+                for (const int threads : {1, 3})
+                    EXPECT_EQ(sums(caches, threads), expected)
+                        << "L2 of " << caches.l2 << ", " << threads << " threads, k " << k;
+        }
+}
+
 TEST(ContractionConverted, SizesOfOperandsMustAgreeInKind) {
     const auto refused = [](DType a, DType b, Multiply multiply) {
         return refusal({.m = 1,
@@ -190,11 +235,11 @@ TEST(Conversions, OfEveryFp16NumberAreExactAtEveryLevel) {
     std::vector<std::uint16_t> halves(1 << 16);
     for (std::size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<std::uint16_t>(i);
     std::vector<float> widened(halves.size());
-    std::vector<BF16> hi(halves.size()), lo(halves.size()), finite(halves.size());
+    std::vector<BF16> hi(halves.size()), lo(halves.size());
     for (const ConvertKernels* table : tables()) {
         void* whole[] = {widened.data()};
         table->widen_fp16(halves.data(), static_cast<std::int64_t>(halves.size()), whole);
-        void* parts[] = {hi.data(), lo.data(), finite.data()};
+        void* parts[] = {hi.data(), lo.data()};
         table->split_fp16(halves.data(), static_cast<std::int64_t>(halves.size()), parts);
         for (std::size_t i = 0; i < halves.size(); ++i) {
             const float exact = to_f32(FP16{halves[i]});
@@ -218,8 +263,8 @@ TEST(Conversions, SplitsOfFp32AreAsCloseAsTheirBitsAllow) {
     const auto count = static_cast<std::int64_t>(x.size());
     std::vector<std::vector<BF16>> first;
     for (const ConvertKernels* table : tables()) {
-        std::vector<std::vector<BF16>> parts(3, std::vector<BF16>(x.size()));
-        void* two[] = {parts[0].data(), parts[1].data(), parts[2].data()};
+        std::vector<std::vector<BF16>> parts(2, std::vector<BF16>(x.size()));
+        void* two[] = {parts[0].data(), parts[1].data()};
         table->split_fp32(x.data(), count, two);
         for (std::size_t i = 0; i < x.size(); ++i) {
             const auto part = [&](std::size_t p) { return static_cast<double>(to_f32(parts[p][i])); };

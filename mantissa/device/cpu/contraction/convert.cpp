@@ -8,9 +8,6 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-/// Small products come first: what is added while the sum is small is rounded little.
-/// Only hi meets hi as it is. Elsewhere an infinite hi counts as zero: infinity times a lo of zero would be
-/// NaN, where FP32 gives infinity.
 Conversion conversion_of(Products products, const ConvertKernels& convert) {
     switch (products) {
         case Products::tf32_rounded:
@@ -18,20 +15,9 @@ Conversion conversion_of(Products products, const ConvertKernels& convert) {
         case Products::fp16_widened:
             return {.convert = convert.widen_fp16, .source = DType::f16};
         case Products::bf16x3:
-            return {.convert = convert.split_fp32,
-                    .part = DType::bf16,
-                    .parts = 3,
-                    .terms = 3,
-                    .a = {1, 2, 0},
-                    .b = {2, 1, 0}};
+            return {.convert = convert.split_fp32, .part = DType::bf16, .parts = 2};
         case Products::fp16x4:
-            return {.convert = convert.split_fp16,
-                    .source = DType::f16,
-                    .part = DType::bf16,
-                    .parts = 3,
-                    .terms = 4,
-                    .a = {1, 1, 2, 0},
-                    .b = {1, 2, 1, 0}};
+            return {.convert = convert.split_fp16, .source = DType::f16, .part = DType::bf16, .parts = 2};
     }
     throw InternalError("a kind of products outside of its enumeration");
 }
@@ -45,10 +31,15 @@ const ConvertKernels& convert_kernels(Isa isa) {
 
 ContractionKernels converted(ContractionKernels base, Products products, const ConvertKernels& convert) {
     base.conversion = conversion_of(products, convert);
-    const std::int64_t unit = std::max<std::int64_t>(8, base.depth_unit);
-    base.most_depth = std::max(unit, base.most_depth / base.conversion.terms / unit * unit);
-    base.whole_depth = base.whole_depth / base.conversion.terms / unit * unit;
     base.multiply_row = {};
+    if (base.conversion.parts > 1) {
+        base.multiply = products == Products::bf16x3 ? base.multiply_by_three : base.multiply_by_four;
+        check(base.multiply, "the kernels multiply operands in two parts");
+        // Both parts of as much as is one chunk of BF16.
+        base.whole_depth /= base.conversion.parts;
+        base.resident_depth = std::max(
+            base.depth_unit, base.resident_depth / base.conversion.parts / base.depth_unit * base.depth_unit);
+    }
     const std::size_t part = base.conversion.part == DType::bf16 ? 1 : 0;
     check(base.pack_a[0][part] && base.pack_b[0][part], "the kernels pack the parts of converted operands");
     return base;

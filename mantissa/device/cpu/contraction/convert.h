@@ -11,8 +11,8 @@ namespace mantissa::inline v0::on_cpu {
 struct ConvertKernels {
     ConvertKernel tf32;        ///< FP32 -> FP32 with TF32's 10 bits of fraction
     ConvertKernel widen_fp16;  ///< FP16 -> FP32
-    ConvertKernel split_fp32;  ///< FP32 -> two BF16, and the first where it is finite
-    ConvertKernel split_fp16;  ///< FP16 -> two BF16, exactly, and the first where it is finite
+    ConvertKernel split_fp32;  ///< FP32 -> two BF16
+    ConvertKernel split_fp16;  ///< FP16 -> two BF16, exactly
 };
 
 /// Those of a level.
@@ -26,12 +26,11 @@ const ConvertKernels& convert_kernels_avx512();
 enum class Products : std::uint8_t {
     tf32_rounded,  ///< one product of FP32 kernels
     fp16_widened,  ///< one product of FP32 kernels
-    bf16x3,        ///< hi hi + hi lo + lo hi, on BF16 kernels
-    fp16x4         ///< all products of FP16's two parts, on BF16 kernels: exact
+    bf16x3,        ///< hi hi + hi lo + lo hi, on tiles
+    fp16x4         ///< all products of FP16's two parts, on tiles: exact
 };
 
-/// `base` made to multiply operands of another kind. Chunks get shorter by the number of terms, so that
-/// panels fill the caches as they did.
+/// `base` made to multiply operands of another kind.
 ContractionKernels converted(ContractionKernels base, Products products, const ConvertKernels& convert);
 
 }  // namespace mantissa::on_cpu

@@ -42,7 +42,6 @@ inline float widened(std::uint16_t half) {
 /// is too, or their sum could overflow. Nothing is left of an infinity or a NaN.
 struct Split {
     std::uint16_t hi, lo;
-    std::uint16_t finite;  ///< hi, or zero where it is infinite or a NaN
 };
 inline Split split(float x) {
     const std::uint32_t bits = bits_of(x), hi = shortened<16>(bits);
@@ -50,20 +49,21 @@ inline Split split(float x) {
     const bool toward_zero = (hi & magnitude_mask) == 0x7f7f0000u;  // the largest BF16
     const std::uint32_t rest = bits_of(finite ? x - from_bits(hi) : 0.0f);
     const std::uint32_t lo = toward_zero ? rest & 0xffff0000u : shortened<16>(rest);
-    return {static_cast<std::uint16_t>(hi >> 16), static_cast<std::uint16_t>(lo >> 16),
-            static_cast<std::uint16_t>(finite ? hi >> 16 : 0)};
+    return {static_cast<std::uint16_t>(hi >> 16), static_cast<std::uint16_t>(lo >> 16)};
 }
 
-inline void to_tf32(const void* from, std::int64_t count, void* const* parts) {
+inline bool to_tf32(const void* from, std::int64_t count, void* const* parts) {
     const auto* const x = static_cast<const float*>(from);
     auto* const y = static_cast<float*>(parts[0]);
     for (std::int64_t i = 0; i < count; ++i) y[i] = from_bits(shortened<13>(bits_of(x[i])));
+    return true;
 }
 
-inline void widen_fp16(const void* from, std::int64_t count, void* const* parts) {
+inline bool widen_fp16(const void* from, std::int64_t count, void* const* parts) {
     const auto* const x = static_cast<const std::uint16_t*>(from);
     auto* const y = static_cast<float*>(parts[0]);
     for (std::int64_t i = 0; i < count; ++i) y[i] = widened(x[i]);
+    return true;
 }
 
 /// Whether nothing in the row is so large that its first part needs a rule of its own: not infinite, no NaN,
@@ -84,43 +84,46 @@ inline std::uint32_t first_part(std::uint32_t bits) {
 
 /// The result of split() for rows of ordinary numbers, as nearly all are: a third of the work.
 inline void split_ordinary(const float* __restrict x, std::int64_t count, std::uint16_t* __restrict hi,
-                           std::uint16_t* __restrict lo, std::uint16_t* __restrict finite) {
+                           std::uint16_t* __restrict lo) {
     for (std::int64_t i = 0; i < count; ++i) {
         const std::uint32_t first = first_part(bits_of(x[i]));
-        hi[i] = finite[i] = static_cast<std::uint16_t>(first >> 16);
+        hi[i] = static_cast<std::uint16_t>(first >> 16);
         lo[i] = static_cast<std::uint16_t>(first_part(bits_of(x[i] - from_bits(first))) >> 16);
     }
 }
 
-/// Parts: hi, lo, and hi where it is finite.
-inline void split_fp32(const void* from, std::int64_t count, void* const* parts) {
+/// Parts: hi and lo.
+inline bool split_fp32(const void* from, std::int64_t count, void* const* parts) {
     const auto* const x = static_cast<const float*>(from);
     auto* const hi = static_cast<std::uint16_t*>(parts[0]);
     auto* const lo = static_cast<std::uint16_t*>(parts[1]);
-    auto* const finite = static_cast<std::uint16_t*>(parts[2]);
-    if (all_ordinary(x, count)) return split_ordinary(x, count, hi, lo, finite);
+    if (all_ordinary(x, count)) {
+        split_ordinary(x, count, hi, lo);
+        return true;
+    }
     for (std::int64_t i = 0; i < count; ++i) {
         const Split s = split(x[i]);
         hi[i] = s.hi;
         lo[i] = s.lo;
-        finite[i] = s.finite;
     }
+    return false;
 }
 
 /// As split_fp32; FP16 has 11 bits, which two parts of 8 hold.
-inline void split_fp16(const void* from, std::int64_t count, void* const* parts) {
+inline bool split_fp16(const void* from, std::int64_t count, void* const* parts) {
     const auto* const x = static_cast<const std::uint16_t*>(from);
     auto* const hi = static_cast<std::uint16_t*>(parts[0]);
     auto* const lo = static_cast<std::uint16_t*>(parts[1]);
-    auto* const finite = static_cast<std::uint16_t*>(parts[2]);
     constexpr std::int64_t piece = 64;
     float wide[piece];
+    bool finite = true;
     for (std::int64_t i = 0; i < count; i += piece) {
         const std::int64_t n = count - i < piece ? count - i : piece;
         for (std::int64_t j = 0; j < n; ++j) wide[j] = widened(x[i + j]);
-        void* const rows[] = {hi + i, lo + i, finite + i};
-        split_fp32(wide, n, rows);
+        void* const rows[] = {hi + i, lo + i};
+        finite = split_fp32(wide, n, rows) && finite;
     }
+    return finite;
 }
 
 }  // namespace

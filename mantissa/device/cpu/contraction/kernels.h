@@ -60,15 +60,15 @@ struct Tile {
     bool accumulate = false;
     /// The sums are only written, and too many for the caches: whole lines may go past them.
     bool streaming = false;
-    /// The next lines of a panel, so many, are wanted in L2 soon; kernels may ask for them, and never fault.
+    /// Lines that are wanted in L2 soon; kernels may ask for them, and never fault.
     const void* ahead = nullptr;
-    std::int64_t lines_ahead = 4;
     /// For kernels that interleave, which begin with zeros: sums of another tile, which they finish between
     /// products, all of them.
     SumsBehind* behind = nullptr;
     /// For those, too: how much of the depth of the panel of b stays in L1; the rest passes it.
     std::int64_t resident_depth = 0;
-    /// For those, too: more lines that are wanted in L2 soon, so many with this tile.
+    /// For those, too: how many lines `ahead` are asked for with this tile, and more lines, so many.
+    std::int64_t lines_ahead = 0;
     const void* rows_ahead = nullptr;
     std::int64_t row_lines_ahead = 0;
 };
@@ -103,21 +103,17 @@ enum class PanelSource : std::uint8_t { along_depth, across_depth };
 using PanelKernels = std::array<std::array<PanelKernel, 2>, 2>;
 
 /// Turns `count` numbers into parts: parts[i] gets part i of each. What the parts are, the kind of conversion
-/// says.
-using ConvertKernel = void (*)(const void* from, std::int64_t count, void* const* parts);
+/// says. False where a first part of several may be infinite or a NaN.
+using ConvertKernel = bool (*)(const void* from, std::int64_t count, void* const* parts);
 
 /// How operands that the panels do not take as they are become numbers that they do: `parts` numbers for each
-/// element. A product of two elements is then a sum of `terms` products: part a[t] of the one with part b[t]
-/// of the other. The terms of a chunk lie behind one another along the depth of its panels, so kernels see a
-/// longer depth and nothing else.
+/// element. A panel has its first parts, then its second parts, and then for each step of `depth_unit` two
+/// bytes a line, of which the first says whether a first part in that step may be infinite or a NaN.
 struct Conversion {
     ConvertKernel convert = nullptr;  ///< null: operands are taken as they are
     DType source = DType::f32;
     DType part = DType::f32;  ///< FP32 or BF16, as PanelKernels takes them
-    int parts = 1;
-    int terms = 1;
-    std::array<std::uint8_t, 4> a = {};
-    std::array<std::uint8_t, 4> b = {};
+    int parts = 1;            ///< or 2
 };
 
 struct ContractionKernels {
@@ -147,6 +143,9 @@ struct ContractionKernels {
     /// What the standard epilogue calls.
     EpilogueKernel finish = nullptr;
     TileKernel multiply = nullptr;
+    /// The same of operands in two parts, by three products or four; null where the kernels have none.
+    TileKernel multiply_by_three = nullptr;
+    TileKernel multiply_by_four = nullptr;
     /// The same of rows of a that are read where they lie, of elements as wide as those of a panel; null
     /// where the kernels only read panels.
     TileKernel multiply_in_place = nullptr;
@@ -168,13 +167,10 @@ struct ContractionKernels {
     void (*end)() = nullptr;
 
     std::int64_t padded(std::int64_t depth) const { return align_up(depth, depth_unit); }
-    /// How deep the panels of a chunk are.
-    std::int64_t panel_depth(std::int64_t depth) const {
-        return conversion.terms == 1 ? depth : padded(depth) * conversion.terms;
-    }
     /// Of a panel, for each of its lines.
     std::int64_t line_bytes(std::int64_t depth) const {
-        return padded(depth) * conversion.terms * element_bytes;
+        const std::int64_t marks = conversion.parts > 1 ? 2 * padded(depth) / depth_unit : 0;
+        return padded(depth) * conversion.parts * element_bytes + marks;
     }
 };
 

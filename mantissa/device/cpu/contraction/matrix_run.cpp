@@ -269,14 +269,13 @@ void MatrixRun::multiply_panels(std::int64_t chunk, std::int64_t inner, std::int
         for (std::int64_t i = 0; i < rows.size; i += height, ++tile_index) {
             if (next) prefetch_rows(*next, tile_index, tiles);
             Tile tile{.b = panels_b + j * line_bytes,
-                      .depth = kernels_.panel_depth(depth.size),
+                      .depth = depth.size,
                       .ldc = sums.leading,
                       .rows = std::min(height, rows.size - i),
                       .cols = std::min(width, columns.begin + columns.size - j),
                       .accumulate = !first || p_.store == Store::accumulate,
                       .streaming = c_.prepared.streaming};
             // The next panel of b comes from L3 or memory: some lines of it with each tile of this one.
-            tile.lines_ahead = lines_ahead;
             tile.ahead = panels_b + (j + width + std::min(i / height * lines_ahead, width)) * line_bytes;
             tile.c = sums.each_tile ? sums.first : sums.first + i * sums.leading + (j - columns.begin);
             rows_of_a.multiply(i, tile);

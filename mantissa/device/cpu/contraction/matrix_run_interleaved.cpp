@@ -131,20 +131,21 @@ void MatrixRun::multiply_interleaved(std::int64_t chunk, std::int64_t inner, std
     const RowsAhead rows_ahead = next ? rows_ahead_of(*next, {chunk, inner, block}) : RowsAhead{};
     const std::byte* const next_b = next ? first_panel_of_b(*next) : nullptr;
     const std::int64_t share_of_rows = ceil_div(rows_ahead.lines, all_tiles);
+    // The next panel of b comes from L3 or memory: a share of it with each tile of this one.
+    const std::int64_t panel_lines = width * line_bytes / 64;
+    const std::int64_t share_of_panel = ceil_div(panel_lines, ceil_div(rows.size, height));
     std::int64_t index = 0;
-    Tile tile{.depth = kernels_.panel_depth(depth.size),
-              .ldc = width,
-              .lines_ahead = ceil_div(width * height, rows.size),
-              .behind = &behind,
-              .resident_depth = kernels_.resident_depth};
+    Tile tile{
+        .depth = depth.size, .ldc = width, .behind = &behind, .resident_depth = kernels_.resident_depth};
     for (std::int64_t j = 0; j < columns.size; j += width) {
         tile.b = panels_b + j * line_bytes;
-        // The next panel of b comes from L3 or memory: some lines of it with each tile of this one.
         const std::byte* const panel_ahead =
             j + width < columns.size ? panels_b + (j + width) * line_bytes : next_b;
         for (std::int64_t i = 0; i < rows.size; i += height, ++index) {
             tile.a = panels_a + i * line_bytes;
-            tile.ahead = panel_ahead ? panel_ahead + i / height * tile.lines_ahead * line_bytes : nullptr;
+            const std::int64_t asked = i / height * share_of_panel;
+            tile.ahead = panel_ahead + asked * 64;
+            tile.lines_ahead = panel_ahead ? std::min(share_of_panel, panel_lines - asked) : 0;
             tile.rows_ahead = rows_ahead.panels + index * share_of_rows * 64;
             tile.row_lines_ahead = std::min(share_of_rows, rows_ahead.lines - index * share_of_rows);
             if (rows_ahead.in_memory) prefetch_rows(*next, index, all_tiles);

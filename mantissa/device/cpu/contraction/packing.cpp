@@ -181,17 +181,20 @@ void OperandPanels::map(const OperandSource& source, std::int64_t entry, PanelRa
                source.map_args);
 }
 
-void OperandPanels::stage(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,
+bool OperandPanels::stage(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,
                           const Staging& staging) const {
     const Conversion& conversion = kernels_.conversion;
     const bool is_made = layout_.mapped || layout_.window;
-    if (is_made && !conversion.convert)
-        return make(source, entry, lines, depth, staging.parts, staging.stride);
+    if (is_made && !conversion.convert) {
+        make(source, entry, lines, depth, staging.parts, staging.stride);
+        return true;
+    }
     alignas(64) std::byte made[most_staged_lines * most_staged_rows * sizeof(float)];
     if (is_made) make(source, entry, lines, depth, made, staging.stride);
     const bool along = form_ == PanelSource::along_depth;
+    bool finite = true;
     for (std::int64_t row = 0; row < (along ? lines.size : depth.size); ++row) {
-        void* rows[4];
+        void* rows[2];
         for (int part = 0; part < conversion.parts; ++part)
             rows[part] =
                 staging.parts + part * staging.part_bytes + row * staging.stride * staging.element_bytes;
@@ -199,8 +202,9 @@ void OperandPanels::stage(const OperandSource& source, std::int64_t entry, Panel
             is_made ? made + row * staging.stride * static_cast<std::int64_t>(size_of(layout_.dtype))
                     : element(source.data, entry, lines.begin + (along ? row : 0),
                               depth.begin + (along ? 0 : row));
-        conversion.convert(stored, along ? depth.size : lines.size, rows);
+        finite = conversion.convert(stored, along ? depth.size : lines.size, rows) && finite;
     }
+    return finite;
 }
 
 void OperandPanels::pack_staged(const OperandSource& source, std::int64_t entry, PanelRange lines,
@@ -214,36 +218,32 @@ void OperandPanels::pack_staged(const OperandSource& source, std::int64_t entry,
         static_cast<std::int64_t>(size_of(conversion.convert ? conversion.part : layout_.dtype));
     const std::int64_t stride = along ? slice : group, whole = group * slice * part_bytes;
     const std::int64_t line_bytes = kernels_.line_bytes(chunk.depth.size);
+    const std::int64_t part_of_panel =
+        kernels_.padded(chunk.depth.size) * panel_size_ * kernels_.element_bytes;
     for (std::int64_t line = 0; line < lines.size; line += group)
         for (std::int64_t k = 0; k < depth.size; k += slice) {
             const PanelRange some{lines.begin + line, std::min(group, lines.size - line)};
             const PanelRange deep{depth.begin + k, std::min(slice, depth.size - k)};
             const std::int64_t next = std::clamp<std::int64_t>(depth.size - k - slice, 0, slice);
             prefetch(source.data, entry, some, {deep.begin + slice, next}, 0, 1);
-            stage(source, entry, some, deep, {parts, stride, part_bytes, whole});
-            const std::int64_t before =
-                (deep.begin - chunk.depth.begin) * panel_size_ * kernels_.element_bytes;
-            pack_terms({.source = parts,
-                        .stride = stride,
-                        .lines = some.size,
-                        .depth = deep.size,
-                        .panel = chunk.panels + line * line_bytes + before,
-                        .panel_bytes = panel_size_ * line_bytes,
-                        .streaming = stores_ == PanelStores::streaming},
-                       whole, kernels_.padded(chunk.depth.size) * panel_size_ * kernels_.element_bytes);
+            const bool finite = stage(source, entry, some, deep, {parts, stride, part_bytes, whole});
+            const std::int64_t begin = deep.begin - chunk.depth.begin;
+            std::byte* const panels = chunk.panels + line * line_bytes;
+            for (int part = 0; part < conversion.parts; ++part)
+                kernel_(
+                    {.source = parts + part * whole,
+                     .stride = stride,
+                     .lines = some.size,
+                     .depth = deep.size,
+                     .panel = panels + part * part_of_panel + begin * panel_size_ * kernels_.element_bytes,
+                     .panel_bytes = panel_size_ * line_bytes,
+                     .streaming = stores_ == PanelStores::streaming});
+            if (conversion.parts == 1) continue;
+            for (std::int64_t panel = 0; panel < some.size; panel += panel_size_)
+                for (std::int64_t step = begin; step < begin + deep.size; step += kernels_.depth_unit)
+                    panels[panel * line_bytes + conversion.parts * part_of_panel +
+                           step / kernels_.depth_unit * 2 * panel_size_] = std::byte{!finite};
         }
-}
-
-void OperandPanels::pack_terms(const PanelCopy& first, std::int64_t part_bytes,
-                               std::int64_t term_bytes) const {
-    const auto& parts_of_terms = is_a_ ? kernels_.conversion.a : kernels_.conversion.b;
-    for (int term = 0; term < kernels_.conversion.terms; ++term) {
-        PanelCopy copy = first;
-        copy.source = static_cast<const std::byte*>(first.source) +
-                      parts_of_terms[static_cast<std::size_t>(term)] * part_bytes;
-        copy.panel = static_cast<std::byte*>(first.panel) + term * term_bytes;
-        kernel_(copy);
-    }
 }
 
 void OperandPanels::prefetch(const void* source, std::int64_t entry, PanelRange lines, PanelRange depth,

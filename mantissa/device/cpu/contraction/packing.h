@@ -84,8 +84,9 @@ class OperandPanels {
     /// time by way of their parts.
     void pack_staged(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,
                      const PanelChunk& chunk) const;
-    /// The parts of `lines` x `depth`: part i of stored row r at parts[i] + r * stride elements.
-    void stage(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,
+    /// The parts of `lines` x `depth`: part i of stored row r at parts[i] + r * stride elements. Whether all
+    /// first parts of several are finite.
+    bool stage(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,
                const Staging& staging) const;
     /// `lines` x `depth` of an operand that is mapped or gathered, stored rows `stride` elements apart.
     void make(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth, void* to,
@@ -100,8 +101,6 @@ class OperandPanels {
     /// What becomes of `lines` x `depth` of a mapped operand, stored rows `stride` elements apart.
     void map(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth, void* to,
              std::int64_t stride) const;
-    /// A copy of each term: of part i of the source, `part_bytes` apart, into panels `term_bytes` apart.
-    void pack_terms(const PanelCopy& first, std::int64_t part_bytes, std::int64_t term_bytes) const;
     const std::byte* element(const void* source, std::int64_t entry, std::int64_t line,
                              std::int64_t depth) const;
 

@@ -106,53 +106,178 @@ struct PlainRows {
     std::int64_t left;
 };
 
-/// Where a tile's products are, and what is due between them.
-struct TileProgress {
-    const std::byte *a, *b, *ahead, *rows_ahead;
-    std::int64_t row_lines;  ///< of those ahead, that are left
-    std::int64_t row_lines_a_step;
+/// Lines that are asked for while a tile's products are formed: equally many each time.
+struct LinesAhead {
+    LinesAhead(const void* first, std::int64_t lines, std::int64_t times)
+        : at(static_cast<const std::byte*>(first)),
+          left(lines),
+          a_time(ceil_div(lines, std::max<std::int64_t>(1, times))) {}
+
+    template <class Unit>
+    void ask() {
+        const std::int64_t count = std::min(a_time, left);
+        for (std::int64_t line = 0; line < count; ++line, at += 64) Unit::prefetch(at);
+        left -= count;
+    }
+
+    const std::byte* at;
+    std::int64_t left, a_time;
+};
+
+/// What is due between a tile's products, after every four: what is wanted soon is asked for, and sums made
+/// before are finished.
+struct DueBetween {
+    DueBetween(const Tile& tile, std::int64_t times)
+        : panel(tile.ahead, tile.lines_ahead, times),
+          rows_of_a(tile.rows_ahead, tile.row_lines_ahead, times),
+          every(std::max<std::int64_t>(1, times * rows_at_a_time / tile_panel)),
+          until_rows(every),
+          rows(*tile.behind),
+          behind(tile.behind) {
+        if (rows.left > 0) behind->rows = 0;
+    }
+
+    template <class Unit>
+    void ask() {
+        panel.ask<Unit>();
+        rows_of_a.ask<Unit>();
+    }
+
+    template <class Unit>
+    void finish() {
+        if (rows.left > 0 && --until_rows == 0) {
+            rows.finish<Unit>(rows_at_a_time);
+            until_rows = every;
+        } else if (behind->rows > 0 && --until_rows == 0) {
+            behind->finish_rows(rows_at_a_time);
+            until_rows = every;
+        }
+    }
+
+    template <class Unit>
+    void finish_all() {
+        if (rows.left > 0) rows.finish<Unit>(tile_panel);
+        if (behind->rows > 0) behind->finish_rows(tile_panel);
+    }
+
+    LinesAhead panel, rows_of_a;
     std::int64_t every, until_rows;
     PlainRows rows;
+    SumsBehind* behind;
 };
 
 enum class PanelOfB { stays_in_l1, passes };
 
-/// Sums += some of a panel times some of a panel. On the way, what is wanted soon is asked for, some lines of
-/// cache with each product, and sums made before are finished. The panel of a only passes L1.
+/// Two tiles of a panel of b.
 template <PanelOfB Panel, class Unit>
-inline void multiply_panels_of_tiles(Unit& unit, const Tile& tile, std::int64_t depth, TileProgress& at) {
-    for (std::int64_t k = 0; k < depth; k += tile_depth, at.a += 2 * tile_bytes, at.b += 2 * tile_bytes) {
-        for (std::int64_t line = 0; at.ahead && line < tile.lines_ahead; ++line, at.ahead += 64)
-            unit.prefetch(at.ahead);
-        const std::int64_t row_lines = std::min(at.row_lines_a_step, at.row_lines);
-        for (std::int64_t line = 0; line < row_lines; ++line, at.rows_ahead += 64)
-            unit.prefetch(at.rows_ahead);
-        at.row_lines -= row_lines;
-        unit.template load_past_l1<4>(at.a, 64);
-        if constexpr (Panel == PanelOfB::stays_in_l1) {
-            unit.template load<6>(at.b, 64);
-            unit.template load<7>(at.b + tile_bytes, 64);
-        } else {
-            unit.template load_past_l1<6>(at.b, 64);
-            unit.template load_past_l1<7>(at.b + tile_bytes, 64);
-        }
-        unit.template load_past_l1<5>(at.a + tile_bytes, 64);
-        unit.template multiply<0, 4, 6>();
-        unit.template multiply<1, 4, 7>();
-        unit.template multiply<2, 5, 6>();
-        unit.template multiply<3, 5, 7>();
-        if (at.rows.left > 0 && --at.until_rows == 0) {
-            at.rows.template finish<Unit>(rows_at_a_time);
-            at.until_rows = at.every;
-        } else if (tile.behind->rows > 0 && --at.until_rows == 0) {
-            tile.behind->finish_rows(rows_at_a_time);
-            at.until_rows = at.every;
-        }
+inline void load_columns(Unit& unit, const std::byte* b) {
+    if constexpr (Panel == PanelOfB::stays_in_l1) {
+        unit.template load<6>(b, 64);
+        unit.template load<7>(b + tile_bytes, 64);
+    } else {
+        unit.template load_past_l1<6>(b, 64);
+        unit.template load_past_l1<7>(b + tile_bytes, 64);
     }
 }
 
-/// 2 x 2 tiles of sums: four products for four loads. c has room for all of them.
+/// Two tiles of a panel of a, which only passes L1.
 template <class Unit>
+inline void load_rows(Unit& unit, const std::byte* a) {
+    unit.template load_past_l1<4>(a, 64);
+    unit.template load_past_l1<5>(a + tile_bytes, 64);
+}
+
+template <class Unit>
+inline void multiply_loaded(Unit& unit) {
+    unit.template multiply<0, 4, 6>();
+    unit.template multiply<1, 4, 7>();
+    unit.template multiply<2, 5, 6>();
+    unit.template multiply<3, 5, 7>();
+}
+
+/// Panels of BF16: a product of numbers is one product.
+struct AsTheyAre {
+    static constexpr std::int64_t products = 1;
+
+    explicit AsTheyAre(const Tile& tile)
+        : a_(static_cast<const std::byte*>(tile.a)), b_(static_cast<const std::byte*>(tile.b)) {}
+
+    /// Sums += the products of the next step of the depth.
+    template <PanelOfB Panel, class Unit>
+    void step(Unit& unit, DueBetween& due) {
+        due.ask<Unit>();
+        unit.template load_past_l1<4>(a_, 64);
+        load_columns<Panel>(unit, b_);
+        unit.template load_past_l1<5>(a_ + tile_bytes, 64);
+        multiply_loaded(unit);
+        due.finish<Unit>();
+        a_ += 2 * tile_bytes;
+        b_ += 2 * tile_bytes;
+    }
+
+  private:
+    const std::byte *a_, *b_;
+};
+
+/// The numbers of two tiles; infinities and NaN become zero.
+inline const std::byte* finite_of(const std::byte* tiles, std::uint16_t* finite) {
+    constexpr std::uint16_t infinity = 0x7f80;
+    std::memcpy(finite, tiles, 2 * tile_bytes);
+    for (std::int64_t i = 0; i < tile_bytes; ++i)
+        if ((finite[i] & infinity) == infinity) finite[i] = 0;
+    return reinterpret_cast<const std::byte*>(finite);
+}
+
+/// Panels of two parts, hi and lo: a product of numbers is lo hi + hi hi + hi lo, and lo lo where that is
+/// wanted. Each part is loaded once or twice for three or four products. Only hi meets hi as it is: elsewhere
+/// an infinite hi counts as zero, since infinity times a lo of zero would be NaN, where FP32 gives infinity.
+template <bool LoLo>
+struct InTwoParts {
+    static constexpr std::int64_t products = LoLo ? 4 : 3;
+
+    explicit InTwoParts(const Tile& tile)
+        : part_bytes_(align_up(tile.depth, tile_depth) * tile_panel * 2),
+          a_(static_cast<const std::byte*>(tile.a)),
+          b_(static_cast<const std::byte*>(tile.b)),
+          marks_of_a_(a_ + 2 * part_bytes_),
+          marks_of_b_(b_ + 2 * part_bytes_) {}
+
+    template <PanelOfB Panel, class Unit>
+    void step(Unit& unit, DueBetween& due) {
+        const std::byte *const a_lo = a_ + part_bytes_, *const b_lo = b_ + part_bytes_;
+        const bool finite = (*marks_of_a_ | *marks_of_b_) == std::byte{0};
+        const auto multiply = [&] {
+            due.ask<Unit>();
+            multiply_loaded(unit);
+            due.finish<Unit>();
+        };
+        load_rows(unit, a_lo);
+        if constexpr (LoLo) {
+            load_columns<Panel>(unit, b_lo);
+            multiply();
+        }
+        alignas(64) std::uint16_t rows[tile_bytes], columns[tile_bytes];
+        load_columns<Panel>(unit, finite ? b_ : finite_of(b_, columns));
+        multiply();
+        if (!finite) load_columns<Panel>(unit, b_);
+        load_rows(unit, a_);
+        multiply();
+        if (!finite) load_rows(unit, finite_of(a_, rows));
+        load_columns<Panel>(unit, b_lo);
+        multiply();
+        a_ += 2 * tile_bytes;
+        b_ += 2 * tile_bytes;
+        marks_of_a_ += 2 * tile_panel;
+        marks_of_b_ += 2 * tile_panel;
+    }
+
+  private:
+    std::int64_t part_bytes_;
+    const std::byte *a_, *b_, *marks_of_a_, *marks_of_b_;
+};
+
+/// 2 x 2 tiles of sums: four products for four loads. c has room for all of them.
+template <class Unit, class Operands>
 void multiply_tiles(const Tile& tile) {
     Unit unit;
     const std::int64_t stride = tile.ldc * 4;
@@ -161,22 +286,12 @@ void multiply_tiles(const Tile& tile) {
     unit.template zero<2>();
     unit.template zero<3>();
     const std::int64_t steps = ceil_div(tile.depth, tile_depth);
-    const std::int64_t every = std::max<std::int64_t>(1, steps * rows_at_a_time / tile_panel);
-    TileProgress at{.a = static_cast<const std::byte*>(tile.a),
-                    .b = static_cast<const std::byte*>(tile.b),
-                    .ahead = static_cast<const std::byte*>(tile.ahead),
-                    .rows_ahead = static_cast<const std::byte*>(tile.rows_ahead),
-                    .row_lines = tile.row_lines_ahead,
-                    .row_lines_a_step = steps > 0 ? ceil_div(tile.row_lines_ahead, steps) : 0,
-                    .every = every,
-                    .until_rows = every,
-                    .rows = PlainRows(*tile.behind)};
-    if (at.rows.left > 0) tile.behind->rows = 0;
-    const std::int64_t resident = std::min(tile.depth, tile.resident_depth);
-    multiply_panels_of_tiles<PanelOfB::stays_in_l1>(unit, tile, resident, at);
-    multiply_panels_of_tiles<PanelOfB::passes>(unit, tile, tile.depth - resident, at);
-    if (at.rows.left > 0) at.rows.template finish<Unit>(tile_panel);
-    if (tile.behind->rows > 0) tile.behind->finish_rows(tile_panel);
+    const std::int64_t resident = std::min(steps, tile.resident_depth / tile_depth);
+    DueBetween due(tile, steps * Operands::products);
+    Operands operands(tile);
+    for (std::int64_t i = 0; i < resident; ++i) operands.template step<PanelOfB::stays_in_l1>(unit, due);
+    for (std::int64_t i = resident; i < steps; ++i) operands.template step<PanelOfB::passes>(unit, due);
+    due.finish_all<Unit>();
     float *const above = tile.c, *const below = tile.c + 16 * tile.ldc;
     unit.template store<0>(above, stride);
     unit.template store<1>(above + 16, stride);
@@ -230,7 +345,9 @@ ContractionKernels tile_kernels(CacheSizes caches) {
             .resident_depth = resident_depth_of(caches.l1d),
             .element_bytes = 2,
             .finish = finish_block_generic,
-            .multiply = multiply_tiles<Unit>,
+            .multiply = multiply_tiles<Unit, AsTheyAre>,
+            .multiply_by_three = multiply_tiles<Unit, InTwoParts<false>>,
+            .multiply_by_four = multiply_tiles<Unit, InTwoParts<true>>,
             .pack_a = {{{nullptr, pack_tiles<along, index_in_a>}, {nullptr, pack_tiles<across, index_in_a>}}},
             .pack_b = {{{nullptr, pack_tiles<along, index_in_b>}, {nullptr, pack_tiles<across, index_in_b>}}},
             .depth_of_blocks = tile_depth};
