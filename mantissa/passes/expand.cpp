@@ -3,6 +3,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
+#include "mantissa/passes/analysis/uses.h"
 #include "mantissa/passes/rewriter.h"
 
 namespace mantissa::inline v0 {
@@ -12,9 +13,11 @@ namespace {
 /// One round; `replaced` counts the composites that went.
 Graph expand_once(const Graph& graph, FunctionRef<bool(const Graph&, const Node&)> wanted, int& replaced) {
     Rewriter rewriter(graph);
+    const std::vector<bool> live = live_nodes(graph);
     for (NodeId i = 0; i < graph.end(); ++i) {
         const NodeId id = i;
         const Node& node = graph.node(id);
+        if (!live[i] && !is_from_outside(node)) continue;
         if (!node.op->composite() || !wanted(graph, node)) {
             rewriter.copy(id);
             continue;

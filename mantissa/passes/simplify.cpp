@@ -19,8 +19,6 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-bool is_from_outside(const Node& node) { return node.op->name == "input" || node.op->name == "state"; }
-
 /// Whether the value lies in the memory of an input or a state.
 bool is_given(const Graph& graph, Value value) {
     while (is_view(graph, graph.node(value.node))) value = graph.node(value.node).inputs[0];
