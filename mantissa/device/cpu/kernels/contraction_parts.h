@@ -2,6 +2,7 @@
 // convolution one for each group of filters and each phase of its strides.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -22,6 +23,12 @@ struct PixelRows {
         const std::int64_t n = row / (vertical.output * horizontal.output);
         return (n * vertical.image + vertical.image_place(i, 0)) * horizontal.image +
                horizontal.image_place(j, 0);
+    }
+
+    /// Rows from `row` on, at most `most`, that are pixels of one row of an image: the first is `of(row)`,
+    /// and each lies `horizontal.stride` behind the one before. How many.
+    std::int64_t run_from(std::int64_t row, std::int64_t most) const {
+        return std::min(most, horizontal.output - row % horizontal.output);
     }
 };
 

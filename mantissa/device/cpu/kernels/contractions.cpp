@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string_view>
 
 #include "mantissa/device/cpu/contraction/contraction.h"
@@ -34,6 +35,8 @@ struct BoundPart {
     }
 
     void launch(const Operands& operands, ThreadPool& pool) const;
+    /// What rows that lie apart are where nothing is multiplied: `out` is the group's.
+    void write_zeros(std::byte* out, ThreadPool& pool) const;
 
     ContractionPart part;
     PreparedContraction contraction;
@@ -50,18 +53,31 @@ void write_rows(float* sums, std::int64_t ld, std::int64_t row0, std::int64_t co
                 std::int64_t cols, const void* args) {
     const auto& [bound, out] = *static_cast<const RowsCall*>(args);
     const MatrixLayout& layout = bound.part.problem.out;
-    for (std::int64_t row = 0; row < rows; ++row) {
-        const std::int64_t at = bound.part.rows->of(row0 + row) * layout.leading + col0;
+    const PixelRows& pixels = *bound.part.rows;
+    for (std::int64_t row = 0, run = 0; row < rows; row += run) {
+        run = pixels.run_from(row0 + row, rows - row);
+        const std::int64_t at = pixels.of(row0 + row) * layout.leading + col0;
         EpilogueBlock block;
         block.sums = sums + row * ld;
         block.ld = ld;
-        block.rows = 1;
+        block.rows = run;
         block.cols = cols;
         block.out = out + at * static_cast<std::int64_t>(size_of(layout.dtype));
         block.out_dtype = layout.dtype;
-        block.out_ld = layout.leading;
+        block.out_ld = pixels.horizontal.stride * layout.leading;
         bound.contraction.kernels.finish(block);
     }
+}
+
+void BoundPart::write_zeros(std::byte* out, ThreadPool& pool) const {
+    const auto element_bytes = static_cast<std::int64_t>(size_of(part.problem.out.dtype));
+    const std::int64_t pixels = part.rows->horizontal.output, row_bytes = part.problem.n * element_bytes;
+    const std::int64_t step = part.problem.out.leading * element_bytes;
+    pool.for_each_block(part.problem.m / pixels, [&](std::int64_t line, int) {
+        std::byte* at = out + part.rows->of(line * pixels) * step;
+        for (std::int64_t pixel = 0; pixel < pixels; ++pixel, at += part.rows->horizontal.stride * step)
+            std::memset(at, 0, static_cast<std::size_t>(row_bytes));
+    });
 }
 
 void BoundPart::launch(const Operands& operands, ThreadPool& pool) const {
@@ -74,6 +90,10 @@ void BoundPart::launch(const Operands& operands, ThreadPool& pool) const {
                                        .b = at(operands.inputs[1], group * part.step_of_b, problem.b.dtype)};
         std::byte* const out = at(operands.outputs[0], group * part.step_of_out, problem.out.dtype);
         const RowsCall call{*this, out};
+        if (part.rows && problem.k == 0) {
+            write_zeros(out, pool);
+            continue;
+        }
         if (part.rows) {
             arguments.epilogue = write_rows;
             arguments.epilogue_args = &call;
