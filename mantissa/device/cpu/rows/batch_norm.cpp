@@ -38,35 +38,42 @@ void for_each_part(ThreadPool& pool, std::int64_t rows, std::int64_t channels,
     });
 }
 
-/// Joins the parts of one column.
-struct Joined {
-    double mean = 0;
-    double squares = 0;
-};
+/// Columns whose parts are joined at a time.
+constexpr std::int64_t joined_columns = 64;
 
-Joined join_parts(const Moments& p, const float* off_first, const float* squares, std::int64_t column) {
-    const std::int64_t parts = row_parts(p.rows, p.channels), height = part_rows(p.channels);
-    const auto number = [&](std::int64_t part) {
-        return static_cast<double>(std::min(p.rows - part * height, height));
+/// Parts of some columns become those of all rows, one part after another. Each part's numbers are `channels`
+/// apart from the next one's.
+void join_parts(const Moments& p, const MomentsOfPart& parts, Range columns) {
+    const std::int64_t count = row_parts(p.rows, p.channels), height = part_rows(p.channels);
+    const std::int64_t first = columns.first, size = columns.last - first;
+    double means[joined_columns] = {}, squares[joined_columns] = {};
+    const auto for_each = [&](auto body) {
+        for (std::int64_t part = 0; part < count; ++part) {
+            const auto number = static_cast<double>(std::min(p.rows - part * height, height));
+            for (std::int64_t c = 0, at = part * p.channels + first; c < size; ++c, ++at)
+                body(c, at, number,
+                     static_cast<double>(parts.first_row[at]) + static_cast<double>(parts.off_first[at]));
+        }
     };
-    const auto mean_of = [&](std::int64_t part) {
-        return load_as_f64(p.x.data, p.x.type, part * height * p.channels + column) +
-               static_cast<double>(off_first[part * p.channels + column]);
-    };
-    Joined joined;
-    for (std::int64_t part = 0; part < parts; ++part) joined.mean += number(part) * mean_of(part);
-    joined.mean /= static_cast<double>(p.rows);
-    for (std::int64_t part = 0; part < parts; ++part) {
-        const double off = mean_of(part) - joined.mean;
-        joined.squares += static_cast<double>(squares[part * p.channels + column]) + number(part) * off * off;
+    const auto rows = static_cast<double>(p.rows);
+    for_each([&](std::int64_t c, std::int64_t, double number, double mean) { means[c] += number * mean; });
+    for (std::int64_t c = 0; c < size; ++c) means[c] /= rows;
+    for_each([&](std::int64_t c, std::int64_t at, double number, double mean) {
+        const double off = mean - means[c];
+        squares[c] += static_cast<double>(parts.squares[at]) + number * off * off;
+    });
+    for (std::int64_t c = 0; c < size; ++c) {
+        const double variance = squares[c] / rows;
+        p.mean[first + c] = static_cast<float>(means[c]);
+        p.variance[first + c] = static_cast<float>(variance);
+        p.rstd[first + c] = static_cast<float>(1 / std::sqrt(variance + static_cast<double>(p.eps)));
     }
-    return joined;
 }
 
 }  // namespace
 
 std::int64_t moments_workspace(std::int64_t rows, std::int64_t channels) {
-    return row_parts(rows, channels) * channels * 2 * float_bytes;
+    return row_parts(rows, channels) * channels * 3 * float_bytes;
 }
 
 void moments(const ImageKernels& kernels, const Moments& p, ThreadPool& pool) {
@@ -76,21 +83,14 @@ void moments(const ImageKernels& kernels, const Moments& p, ThreadPool& pool) {
     check.output("mean", p.mean, C * float_bytes).output("variance", p.variance, C * float_bytes);
     check.output("rstd", p.rstd, C * float_bytes);
     check.output("workspace", p.workspace, moments_workspace(p.rows, C)).finish();
-    float* off_first = p.workspace;
-    float* squares = p.workspace + row_parts(p.rows, C) * C;
+    const std::int64_t numbers = row_parts(p.rows, C) * C;
+    const MomentsOfPart parts{p.workspace, p.workspace + numbers, p.workspace + 2 * numbers};
     for_each_part(pool, p.rows, C, [&](Range rows, Range columns, std::int64_t part) {
-        kernels.moments(p, rows, columns, off_first + part * C + columns.first,
-                        squares + part * C + columns.first);
+        const std::int64_t at = part * C + columns.first;
+        kernels.moments(p, rows, columns, {parts.first_row + at, parts.off_first + at, parts.squares + at});
     });
-    for_each_range(pool, C, 64, [&](Range columns, std::int64_t) {
-        for (std::int64_t c = columns.first; c < columns.last; ++c) {
-            const Joined joined = join_parts(p, off_first, squares, c);
-            const double variance = joined.squares / static_cast<double>(p.rows);
-            p.mean[c] = static_cast<float>(joined.mean);
-            p.variance[c] = static_cast<float>(variance);
-            p.rstd[c] = static_cast<float>(1 / std::sqrt(variance + static_cast<double>(p.eps)));
-        }
-    });
+    for_each_range(pool, C, joined_columns,
+                   [&](Range columns, std::int64_t) { join_parts(p, parts, columns); });
 }
 
 void normalize(const ImageKernels& kernels, const Normalize& p, ThreadPool& pool, Stores wanted) {

@@ -8,25 +8,49 @@
 namespace mantissa::inline v0::on_cpu {
 namespace {
 
-/// term(pointer offset of an element, column, extent) of all rows, added to sum[columns]. Four rows at a time
-/// share the load and the store of a sum.
-template <class Term>
-MANTISSA_LANES void add_columns(std::int64_t channels, Range rows, Range columns, float* sum, Term term) {
-    const std::int64_t count = columns.last - columns.first, C = channels;
+/// Rows that are walked over before the next columns are: their sums stay in registers meanwhile.
+constexpr std::int64_t rows_of_walk = 16;
+
+/// Of Vectors x 16 columns, or a part of 16: see add_columns().
+template <int Vectors, class Extent, class Term>
+MANTISSA_LANES void add_strip(std::int64_t channels, Range rows, std::int64_t column, float* sum,
+                              Extent extent, Term term) {
+    const std::int64_t C = channels;
+    Float sums[Vectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < Vectors; ++v) sums[v] = load(sum + 16 * v, extent);
     std::int64_t row = rows.first;
     for (; row + 4 <= rows.last; row += 4)
-        for_lanes(count, [&](std::int64_t c, auto extent) MANTISSA_BODY {
-            const std::int64_t column = columns.first + c, at = row * C + column;
-            const Float first = Lanes::add(term(at, column, extent), term(at + C, column, extent));
-            const Float second =
-                Lanes::add(term(at + 2 * C, column, extent), term(at + 3 * C, column, extent));
-            store(sum + c, Lanes::add(load(sum + c, extent), Lanes::add(first, second)), extent, false);
-        });
+#pragma GCC unroll 2
+        for (int v = 0; v < Vectors; ++v) {
+            const std::int64_t here = column + 16 * v, at = row * C + here;
+            const Float first = Lanes::add(term(at, here, extent), term(at + C, here, extent));
+            const Float second = Lanes::add(term(at + 2 * C, here, extent), term(at + 3 * C, here, extent));
+            sums[v] = Lanes::add(sums[v], Lanes::add(first, second));
+        }
     for (; row < rows.last; ++row)
-        for_lanes(count, [&](std::int64_t c, auto extent) MANTISSA_BODY {
-            const Float next = term(row * C + columns.first + c, columns.first + c, extent);
-            store(sum + c, Lanes::add(load(sum + c, extent), next), extent, false);
+        for (int v = 0; v < Vectors; ++v) {
+            const std::int64_t here = column + 16 * v;
+            sums[v] = Lanes::add(sums[v], term(row * C + here, here, extent));
+        }
+#pragma GCC unroll 2
+    for (int v = 0; v < Vectors; ++v) store(sum + 16 * v, sums[v], extent, false);
+}
+
+/// term(pointer offset of an element, column, extent) of all rows, added to sum[columns]: four rows are added
+/// up before they are added to a sum.
+template <class Term>
+MANTISSA_LANES void add_columns(std::int64_t channels, Range rows, Range columns, float* sum, Term term) {
+    const std::int64_t count = columns.last - columns.first;
+    for (Range some = {rows.first, rows.first}; some.first < rows.last; some.first = some.last) {
+        some.last = some.first + rows_of_walk < rows.last ? some.first + rows_of_walk : rows.last;
+        std::int64_t c = 0;
+        for (; c + 32 <= count; c += 32)
+            add_strip<2>(channels, some, columns.first + c, sum + c, Whole{}, term);
+        for_lanes(count - c, [&](std::int64_t next, auto extent) MANTISSA_BODY {
+            add_strip<1>(channels, some, columns.first + c + next, sum + c + next, extent, term);
         });
+    }
 }
 
 MANTISSA_LANES void clear(float* sum, std::int64_t count) {
@@ -35,14 +59,14 @@ MANTISSA_LANES void clear(float* sum, std::int64_t count) {
 
 /// All is of what differs from the first row, which is exact or nearly so where values lie far from zero and
 /// close together.
-void moments_part(const Moments& p, Range rows, Range columns, float* off_first, float* squares) {
+void moments_part(const Moments& p, Range rows, Range columns, const MomentsOfPart& part) {
+    float *const first_row = part.first_row, *const off_first = part.off_first, *const squares = part.squares;
     const std::int64_t count = columns.last - columns.first;
     const Float number = Lanes::constant(static_cast<float>(rows.last - rows.first));
     clear(off_first, count);
     clear(squares, count);
     with_type(p.x.type, [&](auto* type) {
         const auto* x = as(p.x, type);
-        float first_row[columns_of_part];  // widened once
         for_lanes(count, [&](std::int64_t c, auto extent) MANTISSA_BODY {
             store(first_row + c, load(x + rows.first * p.channels + columns.first + c, extent), extent,
                   false);
@@ -52,7 +76,7 @@ void moments_part(const Moments& p, Range rows, Range columns, float* off_first,
         };
         add_columns(p.channels, rows, columns, off_first,
                     [&](std::int64_t at, std::int64_t column, auto extent) MANTISSA_BODY {
-                        fetch(x + at + 4 * p.channels);
+                        fetch(x + at + rows_of_walk * p.channels);
                         return difference(at, column, extent);
                     });
         for_lanes(count, [&](std::int64_t c, auto extent) MANTISSA_BODY {

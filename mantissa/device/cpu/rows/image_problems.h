@@ -74,6 +74,14 @@ struct Moments {
     float* workspace = nullptr;  ///< moments_workspace() bytes
 };
 
+/// Of some rows, for each column: the first, the mean of what differs from it, and the sum of squares of what
+/// differs from the mean.
+struct MomentsOfPart {
+    float* first_row = nullptr;
+    float* off_first = nullptr;
+    float* squares = nullptr;
+};
+
 /// y = (x - mean) * (rstd * gamma) + beta.
 struct Normalize {
     std::int64_t rows = 0;

@@ -18,7 +18,7 @@ struct ImageKernels {
     /// Of these rows of these columns: how far the mean is from the first row, which tells more than the mean
     /// in FP32 where that is large, and the sum of squares of what differs from the mean.
     /// [columns.last - columns.first] each.
-    void (*moments)(const Moments&, Range rows, Range columns, float* off_first, float* squares);
+    void (*moments)(const Moments&, Range rows, Range columns, const MomentsOfPart& part);
     void (*normalize)(const Normalize&, Range rows, Stores);
     /// Sums of dy and of dy (x - mean) over these rows of these columns.
     void (*batch_norm_grad_sums)(const BatchNormGrad&, Range rows, Range columns, float* sum_dy,
