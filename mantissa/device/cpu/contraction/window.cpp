@@ -75,6 +75,8 @@ class Gathering {
         const std::int64_t from_corner =
             run.down * window_.row_pitch + run.across * window_.pixel_pitch + run.element;
         const std::int64_t last_pixel = neighbours_ ? (run.element + run.length - 1) / window_.channels : 0;
+        if (last_pixel == 0 && run.length * bytes_ == line_bytes)
+            return write_lines(run, corners, rows, images_ + from_corner * bytes_, to, leading * bytes_);
         for (std::int64_t row = 0; row < rows; ++row, to += leading * bytes_) {
             const std::int64_t pixel_row = corners[row].row + run.down;
             const std::int64_t pixel = corners[row].column + run.across;
@@ -88,6 +90,21 @@ class Gathering {
     }
 
   private:
+    /// Runs of one pixel that are as long as a cache line, as blocks of a tile's depth are in BF16.
+    static constexpr std::int64_t line_bytes = 64;
+    void write_lines(const Run& run, const Corner* corners, std::int64_t rows, const std::byte* from,
+                     std::byte* to, std::int64_t step) const {
+        // Negative ones are too large, too.
+        const auto pixel_rows = static_cast<std::uint64_t>(window_.vertical.image);
+        const auto pixels = static_cast<std::uint64_t>(window_.horizontal.image);
+        for (std::int64_t row = 0; row < rows; ++row, to += step)
+            if (static_cast<std::uint64_t>(corners[row].row + run.down) < pixel_rows &&
+                static_cast<std::uint64_t>(corners[row].column + run.across) < pixels)
+                std::memcpy(to, from + corners[row].element * bytes_, line_bytes);
+            else
+                std::memset(to, 0, line_bytes);
+    }
+
     /// Of pixels of which some lie outside of the image, and all do where one run is one pixel.
     void write_beside_edge(const Run& run, std::int64_t pixel, std::int64_t element, std::byte* to) const {
         const std::int64_t end = run.element + run.length, pixels = window_.horizontal.image;
