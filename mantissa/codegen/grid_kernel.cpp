@@ -32,7 +32,6 @@ std::int64_t threads_of(const EmbeddingGradientKernel& kernel) {
 }
 std::int64_t threads_of(const SquaresKernel&) { return 0; }  // how many blocks, its table says
 std::int64_t threads_of(const NormKernel&) { return 1; }
-std::int64_t threads_of(const LiteralKernel& kernel) { return static_cast<std::int64_t>(kernel.bits.size()); }
 std::int64_t threads_of(const PeakKernel& kernel) { return kernel.blocks * grid_threads; }
 std::int64_t threads_of(const PoolKernel& kernel) { return kernel.results(); }
 std::int64_t threads_of(const ConvolutionKernel& kernel) { return kernel.results(); }
@@ -91,10 +90,6 @@ std::string body_of(const SquaresKernel& kernel) {
 }
 
 std::string body_of(const NormKernel&) { return "norm"; }
-
-std::string body_of(const LiteralKernel& kernel) {
-    return fmt::format("{} {:x}", name_of(kernel.dtype), fmt::join(kernel.bits, " "));
-}
 
 std::string body_of(const AttentionKernel& kernel) { return text_of(kernel); }
 

@@ -96,17 +96,11 @@ struct SquaresKernel {
 /// From an FP64 sum of squares: its root as f32 and, the second output, whether it is finite. One thread.
 struct NormKernel {};
 
-/// Numbers that it has in itself: `bits` as they are stored, a thread each. No operands.
-struct LiteralKernel {
-    DType dtype = DType::f32;
-    std::vector<std::uint64_t> bits;
-};
-
 struct GridKernel {
     std::string name;  ///< as reports of faults call it
     std::variant<ElementKernel, ReductionKernel, EmbeddingGradientKernel, SquaresKernel, NormKernel,
-                 LiteralKernel, AttentionKernel, SeenTilesKernel, PeakKernel, PoolKernel, ConvolutionKernel,
-                 QuantizeKernel, WeightGroupsKernel, QuantizedRowsKernel, ScaledSumsKernel>
+                 AttentionKernel, SeenTilesKernel, PeakKernel, PoolKernel, ConvolutionKernel, QuantizeKernel,
+                 WeightGroupsKernel, QuantizedRowsKernel, ScaledSumsKernel>
         code;
 };
 

@@ -59,7 +59,7 @@ class PairsMaker {
             return true;
         }
         if (op == "literal" && is_number(type.shape)) {
-            to = constant(graph_, node.attributes.numbers("values")[0], type.dtype);
+            to = constant(graph_, node.attributes.data("values").number(0), type.dtype);
             return true;
         }
         if (op == "reshape" || op == "broadcast") return place_moved(node, to);

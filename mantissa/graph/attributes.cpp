@@ -25,9 +25,7 @@ double Attributes::number(const std::string& name) const { return get<double>(na
 const std::vector<std::int64_t>& Attributes::list(const std::string& name) const {
     return get<std::vector<std::int64_t>>(name);
 }
-const std::vector<double>& Attributes::numbers(const std::string& name) const {
-    return get<std::vector<double>>(name);
-}
+const SharedData& Attributes::data(const std::string& name) const { return get<SharedData>(name); }
 DType Attributes::dtype(const std::string& name) const { return get<DType>(name); }
 const std::string& Attributes::word(const std::string& name) const { return get<std::string>(name); }
 const Body& Attributes::body(const std::string& name) const { return get<Body>(name); }
@@ -41,9 +39,7 @@ struct PrintValue {
     std::string operator()(const std::vector<std::int64_t>& value) const {
         return fmt::format("[{}]", fmt::join(value, ", "));
     }
-    std::string operator()(const std::vector<double>& value) const {
-        return fmt::format("[{}]", fmt::join(value, ", "));
-    }
+    std::string operator()(const SharedData& value) const { return value.text(); }
     std::string operator()(DType value) const { return std::string(name_of(value)); }
     std::string operator()(const std::string& value) const { return value; }
     std::string operator()(const Body& value) const { return "{\n" + value.text() + "}"; }

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "mantissa/graph/shared_data.h"
 #include "mantissa/numerics/dtype.h"
 
 namespace mantissa::inline v0 {
@@ -35,7 +36,7 @@ class Body {
 class Attributes {
   public:
     using Value = std::variant<bool, std::int64_t, double, std::vector<std::int64_t>, DType, std::string,
-                               Body, std::vector<double>>;
+                               Body, SharedData>;
 
     Attributes() = default;
     Attributes(std::initializer_list<std::pair<const std::string, Value>> entries) : entries_(entries) {}
@@ -45,7 +46,7 @@ class Attributes {
     std::int64_t integer(const std::string& name) const;
     double number(const std::string& name) const;
     const std::vector<std::int64_t>& list(const std::string& name) const;
-    const std::vector<double>& numbers(const std::string& name) const;
+    const SharedData& data(const std::string& name) const;
     DType dtype(const std::string& name) const;
     const std::string& word(const std::string& name) const;
     const Body& body(const std::string& name) const;

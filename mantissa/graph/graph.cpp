@@ -41,6 +41,12 @@ void refuse(std::string_view op, const Origin& origin, std::string_view what) {
     throw UserError(fmt::format("{}{}: {}", op, traced_in(origin), what));
 }
 
+bool is_constant(const Node& node) { return node.op->name == "constant" || node.op->name == "literal"; }
+
+bool is_source(const Node& node) {
+    return node.op->name == "input" || node.op->name == "state" || is_constant(node);
+}
+
 NodeId Graph::add(std::string_view name, std::vector<Value> inputs, Attributes attributes) {
     const Op& op = find_op(name);
     Node node{.op = &op,

@@ -52,6 +52,11 @@ struct Node {
     Origin origin;
 };
 
+/// Whether its value is there without running: an input, a state, or a constant.
+bool is_source(const Node& node);
+/// Whether its value is written once, when the graph is bound to memory.
+bool is_constant(const Node& node);
+
 /// A value that lives from one run to the next.
 struct State {
     enum class Kind : std::uint8_t {

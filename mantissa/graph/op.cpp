@@ -33,11 +33,26 @@ const Type& LongerOperands::type(std::size_t operand) const { return graph.type(
 std::span<const Op* const> op_table() {
     static const std::vector<const Op*> table = [] {
         std::vector<const Op*> rows;
-        for (const auto& family :
-             {source_ops(), elementwise_ops(), function_ops(), movement_ops(), reduction_ops(),
-              contraction_ops(), convolution_ops(), attention_ops(), normalization_ops(),
-              batch_normalization_ops(), pool_ops(), activation_ops(), position_ops(), loss_ops(),
-              optimizer_ops(), collective_ops(), fused_ops()})
+        for (const auto& family : {source_ops(),
+                                   elementwise_ops(),
+                                   function_ops(),
+                                   movement_ops(),
+                                   reduction_ops(),
+                                   contraction_ops(),
+                                   grouped_contraction_ops(),
+                                   convolution_ops(),
+                                   attention_ops(),
+                                   normalization_ops(),
+                                   batch_normalization_ops(),
+                                   pool_ops(),
+                                   activation_ops(),
+                                   position_ops(),
+                                   order_ops(),
+                                   loss_ops(),
+                                   optimizer_ops(),
+                                   collective_ops(),
+                                   scan_ops(),
+                                   fused_ops()})
             for (const Op& op : family) {
                 check(op.gradient || !op.no_gradient.empty(),
                       "every operation has a gradient or says why not");

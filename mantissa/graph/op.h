@@ -163,6 +163,7 @@ std::span<const Op> function_ops();
 std::span<const Op> movement_ops();
 std::span<const Op> reduction_ops();
 std::span<const Op> contraction_ops();
+std::span<const Op> grouped_contraction_ops();
 std::span<const Op> convolution_ops();
 std::span<const Op> attention_ops();
 std::span<const Op> normalization_ops();
@@ -170,9 +171,11 @@ std::span<const Op> batch_normalization_ops();
 std::span<const Op> pool_ops();
 std::span<const Op> activation_ops();
 std::span<const Op> position_ops();
+std::span<const Op> order_ops();
 std::span<const Op> loss_ops();
 std::span<const Op> optimizer_ops();
 std::span<const Op> collective_ops();
+std::span<const Op> scan_ops();
 std::span<const Op> fused_ops();
 
 }  // namespace mantissa

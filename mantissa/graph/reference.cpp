@@ -4,6 +4,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/graph/graph.h"
+#include "mantissa/graph/scan.h"
 #include "mantissa/graph/tensor.h"
 
 namespace mantissa::inline v0 {
@@ -39,6 +40,45 @@ std::vector<ReferenceTensor> evaluate_composite(const Node& node,
     return values;
 }
 
+/// A loop is its steps one after another.
+std::vector<ReferenceTensor> evaluate_scan(const Node& node, std::span<const ReferenceTensor* const> inputs) {
+    const ScanForm form = scan_form(node.attributes);
+    const Graph& body = node.attributes.body("body").graph();
+    const auto name_of_input = [&](std::size_t i) -> const std::string& {
+        return body.node(body.inputs()[i]).attributes.word("name");
+    };
+    ReferenceFeed feed;
+    std::vector<ReferenceTensor> outputs;
+    for (const Type& type : node.outputs)
+        outputs.push_back({type, std::vector<double>(static_cast<std::size_t>(type.shape.elements()))});
+    const auto place = [&](std::size_t output, std::int64_t at, const std::vector<double>& values) {
+        std::ranges::copy(values, outputs[output].values.begin() + at * std::ssize(values));
+    };
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+        feed[name_of_input(i)] = inputs[i]->values;
+        if (i < form.states) place(i, form.keeps_states ? form.state_after(0) : 0, inputs[i]->values);
+    }
+    for (std::int64_t step = 0; step < form.steps; ++step) {
+        for (std::size_t i = form.states; i < form.states + form.sequences; ++i) {
+            const std::vector<double>& all = inputs[i]->values;
+            const std::int64_t part = std::ssize(all) / form.steps;
+            const auto first = all.begin() + form.index_of(step) * part;
+            feed[name_of_input(i)] = {first, first + part};
+        }
+        const ReferenceRun run(body, feed);
+        for (std::size_t i = 0; i < outputs.size(); ++i) {
+            const std::vector<double>& values = run[body.results()[i].value].values;
+            if (i >= form.states) {
+                place(i, form.index_of(step), values);
+            } else {
+                feed[name_of_input(i)] = values;
+                place(i, form.keeps_states ? form.state_after(step + 1) : 0, values);
+            }
+        }
+    }
+    return outputs;
+}
+
 }  // namespace
 
 ReferenceRun::ReferenceRun(const Graph& graph, const ReferenceFeed& feed) : graph_(graph) {
@@ -49,6 +89,8 @@ ReferenceRun::ReferenceRun(const Graph& graph, const ReferenceFeed& feed) : grap
         for (const Value& input : node.inputs) inputs.push_back(&(*this)[input]);
         if (node.op->name == "input" || node.op->name == "state")
             values_.push_back({fed(node, feed)});
+        else if (node.op->name == "scan")
+            values_.push_back(evaluate_scan(node, inputs));
         else if (node.op->composite())
             values_.push_back(evaluate_composite(node, inputs));
         else

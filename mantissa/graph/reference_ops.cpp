@@ -112,7 +112,12 @@ std::vector<Values> constant(const Node& node, Inputs) {
     return {Values(node.outputs[0].shape.elements(), node.attributes.number("value"))};
 }
 
-std::vector<Values> literal(const Node& node, Inputs) { return {node.attributes.numbers("values")}; }
+std::vector<Values> literal(const Node& node, Inputs) {
+    const SharedData& data = node.attributes.data("values");
+    Values y = sized(node.outputs[0]);
+    for (std::size_t i = 0; i < y.size(); ++i) y[i] = data.number(static_cast<std::int64_t>(i));
+    return {y};
+}
 
 std::vector<Values> iota(const Node& node, Inputs) {
     Values y = sized(node.outputs[0]);

@@ -117,9 +117,19 @@ Tensor constant(Graph& graph, double value, DType dtype, Shape shape, Tensor::Wh
                 at)[0];
 }
 
-Tensor literal(Graph& graph, std::vector<double> values, DType dtype, Shape shape, Tensor::Where at) {
+Tensor literal(Graph& graph, SharedData data, Shape shape, Tensor::Where at) {
+    const DType dtype = data.dtype();
     return call(graph, "literal", {},
-                {{"values", std::move(values)}, {"dtype", dtype}, {"shape", shape.extents()}}, at)[0];
+                {{"values", std::move(data)}, {"dtype", dtype}, {"shape", shape.extents()}}, at)[0];
+}
+
+Tensor literal(Graph& graph, std::vector<double> values, DType dtype, Shape shape, Tensor::Where at) {
+    const LineScope line(graph, at);
+    try {
+        return literal(graph, SharedData(dtype, values), std::move(shape), at);
+    } catch (const UserError& error) {
+        refuse("literal", graph.origin, error.what());
+    }
 }
 
 Tensor iota(Graph& graph, Shape shape, int axis, DType dtype, Tensor::Where at) {
@@ -314,14 +324,6 @@ Tensor conv2d(Tensor x, Tensor filter, const Conv2dOptions& options, Tensor::Whe
         attributes = attributes.with("output", *options.output);
     if (!options.multiply.empty()) attributes = attributes.with("multiply", options.multiply);
     return call(graph, "conv2d", inputs, std::move(attributes), at)[0];
-}
-
-Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options, Tensor::Where at) {
-    graph_of("attention", {q, k, v}, at);
-    // Queries without an axis are refused by the type rule.
-    const double D = q.rank() > 0 ? static_cast<double>(q.dim(-1)) : 1.0;
-    const double scale = options.scale.value_or(1.0 / std::sqrt(D));
-    return call1("attention", {q, k, v}, {{"causal", options.causal}, {"scale", scale}}, at);
 }
 
 Tensor layer_norm(Tensor x, Tensor gamma, Tensor beta, double epsilon, Tensor::Where at) {

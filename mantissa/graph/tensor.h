@@ -19,6 +19,7 @@
 namespace mantissa::inline v0 {
 
 class Graph;
+class SharedData;
 
 namespace ops {
 
@@ -72,9 +73,12 @@ struct Number {
 /// A tensor of equal values.
 Tensor constant(Graph& graph, double value, DType dtype = DType::f32, Shape shape = {},
                 Tensor::Where at = Tensor::Where::current());
-/// A tensor of these values, in row-major order.
+/// A tensor of these values, in row-major order, each rounded once to the type.
 Tensor literal(Graph& graph, std::vector<double> values, DType dtype, Shape shape,
                Tensor::Where at = Tensor::Where::current());
+/// A tensor of these elements, of any type (graph/shared_data.h). Tables however large cost the graph
+/// nothing.
+Tensor literal(Graph& graph, SharedData data, Shape shape, Tensor::Where at = Tensor::Where::current());
 /// Element = its index along `axis`.
 Tensor iota(Graph& graph, Shape shape, int axis, DType dtype = DType::i32,
             Tensor::Where at = Tensor::Where::current());
@@ -200,12 +204,20 @@ struct Conv2dOptions {
 Tensor conv2d(Tensor x, Tensor filter, const Conv2dOptions& options = {},
               Tensor::Where at = Tensor::Where::current());
 
+/// Where the diagonal of a causal mask begins if there are more keys than queries, or fewer.
+enum class AttentionCorner : std::uint8_t {
+    last,   ///< the last query sees the last key, the one before it all but that, ...; who sees none gives 0
+    first,  ///< the first query sees the first key, the next one more, ..., as PyTorch's is_causal has it
+};
 struct AttentionOptions {
-    bool causal = false;  ///< the last query sees the last key, the one before it all but that, ...
+    bool causal = false;
+    AttentionCorner corner = AttentionCorner::last;
     std::optional<double> scale = {};  ///< of the scores; 1 / sqrt(D) if not given
 };
-/// softmax(scale q k^T) v: q [B, H, T, D], k and v [B, G, S, D] -> [B, H, T, D]. Vaswani et al. 2017. G
-/// divides H: query head h reads keys and values of head h / (H / G). Ainslie et al. 2023.
+/// softmax(scale q k^T) v: q [..., H, T, D], k [..., G, S, D], v [..., G, S, E] -> [..., H, T, E]. Vaswani et
+/// al. 2017. G divides H: query head h reads keys and values of head h / (H / G). Ainslie et al. 2023. Of
+/// three axes the first counts sequences, of two there is one head. Where E is not D, the shorter of both is
+/// computed as if it were the longer.
 Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options = {},
                  Tensor::Where at = Tensor::Where::current());
 
@@ -347,6 +359,81 @@ Tensor take(Tensor x, int axis, Tensor index, Tensor::Where at = Tensor::Where::
 Tensor scatter_add(Tensor x, int axis, Tensor index, Tensor parts,
                    Tensor::Where at = Tensor::Where::current());
 
+// Orders. NaN is greatest, a zero's sign does not count, and of equals the one that stands first in x comes
+// first, whatever the order. x: f32, bf16, f16, or i32 where only the order is asked for.
+enum class Order : std::uint8_t { ascending, descending };
+/// i32: which element stands at each place of the order along the axis. It has no gradient.
+Tensor argsort(Tensor x, int axis = -1, Order order = Order::ascending,
+               Tensor::Where at = Tensor::Where::current());
+struct Sorted {
+    Tensor values;   ///< their gradients go where they came from
+    Tensor indices;  ///< i32
+};
+Sorted sort(Tensor x, int axis = -1, Order order = Order::ascending,
+            Tensor::Where at = Tensor::Where::current());
+/// The greatest along the axis, the first of them first.
+Sorted top_k(Tensor x, std::int64_t count, int axis = -1, Tensor::Where at = Tensor::Where::current());
+
+// Pictures [N, H, W, C] read at other places.
+enum class Sampling : std::uint8_t { bilinear, nearest };
+struct ResizeOptions {
+    Sampling sampling = Sampling::bilinear;
+    bool align_corners = false;  ///< the middles of the outermost pixels stay where they are, not their edges
+};
+/// To so many rows and columns, without smoothing. PyTorch's `interpolate` of the same names.
+Tensor resize(Tensor x, std::array<std::int64_t, 2> extents, const ResizeOptions& options = {},
+              Tensor::Where at = Tensor::Where::current());
+/// What is seen outside of a picture: nothing, or its outermost pixel.
+enum class Outside : std::uint8_t { zeros, border };
+struct GridOptions {
+    Sampling sampling = Sampling::bilinear;
+    Outside outside = Outside::zeros;
+    bool align_corners = false;  ///< -1 and 1 are the middles of the outermost pixels, not their edges
+};
+/// x at the places that a grid [N, rows, columns, 2] names: across, then down, from -1 to 1. Both have
+/// gradients; those of the grid are of the bilinear function.
+Tensor grid_sample(Tensor x, Tensor grid, const GridOptions& options = {},
+                   Tensor::Where at = Tensor::Where::current());
+
+/// x [N, ..., C] normalised over all but N and each of so many groups of channels; gamma and beta [C]. Wu, He
+/// 2018.
+Tensor group_norm(Tensor x, std::int64_t groups, Tensor gamma, Tensor beta, double epsilon = 1e-5,
+                  Tensor::Where at = Tensor::Where::current());
+/// Of groups of one channel. Ulyanov, Vedaldi, Lempitsky 2016.
+Tensor instance_norm(Tensor x, Tensor gamma, Tensor beta, double epsilon = 1e-5,
+                     Tensor::Where at = Tensor::Where::current());
+/// `direction` scaled so that its part at index i of the axis has the length length[i]. Salimans, Kingma
+/// 2016.
+Tensor weight_norm(Tensor direction, Tensor length, int axis = 0,
+                   Tensor::Where at = Tensor::Where::current());
+
+enum class Bag : std::uint8_t { sum, mean, max };
+struct BagOptions {
+    Bag bag = Bag::mean;
+    Tensor weights = {};                         ///< [bags, ids], of sums alone
+    std::optional<std::int64_t> ignore_id = {};  ///< counts for nothing; a bag without ids is 0
+};
+/// Of each bag of ids, i32 [bags, ids], the rows of a table [V, C] in one: [bags, C].
+Tensor embedding_bag(Tensor table, Tensor ids, const BagOptions& options = {},
+                     Tensor::Where at = Tensor::Where::current());
+
+/// Rows x [R, K] that lie group by group, each group times a matrix of its own, w [E, K, N] or, if so said,
+/// [E, N, K]: [R, N]. counts: i32 [E], how many rows each group has; rows behind all groups give 0. More rows
+/// than there are is an error of the run.
+enum class GroupedWeights : std::uint8_t { as_multiplied, transposed };
+Tensor grouped_matmul(Tensor x, Tensor w, Tensor counts,
+                      GroupedWeights weights = GroupedWeights::as_multiplied,
+                      Tensor::Where at = Tensor::Where::current());
+/// Rows given to experts, each to so many, expert by expert: what grouped_matmul takes, and the way back.
+struct Routed {
+    Tensor source;   ///< i32 [R experts of a row]: which row stands at each place
+    Tensor counts;   ///< i32 [E]
+    Tensor place;    ///< i32 [R, experts of a row]: where each went
+    Tensor experts;  ///< i32 [R, experts of a row], the best first
+};
+/// By scores [R, E], each row to its best experts. No gradient flows through what it gives.
+Routed route(Tensor scores, std::int64_t experts_of_row, Tensor::Where at = Tensor::Where::current());
+
 enum class Reduction : std::uint8_t { mean, sum, none };
 struct CrossEntropyOptions {
     Tensor class_weights = {};   ///< FP32 [V]: a row counts as its target's. No gradient flows to them
@@ -355,28 +442,40 @@ struct CrossEntropyOptions {
     /// `mean`: over what the rows count, as PyTorch has it; 0 where nothing counts.
     Reduction reduction = Reduction::mean;
 };
-/// Targets are indices, i32 [...]. Where the logits are a product with weights, no pass needs them in memory.
+/// Targets are indices, i32 [...], or parts of classes, floating [..., V]; the mean of these is over rows, as
+/// PyTorch has it. Where the logits are a product with weights, no pass needs them in memory.
 Tensor cross_entropy(Tensor logits, Tensor targets, const CrossEntropyOptions& options,
                      Tensor::Where at = Tensor::Where::current());
 
 }  // namespace ops
 
 // Types, and functions that no operand leads to; all others are found by their operands.
+using ops::AttentionCorner;
 using ops::AttentionOptions;
+using ops::Bag;
+using ops::BagOptions;
 using ops::BatchNormed;
 using ops::ChannelStatistics;
 using ops::constant;
 using ops::Conv2dOptions;
 using ops::CrossEntropyOptions;
 using ops::Edges;
+using ops::GridOptions;
+using ops::GroupedWeights;
 using ops::iota;
 using ops::KeepAxes;
 using ops::literal;
 using ops::MatmulOptions;
 using ops::Operand;
+using ops::Order;
+using ops::Outside;
 using ops::Pool2dOptions;
 using ops::RandomState;
 using ops::Reduction;
+using ops::ResizeOptions;
+using ops::Routed;
+using ops::Sampling;
+using ops::Sorted;
 using ops::Tensor;
 
 }  // namespace mantissa

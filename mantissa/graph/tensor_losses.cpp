@@ -31,19 +31,23 @@ LogitsProduct product_of(const Tensor& logits) {
     return {Tensor(graph, node.inputs[0]), Tensor(graph, node.inputs[1])};
 }
 
+std::vector<std::int64_t> without_last(const Tensor& x) {
+    std::vector<std::int64_t> extents = x.shape().extents();
+    extents.pop_back();
+    return extents;
+}
+
 /// Of each row the sum of its logits, each times its class's weight. Logits x w^T need not be there: their
 /// sum is x times the sum of w over classes.
 Tensor sum_of_logits(const Tensor& logits, const Tensor& class_weights) {
     const std::int64_t V = logits.dim(-1);
-    std::vector<std::int64_t> rows = logits.shape().extents();
-    rows.pop_back();
     const auto weighted = [&](const Tensor& of, const Shape& shape) {
         return class_weights ? cast(of, DType::f32) * reshape(class_weights, shape) : cast(of, DType::f32);
     };
     const LogitsProduct product = product_of(logits);
     if (!product.x) return sum(weighted(logits, {V}), {-1});
     const Tensor all = sum(weighted(product.w, {V, 1}), {0});
-    return reshape(sum(cast(product.x, DType::f32) * all, {-1}), Shape(rows));
+    return reshape(sum(cast(product.x, DType::f32) * all, {-1}), Shape(without_last(logits)));
 }
 
 /// What a row counts: empty, 1.
@@ -66,14 +70,37 @@ Tensor reduced(const Tensor& losses, const Tensor& counts, Reduction reduction) 
     return sum(losses) / select(equal(total, f32_number(graph, 0)), f32_number(graph, 1), total);
 }
 
+/// Of each row the sum of its logits, each times its target [..., V] and its class's weight. Where the logits
+/// are x w^T that is x times the sum of targets times w: a product of the targets, and none of the logits.
+Tensor targeted_logits(const Tensor& logits, const Tensor& targets, const Tensor& class_weights) {
+    const LogitsProduct product = product_of(logits);
+    const std::int64_t V = logits.dim(-1);
+    if (!product.x) {
+        const Tensor meant = class_weights ? targets * class_weights : targets;
+        return sum(cast(logits, DType::f32) * meant, {-1});
+    }
+    const std::int64_t C = product.w.dim(1), rows = V == 0 ? 0 : logits.shape().elements() / V;
+    const Tensor w = class_weights ? cast(product.w, DType::f32) * reshape(class_weights, {V, 1}) : product.w;
+    const Tensor meant = matmul(cast(reshape(targets, {rows, V}), w.dtype()), w, {.output = DType::f32});
+    const Tensor x = cast(reshape(product.x, {rows, C}), DType::f32);
+    return reshape(sum(x * meant, {-1}), Shape(without_last(logits)));
+}
+
 void check_options(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options) {
     const Graph& graph = logits.graph();
     if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1))
         refuse("cross_entropy", graph.origin,
                fmt::format("label_smoothing must be from 0 to 1, got {}", options.label_smoothing));
-    if (targets.dtype() != DType::i32)
+    const bool soft = is_floating(targets.dtype());
+    if (!soft && targets.dtype() != DType::i32)
         refuse("cross_entropy", graph.origin,
-               fmt::format("targets must be i32, got {}", targets.type().text()));
+               fmt::format("targets must be i32, or the parts of classes, got {}", targets.type().text()));
+    if (soft && targets.shape() != logits.shape())
+        refuse("cross_entropy", graph.origin,
+               fmt::format("targets that are parts of classes must have the shape of the logits {}, got {}",
+                           logits.shape().text(), targets.type().text()));
+    if (soft && options.ignore_index)
+        refuse("cross_entropy", graph.origin, "targets that are parts of classes have no index to ignore");
     if (logits.rank() == 0) return;  // refused by the type rule
     const Type wanted{DType::f32, {logits.dim(-1)}};
     if (options.class_weights && options.class_weights.type() != wanted)
@@ -82,12 +109,31 @@ void check_options(const Tensor& logits, const Tensor& targets, const CrossEntro
                            options.class_weights.type().text()));
 }
 
+/// Targets [..., V] say how much of a row belongs to each class. The log-sum-exp of a row is what the loss of
+/// target 0 gives beside it.
+Tensor soft_cross_entropy(const Tensor& logits, const Tensor& given, const CrossEntropyOptions& options) {
+    const double V = static_cast<double>(logits.dim(-1)), part = options.label_smoothing;
+    const Tensor targets = cast(given, DType::f32);
+    const Tensor weights = options.class_weights ? stop_gradient(options.class_weights) : Tensor{};
+    const Tensor first = constant(logits.graph(), 0, DType::i32, Shape(without_last(logits)));
+    const Tensor log_sum_exp =
+        call(logits.graph(), "cross_entropy", std::vector{logits, first}, {{"rows", true}})[1];
+    const Tensor total = sum(weights ? targets * weights : targets, {-1});
+    Tensor losses = total * log_sum_exp - targeted_logits(logits, targets, weights);
+    if (part > 0) {
+        const Tensor all = weights ? log_sum_exp * sum(weights) : log_sum_exp * V;
+        losses = losses * (1 - part) + (all - sum_of_logits(logits, weights)) * (part / V);
+    }
+    return reduced(losses, {}, options.reduction);
+}
+
 }  // namespace
 
 Tensor cross_entropy(Tensor logits, Tensor targets, const CrossEntropyOptions& options, Tensor::Where at) {
     Graph& graph = logits.graph();
     const LineScope line(graph, at);
     check_options(logits, targets, options);
+    if (is_floating(targets.dtype())) return soft_cross_entropy(logits, targets, options);
     Tensor kept, ids = targets;
     if (options.ignore_index) {
         const auto id = static_cast<double>(*options.ignore_index);

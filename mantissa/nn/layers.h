@@ -113,6 +113,22 @@ struct BatchNormOptions {
 Tensor batch_norm(Tensor x, std::string_view name, const Mode& mode, const BatchNormOptions& options = {},
                   Tensor::Where at = Tensor::Where::current());
 
+struct RecurrentOptions {
+    std::int64_t hidden = 0;  ///< H; must be given
+    std::int64_t layers = 1;  ///< each reads what the one before it gives
+    bool bias = true;
+};
+
+/// Long short-term memory, x [B, T, C] -> [B, T, H], from states of zeros. Hochreiter, Schmidhuber 1997.
+/// Names and order of gates as PyTorch has them: weight_ih_l0 [4 H, C], weight_hh_l0 [4 H, H], bias_ih_l0 and
+/// bias_hh_l0 [4 H], and so on; input, forget, cell, output. All start uniform in +-1 / sqrt(H).
+Tensor lstm(Tensor x, std::string_view name, const RecurrentOptions& options,
+            Tensor::Where at = Tensor::Where::current());
+/// Gated recurrent units, likewise with 3 H: reset, update, new. Cho et al. 2014, the reset behind the
+/// product as PyTorch and cuDNN have it.
+Tensor gru(Tensor x, std::string_view name, const RecurrentOptions& options,
+           Tensor::Where at = Tensor::Where::current());
+
 /// While training: zero with probability `rate`, else x / (1 - rate). In evaluation x itself.
 Tensor dropout(Tensor x, double rate, const Mode& mode, Tensor::Where at = Tensor::Where::current());
 

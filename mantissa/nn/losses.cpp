@@ -57,10 +57,7 @@ Tensor nll_loss(Tensor log_probabilities, Tensor targets, Tensor::Where at) {
 
 Tensor soft_cross_entropy(Tensor logits, Tensor targets, Tensor::Where at) {
     expect_one_shape("soft_cross_entropy", logits, targets, at);
-    const LineScope line(logits.graph(), at);
-    const Tensor shifted = logits - stop_gradient(max(logits, {-1}, KeepAxes::yes));
-    const Tensor log_sum = log(sum(exp(shifted), {-1}, KeepAxes::yes));
-    return mean(sum(targets * (log_sum - shifted), {-1}));
+    return cross_entropy(logits, targets, CrossEntropyOptions{}, at);
 }
 
 Tensor kl_divergence(Tensor log_probabilities, Tensor targets, Tensor::Where at) {

@@ -27,8 +27,8 @@ Tensor binary_cross_entropy(Tensor logits, Tensor targets, Tensor::Where at = Te
 /// The mean over rows of -log p[target]: log_probabilities [..., V], targets i32 [...] in [0, V).
 Tensor nll_loss(Tensor log_probabilities, Tensor targets, Tensor::Where at = Tensor::Where::current());
 
-/// The mean over rows of -sum t log softmax(logits), t the probability of each class. It reads the logits:
-/// they stay in memory, as the targets do.
+/// The mean over rows of -sum t log softmax(logits), t the probability of each class: `cross_entropy` of such
+/// targets.
 Tensor soft_cross_entropy(Tensor logits, Tensor targets, Tensor::Where at = Tensor::Where::current());
 
 /// The mean over rows of sum t (log t - log_probabilities); a t of 0 adds 0. No gradient flows to the

@@ -15,10 +15,6 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-bool is_source(const Node& node) {
-    return node.op->name == "input" || node.op->name == "state" || node.op->name == "constant";
-}
-
 bool is_beginning(const Node& node) {
     return node.op->name == "all_reduce_start" || node.op->name == "reduce_scatter_start" ||
            node.op->name == "all_gather_start" || node.op->name == "all_gather_rows_start";

@@ -22,6 +22,7 @@
 #include "mantissa/passes/join_updates.h"
 #include "mantissa/passes/keep_in_parts.h"
 #include "mantissa/passes/lay_out.h"
+#include "mantissa/passes/loop_bodies.h"
 #include "mantissa/passes/quantize.h"
 #include "mantissa/passes/recompute.h"
 #include "mantissa/passes/simplify.h"
@@ -170,6 +171,20 @@ void keep_parts_of_parameters(Graph& graph, BuiltGraph& built, const Distributio
     built.in_parts = std::move(kept.names);
 }
 
+/// The body of a loop, by the passes that need to know nothing of what stands around it.
+Graph built_body(const Graph& body, const PipelineOptions& options, const Machine& machine,
+                 FunctionRef<bool(const Graph&, const Node&)> expands) {
+    Graph graph = options.simplify ? simplify(body) : body;
+    graph = expand(graph, expands);
+    if (options.fuse) {
+        if (options.simplify) graph = simplify(graph, MergeStages::no);
+        graph = fuse(fold_addends(graph), machine).graph;
+        if (options.simplify) graph = simplify(graph, MergeStages::no);
+    }
+    return with_bodies(graph,
+                       [&](const Graph& inner) { return built_body(inner, options, machine, expands); });
+}
+
 /// From the graph of a step to one whose every node has a kernel.
 ///
 /// To be fused, composites go whose definition nests can hold, too. The update keeps its own kernels: they
@@ -223,6 +238,10 @@ BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions
         // Counters and masks that kernels now make themselves are read by nobody.
         if (options.simplify) pipeline.run("simplify", [&] { graph = simplify(graph, MergeStages::no); });
     }
+    pipeline.run("build_loops", [&] {
+        graph = with_bodies(graph,
+                            [&](const Graph& body) { return built_body(body, options, machine, expands); });
+    });
     if (options.distribution.ranks > 1) pipeline.run("distribute", [&] { graph = distribute(graph); });
     if (machine.target.joins_updates && options.fuse)
         pipeline.run("join_updates", [&] { graph = join_updates(graph, has_kernel); });

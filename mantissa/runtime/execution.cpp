@@ -9,45 +9,11 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/plain_nan.h"
 #include "mantissa/graph/graph.h"
-#include "mantissa/numerics/formats.h"
+#include "mantissa/runtime/constant_bytes.h"
 
 namespace mantissa::inline v0 {
 
 namespace {
-
-template <class T>
-std::vector<std::byte> filled(const Type& type, T value) {
-    std::vector<T> values(type.shape.elements(), value);
-    std::vector<std::byte> bytes(values.size() * sizeof(T));
-    std::memcpy(bytes.data(), values.data(), bytes.size());
-    return bytes;
-}
-
-std::vector<std::byte> constant_bytes(const Node& node) {
-    const double value = node.attributes.number("value");
-    const Type& type = node.outputs[0];
-    switch (type.dtype) {
-        case DType::f32:
-            return filled(type, static_cast<float>(value));
-        case DType::f64:
-            return filled(type, static_cast<double>(value));
-        case DType::i64:
-            return filled(type, static_cast<std::int64_t>(value));
-        case DType::i32:
-            return filled(type, static_cast<std::int32_t>(value));
-        case DType::u8:
-            return filled(type, static_cast<std::uint8_t>(value));
-        case DType::s8:
-            return filled(type, static_cast<std::int8_t>(value));
-        case DType::boolean:
-            return filled(type, std::uint8_t{value != 0});
-        case DType::f16:
-            return filled(type, to_fp16(static_cast<float>(value)));
-        case DType::bf16:
-            return filled(type, to_bf16(static_cast<float>(value)));
-    }
-    throw InternalError("a storage type outside of its enumeration");
-}
 
 /// Throws UserError, naming the line that traced the state, if none of its name and type is kept.
 void require_kept(const Plan& plan, const State& state, const StateBlock& block) {
@@ -99,7 +65,8 @@ void Execution::place_inputs_and_constants() {
     next = constants_->data();
     for (NodeId id : plan_.memory().constants) {
         constant_addresses_.push_back(next);
-        device.copy_to_device(next, constant_bytes(graph.node(id)));
+        const Node& node = graph.node(id);
+        device.copy_to_device(next, constant_bytes(node));
         next += plan_.aligned(graph.node(id).outputs[0].bytes());
     }
 }

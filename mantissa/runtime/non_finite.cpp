@@ -26,6 +26,13 @@ std::string element_text(const Shape& shape, std::int64_t element) {
     return fmt::format("[{}]", fmt::join(index, ", "));
 }
 
+bool has_infinity(const SharedData& data) {
+    if (!is_floating(data.dtype())) return false;
+    for (std::int64_t i = 0; i < data.elements(); ++i)
+        if (std::isinf(data.number(i))) return true;
+    return false;
+}
+
 /// Adds the values that may hold infinities that are meant to those of which that is known. The body of a
 /// fused node is looked into: a mask may be one of its constants.
 void add_meant_infinities(const Graph& graph, std::set<Value>& meant) {
@@ -37,6 +44,8 @@ void add_meant_infinities(const Graph& graph, std::set<Value>& meant) {
         const Node& node = graph.node(id);
         if (node.op->name == "constant") {
             if (std::isinf(node.attributes.number("value"))) add_outputs(id);
+        } else if (node.op->name == "literal") {
+            if (has_infinity(node.attributes.data("values"))) add_outputs(id);
         } else if (node.op->name == "fused") {
             const Graph& body = node.attributes.body("body").graph();
             std::set<Value> inside;

@@ -11,6 +11,7 @@
 #include "mantissa/passes/analysis/contraction_tail.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/runtime/input_staging.h"
+#include "mantissa/runtime/scan_kernel.h"
 
 namespace mantissa::inline v0 {
 
@@ -37,11 +38,11 @@ Choice choose(const Device& device, const Problem& problem) {
     return choice;
 }
 
+/// What runs a loop: the plan of its body.
+const Kernel scan_kernel{.name = "its body, step by step", .prepare = {}};
+
 /// Sources have values without running; views have those of their operand.
-bool runs(const Graph& graph, const Node& node) {
-    return node.op->name != "input" && node.op->name != "state" && node.op->name != "constant" &&
-           !is_view(graph, node);
-}
+bool runs(const Graph& graph, const Node& node) { return !is_source(node) && !is_view(graph, node); }
 
 /// Whether a node is the operation, or a contraction of that name with a tail.
 bool runs_op(const Node& node, std::string_view op) {
@@ -92,7 +93,8 @@ Plan::Plan(Graph graph, Device& device, MakeKernels make) : graph_(std::move(gra
         if (!runs(graph_, node)) continue;
         const std::vector<Type> inputs = graph_.input_types(node);
         const Problem problem{*node.op, inputs, node.outputs, node.attributes};
-        Choice choice = choose(device, problem);
+        Choice choice = node.op->name == "scan" ? Choice{&scan_kernel, prepare_scan(node, device, make), {}}
+                                                : choose(device, problem);
         if (!choice.kernel) fail_without_kernel(graph_, device, id, choice);
         workspace[id] = choice.prepared.workspace;
         may_write_over[id] = std::move(choice.prepared.may_write_over);

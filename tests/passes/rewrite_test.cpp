@@ -68,6 +68,20 @@ TEST(Simplify, MergesEqualNodesAndDropsTheUnused) {
               "result y = %2\n");
 }
 
+TEST(Simplify, LiteralsOfEqualBytesAreOne) {
+    Graph graph;
+    std::vector<double> numbers(100, 0.5);
+    const auto table = [&] { return literal(graph, numbers, DType::f32, {100}); };
+    const Tensor x = table(), same = table();
+    numbers[99] = 0.25;
+    const Tensor other = table();
+    graph.add_result("y", (x + same).value());
+    graph.add_result("z", (x + other).value());
+    const Graph simple = simplify(graph);
+    EXPECT_EQ(simple.size(), 4u) << print(simple);
+    EXPECT_EQ(results(simple, {}), results(graph, {}));
+}
+
 TEST(Simplify, KeepsAdditionOfZeroSinceItChangesTheSignOfZero) {
     Graph graph;
     const Tensor x(graph, graph.add_input("x", {DType::f32, {1}}));

@@ -1,4 +1,5 @@
 // Every operation as the CPU runs it, at every instruction-set level, against the reference.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -83,8 +84,11 @@ class KernelCase : public ::testing::TestWithParam<CaseAtLevel> {
 
     static void expect_reference(const OpCase& test, const std::string& level) {
         const Recorded recorded(test);
-        EXPECT_LE(worst_ratio(test, recorded.graph, recorded.feed, shared_device(level)), 1.0)
-            << test.name << " at " << level;
+        const double worst = worst_ratio(test, recorded.graph, recorded.feed, shared_device(level));
+        EXPECT_LE(worst, 1.0) << test.name << " at " << level;
+        // With --gtest_output=json:FILE, for tables of errors.
+        RecordProperty("share_of_bound", std::to_string(worst));
+        RecordProperty("bound", fmt::format("{} ulps, {} sums", test.error.ulps, test.error.sums));
     }
 };
 
@@ -236,6 +240,26 @@ TEST(Kernels, ASliceOutsideIsNamed) {
         } catch (const UserError& error) {
             EXPECT_NE(std::string(error.what()).find("is outside an axis of 5"), std::string::npos)
                 << error.what();
+        }
+    }
+}
+
+TEST(Kernels, MoreRowsThanThereAreAreNamed) {
+    const auto device = device_at(levels().back());
+    for (const double second : {-1.0, 3.0}) {
+        Graph graph;
+        const Tensor x(graph, graph.add_input("x", {DType::f32, {5, 4}}));
+        const Tensor w(graph, graph.add_input("w", {DType::f32, {2, 4, 3}}));
+        const Tensor counts(graph, graph.add_input("counts", {DType::i32, {2}}));
+        graph.add_result("y", grouped_matmul(x, w, counts).value());
+        const ReferenceFeed feed{
+            {"x", std::vector<double>(20)}, {"w", std::vector<double>(24)}, {"counts", {3, second}}};
+        try {
+            run(graph, feed, *device);
+            FAIL() << second << " rows were taken of 2";
+        } catch (const UserError& error) {
+            EXPECT_EQ(std::string(error.what()),
+                      fmt::format("group 1 has {} rows from row 3 on, and there are 5", second));
         }
     }
 }

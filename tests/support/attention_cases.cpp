@@ -203,10 +203,43 @@ OpCase attention_grad_of_score(const ScoreCase& test) {
     return made;
 }
 
+/// What the builder makes of it: q, k and v of these shapes. `sums`: as of attention_case.
+OpCase built_attention_case(const char* name, const std::vector<Shape>& shapes, AttentionOptions options) {
+    const double keys = static_cast<double>(shapes[1][-2] + std::max(shapes[0][-1], shapes[2][-1]));
+    return {"attention",
+            fmt::format("attention {}", name),
+            {f32(shapes[0]), f32(shapes[1]), f32(shapes[2])},
+            [=](Graph&, In x) { return std::vector{attention(x[0], x[1], x[2], options)}; },
+            {16, keys, 1}};
+}
+
+std::vector<OpCase> built_attention_cases() {
+    const auto first = AttentionCorner::first, last = AttentionCorner::last;
+    const AttentionOptions from_first{.causal = true, .corner = first},
+        to_last{.causal = true, .corner = last};
+    return {
+        built_attention_case("from the first key, more keys", {{2, 3, 4, 5}, {2, 3, 7, 5}, {2, 3, 7, 5}},
+                             from_first),
+        built_attention_case("from the first key, fewer keys", {{2, 4, 7, 5}, {2, 2, 3, 5}, {2, 2, 3, 5}},
+                             from_first),
+        built_attention_case("from the first key, as many", {{1, 2, 5, 4}, {1, 2, 5, 4}, {1, 2, 5, 4}},
+                             from_first),
+        built_attention_case("to the last key, fewer keys", {{2, 3, 7, 5}, {2, 3, 4, 5}, {2, 3, 4, 5}},
+                             to_last),
+        built_attention_case("to the one key", {{1, 1, 3, 4}, {1, 1, 1, 4}, {1, 1, 1, 4}}, to_last),
+        built_attention_case("of two axes", {{5, 4}, {7, 4}, {7, 4}}, {}),
+        built_attention_case("of three axes", {{3, 5, 4}, {3, 6, 4}, {3, 6, 4}}, to_last),
+        built_attention_case("of six axes", {{2, 1, 3, 4, 5, 4}, {2, 1, 3, 2, 5, 4}, {2, 1, 3, 2, 5, 4}},
+                             from_first),
+        built_attention_case("of wider values", {{2, 2, 5, 4}, {2, 2, 6, 4}, {2, 2, 6, 7}}, to_last),
+        built_attention_case("of narrower values", {{2, 2, 5, 7}, {2, 1, 6, 7}, {2, 1, 6, 3}}, {}),
+    };
+}
+
 }  // namespace
 
 std::vector<OpCase> attention_cases() {
-    std::vector<OpCase> cases;
+    std::vector<OpCase> cases = built_attention_cases();
     for (const auto& make : {attention_case, attention_grad_case}) {
         cases.push_back(make("to all keys", {2, 2, 3, 5}, {7}, false));
         cases.push_back(make("causal", {1, 3, 5, 4}, {5}, true));

@@ -7,6 +7,7 @@
 
 #include "tests/support/attention_cases.h"
 #include "tests/support/axis_cases.h"
+#include "tests/support/loss_cases.h"
 
 namespace mantissa::testing {
 namespace {
@@ -974,6 +975,7 @@ std::vector<OpCase> op_cases() {
                        quantized_cases(),
                        attention_cases(),
                        cross_entropy_cases(),
+                       soft_loss_cases(),
                        ignoring_cross_entropy_cases(),
                        linear_cross_entropy_cases(),
                        composite_cases(),

@@ -41,10 +41,11 @@ struct Recording {
         return {graph, graph.add_state({.kind = kind, .name = name, .type = type, .initializer = {}})};
     }
     Numbers values(Tensor x) const { return ReferenceRun(graph, feed)[x.value()].values; }
-    /// The gradient of the sum of y's elements.
+    /// The gradient of the sum of y's elements; zeros where x has no influence.
     Numbers gradient(Tensor y, Tensor x) {
         const Tensor ones = constant(graph, 1.0, y.dtype(), y.shape());
-        return values(backpropagate(graph, {&y, 1}, {&ones, 1}, {&x, 1})[0]);
+        const Tensor found = backpropagate(graph, {&y, 1}, {&ones, 1}, {&x, 1})[0];
+        return found ? values(found) : Numbers(static_cast<std::size_t>(x.shape().elements()));
     }
 };
 

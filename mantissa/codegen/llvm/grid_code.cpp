@@ -372,27 +372,6 @@ class NormCode : GridCode {
     }
 };
 
-class LiteralCode : GridCode {
-  public:
-    LiteralCode(llvm::Module& module, const GridKernel& named, const LiteralKernel& kernel)
-        : GridCode(module, named, 1), kernel_(kernel) {}
-
-    void run() {
-        const std::size_t size = size_of(kernel_.dtype), count = kernel_.bits.size();
-        llvm::Type* type = b_.getIntNTy(static_cast<unsigned>(8 * size));
-        Value* numbers = numbers_of("numbers", kernel_.dtype, kernel_.bits);
-        if_then(is_less(number_, integer(static_cast<std::int64_t>(count))), [&] {
-            const auto at = [&](Value* base) { return control_.at(base, number_, kernel_.dtype); };
-            b_.CreateAlignedStore(b_.CreateAlignedLoad(type, at(numbers), llvm::Align(size)),
-                                  at(parameter(0)), llvm::Align(size));
-        });
-        b_.CreateRetVoid();
-    }
-
-  private:
-    const LiteralKernel& kernel_;
-};
-
 void emit_code(llvm::Module& module, const GridKernel& named, const ElementKernel& kernel) {
     ElementCode(module, named, kernel).run();
 }
@@ -407,9 +386,6 @@ void emit_code(llvm::Module& module, const GridKernel& named, const SquaresKerne
 }
 void emit_code(llvm::Module& module, const GridKernel& named, const NormKernel&) {
     NormCode(module, named).run();
-}
-void emit_code(llvm::Module& module, const GridKernel& named, const LiteralKernel& kernel) {
-    LiteralCode(module, named, kernel).run();
 }
 void emit_code(llvm::Module& module, const GridKernel& named, const AttentionKernel& kernel) {
     emit_attention(module, named.name, kernel);

@@ -132,6 +132,8 @@ class CpuDevice final : public Device {
                    .cannot_multiply_tf32 = tf32_refusal()};
         const on_cpu::Context context{pool_, isa_, ranks, threads_to_cut_for};
         on_cpu::add_contraction_kernels(kernels_, context);
+        on_cpu::add_grouped_contraction_kernels(kernels_, context);
+        on_cpu::add_order_kernels(kernels_, context);
         on_cpu::add_loss_kernels(kernels_, context);
         on_cpu::add_attention_kernels(kernels_, context, compiler_);
         on_cpu::add_quantized_kernels(kernels_, context);

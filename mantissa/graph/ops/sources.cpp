@@ -16,9 +16,9 @@ std::vector<Type> declared(const OpCall& call) {
 
 std::vector<Type> literal_types(const OpCall& call) {
     const std::vector<Type> types = declared(call);
-    const std::size_t count = call.attributes.numbers("values").size();
-    expect(is_floating(types[0].dtype), "literals are floating-point, got {}", types[0].text());
-    expect(static_cast<std::int64_t>(count) == types[0].shape.elements(), "{} values are given for {}", count,
+    const SharedData& data = call.attributes.data("values");
+    expect(data.dtype() == types[0].dtype, "{} is given for {}", name_of(data.dtype()), types[0].text());
+    expect(data.elements() == types[0].shape.elements(), "{} values are given for {}", data.elements(),
            types[0].text());
     return types;
 }

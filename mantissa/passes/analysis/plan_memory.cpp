@@ -17,11 +17,6 @@ bool is_view(const Graph& graph, const Node& node) {
 
 namespace {
 
-/// Of the arena.
-bool lies_outside(const Node& node) {
-    return node.op->name == "input" || node.op->name == "state" || node.op->name == "constant";
-}
-
 class MemoryPlanner {
   public:
     MemoryPlanner(const Graph& graph, const KernelMemory& kernels)
@@ -55,7 +50,7 @@ class MemoryPlanner {
         for (NodeId id = 0; id < end(); ++id) {
             const Node& node = graph_.node(id);
             plan_.places[id].resize(node.outputs.size());
-            if (node.op->name == "constant") {
+            if (is_constant(node)) {
                 place({id, 0}) = {Place::Kind::constant, static_cast<int>(plan_.constants.size()), 0};
                 plan_.constants.push_back(id);
                 plan_.state_bytes += aligned(node.outputs[0].bytes());
@@ -107,7 +102,7 @@ class MemoryPlanner {
         const Node& node = graph_.node(maker);
         const Value state{graph_.state(update.state).node, 0};
         // A value that replaces several states has its place in the first of them.
-        if (lies_outside(node) || is_view(graph_, node) || place(update.value).kind != Place::Kind::none)
+        if (is_source(node) || is_view(graph_, node) || place(update.value).kind != Place::Kind::none)
             return false;
         // One that nobody reads has no last use but its own node, which may stand anywhere.
         if (last_use(state) > maker && last_use(state) != state.node) return false;
@@ -122,7 +117,7 @@ class MemoryPlanner {
     void bring_in_place(Value arrived, Value state) {
         const Value sent = graph_.node(arrived.node).inputs[arrived.output];
         const bool is_read = last_use(state) >= sent.node && last_use(state) != state.node;
-        if (is_read || lies_outside(graph_.node(sent.node)) || root(sent) != sent ||
+        if (is_read || is_source(graph_.node(sent.node)) || root(sent) != sent ||
             last_use(sent) != arrived.node || place(sent).kind != Place::Kind::none)
             return;
         place(sent) = place(state);
@@ -154,7 +149,7 @@ class MemoryPlanner {
             const Node& node = graph_.node(id);
             if (is_view(graph_, node)) {
                 for (Value& of_output : root_[id]) of_output = root(node.inputs[0]);
-            } else if (kernels_.may_write_over && !lies_outside(node)) {
+            } else if (kernels_.may_write_over && !is_source(node)) {
                 write_over_operands(id, kernels_.may_write_over(id));
             }
         }
@@ -203,7 +198,7 @@ class MemoryPlanner {
     void collect_allocations() {
         for (NodeId id = 0; id < end(); ++id) {
             const Node& node = graph_.node(id);
-            if (lies_outside(node) || is_view(graph_, node)) continue;
+            if (is_source(node) || is_view(graph_, node)) continue;
             for (std::int32_t i = 0; i < static_cast<std::int32_t>(node.outputs.size()); ++i)
                 if (place({id, i}).kind == Place::Kind::none && root({id, i}) == Value{id, i} &&
                     node.outputs[i].bytes() > 0)

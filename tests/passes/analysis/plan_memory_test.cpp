@@ -69,6 +69,18 @@ TEST(MemoryPlan, ArenaIsWithinFivePercentOfTheLargestLiveSum) {
         }
 }
 
+TEST(MemoryPlan, LiteralsHavePlacesOfTheirOwnAndDoNotRun) {
+    Graph graph;
+    const Tensor x(graph, graph.add_input("x", {DType::f32, {4}}));
+    const Tensor table = literal(graph, {1, 2, 3, 4}, DType::f32, {4});
+    graph.add_result("y", (x * table).value());
+    const MemoryPlan plan = plan_memory(graph);
+    EXPECT_EQ(plan.place(table.value()).kind, Place::Kind::constant);
+    EXPECT_EQ(plan.constants, std::vector{table.value().node});
+    EXPECT_EQ(plan.state_bytes, 64);
+    EXPECT_EQ(plan.arena_bytes, 64);
+}
+
 TEST(MemoryPlan, RandomGraphsNeverShareMemoryWhileBothLive) {
     for (int seed = 0, draws = testing::random_draws(300); seed < draws; ++seed) {
         const testing::RandomGraph random(static_cast<std::uint64_t>(seed));

@@ -65,6 +65,7 @@ inline int axis_of(const Problem& problem) { return static_cast<int>(problem.att
 using KernelTable = std::map<std::string, std::vector<Kernel>, std::less<>>;
 
 void add_contraction_kernels(KernelTable& table, const Context& context);
+void add_grouped_contraction_kernels(KernelTable& table, const Context& context);
 void add_loss_kernels(KernelTable& table, const Context& context);
 void add_attention_kernels(KernelTable& table, const Context& context, codegen::Compiler& compiler);
 void add_quantized_kernels(KernelTable& table, const Context& context);
@@ -73,6 +74,7 @@ void add_image_kernels(KernelTable& table, const Context& context);
 void add_elementwise_kernels(KernelTable& table, const Context& context);
 void add_movement_kernels(KernelTable& table, const Context& context);
 void add_reduction_kernels(KernelTable& table, const Context& context);
+void add_order_kernels(KernelTable& table, const Context& context);
 void add_random_kernels(KernelTable& table, const Context& context);
 void add_collective_kernels(KernelTable& table, const Context& context);
 /// The compiler must outlive the table.

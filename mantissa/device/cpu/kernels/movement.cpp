@@ -173,18 +173,6 @@ Launch fill_iota(const Problem& problem, const Context& context) {
     };
 }
 
-/// A table of a few numbers, written anew where it is wanted.
-Launch write_literal(const Problem& problem) {
-    return with_floating_type(problem.outputs[0].dtype, [&](auto stored) -> Launch {
-        using T = decltype(stored);
-        std::vector<T> values;
-        for (const double value : problem.attributes.numbers("values")) values.push_back(stored_as<T>(value));
-        return [values = std::move(values)](const Operands& operands) {
-            std::ranges::copy(values, operands.output<T>(0));
-        };
-    });
-}
-
 }  // namespace
 
 void add_movement_kernels(KernelTable& table, const Context& context) {
@@ -199,7 +187,6 @@ void add_movement_kernels(KernelTable& table, const Context& context) {
     add("concat", prepare_concat);
     add("pad", prepare_pad);
     add("write_slice", prepare_write_slice);
-    table["literal"].push_back(kernel_of("plain loop", write_literal));
     const auto count = [=](const Problem& problem) {
         return problem.outputs[0].dtype == DType::i32 ? fill_iota<std::int32_t>(problem, context)
                                                       : fill_iota<float>(problem, context);

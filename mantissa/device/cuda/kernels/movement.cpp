@@ -1,11 +1,7 @@
-// Movement: strided copies between parts of tensors, counters and literals.
+// Movement: strided copies between parts of tensors, and counters.
 #include <fmt/format.h>
 
-#include <bit>
-#include <cstring>
-
 #include "mantissa/device/cuda/kernels/elements.h"
-#include "mantissa/numerics/formats.h"
 
 namespace mantissa::inline v0::on_cuda {
 
@@ -150,33 +146,6 @@ Launch counted(const Problem& problem, Context& context) {
     return launch_of_elements(context, std::move(kernel));
 }
 
-/// A number of a literal as it is stored, in the low bytes.
-std::uint64_t bits_of(double value, DType dtype) {
-    switch (dtype) {
-        case DType::f64:
-            return std::bit_cast<std::uint64_t>(value);
-        case DType::bf16:
-            return std::bit_cast<std::uint16_t>(to_bf16(static_cast<float>(value)));
-        case DType::f16:
-            return std::bit_cast<std::uint16_t>(to_fp16(static_cast<float>(value)));
-        default:
-            return std::bit_cast<std::uint32_t>(static_cast<float>(value));
-    }
-}
-
-/// A table of a few numbers, written anew where it is wanted.
-Launch written_literal(const Problem& problem, Context& context) {
-    const DType dtype = problem.outputs[0].dtype;
-    std::vector<std::uint64_t> bits;
-    for (const double value : problem.attributes.numbers("values")) bits.push_back(bits_of(value, dtype));
-    codegen::GridKernel kernel{.name = fmt::format("literal_{}", name_of(dtype)),
-                               .code = codegen::LiteralKernel{.dtype = dtype, .bits = std::move(bits)}};
-    const std::int64_t blocks = codegen::blocks_of(kernel);
-    return [&context, blocks, made = context.modules.add(std::move(kernel))](const Operands& operands) {
-        launch(context, *made, blocks, {address_of(operands.outputs[0])});
-    };
-}
-
 }  // namespace
 
 void add_movement_kernels(KernelTable& table, Context& context) {
@@ -197,7 +166,6 @@ void add_movement_kernels(KernelTable& table, Context& context) {
     add("concat", "strided copy", put_together);
     add("pad", "strided copy", padded);
     add("write_slice", "strided copy", written_slice);
-    add("literal", "stores", written_literal);
     table["iota"].push_back(
         {.name = "counter", .prepare = [&context](const Problem& problem) -> OrReason<PreparedKernel> {
              const DType dtype = problem.outputs[0].dtype;

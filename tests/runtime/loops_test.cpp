@@ -1,0 +1,124 @@
+// Loops over time as they are planned and run: with every pass, at every level, against the reference; what
+// they keep in memory; and that their plan does not grow with their steps.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "mantissa/nn/layers.h"
+#include "mantissa/passes/pipeline.h"
+#include "tests/support/op_case.h"
+#include "tests/support/run_graph.h"
+#include "tests/support/show_gradients.h"
+
+namespace mantissa {
+namespace {
+
+using testing::show_gradients;
+
+constexpr std::int64_t B = 3, C = 5, H = 8;
+
+template <bool gated>
+Tensor loss_of(Graph& graph, std::int64_t steps) {
+    const Tensor x(graph, graph.add_input("x", {DType::f32, {B, steps, C}}));
+    const nn::RecurrentOptions options{.hidden = H, .layers = 2};
+    const Tensor y = gated ? nn::gru(x, "rnn", options) : nn::lstm(x, "rnn", options);
+    return mean(y * y);
+}
+
+BuiltGraph step_of(bool gated, std::int64_t steps, const std::string& policy, Device& device, bool passes) {
+    PipelineOptions options = passes ? all_passes(device.target(), find_policy(policy))
+                                     : PipelineOptions{.policy = find_policy(policy)};
+    options.lay_out = false;  // copies of parameters would be states to be made first
+    const auto model = [&](Graph& graph) {
+        return gated ? loss_of<true>(graph, steps) : loss_of<false>(graph, steps);
+    };
+    return build_training_step(model, show_gradients, options, machine_for_passes(device));
+}
+
+ReferenceFeed feed_of(const Graph& graph, std::int64_t steps) {
+    ReferenceFeed feed{{"x", testing::values_of(testing::f32({B, steps, C}), 1)}};
+    std::uint32_t which = 2;
+    for (const State& state : graph.states()) {
+        std::vector<double> values = testing::values_of({state.type}, which++);
+        for (double& x : values) x *= 0.3;
+        feed[state.name] = values;
+    }
+    return feed;
+}
+
+/// The largest difference of a result from the reference's, in units of that result's largest element.
+double worst_difference(const BuiltGraph& built, const Graph& expected, const ReferenceFeed& feed,
+                        Device& device) {
+    const ReferenceRun reference(expected, feed);
+    const Plan plan(built.graph, device);
+    StateBlock state(device, built.graph.states());
+    for (const State& each : built.graph.states())
+        state.write(each.name, testing::stored(feed.at(each.name), each.type.dtype));
+    const auto arena = testing::nan_memory(device, plan.memory().arena_bytes);
+    Execution execution(plan, state, *arena);
+    execution.set_input("x", testing::stored(feed.at("x"), DType::f32));
+    execution.run();
+    std::vector<std::vector<std::byte>> got;
+    for (const Result& result : built.graph.results()) got.push_back(execution.read_result(result.name));
+    double worst = 0;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+        const std::vector<double>& wanted = reference.result(built.graph.results()[i].name).values;
+        double largest = 0, difference = 0;
+        for (std::size_t j = 0; j < wanted.size(); ++j) {
+            const double x = load_as_f64(got[i].data(), DType::f32, static_cast<std::int64_t>(j));
+            largest = std::max(largest, std::abs(wanted[j]));
+            const double here = std::abs(x - wanted[j]);
+            difference = here <= difference ? difference : here;  // a NaN stays
+        }
+        worst = difference / largest <= worst ? worst : difference / largest;
+    }
+    return worst;
+}
+
+TEST(Loops, StepsOfRecurrentNetworksAreTheReferencesAtEveryLevel) {
+    constexpr std::int64_t steps = 7;
+    for (const std::string& level : testing::levels()) {
+        const auto device = testing::device_at(level);
+        const bool compiles = device->target().cannot_compile.empty();
+        for (const bool gated : {false, true}) {
+            const BuiltGraph plain = step_of(gated, steps, "fp32", *device, false);
+            const ReferenceFeed feed = feed_of(plain.graph, steps);
+            for (const bool passes : {false, true}) {
+                SCOPED_TRACE(level + (gated ? " gru" : " lstm") + (passes ? " with passes" : ""));
+                if (passes && !compiles) continue;
+                const BuiltGraph built = step_of(gated, steps, "fp32", *device, passes);
+                EXPECT_LT(worst_difference(built, plain.graph, feed, *device), 2e-5);
+            }
+            if (!compiles) continue;
+            // Products of inputs are of BF16, the loop is not.
+            const BuiltGraph low = step_of(gated, steps, "bf16", *device, true);
+            const double far = worst_difference(low, plain.graph, feed, *device);
+            EXPECT_LT(far, 0.05);
+            EXPECT_GT(far, 1e-4);
+        }
+    }
+}
+
+/// Bytes of all values that grow with the steps by so many for a step, besides those of the loops' own: the
+/// graph and what the loop computes inside do not grow at all.
+TEST(Loops, GrowWithTheirStepsByWhatTheyKeepAlone) {
+    const auto device = testing::device_at(testing::levels().back());
+    if (!device->target().cannot_compile.empty()) GTEST_SKIP() << "no LLVM: no passes that fuse";
+    const auto arena = [&](std::int64_t steps) {
+        const Plan plan(step_of(false, steps, "fp32", *device, true).graph, *device);
+        return std::pair(plan.memory().arena_bytes, plan.nodes().size());
+    };
+    const auto [few, nodes] = arena(64);
+    const auto [twice, same_nodes] = arena(128);
+    const auto [again, the_same] = arena(192);
+    EXPECT_EQ(nodes, same_nodes);
+    EXPECT_EQ(same_nodes, the_same);
+    // A layer keeps h and c, its products of inputs (4 H) and their gradients; and what it is given and
+    // gives.
+    const std::int64_t of_step = 64 * B * H * static_cast<std::int64_t>(sizeof(float));
+    EXPECT_LE(twice - few, 2 * (2 + 4 + 4 + 2) * of_step);
+    EXPECT_LE(again - twice, 2 * (2 + 4 + 4 + 2) * of_step);
+}
+
+}  // namespace
+}  // namespace mantissa
