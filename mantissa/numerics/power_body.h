@@ -94,14 +94,15 @@ template <class Ops>
     const auto f = ops.subtract(m, ops.constant(1.0f));
     const auto two = ops.constant(2.0f);
     const auto d = ops.add(f, two);
-    const auto s = ops.divide(f, d);
+    const auto inverse = ops.divide(ops.constant(1.0f), d);
+    const auto s = ops.multiply(f, inverse);
     // What the sum and the quotient lost, in the first term and in the next.
     auto rest = ops.fma(ops.negate(s), d, f);
     rest = ops.fma(ops.negate(s), ops.subtract(f, ops.subtract(d, two)), rest);
     const auto square = ops.multiply(s, s);
     auto tail = ops.multiply(ops.multiply(s, square), polynomial(ops, log_ratio_series, square));
     tail = ops.fma(k, ops.constant(rest_of_ln2), tail);
-    tail = ops.fma(ops.fma(two, square, two), ops.divide(rest, d), tail);
+    tail = ops.fma(ops.fma(two, square, two), ops.multiply(rest, inverse), tail);
     const auto whole = ops.multiply(k, ops.constant(short_ln2));
     const auto twice = ops.add(s, s);
     const auto sum = ops.add(whole, twice);
@@ -110,23 +111,21 @@ template <class Ops>
     return {high, ops.subtract(low, ops.subtract(high, sum))};
 }
 
-/// a^y of a number a >= 0; 0 and infinity are as their limits.
+/// a^y of a number a >= 0; 0, whose logarithm is -infinity, and infinity are as their limits. What is beyond
+/// the exponential's range goes through it as any number, and is replaced.
 template <class Ops>
 [[gnu::always_inline]] inline typename Ops::Float power_of_positive(Ops& ops, typename Ops::Float a,
                                                                     typename Ops::Float y) {
     const auto zero = ops.constant(0.0f), infinity = ops.constant(__builtin_inff());
-    const auto least = ops.constant(exp_least), greatest = ops.constant(exp_greatest);
-    const TwoFloats<Ops> log = long_log(ops, a);
+    TwoFloats<Ops> log = long_log(ops, a);
+    log.high = ops.select(ops.less(a, ops.constant(0x1p-126f)), ops.negate(infinity), log.high);
+    log.high = ops.select(ops.less(a, infinity), log.high, infinity);
     const auto high = ops.multiply(y, log.high);
     const auto low = ops.fma(y, log.low, ops.fma(y, log.high, ops.negate(high)));
-    const auto inside = ops.minimum(high, greatest);
-    const auto e = exp_inside(ops, ops.select(ops.less(inside, least), least, inside));
+    const auto e = exp_inside(ops, high);
     auto r = ops.fma(e, low, e);
-    r = ops.select(ops.less(high, least), zero, r);
-    r = ops.select(ops.less(greatest, high), infinity, r);
-    const auto falls = ops.less(y, zero);
-    r = ops.select(ops.less(a, ops.constant(0x1p-126f)), ops.select(falls, infinity, zero), r);
-    return ops.select(ops.less(a, infinity), r, ops.select(falls, zero, infinity));
+    r = ops.select(ops.less(high, ops.constant(exp_least)), zero, r);
+    return ops.select(ops.less(ops.constant(exp_greatest), high), infinity, r);
 }
 
 /// x^y as C has it: x^0 and 1^y are 1 even of NaN; a negative x has powers of whole y alone, else NaN.
