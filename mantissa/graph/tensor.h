@@ -320,6 +320,10 @@ inline Tensor expm1(Tensor x, Tensor::Where at = Tensor::Where::current()) {
 inline Tensor pow(Tensor x, Tensor y, Tensor::Where at = Tensor::Where::current()) {
     return by_elements("pow", {x, y}, at);
 }
+/// |x| with the sign of y, whose gradient is 0.
+inline Tensor copysign(Tensor x, Tensor y, Tensor::Where at = Tensor::Where::current()) {
+    return by_elements("copysign", {x, y}, at);
+}
 /// What division toward minus infinity leaves, with the sign of y; i32 too, of which it is 0 by 0. Of
 /// floating-point numbers by 0, and where x / y is 2^46 in size or more, it is NaN.
 inline Tensor remainder(Tensor x, Tensor y, Tensor::Where at = Tensor::Where::current()) {

@@ -322,6 +322,10 @@ llvm::Value* Lanes::arithmetic(std::string_view op, llvm::Value* a, llvm::Value*
     Instructions ops{b_, *this};
     if (op == "pow") return elementary::pow(ops, a, b);
     if (op == "remainder") return remainder(ops, a, b);
+    if (op == "copysign")
+        return ops.from_bits(
+            ops.or_int(ops.and_int(ops.bits(a), ops.integer(0x7fffffff)),
+                       ops.and_int(ops.bits(b), ops.integer(static_cast<int>(0x80000000u)))));
     if (op == "integer_remainder") return floor_division(b_, *this, a, b).rest;
     if (op == "integer_division") return floor_division(b_, *this, a, b).quotient;
     if (op != "maximum" && op != "minimum") return nullptr;

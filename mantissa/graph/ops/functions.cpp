@@ -60,6 +60,13 @@ std::vector<Tensor> remainder_gradient(const GradientCall& c) {
     return {onto(c, 0, dy), onto(c, 1, -(dy * quotient))};
 }
 
+/// |x| with the sign of y: the derivative by x is the product of both signs, that by y is 0.
+std::vector<Tensor> copysign_gradient(const GradientCall& c) {
+    const Tensor x = c.inputs[0], y = c.inputs[1];
+    const Tensor dx = c.cotangents[0] * (copysign(sign(x), y) * sign(x));
+    return {onto(c, 0, dx), broadcast_to(constant(c.graph, 0.0, y.dtype()), y.shape())};
+}
+
 double remainder_of(Numbers x) {
     const double rest = std::fmod(x[0], x[1]);
     return rest != 0 && (rest < 0) != (x[1] < 0) ? rest + x[1] : rest;
@@ -113,6 +120,9 @@ std::span<const Op> function_ops() {
                                      "pow", [](Numbers x) { return std::pow(x[0], x[1]); }, pow_gradient, 80),
                                  function_of_two_types)),
         of_two_row(function_row("remainder", remainder_of, remainder_gradient, 20), function_of_two_types),
+        of_two_row(function_row(
+                       "copysign", [](Numbers x) { return std::copysign(x[0], x[1]); }, copysign_gradient, 3),
+                   function_of_two_types),
         integer_row("integer_remainder", [](Numbers x) { return x[1] == 0 ? 0 : remainder_of(x); }),
         integer_row("integer_division", [](Numbers x) { return x[1] == 0 ? 0 : std::floor(x[0] / x[1]); }),
     };
