@@ -18,6 +18,12 @@ set_tests_properties(install PROPERTIES LABELS install)
 mantissa_python_test(python_package tests/scripts/python_package_test.py)
 set_tests_properties(python_package PROPERTIES TIMEOUT 3600 LABELS slow)
 
+# Slow, since a browser is a large package: the pages as a browser shows them.
+if(TARGET mantissa_cli)
+  mantissa_python_test(pages tests/scripts/pages_test.py $<TARGET_FILE:mantissa_cli>)
+  set_tests_properties(pages PROPERTIES TIMEOUT 900 LABELS slow)
+endif()
+
 # The checks of the sources, and for each a test that plants what it must find.
 foreach(check IN ITEMS includes style documents environment format)
   mantissa_python_test(check_${check} scripts/check_${check}.py)
