@@ -13,6 +13,7 @@
 #include "mantissa/passes/expand.h"
 #include "mantissa/runtime/plan.h"
 #include "tests/support/emulated_device.h"
+#include "tests/support/image_cases.h"
 #include "tests/support/kernel_errors.h"
 #include "tests/support/random_draws.h"
 #include "tests/support/tested_gpu.h"

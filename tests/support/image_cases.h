@@ -1,0 +1,14 @@
+// Cases of the operations that networks for pictures are made of: convolutions, batch norms and pools.
+#pragma once
+
+#include "tests/support/op_case.h"
+
+namespace mantissa::testing {
+
+std::vector<OpCase> image_cases();
+
+/// The three products of one convolution, of images [N, H, W, C] and a filter [R, S, C / groups, K].
+std::vector<OpCase> cases_of_convolution(const std::string& name, const Shape& images, const Shape& filter,
+                                         const Conv2dOptions& options);
+
+}  // namespace mantissa::testing
