@@ -16,6 +16,7 @@
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/passes/rewriter.h"
 #include "mantissa/passes/simplify.h"
+#include "tests/support/count_nodes.h"
 #include "tests/support/op_cases.h"
 #include "tests/support/random_draws.h"
 #include "tests/support/show_gradients.h"
@@ -23,6 +24,7 @@
 namespace mantissa {
 namespace {
 
+using testing::count;
 using testing::show_gradients;
 
 constexpr std::int64_t B = 2, T = 5, V = 61;
@@ -47,13 +49,6 @@ PipelineOptions options_of(const std::string& policy, bool chunked, bool matched
 
 /// A machine that likes extents of multiples of 8.
 Machine by_eights() { return {.target = {.extent_multiple = 8}}; }
-
-int count(const Graph& graph, std::string_view op) {
-    int found = 0;
-    for (std::size_t id = 0; id < graph.size(); ++id)
-        found += graph.node(static_cast<NodeId>(id)).op->name == op;
-    return found;
-}
 
 ReferenceFeed feed_of(const Graph& graph) {
     ReferenceFeed feed;

@@ -11,11 +11,14 @@
 #include "mantissa/passes/simplify.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_plan.h"
+#include "tests/support/count_nodes.h"
 #include "tests/support/gpt2_training.h"
 #include "tests/support/passes.h"
 
 namespace mantissa {
 namespace {
+
+using testing::count;
 
 Gpt2Training tiny(const std::set<std::string>& what, const std::string& policy, bool fuse = false) {
     Gpt2Training options{.model = nn::gpt2_config("gpt2-tiny"), .batch = 2, .sequence = 64};
@@ -88,13 +91,6 @@ TEST(Recompute, FusesToo) {
                         1e-4 * static_cast<double>(expected[i].gradient_norm));
         }
     }
-}
-
-int count(const Graph& graph, std::string_view op) {
-    int found = 0;
-    for (std::size_t id = 0; id < graph.size(); ++id)
-        found += graph.node(static_cast<NodeId>(id)).op->name == op;
-    return found;
 }
 
 /// y = gelu(x w) v in a block, with the gradient of v computed from gelu's output.
