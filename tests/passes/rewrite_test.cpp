@@ -90,6 +90,16 @@ TEST(Simplify, KeepsAdditionOfZeroSinceItChangesTheSignOfZero) {
     EXPECT_FALSE(std::signbit(results(simplify(graph), {{"x", {-0.0}}})[0][0]));
 }
 
+TEST(Simplify, KeepsACastToANarrowerFormatAndBackSinceItRounds) {
+    for (const DType narrow : {DType::bf16, DType::f16}) {
+        Graph graph;
+        const Tensor x(graph, graph.add_input("x", {DType::f32, {1}}));
+        graph.add_result("y", (cast(cast(x * 2.0, narrow), DType::f32) * 0.5).value());
+        const ReferenceFeed feed{{"x", {1 + 0x1p-20}}};
+        EXPECT_EQ(results(simplify(graph), feed)[0][0], 1) << name_of(narrow);
+    }
+}
+
 TEST(Simplify, TellsConstantsApartInTheirLastDigitAndTheirSign) {
     Graph graph;
     const Tensor x(graph, graph.add_input("x", {DType::f64, {1}}));

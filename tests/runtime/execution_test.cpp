@@ -75,6 +75,33 @@ TEST(Execution, ReadsNoFurtherThanAsked) {
     });
 }
 
+TEST(Execution, AStateThatIsReadBehindItsNewValueIsReplacedAfterTheRun) {
+    const auto device = make_cpu_device({.threads = 1});
+    Graph graph;
+    const Tensor w(graph, graph.add_state({.name = "w", .type = {DType::f32, {3}}, .initializer = {}}));
+    const Tensor twice = w * 2.0;
+    graph.add_result("read", (w + 1.0).value());
+    graph.add_update(graph.find_state("w"), twice.value());
+    const Plan plan(std::move(graph), *device);
+    ASSERT_EQ(plan.memory().copied_updates.size(), 1u) << "the new value is written over the old one";
+    StateBlock state(*device, plan.graph().states());
+    const std::vector<float> first{1, 2, 3};
+    state.write("w", std::as_bytes(std::span(first)));
+    const auto arena = device->allocate(static_cast<std::size_t>(plan.memory().arena_bytes), "arena");
+    Execution execution(plan, state, *arena);
+    const auto numbers = [](const std::vector<std::byte>& bytes) {
+        std::vector<float> all(bytes.size() / sizeof(float));
+        std::memcpy(all.data(), bytes.data(), bytes.size());
+        return all;
+    };
+    execution.run();
+    EXPECT_EQ(numbers(execution.read_result("read")), (std::vector<float>{2, 3, 4}));
+    EXPECT_EQ(numbers(state.read("w")), (std::vector<float>{2, 4, 6}));
+    execution.run();
+    EXPECT_EQ(numbers(execution.read_result("read")), (std::vector<float>{3, 5, 7}));
+    EXPECT_EQ(numbers(state.read("w")), (std::vector<float>{4, 8, 12}));
+}
+
 /// The text of the UserError that `body` throws.
 template <class Body>
 std::string error_of(Body&& body) {
