@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What only a CPU with AMX can show, most valuable first, each part under a time limit, a short table last. From the
-# root of the repository:
+# Checks that only a CPU with AMX can make, most valuable first, each part under a time limit, a short table last. From
+# the root of the repository:
 #
 #     bench/amx.sh                     all parts, about 40 minutes of two cores with PyTorch, 30 without
 #     bench/amx.sh ladder attention    some
@@ -45,7 +45,7 @@ benchmark() {
     shift 2
     limited "$seconds" "build/bench_$program" --benchmark_out="$LOGS/$program.json" --benchmark_out_format=json "$@"
 }
-# Of a rehearsal one call a shape, of the smallest shapes.
+# A rehearsal makes one call a shape, of the smallest shapes.
 small() { [ "$REHEARSAL" = 1 ]; }
 
 part_ladder() {

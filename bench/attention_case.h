@@ -1,4 +1,4 @@
-// What the benchmarks of attention run: the kernels on operands of their own, and the eager graph of the same
+// Attention as the benchmarks run it: the kernels on operands of their own, and the eager graph of the same
 // shape.
 #pragma once
 

@@ -43,7 +43,7 @@ Tensor causal(Tensor scores, std::int64_t T) {
     return shown(less_equal(keys_of(graph, T), queries_of(graph, T)), scores);
 }
 
-/// What is done to scaled scores [B, H, T, T], and to their softmax.
+/// The function of scaled scores [B, H, T, T], and the one of their softmax.
 struct Lines {
     std::string name;
     std::function<Tensor(Tensor scores, std::int64_t positions)> score = causal;

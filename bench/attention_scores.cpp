@@ -49,8 +49,8 @@ struct Form {
     std::function<double(std::int64_t positions)> pairs = {};                 ///< none: by the mask
 };
 
-/// Which document a position lies in. Long ones: two in a short text, four of unequal lengths in a long one.
-/// Short ones: about four, and about eight. All end within blocks.
+/// The document that a position lies in. Long ones: two in a short text, four of unequal lengths in a long
+/// one. Short ones: about four, and about eight. All end within blocks.
 std::int64_t document_of(bool are_short, std::int64_t position, std::int64_t positions) {
     const bool short_text = positions < 4096;
     if (are_short) return position / (short_text ? 261 : 1043);

@@ -65,7 +65,7 @@ ContractionProblem linear_problem(Pass pass, std::int64_t out, std::int64_t in, 
     return problem;
 }
 
-/// What a benchmark runs on.
+/// The unit that a benchmark runs on.
 struct Unit {
     Isa isa = Isa::generic;
     DType operands = DType::f32;
@@ -229,7 +229,7 @@ void add_small(Unit unit, int calls) {
     add("small/M:64/N:128/K:128", problem, unit, calls);
 }
 
-/// What generating a token multiplies, with matrices stored either way.
+/// The products of generating a token, with matrices stored either way.
 void add_rows(Unit unit, int calls) {
     for (const auto& [out, in] : {std::array{3072, 768}, std::array{50304, 768}}) {
         const std::string sizes = "/N:" + std::to_string(out) + "/K:" + std::to_string(in);

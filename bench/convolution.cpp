@@ -237,7 +237,7 @@ class Bench {
         double flops, seconds, share;
     };
 
-    /// Of all threads, of the unit that the kernel names.
+    /// Peak of all threads, of the unit that the kernel names.
     double peak(const std::string& kernel) {
         const on_cpu::Bf16Unit unit = on_cpu::bf16_unit(on_cpu::chosen_isa());
         const std::string_view name = on_cpu::name_of(unit);

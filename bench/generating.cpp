@@ -1,7 +1,8 @@
-// What generating reads a token, and how near that is to the memory's speed: bytes a token (weights that are
-// multiplied, keys and values of the tokens so far) over the seconds of a token, as a share of the rate at
-// which the same threads read memory with a loop that does nothing but load. The two take turns, a token and
-// 64 MB, since that rate is another from one second to the next where machines are shared; medians count.
+// Bytes that generating a token reads, and how near that is to the memory's speed: bytes a token (weights
+// that are multiplied, keys and values of the tokens so far) over the seconds of a token, as a share of the
+// rate at which the same threads read memory with a loop that does nothing but load. The two take turns, a
+// token and 64 MB, since that rate is another from one second to the next where machines are shared; medians
+// count.
 //
 //   bench_generating
 //
@@ -81,7 +82,7 @@ BytesOfToken bytes_of(const Plan& plan, std::int64_t tokens, std::int64_t contex
     return bytes;
 }
 
-/// Of its products with matrices; scores are made of the last token alone.
+/// FLOPs of a prompt's products with matrices; scores are made of the last token alone.
 double flops_of_prompt(const Plan& plan, std::int64_t tokens, std::int64_t vocabulary) {
     double flops = 0;
     const Graph& graph = plan.graph();

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What has not been seen on a GPU yet, seen in ten minutes: on a bare machine with one, with no network and no compiler.
+# Everything that has not been seen on a GPU yet, seen in ten minutes: on a bare machine with one, with no network and
+# no compiler.
 #
 #   bench/gpu.sh --carry FOLDER      here: builds, and lays into FOLDER all that is to be carried, this script included
 #   FOLDER/gpu.sh                    there: runs all parts, most valuable first, each under a limit of time

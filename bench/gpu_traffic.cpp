@@ -1,4 +1,4 @@
-// What kernels of a training step touch of a GPU's memory, beside what their operands and results have:
+// The memory of a GPU that kernels of a training step touch, beside what their operands and results have:
 // counted by the emulated GPU in sectors of 32 bytes, for the first, the middle and the last block of each
 // grid.
 //

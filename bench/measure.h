@@ -1,4 +1,4 @@
-// What the benchmark programs share: settings from the environment, processor time, medians, the machine's
+// Shared by the benchmark programs: settings from the environment, processor time, medians, the machine's
 // copy.
 #pragma once
 
@@ -26,8 +26,8 @@ inline double cpu_seconds() {
     return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-/// What one thread does is timed by its own CPU clock, which other programs on the machine do not stretch
-/// (though they take memory bandwidth and cache); what several do, by the wall's.
+/// One thread's work is timed by its own CPU clock, which other programs on the machine do not stretch
+/// (though they take memory bandwidth and cache); work of several, by the wall's.
 inline double seconds_now(int threads) {
     timespec now{};
     ::clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &now);

@@ -40,7 +40,7 @@ nn::Model network(const Widths& widths) {
             .output = {.trace = logits}};
 }
 
-/// From the file to the output of one row.
+/// Seconds from the file to the output of one row.
 double start(Device& device, const nn::Model& model, const std::filesystem::path& weights,
              const std::vector<float>& row) {
     const Stopwatch watch;

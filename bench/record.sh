@@ -7,7 +7,7 @@ set -eu
 [ $# -ge 2 ] || { echo "usage: bench/record.sh NAME COMMAND [ARGUMENTS]" >&2; exit 2; }
 name=$1
 shift
-# What /proc/cpuinfo says of the first core.
+# One field of /proc/cpuinfo, for the first core.
 cpu() { sed -n "s/^$1[[:space:]]*: //p" /proc/cpuinfo | head -1; }
 out="bench/records/$name-$(date -u +%Y%m%d-%H%M).txt"
 {

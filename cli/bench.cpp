@@ -35,7 +35,7 @@ struct BenchCommand {
     bool mixed_precision = false, disable_tf32 = false, compare = false;
 };
 
-/// What the tutorial's options stand for. TF32 unless it is switched off, here or in the environment.
+/// The tutorial's options as precisions. TF32 unless it is switched off, here or in the environment.
 std::vector<std::string> precisions_of(const BenchCommand& options, const Target& target) {
     const std::string& policy = options.run.policy;
     if (options.compare) {

@@ -112,7 +112,7 @@ bool is_utf8(std::string_view text) {
 std::string not_utf8(std::span<const std::string> words) {
     for (std::size_t i = 0; i < words.size(); ++i) {
         const std::string& word = words[i];
-        // What a model continues may be any bytes.
+        // The text that a model continues may be any bytes.
         if (word.starts_with("--prompt=") || (i > 0 && words[i - 1] == "--prompt")) continue;
         if (!is_utf8(word))
             return fmt::format(

@@ -1,4 +1,4 @@
-// What is demanded of a command line before anything is done, beyond what its options say of themselves.
+// Demands on a command line before anything is done, beyond what its options say of themselves.
 #pragma once
 
 #include <filesystem>
@@ -50,7 +50,7 @@ std::string not_zero(const std::string& given);
 /// Throws UserError with the option before the reason: the command line is wrong, not what it names.
 [[noreturn]] void refuse_value(std::string_view option, std::string_view reason);
 
-/// What `read` makes of the value of an option; a UserError of it is that of refuse_value.
+/// The value of an option as `read` understands it; a UserError of `read` becomes that of refuse_value.
 template <class Read>
 auto in_option(std::string_view option, const Read& read) {
     try {

@@ -269,7 +269,7 @@ void add_explain_command(CLI::App& app, const std::string& typed) {
     const CLI::Option* passes = command->get_option("--passes");
     command->callback([options, command, passes] {
         take_model_of_files(*command, options->run);
-        // Which operations are fused into one differs from policy to policy; what each is done in does not.
+        // Fusion differs from policy to policy; the formats of an operation do not.
         if (!options->difference.empty() && passes->count() == 0) options->run.passes = "simplify";
         run(*options);
     });

@@ -87,7 +87,7 @@ struct Job {
     std::uint64_t seed = 0;       ///< on top of --seed
 };
 
-/// What became of it.
+/// The text of one prompt and how it ended.
 struct Written {
     std::string text;
     Generated generated;
@@ -258,7 +258,7 @@ nlohmann::ordered_json write_all(const GenerateCommand& options, const TextModel
     return report;
 }
 
-/// Of each prompt as many texts as --samples says; the first of each draws as it would alone.
+/// Jobs of each prompt, as many as --samples says; the first of each draws as it would alone.
 std::vector<Job> jobs_of(const GenerateCommand& options, const Tokenizer& tokenizer) {
     std::vector<std::string> prompts;
     if (!options.prompt.empty()) prompts.push_back(options.prompt);

@@ -51,7 +51,7 @@ std::vector<std::string> commands_of(const CLI::App& app) {
     return names;
 }
 
-/// What is wrong with the first word, where it is no command; else nothing.
+/// The fault of the first word, where it is no command; else nothing.
 std::string unknown_command(const CLI::App& app, const std::string& word) {
     const std::vector<std::string> names = commands_of(app);
     if (std::ranges::find(names, word) != names.end()) return "";
@@ -70,7 +70,7 @@ std::string typed_name(const CLI::App& app) {
     return name;
 }
 
-/// What is wrong with the first word that the command does not know; nothing if it knows all.
+/// The fault of the first word that the command does not know; nothing if it knows all.
 std::string unknown_option(const CLI::App& app) {
     const CLI::App* command = &app;
     while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
@@ -102,7 +102,7 @@ std::string command_line(int argc, char** argv) {
     return line;
 }
 
-/// What was printed must have arrived: a report that a full disk swallowed is no success.
+/// The output must have arrived: a report that a full disk swallowed is no success.
 void require_printed() {
     std::cout.flush();
     if (std::fflush(stdout) != 0 || std::ferror(stdout) || !std::cout)
@@ -111,7 +111,7 @@ void require_printed() {
                         std::strerror(errno)));
 }
 
-/// What is wrong with the command line begins with the option that is wrong.
+/// The message about a wrong command line begins with the option that is wrong.
 int exit_status_of(std::string_view message) { return message.starts_with("--") ? 2 : 1; }
 
 /// The words of the command line, the first apart; `help COMMAND` is `COMMAND --help`.
@@ -124,7 +124,7 @@ std::vector<std::string> words_of(int argc, char** argv) {
     return words;
 }
 
-/// What is wrong with the words as they were typed, before any is looked at closely; else nothing.
+/// The fault of the words as they were typed, before any is looked at closely; else nothing.
 std::string wrong_words(const CLI::App& app, const std::vector<std::string>& words) {
     if (std::string wrong = mantissa::cli::not_utf8(words); !wrong.empty()) return wrong;
     return words.empty() || words[0].starts_with('-') ? "" : unknown_command(app, words[0]);
@@ -202,7 +202,7 @@ int main(int argc, char** argv) {
             "group); give a smaller model, batch or text, or raise the limit\n"));
         return 1;
     } catch (const std::system_error& error) {
-        // What prints does not know what it prints to.
+        // The code that prints does not know what it prints to.
         mantissa::cli::print_error(
             std::ferror(stdout)
                 ? fmt::format("mantissa: standard output cannot be written ({}); what was printed there is "

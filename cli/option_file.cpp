@@ -88,7 +88,7 @@ const CLI::App& command_of_section(const CLI::App& app, const OptionLine& line, 
     return *command;
 }
 
-/// What the line says in words of a command line.
+/// The line in words of a command line.
 void append(std::vector<std::string>& words, const CLI::Option& option, const OptionLine& line,
             const std::string& place) {
     if (const int most = option.get_items_expected_max(); most > 0) {

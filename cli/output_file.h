@@ -20,11 +20,12 @@ CLI::Option* add_output_file(CLI::App& command, const std::string& name, std::st
 /// Whether the words hold `--json -` or `--log -`.
 bool asks_for_file_on_standard_output(std::span<const std::string> words);
 
-/// From now on standard output gets what is written to "-" alone; what is printed for people goes to standard
-/// error.
+/// Changes where output goes: from now on standard output gets what is written to "-" alone; what is printed
+/// for people goes to standard error.
 void keep_standard_output_for_files();
 
-/// What is kept so, to be written to bit by bit. Throws UserError if the system has no more files to open.
+/// A file that is kept so, to be written to bit by bit. Throws UserError if the system has no more files to
+/// open.
 std::FILE* open_kept_standard_output();
 
 /// Writes the file, whole or not at all; into what is no file, as /dev/stdout or a pipe, straight. Nothing

@@ -36,7 +36,7 @@ void require_images(const CLI::App& command, const PictureDataOptions& options);
 /// of pictures: the next start would take it for a class.
 void require_outside_pictures(const PictureDataOptions& options, const std::vector<NamedFile>& folders);
 
-/// What is trained on, and what is not; the network for it.
+/// The pictures that are trained on, and those that are not; the network for them.
 struct PictureData {
     std::string description;  ///< for people
     PictureSplit split;       // what the batches are read from

@@ -1,4 +1,4 @@
-// What goes on, while it does: on standard error, and not with --quiet.
+// A line about work that goes on, on standard error, and not with --quiet.
 #pragma once
 
 #include <cstdint>
@@ -38,10 +38,10 @@ class StepProgress {
   public:
     explicit StepProgress(bool quiet) : line_(quiet) {}
 
-    /// From here on steps are made: `done` of `steps` are already.
+    /// Tells that steps are made from here on: `done` of `steps` are already.
     void begin(std::int64_t done, std::int64_t steps);
     void made(std::int64_t done);
-    /// What is done between steps, as "validating: 12 of 400".
+    /// Names what is done between steps, as "validating: 12 of 400".
     void within(const std::string& phase, std::uint64_t done, std::uint64_t of);
     /// A line is about to be printed.
     void clear();

@@ -18,13 +18,13 @@ namespace mantissa::cli {
 
 namespace {
 
-/// Of one run and not of the next.
+/// Options of one run and not of the next.
 constexpr std::array<std::string_view, 15> of_this_run = {
     "--help",        "--config", "--resume",       "--checkpoint",   "--json",
     "--trace",       "--dump",   "--profile",      "--pass-times",   "--quiet",
     "--dump-target", "--device", "--read-threads", "--rank-timeout", "--compare-every"};
 
-/// What grows with a run.
+/// Options whose files grow with a run.
 constexpr std::array<std::string_view, 3> of_reports = {"--log", "--html", "--tensorboard"};
 
 constexpr std::array<std::string_view, 8> files = {"--text",   "--tokens", "--validation",  "--tokenizer",

@@ -389,7 +389,7 @@ constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
 
 namespace {
 
-/// What was given for a language model is not left out without a word.
+/// Options that were given for a language model are not left out without a word.
 void refuse_text_options(const RunOptions& options) {
     if (options.sizes != nn::ModelSizes{} || options.sequence != 0)
         throw UserError(

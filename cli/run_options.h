@@ -68,7 +68,7 @@ void add_simulate_option(CLI::App& command, RunOptions& options);
 void add_passes_option(CLI::App& command, RunOptions& options);
 void add_recompute_option(CLI::App& command, RunOptions& options);
 void add_documents_option(CLI::App& command, RunOptions& options);
-/// What --documents says. Throws UserError for a word that it does not know.
+/// The value of --documents. Throws UserError for a word that it does not know.
 nn::Documents documents_of(const RunOptions& options);
 
 /// Throws UserError if --device is none that this build has. `ranks`: those among which it is one.
@@ -112,7 +112,8 @@ nn::Model training_model(const RunOptions& options);
 /// do not fit the memory: before anything is traced, which of such sizes takes long.
 nn::Model model_to_train(const RunOptions& options);
 
-/// What the options say of a trainer. Throws UserError for a batch or number of steps that is not positive.
+/// A trainer's options, as the command line has them. Throws UserError for a batch or number of steps that is
+/// not positive.
 TrainerOptions trainer_options(const RunOptions& options);
 
 /// The policy or the simulation asked for, or bf16 where the machine has a BF16 matrix unit and fp32 where

@@ -50,7 +50,7 @@ std::string share_text(const char* stage, std::uint64_t done, std::uint64_t tota
     return fmt::format("{} {:.0f} %", stage, 100.0 * static_cast<double>(done) / static_cast<double>(total));
 }
 
-/// What the command says: a line for people, the same for machines where --json asks for it.
+/// The result of the command: a line for people, the same for machines where --json asks for it.
 void report(const TokenizeCommand& options, const std::string& line, const nlohmann::json& json) {
     if (!options.quiet && !line.empty()) fmt::print("{}\n", line);
     // A path may hold bytes that are no UTF-8, which JSON cannot.

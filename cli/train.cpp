@@ -56,7 +56,7 @@ void listen_to_signals() {
     std::signal(SIGPIPE, SIG_IGN);
 }
 
-/// What a checkpoint keeps of the page, so that it goes on.
+/// The page's data that a checkpoint keeps, so that the page goes on.
 constexpr const char* curves_name = "curves.json";
 
 /// One run of the command, from its header to its last line.
@@ -120,7 +120,7 @@ class Run {
     }
 
   private:
-    /// What every rank must have, too.
+    /// Facts that every rank must have, too.
     RankFacts facts() const {
         RankFacts all = facts_of(trainer_->plan());
         const RunRecord followed = record();
@@ -168,7 +168,7 @@ class Run {
         sampler_.emplace(*device_, language_model(options_.run), tokenizer, sampler);
     }
 
-    /// What was trained is saved, whatever went wrong beside it, such as a log on a full disk.
+    /// The trained model is saved, whatever went wrong beside it, such as a log on a full disk.
     void make_steps() {
         try {
             since_start_ = {};
@@ -323,7 +323,7 @@ class Run {
         first_step_ = done;
     }
 
-    /// What the run follows from besides the trainer's options.
+    /// Facts that the run follows from besides the trainer's options.
     RunRecord record() const {
         RunRecord record;
         record.inputs["learning_rate"] = schedule_.text();
@@ -337,7 +337,7 @@ class Run {
     /// Whether the next step's batch is read, and brought to the device, while a step works.
     bool reads_ahead() const { return device_->target().overlaps_copies; }
 
-    /// What cannot be read is an error of the step that needs it.
+    /// Unreadable data is an error of the step that needs it.
     void read_ahead(std::int64_t index) {
         if (!reads_ahead() || index >= options_.run.steps) return;
         try {
@@ -382,7 +382,7 @@ class Run {
         remark_on(record.result);
     }
 
-    /// What may help against a step that was not finite.
+    /// Advice against a step that was not finite.
     std::string advice_for(const StepRecord& record) const {
         const bool fixed = settings_.loss_scale.kind == LossScaleOptions::Kind::fixed;
         if (is_fault_of_loss_scale(record.result.loss, record.loss_scale.scale))

@@ -1,4 +1,5 @@
-// What `train` trains on, whatever it is: batches step by step, and a validation on what is kept from them.
+// The data that `train` trains on, whatever it is: batches step by step, and a validation on what is kept
+// from them.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +30,8 @@ class TrainInput {
     virtual void prepare(const Trainer&) {}
     /// Begins with the weights of --from. Returns what to say of it.
     virtual std::string begin_with_files(StateBlock& weights) = 0;
-    /// Of a step, good until as many more were asked for as are kept. Throws UserError where something cannot
-    /// be read.
+    /// The batch of a step, good until as many more were asked for as are kept. Throws UserError where
+    /// something cannot be read.
     virtual Batch batch(std::int64_t step) = 0;
     /// On what was kept for it; prepare() was called. `made` hears of batches that are done, of how many.
     using MadeOf = FunctionRef<void(std::uint64_t done, std::uint64_t of)>;
@@ -42,7 +43,7 @@ class TrainInput {
     virtual std::string go_on_from(const DataPlace& place) = 0;
     /// For samples. Throws UserError where there is none, or the model writes no text.
     virtual const Tokenizer& tokenizer() = 0;
-    /// What there is to say at the end; empty: nothing.
+    /// Words to say at the end; empty: nothing.
     virtual std::string remark() const { return ""; }
 };
 

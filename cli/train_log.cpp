@@ -88,7 +88,7 @@ int drop_lines_from(const std::string& path, std::int64_t first_step, LogKind ki
 
 namespace {
 
-/// What a table of numbers has of a step; where a step has none of it, the cell is empty.
+/// A step's cells in a table of numbers; where a step has none of it, the cell is empty.
 std::vector<std::string> columns(const std::string& unit) {
     return {"step",
             "loss",
@@ -134,7 +134,7 @@ void TrainLog::open(const std::string& path, std::int64_t first_step) {
 
 namespace {
 
-/// What else there is to say of a step: the loss scale where there is one, and why it changed nothing.
+/// Remarks on a step: the loss scale where there is one, and why it changed nothing.
 std::string remarks(const StepRecord& record) {
     std::string text;
     if (record.loss_scale.scale != 1 || record.loss_scale.skipped > 0)

@@ -1,5 +1,5 @@
-// What `train` says of each step: a line on standard output, an object of the JSON report, and a line of the
-// file that --log names, which grows as steps are made.
+// The report of each step of `train`: a line on standard output, an object of the JSON report, and a line of
+// the file that --log names, which grows as steps are made.
 #pragma once
 
 #include <cstdint>

@@ -34,7 +34,7 @@ LearningRateSchedule schedule_of(const TrainOptions& options) {
 
 namespace {
 
-/// What was given now must do something; what a checkpoint remembers may not matter any more.
+/// An option that is given now must do something; one that a checkpoint remembers may not matter any more.
 void refuse_ignored(const TrainOptions& options, std::initializer_list<const char*> names,
                     std::string_view belongs_to) {
     for (const char* name : names)
@@ -297,7 +297,7 @@ void name_trunk(TrainOptions& options) {
 
 namespace {
 
-/// What is remembered are the micro-steps of a step, whoever makes them.
+/// A checkpoint remembers the micro-batches of a step, whoever makes them.
 void share_micro_steps(TrainOptions& options, int ranks) {
     if (ranks == 1) return;
     const bool was_remembered = !options.resume.empty() && !options.given.contains("--accumulate");
@@ -460,7 +460,7 @@ void add_optimizer_options(CLI::App& command, TrainOptions& options) {
                        "SGD)");
 }
 
-/// What happens between steps.
+/// Options of what happens between steps.
 void add_loop_options(CLI::App& command, TrainOptions& options) {
     command
         .add_option("--order", options.order,
@@ -555,7 +555,7 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
     add_view_options(command, options.views);
 }
 
-/// Of a run by mpirun.
+/// Options of a run by mpirun.
 void add_rank_options(CLI::App& command, TrainOptions& options) {
     begin_section(command, "Ranks");
     command

@@ -1,4 +1,4 @@
-// What `train` is asked for: its options on the command line, and what they mean to a trainer.
+// The options of `train` on the command line, and what they mean to a trainer.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ struct TrainOptions {
     bool keep_best = false;
     std::int64_t patience = 0;  ///< validations without a lower loss; 0: any number
     std::int64_t print_every = 1;
-    /// Of a run that is resumed: whether options may differ, since all others were taken over.
+    /// The kind of a resumed run: whether options may differ, since all others were taken over.
     Resume changes = Resume::as_it_was;
     TypedOptions typed;           ///< what the checkpoint is to remember
     std::set<std::string> given;  ///< on this command line, by name
@@ -79,9 +79,9 @@ TrainerOptions trainer_of(const TrainOptions& options, const Target& target, con
 /// The order of --order. Throws UserError for a word that is none.
 BatchOrder order_of(const TrainOptions& options);
 
-/// What follows from --resume and --from: options that the checkpoint remembers and that were not given,
-/// where to save, the model and the tokenizer of the files. Throws UserError where these contradict what was
-/// given. A checkpoint remembers the micro-steps of a step, of which each of `ranks` makes its part.
+/// Completes the options after --resume and --from: options that the checkpoint remembers and that were not
+/// given, where to save, the model and the tokenizer of the files. Throws UserError where these contradict
+/// what was given. A checkpoint remembers the micro-steps of a step, of which each of `ranks` makes its part.
 void complete_options(CLI::App& command, TrainOptions& options, int ranks);
 
 /// Where --keep-best keeps the checkpoint with the lowest validation loss.

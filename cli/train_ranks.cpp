@@ -23,7 +23,7 @@ namespace mantissa::cli {
 
 namespace {
 
-/// What the others print is what the first does, too.
+/// The other ranks print what the first does, too.
 void silence_standard_output() {
     std::fflush(stdout);
     if (const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC); nowhere >= 0) {

@@ -27,7 +27,7 @@ class TrainRanks {
     /// Threads for this rank where none were asked for; its threads from now on keep to their cores. 0: as
     /// many as there may be.
     int share_cores(int asked);
-    /// What was shared, in a line.
+    /// A line about what was shared.
     const std::string& shares() const { return shares_; }
 
     /// Runs what is to be done; what goes wrong ends all ranks, and is said by one of them where all know it.
@@ -46,7 +46,7 @@ class TrainRanks {
     std::string shares_;
 };
 
-/// What of the options only the first rank does is taken from the others.
+/// Options that only the first rank follows are taken from the others.
 void leave_to_the_first(TrainOptions& options);
 
 /// Among ranks that each have parts of the gradients: no histograms of them, which is said. Throws UserError

@@ -90,7 +90,7 @@ class TextInput final : public TrainInput {
     }
 
   private:
-    /// Of the tokenizer, or what the weights came with.
+    /// Token ids of the tokenizer, or those that the weights came with.
     HfTokenIds token_ids_of_run() const {
         HfTokenIds ids;
         if (corpus_.tokenizer) ids = token_ids_of(*corpus_.tokenizer);

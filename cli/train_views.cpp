@@ -240,7 +240,7 @@ void TrainViews::end_step() {
     try {
         write_page(TrainingState::runs);
     } catch (const UserError& error) {
-        // What cannot be written now may be at the end, and is no reason to stop.
+        // A file that cannot be written now may be at the end, and is no reason to stop.
         if (!warned_) print_error(fmt::format("mantissa: warning: --html: {}\n", error.what()));
         warned_ = true;
     }

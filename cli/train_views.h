@@ -1,4 +1,4 @@
-// What people look at while they train: a trace of one step, event files for TensorBoard, and a page.
+// Views of a run for people: a trace of one step, event files for TensorBoard, and a page.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct ViewOptions {
 /// Parsing the options throws UserError where a place cannot be written.
 void add_view_options(CLI::App& command, ViewOptions& options);
 
-/// What the loop tells of a run, for those to see that were asked for.
+/// Takes what the loop tells of a run, and hands it to the views that were asked for.
 class TrainViews {
   public:
     explicit TrainViews(const ViewOptions& options) : options_(options) {}

@@ -1,4 +1,4 @@
-// What a validation in the course of training found.
+// The result of a validation in the course of training.
 #pragma once
 
 #include <cstdint>

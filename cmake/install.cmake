@@ -1,4 +1,4 @@
-# What `cmake --install` puts under its prefix: the library, static (mantissa::mantissa) and shared
+# Everything that `cmake --install` puts under its prefix: the library, static (mantissa::mantissa) and shared
 # (mantissa::mantissa_shared), its public headers, the program with its manual, the licence, and the package that
 # find_package(mantissa) finds. No file names the prefix, so the tree may be moved afterwards.
 include(CMakePackageConfigHelpers)

@@ -1,4 +1,5 @@
-// What other sources take of fmt's library, for programs that link none: Debian has it as a shared one alone.
+// The functions that other sources take of fmt's library, for programs that link none: Debian has it as a
+// shared one alone.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

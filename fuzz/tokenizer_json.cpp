@@ -6,8 +6,8 @@
 
 namespace {
 
-/// What decoding gives of a text: one space less at its start where the tokenizer says so, and spaces for
-/// U+2581 where that stands for them.
+/// The text after decoding: one space less at its start where the tokenizer says so, and spaces for U+2581
+/// where that stands for them.
 std::string expected_of(const mantissa::TokenizerParts& parts, std::string_view text) {
     std::string expected(text);
     constexpr std::string_view visible = "\xE2\x96\x81";

@@ -29,7 +29,7 @@ configure() {
     touch "$cache"
 }
 
-# What ninja's "[120/282] Building ..." says of how far it is. It begins with looking for new files, as [0/2].
+# ninja's "[120/282] Building ..." says how far it is. It begins with looking for new files, as [0/2].
 note_build() {
     [[ $1 =~ ^\[([1-9][0-9]*)/([0-9]+)\] ]] || return 0
     built="${BASH_REMATCH[1]} of ${BASH_REMATCH[2]}"
@@ -49,7 +49,7 @@ build() {
         "${command[@]}" >&2 && return 0
     else
         "${command[@]}" 2>&1 | with_progress note_build tell_build >"$folder/build.log" && return 0
-        # What failed, without the reports of what built well around it; the whole log where nothing says so.
+        # The failure, without the reports of what built well around it; the whole log where nothing says so.
         if grep -q '^FAILED: ' "$folder/build.log"; then
             sed -n '/^FAILED: /,$p' "$folder/build.log" | grep -v '^\[[0-9]*/[0-9]*\] ' >&2
         else

@@ -9,7 +9,7 @@ from source_tree import CPP_SUFFIXES, Finding, files, is_cpp, parse_root, read_t
 
 ROOMS = ("base", "numerics", "ranks", "graph", "passes", "codegen", "device", "runtime", "formats", "nn", "data", "train",
          "report")
-# What other people's programs include: they stand before no room, and no room includes them.
+# Headers of other people's programs: they stand before no room, and no room includes them.
 PUBLIC_FACES = ("mantissa/mantissa.h", "mantissa/engine.h")
 # These come after all rooms and may include any of them, and their own headers.
 OUTER = ("cli", "python", "tests", "bench", "examples", "fuzz")

@@ -24,7 +24,7 @@ count_closing_line() {
     fi
 }
 
-# What ctest prints as a test begins, "    Start 12: device", and as it ends, " 3/40 Test #12: device ..... Passed".
+# ctest prints as a test begins "    Start 12: device", and as it ends, " 3/40 Test #12: device ..... Passed".
 note_test() {
     if [[ $1 =~ ^\ *Start\ +([0-9]+):\ (.*) ]]; then
         running[BASH_REMATCH[1]]=${BASH_REMATCH[2]}

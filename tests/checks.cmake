@@ -25,7 +25,7 @@ if(TARGET mantissa_cli)
 endif()
 
 # The checks of the sources, and for each a test that plants what it must find.
-foreach(check IN ITEMS includes style documents environment format)
+foreach(check IN ITEMS includes style documents prose environment format)
   mantissa_python_test(check_${check} scripts/check_${check}.py)
   mantissa_python_test(check_${check}_test tests/scripts/check_${check}_test.py)
 endforeach()
@@ -39,7 +39,7 @@ if(CMAKE_BUILD_TYPE STREQUAL "Release")
 endif()
 mantissa_python_test(shell_scripts tests/scripts/shell_scripts_test.py)
 
-# What will run on a machine with a GPU, carried to a folder and run on the emulated one.
+# The programs that will run on a machine with a GPU, carried to a folder and run on the emulated one.
 if(TARGET gpu_checks AND CMAKE_BINARY_DIR STREQUAL "${PROJECT_SOURCE_DIR}/build")
   add_test(NAME gpu_rehearsal COMMAND bash -c "bench/gpu.sh --carry build/gpu && build/gpu/gpu.sh --rehearse"
            WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})

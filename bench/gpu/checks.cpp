@@ -1,5 +1,5 @@
-// What bench/gpu.sh carries to a machine with a GPU beside the program: the tests of kernels and of training
-// on a GPU, and sweeps of what multiplies.
+// The program that bench/gpu.sh carries to a machine with a GPU beside mantissa: the tests of kernels and of
+// training on a GPU, and sweeps of what multiplies.
 //
 //   gpu_checks --gtest_filter=CudaKernels.*      tests, on the machine's GPU where MANTISSA_TEST_GPU is set
 //   gpu_checks attention [--small]               milliseconds and TFLOP/s, forward and backward

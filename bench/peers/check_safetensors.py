@@ -15,7 +15,7 @@ import sys
 import safetensors
 
 BITS = {"F64": 64, "F32": 32, "F16": 16, "BF16": 16, "I64": 64, "I32": 32, "U8": 8, "BOOL": 8}
-# What tests/formats/safetensors_peer_test.cpp writes and expects; all tensors hold the first bytes of one pattern.
+# The tensors that tests/formats/safetensors_peer_test.cpp writes and expects; all hold the first bytes of one pattern.
 TENSORS = {"f64": ("F64", [3]), "f32": ("F32", [2, 3]), "f16": ("F16", [5, 1]), "bf16": ("BF16", [3]), "i64": ("I64", [2]),
            "i32": ("I32", [1, 1, 2]), "u8": ("U8", [7]), "bool": ("BOOL", [3]), "scalar": ("F32", []), "empty": ("F32", [4, 0]),
            'a "name" é': ("U8", [1])}

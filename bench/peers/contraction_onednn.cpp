@@ -56,7 +56,8 @@ void fill(dnnl::memory& memory, const dnnl::engine& engine, dnnl::stream& stream
     stream.wait();
 }
 
-/// What a call reads and writes; two of them take turns, so that none lies in a cache from the call before.
+/// Memory that a call reads and writes; two of them take turns, so that none lies in a cache from the call
+/// before.
 struct Operands {
     dnnl::memory a, b, out;
 };

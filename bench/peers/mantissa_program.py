@@ -36,7 +36,7 @@ def encode(options, text):
 
 def tokens_of(options, count):
     """The first `count` tokens of the text, i64."""
-    # Of GPT-2's tokens none of English text is longer than this on average; a cut character is left out.
+    # No token of GPT-2's is longer than this on average in English text; a cut character is left out.
     text = pathlib.Path(options.text).read_bytes()[: 16 * count].decode(errors="ignore").encode()
     tokens = encode(options, text)
     if len(tokens) < count:

@@ -165,7 +165,7 @@ void AtomicFile::commit() {
 void AtomicFile::fail(const char* what, int error) const {
     const std::string needed =
         size_ ? fmt::format("{} bytes needed", size_) : fmt::format("at least {} bytes needed", reached_);
-    // What is free on the disk is not what these are about.
+    // Free space on the disk is not what these are about.
     const char* const bound = error == EFBIG    ? "no file may be so large here; raise the limit (ulimit -f)"
                               : error == EDQUOT ? "your quota on this disk has no more; free some of it"
                                                 : nullptr;

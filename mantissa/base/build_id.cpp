@@ -36,7 +36,8 @@ std::string digits_of(std::string_view bytes) {
     return text;
 }
 
-/// Of notes, each a header, a name and its content, both filled up to whole words: the one of GNU's build ID.
+/// The note of GNU's build ID among notes, each a header, a name and its content, both filled up to whole
+/// words.
 std::string build_id_in(std::string_view notes) {
     const auto filled = [](std::size_t bytes) { return static_cast<std::size_t>(align_up(bytes, 4)); };
     while (notes.size() >= sizeof(ElfW(Nhdr))) {

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::uint32_t reflected_polynomial = 0x82F63B78;
 
-/// What a byte does to a checksum that has passed it: a bit at a time, least significant first.
+/// The effect of a byte on a checksum that has passed it: a bit at a time, least significant first.
 constexpr std::array<std::uint32_t, 256> make_table() {
     std::array<std::uint32_t, 256> table = {};
     for (std::uint32_t byte = 0; byte < 256; ++byte) {

@@ -19,7 +19,7 @@ struct FolderFiles {
 /// names a folder that cannot be read.
 FolderFiles files_below(const std::filesystem::path& folder);
 
-/// What lies in one folder, linked or not, and is not hidden.
+/// The entries of one folder, linked or not, that are not hidden.
 struct FolderContents {
     std::vector<std::filesystem::path> folders, files, dangling;  ///< sorted by name; links to nothing apart
     std::uint64_t hidden = 0;

@@ -55,7 +55,7 @@ class FirstReason {
         if (reason_.empty()) reason_ = std::move(reason);
         return false;
     }
-    /// What the search answers then.
+    /// The answer of the search then.
     NoValue none() const { return {reason_}; }
 
   private:

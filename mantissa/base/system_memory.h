@@ -1,4 +1,4 @@
-// What the system says of memory, in bytes. Linux only: read from /proc, the control groups and the limits of
+// Memory in bytes, as the system tells it. Linux only: read from /proc, the control groups and the limits of
 // the process.
 #pragma once
 

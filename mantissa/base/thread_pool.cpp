@@ -232,7 +232,7 @@ struct ThreadPool::State {
         }
         if (finished == 0) return;
         if (recorded) add_to_record(own);
-        // From here on the loop may be over, and another one begun.
+        // Another loop may begin from here on, as this one may be over.
         if (unfinished.fetch_sub(finished) == finished && caller_sleeps.load()) ended.ring(1);
     }
 

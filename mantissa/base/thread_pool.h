@@ -52,7 +52,7 @@ class ThreadPool {
     /// Whether every thread's work is recorded. At first it is not, which costs a loop one comparison a
     /// thread.
     void record(bool on);
-    /// What was recorded since the last call: by worker, and in the order of time for each.
+    /// Everything that was recorded since the last call: by worker, and in the order of time for each.
     std::vector<Work> take_record();
 
   private:

@@ -25,7 +25,7 @@ struct PairPlaces {
     std::int64_t start = 0, sequence = 0, head = 0, query = 0, key = 0;
 };
 
-/// What is made of the scores of pairs, as graph/attention_score.h has it.
+/// The function of the scores of pairs, as graph/attention_score.h has it.
 struct PairScore {
     struct Operand {
         DType dtype = DType::f32;
@@ -75,7 +75,7 @@ struct AttentionKernel {
     HeadPlaces q, k, v, o;  ///< of their gradients, too
     /// Further parameters: of a mask, its seen tiles; the operands; and the gradients that the kernel makes.
     std::shared_ptr<const PairScore> score = {};  ///< null: plain
-    /// Of `query_gradient`: the last parameter is the gradient of lse, f32 [B, H, T].
+    /// For `query_gradient`: the last parameter is the gradient of lse, f32 [B, H, T].
     bool lse_gradient = false;
 };
 
@@ -95,9 +95,9 @@ struct AttentionTiles {
 };
 AttentionTiles tiles_of(const AttentionKernel& kernel);
 
-/// Which tiles of columns the warps of a masked kernel see. Parameters: the operands of the score; and a byte
-/// for each warp and tile, [tables, tiles of rows, tiles of columns, 4]. The causal mask hides, too, and what
-/// is beyond the last query or key. A warp makes one of them.
+/// Finds the tiles of columns that the warps of a masked kernel see. Parameters: the operands of the score;
+/// and a byte for each warp and tile, [tables, tiles of rows, tiles of columns, 4]. The causal mask hides,
+/// too, and what is beyond the last query or key. A warp makes one of them.
 struct SeenTilesKernel {
     enum Sees : std::uint8_t { nothing, some, everything };
     static constexpr int warps_of_tile = 4;  ///< of which the kernel may have fewer

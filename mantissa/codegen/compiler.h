@@ -100,8 +100,7 @@ struct ScoreKernel {
     double milliseconds = 0;           ///< that compiling took
 };
 
-/// What a kernel became, for people. For a GPU the assembly is PTX, under a header that says how to launch
-/// it.
+/// A compiled kernel, for people. For a GPU the assembly is PTX, under a header that says how to launch it.
 struct Listing {
     std::string ir;
     std::string assembly;
@@ -115,7 +114,7 @@ class Compiler {
 
     /// Why nothing can be compiled; empty if it can.
     static std::string refusal();
-    /// Which compiler it is: "LLVM 19.1.7"; empty where there is none.
+    /// The compiler's name and version: "LLVM 19.1.7"; empty where there is none.
     static std::string version();
 
     /// The kernel for a body, compiled by the next `compile_pending` unless it is already.

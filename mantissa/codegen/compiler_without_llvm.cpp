@@ -1,4 +1,4 @@
-// What stands in for the compiler in a build without LLVM: it says so.
+// A stand-in for the compiler in a build without LLVM: it says so.
 #include "mantissa/base/error.h"
 #include "mantissa/codegen/grid_kernel.h"
 #include "mantissa/graph/graph.h"

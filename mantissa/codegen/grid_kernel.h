@@ -93,7 +93,8 @@ struct SquaresKernel {
     PartTable table() const { return {parts, 4}; }
 };
 
-/// From an FP64 sum of squares: its root as f32 and, the second output, whether it is finite. One thread.
+/// Takes an FP64 sum of squares, gives its root as f32 and, the second output, whether it is finite. One
+/// thread.
 struct NormKernel {};
 
 struct GridKernel {

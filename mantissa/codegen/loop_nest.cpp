@@ -15,8 +15,8 @@ namespace mantissa::inline v0::codegen {
 
 namespace {
 
-/// What is computed again in a later walk rather than kept: up to about the time that a store to a scratch
-/// row and a load from it take, with a load of an operand counted as one.
+/// Cost up to which a later walk computes a value again rather than keeping it: about the time that a store
+/// to a scratch row and a load from it take, with a load of an operand counted as one.
 constexpr int cheap = 8;
 
 /// Instructions of a step, of which some are no operations of a graph.

@@ -94,7 +94,7 @@ inline std::int64_t scratch_stride(const LoopNest& nest) {
 /// Numbers in all scratch rows of one thread, or of one block of a GPU's.
 inline std::int64_t scratch_floats(const LoopNest& nest) { return nest.scratch_rows * scratch_stride(nest); }
 
-/// Of them, those that a block of a GPU's threads needs in global memory: none where they fit the shared.
+/// The part of them that a block of a GPU's threads needs in global memory: none where they fit the shared.
 std::int64_t global_scratch_floats(const LoopNest& nest);
 
 /// Lowers a fused node's body; of one that starts with a contraction, the tail

@@ -1,4 +1,4 @@
-// What a score function is given: a block of pairs of a query and a key, in the middle of attention. Plain
+// Arguments of a score function: a block of pairs of a query and a key, in the middle of attention. Plain
 // data without functions, since kernels that are compiled for one instruction set include it.
 //
 // A block is some rows of lanes. Forward its rows are keys and its lanes queries; backward its rows are
@@ -21,7 +21,7 @@ struct ScoreBlock {
     std::int64_t rows = 0;
     std::int64_t lanes = 0;  ///< that there are; of the last block fewer than `stride`
     float scale = 1;
-    // What the counters of the four axes begin with.
+    // First values of the counters of the four axes.
     std::int64_t sequence = 0, head = 0, query = 0, key = 0;
     /// By operand: the element of the first row and lane.
     const std::byte* const* operands = nullptr;

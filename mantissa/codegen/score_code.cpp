@@ -129,7 +129,7 @@ class PairsMaker {
     }
     static bool dtype_counts(DType dtype) { return dtype == DType::i32 || dtype == DType::f32; }
 
-    /// Which number an element gets follows from its place in the whole tensor.
+    /// An element's random number follows from its place in the whole tensor.
     bool place_random(const Node& node, Tensor& to) {
         if (node.outputs[0].shape.elements() != domain_.elements())
             return why_.refuse(

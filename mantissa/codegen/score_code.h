@@ -59,7 +59,7 @@ struct ScoreRequest {
     bool rounded = false;
 };
 
-/// What a body means for kernels.
+/// The meaning of a body for kernels.
 struct ScoreForm {
     bool is_score = true;  ///< the new score is the scaled one
     bool hides = false;    ///< there is `visible`

@@ -1,5 +1,5 @@
-// What a step is given: the values of each of a model's inputs, from a source that makes them from the step's
-// number and the place that a run went on from.
+// The values of each of a model's inputs for a step, from a source that makes them from the step's number and
+// the place that a run went on from.
 #pragma once
 
 #include <concepts>
@@ -102,7 +102,7 @@ struct DataPlace {
     std::uint64_t examples = 0;   ///< windows of a text, pictures: read before it, from the first epoch on
     std::uint64_t per_step = 0;   ///< examples of a step when the run began
     std::uint64_t per_epoch = 0;  ///< 0: not known
-    /// What an epoch is, in words that are equal where its examples and their order are; empty: not known.
+    /// The epoch in words that are equal where its examples and their order are; empty: not known.
     std::string epoch = {};
 
     bool operator==(const DataPlace&) const = default;
@@ -150,7 +150,7 @@ class BatchSource {
                       std::span<const std::span<std::byte>> inputs) const = 0;
     /// Steps until every example was read once; rounded down.
     virtual std::uint64_t steps_per_epoch() const = 0;
-    /// What the values follow from, in words that are equal where the values are: two runs that are to be one
+    /// The origin of the values in words that are equal where the values are: two runs that are to be one
     /// must agree in it.
     virtual std::string description() const = 0;
     /// Over how much the loss of a step is a mean, so that losses of several steps make one mean: 1 where all

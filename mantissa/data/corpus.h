@@ -20,7 +20,7 @@ struct CorpusOptions {
     std::vector<std::filesystem::path> tokens = {};  ///< token shards instead of texts
     TokenFormat tokens_format = TokenFormat::detect;
     std::filesystem::path tokenizer = {};  ///< empty: see `untokenized`
-    /// What becomes of text for which no tokenizer is given.
+    /// Treatment of text for which no tokenizer is given.
     enum class Untokenized : std::uint8_t {
         bytes,  ///< its bytes are the tokens
         train   ///< a tokenizer is trained on it, of trained_vocabulary() tokens

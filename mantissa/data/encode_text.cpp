@@ -74,7 +74,7 @@ class DocumentFilter {
     explicit DocumentFilter(const Tokenizer& tokenizer)
         : tokenizer_(tokenizer), ends_(ends_of_documents(tokenizer)) {}
 
-    /// What comes through of these; valid until the next call.
+    /// The part of these that comes through; valid until the next call.
     std::span<const TokenId> push(std::span<const TokenId> ids) {
         through_.clear();
         for (const TokenId id : ids) {

@@ -1,4 +1,4 @@
-// What several files are called together, in messages and in the name of a run.
+// The common name of several files, in messages and in the name of a run.
 #pragma once
 
 #include <filesystem>

@@ -28,7 +28,7 @@ class DocumentEnds {
     /// "7 or 9".
     std::string tokens_text() const;
     std::uint64_t documents() const { return positions_.size(); }
-    /// Of the tokens, ascending.
+    /// Positions of the tokens, ascending.
     const std::vector<std::uint64_t>& positions() const { return positions_; }
     /// How many of these tokens end a document.
     std::uint64_t among(TokenRange range) const;
@@ -38,7 +38,7 @@ class DocumentEnds {
     std::vector<std::uint64_t> positions_;  // ascending
 };
 
-/// What a sequence of tokens says of itself.
+/// A sequence of tokens and what it says of itself.
 struct PackedSequence {
     std::span<const std::int32_t> tokens;    // [T]
     std::span<std::int32_t> targets;         // [T]: the tokens that follow; -1 where a document ends

@@ -14,7 +14,7 @@
 
 namespace mantissa::inline v0 {
 
-/// What becomes of a picture that cannot be decoded.
+/// Treatment of a picture that cannot be decoded.
 enum class BadPicture : std::uint8_t {
     stop,  ///< it is an error
     skip   ///< the next that can be decoded takes its place; in validation, it is left out
@@ -26,7 +26,7 @@ struct PictureBatchOptions {
     /// Training: every picture once an epoch. Validation: every picture once, cut out of the middle; rows
     /// behind the last picture are zeros of the class no_class.
     enum class Use : std::uint8_t { training, validation } use = Use::training;
-    // Of training.
+    // Settings of training.
     bool random_place = true;  ///< where a picture is cut; else in the middle
     bool random_mirror = true;
     std::int64_t padding = 0;  ///< pixels of black around it, with a random place
@@ -76,7 +76,7 @@ class PictureBatches final : public BatchSource {
         std::uint64_t step = 0;  ///< the first that would have taken it
         bool told = false;
     };
-    /// What was found on the way; no batch depends on when.
+    /// Remarks on what was found on the way; no batch depends on when.
     mutable std::mutex mutex_;
     mutable std::map<std::uint64_t, Skipped> skipped_;  ///< by index of the picture
 };

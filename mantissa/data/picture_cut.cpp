@@ -18,7 +18,7 @@ struct Taps {
     std::vector<float> weights = {};
 };
 
-/// Of pixel `index` where `from` pixels are resized to `to`.
+/// Taps of pixel `index` where `from` pixels are resized to `to`.
 Taps taps_of(std::int64_t index, std::int64_t from, std::int64_t to) {
     if (index < 0 || index >= to) return {};
     const double scale = static_cast<double>(from) / static_cast<double>(to), reach = std::max(scale, 1.0);
@@ -36,7 +36,7 @@ Taps taps_of(std::int64_t index, std::int64_t from, std::int64_t to) {
     return taps;
 }
 
-/// Of each pixel of the result along an axis of `from` pixels, resized to `resized`.
+/// Taps of each pixel of the result along an axis of `from` pixels, resized to `resized`.
 std::vector<Taps> taps_along(std::int64_t from, std::int64_t resized, std::int64_t image,
                              std::int64_t padding, std::uint32_t where) {
     const auto places = static_cast<std::uint64_t>(resized + 2 * padding - image + 1);

@@ -1,5 +1,5 @@
-// From a picture of any size to the pixels that a network reads: resized until the shorter side fits, cut,
-// mirrored, normalised.
+// Turns a picture of any size into the pixels that a network reads: resized until the shorter side fits,
+// cropped, flipped, normalised.
 #pragma once
 
 #include <array>
@@ -10,14 +10,14 @@
 
 namespace mantissa::inline v0 {
 
-/// Of red, green and blue, where black is 0 and white 1.
+/// Statistics of red, green and blue, where black is 0 and white 1.
 struct PixelStatistics {
     std::array<float, 3> mean, deviation;
 
     bool operator==(const PixelStatistics&) const = default;
 };
 
-/// Of ImageNet's and of CIFAR-10's training pictures, as they are commonly given.
+/// Statistics of ImageNet's and of CIFAR-10's training pictures, as they are commonly given.
 inline constexpr PixelStatistics imagenet_pixels{{0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}};
 inline constexpr PixelStatistics cifar10_pixels{{0.4914f, 0.4822f, 0.4465f}, {0.2470f, 0.2435f, 0.2616f}};
 

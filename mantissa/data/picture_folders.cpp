@@ -26,7 +26,7 @@ std::string lower_case(std::string text) {
     return text;
 }
 
-/// What was passed over, in words.
+/// Files that were passed over, in words.
 struct LeftOut {
     std::uint64_t other_files = 0, beside = 0, hidden = 0;
     std::vector<std::string> folders, links;

@@ -16,7 +16,7 @@ namespace mantissa::inline v0 {
 /// The label of a picture of which nobody says what is on it.
 inline constexpr std::int32_t unknown_class = -2;
 
-/// Which picture of a set, and what is on it.
+/// A picture of a set, and what is on it.
 struct PictureEntry {
     std::uint32_t file = 0, record = 0;  ///< the record of a file of CIFAR-10; else 0
     std::int32_t label = 0;              ///< an index of the classes, or unknown_class
@@ -43,7 +43,7 @@ struct PictureSet {
 /// (decode_picture). Throws UserError that names it.
 Picture read_picture(const PictureSet& set, std::uint64_t index, std::int64_t enough = 0);
 
-/// What is trained on, and what is kept from it.
+/// The pictures that are trained on, and those that are kept from it.
 struct PictureSplit {
     PictureSet training, validation;  // of the same classes
     enum class Format : std::uint8_t { folders, cifar10 } format = Format::folders;

@@ -63,7 +63,7 @@ bool is_read_once(const std::filesystem::path& path) {
 
 namespace {
 
-/// Of what never ends, the beginning is seen not to be text, or the memory not to suffice.
+/// Reads what may never end: from its beginning it is seen not to be text, or the memory not to suffice.
 std::string read_to_its_end(const std::filesystem::path& path, const std::string& name) {
     constexpr std::size_t at_once = std::size_t{1} << 20;
     const auto most = static_cast<std::size_t>(available_memory() / 2);

@@ -25,7 +25,7 @@ T load(const std::byte* at) {
     throw UserError(path.string() + ": " + reason);
 }
 
-/// What the magic numbers of llm.c's other files mean, for someone who named the wrong file.
+/// The meaning of the magic numbers of llm.c's other files, for someone who named the wrong file.
 const char* other_llmc_file(std::int32_t magic) {
     switch (magic) {
         case 20240326:

@@ -56,7 +56,7 @@ std::string without_number(const std::string& stem) {
 
 path manifest_of(path stem) { return stem += ".tokens.json"; }
 
-/// From the record's folder, so that both can be moved together.
+/// Paths are relative to the record's folder, so that both can be moved together.
 std::string from_folder_of(const path& manifest, const path& file) {
     std::error_code ignored;
     const path folder = std::filesystem::absolute(manifest).parent_path();

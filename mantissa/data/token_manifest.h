@@ -1,6 +1,6 @@
-// What token shards were made of, recorded beside them, so that tokens of a text or a tokenizer that has
-// changed since are not taken for those of today's. Shards without a record, such as others write, have
-// nothing to be held to.
+// The sources of token shards, recorded beside them, so that tokens of a text or a tokenizer that has changed
+// since are not taken for those of today's. Shards without a record, such as others write, have nothing to be
+// held to.
 #pragma once
 
 #include <cstdint>

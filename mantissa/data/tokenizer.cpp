@@ -222,7 +222,7 @@ std::string StreamDecoder::push(TokenId id) {
 }
 
 std::string StreamDecoder::finish() {
-    // What is held back is one sequence cut short, so one replacement.
+    // The bytes that are held back are one sequence cut short, so one replacement.
     const bool pending = !held_.empty();
     held_.clear();
     return pending ? "\xEF\xBF\xBD" : "";

@@ -42,7 +42,7 @@ enum class PrefixSpace : std::uint8_t {
     always                  ///< one more; behind a special token, too
 };
 
-/// What a tokenizer is made from.
+/// The parts that a tokenizer is made from.
 struct TokenizerParts {
     std::string source;               ///< file or directory, for messages
     std::vector<std::string> tokens;  ///< the bytes of each id; for special tokens their text
@@ -138,7 +138,7 @@ class StreamDecoder {
 
     /// The text that is complete after `id`: valid UTF-8, each invalid part replaced by U+FFFD.
     std::string push(TokenId id);
-    /// What is still held back, as U+FFFD, or nothing.
+    /// The bytes still held back, as U+FFFD, or nothing.
     std::string finish();
 
   private:

@@ -1,4 +1,4 @@
-// Which files make up a tokenizer, the pair of vocabulary and merges, and writing that pair.
+// The files that make up a tokenizer, the pair of vocabulary and merges, and writing that pair.
 #include "mantissa/data/tokenizer_files.h"
 
 #include <fmt/format.h>
@@ -101,8 +101,8 @@ void require_pairs_agree(const fs::path& folder, const TokenizerParts& taken) {
                     folder.string()));
 }
 
-/// What says most decides: tokenizer.json names the rule by which text is cut and the tokens that were added,
-/// the pairs only the latter, by their spelling, and ranks neither.
+/// The file that says most decides: tokenizer.json names the rule by which text is cut and the tokens that
+/// were added, the pairs only the latter, by their spelling, and ranks neither.
 TokenizerParts load_folder(const fs::path& folder) {
     if (fs::exists(folder / "tokenizer.json")) return load_file(folder / "tokenizer.json");
     for (const PairOfFiles& pair : pairs_of_files) {

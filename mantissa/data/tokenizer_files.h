@@ -22,7 +22,7 @@ Tokenizer load_tokenizer(const std::filesystem::path& path);
 
 /// Whether load_tokenizer finds the files of one in this directory.
 bool holds_tokenizer(const std::filesystem::path& directory);
-/// Of a directory for which it does not: what there is in place of it, to end a message with, or nothing.
+/// Files of a directory that hold no tokenizer for us, to end a message with, or nothing.
 std::string unread_tokenizer(const std::filesystem::path& directory);
 /// Whether two tokenizers give the same tokens for every text, and text for all tokens.
 bool same_tokens(const TokenizerParts& a, const TokenizerParts& b);

@@ -1,4 +1,4 @@
-// What stands around the model in tokenizer.json: how a text is changed before it is cut, how it is cut, what
+// The steps around the model in tokenizer.json: how a text is changed before it is cut, how it is cut, what
 // is put before its tokens and how tokens become text again. Internal to data/tokenizer*.
 #pragma once
 
@@ -17,7 +17,8 @@ struct TokenizerPipeline {
     std::vector<TokenId> first_tokens = {};
 };
 
-/// Of a tokenizer of bytes, as GPT-2's or LLaMA 3's, or of text that falls back to bytes, as SentencePiece's.
+/// Kind of a tokenizer: of bytes, as GPT-2's or LLaMA 3's, or of text that falls back to bytes, as
+/// SentencePiece's.
 enum class TokenizerKind : std::uint8_t { bytes, text };
 
 /// Reads normalizer, pre_tokenizer, post_processor and decoder of `root`. Throws UserError, beginning with

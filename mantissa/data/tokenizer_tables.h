@@ -12,7 +12,7 @@
 
 namespace mantissa::inline v0 {
 
-/// From a pair of neighbouring tokens to the merge that joins them. Open addressing, at most half full.
+/// Maps a pair of neighbouring tokens to the merge that joins them. Open addressing, at most half full.
 class PairTable {
   public:
     static constexpr std::uint32_t no_rank = std::numeric_limits<std::uint32_t>::max();

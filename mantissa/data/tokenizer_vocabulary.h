@@ -1,4 +1,4 @@
-// From the entries of a vocabulary file to the parts of a tokenizer. Internal to data/tokenizer*.
+// Makes the parts of a tokenizer from the entries of a vocabulary file. Internal to data/tokenizer*.
 #pragma once
 
 #include <functional>
@@ -57,7 +57,8 @@ class SpelledVocabulary {
     std::vector<SpecialToken> specials_;
 };
 
-/// What parse_vocabulary_and_merges, parse_tokenizer_json and parse_tiktoken make their tokenizers from.
+/// Readers for parse_vocabulary_and_merges, parse_tokenizer_json and parse_tiktoken, which make their
+/// tokenizers from the parts.
 TokenizerParts read_vocabulary_and_merges(const NamedText& vocabulary, const NamedText& merges);
 TokenizerParts read_tokenizer_json(const NamedText& json);
 TokenizerParts read_tiktoken(const NamedText& ranks);

@@ -20,7 +20,7 @@ constexpr std::array<CharacterClass, 128> make_ascii_classes() {
 /// The range lookup costs a binary search; most text is ASCII.
 constexpr auto ascii_classes = make_ascii_classes();
 
-/// What a lead byte promises: the bytes that follow it, and the range of the first of them, which is what
+/// The promise of a lead byte: the bytes that follow it, and the range of the first of them, which is what
 /// shuts out overlong forms, surrogates and values above U+10FFFF (Unicode 16.0, table 3-7).
 struct Lead {
     unsigned following;

@@ -1,5 +1,5 @@
-// What the tokenizer needs to know of Unicode: UTF-8 decoding that never fails, and whether a code point is a
-// letter, a number or white space, from tables of our own so that the answer depends on no library's version.
+// The tokenizer's Unicode: UTF-8 decoding that never fails, and whether a code point is a letter, a number or
+// white space, from tables of our own so that the answer depends on no library's version.
 #pragma once
 
 #include <cstddef>

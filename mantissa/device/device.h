@@ -1,5 +1,5 @@
-// What a device must offer: memory, copies, kernels to choose from, programs and events. Nothing above this
-// room includes a device's own headers.
+// The offer of a device: memory, copies, kernels to choose from, programs and events. Nothing above this room
+// includes a device's own headers.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ class HostMemory {
     virtual std::span<std::byte> bytes() const = 0;
 };
 
-/// What is queued in one runs in the order in which it was queued, beside what is queued in the other but for
+/// A queue runs its work in the order in which it was queued, beside what is queued in the other but for
 /// where one is told to wait.
 enum class Queue : std::uint8_t {
     work,    ///< programs, and copies that follow on them
@@ -97,13 +97,14 @@ class Program {
     virtual void run_step(std::size_t step) = 0;
 };
 
-/// What a kernel computes with.
+/// The arithmetic of a kernel.
 struct Arithmetic {
-    /// What it multiplies matrices as, written as in device/format_peaks.h; empty: it multiplies none.
+    /// The format that it multiplies matrices in, written as in device/format_peaks.h; empty: it multiplies
+    /// none.
     std::string multiply = {};
-    /// What it adds in, where it adds terms of FP32 or shorter.
+    /// The format that it adds in, where it adds terms of FP32 or shorter.
     DType sums = DType::f32;
-    /// What does it: a level of instruction sets, or a matrix unit as Target::bf16_unit names it.
+    /// The unit that does it: a level of instruction sets, or a matrix unit as Target::bf16_unit names it.
     std::string unit = {};
 };
 
@@ -115,12 +116,12 @@ struct PreparedKernel {
     /// By output: operands of its size over which it may be written, since each element is read, for the last
     /// time, before anything is written there. Empty: none for any.
     std::vector<std::vector<int>> may_write_over = {};
-    /// What a device does for one, where that is more than a kernel: kernels, and zeros and copies before
-    /// them.
+    /// The work of a device for one node, where that is more than a kernel: kernels, and zeros and copies
+    /// before them.
     std::int64_t launches = 1;
     /// Arithmetic and bytes, where they are more than the operation's own.
     std::optional<Cost> cost = {};
-    /// Which of a library's algorithms it runs by, in words: asked once the device has finished its kernels.
+    /// The library's algorithm that it runs by, in words: asked once the device has finished its kernels.
     /// Empty: there are none to choose from.
     std::function<std::string()> algorithm = {};
     /// Where parts of the operation would do, too, and both were measured. The kernel's name is its own.
@@ -157,7 +158,7 @@ struct ThreadWork {
     double begin = 0, end = 0;
 };
 
-/// What the device reaches at most, measured. FLOP/s, and bytes per second with reads and writes counted.
+/// The highest rates of the device, measured. FLOP/s, and bytes per second with reads and writes counted.
 struct Peaks {
     double f32_fma = 0;
     double bf16_matrix = 0;  ///< of the unit that Target::bf16_unit names; 0: none
@@ -212,7 +213,7 @@ class Device {
     /// Queues an event behind all that was queued there before.
     virtual std::unique_ptr<Event> record(Queue queue) = 0;
     std::unique_ptr<Event> record() { return record(Queue::work); }
-    /// What is queued there from now on begins when the device has passed the event.
+    /// Lets what is queued there from now on begin when the device has passed the event.
     virtual void queue_wait(Queue queue, const Event& event) = 0;
     /// Returns when the device has passed the event.
     virtual void wait(const Event& event) = 0;
@@ -222,7 +223,8 @@ class Device {
     /// Whether it is recorded when each thread works, where threads of the host do what is launched. At first
     /// it is not, and costs nothing.
     virtual void record_threads(bool) {}
-    /// What was recorded since the last call, by thread and then by time; `since` was passed before.
+    /// Everything that was recorded since the last call, by thread and then by time; `since` was passed
+    /// before.
     virtual std::vector<ThreadWork> thread_work(const Event& since) {
         static_cast<void>(since);
         return {};

@@ -1,4 +1,4 @@
-// What a device reaches in each number format, as plain data: computed from facts about it, or measured, or
+// The rates of a device in each number format, as plain data: computed from facts about it, or measured, or
 // both. Rates are operations a second, a multiply-add counted as two; bandwidths bytes a second.
 #pragma once
 

@@ -18,7 +18,7 @@ struct AxisOrder {
     bool keeps() const { return axes.empty(); }
 };
 
-/// Of two dimensions: [rows, columns] in memory, [columns, rows] in the file.
+/// The order of two dimensions that are [rows, columns] in memory, [columns, rows] in the file.
 AxisOrder transposed();
 
 /// The shape that a tensor of `shape` has in the file. Throws InternalError if the order is none for it.
@@ -35,7 +35,8 @@ struct OrderedTensor {
     std::size_t row_bytes() const;
 };
 
-/// What of a tensor in memory becomes one in the file, and the other way round. The order must not keep it.
+/// The order of a tensor's axes in a file and in memory, and the way between both. The order must not keep
+/// it.
 OrderedTensor into_file(const AxisOrder& order, const std::vector<std::int64_t>& shape, std::size_t element);
 OrderedTensor out_of_file(const AxisOrder& order, const std::vector<std::int64_t>& shape,
                           std::size_t element);

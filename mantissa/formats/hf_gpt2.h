@@ -12,7 +12,8 @@
 
 namespace mantissa::inline v0 {
 
-/// What the names and shapes of a checkpoint say about its model. The number of heads is not among it.
+/// The facts about a model that the names and shapes of a checkpoint tell. The number of heads is not among
+/// it.
 struct Gpt2Sizes {
     std::int64_t layers = 0, channels = 0, context = 0, vocabulary = 0;
     bool bias = true;  ///< of linear layers and norms

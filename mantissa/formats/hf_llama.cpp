@@ -38,7 +38,7 @@ class Reader {
             integer("head_dim", sizes.heads > 0 ? std::optional(sizes.channels / sizes.heads) : std::nullopt);
         sizes.hidden = integer("intermediate_size");
         sizes.vocabulary = integer("vocab_size");
-        // What the library takes where the file says nothing.
+        // The library's defaults where the file says nothing.
         sizes.context = integer("max_position_embeddings", is_mistral() ? 131072 : 2048);
         sizes.epsilon = number(root_, "rms_norm_eps", 1e-6);
         sizes.tied = flag("tie_word_embeddings");

@@ -22,8 +22,8 @@ struct LlamaRotary {
     Kind kind = Kind::plain;
     double theta = 10000;
     double factor = 1;
-    /// Of llama3: what turns less than `low_frequency_factor` times within the original context is slow, what
-    /// turns more than `high_frequency_factor` times fast.
+    /// The rule of llama3: a pair that turns less than `low_frequency_factor` times within the original
+    /// context is slow, one that turns more than `high_frequency_factor` times fast.
     double low_frequency_factor = 1, high_frequency_factor = 4;
     std::int64_t original_context = 8192;
 

@@ -15,10 +15,10 @@ struct HfTokenIds {
     std::vector<std::int64_t> ends = {};     ///< eos_token_id; empty: the files do not say
 };
 
-/// What the files in this folder say; nothing where there are none. A config.json beside a state.json is not
-/// asked: earlier versions of this program wrote the last id of the vocabulary there, whatever it stood for,
-/// and this one writes generation_config.json. Throws UserError, naming the file, for an id that is neither a
-/// number of 0 or more nor a list of them.
+/// The ids that the files in this folder give; nothing where there are none. A config.json beside a
+/// state.json is not asked: earlier versions of this program wrote the last id of the vocabulary there,
+/// whatever it stood for, and this one writes generation_config.json. Throws UserError, naming the file, for
+/// an id that is neither a number of 0 or more nor a list of them.
 HfTokenIds read_hf_token_ids(const std::filesystem::path& folder);
 
 /// The text of config.json with these ids. Where there is none it says null, since a reader would take its

@@ -9,7 +9,7 @@
 
 namespace mantissa::inline v0 {
 
-/// What the header says, checked against the length of the file.
+/// The facts of the header, checked against the length of the file.
 struct NpyArray {
     char kind = 0;              ///< 'u' unsigned, 'i' signed, 'f' floating, 'c' complex, 'b' boolean
     std::size_t item_size = 0;  ///< bytes of one element, little-endian

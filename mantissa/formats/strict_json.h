@@ -10,7 +10,7 @@
 
 namespace mantissa::inline v0 {
 
-/// What a document may cost before it is refused.
+/// The most that a document may cost before it is refused.
 struct JsonLimits {
     std::size_t bytes = 100'000'000;
     std::size_t depth = 128;  ///< objects and arrays open at once

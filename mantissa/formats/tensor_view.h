@@ -19,7 +19,7 @@ struct TensorView {
     const std::byte* data = nullptr;
 };
 
-/// What a tensor is, wherever it lies.
+/// A tensor's description, wherever it lies.
 struct TensorSpec {
     std::string name;
     DType dtype = DType::f32;

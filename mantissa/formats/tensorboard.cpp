@@ -79,7 +79,7 @@ ProtobufMessage text_tensor(const std::string& text) {
     return tensor;
 }
 
-/// Which dashboard shows a tensor.
+/// The dashboard that shows a tensor.
 ProtobufMessage shown_by(const std::string& plugin) {
     ProtobufMessage data, metadata;
     data.add_bytes(plugin_data::plugin_name, plugin);

@@ -24,7 +24,7 @@ struct StoredWeight {
 
 /// As the parameters are, unless a member says otherwise.
 struct WeightFiles {
-    /// What a file is that holds such weights, for messages: "a GPT-2 checkpoint".
+    /// The kind of a file that holds such weights, for messages: "a GPT-2 checkpoint".
     std::string kind = "a checkpoint of this model";
     /// May stand before every name in a file: "transformer.".
     std::string prefix = {};

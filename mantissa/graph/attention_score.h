@@ -34,7 +34,7 @@ struct AttentionScore {
     bool plain() const { return !body; }
 };
 
-/// What the attributes say. Throws UserError if the words are none of the above.
+/// The score that the attributes describe. Throws UserError if the words are none of the above.
 AttentionScore attention_score(const Attributes& attributes);
 /// The attributes with the score; nothing of it where it is plain.
 Attributes with_score(const Attributes& attributes, const AttentionScore& score);
@@ -52,7 +52,7 @@ struct ScorePlace {
 ScorePlace place_of_score_operand(const std::string& axes, const Shape& stored,
                                   const AttentionExtents& extents);
 
-/// Of attention_grad, by operand of the score: whether its gradient is asked for.
+/// Flags of attention_grad, by operand of the score: whether its gradient is asked for.
 std::vector<bool> asked_score_gradients(const Attributes& attributes, std::size_t operands);
 
 /// Throws UserError unless the body is a score over these extents with these operands. `operands`: their
@@ -60,7 +60,7 @@ std::vector<bool> asked_score_gradients(const Attributes& attributes, std::size_
 void expect_score(const AttentionScore& score, DType tensors, const AttentionExtents& extents,
                   std::span<const Type> operands);
 
-/// What the body gives for the scaled product [B, H, T, S] and the operands as they are stored.
+/// The body's result for the scaled product [B, H, T, S] and the operands as they are stored.
 struct ScoredPairs {
     Tensor score;
     Tensor visible;     ///< empty: every pair is

@@ -70,7 +70,7 @@ void read_filter(Convolution& out, const Type& filter) {
     out.filters = filter.shape[3];
 }
 
-/// What dy must be, once the outputs are known.
+/// The type that dy must have, once the outputs are known.
 void expect_outputs(const Convolution& convolution, const Type& dy) {
     expect_images(dy, "dy");
     expect(dy.shape == convolution.y_shape(), "dy must have shape {}, got {}", convolution.y_shape().text(),

@@ -129,7 +129,7 @@ std::vector<Tensor> differentiate_definition(const DefinitionGradient& gradient,
     for (const auto& [index, value] : gradient.saved) saved.push_back(leaf_of(value));
     const std::vector<Tensor> outputs = find_op(gradient.op).definition({alone, leaves, attributes});
     std::vector<Tensor> gradients = backpropagate(alone, outputs, cotangents, leaves);
-    // What was saved stands for what the definition would compute anew: for the gradient, and for what of the
+    // Saved values stand for what the definition would compute anew: for the gradient, and for what of the
     // definition the gradient needs.
     for (std::size_t i = 0; i < saved.size(); ++i)
         alone.replace_uses(outputs[gradient.saved[i].first].value(), saved[i].value(), 0);

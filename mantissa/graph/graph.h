@@ -40,8 +40,8 @@ struct Origin {
 // Rules of a node that computes again what another computes, so as not to keep it: what `explain` says of it.
 // The two are never made one.
 inline constexpr std::string_view recomputed_rule = "recomputed";
-/// Of a definition that walks twice over its operands: no kernel computes both, for it would write the second
-/// for the second walk.
+/// The rule of a definition that walks twice over its operands: no kernel computes both, for it would write
+/// the second for the second walk.
 inline constexpr std::string_view second_walk_rule = "recomputed in a second walk";
 
 struct Node {
@@ -149,7 +149,7 @@ class Graph {
     /// Lets the nodes from `first` on read `to` where they read `from`.
     void replace_uses(Value from, Value to, NodeId first);
 
-    /// What new nodes are given as their origin.
+    /// The origin that new nodes are given.
     Origin origin;
 
   private:

@@ -9,7 +9,7 @@
 
 namespace mantissa::inline v0 {
 
-/// What the nodes are given as their origin: that of the graph where they are put, or their own.
+/// The origin that the nodes are given: that of the graph where they are put, or their own.
 enum class Origins : std::uint8_t { of_place, of_body };
 
 /// Adds the body's nodes to `graph` with these for its inputs, one for each; gives its results in order.

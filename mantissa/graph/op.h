@@ -26,7 +26,7 @@ using ops::Tensor;
 struct Node;
 struct Op;
 
-/// What autocast does with an operation's floating-point operands.
+/// The treatment of an operation's floating-point operands by autocast.
 enum class AutocastClass : std::uint8_t {
     lower,   ///< contractions: cast to the policy's low format
     fp32,    ///< norms, softmax, exponentials, sums, losses: computed and written in FP32
@@ -34,7 +34,7 @@ enum class AutocastClass : std::uint8_t {
     same     ///< takes what comes
 };
 
-/// What an operation is for the fuser.
+/// The kind of an operation for the fuser.
 enum class FuserClass : std::uint8_t { elementwise, row_reduction, contraction, movement, opaque };
 
 /// An operation about to be added: what its type rule sees.
@@ -44,15 +44,15 @@ struct OpCall {
     const Attributes& attributes;
 };
 
-/// What a definition is built from: operands in the graph that is being written.
+/// The tools of a definition: operands in the graph that is being written.
 struct DefinitionCall {
     Graph& graph;
     std::span<const Tensor> inputs;
     const Attributes& attributes;
 };
 
-/// What a gradient rule is built from. `cotangents[i]` is the gradient of the loss by `outputs[i]`; an output
-/// on which the loss does not depend has an empty tensor.
+/// The tools of a gradient rule. `cotangents[i]` is the gradient of the loss by `outputs[i]`; an output on
+/// which the loss does not depend has an empty tensor.
 struct GradientCall {
     Graph& graph;
     std::span<const Tensor> inputs;
@@ -75,7 +75,7 @@ struct LongerOperands {
     const Type& type(std::size_t operand) const;
 };
 
-/// What an operation makes of them.
+/// The effect of an operation on them.
 struct LongerOutputs {
     std::vector<int> axes;  ///< by output: along which axis it is longer, zeros there again; -1 for none
     Attributes attributes;
@@ -98,7 +98,7 @@ using ElementMeaning = double (*)(std::span<const double>);
 /// FLOPs, or bytes that are read and written.
 using CostRule = std::int64_t (*)(std::span<const Type> inputs, std::span<const Type> outputs,
                                   const Attributes&);
-/// Which operand is the copy of an update.
+/// The operand that is the copy of an update.
 using CopyRule = std::size_t (*)(const Attributes&);
 /// How many operands, from the first on.
 using LoweredRule = std::size_t (*)(const Attributes&);

@@ -1,11 +1,12 @@
-// What one output of a pool looks at. Plain data, since files compiled for one instruction set include it.
+// The window that one output of a pool looks at. Plain data, since files compiled for one instruction set
+// include it.
 #pragma once
 
 #include <cstdint>
 
 namespace mantissa::inline v0 {
 
-/// What one output looks at along one axis of the image.
+/// The window of one output along one axis of the image.
 struct PoolSpan {
     std::int64_t start = 0;            ///< of the window; negative in the padding before the image
     std::int64_t first = 0, last = 0;  ///< the part of it inside the image, never empty

@@ -37,11 +37,11 @@ class ReferenceRun {
     std::vector<std::vector<ReferenceTensor>> values_;
 };
 
-/// What a primitive computes from its operands. Throws InternalError for a primitive without an entry.
+/// The results of a primitive on its operands. Throws InternalError for a primitive without an entry.
 std::vector<ReferenceTensor> evaluate_primitive(const Node& node,
                                                 std::span<const ReferenceTensor* const> inputs);
 
-/// What a primitive with one output gives for single numbers of these types.
+/// The result of a primitive with one output for single numbers of these types.
 double evaluate_on_numbers(const Node& node, std::span<const Type> types, std::span<const double> numbers);
 
 }  // namespace mantissa

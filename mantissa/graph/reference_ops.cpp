@@ -1,4 +1,4 @@
-// What each primitive computes, in FP64: the meaning on which all else rests, so kept plain rather than
+// The computation of each primitive, in FP64: the meaning on which all else rests, so kept plain rather than
 // quick.
 #include <algorithm>
 #include <cmath>

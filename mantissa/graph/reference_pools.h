@@ -1,4 +1,4 @@
-// What pools compute, in FP64: entries of the reference evaluator, in a file of their own.
+// The pools, in FP64: entries of the reference evaluator, in a file of their own.
 #pragma once
 
 #include <span>

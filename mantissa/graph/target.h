@@ -1,4 +1,4 @@
-// What passes may know of a machine, as plain data. The device fills it in; passes read it.
+// The facts that passes may know of a machine, as plain data. The device fills it in; passes read it.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,10 @@
 
 namespace mantissa::inline v0 {
 
-/// What fusing may count on.
+/// The costs that fusing may count on.
 struct FusionCosts {
-    /// What a fused kernel must save each time that it runs, in bytes moved. Compiling one for the CPU takes
-    /// about 3 ms, in which memory moves some 30 MB; over a thousand runs that is 30 KB a run.
+    /// The least that a fused kernel must save each time that it runs, in bytes moved. Compiling one for the
+    /// CPU takes about 3 ms, in which memory moves some 30 MB; over a thousand runs that is 30 KB a run.
     std::int64_t least_bytes_saved = 32 << 10;
     /// Operands and outputs of one kernel. Each takes a register for its address, of which x86-64 has 16.
     std::size_t most_operands = 16;

@@ -31,7 +31,7 @@ class Tensor {
     Tensor(Graph& graph, Value value) : graph_(&graph), value_(value) {}
 
     explicit operator bool() const { return graph_ != nullptr; }
-    // What an empty tensor does not have; it throws UserError.
+    // A member that an empty tensor does not have; it throws UserError.
     Graph& graph(Where at = Where::current()) const {
         if (!graph_) [[unlikely]]
             refuse_empty(at);
@@ -329,7 +329,7 @@ inline Tensor copysign(Tensor x, Tensor y, Tensor::Where at = Tensor::Where::cur
 inline Tensor remainder(Tensor x, Tensor y, Tensor::Where at = Tensor::Where::current()) {
     return by_elements(x.dtype() == DType::i32 ? "integer_remainder" : "remainder", {x, y}, at);
 }
-/// Of i32, toward minus infinity; by 0 it is 0.
+/// Division of i32 toward minus infinity; by 0 it is 0.
 inline Tensor floor_divide(Tensor x, Tensor y, Tensor::Where at = Tensor::Where::current()) {
     return by_elements("integer_division", {x, y}, at);
 }

@@ -61,7 +61,7 @@ Tensor sums_up_to(const Tensor& x) {
     return blocks * width == T ? sums : slice(sums, 1, 0, T);
 }
 
-/// Of each index [outer, K, inner] the number of the element of x, -1 where there is none.
+/// The number of the element of x for each index [outer, K, inner], -1 where there is none.
 Tensor element_numbers(std::string_view op, const Tensor& x, int axis, const Tensor& index) {
     const AroundAxis at(op, x, axis);
     Graph& graph = x.graph();

@@ -50,7 +50,7 @@ Tensor sum_of_logits(const Tensor& logits, const Tensor& class_weights) {
     return reshape(sum(cast(product.x, DType::f32) * all, {-1}), Shape(without_last(logits)));
 }
 
-/// What a row counts: empty, 1.
+/// The weight of a row; empty: 1.
 Tensor counts_of_rows(const Tensor& targets, const Tensor& kept, const Tensor& class_weights) {
     if (!class_weights) return kept ? cast(kept, DType::f32) : Tensor{};
     Graph& graph = targets.graph();

@@ -1,5 +1,5 @@
-// What a value of the graph is: its storage type, its shape, its layout in memory, and how it starts if it is
-// kept.
+// The type of a value of the graph: its storage type, its shape, its layout in memory, and how it starts if
+// it is kept.
 #pragma once
 
 #include <compare>

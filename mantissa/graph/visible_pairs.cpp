@@ -25,8 +25,8 @@ std::int64_t PairBox::pairs() const {
     return count;
 }
 
-/// Of primitives whose values over a box follow from those of their operands. Null: of others something is
-/// known at single pairs only.
+/// The rule of primitives whose values over a box follow from those of their operands. Null: of others
+/// something is known at single pairs only.
 PositionMask::Rule PositionMask::rule_of(const Node& node, const std::vector<Type>& types) {
     using In = std::span<const Interval>;
     const std::string_view op = node.op->name;

@@ -1,4 +1,4 @@
-// Which pairs of a query and a key see each other, where that follows from positions alone: a causal mask,
+// The pairs of a query and a key that see each other, where that follows from positions alone: a causal mask,
 // and what a score says is visible. Boxes of pairs are answered by interval arithmetic, without looking at
 // pairs one by one where a box is seen by all or by none.
 #pragma once

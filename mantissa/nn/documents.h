@@ -11,13 +11,13 @@
 
 namespace mantissa::inline v0::nn {
 
-/// What a sequence of several documents is to a model.
+/// Several documents in a sequence, as a model sees them.
 enum class Documents : std::uint8_t {
     joined,  ///< one text, in which a document is seen from those behind it
     packed   ///< each stands alone
 };
 
-/// What there is of each token of packed documents; empty where they are joined.
+/// Facts of each token of packed documents; empty where they are joined.
 struct DocumentPlaces {
     Tensor documents = {};  ///< i32 [B, T]: equal where two tokens are of one document
     Tensor positions = {};  ///< i32 [B, T]: in the document, from 0 on
@@ -39,7 +39,7 @@ struct PackedInputs {
 /// documents `documents` and `positions` i32 [T] and `counted`, an f32, too.
 std::vector<InputSpec> text_inputs(std::int64_t sequence, Documents documents);
 
-/// What a checkpoint remembers of it: nothing where they are joined.
+/// The entry of a checkpoint about it: nothing where they are joined.
 void add_to(Configuration& configuration, Documents documents);
 
 PackedInputs packed_inputs(std::span<const Tensor> inputs);

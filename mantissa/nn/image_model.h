@@ -11,7 +11,7 @@
 
 namespace mantissa::inline v0::nn {
 
-/// What the networks have in common; as published unless said otherwise.
+/// Shared by the networks; as published unless said otherwise.
 struct ImageSizes {
     std::int64_t classes = 1000;
     std::int64_t image = 224;  // H = W

@@ -1,5 +1,5 @@
-// What networks for pictures are made from, and their sizes: for those that are there, and for programs that
-// are asked for one by name.
+// The parts of networks for pictures, and their sizes: for those that are there, and for programs that are
+// asked for one by name.
 #pragma once
 
 #include <cstdint>

@@ -42,14 +42,14 @@ enum class BatchAxis : std::uint8_t {
     none      ///< one value is that of all examples, such as a graph's edges; given whole, traced as it is
 };
 
-/// What a model takes.
+/// An input of a model.
 struct InputSpec {
     std::string name;
     DType dtype = DType::f32;
     Shape shape = {};  ///< without the batch
     BatchAxis batch_axis = BatchAxis::leading;
 
-    /// Of so many examples.
+    /// The type for so many examples.
     Type type(std::int64_t examples) const;
 };
 
@@ -57,7 +57,7 @@ struct InputSpec {
 InputSpec numbers(std::string name, Shape shape, BatchAxis batch_axis = BatchAxis::leading);
 InputSpec ids(std::string name, Shape shape = {}, BatchAxis batch_axis = BatchAxis::leading);
 
-/// What a trace is for: evaluation, where nothing is random, or training.
+/// The purpose of a trace: evaluation, where nothing is random, or training.
 class Mode {
   public:
     Mode() = default;  ///< evaluation
@@ -87,8 +87,8 @@ class Mode {
     bool may_lack_targets_ = false;
 };
 
-/// What records something of a model's inputs: a function of the first of them as tensors, of all of
-/// them as std::span<const Tensor>, of these and the mode, or of the graph, these and the mode.
+/// A function that records something of a model's inputs: of the first of them as tensors, of all of them as
+/// std::span<const Tensor>, of these and the mode, or of the graph, these and the mode.
 class Trace {
   public:
     Trace() = default;
@@ -130,7 +130,7 @@ class Trace {
     std::function<Tensor(Graph&, std::span<const Tensor>, const Mode&)> record_;
 };
 
-/// What a network makes of its inputs: logits, a prediction.
+/// The output of a network on its inputs: logits, a prediction.
 struct Output {
     std::string name = "output";
     /// The first so many inputs of the model are what it is made of; the others are targets.
@@ -141,16 +141,16 @@ struct Output {
 
 struct Model {
     std::string name;
-    /// What throughput counts: "tokens", "images"; and how many of them an example has.
+    /// The unit that throughput counts: "tokens", "images"; and how many of them an example has.
     std::string unit = "examples";
     std::int64_t units_per_example = 1;
     std::vector<InputSpec> inputs = {};
     /// Records the forward pass on all inputs, and returns the loss: one floating number, a mean over the
     /// batch.
     Trace loss = {};
-    /// What the network is asked for once it is trained; without a trace it predicts nothing.
+    /// The output that the network is asked for once it is trained; without a trace it predicts nothing.
     Output output = {};
-    /// What must be equal for a checkpoint to be resumed or loaded.
+    /// Facts that must be equal for a checkpoint to be resumed or loaded.
     Configuration configuration = {};
     /// How its weights are called in files (formats/weight_files.h); null: by their own names.
     std::shared_ptr<const WeightFiles> files = {};
@@ -175,7 +175,7 @@ Tensor trace_output(const Model& model, Graph& graph, std::int64_t batch);
 /// Model::files, or the rules of none.
 const WeightFiles& files_of(const Model& model);
 
-/// What the trace of a model says of it.
+/// Facts that the trace of a model tells of it.
 struct ModelFacts {
     std::int64_t parameters = 0;  ///< elements of all parameters, each once
     std::int64_t frozen = 0;      ///< elements of those that are not trained

@@ -33,7 +33,7 @@ inline constexpr int log_split_bits = 0x3f3504f3;
 inline constexpr float tanh_series[] = {-0x1.555532p-2f, 0x1.1106f6p-3f, -0x1.b835a4p-5f, 0x1.51f8cep-6f,
                                         -0x1.750ce2p-8f};
 inline constexpr float tanh_split = 0.625f;
-/// From here on tanh rounds to 1.
+/// The limit from which on tanh rounds to 1.
 inline constexpr float tanh_one = 9.02f;
 
 /// erf(x) = x + x (c0 + c1 x^2 + ...), |x| < 0.92. Error 8.9e-10.
@@ -44,7 +44,7 @@ inline constexpr float erf_split = 0.92f;
 inline constexpr float erfc_log_series[] = {-0x1.68a762p-13f, 0x1.212708p+0f,  0x1.44498ap-1f,
                                             0x1.bb64fap-4f,   -0x1.9b3e24p-6f, 0x1.10e06ep-8f,
                                             -0x1.c5fdacp-12f, 0x1.5fc054p-16f};
-/// From here on erf rounds to 1.
+/// The limit from which on erf rounds to 1.
 inline constexpr float erf_one = 4.0f;
 
 /// pi / 2 in three FP32 parts, and its inverse. A multiple of the first less the number that it stands beside

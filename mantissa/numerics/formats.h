@@ -27,7 +27,7 @@ FP16 to_fp16(float value);
 /// Exact; a signalling NaN is made quiet.
 float to_f32(FP16 value);
 
-/// What a floating-point format can hold.
+/// Limits of a floating-point format.
 struct FormatLimits {
     int bits;           ///< of storage
     int exponent_bits;  ///<

@@ -37,7 +37,7 @@ std::vector<ValueHistogram::Bucket> ValueHistogram::buckets() const {
     };
     for (std::uint32_t key = half; key-- > 1;)  // negative numbers, from the greatest magnitude down
         add(-edge(key + 1), -edge(key), counts_[half + key]);
-    // What lies around zero: 0, -0 and the smallest magnitudes.
+    // The bucket around zero: 0, -0 and the smallest magnitudes.
     add(-edge(1), edge(1), counts_[0] + counts_[half]);
     for (std::uint32_t key = 1; key < half; ++key) add(edge(key), edge(key + 1), counts_[key]);
     return buckets;

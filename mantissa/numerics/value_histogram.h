@@ -14,7 +14,7 @@ class ValueHistogram {
     /// Those that are not finite are counted apart.
     void add(std::span<const float> values);
 
-    /// Of all finite numbers; 0 where there are none.
+    /// The count of all finite numbers; 0 where there are none.
     std::int64_t numbers() const { return numbers_; }
     std::int64_t not_finite() const { return not_finite_; }
     double least() const { return least_; }
@@ -27,8 +27,8 @@ class ValueHistogram {
         double limit = 0;
         std::int64_t count = 0;
     };
-    /// From the least number to the greatest, limits ascending, each bucket beginning where the one before it
-    /// ends; empty ones between two that are not are one.
+    /// Buckets by ascending limits, each beginning where the one before it ends; empty ones between two that
+    /// are not are one.
     std::vector<Bucket> buckets() const;
 
   private:

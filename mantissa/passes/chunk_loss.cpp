@@ -71,7 +71,7 @@ class LossRecognition {
         return id < 0 ? "as a result" : fmt::format("by '{}'", node(id).op->name);
     }
 
-    /// From the loss back to the product, over views and casts that nothing else reads.
+    /// Follows the graph from the loss back to the product, over views and casts that nothing else reads.
     bool follow_logits() {
         std::vector<Value> passed{logits_};
         while (is_view_or_cast(passed.back().node)) passed.push_back(node(passed.back().node).inputs[0]);
@@ -114,7 +114,8 @@ class LossRecognition {
                        name_of(linear.outputs[0].dtype));
     }
 
-    /// From the loss's gradient on, over views and casts, to the products that make dx and dw.
+    /// Follows the graph from the loss's gradient on, over views and casts, to the products that make dx and
+    /// dw.
     bool follow_gradient() {
         NodeId gradient = -1;
         for (const Value& read : {logits_, Value{form_.loss, 1}})

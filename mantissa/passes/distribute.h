@@ -1,4 +1,4 @@
-// What ranks exchange in a step, as nodes of the graph: gradients are summed from where the last of a bucket
+// Exchanges of ranks in a step, as nodes of the graph: gradients are summed from where the last of a bucket
 // is finished, awaited where the first is read, so that they travel while the backward pass works.
 //
 //     %7 = matmul ...                               %7 = matmul ...
@@ -41,7 +41,7 @@ struct Distribution {
     std::set<std::string> in_parts = {};
 };
 
-/// What takes part in a sum.
+/// A term of a sum.
 struct ReducedTerm {
     Tensor term;       // f32
     NodeId made = -1;  ///< by what the backward pass is done with it: buckets are filled in this order
@@ -52,7 +52,7 @@ struct ReducedTerm {
 std::vector<Tensor> all_reduced(Graph& graph, std::span<const ReducedTerm> terms,
                                 const Distribution& distribution);
 
-/// Of each sum over all ranks this rank's part, in the order of the terms.
+/// This rank's part of each sum over all ranks, in the order of the terms.
 std::vector<Tensor> reduce_scattered(Graph& graph, std::span<const ReducedTerm> terms,
                                      const Distribution& distribution);
 

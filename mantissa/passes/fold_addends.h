@@ -1,4 +1,4 @@
-// What is added to an embedding's gradient becomes an operand of it.
+// Makes what is added to an embedding's gradient an operand of it.
 //
 //   %2 = embedding_grad(%dy, %ids) {rows=V}  %3 = add(%g, %2)
 // becomes

@@ -31,9 +31,9 @@ struct Fusion {
 /// Composites are left alone: expand those that shall take part first.
 Fusion fuse(const Graph& graph, const Machine& machine = {});
 
-/// What a node in the body of a fused one keeps of where it came from: the rule that decided its formats, for
-/// reports. Scope and stage would make equal bodies differ, and one that is computed again in a body is like
-/// any other there.
+/// The attribute by which a node in the body of a fused one keeps where it came from: the rule that decided
+/// its formats, for reports. Scope and stage would make equal bodies differ, and one that is computed again
+/// in a body is like any other there.
 Origin origin_in_body(const Node& node);
 
 /// Whether a composite's definition, all the way down, is made of what nests can hold.

@@ -55,7 +55,7 @@ Attributes joined_attributes(const Node& node, std::size_t parts) {
         .with("parts", static_cast<std::int64_t>(parts));
 }
 
-/// Of a joined node in a graph of its own.
+/// Whether a joined node in a graph of its own can run.
 bool can_run(const Graph& graph, const std::vector<NodeId>& group,
              FunctionRef<bool(const Graph&, const Node&)> has_kernel) {
     Graph lone;

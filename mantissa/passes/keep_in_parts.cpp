@@ -24,7 +24,7 @@ State part_of_state(State state, int ranks) {
     return state;
 }
 
-/// What a pass left behind: it is run for nobody.
+/// Nodes that a pass left behind are run for nobody.
 bool is_unread(const Uses& uses, NodeId id) { return uses.of({id, 0}).empty(); }
 
 /// A parameter, how its new value comes about, and the copy of it that is all that the run reads.

@@ -37,7 +37,8 @@ class LayOut {
     }
 
   private:
-    /// What is made from a parameter: a node of the source, and the first of the states for its outputs.
+    /// The copy that is made from a parameter: a node of the source, and the first of the states for its
+    /// outputs.
     struct Derivation {
         NodeId node = -1;
         int parameter = -1;
@@ -164,7 +165,7 @@ class LayOut {
         made.written = true;
     }
 
-    /// What nothing else wrote is made anew from the parameter's new value.
+    /// A copy that nothing else wrote is made anew from the parameter's new value.
     void update_others(Graph& graph) const {
         for (const Derivation& made : derivations_) {
             if (made.written) continue;

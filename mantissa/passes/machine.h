@@ -10,7 +10,7 @@
 
 namespace mantissa::inline v0 {
 
-/// What a machine answers where it is asked for a node's kernel.
+/// The answers of a machine that is asked for a node's kernel.
 struct KernelAnswer {
     std::string why_none = {};  ///< in each kernel's own words; empty: one runs it
     /// Where parts of the operation would do, too; nothing: nobody measured.

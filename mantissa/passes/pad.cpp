@@ -21,7 +21,7 @@ namespace {
 /// what ugly ends cost in all was never more than a few percent; so more zeros than this share cannot win.
 constexpr std::int64_t least_rows_a_zero = 16;
 
-/// What padding one parameter changes.
+/// The change that padding one parameter makes.
 struct PaddingForm {
     std::int64_t rows = 0, zero_rows = 0;
     std::set<int> states = {};                   ///< that keep rows of zeros

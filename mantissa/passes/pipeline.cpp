@@ -71,7 +71,7 @@ class Pipeline {
 
     std::vector<PassTime> times() const { return times_; }
 
-    /// What a pass left as it was.
+    /// Notes what a pass left as it was.
     void refuse(std::vector<PassRefusal> refused) {
         std::ranges::move(refused, std::back_inserter(refused_));
     }
@@ -155,7 +155,7 @@ Tensor build_forward(Pipeline& pipeline, Graph& graph, const TraceModel& model,
     return {graph, place};
 }
 
-/// Of parameters that an update puts together, or that another graph's does.
+/// Keeps parts of parameters that an update puts together, or that another graph's does.
 void keep_parts_of_parameters(Graph& graph, BuiltGraph& built, const Distribution& distribution) {
     const bool updates = std::ranges::any_of(graph.updates(), [&](const Update& update) {
         return graph.node(update.value.node).op->name == "all_gather_wait";

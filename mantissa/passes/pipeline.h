@@ -33,7 +33,7 @@ struct PassTime {
     std::size_t nodes = 0;  ///< in the graph afterwards
 };
 
-/// What is asked of the pipeline. What the machine is and has, it asks the machine.
+/// The requests to the pipeline. What the machine is and has, it asks the machine.
 struct PipelineOptions {
     Policy policy = {};   ///< the formats that autocast gives the forward pass
     TraceSeed seed = {};  ///< the loss scale; none: 1
@@ -46,7 +46,7 @@ struct PipelineOptions {
     /// kept beside them.
     bool lay_out = false;
     bool fuse = false;  ///< whether row and element-wise work becomes nests, for kernels made in process
-    /// What the backward pass computes again instead of keeping it; see passes/recompute.h.
+    /// Values that the backward pass computes again instead of keeping them; see passes/recompute.h.
     std::set<std::string> recompute = {};
     /// Over what gradients are summed: what the update records by `all_reduced` begins as early as it may.
     Distribution distribution = {};

@@ -19,11 +19,11 @@ struct Policy {
     std::string name = "fp32";
     std::optional<DType> low = {};  ///< the format of contractions' operands; none: as they are
     std::string multiply = {};      ///< how FP32 operands are multiplied: "tf32", or empty for FP32
-    /// What contractions' FP32 operands are rounded to, to simulate a machine that multiplies it: tf32, bf16,
-    /// f16, or empty.
+    /// The format that contractions' FP32 operands are rounded to, to simulate a machine that multiplies it:
+    /// tf32, bf16, f16, or empty.
     std::string simulate = {};
-    /// What the weights of linear layers are quantised to: "s8" or "s4", for inference only; or empty. See
-    /// quantize.h.
+    /// The format that the weights of linear layers are quantised to: "s8" or "s4", for inference only; or
+    /// empty. See quantize.h.
     std::string weights = {};
 
     bool changes_nothing() const { return !low && multiply.empty(); }

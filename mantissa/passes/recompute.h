@@ -18,9 +18,9 @@
 
 namespace mantissa::inline v0 {
 
-/// What may be computed again, by name: the outputs of `gelu`, of layer and RMS norms (`norm`), of `softmax`,
-/// with the casts and other element-wise work on them; `block`: everything inside a block of the model, a
-/// scope such as "h.3", of which only what other blocks read is kept.
+/// Values that may be computed again, by name: the outputs of `gelu`, of layer and RMS norms (`norm`), of
+/// `softmax`, with the casts and other element-wise work on them; `block`: everything inside a block of the
+/// model, a scope such as "h.3", of which only what other blocks read is kept.
 std::vector<std::string> recomputable();
 
 struct Recomputation {

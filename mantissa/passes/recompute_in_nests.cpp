@@ -14,7 +14,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// What computing a value again takes.
+/// The nodes that computing a value again takes.
 struct Cone {
     std::set<NodeId> inside;  ///< nodes that are computed again
     std::set<Value> leaves;   ///< what they read, counters and constants apart
@@ -41,7 +41,7 @@ class NestRecompute {
     bool is_reshape(NodeId id) const { return graph_.node(id).op->name == "reshape"; }
     std::int64_t bytes(Value value) const { return graph_.type(value).bytes(); }
 
-    /// What a reshape, or one of a reshape, is a view of.
+    /// The value that a reshape, or one of a reshape, is a view of.
     Value root(Value value) const {
         while (is_reshape(value.node)) value = graph_.node(value.node).inputs[0];
         return value;

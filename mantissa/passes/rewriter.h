@@ -1,4 +1,4 @@
-// What passes that rebuild a graph share: a new graph that grows beside the old one.
+// Shared by passes that rebuild a graph: a new graph that grows beside the old one.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ class Rewriter {
     explicit Rewriter(const Graph& source, Types types = Types::stay);
 
     Graph& target() { return target_; }
-    /// What stands for a value of the source. It must have been placed.
+    /// The value that stands for a value of the source. It must have been placed.
     Value map(Value value) const;
     std::vector<Value> map(const std::vector<Value>& values) const;
     bool placed(Value value) const;

@@ -56,8 +56,8 @@ class Simplifier {
     void visit(NodeId id) {
         const Node& node = source_.node(id);
         const std::vector<Value> inputs = rewriter_.map(node.inputs);
-        // What a run gives is computed, even where that changes nothing: a state may be replaced by then, and
-        // the body of a fused node is made of what it computes.
+        // The result of a run is computed, even where that changes nothing: a state may be replaced by then,
+        // and the body of a fused node is made of what it computes.
         const bool may_be_given = !gives_[id];
         if (const auto value = shorter(node, inputs); value && (may_be_given || !is_given(target(), *value)))
             return rewriter_.place({id, 0}, *value);
@@ -132,7 +132,8 @@ class Simplifier {
 
 Graph simplify(const Graph& graph, MergeStages merge) {
     Graph current = Simplifier(graph, merge).run();
-    // What a rule made unused or equal is found by the next round; every round removes a node or is the last.
+    // Nodes that a rule made unused or equal are found by the next round; every round removes a node or is
+    // the last.
     for (std::size_t size = graph.size() + 1; current.size() < size;) {
         size = current.size();
         current = Simplifier(current, merge).run();

@@ -16,7 +16,7 @@
 
 namespace mantissa::inline v0 {
 
-/// What lies in several places, one after another.
+/// Data that lies in several places, one after another.
 template <class T>
 class Scattered {
   public:
@@ -82,7 +82,7 @@ class Exchange {
     Exchange(const Exchange&) = delete;
     Exchange& operator=(const Exchange&) = delete;
 
-    /// What every rank gives, by rank. Completes all that is under way first.
+    /// The words of every rank, by rank. Completes all that is under way first.
     std::vector<std::string> gather(const std::string& mine);
     /// The numbers become their sums over all ranks. With BF16 on the wire each term is rounded once, a
     /// rank's own as those of the others; they are added in FP32, and sums travel in FP32.

@@ -96,7 +96,7 @@ class MpiTransport final : public Transport {
 std::optional<Launched> launched() {
     if (const int ranks = number(std::getenv("OMPI_COMM_WORLD_SIZE")); ranks > 1)
         return Launched{"Open MPI's mpirun", open_mpi, ranks};
-    // Of a step of Slurm's, not of a script that it runs, which is alone.
+    // The count of a step of Slurm's, not of a script that it runs, which is alone.
     if (const int ranks = number(std::getenv("SLURM_STEP_NUM_TASKS")); ranks > 1)
         return Launched{"Slurm", std::getenv("PMIX_RANK") ? open_mpi : mpich, ranks};
     if (const int ranks = number(std::getenv("PMI_SIZE")); ranks > 1)

@@ -1,5 +1,5 @@
-/* What a plug-in for an MPI offers: plain C, so that it links nothing of mantissa and mantissa nothing of
-   MPI. Each is built from mpi/plugin.cpp with one MPI's headers, and loaded where the program finds itself
+/* The functions of a plug-in for an MPI: plain C, so that it links nothing of mantissa and mantissa nothing
+   of MPI. Each is built from mpi/plugin.cpp with one MPI's headers, and loaded where the program finds itself
    among ranks. */
 #pragma once
 

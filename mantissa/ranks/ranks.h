@@ -36,7 +36,7 @@ class Ranks {
     /// Ranks on the host of this one, itself included.
     int on_this_host() const;
 
-    /// What each rank gives, by rank. All must call it, between sums. These and all that follow throw
+    /// The words of each rank, by rank. All must call it, between sums. These and all that follow throw
     /// LostRank, whose text names rank, host and cause.
     std::vector<std::string> gather(const std::string& mine);
     /// Returns when every rank has called it.

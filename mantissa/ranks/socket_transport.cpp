@@ -73,7 +73,7 @@ class SocketTransport final : public Transport {
         std::uint64_t exchange = 0;
         std::span<Byte> bytes;
     };
-    /// What is on its way to a rank and from it, in the order of the exchanges.
+    /// Messages on their way to a rank and from it, in the order of the exchanges.
     struct Way {
         std::deque<Passing<const std::byte>> to;
         std::deque<Passing<std::byte>> from;
@@ -142,7 +142,7 @@ class OwnSocket {
     int socket_;
 };
 
-/// Of Linux: a name that is no file, and goes with its socket.
+/// An abstract address of Linux: a name that is no file, and goes with its socket.
 struct AbstractAddress {
     explicit AbstractAddress(const std::string& name) {
         check(name.size() + 1 < sizeof address.sun_path, "a name of ranks is short");

@@ -1,5 +1,5 @@
-// What carries bytes between ranks, the processes that train one model together: exchanges, several of which
-// may be under way, and from which everything else is made (ranks.h).
+// The carrier of bytes between ranks, the processes that train one model together: exchanges, several of
+// which may be under way, and from which everything else is made (ranks.h).
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ class LostRank : public UserError {
     int rank;
 };
 
-/// What is asked again and again while an exchange is waited for.
+/// A question that is asked again and again while an exchange is waited for.
 struct WaitingFor {
     /// Whether there is something else to do: then the wait ends early.
     FunctionRef<bool()> is_called;

@@ -24,7 +24,7 @@ void load(float* to, const BF16* from, std::int64_t count) {
     for (std::int64_t i = 0; i < count; ++i) to[i] = to_f32(from[i]);
 }
 
-/// Of terms[first, last) from element `from` on.
+/// Sums terms[first, last) from element `from` on.
 template <class T>
 void sum_into(float* sum, std::span<const T* const> terms, std::int64_t from, std::int64_t count,
               std::vector<Block>& levels) {

@@ -23,7 +23,7 @@ struct BenchSize {
     bool operator==(const BenchSize&) const = default;
 };
 
-/// What may be made less of a size.
+/// The parts of a size that may be made less.
 struct FreeBenchSize {
     bool batches = false, iterations = false;
 };
@@ -80,8 +80,8 @@ BenchReport run_bench(Device& device, const BatchSource& batches, const BenchOpt
 /// precision; 1 if none does. Makes no kernels and runs nothing.
 std::int64_t fitting_batch(Device& device, const BenchOptions& options);
 
-/// Of the size as many batches an iteration, then as many iterations (3 at least), as take at most so many
-/// seconds where a batch takes `batch_seconds`, in all precisions. What is not free stays.
+/// The largest size that takes at most so many seconds where a batch takes `batch_seconds`, in all
+/// precisions: as many batches an iteration, then as many iterations (3 at least). What is not free stays.
 BenchSize affordable_size(BenchSize size, const FreeBenchSize& free, double batch_seconds, double seconds);
 
 /// The tutorial's table: a row a precision, with the A100's beside, where the tutorial has them.

@@ -72,7 +72,7 @@ class Training {
         return settings;
     }
 
-    /// Of the trainings that only say how far losses lie apart, no accuracy is asked for.
+    /// Trainings that only say how far losses lie apart are asked for no accuracy.
     bool is_due(std::int64_t step) const {
         return options_.accuracy && options_.validate_every > 0 && seed_text_.empty() &&
                ((step + 1) % options_.validate_every == 0 || step + 1 == options_.steps);

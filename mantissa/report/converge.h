@@ -92,7 +92,7 @@ ConvergeReport run_converge(Device& device, const BatchSource& batches, const Co
 /// Where to look for the fault, in order, with what the runs say of each place; empty if all agree.
 std::vector<std::string> where_to_look(const ConvergeReport& report);
 
-/// Which runs agree and which do not, with what was compared: a sentence.
+/// A sentence about the runs that agree and those that do not, with what was compared.
 std::string verdict(const ConvergeReport& report);
 
 /// For people.

@@ -78,7 +78,7 @@ std::string rule_of(const Node& node) {
     return node.op->name == "cast" ? "asked for" : "input types";
 }
 
-/// What an operation of a graph is done in; of which plan and at what cost is left to the caller.
+/// The formats of an operation of a graph; of which plan and at what cost is left to the caller.
 ExplainedNode formats_of(const Graph& graph, const Node& node, DType sums) {
     const std::vector<Type> inputs = tensors_of(graph.input_types(node));
     return {.op = std::string(node.op->name),
@@ -99,7 +99,7 @@ bool is_part(const Node& node) {
     return !node.inputs.empty() && node.op->fuser != FuserClass::movement;
 }
 
-/// What a fused kernel does, in its order; the contraction, which its own line is about, apart.
+/// The operations of a fused kernel, in its order; the contraction, which its own line is about, apart.
 std::vector<ExplainedNode> parts_of(const Graph& body, NodeId contraction, const ExplainedNode& whole,
                                     DType sums) {
     std::vector<ExplainedNode> parts;
@@ -114,8 +114,8 @@ std::vector<ExplainedNode> parts_of(const Graph& body, NodeId contraction, const
     return parts;
 }
 
-/// What an operation that multiplies inside of itself (attention, the joint loss) multiplies and adds in: its
-/// kernel's name says it, as "attention bf16*bf16+f32 amx" does. Otherwise nothing changes.
+/// The formats in which an operation multiplies and adds that does so inside of itself (attention, the joint
+/// loss): its kernel's name says it, as "attention bf16*bf16+f32 amx" does. Otherwise nothing changes.
 void read_products(ExplainedNode& node) {
     const std::size_t times = node.kernel.find('*'), plus = node.kernel.find('+', times);
     if (times == std::string::npos || plus == std::string::npos) return;

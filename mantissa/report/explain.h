@@ -1,5 +1,5 @@
-// What runs in what: for each operation of a training step the formats it is stored, multiplied and summed
-// in, and the rule that chose them. Read off the plan, so off the types that the kernels are given.
+// The formats of a training step: for each operation those that it is stored, multiplied and summed in, and
+// the rule that chose them. Read off the plan, so off the types that the kernels are given.
 #pragma once
 
 #include <string>
@@ -30,8 +30,8 @@ struct ExplainedNode {
     bool contracts = false;  ///< whether what it does is to multiply matrices, as attention does, too
     std::int64_t bytes = 0;  ///< read and written once each
     std::int64_t flops = 0;
-    /// Of a fused kernel: the operations in it, casts too, in their order; of a contraction with a tail those
-    /// of the tail. Their values stay in registers, so they have no bytes, FLOPs and kernels of their own.
+    /// The operations in a fused kernel, casts too, in their order; of a contraction with a tail those of the
+    /// tail. Their values stay in registers, so they have no bytes, FLOPs and kernels of their own.
     std::vector<ExplainedNode> parts = {};
 };
 

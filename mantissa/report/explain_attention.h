@@ -1,4 +1,4 @@
-// What `explain` says of each attention.
+// The report of `explain` on each attention.
 #pragma once
 
 #include "mantissa/graph/graph.h"
@@ -6,7 +6,7 @@
 
 namespace mantissa::inline v0 {
 
-/// Of a node `attention`.
+/// Explains a node `attention`.
 ExplainedAttention explain_attention(const Graph& graph, const Node& node);
 
 }  // namespace mantissa

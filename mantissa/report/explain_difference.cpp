@@ -1,4 +1,4 @@
-// What two policies do differently, operation by operation.
+// The differences between two policies, operation by operation.
 #include <fmt/format.h>
 
 #include <map>

@@ -1,4 +1,4 @@
-// What the HTML pages of all reports share: the frame with its style, escaped text and tables. A page is one
+// Shared by the HTML pages of all reports: the frame with its style, escaped text and tables. A page is one
 // file that fetches nothing, runs no script, and reads in light and in dark.
 #pragma once
 
@@ -22,7 +22,7 @@ using Row = Grid::Row;
 /// Cells are text. Columns of numbers stand to the right.
 std::string table(const Grid& grid);
 
-/// Which mantissa wrote the page, and the command that was typed for it.
+/// The version of mantissa that wrote the page, and the command that was typed for it.
 std::string footer(const std::string& command);
 
 }  // namespace mantissa::html

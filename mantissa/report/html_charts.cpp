@@ -24,7 +24,7 @@ double round_step(double range, double parts) {
 
 std::string label_of(double value) { return fmt::format("{:.6g}", value); }
 
-/// What of steps and values lies where.
+/// The plane on which steps and values lie.
 struct Plane {
     DrawingOptions options = {};
     double first_step = 0, last_step = 1, low = 0, high = 1;
@@ -43,7 +43,7 @@ struct Plane {
     double x(double step) const {
         return left() + (step - first_step) / (last_step - first_step) * (end() - left());
     }
-    /// What lies between low and high.
+    /// The height of a value between low and high.
     double height_of(double value) const { return options.logarithmic ? std::log10(value) : value; }
     double y(double value) const { return y_at(height_of(value)); }
     double y_at(double value) const {

@@ -29,7 +29,7 @@ struct Named {
     std::size_t color = 0;
 };
 
-/// What colours mean.
+/// The legend of colours.
 std::string key(const std::vector<Named>& entries);
 
 struct Curve {

@@ -24,7 +24,7 @@ constexpr int file_version = 1;
 constexpr std::size_t most_file_bytes = 1 << 20;  // some thousand machines
 // A thousand times what the fastest machine does in BF16: more was never measured.
 constexpr double most_rate = 1e18;
-// What is written anew for: a rise by less is noise.
+// The least rise that is written anew: less is noise.
 constexpr double least_rise = 1.002;
 
 std::string today() {
@@ -58,7 +58,7 @@ struct Entry {
     std::string measured;
 };
 
-/// What the file has of the machines, whatever that is; nothing where it cannot be read, or is damaged.
+/// The file's entries of the machines, whatever they are; nothing where it cannot be read, or is damaged.
 Json entries_of(const std::filesystem::path& file) {
     try {
         const Json json = parse_strict_json(read_file(file), file.string(), {.bytes = most_file_bytes});
@@ -154,8 +154,8 @@ void KeptPeaks::raise(const Peaks& seen) {
     kept_ = peaks_;
 }
 
-/// What another run kept meanwhile stays, where it is larger. Two that write at the same moment may lose one
-/// machine's entry, which is then measured anew.
+/// Peaks that another run kept meanwhile stay, where they are larger. Two that write at the same moment may
+/// lose one machine's entry, which is then measured anew.
 void KeptPeaks::keep() {
     if (file_.empty()) return;
     const Json key = key_of(device_.target());

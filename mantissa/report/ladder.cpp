@@ -22,7 +22,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// What a rung looks for in the model; where it finds none, the rung is the one before.
+/// The operations that a rung looks for in the model; where it finds none, the rung is the one before.
 enum class Change : std::uint8_t { none, attention, joint_loss };
 
 struct Rung {
@@ -301,7 +301,7 @@ class LadderRun {
         for (const RunningRung& running : rungs_) report_.rungs.push_back(report_of(running));
     }
 
-    /// What ran faster than a peak is a better measurement of it, so that no share exceeds 1.
+    /// A kernel that ran faster than a peak is a better measurement of it, so that no share exceeds 1.
     void settle_peaks() {
         Peaks& peaks = report_.peaks;
         const Peaks known = options_.known_peaks;
@@ -387,7 +387,7 @@ std::vector<std::string> default_rungs(const Target& target) {
 
 namespace {
 
-/// Of the ladder: seconds by the peaks, about, and the largest memory of a rung.
+/// The plan of the ladder: seconds by the peaks, about, and the largest memory of a rung.
 struct PlannedLadder {
     double seconds = 0;
     std::int64_t memory = 0, arena = 0;

@@ -80,7 +80,7 @@ struct LadderReport {
     std::vector<RungReport> rungs;
     std::vector<SkippedRung> skipped;
 
-    /// What the process will hold at most, as planned.
+    /// The memory that the process will hold at most, as planned.
     std::int64_t planned_bytes() const { return memory.total() + scratch_bytes + process_bytes; }
 };
 
@@ -88,7 +88,7 @@ struct LadderReport {
 struct LadderSize {
     std::int64_t batch = 1;  ///< examples of a step
     double seconds = 0;      ///< of all rungs, losses and timing
-    /// What the memory has room for, if time alone makes it fewer.
+    /// The size that the memory has room for, if time alone makes it fewer.
     std::int64_t most_that_fits = 1;
     double seconds_of_most = 0;
 };

@@ -142,7 +142,7 @@ const RungReport& fastest_of(const LadderReport& report) {
     return *std::ranges::min_element(report.rungs, {}, &RungReport::milliseconds);
 }
 
-/// What to train with for its speed.
+/// A line about the fastest rung, to train with.
 std::string fastest_line(const LadderReport& report) {
     const RungReport& rung = fastest_of(report);
     return fmt::format("fastest here: {}, {} {}/s; to train so: `policy` {} `passes` {}\n", rung.name,

@@ -91,7 +91,7 @@ struct ParameterConvolution {
     bool reads_input = false;  ///< its images are given: their channels are no choice
 };
 
-/// What rules look at, read off the graph.
+/// The sizes that rules look at, read off the graph.
 struct Sizes {
     std::vector<ParameterProduct> products;
     std::vector<ParameterConvolution> convolutions;

@@ -20,7 +20,7 @@
 
 namespace mantissa::inline v0 {
 
-/// What the gain of a change is counted by.
+/// The way that the gain of a change is counted.
 enum class LintGain : std::uint8_t {
     result,     ///< the ugly time over the nice one: what was added is padding
     arithmetic  ///< the same for each FLOP: the change makes another model, with more work or less

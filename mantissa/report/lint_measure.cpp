@@ -1,4 +1,4 @@
-// What an ugly size costs on a machine: the work in which it shows, forward and backward, at both sizes in
+// The cost of an ugly size on a machine: the work in which it shows, forward and backward, at both sizes in
 // turns.
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-// What a report prints of repeated measurements: beside other work the mean means little.
+// The median that a report prints of repeated measurements: beside other work the mean means little.
 #pragma once
 
 #include <algorithm>

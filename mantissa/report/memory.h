@@ -1,5 +1,5 @@
-// What a plan's memory holds where most of it is in use: what one would have to do without to train a larger
-// model or batch.
+// The contents of a plan's memory where most of it is in use: what one would have to do without to train a
+// larger model or batch.
 #pragma once
 
 #include <string>

@@ -7,7 +7,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// What is changed of a step.
+/// The change of a step.
 struct SmallerPlan {
     std::set<std::string> recompute;
     std::int64_t batch = 0, length = 0;

@@ -1,5 +1,5 @@
-// What would let a training step fit into so much memory: the same step planned in other ways, nothing
-// allocated.
+// Changes that would let a training step fit into so much memory: the same step planned in other ways,
+// nothing allocated.
 #pragma once
 
 #include <functional>
@@ -16,8 +16,8 @@ struct MemoryFit {
     bool fits = false;
 };
 
-/// From what costs least time to what costs most, up to the first that fits. `at_length` makes the model for
-/// examples of another length, as sequences have; null: its examples have none.
+/// Smaller plans in the order of the time that they cost, up to the first that fits. `at_length` makes the
+/// model for examples of another length, as sequences have; null: its examples have none.
 std::vector<MemoryFit> what_would_fit(const TrainingPlan& plan, std::int64_t available,
                                       const std::function<nn::Model(std::int64_t)>& at_length = nullptr);
 

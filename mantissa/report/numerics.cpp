@@ -59,7 +59,7 @@ double share(std::int64_t part, std::int64_t all) {
 
 std::string percents(double share) { return fmt::format("{:.2f} %", 100 * share); }
 
-/// What FP16 makes of magnitudes in (2^(top - 4), 2^top].
+/// FP16's values of magnitudes in (2^(top - 4), 2^top].
 const char* in_f16(int top) {
     if (top <= -25) return "zero";
     if (top <= -14) return "fewer bits";

@@ -27,7 +27,7 @@ struct NumericsOfKind {
     void add(std::string name, const ExponentHistogram& histogram);
 };
 
-/// What FP16 makes of gradients at a loss scale of 2^exponent.
+/// Gradients in FP16 at a loss scale of 2^exponent.
 struct ScaledGradients {
     int exponent = 0;
     double lost = 0;         ///< share that becomes zero

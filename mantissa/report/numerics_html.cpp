@@ -43,7 +43,7 @@ struct Axis {
     }
 };
 
-/// From the least number to the greatest, FP16's range included.
+/// The axis from the least number to the greatest, FP16's range included.
 Axis axis_of(const NumericsReport& report, double left, double right) {
     Axis axis{-28, 20, left, right};
     for (const NumericsOfKind* kind : {&report.weights, &report.activations, &report.gradients})

@@ -17,7 +17,7 @@ namespace {
 
 constexpr double trillion = 1e12;
 
-/// Of products in a format, summed in FP32.
+/// The rate of products in a format, summed in FP32.
 double sheet_rate(const FormatPeaks& peaks, std::string_view inputs) {
     for (const MatrixPeak& peak : peaks.matrix)
         if (peak.inputs == inputs && peak.accumulator == "f32") return peak.dense.value();
@@ -107,8 +107,8 @@ std::vector<PaperLine> lines_of(const Plan& plan, const Card& card) {
     return lines;
 }
 
-/// What no fusion spares: products, attention and the update, each once and with its operands and results
-/// moved once.
+/// Work that no fusion spares: products, attention and the update, each once and with its operands and
+/// results moved once.
 PaperSums indispensable(const Plan& plan, const Card& card) {
     PaperSums sums;
     for (const PlannedNode& planned : plan.nodes()) {

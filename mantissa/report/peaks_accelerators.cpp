@@ -69,7 +69,7 @@ constexpr const char* hopper_note =
     "FP8, which this device also multiplies at the rate of s8, is no format of mantissa; its datasheet has "
     "no rate for s4 and b1";
 
-// From NVIDIA's datasheets and architecture papers of the three.
+// Figures of NVIDIA's datasheets and architecture papers of the three.
 constexpr std::array accelerators{
     Accelerator{.name = "a100",
                 .description = "NVIDIA A100 SXM 80 GB",

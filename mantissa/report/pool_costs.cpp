@@ -1,4 +1,4 @@
-// What threads cost a loop, measured with two of them.
+// The cost of threads for a loop, measured with two of them.
 #include <immintrin.h>
 
 #include <algorithm>

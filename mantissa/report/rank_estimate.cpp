@@ -19,7 +19,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// What a node puts on the way.
+/// The data that a node puts on the way.
 struct Sent {
     enum class What { sum, sum_of_parts, gather };
     What what = What::gather;
@@ -35,7 +35,7 @@ std::int64_t bytes_of(std::span<const Type> types) {
     return bytes;
 }
 
-/// What each rank has of tensors whose parts are put together, in bytes.
+/// Bytes that each rank has of tensors whose parts are put together.
 std::int64_t part_bytes(std::span<const Type> wholes, std::int64_t ranks) {
     std::int64_t bytes = 0;
     for (const Type& type : wholes)
@@ -84,7 +84,7 @@ struct PieceSeconds {
 PieceSeconds piece_seconds(const Sent& sent, double ranks, const RankLink& link) {
     const double bytes = static_cast<double>(sent.bytes) / static_cast<double>(sent.pieces);
     const double way = bytes * (ranks - 1) / ranks / link.bytes_per_second;
-    // What is copied is read and written; what is added up is read, and each rank's part of it written.
+    // Copied data is read and written; added data is read, and each rank's part of it written.
     const double copy = link.local_bytes_per_second > 0 ? 2 * bytes / link.local_bytes_per_second : 0;
     const double add = copy * (1 + 1 / ranks) / 2;
     switch (sent.what) {

@@ -12,7 +12,7 @@
 
 namespace mantissa::inline v0 {
 
-/// What a rank has to all others together.
+/// The link that a rank has to all others together.
 struct RankLink {
     double bytes_per_second = 0;  ///< each way, both at a time
     double latency = 0;           ///< seconds that an exchange takes beside its bytes; those of several pass
@@ -22,13 +22,13 @@ struct RankLink {
     /// Whether sums travel in pieces, several at a time, as on CPUs; else whole and one after another, as on
     /// GPUs.
     bool in_pieces = true;
-    /// What a core does for each byte that is sent, and for each that is received.
+    /// The time of a core for each byte that is sent, and for each that is received.
     double core_seconds_per_byte = 0;
     /// Threads of a rank, on as many cores: they lose what a core does for exchanges. 0: that is done
     /// elsewhere.
     int threads = 0;
 
-    /// Of TCP, through Open MPI, to and from a network namespace: 45 ms for 52 MB on a Zen 4 core.
+    /// The figure of TCP, through Open MPI, to and from a network namespace: 45 ms for 52 MB on a Zen 4 core.
     static constexpr double core_seconds_per_byte_of_tcp = 0.8e-9;
 };
 
@@ -45,8 +45,8 @@ struct RankEstimate {
 RankEstimate estimate_step(const Plan& step, std::span<const double> node_seconds, double before,
                            const RankLink& link);
 
-/// Of each planned node, from its arithmetic and bytes: at half of what the unit reaches and of what copying
-/// reaches, as launches of models come to on the machines that records are of.
+/// Seconds of each planned node, from its arithmetic and bytes: at half of what the unit reaches and of what
+/// copying reaches, as launches of models come to on the machines that records are of.
 std::vector<double> estimated_node_seconds(const Plan& plan, const Peaks& peaks, const Target& target);
 
 /// A line of a table of estimates.

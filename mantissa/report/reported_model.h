@@ -1,4 +1,4 @@
-// Which model a report is about, what one of its steps takes, and on which machine.
+// The model of a report, what one of its steps takes, and on which machine.
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,7 @@ void write(const std::filesystem::path& path, const std::string& text) {
     file.commit();
 }
 
-/// What stands on a page in place of the command that was typed.
+/// The words on a page in place of the command that was typed.
 std::string call_of(const char* report, const nn::Model& model) {
     return fmt::format("report::{} of {}", report, model.name);
 }

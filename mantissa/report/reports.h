@@ -1,4 +1,4 @@
-// What there is to know of a model and of its training, each a call on one's own model.
+// The reports on a model and its training, each a call on one's own model.
 #pragma once
 
 #include <cstdint>

@@ -130,7 +130,7 @@ ProfiledStep median_step(const std::vector<ProfiledStep>& steps) {
 
 namespace {
 
-/// What is known of each launch without any peak.
+/// Facts of each launch without any peak.
 std::vector<RooflineEntry> entries_of(const Plan& plan, const Profile& profile) {
     check(profile.size() == plan.nodes().size(), "a profile has a time for each planned node");
     std::vector<RooflineEntry> entries;

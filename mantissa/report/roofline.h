@@ -14,8 +14,7 @@ namespace mantissa::inline v0 {
 class Batch;
 class Trainer;
 
-/// What an operation would be waiting for if it were perfect: arithmetic, memory, or neither, since it is
-/// over too soon.
+/// The bound of an operation if it were perfect: arithmetic, memory, or neither, since it is over too soon.
 enum class Bound : std::uint8_t { compute, memory, latency };
 std::string_view name_of(Bound bound);
 
@@ -60,8 +59,8 @@ struct ProfiledStep {
     double wall_seconds = 0;
 };
 
-/// Of several runs of one plan the median of each time, so that one launch that was disturbed tells nothing.
-/// At least one run is needed.
+/// The median of each time over several runs of one plan, so that one launch that was disturbed tells
+/// nothing. At least one run is needed.
 ProfiledStep median_step(const std::vector<ProfiledStep>& steps);
 
 /// `profile` holds the seconds of each planned node of one run that took `wall_seconds`.
@@ -82,8 +81,7 @@ std::string profile_table(const Plan& plan, const Profile& profile);
 /// A line for each operation, pass and kernel, longest first, and totals. What ran faster than copying memory
 /// allows found its data in a cache: that stands in place of a share above 100 %.
 std::string roofline_table(const Roofline& roofline);
-/// What a page shows of it: kernels under the roof, the step as a flame by pass, scope and operation, and the
-/// table.
+/// The page of it: kernels under the roof, the step as a flame by pass, scope and operation, and the table.
 std::string roofline_section(const Roofline& roofline);
 /// A trace with an event for each launch; trace_events.h says what opens it.
 std::string roofline_trace(const Roofline& roofline);

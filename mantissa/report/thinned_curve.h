@@ -31,7 +31,7 @@ class ThinnedCurve {
     /// All that it holds as numbers, and the curve that these were of.
     std::vector<double> numbers() const;
     static ThinnedCurve of(std::span<const double> numbers);
-    /// Of the points that were added; 0 where there are none.
+    /// The first and last step of the points that were added; 0 where there are none.
     double first_step() const { return parts_.empty() ? 0 : parts_.front().first.step; }
     double last_step() const { return parts_.empty() ? 0 : parts_.back().last.step; }
 

@@ -53,7 +53,7 @@ void scale(RecordedLaunch& launch, double seconds) {
     }
 }
 
-/// What a loop loses, by cause.
+/// Adds the time that a loop loses, by cause.
 void add_lost(LostTime& lost, const RecordedLoop& loop, int threads) {
     const double share = sum_of(loop.blocks) / threads;
     const double heedless = seconds_on(loop, threads, 0, false);
@@ -124,7 +124,7 @@ LaunchEstimate estimate_launch(const RecordedLaunch& launch, std::int64_t bytes,
                              (others - 2) * machine.pool.ticket;
     }
     if (machine.memory.one <= 0) return estimate;
-    // What one thread moves faster than it copies lies in a cache for a part.
+    // A thread that moves data faster than it copies has a part of it in a cache.
     const double moved = std::min(static_cast<double>(bytes), launch.seconds * machine.memory.one);
     estimate.memory =
         std::max(0.0, moved / machine.memory.of(threads) - estimate.computing - estimate.barriers);

@@ -26,11 +26,11 @@ struct RecordedStep {
     std::vector<RecordedLaunch> launches;  ///< one a planned node
 };
 
-/// Of several runs of one plan, the least time of each block. `undisturbed`: the seconds of each planned node
-/// while nothing was recorded, to which its blocks are scaled, and of a whole step.
+/// The least time of each block over several runs of one plan. `undisturbed`: the seconds of each planned
+/// node while nothing was recorded, to which its blocks are scaled, and of a whole step.
 RecordedStep typical_step(const std::vector<RecordedStep>& recorded, const ProfiledStep& undisturbed);
 
-/// What a pool's threads cost a loop.
+/// The cost of a pool's threads for a loop.
 struct PoolCosts {
     double meeting = 0;  ///< seconds that a loop on two threads takes beside its blocks
     double ticket = 0;   ///< seconds to take blocks from the word that all threads take them from

@@ -40,7 +40,7 @@ class TraceEvents {
     std::vector<TraceEvent> events_;
 };
 
-/// What is told of a launch.
+/// The entry of a launch.
 struct TracedLaunch {
     std::string op, kernel, scope, stage;
     double begin = 0, seconds = 0;

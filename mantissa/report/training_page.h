@@ -12,12 +12,12 @@
 
 namespace mantissa::inline v0 {
 
-/// What stays the same over a run.
+/// Facts that stay the same over a run.
 struct TrainingRun {
     std::string model, command;
     std::string unit = "tokens";  ///< what throughput counts
     std::int64_t steps = 0;       ///< at which the run ends, counted from the first ever
-    /// What else there is to say, as pairs of what it is and text.
+    /// Further remarks, as pairs of what it is and text.
     std::vector<std::pair<std::string, std::string>> facts;
 };
 
@@ -34,9 +34,10 @@ class TrainingPage {
     explicit TrainingPage(TrainingRun run) : run_(std::move(run)) {}
 
     void add(const TrainingPoint& point);
-    /// Of the step that was added last.
+    /// Adds the validation of the step that was added last.
     void add_validation(double loss);
-    /// Of the same: shares of examples whose class was the first guess, was among the first five.
+    /// Adds that validation's accuracy: shares of examples whose class was the first guess, was among the
+    /// first five.
     void add_accuracy(double top1, double top5);
     void add_sample(std::string text);
 

@@ -35,7 +35,7 @@ InputStaging::~InputStaging() {
     }
 }
 
-/// What its memory held before is on its way no more.
+/// The previous contents of its memory are on their way no more.
 void InputStaging::begin(Slot& slot) {
     if (slot.copied) device_.wait(*slot.copied);
     if (slot.emptied) device_.queue_wait(Queue::copies, *slot.emptied);

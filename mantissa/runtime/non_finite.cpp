@@ -85,7 +85,8 @@ class Search {
     }
 
   private:
-    /// What a run is given: states, inputs and views of them, each looked at before it is first read.
+    /// The values that a run is given: states, inputs and views of them, each looked at before it is first
+    /// read.
     bool reads_finite(NodeId id) {
         for (Value input : graph_.node(id).inputs) {
             const Place::Kind kind = execution_.plan().memory().place(input).kind;

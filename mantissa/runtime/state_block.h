@@ -38,7 +38,7 @@ class StateBlock {
     /// what lies in parts, `read` gives this rank's, filled up as it lies, and `write` takes that or the
     /// whole.
     std::vector<std::byte> read(const std::string& name) const;
-    /// Of some of its bytes, from `begin` on, which must be there.
+    /// Reads some of its bytes, from `begin` on, which must be there.
     void read(const std::string& name, std::int64_t begin, std::span<std::byte> to) const;
     void write(const std::string& name, std::span<const std::byte> value);
     std::vector<float> read_f32(const std::string& name) const;

@@ -48,7 +48,7 @@ RoundedGradients rounded_gradients(Execution& execution) {
 
 Underflow underflow_between(const RoundedGradients& step, const RoundedGradients& scaled_up) {
     if (!scaled_up.finite) return {};
-    // What is zero at any scale, such as the gradient of a masked score, is not lost.
+    // A number that is zero at any scale, such as the gradient of a masked score, is not lost.
     return {.elements = step.elements - scaled_up.zeros,
             .lost = std::max<std::int64_t>(step.zeros - scaled_up.zeros, 0)};
 }

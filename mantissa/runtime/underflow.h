@@ -18,7 +18,7 @@ struct Underflow {
     }
 };
 
-/// What the backward pass writes in 16 bits, and every rounding of a simulation.
+/// The numbers that the backward pass writes in 16 bits, and every rounding of a simulation.
 struct RoundedGradients {
     std::int64_t elements = 0;
     std::int64_t zeros = 0;
@@ -28,7 +28,8 @@ struct RoundedGradients {
 /// Runs the plan up to its first operation of the update, which changes no state.
 RoundedGradients rounded_gradients(Execution& execution);
 
-/// What of a step the same with a larger loss scale does not lose; 0 of 0 where that is not all finite.
+/// The numbers of a step that the same step with a larger loss scale does not lose; 0 of 0 where that is not
+/// all finite.
 Underflow underflow_between(const RoundedGradients& step, const RoundedGradients& scaled_up);
 
 }  // namespace mantissa

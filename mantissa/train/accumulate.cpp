@@ -25,7 +25,7 @@ Tensor with_kept_sum(int level, const std::string& name, Tensor term) {
     return call1("tree_add", {kept_sum(term.graph(), level, name, term.shape()), term});
 }
 
-/// What micro-steps add up, and how it is called.
+/// Sums of the micro-batches, and their names.
 struct Sums {
     Tensor loss;
     std::vector<Result> metrics;
@@ -106,7 +106,7 @@ TraceUpdate with_added_gradients(TraceUpdate update, std::int64_t micro_steps,
                                  const Distribution& distribution, const MayBeCut& may_be_cut) {
     return [=, update = std::move(update)](Graph& graph, Tensor loss,
                                            const std::vector<ParameterGradient>& gradients) {
-        // What prepares a sum over ranks is made while the backward pass goes on.
+        // Work that prepares a sum over ranks is done while the backward pass goes on.
         const Stage stage = distribution.ranks > 1 ? Stage::backward : Stage::update;
         const OriginScope scope(graph, Origin{.scope = "", .stage = stage});
         auto sums = for_each_term(graph, loss, gradients, [&](const std::string& name, Tensor term) {

@@ -67,7 +67,8 @@ void require_same_states(Ranks& ranks, const StateBlock& state, std::int64_t ste
     std::vector<std::string> names;
     std::vector<std::uint64_t> checksums;
     for (const State& each : state.states()) {
-        // Of what is in parts every rank has another. Of parameters the copies that all have are compared.
+        // States that are in parts differ from rank to rank. Of parameters the copies that all have are
+        // compared.
         const bool is_kept = is_weight(each) || is_of_optimizer(each) || each.kind == State::Kind::derived;
         if (!is_kept || each.part_of) continue;
         names.push_back(each.name);

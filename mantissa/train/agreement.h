@@ -1,4 +1,4 @@
-// What ranks must have alike: looked at before the first step, and now and then after it.
+// States that ranks must have alike: looked at before the first step, and now and then after it.
 #pragma once
 
 #include <string>

@@ -66,7 +66,7 @@ Manifest expected_manifest(std::span<const TensorsFile> files, const CheckpointT
     return manifest;
 }
 
-/// What the files will take on a disk that hands out blocks of 4 KiB, with two for the directory.
+/// The room that the files will take on a disk that hands out blocks of 4 KiB, with two for the directory.
 std::uint64_t disk_bytes(const Manifest& manifest) {
     constexpr std::int64_t block = 4096;
     std::uint64_t total = 2 * block + align_up(manifest_text(manifest).size(), block);
@@ -279,7 +279,7 @@ void require_checkpoint_place(const fs::path& directory) {
 
 namespace {
 
-/// What ranks do together, each its share: where one cannot, all throw what it says.
+/// Work that ranks do together, each its share: where one cannot, all throw what it says.
 class Together {
   public:
     explicit Together(Ranks* ranks) : ranks_(ranks) {}

@@ -1,5 +1,5 @@
-// What went wrong in a step, and what 16 bits lost of it: the step run again to look at its numbers. Nothing
-// here changes a state.
+// The fault of a step, and what 16 bits lost of it: the step run again to look at its numbers. Nothing here
+// changes a state.
 #pragma once
 
 #include <array>

@@ -23,7 +23,7 @@ class Forward {
     const Plan& plan() const { return plan_; }
     const std::vector<PassRefusal>& refused() const { return refused_; }
 
-    /// What an error says where the memory does not suffice: "`what` needs ...; `advice`".
+    /// The error where the memory does not suffice: "`what` needs ...; `advice`".
     struct Memory {
         std::string what, advice = {};
     };

@@ -36,7 +36,7 @@ class Text {
                ended(TextEnd::context);
     }
 
-    /// What is left of the text where the context is full.
+    /// The rest of the text where the context is full.
     std::vector<std::int32_t> slide(std::int64_t context) {
         ++generated_.slides;
         const std::int64_t left = slid_length(context);
@@ -47,7 +47,7 @@ class Text {
     }
 
     bool is_open() const { return is_open_; }
-    /// What the model reads next; of a text that has ended, any token.
+    /// The token that the model reads next; of a text that has ended, any.
     std::int32_t last() const { return generated_.tokens.empty() ? 0 : generated_.tokens.back(); }
     Generated take() { return std::move(generated_); }
 

@@ -26,8 +26,8 @@ struct SamplingOptions {
     std::uint64_t seed = 1337;      ///< of the random numbers
 };
 
-/// What becomes of a text that fills the model's context. It ends, or it slides: its older half is dropped,
-/// and what is left is read again from position 0 on, since keys and values follow from positions.
+/// Treatment of a text that fills the model's context. It ends, or it slides: its older half is dropped, and
+/// what is left is read again from position 0 on, since keys and values follow from positions.
 enum class FullContext : std::uint8_t { ends, slides };
 
 struct TextOptions {
@@ -53,7 +53,7 @@ class Generator {
     ~Generator();
     Generator(Generator&&) noexcept;
 
-    /// What follows on the prompt. `show` is called with each part of it as it comes, whole characters. A
+    /// The continuation of the prompt. `show` is called with each part of it as it comes, whole characters. A
     /// prompt of another length than the last is planned anew. Throws UserError for a prompt that is empty or
     /// longer than the context, and for options out of range.
     std::string text(std::string_view prompt, const TextOptions& options = {},

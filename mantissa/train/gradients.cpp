@@ -36,7 +36,7 @@ NodeId norm_of(const Graph& graph) {
     throw InternalError("the graph updates no parameters: it has no norm of all gradients");
 }
 
-/// Of the gradients, the one that a parameter's update reads. Two parameters may have one between them.
+/// The gradient that a parameter's update reads. Two parameters may have one between them.
 const Value* gradient_of(const Graph& graph, const std::string& parameter,
                          const std::vector<Value>& gradients) {
     for (NodeId id = 0; id < graph.end(); ++id) {

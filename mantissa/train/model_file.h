@@ -19,7 +19,7 @@ class ModelFile {
     explicit ModelFile(const std::filesystem::path& directory);
 
     const nn::LanguageModel& model() const { return model_; }
-    /// What was read: `directory`, or the checkpoint before it.
+    /// The directory that was read: `directory`, or the checkpoint before it.
     const std::filesystem::path& directory() const { return directory_; }
     /// Empty, or a warning to show: that the checkpoint was damaged and the one before it was taken.
     std::string warning() const { return checkpoint_ ? checkpoint_->warning : ""; }

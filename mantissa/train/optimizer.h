@@ -19,7 +19,7 @@ struct UpdatedParameter;
 struct ParameterGroup {
     std::string pattern;              ///< of their names (base/name_pattern.h): "head.*", "*.bias"
     double learning_rate_factor = 1;  ///< times the learning rate of the step
-    /// Of all of them, whatever their shapes; none: as the optimizer has it.
+    /// A decay for all of them, whatever their shapes; none: as the optimizer has it.
     std::optional<double> weight_decay = {};
 };
 
@@ -33,7 +33,7 @@ struct Optimizer {
     /// Records the update of one parameter and of the states that the optimizer keeps for it. Returns the
     /// parameter's new value.
     std::function<Tensor(Graph&, const UpdatedParameter&, const OptimizerStep&)> update;
-    /// What may not be is updated by every rank.
+    /// A parameter that may not be is updated by every rank.
     MayBeCut may_be_cut = [](const Graph&, const State&) { return true; };
     /// The gradient is scaled down to this norm; 0: never. As in PyTorch: by clip / (norm + 1e-6) if that is
     /// below 1.

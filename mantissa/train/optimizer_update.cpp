@@ -17,8 +17,8 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// What gradients are multiplied by, and their norm. They are read with the loss scale in them and divided by
-/// it once, together with the clipping.
+/// The factor of gradients, and their norm. They are read with the loss scale in them and divided by it once,
+/// together with the clipping.
 struct GradientScale {
     Tensor scale, norm;
 };

@@ -11,7 +11,7 @@
 
 namespace mantissa::inline v0 {
 
-/// What the updates of all parameters share; scalars.
+/// Scalars that the updates of all parameters share.
 struct OptimizerStep {
     Tensor learning_rate = {};   // f32
     Tensor step = {};            // f64, counted from 1; empty unless the optimizer counts its steps
@@ -19,7 +19,7 @@ struct OptimizerStep {
     Tensor apply = {};           // bool: where it is false all stays as it was, to the bit
 };
 
-/// What an update is of: a parameter, or a rank's part of it.
+/// The subject of an update: a parameter, or a rank's part of it.
 struct UpdatedParameter {
     State state;                              ///< of the parameter
     Tensor value, gradient;                   ///< of one type: the parameter's, or that of a part of it

@@ -27,7 +27,7 @@ class PictureModelFile {
     /// Empty, or a warning to show: that the checkpoint was damaged and the one before it was taken.
     const std::string& warning() const { return checkpoint_.warning; }
 
-    /// What was read: `directory`, or the checkpoint before it.
+    /// The directory that was read: `directory`, or the checkpoint before it.
     const std::filesystem::path& directory() const { return checkpoint_.directory; }
 
     /// Copies the weights and running statistics into those states.

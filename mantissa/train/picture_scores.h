@@ -17,8 +17,8 @@ struct PictureScores {
     std::int64_t pictures = 0, top1 = 0, top5 = 0;  ///< right at the first guess, among the first five
     double total_loss = 0;                          ///< cross-entropy, summed over the pictures
 
-    /// Of a picture whose classes have these scores. Equal scores rank by class; one that is no number ranks
-    /// before all, so that a network that broke is right about nothing but by chance.
+    /// Adds a picture whose classes have these scores. Equal scores rank by class; one that is no number
+    /// ranks before all, so that a network that broke is right about nothing but by chance.
     void add(std::span<const double> scores, std::int32_t label);
 
     double loss() const { return total_loss / static_cast<double>(pictures); }
@@ -34,9 +34,9 @@ class PictureScorer {
     explicit PictureScorer(const Trainer& trainer);
     ~PictureScorer();
 
-    /// Of all pictures, or of those of the first steps; what was skipped does not count. Read on so many
-    /// threads; `made` hears of batches that are done, of how many. Throws UserError for a picture that
-    /// cannot be decoded, and if none is left.
+    /// The scores of all pictures, or of those of the first steps; what was skipped does not count. Read on
+    /// so many threads; `made` hears of batches that are done, of how many. Throws UserError for a picture
+    /// that cannot be decoded, and if none is left.
     PictureScores score(const PictureBatches& pictures, std::uint64_t most_steps, int threads,
                         FunctionRef<void(std::uint64_t done, std::uint64_t of)> made);
 

@@ -14,7 +14,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// What a forward pass recorded: the state follows the statistic.
+/// The update that a forward pass recorded: the state follows the statistic.
 struct Recorded {
     int state = 0;
     std::string name;

@@ -19,7 +19,7 @@ TensorSpec spec_of(const State& state) {
 
 std::int64_t elements_of(const TensorSpec& spec) { return Shape(spec.shape).elements(); }
 
-/// What a name of a part says; none: it is a whole tensor's.
+/// The part that a name says; none: it is a whole tensor's.
 struct NameOfPart {
     std::string state;
     Part part;
@@ -38,7 +38,7 @@ std::optional<NameOfPart> parsed_part(const std::string& name) {
     return NameOfPart{name.substr(0, open), {first, last - first}};
 }
 
-/// What reading together exchanges: no sum of a step has this number.
+/// The number of the sum that reading together exchanges: no sum of a step has it.
 constexpr int read_number = -3;
 
 /// Bytes of a state from `begin` on, of which every rank has some.

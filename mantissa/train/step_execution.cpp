@@ -97,7 +97,7 @@ StepExecution::~StepExecution() = default;
 StepExecution::StepExecution(StepExecution&&) noexcept = default;
 
 StepExecution& StepExecution::operator=(StepExecution&& other) noexcept {
-    // What runs goes before the plans and the memory that it runs in.
+    // The running work goes before the plans and the memory that it runs in.
     evaluations_.clear();
     accumulate_.clear();
     step_.reset();

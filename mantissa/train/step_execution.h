@@ -16,7 +16,7 @@ namespace mantissa::inline v0 {
 
 class Forward;
 
-/// What steps of one model may share: their states, and an arena for the largest of them.
+/// The parts that steps of one model may share: their states, and an arena for the largest of them.
 struct TrainingMemory {
     std::unique_ptr<StateBlock> state;
     std::unique_ptr<DeviceMemory> arena;

@@ -12,10 +12,10 @@ class StopWords {
     /// Throws UserError for an empty word.
     explicit StopWords(std::vector<std::string> words);
 
-    /// What of the text can be shown now that `part` has come: all before the first of the words, or before
-    /// what may yet become one. Nothing more once a word was found.
+    /// The text that can be shown now that `part` has come: all before the first of the words, or before what
+    /// may yet become one. Nothing more once a word was found.
     std::string push(std::string_view part);
-    /// What is still held back, when the text has ended without a word.
+    /// The text still held back, when the text has ended without a word.
     std::string finish();
     bool found() const { return found_; }
 

@@ -13,7 +13,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// What takes `count` tokens of each of some texts.
+/// The plan that takes `count` tokens of each of some texts.
 std::unique_ptr<Forward> forward_of(Device& device, const nn::LanguageModel& model, std::int64_t texts,
                                     std::int64_t count, const Policy& policy) {
     const auto trace = [&](Graph& graph) {

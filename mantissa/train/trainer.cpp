@@ -91,7 +91,7 @@ void Trainer::start(const Batch& batch, double learning_rate) {
 void Trainer::start_by(const Batch& batch, double learning_rate, FunctionRef<void(Execution&, bool)> run) {
     require_fit(batch, model(), plan().examples_per_step());
     check_ids(plan().id_ranges(), model(), batch);
-    // What a step that went no further than its gradients kept of its micro-steps is no part of this one.
+    // Micro-batches that were kept by a step that went no further than its gradients are no part of this one.
     if (run_->gradients && plan().options().accumulate > 1) run_->execution.clear_gradients();
     run_->gradients.reset();
     run_->last_scale = static_cast<float>(loss_scale().scale);

@@ -56,7 +56,8 @@ struct TrainerOptions {
     Policy policy = {};  ///< "fp32", "tf32", "bf16" or "fp16"
     /// The optional passes (docs/passes.md) that run, by name; none named: all that the device can run.
     std::optional<std::vector<std::string>> passes = {};
-    /// What the backward pass computes again instead of keeping it, by name of the operation: "gelu".
+    /// Values that the backward pass computes again instead of keeping them, by name of the operation:
+    /// "gelu".
     std::set<std::string> recompute = {};
     /// Weights that are saved and never updated, by patterns of names (base/name_pattern.h): "layer1.*".
     /// Batch norms whose running statistics are among them normalise by these, in training, too.
@@ -86,7 +87,7 @@ struct TrainerOptions {
     std::int64_t first_micro_step() const;
 };
 
-/// What the trace of a loss named beside it (nn::metric).
+/// The numbers that the trace of a loss named beside it (nn::metric).
 struct Metrics {
     std::map<std::string, float, std::less<>> by_name = {};
     /// Throws UserError, naming those there are, for a name that is none of theirs.
@@ -124,7 +125,7 @@ class Gradients {
     Gradients(Gradients&&) noexcept;
     Gradients& operator=(Gradients&&) noexcept;
 
-    /// Of the step: the mean over the micro-steps.
+    /// The loss of the step: the mean over the micro-batches.
     float loss() const { return loss_; }
     /// Parameters that are trained, in their order.
     const std::vector<std::string>& names() const { return names_; }

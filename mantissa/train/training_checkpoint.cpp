@@ -25,7 +25,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// What the scale of the next step follows from, besides the states `loss_scale.*`.
+/// The count that the scale of the next step follows from, besides the states `loss_scale.*`.
 nlohmann::ordered_json loss_scale_configuration(const LossScaleOptions& options) {
     switch (options.kind) {
         case LossScaleOptions::Kind::by_policy:
@@ -104,7 +104,7 @@ nlohmann::json with_model_of(nlohmann::json saved, const nlohmann::json& ours) {
     return saved;
 }
 
-/// What differs between the configuration that was saved and ours.
+/// The differences between the configuration that was saved and ours.
 struct ConfigurationDifferences {
     std::vector<std::string> fixed;       ///< the model, and what only one of them has: another optimizer
     std::vector<std::string> changeable;  ///< numbers that a run may go on with, if it is meant
@@ -149,7 +149,8 @@ std::string algorithms_of(const TrainingPlan& plan) {
     return all.empty() ? lines : checksum_text(checksum_of(std::as_bytes(std::span(lines))));
 }
 
-/// What rounds the same numbers otherwise: where it differs, the run goes on, but not to the same bits.
+/// The members that round the same numbers otherwise: where one differs, the run goes on, but not to the same
+/// bits.
 nlohmann::ordered_json roundings_of(const TrainingPlan& plan) {
     const PipelineOptions& pipeline = plan.pipeline();
     std::vector<std::string> passes = chosen_passes(pipeline);
@@ -161,8 +162,8 @@ nlohmann::ordered_json roundings_of(const TrainingPlan& plan) {
     return roundings;
 }
 
-/// What of a member of the state differs from ours, in words. Empty if all is the same, or not known: earlier
-/// checkpoints do not have every member.
+/// The difference between a member of the state and ours, in words. Empty if all is the same, or not known:
+/// earlier checkpoints do not have every member.
 std::string differences(const nlohmann::json& state, const char* member, const nlohmann::json& ours) {
     std::string text;
     if (!state.contains(member)) return text;

@@ -22,22 +22,22 @@ struct ValidationProgress {
     std::int64_t since = 0;                ///< validations after it, or all where there is none
 };
 
-/// What a checkpoint says of a run besides what its trainer knows.
+/// A checkpoint's record of a run besides what its trainer knows.
 struct RunRecord {
-    /// What it follows from, in words, by name: the batches that it reads, its learning rate.
+    /// The origins of the run, in words, by name: the batches that it reads, its learning rate.
     std::map<std::string, std::string> inputs = {};
     /// How far it has read its data (BatchSource::place_at).
     std::optional<DataPlace> place = {};
     /// Small files to keep beside the weights, by name: the tokenizer.
     std::map<std::string, std::string> texts = {};
-    /// Of the tokenizer, for those who read the model's configuration.
+    /// The ids of the tokenizer, for those who read the model's configuration.
     HfTokenIds token_ids = {};
     std::optional<ValidationProgress> validations = {};
     /// How it was asked for, so that whoever resumes it need not say it again: values by option.
     std::map<std::string, std::vector<std::string>> options = {};
 };
 
-/// What may differ when a run is resumed. The model and the kind of optimizer never may.
+/// The members that may differ when a run is resumed. The model and the kind of optimizer never may.
 enum class Resume : std::uint8_t {
     as_it_was,    ///< nothing else
     with_changes  ///< policy, loss scale, batch, accumulation, sequence, seed and the optimizer's numbers
@@ -59,7 +59,7 @@ void save_training(const std::filesystem::path& directory, Trainer& trainer, con
 /// checkpoint.
 std::map<std::string, std::vector<std::string>> saved_options(const std::filesystem::path& directory);
 
-/// What a run goes on from.
+/// The checkpoint that a run goes on from.
 struct Resumed {
     std::filesystem::path directory;  ///< the checkpoint, or the one before it
     /// Empty, or to be shown: that the checkpoint was damaged and the one before it was taken, that other

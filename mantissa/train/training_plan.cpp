@@ -79,7 +79,7 @@ TrainingPlan::TrainingPlan(Device& device, nn::Model model, TrainerOptions optio
         scaled_up_ = plan_scaled_up(update);
 }
 
-/// What the options ask of the pipeline, and the loss scale's seed.
+/// The options as requests to the pipeline, and the loss scale's seed.
 void TrainingPlan::settle_pipeline() {
     if (!options_.passes) options_.passes = runnable_passes(device_->target(), options_.policy);
     if (options_.loss_scale.kind == LossScaleOptions::Kind::by_policy)

@@ -50,22 +50,22 @@ class TrainingPlan {
     static constexpr double far_above = 1024;
 
     MemoryUse memory() const;
-    /// Of this rank.
+    /// FLOPs of this rank.
     std::int64_t examples_per_step() const { return options_.accumulate * options_.batch; }
     /// Tokens, images: what the model's throughput counts. Of all ranks.
     std::int64_t units_per_step() const {
         return options_.micro_steps() * options_.batch * model_.units_per_example;
     }
-    /// Of this rank.
+    /// FLOPs of this rank.
     double flops_per_step() const {
         return facts_.flops_per_example * static_cast<double>(examples_per_step());
     }
     /// The ids that the model is given.
     const std::vector<IdRange>& id_ranges() const { return id_ranges_; }
-    /// From tracing to the bound plan, without allocation.
+    /// Milliseconds from tracing to the bound plan, without allocation.
     double build_milliseconds() const { return build_milliseconds_; }
     const std::vector<PassTime>& pass_times() const { return pass_times_; }
-    /// What the passes left as it was, and why; of step().
+    /// The nodes that passes left as they were, and why; of step().
     const std::vector<PassRefusal>& refused() const { return refused_; }
     /// Parameters that lie padded; empty unless padding was asked for.
     const std::vector<PaddedParameter>& padded() const { return padded_; }

@@ -1,4 +1,4 @@
-// What the system says of memory: folders made for the test stand for those of the system.
+// Memory as the system tells it: folders made for the test stand for those of the system.
 #include "mantissa/base/system_memory.h"
 
 #include <gtest/gtest.h>

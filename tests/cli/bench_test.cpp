@@ -80,7 +80,7 @@ TEST(BenchCommand, ComparesThePrecisionsInOneTable) {
     EXPECT_NE(ran.output.find("1099.8"), std::string::npos) << "the A100's rows\n" << ran.output;
 }
 
-/// What is written at the end of one run is what another begins with.
+/// The weights at the end of one run are what another begins with.
 TEST(BenchCommand, WeightsGoOutAndInUnderTorchvisionsNames) {
     const TemporaryDirectory directory;
     const std::string first = (directory / "first.safetensors").string(),

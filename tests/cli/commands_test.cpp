@@ -358,7 +358,7 @@ TEST(Commands, FilesThatCannotBeWrittenAreNamedBeforeTheWork) {
         "explain --roofline --trace ",
         "generate --prompt x --checkpoint " + folder + " --json ",
         "tokenize --train /usr/share/common-licenses/GPL-2 --out " + folder + "/tok --json "};
-    // What is in the way, and what is said; the last is a folder where nobody can make a file.
+    // Obstacles, and what is said of them; the last is a folder where nobody can make a file.
     const std::pair<std::string, std::string> places[] = {
         {folder + "/no/such.json", folder + "/no/such.json: there is no folder " + folder + "/no\n"},
         {file + "/in.json", file + "/in.json: there is no folder " + file + "\n"},

@@ -128,7 +128,7 @@ double number_before(const std::string& text, const std::string& line, const std
     return std::stod(text.substr(begin));
 }
 
-/// What the issue asks for at 16 x 1,024: 20 ms by the data sheet, 24 by measured rates.
+/// The estimate at 16 x 1,024: 20 ms by the data sheet, 24 by measured rates.
 TEST_F(CudaCommands, ThePlanOnPaperIsQuickEnoughForAnH200) {
     const Ran ran = run("explain --roofline --for h200 --policy bf16 --batch 16 --sequence 1024");
     EXPECT_EQ(ran.status, 0) << ran.output;

@@ -11,7 +11,7 @@
 
 namespace mantissa::testing {
 
-/// What docs/json.md says of each member of a command's report, by its name there.
+/// The line of docs/json.md about each member of a command's report, by its name there.
 inline std::map<std::string, std::string> documented_members(const std::string& command) {
     std::istringstream lines(read_file(MANTISSA_SOURCE_DIR "/docs/json.md"));
     std::map<std::string, std::string> members;

@@ -31,7 +31,7 @@ class DocumentsCommand : public ::testing::Test {
 
     static std::string file(const char* name) { return quoted((*directory_ / name).string()); }
     static std::string text() { return " --text " + file("text.txt") + " --tokenizer " + file("tok"); }
-    /// What is left of a log when times are cut off.
+    /// The rest of a log when times are cut off.
     static std::string losses(const char* log) {
         std::ifstream lines(*directory_ / log);
         std::string all;

@@ -80,7 +80,7 @@ TEST_F(FineTune, OfOtherClassesFrozenAndNot) {
         const Ran predicted = run("predict --checkpoint " + mine_ + " --policy fp32 --quiet " + two_);
         EXPECT_EQ(predicted.status, 0) << predicted.output;
         EXPECT_GE(accuracy_of(predicted), 95) << freeze;
-        // What it was begun with is not needed any more.
+        // The checkpoint that it was begun with is not needed any more.
         fs::rename(three_, three_ + ".away");
         const Ran resumed = run("train --resume " + mine_ + " --steps 41 --quiet");
         EXPECT_EQ(resumed.status, 0) << resumed.output;
@@ -116,7 +116,7 @@ TEST_F(FineTune, OfTheSameClassesKeepsTheHeadAndReadsPicturesAsBefore) {
 TEST_F(FineTune, WhatDoesNotFitIsRefusedInALine) {
     const std::string train = "train --images " + two_ + " --batch 4 --steps 1 --quiet --from ";
     const std::string file = three_ + "/model.safetensors";
-    // Of the command line alone, or of it and the files.
+    // Refusals of the command line alone, or of it and the files.
     const auto refusal = [](const std::string& command) {
         const Ran ran = run(command);
         EXPECT_TRUE(ran.status == 1 || ran.status == 2) << command << "\n" << ran.output;
@@ -216,7 +216,7 @@ TEST_F(FineTune, AveragesAreValidatedSavedAndResumed) {
         EXPECT_TRUE(read_file(mine_ + file) == read_file(half + file)) << file;
     EXPECT_FALSE(bytes_in(mine_ + "/optimizer.safetensors", "raw.fc.weight") ==
                  bytes_in(mine_ + "/model.safetensors", "fc.weight"));
-    // What was validated is what predicts.
+    // The weights that were validated are those that predict.
     std::smatch found;
     ASSERT_TRUE(
         std::regex_search(straight.output, found, std::regex("step    11 \\| validation loss ([0-9.]+)")))

@@ -1,4 +1,4 @@
-// What a command line could destroy by a slip is refused before anything is done.
+// Files that a command line could destroy by a slip: it is refused before anything is done.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -192,7 +192,7 @@ TEST(KeptSafe, ClosedAndFullStandardStreamsAreNoReasonToStop) {
     EXPECT_EQ(run_in_shell(program + work.train("--steps 2") + " 2>&-)").status, 0);
     EXPECT_EQ(run_in_shell(program + work.train("--steps 2") + " 2>/dev/full)").status, 0);
     EXPECT_EQ(run_in_shell(program + "train --stpes 2 2>&-)").status, 2);
-    // What nobody got is no success, and said of standard output, whoever notices first.
+    // Output that nobody got is no success, and said of standard output, whoever notices first.
     for (const char* much_and_little : {"explain --model gpt2-tiny", "peaks --of a100"}) {
         const Ran ran = run_in_shell(program + much_and_little + " 2>&1 >/dev/full)");
         EXPECT_EQ(ran.status, 1);

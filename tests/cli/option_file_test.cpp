@@ -114,7 +114,7 @@ TEST_F(OptionFile, WhatIsWrongInItIsNamedWithIt) {
     ends_with("lr = 0.1\n", "options.toml, line 1: train has no option lr; did you mean --learning-rate?");
 }
 
-/// What is of no command, and so of none that runs, is no comment.
+/// An option of no command, and so of none that runs, is no comment.
 TEST_F(OptionFile, NothingIsLeftOutInSilence) {
     const auto ends_with = [&](const char* text, const char* words) {
         const Ran ran = run("train" + file(text));
@@ -130,7 +130,7 @@ TEST_F(OptionFile, NothingIsLeftOutInSilence) {
     ends_with("[ladder]\nstpes = 3\n",
               "options.toml, line 2: ladder has no option stpes; did you mean --steps?");
     ends_with("steps: 3\n", "options.toml, line 1: train has no option steps: 3");
-    // What was begun is ended, so that nothing behind it is taken for a part of it.
+    // An element that was begun is ended, so that nothing behind it is taken for a part of it.
     ends_with("betas = [0.9,\n0.95\nsteps = 3\n", "options.toml, line 1: a bracket has no end");
     ends_with("batch = 1\nprompt = \"The\nsteps = 3\n", "options.toml, line 2: a quote \" has no end");
     ends_with("betas = [0.9, 0.95] 0.99\n", "options.toml, line 1: '0.99' stands behind the bracket");

@@ -1,4 +1,4 @@
-// What is told while a command runs, as a table for other programs, and to a shell that completes.
+// Progress while a command runs, as a table for other programs, and to a shell that completes.
 #include <gtest/gtest.h>
 
 #include <algorithm>

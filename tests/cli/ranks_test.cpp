@@ -61,7 +61,7 @@ class Ranks : public ::testing::TestWithParam<Mpi> {
         return "train --batch 1 --sequence 16 --policy fp32 --clip 0.5 --text " +
                (directory_ / "my.txt").string() + " --checkpoint " + (directory_ / place).string() + " ";
     }
-    /// What a checkpoint holds.
+    /// The files of a checkpoint.
     std::string saved(const std::string& place) const {
         std::string all;
         for (const char* name : {"state.json", "model.safetensors"})
@@ -251,7 +251,7 @@ TEST(RanksWithout, WhatIsMissingIsNamedInOneLine) {
         EXPECT_EQ(ran.status, 1) << ran.output;
         EXPECT_EQ(ran.output, std::string("mantissa: ") + said + "\n");
     }
-    // Of one rank, or of a script that torchrun did not start.
+    // Variables of one rank, or of a script that torchrun did not start.
     const Ran alone = run_in_shell("OMPI_COMM_WORLD_SIZE=1 WORLD_SIZE=2 " + elsewhere +
                                    " train --steps 0 --batch 1 --sequence 16");
     EXPECT_EQ(alone.output.find("ranks"), std::string::npos) << alone.output;

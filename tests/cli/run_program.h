@@ -21,7 +21,7 @@ inline std::string quoted(const std::string& text) {
     return word + "'";
 }
 
-/// What a command may take before it is ended, and all that it started.
+/// The seconds that a command may take before it is ended, and all that it started.
 constexpr int most_seconds = 300;
 
 /// Runs a command in a shell, with a cache of the tests' own. One that is not done in time has the status

@@ -187,7 +187,7 @@ TEST(TrainAgain, ReportsTakeAModelFromItsCheckpoint) {
         EXPECT_EQ(ran.output.find("ck"), 0u) << ran.output;
         EXPECT_EQ(run(command + place + " --layers 2").status, 2);
     }
-    // Which weights were drawn does not matter where others take their place.
+    // The weights that were drawn do not matter where others take their place.
     const std::string numerics = "numerics --batch 1 --steps 1 --quiet --text " + text + " --from " + place;
     const Ran one = run(numerics + " --seed 1"), other = run(numerics + " --seed 2");
     EXPECT_EQ(one.status, 0) << one.output;

@@ -1,4 +1,4 @@
-// What was trained is kept, whatever goes wrong beside it.
+// The trained model is kept, whatever goes wrong beside it.
 #include <gtest/gtest.h>
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a run goes on with when it is resumed: its logs and pages, and the recipe that it began with.
+// The parts that go on when a run is resumed: its logs and pages, and the recipe that it began with.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -97,7 +97,7 @@ TEST(TrainReports, OfARunThatSavesElsewhereStayAsTheyAre) {
         << ran.output;
 }
 
-/// What is no log of such a run is neither cut nor added to.
+/// A file that is no log of such a run is neither cut nor added to.
 TEST(TrainReports, ALogThatIsNoneOfTheRunIsLeftAsItIs) {
     const TemporaryDirectory directory;
     const std::string place = directory / "ck", table = directory / "data.csv", notes = directory / "notes";

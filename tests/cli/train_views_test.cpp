@@ -1,4 +1,4 @@
-// What `train` shows while it goes on: a trace, event files, a page.
+// The views of `train` while it goes on: a trace, event files, a page.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -74,7 +74,7 @@ TEST(TrainViews, EventFilesHoldWhatWasPrinted) {
             EXPECT_EQ(values_of(event, tag).at(0).as<float>(2), steps[i][member].get<float>()) << tag;
         EXPECT_EQ(values_of(event, "loss/validation").size(), i == 4 ? 1u : 0u);
         EXPECT_EQ(values_of(event, "sample").size(), i == 4 ? 1u : 0u);
-        // Of steps 0 and 3; but step 3 is traced, so the one after it is looked into.
+        // Histograms of steps 0 and 3; but step 3 is traced, so the one after it is looked into.
         EXPECT_EQ(values_of(event, "gradients/wte.weight").size(), i == 0 || i == 4 ? 1u : 0u) << i;
     }
     EXPECT_EQ(values_of(events.back(), "loss/validation")[0].as<float>(2),

@@ -1,4 +1,4 @@
-// What the program says of a command line that is wrong.
+// The program's answers to a command line that is wrong.
 #include <gtest/gtest.h>
 
 #include <string>

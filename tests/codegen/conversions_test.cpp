@@ -96,7 +96,7 @@ TEST(Conversions, RoundToFp16ToTheBit) {
     }
 }
 
-/// What a kernel has one of in a row is no vector.
+/// A value that a kernel has once in a row is no vector.
 TEST(Conversions, OfSingleNumbersAreThose) {
     if (!device_at(levels().back())->target().cannot_compile.empty())
         GTEST_SKIP() << "this build has no compiler for fused kernels";

@@ -34,7 +34,7 @@ class PtxKernel {
     /// judged wrong.
     std::vector<float> launch(std::span<const std::span<const std::byte>> inputs,
                               std::span<const std::span<std::byte>> outputs, const Rows& rows) const;
-    /// What the launches so far did.
+    /// Counts of the launches so far.
     std::vector<cuda::LaunchCount> take_counts();
 
   private:

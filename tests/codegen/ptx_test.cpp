@@ -229,7 +229,7 @@ TEST_F(Ptx, TailsHaveTheBitsOfTheCpu) {
     EXPECT_EQ(u[0], u[1]);
 }
 
-/// Which rows a block has changes no bit, nor does it need more than one warp.
+/// The rows of a block change no bit, nor does it need more than one warp.
 TEST_F(Ptx, RowsHaveTheSameBitsInBlocksOfAnySize) {
     const Graph graph = layer_norm_of_sum();
     const ReferenceFeed feed = feed_for(graph);
@@ -282,7 +282,8 @@ TEST_F(Ptx, TrafficIsThatOfOperandsAndResults) {
     ASSERT_EQ(counts.size(), 1u);
     ASSERT_EQ(counts[0].traffic.size(), 3u);
     EXPECT_GT(counts[0].flops, 40u * 768 * 6);
-    // Of 8 rows of 768: x in FP32 and dx in BF16, gamma and beta; the sum, y in BF16, two numbers a row.
+    // Bytes of 8 rows of 768: x in FP32 and dx in BF16, gamma and beta; the sum, y in BF16, two numbers a
+    // row.
     constexpr double loaded = 8 * 768 * 6 + 2 * 768 * 4, stored = 8 * 768 * 6 + 2 * 8 * 4;
     for (const cuda::BlockTraffic& one : counts[0].traffic) {
         EXPECT_GE(static_cast<double>(one.loaded) * 32, loaded);

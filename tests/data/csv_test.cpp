@@ -20,7 +20,7 @@ class Csv : public ::testing::Test {
         std::ofstream(path_, std::ios::binary) << text;
         return CsvTable(path_, options);
     }
-    /// What is said of the file, without its folder.
+    /// The refusal of the file, without its folder.
     template <class Body>
     std::string refusal(const std::string& text, Body&& body, const CsvOptions& options = {}) {
         const std::string said = testing::error_of<UserError>([&] { body(table(text, options)); });

@@ -92,7 +92,7 @@ TEST(LlamaTokenizers, WhatTheVocabularyLacksFallsBackToBytesAndComesBack) {
     EXPECT_EQ(tokenizer.decode(ids), "\u4e09");
     // Bytes that are not UTF-8 at all, too.
     EXPECT_EQ(tokenizer.decode(tokenizer.encode("a\xFF\xC3 b")), "a\xFF\xC3 b");
-    // What continues a text keeps its space.
+    // A token that continues a text keeps its space.
     StreamDecoder stream(tokenizer);
     std::string text;
     for (const TokenId id : tokenizer.encode("the king")) text += stream.push(id);

@@ -15,7 +15,7 @@ namespace {
 
 const std::string folder = MANTISSA_SOURCE_DIR "/tests/fixtures/npy/";
 
-/// What the script wrote: i - 2, halved.
+/// The numbers that the script wrote: i - 2, halved.
 std::vector<float> halves() {
     std::vector<float> values;
     for (int i = 0; i < 12; ++i) values.push_back(0.5f * static_cast<float>(i - 2));

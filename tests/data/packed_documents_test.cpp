@@ -1,4 +1,4 @@
-// What packed documents give a model, and where they are found: in streams of tokens and in texts.
+// The inputs of a model with packed documents, and where they are found: in streams of tokens and in texts.
 #include "mantissa/data/packed_documents.h"
 
 #include <gtest/gtest.h>

@@ -22,7 +22,7 @@ namespace {
 
 constexpr int pictures = 23;
 
-/// Of CIFAR-10's format; the label is the index modulo 10, and so is the tone.
+/// Files of CIFAR-10's format; the label is the index modulo 10, and so is the tone.
 class PictureBatchesTest : public ::testing::Test {
   protected:
     PictureBatchesTest() {
@@ -104,7 +104,7 @@ TEST_F(PictureBatchesTest, APictureIsCutElsewhereInEachRowStepAndRun) {
         of_steps.insert(row_of(batches, i, 0).pixels);
         of_seeds.insert(row_of(PictureBatches(same, seeded), 0, 0).pixels);
     }
-    // Of 9 x 9 places, mirrored or not, a few are drawn twice.
+    // A few of 9 x 9 places, mirrored or not, are drawn twice.
     for (const auto* drawn : {&of_rows, &of_steps, &of_seeds}) EXPECT_GT(drawn->size(), 16u);
 }
 

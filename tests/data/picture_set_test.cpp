@@ -1,4 +1,4 @@
-// What is found in a folder of pictures, and what is said of folders that hold none or the wrong ones.
+// The findings in a folder of pictures, and what is said of folders that hold none or the wrong ones.
 #include "mantissa/data/picture_set.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Which pictures are to be predicted, and how the file beside the weights says that they are cut.
+// The pictures to be predicted, and how the file beside the weights says that they are cut.
 #include "mantissa/data/pictures_to_predict.h"
 
 #include <gtest/gtest.h>

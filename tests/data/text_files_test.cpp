@@ -83,7 +83,7 @@ TEST(TextFiles, AreCalledByWhatIsCommonToThem) {
     EXPECT_EQ(name_of({"a/1", "b/1", "c/1", "e/1"}), "4 files of a/1, b/1 and 2 other places");
 }
 
-/// What every file begins with is another letter, so that a token says which file it is of.
+/// Every file begins with another letter, so that a token says which file it is of.
 class SplitOfTexts : public ::testing::Test {
   protected:
     Corpus open(const std::vector<std::string>& texts, CorpusOptions options = {}) {
@@ -165,7 +165,7 @@ TEST_F(SplitOfTexts, CutsNoDocument) {
     Corpus one = open(ten, {.tokenizer = tokenizer, .documents = true});
     TokenSplit split = split_each_file(one);
     EXPECT_EQ(text_of_part(one, split.validation), "doc9" + end);
-    // Of files that are a document each, some are kept whole.
+    // Some of the files that are a document each are kept whole.
     std::vector<std::string> single;
     for (int i = 0; i < 10; ++i) single.push_back("doc" + std::to_string(i));
     Corpus many = open(single, {.tokenizer = tokenizer, .documents = true});

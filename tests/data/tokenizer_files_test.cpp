@@ -163,7 +163,8 @@ TEST(TokenizerFiles, DirectoryAndFileNames) {
               name + "/absent: cannot open: No such file or directory");
 }
 
-/// What a checkpoint keeps beside the weights: a directory with these files holds the same tokenizer.
+/// The tokenizer that a checkpoint keeps beside the weights: a directory with these files holds the same
+/// tokenizer.
 TEST(TokenizerFiles, TextsMakeTheSameTokenizerAgain) {
     const TemporaryDirectory directory, source;
     write(source / "a.tiktoken", tiktoken_lines(small_parts()));
@@ -357,7 +358,7 @@ TEST(TokenizerFolder, TheFileThatSaysMostDecides) {
     write(directory / "tokenizer.json", json.dump());
     // tokenizers 0.23: Tokenizer.from_file(...).encode("1234 hello").ids
     EXPECT_EQ(load_tokenizer(directory.path()).encode("1234 hello"), (Ids{262, '3', '4', 260}));
-    // What is refused alone is refused beside the pair.
+    // A file that is refused alone is refused beside the pair.
     Json other = json;
     other["added_tokens"][0]["special"] = false;
     write(directory / "tokenizer.json", other.dump());

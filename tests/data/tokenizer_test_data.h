@@ -1,4 +1,4 @@
-// What the tokenizer's tests share: GPT-2's files if they are at hand, and a small tokenizer that always is.
+// Shared by the tokenizer's tests: GPT-2's files if they are at hand, and a small tokenizer that always is.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -17,7 +17,7 @@
 namespace mantissa::on_cpu {
 namespace {
 
-/// Which tensors there are and in which order their axes lie.
+/// The tensors that there are and the order of their axes.
 struct Order {
     std::string operands;  ///< of q, k and v; with p they share one tensor
     std::string result;

@@ -1,4 +1,4 @@
-// What attention is said to take beside its lines.
+// The estimated time of attention beside its lines.
 #include "mantissa/device/cpu/kernels/attention_time.h"
 
 #include <gtest/gtest.h>
@@ -75,7 +75,7 @@ TEST(AttentionTime, BlocksThatNothingSeesTakeNone) {
     };
     const auto rows = [&](double of_row) { return 12 * of_row * 128 * 64; };
     const BlockTable band{.blocks = blocks.data()};
-    // Of 16 blocks forward 7 are seen; of 8 backward, of 32 queries by 64 keys, 5.
+    // Forward 7 of 16 blocks are seen; backward, of 32 queries by 64 keys, 5 of 8.
     EXPECT_NEAR(
         (take(band, AttentionPass::forward) - rows(0.6)) / (take({}, AttentionPass::forward) - rows(0.6)),
         7.0 / 16, 1e-12);

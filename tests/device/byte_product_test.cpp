@@ -31,7 +31,7 @@ std::vector<Isa> levels() {
     return levels;
 }
 
-/// What is written with a workspace and an output full of ones before.
+/// The output that is written with a workspace and an output full of ones before.
 Sums product(ByteProduct problem, Isa isa, int threads = 1) {
     ThreadPool pool(threads);
     Buffer workspace(byte_product_workspace(problem, isa, threads));

@@ -22,7 +22,7 @@ struct Case {
     std::int64_t cols;
 };
 
-/// What the kernel leaves in an output of `rows` x `ld` that was full of ones.
+/// The output that the kernel leaves, of `rows` x `ld` that was full of ones.
 std::vector<std::byte> finished(EpilogueKernel kernel, const Case& c, bool streaming) {
     Buffer sums(rows * ld * 4), bias(ld * 4), residual(rows * ld * 4), addend(rows * ld * 4),
         out(rows * ld * 4);

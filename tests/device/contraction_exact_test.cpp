@@ -175,7 +175,7 @@ TEST(ContractionExact, PackingForDotProductsWithVectors) {
 }
 
 TEST(ContractionExact, Bf16WidenedOnAvx512) {
-    // What the level does on CPUs without AVX512_BF16, and where one operand only is BF16.
+    // The arithmetic of the level on CPUs without AVX512_BF16, and where one operand only is BF16.
     if (best_isa() < Isa::avx512) GTEST_SKIP() << "no AVX-512";
     expect_twin_exact_at_all_sizes(contraction_kernels_avx512(PanelWidth::wide));
     expect_twin_exact_at_all_sizes(contraction_kernels_avx512(PanelWidth::narrow));

@@ -42,7 +42,7 @@ constexpr Case cases[] = {
     {"entries at once, of chunks of the depth", {3, 3}, 150, 230, 1000, Ends::bias_and_gelu},
 };
 
-/// What a custom epilogue is given.
+/// Arguments of a custom epilogue.
 struct Copy {
     float* out;
     std::int64_t n;

@@ -211,7 +211,7 @@ TEST(Contraction, StandardEpilogues) {
                 }
 }
 
-/// What a custom epilogue saw, as a matrix over all entries.
+/// The sums that a custom epilogue saw, as a matrix over all entries.
 struct Seen {
     std::int64_t n;
     std::vector<float> sums;

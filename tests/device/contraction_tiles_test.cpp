@@ -93,8 +93,8 @@ std::vector<float> sums_of_one_loop(const Operands& operands, const Sizes& sizes
     return out;
 }
 
-/// What `out` is to hold: of chunks ((c0 + c1) + c2) ..., and first of all what it held before, if that is
-/// added to.
+/// The contents that `out` is to have: of chunks ((c0 + c1) + c2) ..., and first of all what it held before,
+/// if that is added to.
 std::vector<float> expected_sums(const Operands& operands, const Sizes& sizes, Store store,
                                  const ContractionKernels& kernels) {
     const std::int64_t chunks = sizes.k <= 1536 ? 1 : ceil_div(sizes.k, 384);

@@ -6,9 +6,9 @@
 
 namespace mantissa::inline v0::on_cpu {
 
-/// What contraction_kernels_avx512_bf16() does.
+/// The same as contraction_kernels_avx512_bf16(), in plain C++.
 ContractionKernels contraction_kernels_dot_twin();
-/// What contraction_kernels_amx() does, with the caches that its sizes were measured on.
+/// The same as contraction_kernels_amx(), with the caches that its sizes were measured on.
 ContractionKernels contraction_kernels_tile_twin(const CacheSizes& caches = {.l1d = 48 << 10, .l2 = 2 << 20});
 
 }  // namespace mantissa::on_cpu

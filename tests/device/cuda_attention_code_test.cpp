@@ -220,7 +220,7 @@ AttentionKernel with_score(AttentionKernel kernel, const Scored& form) {
     return kernel;
 }
 
-/// Of a window, blocks read what it shows their rows and no more, and the rows of which nothing is seen are
+/// Blocks of a window read what it shows their rows and no more, and the rows of which nothing is seen are
 /// not even there.
 TEST_F(CudaAttentionCode, TouchesOnlyWhatAWindowShows) {
     const std::int64_t T = 512, D = 64, keys = 48;
@@ -267,7 +267,7 @@ TEST_F(CudaAttentionCodeSlow, NvidiasAssemblerSpillsNothing) {
     const std::string path = (directory.path() / "kernel.ptx").string(),
                       said = (directory.path() / "said").string();
     const auto assembled = [&](const AttentionKernel& kernel, const std::string& architecture) {
-        // What is for one architecture alone is made for it; the others take what is made for the oldest.
+        // Code for one architecture alone is made for it; the others take what is made for the oldest.
         std::ofstream(path) << ptx_of(kernel, architecture == "sm_90a" ? architecture : "sm_80");
         const std::string command =
             fmt::format("{} ptxas -v -arch={} -o /dev/null '{}' 2>'{}'", with_path, architecture, path, said);

@@ -111,7 +111,7 @@ class EmulatedCudnn : public ::testing::Test {
                                 tensor(2, {8, 8, 3, 3}, type, alignment),
                                 tensor(3, {1, 8, 4, 4}, result, alignment)));
     }
-    /// What is offered for an operation.
+    /// The engines that are offered for an operation.
     std::vector<DnnDescriptor> offered(DnnDescriptor operation) {
         DnnDescriptor graph = make(DnnDescriptorKind::graph),
                       heuristics = make(DnnDescriptorKind::heuristics);

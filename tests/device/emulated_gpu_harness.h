@@ -66,7 +66,7 @@ class GpuUnderTest {
 std::string kernel_text(const std::string& body, int parameters, const std::string& target = "sm_80",
                         const std::string& version = "7.0");
 
-/// What one instruction makes of operands, given and answered as bits. `types`: of %d, %a, %b, ... as "f32
+/// The result of one instruction on operands, given and answered as bits. `types`: of %d, %a, %b, ... as "f32
 /// f32".
 std::uint64_t evaluate(GpuUnderTest& gpu, const std::string& instruction, const std::string& types,
                        const std::vector<std::uint64_t>& operands, const std::string& target = "sm_80",

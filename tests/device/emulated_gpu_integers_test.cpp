@@ -124,7 +124,7 @@ template <int bits>
 Wide high_half(Wide a, Wide b, Wide c) {
     return (a * b >> bits) + c;
 }
-/// Of 64 bits, whose product needs all 128.
+/// The high half of a product of 64 bits, which needs all 128.
 Wide high_half_of_unsigned(Wide a, Wide b, Wide c) {
     __extension__ typedef unsigned __int128 Bits;
     return static_cast<Wide>(static_cast<Bits>(a) * static_cast<Bits>(b) >> 64) + c;

@@ -1,5 +1,4 @@
-// What goes across the lanes of the emulated GPU's warps and the threads of its blocks, held to what it
-// means.
+// Exchange across the lanes of the emulated GPU's warps and the threads of its blocks, held to what it means.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -264,7 +263,7 @@ TEST(EmulatedWarps, MatrixProductsOfOtherTypes) {
         EXPECT_EQ(wide[lane], (lane / 4 + 1) * 6 + 2 * (lane % 4));
 }
 
-/// What stmatrix lays down ldmatrix picks up.
+/// Matrices that stmatrix lays down ldmatrix picks up.
 TEST(EmulatedWarps, MatricesToSharedMemory) {
     GpuUnderTest gpu({.architecture = "sm_90", .threads = 1});
     const DevicePtr out = gpu.allocate(128);

@@ -25,7 +25,7 @@ const Case cases[] = {{1, 1},           {1, 37},
                       {515, 257},       {4099, 33, 1000},
                       {515, 257, 1000}, {1031, 16, -1000}};
 
-/// What the tests compare with, and the sizes that errors are relative to.
+/// The reference that the tests compare with, and the sizes that errors are relative to.
 struct Expected {
     std::vector<double> mean, variance, rstd, y, y_size;
 };

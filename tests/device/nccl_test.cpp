@@ -90,7 +90,7 @@ TEST(Nccl, RefusesWhatTheRealOneRefuses) {
                   NcclResult::invalid_argument);
         EXPECT_EQ(nccl.group_end(), NcclResult::invalid_usage);
         EXPECT_THROW(require(nccl, NcclResult::invalid_usage, peer.comm, "trying"), UserError);
-        // What nobody wrote is not sent.
+        // Memory that nobody wrote is not sent.
         const DevicePtr never = peer.gpu.allocate(4);
         EXPECT_EQ(nccl.send(peer.at(never), 1, NcclType::f32, 1 - peer.rank, peer.comm, peer.stream),
                   NcclResult::success);

@@ -1,4 +1,4 @@
-// What a GPU that is not there answers, and that nothing runs on it.
+// The answers of a GPU that is not there, and that nothing runs on it.
 #include "mantissa/device/cuda/planned/planned_gpu.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// What tests of row kernels share: memory between unreadable pages, runs at every level, thread count and
-// kind of store, whose bits must be equal, and comparison with an oracle that is shown to notice an injected
+// Shared by tests of row kernels: memory between unreadable pages, runs at every level, thread count and kind
+// of store, whose bits must be equal, and comparison with an oracle that is shown to notice an injected
 // error.
 #pragma once
 

@@ -249,7 +249,7 @@ TEST(RowsSoftmax, GradientAgreesWithItsDefinition) {
             for (std::size_t c = 0; c < static_cast<std::size_t>(columns); ++c) {
                 dx.push_back(c < seen ? y[start + c] * (dy[start + c] - sum) : 0.0);
                 size.push_back(std::fabs(y[start + c]) * (std::fabs(dy[start + c]) + sum_size));
-                // What the mask hides must not be read.
+                // Elements that the mask hides must not be read.
                 if (c >= seen) y[start + c] = dy[start + c] = std::numeric_limits<double>::quiet_NaN();
             }
         }

@@ -1,5 +1,5 @@
-// Which architecture and which version of PTX an instruction needs, where that is more than the least that we
-// know: sm_70 and PTX 6.0.
+// The architecture and the version of PTX that an instruction needs, where that is more than the least that
+// we know: sm_70 and PTX 6.0.
 #pragma once
 
 #include <string>

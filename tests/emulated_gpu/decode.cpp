@@ -164,7 +164,7 @@ void Decoder::function(const TextFunction& text) {
         statement(one);
     }
     starts_.push_back(static_cast<std::uint32_t>(program_.code.size()));
-    // What comes to the end of a body returns.
+    // A body returns at its end.
     Statement end;
     end.line = text.statements.empty() ? text.line : text.statements.back().line;
     end.op = {"ret"};

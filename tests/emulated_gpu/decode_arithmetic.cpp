@@ -21,7 +21,7 @@ bool is_rounding(const std::string& word) {
     return word == "rn" || word == "rz" || word == "rm" || word == "rp";
 }
 
-/// Of the processor's mode register: to nearest, down, up, towards zero.
+/// The rounding of the processor's mode register: to nearest, down, up, towards zero.
 std::uint32_t processor_rounding(const std::string& word) {
     return word == "rm" ? 0x2000 : word == "rp" ? 0x4000 : word == "rz" ? 0x6000 : 0;
 }
@@ -54,7 +54,7 @@ int flops_of(const std::string& base, const std::string& type) {
     return std::find(counted.begin(), counted.end(), base) != counted.end() ? numbers : 0;
 }
 
-/// What must say how it rounds, or that it approximates.
+/// Instructions that must say how they round, or that they approximate.
 bool lacks_rounding(const std::vector<std::string>& op) {
     const bool f32 = op.back() == "f32", f64 = op.back() == "f64";
     if (!f32 && !f64) return false;

@@ -17,7 +17,7 @@ using Where = MemoryAccess::Where;
 
 std::string opcode(const std::vector<std::string>& op) { return fmt::format("{}", fmt::join(op, ".")); }
 
-/// What may stand between name and type and changes nothing here: hints, scopes, orders.
+/// Words that may stand between name and type and change nothing here: hints, scopes, orders.
 bool is_hint(const std::string& word) {
     static const std::vector<std::string> known{"weak",
                                                 "ca",

@@ -141,7 +141,7 @@ const Decoder::Symbol* Decoder::find_symbol(const std::string& name) const {
     return found == symbols_.end() ? nullptr : &found->second;
 }
 
-/// Of a variable, in the window of its space.
+/// The address of a variable, in the window of its space.
 std::uint64_t Decoder::address_of(const std::string& name) const {
     const Symbol* const found = find_symbol(name);
     if (!found) refuse(fmt::format("'{}' is not known", name));

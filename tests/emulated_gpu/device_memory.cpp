@@ -16,7 +16,7 @@ namespace mantissa::inline v0::cuda {
 namespace {
 
 constexpr std::int64_t granule = 256;
-/// Of addresses at a time. They are not used twice, so that what was freed is known.
+/// The addresses that are reserved at a time. They are not used twice, so that what was freed is known.
 constexpr std::int64_t range_bytes = std::int64_t{1} << 36;
 
 std::int64_t in_granules(std::int64_t bytes) { return align_up(bytes, granule); }

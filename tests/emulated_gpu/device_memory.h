@@ -61,7 +61,7 @@ class DeviceMemory {
 
     /// The allocation that holds the address, or the last one before it; null if there is none before.
     const Allocation* at_or_before(std::uint64_t address) const;
-    /// What is wrong with bytes at an address; empty if they lie in one that lives.
+    /// The fault of bytes at an address; empty if they lie in one that lives.
     std::string fault(std::uint64_t address, std::int64_t bytes) const;
 
     std::int64_t total() const { return total_; }

@@ -165,7 +165,7 @@ std::vector<LaunchCount> EmulatedGpu::take_counts() { return state_->machine.tak
 
 namespace {
 
-/// What only answers.
+/// Functions that only answer.
 void fill_questions(Driver& d, Machine& machine) {
     d.init = [](unsigned) { return Result::success; };
     d.driver_get_version = [](int* version) { return *version = 12080, Result::success; };

@@ -21,12 +21,12 @@ struct EmulatedGpuOptions {
     std::string architecture = "sm_80";
     std::int64_t memory = 0;  ///< bytes; 0: what the architecture's first card has
     bool races = true;        ///< whether races are looked for
-    /// Of each grid only the first, the middle and the last block run, no library's work does, and all memory
-    /// counts as written, beginning as zeros: for plans whose steps would take hours. Counts mean something,
-    /// numbers do not.
+    /// Runs of each grid only the first, the middle and the last block; no library's work is done, and all
+    /// memory counts as written, beginning as zeros: for plans whose steps would take hours. Counts mean
+    /// something, numbers do not.
     bool sampled = false;
     int threads = 0;  ///< that run blocks; 0: as many as the machine is to use
-    /// Of the lanes of a warp in one launch, after which it is given up: minutes.
+    /// The most instructions of a warp's lanes in one launch, after which it is given up: minutes.
     std::int64_t most_instructions = std::int64_t{1} << 33;
     std::string failing = {};       ///< a function of the driver that is to fail, as "cuLaunchKernel"
     std::int64_t failing_call = 0;  ///< which call of it, from 1
@@ -38,7 +38,7 @@ struct EmulatedGpuOptions {
 /// UserError that says what is known.
 EmulatedGpuOptions parse_emulated_gpu(std::string_view text);
 
-/// What blocks of a launch touch in global memory, in sectors of 32 bytes.
+/// The sectors of 32 bytes in global memory that blocks of a launch touch.
 struct BlockTraffic {
     std::uint32_t block = 0;
     std::uint64_t loads = 0, stores = 0;   ///< of each instruction of a warp
@@ -67,12 +67,12 @@ class EmulatedGpu {
     /// Its NCCL, likewise: between emulated GPUs of this machine.
     Nccl nccl() const;
 
-    /// What the last fault was, in words; empty if there was none.
+    /// The last fault, in words; empty if there was none.
     std::string report() const;
 
     /// Whether launches are counted from now on.
     void count(bool on);
-    /// What was counted since the last call, in the order in which it ran.
+    /// Everything that was counted since the last call, in the order in which it ran.
     std::vector<LaunchCount> take_counts();
 
   private:

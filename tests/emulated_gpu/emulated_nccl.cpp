@@ -41,7 +41,7 @@ std::vector<std::byte> bytes_of(Machine& machine, const std::vector<Passing>& al
     return bytes;
 }
 
-/// What is sent to each rank in the order of the sends, and received likewise, all at one time.
+/// Messages to each rank in the order of the sends, and received likewise, all at one time.
 void run(Machine& machine, NcclCommHandle& comm, const std::vector<Passing>& all) {
     const int ranks = comm.transport->ranks();
     std::vector<std::vector<std::byte>> sent, received;

@@ -40,7 +40,7 @@ double ulp(double x, const SmallFormat& format) {
     return std::ldexp(1.0, std::max(std::ilogb(x), format.least_exponent) - format.fraction_bits);
 }
 
-/// What a function is and what it promises.
+/// The function and its promised accuracy.
 struct Promise {
     double (*exact)(double x);
     double (*tolerance)(double x, double exact);
@@ -124,8 +124,8 @@ void divide_lanes(std::byte* d, const Sources& s) {
     std::memcpy(d, a, sizeof a);
 }
 
-// Of 16-bit numbers: 2^x to a relative 2^-9.9 in FP16 and 2^-7 in BF16; tanh to an absolute 2^-10.987 and
-// 2^-8.
+// Approximations in 16 bits: 2^x to a relative 2^-9.9 in FP16 and 2^-7 in BF16; tanh to an absolute 2^-10.987
+// and 2^-8.
 template <bool brain, bool exponential>
 std::uint16_t half_approximation(std::uint16_t bits) {
     const SmallFormat& format = brain ? format_bf16 : format_fp16;

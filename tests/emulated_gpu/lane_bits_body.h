@@ -142,7 +142,7 @@ void insert_bits(std::byte* d, const Sources& s) {
     std::memcpy(d, out, sizeof out);
 }
 
-/// Which byte of the eight a nibble names; its highest bit spreads that byte's sign.
+/// The byte of the eight that a nibble names; its highest bit spreads that byte's sign.
 inline u32 permuted_byte(u64 both, u32 nibble) {
     const u32 byte = u32(both >> (8 * (nibble & 7))) & 255;
     return nibble & 8 ? (byte & 128 ? 255 : 0) : byte;

@@ -1,4 +1,4 @@
-// What an instruction computes from registers alone, for the 32 lanes of a warp at once: arrays of a
+// The functions of instructions on registers alone, for the 32 lanes of a warp at once: arrays of a
 // register's numbers, lane after lane. Lanes that do not take part are computed, too, and thrown away by the
 // caller.
 #pragma once

@@ -24,7 +24,7 @@ class PlainArithmetic {
     unsigned before_;
 };
 
-/// What the blocks of a launch found, from whichever thread.
+/// The faults that the blocks of a launch found, from whichever thread.
 struct Findings {
     std::mutex mutex;
     std::optional<Fault> fault;

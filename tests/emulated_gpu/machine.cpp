@@ -63,7 +63,7 @@ Result Machine::mem_alloc(DevicePtr* address, std::size_t bytes) {
     return *address ? Result::success : Result::out_of_memory;
 }
 
-/// What still is to run meets memory that is gone: the real driver may wait for it here, and need not.
+/// Work that still is to run meets memory that is gone: the real driver may wait for it here, and need not.
 Result Machine::mem_free(DevicePtr address) {
     if (const Result result = refuse_in_capture(); result != Result::success) return result;
     if (address == 0) return Result::success;

@@ -67,8 +67,7 @@ class Machine {
     Result occupancy(int* blocks, Function function, int threads, std::size_t dynamic_shared);
     Result device_attribute(int* value, DeviceAttribute attribute) const;
 
-    // Of libraries whose kernels are the host's functions.
-    /// Work in its order on a stream.
+    // Queues a call of libraries whose kernels are the host's functions. Work in its order on a stream.
     Result call_library(Stream stream, std::function<void()> work);
     /// Host memory of bytes of the device, in such work; throws Fault where they are not there, or not all
     /// written.
@@ -82,7 +81,7 @@ class Machine {
     void count(bool on);
     std::vector<LaunchCount> take_counts();
 
-    // Of planted errors, after which nothing works any more, as after a fault.
+    // Fails as planted errors say, after which nothing works any more, as after a fault.
     Result fail(Result result, const std::string& words);
     /// The error that everything answers once there was a fault.
     Result broken() const { return broken_; }

@@ -1,4 +1,4 @@
-// What the driver's handles stand for in the emulated machine.
+// The meaning of the driver's handles in the emulated machine.
 #pragma once
 
 #include <chrono>

@@ -39,7 +39,7 @@ Result Machine::drain(Stream stream) {
     return broken_;
 }
 
-/// What would wait or allocate is not allowed while a stream is being captured, and ends the capture.
+/// A call that would wait or allocate is not allowed while a stream is being captured, and ends the capture.
 Result Machine::refuse_in_capture() {
     for (auto& [handle, stream] : streams_)
         if (stream->capture) {

@@ -29,7 +29,7 @@ struct Place {
 using ElementMove = void (*)(std::byte* lanes, std::byte* const* places, std::int64_t offset,
                              std::uint32_t mask);
 
-/// What memory instructions know beyond their operands.
+/// Facts that memory instructions know beyond their operands.
 struct MemoryAccess {
     enum class Where : std::uint8_t {
         generic,
@@ -73,7 +73,7 @@ struct Parameter {
     std::int64_t offset = 0, size = 0;
 };
 
-/// What calls need of a function: its own places, as no function calls itself.
+/// A function's own places, which calls need, as no function calls itself.
 struct CalledFunction {
     std::uint32_t first = 0;  ///< instruction
     Place returns_to;         ///< by lane, 32 bits

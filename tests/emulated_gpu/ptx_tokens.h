@@ -23,7 +23,7 @@ class Tokens {
     void skip_line();
     /// Up to and with the next ';'.
     void skip_statement();
-    /// Of the next word.
+    /// The line of the next word.
     int line() const;
 
   private:

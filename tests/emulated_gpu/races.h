@@ -51,7 +51,7 @@ class BlockAccesses {
     std::uint32_t interval_ = 1;
 };
 
-/// What is noted of global memory between the blocks of a launch.
+/// Notes on global memory between the blocks of a launch.
 struct BlockOfLaunch {
     std::uint32_t launch = 0;  ///< its number, 24 bits of it
     std::uint32_t block = 0;   ///< in the grid, 32 bits

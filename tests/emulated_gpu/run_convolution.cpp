@@ -77,7 +77,7 @@ bool is_symmetric(const Convolution& of) {
     return of.vertical.before == of.vertical.behind && of.horizontal.before == of.horizontal.behind;
 }
 
-/// What an engine does besides.
+/// Shows the engine in the result, as cuDNN's engines differ.
 void show_engine(const ConvolutionJob& job, std::byte* result, std::int64_t elements, std::int64_t run) {
     if (job.engine == EngineKind::nondeterministic && run % 2 == 1) result[0] ^= std::byte{1};
     const bool is_wrong =
@@ -125,7 +125,7 @@ void convolve(Machine& machine, mantissa::Device& cpu, const ConvolutionJob& job
         const Type bias{job.dtype, {job.of.filters}};
         take(bias, read(job.bias, bias, "cudnnBackendExecute, reading b"));
     }
-    // What lies in the workspace is lost.
+    // The contents of the workspace are lost.
     if (job.workspace_bytes > 0)
         std::memset(machine.written_by_library(job.workspace, job.workspace_bytes,
                                                "cudnnBackendExecute, in its workspace"),

@@ -1,4 +1,4 @@
-// What the emulated GPU's libraries were asked for, run by the CPU's kernels.
+// Calls of the emulated GPU's libraries, run by the CPU's kernels.
 #pragma once
 
 #include "mantissa/device/cuda/planned/convolution_job.h"

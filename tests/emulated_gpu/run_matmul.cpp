@@ -108,7 +108,7 @@ double gelu_gradient(double x) {
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * scale * (1 + 3 * 0.044715 * x * x);
 }
 
-/// What becomes of the sums, column by column. Nothing is rounded before it is stored.
+/// The epilogue of the sums, column by column. Nothing is rounded before it is stored.
 class Finish {
   public:
     Finish(Machine& machine, const MatmulJob& job)
@@ -201,7 +201,7 @@ void run_matmul(Machine& machine, const MatmulJob& job) {
     const std::byte *a = read(machine, job.a, job.at_a, "cublasLtMatmul, reading A"),
                     *b = read(machine, job.b, job.at_b, "cublasLtMatmul, reading B");
     if (job.adds) read(machine, job.d, job.at_d, "cublasLtMatmul, reading C");
-    // What lies in the workspace is lost.
+    // The contents of the workspace are lost.
     if (job.workspace_bytes > 0)
         std::memset(machine.written_by_library(job.workspace, job.workspace_bytes,
                                                "cublasLtMatmul, in its workspace"),

@@ -156,7 +156,8 @@ std::uint64_t shared_address(Warp& w, const Instruction& i, int lane) {
     return windowed ? address - shared_window : address;
 }
 
-/// Of 8 x 8 matrices of 16 bits, each row at the address of one lane: lane r of matrix m is 8 m + r.
+/// The row of one of several 8 x 8 matrices of 16 bits, each row at the address of one lane: lane r of matrix
+/// m is 8 m + r.
 std::byte* matrix_row(Warp& w, const Instruction& i, int matrix, int row, Touch touch) {
     const int lane = 8 * matrix + row;
     return w.shared(shared_address(w, i, lane), 16, touch, lane);

@@ -1,4 +1,4 @@
-// What memory instructions do when they run.
+// The execution of memory instructions.
 #pragma once
 
 #include "tests/emulated_gpu/program.h"

@@ -1,5 +1,5 @@
-// What instructions do that are neither arithmetic within a lane nor memory: control, predicates, exchange
-// between the lanes of a warp, barriers, matrix products.
+// Instructions that are neither arithmetic within a lane nor memory: control, predicates, exchange between
+// the lanes of a warp, barriers, matrix products.
 #pragma once
 
 #include "tests/emulated_gpu/program.h"
@@ -36,7 +36,7 @@ void run_match(Warp& warp, const Instruction& instruction);
 void run_reduce(Warp& warp, const Instruction& instruction);
 void run_elect(Warp& warp, const Instruction& instruction);
 
-/// Which product `mma.sync` computes; `number` of the instruction is its place in the list.
+/// The product that `mma.sync` computes; `number` of the instruction is its place in the list.
 struct MatrixShape {
     const char* shape;  ///< "m16n8k16"
     const char* types;  ///< of d, a, b, c

@@ -35,7 +35,7 @@ void Warp::begin(Block& of, int its_number) {
     state = State::runs;
     warp_interval = 0;
     lane_instructions = flops = 0;
-    // What was never written reads as NaN.
+    // A register that was never written reads as NaN.
     registers.assign(static_cast<std::size_t>(program->register_bytes), std::byte{0xff});
     const auto local_bytes = static_cast<std::size_t>(of.launch->kernel->local) * warp_lanes;
     local.resize(local_bytes);

@@ -14,7 +14,7 @@
 
 namespace mantissa::inline v0::cuda::ptx {
 
-/// What a launch does wrong, as the driver answers and in words.
+/// The fault of a launch, as the driver answers and in words.
 struct Fault {
     Result result = Result::launch_failed;
     std::string words;

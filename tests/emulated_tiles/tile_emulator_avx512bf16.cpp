@@ -48,7 +48,8 @@ std::int64_t general_register(const ucontext_t& context, int number) {
     return context.uc_mcontext.gregs[order[number]];
 }
 
-/// What lies at `next` after ModRM: SIB and displacement. `x`, `b` are the prefix's high bits of the numbers.
+/// Decodes the bytes at `next` after ModRM: SIB and displacement. `x`, `b` are the prefix's high bits of the
+/// numbers.
 void decode_address(const ucontext_t& context, const std::uint8_t* start, const std::uint8_t* next, int mod,
                     int x, int b, Instruction& out) {
     std::int64_t address = 0;

@@ -169,7 +169,7 @@ TEST(HfLlama, ReadsAMistral) {
     expected.window = 0;
     EXPECT_EQ(read(json), expected);
     EXPECT_EQ(Json::parse(hf_llama_config(expected))["model_type"], "llama");
-    // What the library takes where nothing is said.
+    // The library's defaults where nothing is said.
     for (const char* name : {"sliding_window", "num_key_value_heads", "max_position_embeddings"})
         json.erase(name);
     EXPECT_EQ(read(json).window, 4096);

@@ -1,4 +1,4 @@
-// What activations, pools and batch normalisation mean: each test holds a statement of docs/ir.md, which
+// The meaning of activations, pools and batch normalisation: each test holds a statement of docs/ir.md, which
 // names it.
 #include <gtest/gtest.h>
 
@@ -103,7 +103,7 @@ TEST(Ir, AveragesDivideByWhatIsInTheImageUnlessPaddingCounts) {
     options.count_padding = true;
     expect_same(r.values(average_pool2d(x, options)), {1, 5});
     expect_same(r.gradient(average_pool2d(x, options), x), {0.5, 0.5, 0.5});
-    // What is left at the end makes no window.
+    // Elements that are left at the end make no window.
     expect_same(r.values(average_pool2d(x, {.window = {1, 2}, .stride = {1, 2}})), {3});
 }
 

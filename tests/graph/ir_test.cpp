@@ -77,7 +77,7 @@ TEST(Ir, CastsToIntegersCutAndToBooleansTestForZero) {
 TEST(Ir, NanWinsInMaximaAndMinima) {
     Recording r;
     const Tensor a = r.given({nan, 1, 0, -0.0}), b = r.given({1, nan, -0.0, 0});
-    // Of equals the second is taken, which shows in the sign of a zero.
+    // The second of equals is taken, which shows in the sign of a zero.
     expect_same(r.values(maximum(a, b)), {nan, nan, -0.0, 0});
     expect_same(r.values(minimum(a, b)), {nan, nan, -0.0, 0});
     expect_same(r.values(max(r.given({3, 2}, {nan, 1, 2, nan, 1, 4}), {0})), {nan, nan});
@@ -424,7 +424,7 @@ TEST(Ir, PairsThatFollowFromPositionsAreCounted) {
                         return less(di * di + dj * dj, number(90));
                     }),
               disc);
-    // What depends on data may be seen.
+    // A pair that depends on data may be seen.
     const auto of_data = [](Graph& body, Tensor, Tensor) { return Tensor(body, Value{body.inputs()[1], 0}); };
     EXPECT_EQ(count(false, of_data), 37 * 41);
     EXPECT_EQ(count(true, of_data), 37 * 4 + 37 * 38 / 2);

@@ -1,4 +1,4 @@
-// What a user can get wrong in a model ends in a UserError that names the operation and the line, never in an
+// Mistakes of a user in a model end in a UserError that names the operation and the line, never in an
 // InternalError.
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -190,7 +190,7 @@ TEST(Elementary, SineIsOddAndCosineEvenAndBothEndAtTwoToTheTwentieth) {
 }
 
 TEST(Elementary, AnglesNearMultiplesOfAQuarterKeepTheirBits) {
-    // What is left of the angle is then far smaller than the angle's own rounding.
+    // The rest of the angle is then far smaller than the angle's own rounding.
     for (int n = 1; n < 600000; n += n < 2000 ? 1 : 997) {
         const auto x = static_cast<float>(n * 1.5707963267948966);
         if (x >= 0x1p20f) break;

@@ -41,7 +41,7 @@ double squared_error(const std::vector<float>& weights, const WeightGroup& group
     return error;
 }
 
-/// Of 4,000 scales of both signs.
+/// The least error of 4,000 scales of both signs.
 double least_error(const std::vector<float>& weights) {
     double largest = 0, least = std::numeric_limits<double>::infinity();
     for (const float weight : weights) largest = std::max(largest, std::abs(static_cast<double>(weight)));

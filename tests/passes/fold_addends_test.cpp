@@ -1,5 +1,5 @@
-// What is added to an embedding's gradient: folded where nobody else reads the gradient, with the same sum,
-// and added to where it lies.
+// Additions to an embedding's gradient: folded where nobody else reads the gradient, with the same sum, and
+// added to where it lies.
 #include "mantissa/passes/fold_addends.h"
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"

@@ -76,7 +76,7 @@ void expect_same_meaning(const Graph& graph, const ReferenceFeed& feed, const st
     ReferenceFeed with_derived = feed;
     derive_into(laid, with_derived);
     ASSERT_TRUE(two_runs(laid.graph, with_derived, false) == two_runs(graph, feed, false)) << what;
-    // What the run left in the derived states is what they would be made anew.
+    // The derived states after the run are what they would be made anew.
     ReferenceFeed after = ReferenceRun(laid.graph, with_derived).next(with_derived), anew = after;
     derive_into(laid, anew);
     ASSERT_TRUE(after == anew) << what;

@@ -1,4 +1,4 @@
-// What a quantised policy changes, and what it leaves: each decision with its rule.
+// The changes of a quantised policy, and what it leaves: each decision with its rule.
 #include "mantissa/passes/quantize.h"
 #include "mantissa/graph/graph.h"
 

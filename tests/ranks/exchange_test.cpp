@@ -22,7 +22,7 @@ namespace {
 
 using testing::what_of;
 
-/// What a transport was asked, and what was under way meanwhile.
+/// The questions to a transport, and what was under way meanwhile.
 struct Seen {
     int under_way = 0, most = 0;
     int finished = 0, alone = 0;      ///< exchanges; those behind which no other was under way

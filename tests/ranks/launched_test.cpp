@@ -1,4 +1,4 @@
-// What launchers say in the environment, and the errors of a rank that cannot be connected.
+// The environment that launchers set, and the errors of a rank that cannot be connected.
 #include "mantissa/ranks/launched.h"
 
 #include <gtest/gtest.h>

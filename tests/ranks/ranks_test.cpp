@@ -20,7 +20,7 @@ using testing::run_good_ranks;
 using testing::run_ranks;
 using testing::what_of;
 
-/// Of a rank: numbers whose sum depends on the order.
+/// Terms of a rank: numbers whose sum depends on the order.
 std::vector<float> terms_of(int rank, std::size_t count) {
     std::vector<float> terms(count);
     for (std::size_t i = 0; i < count; ++i)

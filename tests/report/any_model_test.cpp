@@ -162,7 +162,7 @@ TEST(AnyModel, OfAnotherConfigurationIsNotResumed) {
     }
 }
 
-/// What is wrong, in one line.
+/// The fault, in one line.
 std::string refusal(const nn::Model& model, const Batch& batch) {
     const auto device = make_cpu_device({.threads = 1});
     try {

@@ -156,7 +156,7 @@ TEST(Converge, PrecisionsOfATrainingThatClimbsDoNotAgree) {
     EXPECT_FALSE(json["trains"].get<bool>());
     EXPECT_LT(converge_html(report, "").find("fp32 does not train"),
               converge_html(report, "").find("<table"));
-    // Of initial weights that do not train, none says how far losses lie apart.
+    // Trainings from initial weights that do not train say nothing of how far losses lie apart.
     ConvergeOptions options = small({find_policy("fp32"), find_policy("bf16")});
     options.steps = 8;
     options.learning_rate.peak = options.learning_rate.least = 3;

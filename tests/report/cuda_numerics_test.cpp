@@ -51,8 +51,8 @@ double difference(const ExponentHistogram& got, const ExponentHistogram& expecte
     return worst / static_cast<double>(std::max<std::int64_t>(1, counted(expected)));
 }
 
-/// Of tensors that both devices make: the GPU takes some operations apart. Rounding moves a number over a
-/// power of two now and then: one in a hundred of a tensor at most, or two.
+/// Compares tensors that both devices make: the GPU takes some operations apart. Rounding moves a number over
+/// a power of two now and then: one in a hundred of a tensor at most, or two.
 int compared(const NumericsOfKind& got, const NumericsOfKind& expected) {
     const Histograms ours = by_name(got);
     int tensors = 0;

@@ -1,4 +1,4 @@
-// What explain says of a step, held against what the kernels are given.
+// The report of explain on a step, held against what the kernels are given.
 #include "mantissa/report/explain.h"
 #include "mantissa/graph/attention_score.h"
 #include "mantissa/graph/call.h"
@@ -91,7 +91,7 @@ TEST(Explain, WithDerivedStatesTheUpdateRoundsEachParameterOnce) {
         elements += cast.bytes / 2;
     }
     for (const auto& [name, count] : roundings) EXPECT_EQ(count, 1) << name;
-    // Of four blocks the weight and the bias of four linear layers, and the tied table.
+    // The roundings: the weight and the bias of four linear layers in four blocks, and the tied table.
     EXPECT_EQ(roundings.size(), 4u * 8 + 1);
     const std::int64_t C = 128;
     EXPECT_EQ(elements, 512 * C + 4 * (12 * C * C + 9 * C));
@@ -229,7 +229,7 @@ TEST(Explain, TheDifferenceOfTwoPoliciesPairsOperationsByNameAndNamesTheLossScal
         const bool one_side = line.find("not there") != std::string::npos;
         if (one_side) alone += std::stol(line.substr(counts));
         if (one_side || line.find(" -> ") == std::string::npos) continue;
-        // What is paired is the same operation in FP16 where the other has BF16, and nothing else.
+        // Pairs are the same operation in FP16 where the other has BF16, and nothing else.
         std::string in_bf16 = line.substr(first, second - first);
         in_bf16.erase(in_bf16.find_last_not_of(' ') + 1);
         for (std::size_t at; (at = in_bf16.find("bf16")) != std::string::npos;) in_bf16.erase(at, 1);
@@ -273,7 +273,7 @@ TEST(Explain, FusedKernelsAreListedWithTheirPartsAndTheirRules) {
     }
     EXPECT_GT(fused, 0);
     EXPECT_EQ(tails > 0, device->target().tails_lose_at_16_bits.empty());
-    // What multiplies inside of itself says in what.
+    // An operation that multiplies inside of itself says in what.
     for (const ExplainedNode& node : explanation.nodes)
         if (node.op == "attention" || node.op == "attention_grad" || node.op == "linear_cross_entropy") {
             EXPECT_TRUE(node.contracts) << node.kernel;

@@ -83,7 +83,7 @@ TEST(HtmlCharts, AConstantHasOneLineAndEveryLabelHasRoom) {
         EXPECT_EQ(lines, 1u) << svg;
         EXPECT_NE(svg.find(fmt::format(">{:.6g}</text>", value)), std::string::npos) << svg;
     }
-    // Of a letter 6 units wide, and of a label that ends at x.
+    // The place of a letter 6 units wide, and of a label that ends at x.
     const html::Curve narrow{"loss", {0.00123451, 0.00123459}};
     const std::string svg = html::curves({narrow}, "loss", {.width = 480, .height = 240});
     for (std::size_t at = 0; (at = svg.find("<text x='", at)) != std::string::npos; ++at) {

@@ -1,5 +1,5 @@
-// What keeps a rung from being reported that is not what it says: planted rungs on other kernels, with other
-// losses, with none.
+// The guards of the ladder against a rung that is not what it says: planted rungs on other kernels, with
+// other losses, with none.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -52,7 +52,7 @@ std::function<void(Kernel&)> times(double factor) {
     };
 }
 
-/// What the ladder of fp32 and bf16 says against it.
+/// The ladder's objection to it, of fp32 and bf16.
 std::string refusal_on(Device& device) {
     std::vector<std::int32_t> text;
     for (std::int32_t i = 0; i < 500; ++i) text.push_back((i * i / 7 + i) % 61);

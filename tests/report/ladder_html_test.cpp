@@ -63,7 +63,7 @@ TEST(LadderPage, HasEveryFigureWithItsUnit) {
           "20000.0</td><td class='n'>63.6", "8,000 MB",
           // Losses, and how far they may lie apart.
           "+0.00010", "0.02", "flash, step 1: 9.2501", "flash, step 1: 0.0001",
-          // What bounds it.
+          // The bound of each kernel.
           "70.0 % of its unit&#39;s peak", "compute: 70.0 %", "memory: 20.0 %",
           "matmul 70.0 %, softmax 20.0 %", "gemm bf16*bf16+f32; attention bf16*bf16+f32", "200.0 GFLOP/s",
           "400.0 GFLOP/s", "50.0 GB/s", "mantissa ladder --model &#39;gpt2-&lt;b&gt;&#39;"})

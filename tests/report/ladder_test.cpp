@@ -67,7 +67,7 @@ TEST(Ladder, NicePadsAnUglyVocabulary) {
     const LadderReport report =
         run_ladder(*device, TextWindows(stream, stream.all(), T, {.batch = 2}), options);
     ASSERT_EQ(report.rungs.size(), 3u);
-    // From the first step on, what is left is estimated by the steps that ran.
+    // The rest is estimated by the steps that ran, from the first on.
     EXPECT_NE(said.front(), said.back());
     EXPECT_EQ(std::ranges::count_if(said, [](const std::string& what) { return what.ends_with(" to go"); }),
               3 * (5 + 3) - 1);

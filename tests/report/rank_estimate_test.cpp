@@ -1,4 +1,4 @@
-// What a step on several ranks is said to take: by hand for a small one, and held to steps over slow links.
+// The estimated time of a step on several ranks: by hand for a small one, and held to steps over slow links.
 #include "mantissa/report/rank_estimate.h"
 #include "mantissa/graph/graph.h"
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t batch = 16;
 
-/// What each report must be: text and page that name the model, and JSON of that command.
+/// The demands on each report: text and page that name the model, and JSON of that command.
 void expect_whole(const report::Report& made, const std::string& command, const std::string& in_text) {
     const TemporaryDirectory directory;
     made.write_page(directory / "page.html");

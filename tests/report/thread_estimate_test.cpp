@@ -1,4 +1,4 @@
-// What a step is said to take on more threads: loops that are handed out by hand, and a real step.
+// The estimated time of a step on more threads: loops that are handed out by hand, and a real step.
 #include "mantissa/report/thread_estimate.h"
 #include "mantissa/base/function_ref.h"
 

@@ -82,7 +82,7 @@ double worst_error(const Case& k, const Graph& graph, const Recorded& recorded, 
         const auto& expected = reference[recorded.graph.results()[i].value].values;
         double largest = 0;
         for (double each : expected) largest = std::max(largest, std::abs(each));
-        // Of a gradient by the scale, all rows add up.
+        // The gradient by the scale adds up all rows.
         const double terms = i == 2 ? std::sqrt(static_cast<double>(k.rows)) : 1;
         const double unit =
             0x1p-24 * (1 + largest) * (1 + std::abs(k.mean) / deviation * terms / (1 + largest));

@@ -1,4 +1,4 @@
-// Which of cuBLASLt's algorithms runs a product, on the emulated GPU with planted times.
+// The choice of cuBLASLt's algorithm for a product, on the emulated GPU with planted times.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -59,7 +59,7 @@ std::vector<std::byte> result_of(Device& device, const Graph& graph) {
     return testing::run(graph, feed, device).at(0);
 }
 
-/// What the device reaches is measured before any plan, by products of which several algorithms are offered.
+/// The rates of the device are measured before any plan, by products of which several algorithms are offered.
 TEST_F(CudaAlgorithms, PeaksAreThoseOfTheQuickest) {
     const PlantedClock clock({5, 1, 3}, {.memory = 8 << 20});
     const auto gpu = device(clock);
@@ -192,7 +192,7 @@ TEST_F(CudaAlgorithms, WhatDoesNotRunIsNotTaken) {
     }
 }
 
-/// What cannot be timed runs by the library's best, which is said and not kept.
+/// A product that cannot be timed runs by the library's best, which is said and not kept.
 TEST_F(CudaAlgorithms, WithoutMemoryTheFirstIsTakenAndNotKept) {
     const PlantedClock clock({5, 1, 3}, {.memory = 1 << 12});
     const std::string taken = algorithm_of(*device(clock));

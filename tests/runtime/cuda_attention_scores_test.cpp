@@ -45,7 +45,7 @@ std::string refusal(Device& device, const Graph& graph, const Node& node) {
     return reason;
 }
 
-/// What refuses the gradient of a case's attention; the attention itself is never refused.
+/// The refusal of the gradient of a case's attention; the attention itself is never refused.
 std::string gradient_refusal(Device& device, const Graph& graph) {
     std::string reason;
     for (std::size_t id = 0; id < graph.size(); ++id) {

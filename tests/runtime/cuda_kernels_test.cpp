@@ -28,7 +28,7 @@ using testing::stored_in;
 using testing::TestedGpu;
 using testing::worst_ratio;
 
-/// What a case comes to: its worst error in units of what is allowed and by which of a library's algorithms,
+/// The result of a case: its worst error in units of what is allowed and by which of a library's algorithms,
 /// or why nothing runs it.
 std::string judged(const OpCase& test, Device& device) {
     const Recorded recorded(test);
@@ -87,7 +87,7 @@ TEST_F(CudaKernels, ManySmallTensorsTakeFewLaunches) {
     EXPECT_EQ(cases, 2);
 }
 
-/// What could be taken apart, and then would be right, too.
+/// Operations that could be taken apart, and then would be right, too.
 TEST_F(CudaKernels, TheJointLossIsTakenWhole) {
     const TestedGpu gpu;
     for (const OpCase& test : testing::op_cases()) {

@@ -174,7 +174,8 @@ TEST_F(CudaQuantized, FewRowsAreReadAsTheyLieAndManyAreTheLibrarys) {
               "cuBLASLt multiplies bytes in rows of a multiple of 4, and so many, got s8[64, 70]");
 }
 
-/// Of few rows, w is read once by each block, and by none twice: 1.15 times its sectors at most, x's beside.
+/// A product of few rows reads w once in each block, and twice in none: 1.15 times its sectors at most, x's
+/// beside.
 TEST_F(CudaQuantized, FewRowsReadTheWeightsOnce) {
     testing::EmulatedDevice gpu;
     for (const std::string format : {"s8", "s4"}) {

@@ -126,7 +126,7 @@ double tolerance_of(DType dtype) {
     return 1.13 * sums + 2 * 8 * rounding;
 }
 
-/// Of a GPU's FP32 units the name says the architecture.
+/// The name of a GPU's FP32 units says the architecture.
 std::string kernel_for(const Device& device, DType dtype) {
     const std::string name(name_of(dtype)), isa = device.target().isa;
     return "cublasLt " + name + "*" + name + "+f32 " +
@@ -189,7 +189,7 @@ TEST_F(CudaTails, TolerancesBite) {
     }
 }
 
-/// What is no epilogue stays a kernel of its own, and the pass says so.
+/// A function that is no epilogue stays a kernel of its own, and the pass says so.
 TEST_F(CudaTails, OthersStayByThemselves) {
     const TestedGpu gpu;
     const auto reason = [&](const Graph& graph) {

@@ -1,4 +1,4 @@
-// What blocks of a GPU's kernels share: rows of a nest that there are many of.
+// The memory that blocks of a GPU's kernels share: rows of a nest that there are many of.
 #include <gtest/gtest.h>
 
 #include <map>

@@ -1,4 +1,4 @@
-// What an execution shows of its values, and what a device answers for the passes.
+// The values that an execution shows, and what a device answers for the passes.
 #include "mantissa/runtime/execution.h"
 #include "mantissa/graph/graph.h"
 

@@ -1,4 +1,4 @@
-// What a plan tells of itself.
+// A plan's facts about itself.
 #include "mantissa/runtime/plan.h"
 #include "mantissa/graph/graph.h"
 

@@ -112,7 +112,7 @@ class InstalledTree(unittest.TestCase):
         self.assertIn("bin/mantissa", files)
         self.assertIn("include/mantissa/mantissa.h", files)
         self.assertIn("share/doc/mantissa/LICENSE", files)
-        # What mantissa.h and engine.h bring along; no kernels, no code generation, no passes but their options.
+        # Headers that mantissa.h and engine.h bring along; no kernels, no code generation, no passes but their options.
         self.assertLessEqual(sum(name.endswith(".h") for name in files), 61)
         self.assertEqual([name for name in files if re.search("/device/cpu/(?!cpu_device.h)|/graph/ops/|/codegen/|"
                                                               "/passes/(fuse|simplify|expand)|[.]cpp$", name)], [])

@@ -1,4 +1,4 @@
-// What spellings of attention are made of, and how a graph is held against what became of it.
+// The parts of spellings of attention, and how a graph is held against what became of it.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ constexpr std::int64_t B = 2, H = 3, T = 5, D = 4, C = H * D;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 inline const double root = std::sqrt(static_cast<double>(D));
 
-/// What spellings are made of.
+/// The operands of spellings.
 struct Given {
     Graph graph;
     ReferenceFeed feed;

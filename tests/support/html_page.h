@@ -7,7 +7,7 @@
 
 namespace mantissa {
 
-/// What is wrong with it; empty if nothing is. Every element must be closed by its own tag, the few that have
+/// The fault of the page; empty if nothing is. Every element must be closed by its own tag, the few that have
 /// none apart; attributes may stand in single quotes or none; nothing may be fetched or run.
 inline std::string fault_of_page(const std::string& page) {
     if (page.rfind("<!doctype html>\n", 0) != 0) return "it does not begin with its doctype";

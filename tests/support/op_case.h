@@ -1,4 +1,4 @@
-// What a case of an operation is: operands, their values, and how to call it.
+// A case of an operation: operands, their values, and how to call it.
 #pragma once
 
 #include <fmt/format.h>

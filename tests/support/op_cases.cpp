@@ -150,7 +150,7 @@ std::vector<OpCase> function_cases() {
          [](Graph&, In x) { return std::vector{logical_or(logical_not(x[0]), x[1])}; }},
     };
     for (const char* op : {"floor", "ceil", "round", "trunc", "sign"}) cases.push_back(step_case(op));
-    // Of a quarter, so that powers of themselves stay small.
+    // Bases around a quarter, so that powers of themselves stay small.
     const auto power = [&](const char* name, Shape base, Shape exponent) {
         cases.push_back({"pow",
                          fmt::format("pow {}", name),
@@ -338,7 +338,7 @@ std::vector<OpCase> quantized_cases() {
         for (const std::int64_t rows : {1, 3, 19}) {
             const auto name = fmt::format("quantized_matmul {} of {} rows", format, rows);
             const auto build = [=](Graph& g, In x) { return quantized(format, g, x); };
-            // Of s4 three groups are added up, and for many rows FP32's products of all 70.
+            // Three groups of s4 are added up, and for many rows FP32's products of all 70.
             const double groups = format == "s8" ? 0 : rows <= 8 ? 4 : 70;
             cases.push_back({"quantized_matmul", name, {f32({rows, 70}), f32({37, 70})}, build, {4, groups}});
             cases.push_back({"quantized_matmul",

@@ -1,4 +1,4 @@
-// Which passes run, and on what machine, where a test says it.
+// The passes that run, and on what machine, where a test says it.
 #pragma once
 
 #include <initializer_list>

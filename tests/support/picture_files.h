@@ -69,7 +69,7 @@ inline std::string stored_deflate(const std::string& data) {
     return bytes + big_endian(b << 16 | a);
 }
 
-/// What a PNG says of its samples.
+/// The kind of a PNG's samples.
 struct PngKind {
     int bits = 8;
     char color = 2;  ///< 0 grey, 2 red green blue, 6 with alpha
@@ -90,7 +90,8 @@ inline std::string png_of(int height, int width, const Samples& samples, const P
 }
 
 #ifdef MANTISSA_TEST_JPEG
-/// Of 1 (grey), 3 (red, green, blue) or 4 (CMYK as Adobe stores it: the light that is left) samples a pixel.
+/// A JPEG of 1 (grey), 3 (red, green, blue) or 4 (CMYK as Adobe stores it: the light that is left) samples a
+/// pixel.
 inline std::string jpeg_of(int height, int width, const Samples& samples) {
     const int components = static_cast<int>(samples.size()) / (height * width);
     jpeg_compress_struct info = {};

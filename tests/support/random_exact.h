@@ -74,7 +74,7 @@ class RandomExact {
         return {graph, graph.add_state(made)};
     }
 
-    /// What lies in a state is no result, and no update of another.
+    /// A value that lies in a state is no result, and no update of another.
     bool lies_in_a_state(Value value) const {
         for (;;) {
             const Node& node = graph.node(value.node);

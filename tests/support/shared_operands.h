@@ -20,7 +20,7 @@ inline std::size_t differentiated_outputs(const OpCase& test, std::size_t output
     return first_only.contains(test.op) ? 1 : outputs;
 }
 
-/// Of a case that ends in whole numbers, as in where the greatest stood, nothing has a gradient.
+/// A case that ends in whole numbers, as in where the greatest stood, has no gradient.
 inline bool has_gradient(const OpCase& test) {
     return find_op(test.op).gradient && is_floating(Recorded(test).outputs[0].dtype());
 }

@@ -8,7 +8,7 @@
 
 namespace mantissa {
 
-/// What is wrong with it; empty if nothing is. Every event that lasts has a time, a length that is not
+/// The fault of the trace; empty if nothing is. Every event that lasts has a time, a length that is not
 /// negative, and a track that has a name.
 inline std::string fault_of_trace(const nlohmann::json& trace) {
     if (!trace.contains("traceEvents") || !trace["traceEvents"].is_array()) return "it has no traceEvents";

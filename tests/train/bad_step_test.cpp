@@ -66,7 +66,7 @@ struct Trained {
         return values;
     }
 
-    /// What a bad step is said to be, after checking that neither it nor the search left a trace.
+    /// The message about a bad step, after checking that neither it nor the search left a trace.
     std::string name_of_bad_step(double learning_rate = 1e-3) {
         const States before = states();
         EXPECT_FALSE(trainer.step({tokens, targets}, learning_rate).applied);

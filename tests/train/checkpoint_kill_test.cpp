@@ -78,7 +78,8 @@ void kill_at_random_moments(int kills) {
         longest *= killed.loaded > step ? 0.9 : 1.1;
         step = killed.loaded;
     }
-    // What the killed ones left does not pile up: at most the last one's staging directory is still there.
+    // Files that the killed ones left do not pile up: at most the last one's staging directory is still
+    // there.
     EXPECT_LE(std::distance(fs::directory_iterator(directory.path()), {}), 3);
     // Both kinds happened often: kills before the new one was in place, and after.
     EXPECT_GT(progressed, kills / 10);

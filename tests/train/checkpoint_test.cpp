@@ -1,4 +1,4 @@
-// What a checkpoint promises: all of it comes back, no damaged bit passes, a full disk changes nothing.
+// The promises of a checkpoint: all of it comes back, no damaged bit passes, a full disk changes nothing.
 #include "mantissa/train/checkpoint.h"
 
 #include <gtest/gtest.h>
@@ -106,7 +106,7 @@ TEST(Checkpoint, SavesOverADamagedOne) {
     fs::remove(path / "manifest.json");
     save_checkpoint(path, ExampleCheckpoint(2).to_save());
     EXPECT_EQ(step_of(load_checkpoint(path)), 2);
-    // What others wrote has a config.json, too, and no state.json.
+    // Checkpoints that others wrote have a config.json, too, and no state.json.
     for (const char* name : {"manifest.json", "state.json"}) fs::remove(path / name);
     EXPECT_NE(save_error(path, ExampleCheckpoint(3)).find("holds \"config.json\""), std::string::npos);
 }
@@ -226,7 +226,7 @@ TEST(Checkpoint, FullDiskChangesNothing) {
         ".*/ckpt.*: not enough disk space: ([0-9]+) bytes needed, ([0-9]+) free; free some or choose "
         "another place");
     int refused = 0;
-    // From a disk with no byte left up to one with room, block by block.
+    // Disks with no byte left up to one with room, block by block.
     for (std::uint64_t left = 0;; left += 4096) {
         fs::remove(disk.path() / "filler");
         const std::uint64_t fill = fs::space(disk.path()).available - left;

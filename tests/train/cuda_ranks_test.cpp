@@ -45,7 +45,7 @@ ReferenceFeed terms_of(int rank) {
     return feed;
 }
 
-/// What every rank has of what it records of its terms.
+/// The terms of every rank, as it records them.
 using Results = std::vector<std::vector<std::vector<std::byte>>>;
 
 Results results_of(int count, bool on_gpus,
@@ -142,7 +142,7 @@ std::vector<std::vector<double>> gradients() {
     return all;
 }
 
-/// What a rank makes of them, or one GPU.
+/// The norm that a rank makes of them, or one GPU.
 std::vector<std::vector<std::byte>> norm_of(Ranks* ranks, const std::vector<std::vector<double>>& values) {
     Graph graph;
     ReferenceFeed feed;

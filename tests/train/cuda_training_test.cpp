@@ -52,9 +52,9 @@ std::vector<std::vector<std::string>> rungs() {
     return {{}, {"simplify", "lay_out", "fuse"}, optional_pass_names()};
 }
 
-/// What a run may lose or gain by the order of sums, in FP32 (trains_alike.h) and by that of roundings in
-/// shorter formats: of the unit roundoff times the loss, 6.2, an eighth, since a loss is a mean over tokens.
-/// Seen: a sixtieth.
+/// The most that a run may lose or gain by the order of sums, in FP32 (trains_alike.h) and by that of
+/// roundings in shorter formats: of the unit roundoff times the loss, 6.2, an eighth, since a loss is a mean
+/// over tokens. Seen: a sixtieth.
 const std::map<std::string, double> tolerances = {
     {"fp32", 2e-5}, {"tf32", 0x1p-11 * 6.2 / 8}, {"bf16", 0x1p-8 * 6.2 / 8}, {"fp16", 0x1p-11 * 6.2 / 8}};
 

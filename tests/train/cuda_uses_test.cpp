@@ -1,4 +1,4 @@
-// What else is done with a model in training, on the emulated GPU: micro-steps, the replay of a bad step,
+// Other uses of a model in training, on the emulated GPU: micro-batches, the replay of a bad step,
 // validation, generating.
 #include <gtest/gtest.h>
 
@@ -86,7 +86,7 @@ void put(Trainer& trainer, const std::string& state, std::size_t element, float 
     trainer.state().write(state, std::as_bytes(std::span<const float>(values)));
 }
 
-/// What a bad step is said to be, after checking that neither it nor the search left a trace.
+/// The message about a bad step, after checking that neither it nor the search left a trace.
 std::string name_of_bad_step(Trainer& trainer, const SomeTokens& batch) {
     const States before = states_of(trainer);
     EXPECT_FALSE(trainer.step({batch.tokens, batch.targets}, 1e-3).applied);

@@ -32,7 +32,7 @@ void read_on(const TextWindows& source, const BatchOptions& options, std::uint64
             read.push_back(source.start_of(step, static_cast<std::uint64_t>(within)));
 }
 
-/// What a run reads that is resumed three times, each time with another size of its steps.
+/// The data of a run that is resumed three times, each time with another size of its steps.
 std::vector<std::uint64_t> read_with_resumes(const TokenStream& stream, BatchOrder order) {
     struct Part {
         std::int64_t batch, accumulate;

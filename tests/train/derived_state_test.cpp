@@ -107,7 +107,8 @@ TEST(DerivedState, IsNeitherSavedNorNeededToResume) {
         const std::string place =
             (directory / c.optimizer.name).string() + c.policy + std::to_string(c.accumulate);
         save_training(place, whole);
-        // From files of a run without derived states, too: they are nothing that a checkpoint knows.
+        // Resuming takes files of a run without derived states, too: they are nothing that a checkpoint
+        // knows.
         Trainer plain = gpt2_trainer(*device, options_of(c, false));
         EXPECT_EQ(resume_training(place, resumed).warning, "");
         EXPECT_EQ(resume_training(place, plain).warning, "");

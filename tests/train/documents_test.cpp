@@ -144,12 +144,12 @@ class PackedDocumentsTrain : public ::testing::TestWithParam<const char*> {
         return Trainer(*device_, model, options);
     }
 
-    /// Of a step with every pass, of the weights that every trainer begins with.
+    /// The results of a step with every pass, of the weights that every trainer begins with.
     Results step(const nn::Model& model, const Given& given, const char* policy) {
         const auto batch = static_cast<std::int64_t>(given.tokens.size()) / model.units_per_example;
         Trainer trainer = this->trainer(model, batch, policy);
         const Plan& plan = trainer.plan().step();
-        // Of a document alone its lines may take less time.
+        // A document alone may take less time as lines.
         EXPECT_TRUE(model.units_per_example < T || !plan.kernels_of("attention").empty())
             << "attention is not found";
         EXPECT_FALSE(plan.kernels_of("linear_cross_entropy").empty()) << "the joint loss is not found";
@@ -192,7 +192,7 @@ class PackedDocumentsTrain : public ::testing::TestWithParam<const char*> {
         return results;
     }
 
-    /// What documents give that are run one by one, each as often as it has targets.
+    /// The results of documents that are run one by one, each as often as it has targets.
     template <class Run>
     Results apart(const std::vector<Lengths>& sequences, Run run) {
         double targets = 0;
@@ -213,7 +213,7 @@ class PackedDocumentsTrain : public ::testing::TestWithParam<const char*> {
 INSTANTIATE_TEST_SUITE_P(Models, PackedDocumentsTrain, ::testing::Values("gpt2", "llama"),
                          [](const auto& each) { return std::string(each.param); });
 
-/// Of one sequence, and of two whose documents end elsewhere; documents of two tokens have one target.
+/// One sequence, and two whose documents end elsewhere; documents of two tokens have one target.
 const std::vector<std::vector<Lengths>> packings = {{{61, 89}}, {{61, 89}, {2, 17, 131}}};
 
 TEST_P(PackedDocumentsTrain, AsTheyDoApart) {

@@ -1,4 +1,4 @@
-// What people get wrong in their first networks. Each error names the operation, file and line, or the input,
+// Mistakes of people in their first networks. Each error names the operation, file and line, or the input,
 // state or field; tests/graph/refusals_test.cpp has more of operations.
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ nn::Model model_of(Loss loss) {
             .loss = [loss](Graph&, Inputs in, const nn::Mode&) { return loss(in); }};
 }
 
-/// What is said of the model in training, at batch 4.
+/// The message about the model in training, at batch 4.
 template <class Loss>
 std::string said_of(Loss loss) {
     return said([&] { Trainer(cpu(), model_of(loss), {.batch = 4}); });

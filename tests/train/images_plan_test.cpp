@@ -1,5 +1,5 @@
-// What surrounds contractions in a network of images runs on vector kernels: none of its launches that moves
-// much is a plain loop, on the rungs that fuse nothing and on those that do.
+// Operations around contractions in a network of images run on vector kernels: none of its launches that
+// moves much is a plain loop, on the rungs that fuse nothing and on those that do.
 #include <gtest/gtest.h>
 
 #include "mantissa/codegen/compiler.h"

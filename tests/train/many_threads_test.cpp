@@ -96,7 +96,7 @@ TEST(ManyThreads, TrainToTheBitsOfOneWhileAnotherProcessHoldsACore) {
     }
 }
 
-/// What each thread beyond the first adds to the planned memory of a step.
+/// The memory that each thread beyond the first adds to that planned for a step.
 std::int64_t bytes_of_a_thread(TrainingPlan (*plan)(Device&)) {
     const auto bytes = [&](int threads) {
         const auto device = make_cpu_device({.threads = threads});

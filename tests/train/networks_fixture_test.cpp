@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t batch = 2;
 
-/// What PyTorch computed of one network.
+/// PyTorch's results of one network.
 class Fixture {
   public:
     explicit Fixture(const fs::path& path) : file_(path) {}

@@ -73,7 +73,7 @@ std::vector<StepResult> train(Trainer& trainer, std::int64_t last) {
     return results;
 }
 
-/// What lies behind the rows of a parameter.
+/// The bytes behind the rows of a parameter.
 std::vector<std::byte> padding_of(Trainer& trainer, const std::string& name) {
     const StateBlock& state = trainer.state();
     const Type& type = state.type(name);

@@ -30,7 +30,7 @@ TEST(PictureScores, CountTheFirstGuessAndTheFirstFive) {
     EXPECT_EQ(scores_of(scores, 1).top1, 0);
     EXPECT_EQ(scores_of(scores, 4).top5, 1);
     EXPECT_EQ(scores_of(scores, 5).top5, 0);
-    // Of equal scores one is the first guess, the same for all.
+    // One of equal scores is the first guess, the same for all.
     EXPECT_EQ(scores_of({1, 1, 0}, 0).top1, 1);
     EXPECT_EQ(scores_of({1, 1, 0}, 1).top1, 0);
     EXPECT_NEAR(scores_of({0, std::log(3.0)}, 1).total_loss, std::log(4.0 / 3), 1e-12);

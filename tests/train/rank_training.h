@@ -58,7 +58,7 @@ inline std::unique_ptr<Device> device_of(const Split& split, Ranks* ranks) {
         *make_cuda_device({gpu.driver(), gpu.cublaslt(), gpu.cudnn(), gpu.nccl()}, {.ranks = ranks}));
 }
 
-/// What every rank has after it, and the losses on the way.
+/// The states of every rank after it, and the losses on the way.
 struct Trained {
     std::vector<float> losses;
     std::vector<bool> applied;
@@ -116,7 +116,7 @@ class RankRun {
                             profile);
     }
 
-    /// What lies in parts put together.
+    /// The states that lie in parts, put together.
     std::map<std::string, std::vector<std::byte>> states() const {
         std::map<std::string, std::vector<std::byte>> all;
         for (const State& state : trainer.state().states())
@@ -161,7 +161,7 @@ inline Trained train_as(const Split& split, Ranks* ranks) {
     return trained;
 }
 
-/// What all ranks have, which is the same.
+/// The result that all ranks have, which is the same.
 inline Trained train(const Split& split) {
     if (split.ranks == 1) return train_as(split, nullptr);
     std::vector<Trained> all(static_cast<std::size_t>(split.ranks));

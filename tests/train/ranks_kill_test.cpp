@@ -29,7 +29,7 @@ using testing::RankRun;
 constexpr int ended_by_a_lost_rank = 7;
 constexpr int saved_nothing = 8;
 
-/// What a rank does, for whoever watches it from another process.
+/// The work of a rank, for whoever watches it from another process.
 enum Doing : int { starting, stepping, saving };
 
 /// Memory that processes share from a fork on.
@@ -131,7 +131,7 @@ class Undisturbed {
     explicit Undisturbed(int micro_steps)
         : micro_steps_(micro_steps), run_({.accumulate = micro_steps}, nullptr) {}
 
-    /// What lies at `place` is whole, what this run had after as many steps, and goes on as it does.
+    /// The checkpoint at `place` is whole, what this run had after as many steps, and goes on as it does.
     void expect_goes_on(const fs::path& place) {
         EXPECT_EQ(load_checkpoint(place).warning, "");
         RankRun found({.accumulate = micro_steps_, .resume = place}, nullptr);
@@ -170,7 +170,7 @@ void kill_at_random_moments(int kills, int count) {
             }
         ASSERT_NO_FATAL_FAILURE(undisturbed.expect_goes_on(place)) << "kill " << i;
     }
-    // What the killed ones left does not pile up.
+    // Files that the killed ones left do not pile up.
     EXPECT_LE(std::distance(fs::directory_iterator(directory.path()), {}), 3);
     if (kills < 100) return;
     EXPECT_GT(in_save, kills / 20);
@@ -208,7 +208,7 @@ TEST(RanksKill, OneThatStandsStillForLongerEndsTheOthers) {
 }
 
 TEST(RanksKill, ADiskThatIsFullOnOneHostSavesNothingAndSaysSoOnAll) {
-    // What a file may hold stands for the room on a disk: enough for the first saves' place, not for a part.
+    // The largest file stands for the room on a disk: enough for the first saves' place, not for a part.
     const TemporaryDirectory directory;
     {
         TrainingRanks training(2, directory / "run", 20);

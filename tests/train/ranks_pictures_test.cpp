@@ -49,8 +49,8 @@ nn::Model normed_network() {
     return model;
 }
 
-/// Of micro-steps [first, first + count) of a step: a mean and a deviation of its own in each and every
-/// channel.
+/// Pictures of micro-batches [first, first + count) of a step: a mean and a deviation of its own in each and
+/// every channel.
 std::vector<float> images_of(std::int64_t step, std::int64_t first, std::int64_t count) {
     std::vector<float> all;
     for (std::int64_t i = first * values; i < (first + count) * values; ++i) {

@@ -224,7 +224,7 @@ TEST(RanksTrain, HoldPartsOfParametersOfWhichCopiesAloneAreRead) {
         EXPECT_EQ(state_of("h.0.mlp.c_fc.weight").part_of, (Shape{256, 64}));
         EXPECT_EQ(state_of("bf16.h.0.mlp.c_fc.weight").type, (Type{DType::bf16, {256, 64}}));
         EXPECT_FALSE(state_of("h.0.mlp.c_fc.bias").part_of);  // is read in FP32
-        // What travels back is what is read.
+        // The copies that travel back are those that are read.
         std::set<DType> formats;
         for (const PlannedNode& planned : plan.step().nodes()) {
             const Node& node = plan.step().graph().node(planned.node);

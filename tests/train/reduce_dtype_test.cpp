@@ -29,7 +29,7 @@ nn::Model sums_of_products() {
             .configuration = {}};
 }
 
-/// Of a rank: numbers of which hardly any is one of BF16.
+/// The gradient of a rank: numbers of which hardly any is one of BF16.
 std::vector<float> gradient_of(int rank, std::size_t count) {
     std::vector<float> values(count);
     for (std::size_t i = 0; i < count; ++i)

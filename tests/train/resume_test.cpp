@@ -247,7 +247,7 @@ TEST(Resume, TheOptimizersNumbersAreSavedAsTheyAlwaysWere) {
         << state;
 }
 
-/// What the project wrote before models were values.
+/// The configuration that the project wrote before models were values.
 TEST(Resume, ACheckpointThatNamesItsGpt2AndNoMoreIsResumed) {
     const auto device = make_cpu_device({.threads = 1});
     const TemporaryDirectory directory;

@@ -1,4 +1,4 @@
-// What files are told of a model's states: each that is chosen, once, and whole.
+// The entries that files are told of a model's states: each that is chosen, once, and whole.
 #include "mantissa/train/state_tensors.h"
 
 #include <gtest/gtest.h>

@@ -206,7 +206,7 @@ Value* AttentionBlock::byte_of_warp(Value* seen) {
     return b_.CreateAnd(b_.CreateLShr(seen, b_.CreateMul(warp_, word(8))), word(255));
 }
 
-/// From a place on, the lanes of a warp look at as many tiles at once.
+/// The lanes of a warp look at as many tiles at once, beginning at a place.
 AttentionBlock::Seen AttentionBlock::next_seen(const TileWork& work, Value* from) {
     const SeenTilesKernel seen{kernel_};
     const PairScore& score = *kernel_.score;
@@ -235,7 +235,7 @@ AttentionBlock::Seen AttentionBlock::next_seen(const TileWork& work, Value* from
     Value* read = b_.CreateIntrinsic(
         llvm::Intrinsic::nvvm_shfl_sync_idx_i32, {},
         {word(-1), found[2], b_.CreateAnd(lane, word(warp_lanes - 1)), word(warp_lanes - 1)});
-    // Of none it is that behind all lanes, which is behind the last tile.
+    // If no lane sees a tile, it is that behind all lanes, which is behind the last tile.
     return {b_.CreateAdd(found[0], b_.CreateZExt(lane, b_.getInt64Ty())), read};
 }
 

@@ -1,4 +1,4 @@
-// What attention's kernels share: a block of threads has some rows, queries or keys, in registers, and goes
+// Shared by attention's kernels: a block of threads has some rows, queries or keys, in registers, and goes
 // over the columns, keys or queries, a tile in shared memory at a time, of which the next is on its way. Each
 // warp has rows of its own, so that only tiles are shared.
 #pragma once
@@ -33,8 +33,7 @@ class AttentionBlock : OwnBuilder, protected MatrixCode {
     double scale_left() const { return remakes() ? 1 : kernel_.scale; }
     double to_binary() const;
 
-    /// Which rows the block has, of `all` in each of `heads`; `last_first` where the last have the most to
-    /// do.
+    /// Takes the block's rows, of `all` in each of `heads`; `last_first` where the last have the most to do.
     void take_rows(std::int64_t all, std::int64_t heads, bool last_first);
 
     llvm::Value* narrow(llvm::Value* x);
@@ -56,7 +55,7 @@ class AttentionBlock : OwnBuilder, protected MatrixCode {
     std::vector<ThreadRow> thread_rows(int columns_of_sums) const;
     /// i32
     llvm::Value* number_of(const ThreadRow& row);
-    /// Of element 0 of a row in a tile.
+    /// The lane's column of element 0 of a row in a tile.
     llvm::Value* first_column_of_lane();
     static int column_of(std::size_t element) { return static_cast<int>(element / 2 * 8 + element % 2); }
 
@@ -67,7 +66,7 @@ class AttentionBlock : OwnBuilder, protected MatrixCode {
         Sums scores;
         Sums slopes = {}, multipliers = {};  ///< empty: all are 1
     };
-    /// What the function makes of products of a tile, whose first column this is; `head`: of the queries.
+    /// The function's result on products of a tile, whose first column this is; `head`: of the queries.
     Remade remade(const Sums& products, llvm::Value* tile_first, llvm::Value* head);
     /// Adds what pairs give to the gradients that this kernel makes. `cotangents`: of the new scores, 0 where
     /// hidden. `rows`: for each gradient by rows a sum for each of the thread's rows.
@@ -78,7 +77,7 @@ class AttentionBlock : OwnBuilder, protected MatrixCode {
     Sums through_slopes(Sums gradients, const Sums& slopes);
     /// Writes those sums. `all`: rows of a head.
     void write_row_sums(std::span<llvm::Value* const> rows, std::int64_t all);
-    /// Of a tile, by the warp's byte of its word.
+    /// The scores of a tile after the mask, by the warp's byte of its word.
     Sums hidden_by_mask(const Sums& scores, llvm::Value* tile_first, llvm::Value* head, llvm::Value* sees);
 
     // Tiles.

@@ -1,4 +1,4 @@
-// What the kernels of attention make of scores: functions of pairs, masks, and the gradients of operands.
+// The scores of attention's kernels: functions of pairs, masks, and the gradients of operands.
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
 
@@ -103,7 +103,7 @@ void AttentionBlock::add_score_gradients(const Sums& products, const Sums& cotan
             const std::size_t at = rows[r].elements[e];
             auto pair = pair_of(r, e, b_.CreateFMul(products[at], number(kernel_.scale)));
             pair.cotangent = cotangents[at];
-            // What nobody sees gives nothing, whatever the function's derivative is there.
+            // A pair that nobody sees gives nothing, whatever the function's derivative is there.
             Value* is_none = b_.CreateFCmpOEQ(cotangents[at], number(0));
             std::size_t next = 0;
             for (std::size_t i = 0; i < made.size(); ++i) {

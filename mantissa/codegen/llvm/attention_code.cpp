@@ -82,7 +82,8 @@ class OutputCode : AttentionBlock {
         return after;
     }
 
-    /// Of a query that has seen nothing yet, scores of -infinity are as far below 0 as below anything.
+    /// The shift of a query that has seen nothing yet is 0: scores of -infinity are as far below 0 as below
+    /// anything.
     Value* shift_of(Value* highest) {
         if (!kernel_.score) return highest;
         return b_.CreateSelect(is_none(highest), number(0), highest);

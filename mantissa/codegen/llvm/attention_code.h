@@ -1,4 +1,4 @@
-// From an attention kernel to LLVM IR.
+// Compiles an attention kernel to LLVM IR.
 #pragma once
 
 #include <string>

@@ -187,7 +187,7 @@ class KeyGradientsCode : AttentionBlock {
         v_ = [this, own](int i, int j) { return fragment(own, 16 * i, 16 * j); };
     }
 
-    /// Which tiles of queries see any of the block's keys.
+    /// Finds the tiles of queries that see any of the block's keys.
     void take_columns() {
         Value* first = integer(0);
         if (kernel_.causal)

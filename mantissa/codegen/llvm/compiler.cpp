@@ -31,7 +31,7 @@ void require(llvm::Error error) {
 
 }  // namespace
 
-/// What was asked for, once each, and how much of it is compiled.
+/// Requests to the compiler, each once, and how much of them is compiled.
 template <class Kernel>
 struct KernelList {
     std::map<std::string, std::shared_ptr<Kernel>> by_text;

@@ -1,4 +1,4 @@
-// From a loop nest to LLVM IR: one function over a range of rows, or of elements.
+// Compiles a loop nest to LLVM IR: one function over a range of rows, or of elements.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What every kernel of a GPU has that is no nest: a function, its threads, addresses and elements.
+// The common part of a GPU's kernels that are no nests: a function, its threads, addresses and elements.
 #pragma once
 
 #include <functional>
@@ -30,14 +30,14 @@ class GpuCode {
 
   protected:
     llvm::Value* special(unsigned intrinsic);
-    /// Of those behind a table.
+    /// A parameter of those behind a table.
     llvm::Value* parameter(std::size_t i);
     llvm::Value* integer(std::int64_t value) { return control_.integer(value); }
     llvm::Value* is_less(llvm::Value* a, llvm::Value* b);
     void if_then(llvm::Value* condition, const std::function<void()>& body) {
         control_.if_then(condition, body, [] {});
     }
-    /// Of all threads of the block.
+    /// A barrier of all threads of the block.
     void barrier();
 
     llvm::Value* load(llvm::Value* base, llvm::Value* element, DType dtype);

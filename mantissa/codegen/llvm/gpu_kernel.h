@@ -1,4 +1,4 @@
-// What makes a function a kernel of CUDA, whatever it computes.
+// Makes a function a kernel of CUDA, whatever it computes.
 #pragma once
 
 namespace llvm {

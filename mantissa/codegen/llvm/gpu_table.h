@@ -21,7 +21,7 @@ class GpuTable {
     /// Finds the part of a block, where the builder stands in the function.
     GpuTable(llvm::IRBuilderBase& builder, llvm::Function& function, PartTable table, llvm::Value* block);
 
-    /// Of the blocks of its part, which this one is.
+    /// The number of this block among those of its part.
     llvm::Value* block() const { return block_; }
     /// The part's number, or address in global memory.
     llvm::Value* number(std::int64_t word);

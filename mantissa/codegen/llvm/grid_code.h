@@ -1,4 +1,4 @@
-// From a kernel of a grid to LLVM IR.
+// Compiles a kernel of a grid to LLVM IR.
 #pragma once
 
 #include "mantissa/codegen/grid_kernel.h"

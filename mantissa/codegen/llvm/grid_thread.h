@@ -1,5 +1,5 @@
-// What kernels have that make an element a thread, or so many, over a grid of blocks: the thread's number,
-// and the way from a number to a place in memory.
+// Base of kernels that make an element a thread, or so many, over a grid of blocks: the thread's number, and
+// the way from a number to a place in memory.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,8 @@ struct OwnBuilder {
 
 class GridThread : OwnBuilder, protected GpuCode {
   protected:
-    /// Of `parameters` addresses, with `grid_threads` threads to a block; `table`: where its parts lie.
+    /// Makes a kernel of `parameters` addresses, with `grid_threads` threads to a block; `table`: where its
+    /// parts lie.
     GridThread(llvm::Module& module, const std::string& name, std::size_t parameters, PartTable table = {});
 
     /// i32, as 64 bits.

@@ -39,8 +39,8 @@ class HostCode final : public TargetCode {
 
     void once_a_row(const std::function<void()>& body) override { body(); }
 
-    /// What a tail reads beside the sums it reads a line or two a row, which no hardware foresees: it asks
-    /// for the rows below, which are next, when the contraction has made their sums.
+    /// A tail reads a line or two a row beside the sums, which no hardware foresees: it asks for the rows
+    /// below, which are next, when the contraction has made their sums.
     Value* load(Value* address, DType dtype, const Columns& columns) override {
         Value* value = lanes_.load(address, dtype, columns.mask);
         if (columns.from_memory)

@@ -126,7 +126,7 @@ class PoolCode : GridThread {
         return load(parameter(0), element(row, column, rows_.image, columns_.image), kernel_.dtype);
     }
 
-    /// Which element of the window of an output, where the columns of windows count.
+    /// The element's place in the window of an output, where the columns of windows count.
     Value* in_window(Value* row, Value* column, Value* row_start, Value* column_start) {
         Value* const rows_down = b_.CreateMul(b_.CreateSub(row, row_start), integer(kernel_.window_columns));
         return b_.CreateAdd(rows_down, b_.CreateSub(column, column_start));
@@ -153,7 +153,7 @@ class PoolCode : GridThread {
         store(b_.CreateTrunc(found[1], b_.getInt32Ty()), parameter(2), number_, DType::u8);
     }
 
-    /// What an average divides by.
+    /// The divisor of an average.
     Value* elements_of(Value* row, Value* column) {
         Value* const product =
             b_.CreateMul(entry(rows_.spans, count, row), entry(columns_.spans, count, column));
@@ -180,7 +180,7 @@ class PoolCode : GridThread {
         store(sum, parameter(kernel_.is_maximum() ? 2 : 1), number_, kernel_.dtype);
     }
 
-    /// What an output's gradient gives to the own element.
+    /// The share of an output's gradient that goes to the own element.
     Value* share_of(Value* row, Value* column) {
         Value* const output = element(row, column, rows_.output, columns_.output);
         Value* const dy = load(parameter(0), output, kernel_.dtype);

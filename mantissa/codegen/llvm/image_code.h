@@ -1,4 +1,4 @@
-// From a kernel over images to LLVM IR.
+// Compiles a kernel over images to LLVM IR.
 #pragma once
 
 #include <string>

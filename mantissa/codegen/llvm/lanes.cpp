@@ -16,7 +16,7 @@ namespace mantissa::inline v0::codegen {
 
 namespace {
 
-/// What numerics/elementary_body.h is written over: here each operation appends an instruction.
+/// The lanes that numerics/elementary_body.h is written over: here each operation appends an instruction.
 struct Instructions {
     using Float = llvm::Value*;
     using Int = llvm::Value*;
@@ -235,7 +235,7 @@ llvm::Value* Lanes::rounded_to_f16(llvm::Value* value) const {
     llvm::Value* odd = ops.and_int(b_.CreateLShr(magnitude, ops.integer(13)), ops.integer(1));
     llvm::Value* rebased = ops.add_int(magnitude, ops.integer(0xfff - (112 << 23)));
     llvm::Value* normal = b_.CreateLShr(ops.add_int(rebased, odd), ops.integer(13));
-    // What is subnormal: numbers from 1/2 on have FP16's spacing there, so adding 1/2 rounds. A subnormal of
+    // Subnormal results: numbers from 1/2 on have FP16's spacing there, so adding 1/2 rounds. A subnormal of
     // FP32 is zero, be it flushed or not.
     llvm::Value* moved = ops.add(ops.from_bits(magnitude), ops.constant(0.5f));
     llvm::Value* subnormal = ops.add_int(ops.bits(moved), ops.integer(-(126 << 23)));
@@ -273,7 +273,7 @@ llvm::Value* Lanes::widened_from_f16(llvm::Value* value) const {
     return ops.from_bits(ops.or_int(ops.shift_left<16>(ops.and_int(bits, ops.integer(0x8000))), number));
 }
 
-/// From or to a type of eight bytes.
+/// A cast where one of the types has eight bytes.
 llvm::Value* Lanes::cast_wide(llvm::Value* value, DType from, DType to) const {
     if (from == to) return value;
     if (from == DType::f64 && is_floating(to))

@@ -48,7 +48,7 @@ class Lanes {
     /// The type of a value in registers.
     llvm::Type* type(DType dtype) const;
     llvm::Value* constant(double value, DType dtype) const;
-    /// What changes no reduction: 0, or -infinity for one by the largest.
+    /// The neutral element of a reduction: 0, or -infinity for one by the largest.
     llvm::Value* neutral(bool maximum) const;
     /// 0 to 15, one a lane.
     llvm::Value* lane_numbers() const;

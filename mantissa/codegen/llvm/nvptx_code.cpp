@@ -71,8 +71,8 @@ class NvptxCode final : public TargetCode {
     const Lanes& lanes() const override { return lanes_; }
 
     Values over(const Walk& walk, const Range& range, const ColumnsBody& body) override {
-        // What is the same for the whole walk every thread has read before; where there is but one element,
-        // one of them writes over it.
+        // Values that are the same for the whole walk were read by every thread before; where there is but
+        // one element, one of them writes over it.
         if (in_place_) barrier();
         Values sums;
         for (const Reduction& reduction : walk.reductions) sums.push_back(lanes_.neutral(reduction.maximum));
@@ -216,8 +216,8 @@ class NvptxCode final : public TargetCode {
         return own.at(member);
     }
 
-    /// What the back end and the driver are told. Operands are in no output's memory, so that they may be
-    /// read through the read-only cache.
+    /// Tells the back end and the driver about the kernel. Operands are in no output's memory, so that they
+    /// may be read through the read-only cache.
     void describe() {
         make_gpu_kernel(*function_, threads_ * side_by_side_);
         if (table_.parts > 0) GpuTable::mark(*function_, table_);

@@ -1,4 +1,4 @@
-// From a kernel of products in registers to LLVM IR.
+// Compiles a kernel of products in registers to LLVM IR.
 #pragma once
 
 #include <string>

@@ -49,7 +49,7 @@ class QuantizedCode : protected GridThread {
         return x;
     }
 
-    /// Of the elements of a row of x, as FP32: 0 behind its end.
+    /// An element of a row of x, as FP32: 0 behind its end.
     Value* element_or_zero(Value* x, Value* row, Value* column, std::int64_t depth, DType dtype) {
         return control_.if_then(is_less(column, integer(depth)), {number(0)}, [&] {
             Value* const at = b_.CreateAdd(b_.CreateMul(row, integer(depth)), column);
@@ -57,7 +57,7 @@ class QuantizedCode : protected GridThread {
         })[0];
     }
 
-    /// What the largest absolute value becomes 127 by, and the way back.
+    /// The scale by which the largest absolute value becomes 127, and the way back.
     struct Scale {
         Value *factor, *scale;
     };
@@ -184,7 +184,7 @@ class WeightGroupsCode : QuantizedCode {
         Value* const is_finite = b_.CreateICmpSLT(size, word(0x7f800000));
         Value* const is_tiny = b_.CreateFCmpOLT(b_.CreateBitCast(size, b_.getFloatTy()), number(1e-15f));
         Value* const rounded = lanes_.apply("cast", {best_scale(largest)}, DType::f32, DType::bf16);
-        // Of those that have numbers.
+        // Scales of those groups that have numbers.
         Value* const counts = b_.CreateAnd(is_finite, b_.CreateNot(is_tiny));
         Value* const scale =
             b_.CreateSelect(is_finite, b_.CreateSelect(is_tiny, number(0), rounded),

@@ -1,4 +1,4 @@
-// From a kernel of quantised weights to LLVM IR.
+// Compiles a kernel of quantised weights to LLVM IR.
 #pragma once
 
 #include <string>

@@ -7,7 +7,7 @@
 
 namespace mantissa::inline v0::codegen {
 
-/// What the numbers are functions of: of each lane one number, or 64 bits.
+/// The key that the numbers are functions of: of each lane one number, or 64 bits.
 struct RandomNumbers {
     llvm::Value* seed = nullptr;    ///< i64
     llvm::Value* step = nullptr;    ///< i64

@@ -317,7 +317,7 @@ class ScoreEmitter {
         return count;
     }
 
-    /// What a vector's pairs give, 0 where there are none.
+    /// The sum of a vector's pairs, 0 where there are none.
     Value* contribution(std::size_t output, std::size_t v) {
         Value* value = lane_value(graph_.results()[output].value, v);
         return masks_[v] ? b_.CreateSelect(masks_[v], value, lanes_.constant(0, DType::f32)) : value;

@@ -1,4 +1,4 @@
-// From the code of a score function to LLVM IR: one function of a block of pairs, for the host.
+// Compiles the code of a score function to LLVM IR: one function of a block of pairs, for the host.
 #pragma once
 
 #include <string>

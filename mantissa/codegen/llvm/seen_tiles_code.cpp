@@ -1,4 +1,4 @@
-// Which tiles of keys and queries see each other: a warp looks at every pair of its part of one.
+// Finds the tiles of keys and queries that see each other: a warp looks at every pair of its part of one.
 #include "mantissa/codegen/llvm/seen_tiles_code.h"
 
 #include <llvm/IR/IRBuilder.h>

@@ -1,4 +1,4 @@
-// From a kernel of seen tiles to LLVM IR.
+// Compiles a kernel of seen tiles to LLVM IR.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
-// What differs between the processors that loop nests are lowered for: how a function begins, which rows and
-// columns it has, how its threads bring a row together, how it touches memory. Everything else is emit.cpp's.
+// The differences between the processors that loop nests are lowered for: how a function begins, which rows
+// and columns it has, how its threads bring a row together, how it touches memory. Everything else is
+// emit.cpp's.
 #pragma once
 
 #include <functional>
@@ -18,7 +19,7 @@ namespace mantissa::inline v0::codegen {
 
 using Values = std::vector<llvm::Value*>;
 
-/// What a function was given.
+/// Arguments of a function.
 struct CodeArguments {
     Values inputs = {};
     Values outputs = {};
@@ -56,11 +57,11 @@ class TargetCode {
 
     /// Adds the function to the module and leaves the builder at its beginning.
     virtual CodeArguments begin(llvm::Module& module, const std::string& name) = 0;
-    /// What columns are computed in.
+    /// The lanes that columns are computed in.
     virtual const Lanes& lanes() const = 0;
     /// Goes over a range, and gives the walk's reductions over the whole of it.
     virtual Values over(const Walk& walk, const Range& range, const ColumnsBody& body) = 0;
-    /// What is done for a row, not for each of its columns, and changes memory.
+    /// Does something for a row, not for each of its columns, and changes memory.
     virtual void once_a_row(const std::function<void()>& body) = 0;
 
     virtual llvm::Value* load(llvm::Value* address, DType dtype, const Columns& columns) = 0;

@@ -86,7 +86,7 @@ std::string processor_name() {
     return "unknown processor";
 }
 
-/// What compiled code may use at a level: no more than the hand-written kernels of that level do.
+/// Features that compiled code may use at a level: no more than the hand-written kernels of that level do.
 codegen::HostFeatures host_features(on_cpu::Isa isa) {
     codegen::HostFeatures features{.level = std::string(name_of(isa)), .bits = {}};
     if (isa >= on_cpu::Isa::avx2) features.bits = {"avx2", "fma", "f16c"};

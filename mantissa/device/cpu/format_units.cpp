@@ -10,7 +10,7 @@ constexpr FormatUnits generic_units{
     .f64 = {f64_loop_generic, 4, 2, "mulpd and addpd"},
     .f32 = {fma_loop_generic, 8, 2, "mulps and addps"},
     .f16 = {},
-    // What the compiler makes of these in SSE2 is not one or two instructions but about so many.
+    // The compiler makes about so many SSE2 instructions of these, not one or two.
     .s32 = {s32_loop_generic, 8, 7, "pmuludq, shuffles and paddd"},
     .s8 = {s8_loop_generic, 32, 40, "SSE2 without dot products"},
     .b1 = {b1_loop_generic, 256, 18, "SSE2 without counts of ones"},

@@ -1,4 +1,4 @@
-// Which instructions multiply and add in each number format, level by level.
+// The instructions that multiply and add in each number format, level by level.
 #pragma once
 
 #include "mantissa/device/cpu/isa.h"

@@ -41,7 +41,7 @@ constexpr unsigned bit(int index) { return 1U << index; }
 
 constexpr unsigned avx512_bf16_bit = bit(5);  // leaf 7, subleaf 1, EAX
 
-/// Which register states the operating system saves (XCR0); 0 without XGETBV.
+/// The register states that the operating system saves (XCR0); 0 without XGETBV.
 std::uint64_t enabled_states() {
     if (!has(cpuid(1).ecx, bit(27))) return 0;
     unsigned low = 0, high = 0;

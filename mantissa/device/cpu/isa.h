@@ -1,4 +1,4 @@
-// Which instruction sets this CPU offers, which of them kernels shall use, and how large its caches are.
+// The instruction sets that this CPU offers, which of them kernels shall use, and how large its caches are.
 // Everything comes from CPUID feature bits and what the operating system enabled, never from the CPU's name,
 // which lies in virtual machines.
 #pragma once
@@ -35,7 +35,7 @@ Isa isa_from_name(std::string_view name, Isa best);
 /// empty, else best_isa(). Throws UserError like isa_from_name().
 Isa chosen_isa();
 
-/// What multiplies two BF16 operands without widening them first.
+/// The unit that multiplies two BF16 operands without widening them first.
 enum class Bf16Unit : std::uint8_t {
     none,         ///< they are widened to FP32
     avx512_bf16,  ///< dot products of pairs (vdpbf16ps), a feature of some CPUs within the level avx512
@@ -70,7 +70,7 @@ struct CacheSizes {
     std::int64_t l3 = 0;
 };
 
-/// From CPUID (leaf 4, or AMD's 0x8000001D); what CPUID leaves open, from sysfs.
+/// Sizes by CPUID (leaf 4, or AMD's 0x8000001D); what CPUID leaves open, from sysfs.
 CacheSizes cache_sizes();
 
 }  // namespace mantissa::on_cpu

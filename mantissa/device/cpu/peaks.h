@@ -1,5 +1,5 @@
-// What this machine can do at most, measured: multiply-adds of each unit, and copying memory. Short calls, so
-// that a benchmark can put one right before and one right after what it compares with them.
+// The most that this machine can do, measured: multiply-adds of each unit, and copying memory. Short calls,
+// so that a benchmark can put one right before and one right after what it compares with them.
 #pragma once
 
 #include <cstddef>

@@ -13,7 +13,7 @@ struct UnitRates {
     double clock = 0;                      ///< cycles a second
 };
 
-/// What is measured, each anew at every call.
+/// The rates that are measured, each anew at every call.
 struct UnitMeasurements {
     FunctionRef<double()> core;             ///< operations a second of one core
     FunctionRef<double()> clock;            ///< its clock right after that

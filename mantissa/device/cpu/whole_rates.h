@@ -1,4 +1,4 @@
-// What a mode of multiplying matrices does on matrices in memory, packing and storing included: the modes
+// The rate of a mode of multiplying matrices on matrices in memory, packing and storing included: the modes
 // that models run in, contractions and products of bytes.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Which of cuBLASLt's algorithms multiplies what, as it was once timed, in a file from one run to the next.
+// The algorithm of cuBLASLt that multiplies what, as it was once timed, in a file from one run to the next.
 // What cannot be read or is damaged is as if it were not there, and made again.
 #pragma once
 

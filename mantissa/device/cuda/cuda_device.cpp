@@ -92,7 +92,7 @@ class PrimaryContext {
 
 cuda::Event handle_of(const Event& event) { return static_cast<const GpuEvent&>(event).handle; }
 
-/// What the driver says of the device.
+/// The driver's answers about the device.
 struct Facts {
     Facts(const Driver& driver, cuda::Device device) {
         std::array<char, 256> text = {};
@@ -122,7 +122,8 @@ struct Facts {
     std::int64_t l2_bytes = 0, shared_bytes = 0;
 };
 
-/// What PTX is made for: the newest that the GPU runs. A newer GPU runs that of an older one.
+/// The architecture that PTX is made for: the newest that the GPU runs. A newer GPU runs that of an older
+/// one.
 std::string architecture_of(int capability) {
     constexpr std::array known = {80, 86, 89, 90};
     int newest = known[0];
@@ -364,7 +365,7 @@ class CudaDevice final : public Device {
         std::fill_n(context_.report_on_host, 2, 0);
     }
 
-    /// What a kernel found wrong is told once; after it the device works on.
+    /// A fault that a kernel found is told once; after it the device works on.
     void look_at_reports() {
         const std::int32_t number = context_.report_on_host ? context_.report_on_host[0] : 0;
         if (number == 0) return;
@@ -390,7 +391,7 @@ class CudaDevice final : public Device {
     std::unique_ptr<HostMemory> report_on_host_;
 };
 
-/// Of ranks on one host each takes the next GPU; where there are fewer, NCCL says so.
+/// Each rank of one host takes the next GPU; where there are fewer, NCCL says so.
 int number_of_gpu(const Driver& driver, const Ranks* ranks) {
     if (!ranks) return 0;
     int before = 0, count = 0;

@@ -101,7 +101,7 @@ enum class DnnAttribute : int {
     engine_notes = 1303,
 };
 
-/// What an attribute's elements are.
+/// The type of an attribute's elements.
 enum class DnnAttributeType : int {
     handle = 0,
     data_type = 1,
@@ -121,7 +121,7 @@ enum class DnnConvolutionMode : int { cross_correlation = 1 };
 enum class DnnPointwiseMode : int { add = 0 };
 enum class DnnHeuristics : int { fallback = 2, best = 3 };
 
-/// What an engine's numbers are like.
+/// The kind of an engine's numbers.
 enum class DnnNote : int {
     tensor_core = 0,  ///< of FP32 operands: as TF32
     down_converts_inputs = 1,

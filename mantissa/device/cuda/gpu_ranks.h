@@ -19,7 +19,7 @@ namespace on_cuda {
 
 class GpuRanks {
   public:
-    /// Of the GPU's memory.
+    /// Bytes of the GPU's memory.
     struct Place {
         std::uint64_t address = 0;
         std::int64_t bytes = 0;
@@ -44,8 +44,7 @@ class GpuRanks {
     bool is_alone() const;
     cuda::Stream stream() const { return stream_; }
 
-    /// What is exchanged as this sum begins behind what `work` has so far, and `work` goes on when it is
-    /// there.
+    /// Begins an exchange as this sum behind what `work` has so far, and `work` goes on when it is there.
     void begin_behind(cuda::Stream work, int sum);
     void end(int sum);
     void wait(cuda::Stream work, int sum);

@@ -16,7 +16,7 @@ class KernelFolder {
     /// `maker`: what makes kernels; those of another one are never taken. Of makers, the four that last added
     /// one are kept. Nothing is kept where the folder or the maker is empty.
     KernelFolder(std::filesystem::path folder, std::string maker);
-    /// Of this program: its build, its compiler.
+    /// The folder of this program: its build, its compiler.
     explicit KernelFolder(std::filesystem::path folder);
 
     /// The kernel of that key, if it was kept.

@@ -41,9 +41,9 @@ class KernelModules {
                                          std::function<codegen::Listing()> compile);
     /// Compiles and loads those that are held. Throws UserError in the driver's words.
     void finish();
-    /// Of those that were loaded.
+    /// The number of modules that were loaded.
     const std::vector<KernelListing>& listings() const { return listings_; }
-    /// Of them, those that were found.
+    /// The number of those that were found.
     std::int64_t found() const { return found_; }
 
   private:

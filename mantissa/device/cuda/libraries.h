@@ -1,5 +1,5 @@
-// What a program needs of NVIDIA's to use a GPU: the driver, and cuBLASLt; cuDNN, where it convolves; and, as
-// one of several ranks, NCCL.
+// NVIDIA's libraries that a program needs to use a GPU: the driver, and cuBLASLt; cuDNN, where it convolves;
+// and, as one of several ranks, NCCL.
 #pragma once
 
 #include <optional>

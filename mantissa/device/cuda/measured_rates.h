@@ -1,4 +1,4 @@
-// What a GPU reaches: copies within its memory, and products of large matrices, between events.
+// The rates that a GPU reaches: copies within its memory, and products of large matrices, between events.
 #pragma once
 
 #include <span>

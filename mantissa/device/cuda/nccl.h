@@ -24,7 +24,7 @@ enum class NcclResult : int {
 };
 enum class NcclType : int { uint8 = 1, f32 = 7 };
 
-/// What those that are to meet must know.
+/// The id that ranks which are to meet must know.
 struct NcclUniqueId {
     char internal[128] = {};
 };

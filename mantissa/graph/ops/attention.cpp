@@ -279,7 +279,7 @@ std::vector<Tensor> attention_grad_definition(const DefinitionCall& call) {
     return stored;
 }
 
-/// Of the score's body, a pair; its gradient takes it twice.
+/// FLOPs of a pair in the score's body; its gradient takes it twice.
 std::int64_t score_flops(const AttentionScore& score, const AttentionExtents& e, std::int64_t pairs) {
     if (score.plain()) return 0;
     const Graph& body = score.body->graph();

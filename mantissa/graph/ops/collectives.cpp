@@ -1,5 +1,6 @@
-// What makes a step of many micro-steps one sum, in an order that does not depend on who makes which of them:
-// additions of one rank, sums over ranks, and what ranks make of parts of tensors (ranks/part.h).
+// Operations that make a step of many micro-batches one sum, in an order that does not depend on who makes
+// which of them: additions of one rank, sums over ranks, and what ranks make of parts of tensors
+// (ranks/part.h).
 #include "mantissa/graph/ops/rules.h"
 #include "mantissa/ranks/part.h"
 
@@ -116,7 +117,7 @@ std::span<const Op> collective_ops() {
          .fuser = FuserClass::opaque,
          .flops = flops_per_output<1>,
          .meaning = [](std::span<const double> x) { return x[0] + x[1]; }},
-        // What it gives is on its way, and not to be read before all_reduce_wait of the same sum gives it.
+        // The result is on its way, and not to be read before all_reduce_wait of the same sum gives it.
         {.name = "all_reduce_start",
          .least_inputs = 1,
          .most_inputs = 1 << 20,
@@ -146,7 +147,7 @@ std::span<const Op> collective_ops() {
          .types = own_part_types,
          .no_gradient = "the update is not differentiated",
          .fuser = FuserClass::opaque},
-        // What it gives is on its way, and not to be read before all_gather_wait of the same sum gives it.
+        // The result is on its way, and not to be read before all_gather_wait of the same sum gives it.
         {.name = "all_gather_start",
          .least_inputs = 1,
          .most_inputs = 1 << 20,

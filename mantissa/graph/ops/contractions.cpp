@@ -84,7 +84,7 @@ Layout layout_of(const std::string& format) {
     return format == "s4" ? Layout::half_bytes : Layout::row_major;
 }
 
-/// Of weights [N, K]: of s8 f32 [N], of s4 bf16 [N, groups].
+/// Type of the scales of weights [N, K]: of s8 f32 [N], of s4 bf16 [N, groups].
 Type scales_type(const Type& numbers) {
     const std::int64_t N = numbers.shape[0], K = numbers.shape[1];
     if (numbers.layout == Layout::row_major) return {DType::f32, {N}};

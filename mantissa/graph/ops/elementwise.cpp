@@ -122,7 +122,7 @@ std::vector<Tensor> select_gradient(const GradientCall& c) {
     return {Tensor{}, onto(c, 1, select(c.inputs[0], dy, zero)), onto(c, 2, select(c.inputs[0], zero, dy))};
 }
 
-/// Of zero it makes zero, whatever the axis.
+/// Zeros make zeros, whatever the axis.
 std::optional<LongerOutputs> pass_zeros(const LongerOperands& x) {
     return LongerOutputs{{x.axes[0]}, x.node.attributes};
 }

@@ -249,7 +249,7 @@ std::optional<LongerOutputs> pass_transpose(const LongerOperands& x) {
 
 }  // namespace
 
-/// What is cut out is read and written.
+/// Bytes that are cut out are read and written.
 std::int64_t slice_bytes(std::span<const Type>, std::span<const Type> outputs, const Attributes&) {
     return 2 * outputs[0].bytes();
 }
@@ -259,13 +259,13 @@ std::int64_t write_slice_bytes(std::span<const Type> inputs, std::span<const Typ
     return 2 * inputs[1].bytes() + inputs[2].bytes();
 }
 
-/// Of the table, the rows that are asked for.
+/// Bytes of the rows of the table that are asked for.
 std::int64_t embedding_bytes(std::span<const Type> inputs, std::span<const Type> outputs, const Attributes&) {
     return inputs[1].bytes() + 2 * outputs[0].bytes();
 }
 
-/// Of the table, the rows that something is added to, but for the zeros that it begins with where nothing was
-/// in it.
+/// Bytes of the rows of the table that something is added to, but for the zeros that it begins with where
+/// nothing was in it.
 std::int64_t embedding_grad_bytes(std::span<const Type> inputs, std::span<const Type> outputs,
                                   const Attributes&) {
     const std::int64_t rows = std::min(inputs[0].bytes(), outputs[0].bytes());

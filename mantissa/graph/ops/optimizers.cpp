@@ -44,7 +44,7 @@ std::vector<Type> adamw_types(const OpCall& call) {
     return {p, call.inputs[2], call.inputs[3], call.inputs[8]};
 }
 
-/// What an update writes: `updated`, rounded to the type of `old`, or what was there.
+/// The value that an update writes: `updated`, rounded to the type of `old`, or what was there.
 Tensor kept_unless(Tensor apply, Tensor updated, Tensor old) {
     return select(apply, cast(updated, old.dtype()), old);
 }
@@ -195,7 +195,7 @@ std::vector<Tensor> muon_definition(const DefinitionCall& call) {
     return outputs;
 }
 
-/// Of each iteration: two products with the matrix, one of its small side alone.
+/// FLOPs of each iteration: two products with the matrix, one of its small side alone.
 std::int64_t muon_flops(std::span<const Type> inputs, std::span<const Type>, const Attributes& a) {
     const Shape& p = inputs[0].shape;
     const std::int64_t small = std::min(p[0], p[1]), elements = p.elements();

@@ -9,7 +9,7 @@ namespace {
 
 using namespace rules;
 
-/// What the output of max_pool2d that tells elements of a window apart can count.
+/// The count that the output of max_pool2d can hold, which tells elements of a window apart.
 constexpr std::int64_t most_in_window = 256;
 
 void expect_image(const OpCall& call) {

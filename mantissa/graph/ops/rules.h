@@ -1,4 +1,4 @@
-// What the rows of the op table share: checks of operands that name what was expected and what came.
+// Shared by the rows of the op table: checks of operands that name what was expected and what came.
 #pragma once
 
 #include <fmt/format.h>

@@ -49,7 +49,7 @@ constexpr std::array<Alias, 4> aliases = {{{"gpt2", "gpt2-124m"},
                                            {"gpt2-large", "gpt2-774m"},
                                            {"gpt2-xl", "gpt2-1558m"}}};
 
-/// What one forward pass carries through its blocks.
+/// The state of one forward pass through the blocks.
 class Gpt2 {
   public:
     Gpt2(const Gpt2Config& config, Graph& graph, const Mode& mode)
@@ -204,7 +204,7 @@ Gpt2Config with_sizes(Gpt2Config config, const ModelSizes& sizes) {
     other.dropout = sizes.dropout.value_or(config.dropout);
     other.bias = sizes.bias.value_or(config.bias);
     validate(other);
-    // What dropout does is gone once it was trained.
+    // Dropout has no effect once the model was trained.
     config.dropout = other.dropout;
     if (other != config) other.name = fmt::format("gpt2-{}x{}", other.layers, other.channels);
     return other;

@@ -1,4 +1,4 @@
-// What the networks for pictures have in common.
+// Shared by the networks for pictures.
 #pragma once
 
 #include "mantissa/nn/layers.h"

@@ -40,7 +40,7 @@ std::vector<double> rotary_frequencies(const LlamaSizes& sizes) {
 
 namespace {
 
-/// What one forward pass carries through its blocks.
+/// The state of one forward pass through the blocks.
 class Llama {
   public:
     Llama(const LlamaConfig& config, Graph& graph) : sizes_(config.sizes), graph_(graph) {}
@@ -67,8 +67,8 @@ class Llama {
     }
 
   private:
-    /// Of the tokens [B, T] at these positions i32 [T], or [B, T]: what the last norm makes of those that
-    /// `wanted` takes.
+    /// The last norm's output that `wanted` takes, for the tokens [B, T] at these positions i32 [T], or [B,
+    /// T].
     Tensor body(Tensor tokens, Tensor positions, const std::function<Tensor(Tensor)>& wanted) {
         const OriginScope scope(graph_, "model");
         {
@@ -189,7 +189,7 @@ void validate(const LlamaConfig& config, const Tensor& tokens) {
     require_fit(config, tokens.dim(1));
 }
 
-/// What must be equal to resume. Angles are in it by their settings.
+/// Facts that must be equal to resume. Angles are in it by their settings.
 Configuration configuration_of(const LlamaSizes& sizes, std::int64_t sequence, Documents documents) {
     const LlamaRotary& rotary = sizes.rotary;
     Configuration configuration = {{"layers", sizes.layers},         {"heads", sizes.heads},

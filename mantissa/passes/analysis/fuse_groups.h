@@ -1,4 +1,4 @@
-// Which nodes of a graph go into one nest: the choice that fuse makes, and what it costs.
+// The nodes of a graph that go into one nest: the choice that fuse makes, and what it costs.
 //
 // Nodes are taken in the graph's order. Each joins the groups that make what it reads, or read the same,
 // where the whole is still a nest and no path leads out of it and back.
@@ -17,7 +17,7 @@ namespace mantissa::inline v0 {
 
 using Nodes = std::vector<NodeId>;  // in the graph's order
 
-/// What lies inside a group and what crosses its border.
+/// The inside of a group and what crosses its border.
 struct Border {
     std::vector<Value> inputs;     ///< values from outside, each once, in order of first use
     std::vector<Value> outputs;    ///< values that outside reads; never reshapes, which outside makes again

@@ -228,7 +228,7 @@ class NestMaker {
             nest_.reads[{id, index}] = *access;
             return;
         }
-        // What is inside is there for this row and this column, and for no other.
+        // A value inside is there for this row and this column, and for no other.
         Access own;
         own.rows = access->rows;
         own.columns = access->columns;

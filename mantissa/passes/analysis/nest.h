@@ -63,7 +63,7 @@ std::string refuse_in_nest(const Graph& graph, const Node& node, Doubles doubles
 /// Instructions of an operation on sixteen lanes, for the choice between computing again and keeping.
 int nest_instructions(std::string_view op);
 
-/// What a reduction of a nest reduces.
+/// The extent of a nest's reduction.
 enum class Reduces : std::uint8_t { nothing, row, columns, everything };
 Reduces reduces(const Graph& graph, const Node& node);
 

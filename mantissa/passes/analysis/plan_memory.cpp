@@ -112,8 +112,8 @@ class MemoryPlanner {
         return true;
     }
 
-    /// What becomes the state's new value may be on its way there from the start, where nobody reads the old
-    /// one meanwhile.
+    /// The value that becomes the state's new value may be on its way there from the start, where nobody
+    /// reads the old one meanwhile.
     void bring_in_place(Value arrived, Value state) {
         const Value sent = graph_.node(arrived.node).inputs[arrived.output];
         const bool is_read = last_use(state) >= sent.node && last_use(state) != state.node;

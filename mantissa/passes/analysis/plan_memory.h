@@ -50,7 +50,7 @@ struct MemoryPlan {
 /// Whether the node's outputs are parts of its operand's memory as they stand.
 bool is_view(const Graph& graph, const Node& node);
 
-/// What a node's kernel asks for.
+/// The memory that a node's kernel asks for.
 struct KernelMemory {
     /// Bytes of scratch.
     std::function<std::int64_t(NodeId)> workspace = {};

@@ -73,7 +73,7 @@ class AttentionRecognition {
     std::int64_t extent(int axis) const { return axis < 0 ? 1 : form_.shape[axis]; }
     bool is_whole_of(const AxisAtoms& atoms, int axis) const { return is_whole(atoms, axis, extent(axis)); }
 
-    // From the softmax to the product with the values.
+    // Follows the graph from the softmax to the product with the values.
 
     bool follow_weights() {
         const Value first{core_, 0};
@@ -231,7 +231,7 @@ class AttentionRecognition {
         return AxisMap(axes);
     }
 
-    // From the product with the values back to the product of queries and keys.
+    // Follows the graph from the product with the values back to the product of queries and keys.
 
     bool read_weights() {
         const PairFrame frame{form_.shape, form_.query_axis, form_.key_axis, form_.batch_axes};
@@ -290,7 +290,7 @@ class AttentionRecognition {
         return true;
     }
 
-    /// What the result is multiplied with or divided by, if that is the same for all elements of a head.
+    /// The factor or divisor of the result, if it is the same for all elements of a head.
     std::optional<PairId> read_beside(const Node& made, std::size_t input, const AxisMap& axes) {
         const Shape &from = graph_.type(made.inputs[input]).shape, &to = made.outputs[0].shape;
         std::vector<AxisAtoms> own;
@@ -451,7 +451,7 @@ class AttentionRecognition {
         return false;
     }
 
-    /// What a value is at the key of the query's own position: the same value along the queries.
+    /// The value at the key of the query's own position: the same value along the queries.
     void add_operands_at_queries(std::map<PairId, PairId>& by) {
         const auto& operands = reader_->operands();
         for (std::size_t i = 0; i < operands.size(); ++i)

@@ -63,7 +63,7 @@ struct AttentionForm {
     std::set<NodeId> replaced;  ///< nodes that nothing else reads, the root included
 };
 
-/// What a search for attention around a softmax or an exponential found.
+/// The result of a search for attention around a softmax or an exponential.
 struct AttentionSearch {
     OrReason<AttentionForm> form;
     NodeId product = -1;  ///< with the values, to which the weights go; -1: not found
@@ -71,7 +71,7 @@ struct AttentionSearch {
     bool is_softmax = false;
 };
 
-/// What is known of a graph before the search.
+/// Facts of a graph before the search.
 struct SearchedGraph {
     const Graph& graph;
     const Uses& uses;

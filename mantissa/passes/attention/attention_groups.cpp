@@ -6,7 +6,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// From the axes of a view to those of what it views; false where it is no movement of whole parts.
+/// Maps the axes of a view to those of what it views; false where it is no movement of whole parts.
 bool undo(const Graph& graph, const Node& view, AxisMap& axes) {
     if (view.op->name == "transpose") {
         axes.undo_transpose(view.attributes.list("order"));

@@ -27,7 +27,7 @@ struct Source {
     bool saves_a_copy = false;  ///< whether a movement between this and the source before is no view
 };
 
-/// What is known of q, k or v.
+/// Facts about q, k or v.
 struct Heads {
     char name = 0;
     std::vector<Source> sources;  ///< the operand itself, then what it is made from, step by step

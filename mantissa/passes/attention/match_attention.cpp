@@ -191,7 +191,7 @@ class AttentionReplacement {
         attributes_ = with_score(attributes_, score);
     }
 
-    /// What is the same for all pairs of a head is computed once, outside.
+    /// A value that is the same for all pairs of a head is computed once, outside.
     bool is_hoisted(PairId id) const {
         const PairExpressions& x = *form_.score->expressions;
         return !x[id].in.empty() && (x[id].axes & (along_queries | along_keys)) == 0 &&

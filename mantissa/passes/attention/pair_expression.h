@@ -1,4 +1,4 @@
-// What is computed for each pair of a query and a key, as an expression: of the scaled product, of positions
+// The computation for each pair of a query and a key, as an expression: of the scaled product, of positions
 // and of operands, whatever tensors it was spelled with. Equal expressions are one, and what follows from
 // algebra alone is done when an expression is made: constants are folded, signs and scales collected, numbers
 // made of truth values become choices, so that two spellings of one thing mostly are one expression.

@@ -223,7 +223,7 @@ bool PairReader::find_product(Value weights, const AxisMap& axes) {
     return true;
 }
 
-// What depends on the product.
+// Reads a value that depends on the product.
 
 PairId PairReader::read(Value value, const PairPlace& place) {
     // Elements of a head are no axis of the frame; what is spread over them is read before that.
@@ -368,7 +368,7 @@ PairId PairReader::read_softmax(const Node& made, const PairPlace& place) {
             "the softmax does not run over the positions that the product with the values sums over");
     const PairId scores = read(made.inputs[0], place);
     if (scores < 0) return -1;
-    // Of the definition, the maximum left out.
+    // The softmax of the definition, the maximum left out.
     const auto exponentials = [&](PairId of) { return expressions_.make("exp", {of}); };
     std::int64_t start = 0;
     PairId total = -1;
@@ -438,7 +438,7 @@ PairId PairReader::read_reduction(Value value, const PairPlace& place) {
     return expressions_.leaf("row", entry->second, DType::f32, axes);
 }
 
-// What does not depend on the product.
+// Makes a value that does not depend on the product.
 
 PairReader::Made PairReader::made_of(Value value) {
     if (const auto known = made_of_.find(value.node); known != made_of_.end()) return known->second;
@@ -478,7 +478,7 @@ std::optional<PairId> PairReader::inlined(Value value, const PairPlace& place) {
     if (is_view(made) || (op == "stop_gradient" && !of_numbers)) {
         const auto at = is_view(made) ? before(made, value, place) : std::optional(place);
         if (!at) return std::nullopt;
-        // What is cut out of a larger operand is the operand.
+        // A part that is cut out of a larger operand is the operand.
         const bool cuts = op == "slice" || op == "split";
         if (cuts && made_of(value) != Made::of_positions) return std::nullopt;
         return read_independent(made.inputs[0], *at);

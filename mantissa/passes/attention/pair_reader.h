@@ -39,7 +39,8 @@ struct PairFrame {
     std::vector<int> batch_axes = {};
 
     std::int64_t extent(int axis) const { return axis < 0 ? 1 : shape[axis]; }
-    /// Of a frame's axis among those of pairs: sequences, the first of the batch; heads, all others of it.
+    /// The place of a frame's axis among those of pairs: sequences, the first of the batch; heads, all others
+    /// of it.
     int pair_axis(int axis) const;
     /// [B, H, T, S]
     Shape pairs() const;

@@ -1,6 +1,6 @@
-// What a computed constant of the graph holds, as a function of the position: one number everywhere, a linear
-// form of the indices, or two numbers on the two sides of a border between positions. So a mask is known by
-// what it is, whatever it was made of, and without computing an element of it.
+// The contents of a computed constant of the graph, as a function of the position: one number everywhere, a
+// linear form of the indices, or two numbers on the two sides of a border between positions. So a mask is
+// known by what it is, whatever it was made of, and without computing an element of it.
 //
 //   less_equal(iota over keys, iota over queries)      1 where key - query <= 0, else 0
 //   select(that, 0, -infinity)                         0 where key - query <= 0, else -infinity

@@ -39,7 +39,7 @@ void SoftmaxAlgebra::add_terms(PairId id, double factor, PairSum& to) {
     if (term.op == "mul" && x_.is_number(term.in[1])) {
         PairSum parts;
         add_terms(term.in[0], factor * x_[term.in[1]].value, parts);
-        // What is added to one side of a mask is not the same as what is taken from all: rounding tells.
+        // Adding to one side of a mask is not the same as taking from all: rounding tells.
         const auto constant = parts.find(x_.number(1));
         if (constant != parts.end() && parts.size() > 1 && std::abs(constant->second) > most_shift)
             return add_to(to, id, factor);

@@ -1,5 +1,5 @@
-// What weights of attention are, by their algebra: exponentials of a score under a mask, divided by their sum
-// over the keys, times what weights are multiplied with afterwards.
+// Weights of attention, by their algebra: exponentials of a score under a mask, divided by their sum over the
+// keys, times what weights are multiplied with afterwards.
 //
 //   exp(x - m) / sum(exp(x - m)), softmax(x), exp(x - log(sum(exp(x)))), softmax(x) * mask / sum(softmax(x) *
 //   mask)
@@ -20,8 +20,8 @@ namespace mantissa::inline v0 {
 /// A sum of expressions times numbers.
 using PairSum = std::map<PairId, double>;
 
-/// What a sum over the keys runs over: exponentials of a sum of terms, of pairs under masks, times factors;
-/// and what is added to it, exponentials that are no key's.
+/// The terms of a sum over the keys: exponentials of a sum of terms, of pairs under masks, times factors; and
+/// what is added to it, exponentials that are no key's.
 struct KeySum {
     PairSum exponent;
     std::set<PairId> masks;

@@ -19,7 +19,7 @@ void describe(int error, char* why, std::size_t size) {
     std::snprintf(why, size, "MPI says: %s", text);
 }
 
-/// What passes to a rank or from it.
+/// A message to a rank or from it.
 struct Message {
     std::uint64_t exchange = 0;  ///< its number
     MPI_Request request = MPI_REQUEST_NULL;

@@ -1,4 +1,4 @@
-// Which nodes go into one nest: what a group holds, what crosses its border, and why others stay apart.
+// The nodes that go into one nest: what a group holds, what crosses its border, and why others stay apart.
 #include "mantissa/passes/analysis/fuse_groups.h"
 #include "mantissa/graph/graph.h"
 

@@ -1,4 +1,4 @@
-// What one pair of loops can compute: how each value varies, how operands are read, and why others are no
+// The computations of one pair of loops: how each value varies, how operands are read, and why others are no
 // nest.
 #include "mantissa/passes/analysis/nest.h"
 #include "mantissa/graph/graph.h"

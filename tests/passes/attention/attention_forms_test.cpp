@@ -304,7 +304,7 @@ const std::vector<Form> dropouts = {
      }},
 };
 
-/// What softmax is by its algebra.
+/// Spellings that are softmax by their algebra.
 const std::vector<Form> algebra = {
     {"in base 2", "s where j <= i",
      [](Given& g) {

@@ -31,7 +31,7 @@ TEST(PairExpressions, NumbersMadeOfTruthValuesBecomeChoices) {
     EXPECT_EQ(x.negation(seen), later);
     EXPECT_EQ(x.make("mul", {s, x.cast(seen, DType::f32)}), x.make("select", {seen, s, x.number(0)}));
     EXPECT_TRUE(x.is_number(x.make("logical_and", {seen, later}), 0));
-    // Of numbers that may be NaN, the one is not what the other is not.
+    // Negation is wrong for numbers that may be NaN: the one is not what the other is not.
     const PairId positive = x.make("less", {x.number(0), s});
     EXPECT_EQ(x[x.negation(positive)].op, "not");
     EXPECT_EQ(x.make("select", {x.negation(positive), s, x.number(0)}),

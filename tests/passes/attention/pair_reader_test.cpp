@@ -1,4 +1,4 @@
-// What a graph computes for each pair of a query and a key, read as an expression.
+// The computation of a graph for each pair of a query and a key, read as an expression.
 #include "mantissa/passes/attention/pair_reader.h"
 #include "mantissa/graph/graph.h"
 

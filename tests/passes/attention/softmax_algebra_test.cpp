@@ -1,4 +1,4 @@
-// What a product of exponentials, sums over the keys and masks is, as weights of attention.
+// Products of exponentials, sums over the keys and masks, as weights of attention.
 #include "mantissa/passes/attention/softmax_algebra.h"
 
 #include <gtest/gtest.h>

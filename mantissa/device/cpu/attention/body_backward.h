@@ -14,7 +14,7 @@
 namespace mantissa::inline v0::on_cpu {
 namespace {
 
-/// What belongs to a block of keys; keys are the lanes.
+/// Values that belong to a block of keys; keys are the lanes.
 struct KeyBlock {
     Block k, v;               // [D, lanes], k scaled
     Block dk, dv;             // [D, lanes]
@@ -24,7 +24,7 @@ struct KeyBlock {
     float* across;            // [query_rows, lanes / 2]: ds in pairs along the keys
 };
 
-/// What a score function reads and makes beside p, [query_rows, lanes] each.
+/// Operands and results of a score function beside p, [query_rows, lanes] each.
 struct ScoreBlocks {
     float* from = nullptr;  ///< scores as the product gives them; p unless they are read again for sums
     float* slopes = nullptr;
@@ -69,7 +69,7 @@ struct WeightRows {
     std::int64_t rows, seen, count;
 };
 
-/// What a score function changes of that.
+/// Changes that a score function makes to that.
 struct OfScores {
     const float* slopes = nullptr;
     const float* multipliers = nullptr;
@@ -166,7 +166,7 @@ void weights_by_function(const ScoreMeeting& m, const SeenLine& line, const KeyB
     call_sums(m, met, operands, gradients, blocks.staged_gradients);
 }
 
-/// What the queries of one head add to dk and dv of a block of keys, and these to dq.
+/// Sums of the queries of one head that go to dk and dv of a block of keys, and of these that go to dq.
 template <class T>
 void differentiate_queries(const AttentionGrad& p, std::int64_t head, Range keys, const float* delta,
                            const QueryGradients& to, const KeyBlock& block, float* scratch, const T* type) {

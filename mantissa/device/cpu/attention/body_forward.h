@@ -8,7 +8,7 @@
 namespace mantissa::inline v0::on_cpu {
 namespace {
 
-/// What a block of queries carries from one block of keys to the next; queries are the lanes.
+/// Values that a block of queries carries from one block of keys to the next; queries are the lanes.
 struct QueryBlock {
     Block q;         // [D, lanes], scaled
     Block o;         // [D, lanes], the sum of exp(score - maximum) times values
@@ -122,7 +122,7 @@ void finish_softmax(const QueryBlock& block, float scale, bool has_function) {
     }
 }
 
-/// What a score function makes of a block of scores: rows are keys.
+/// A block of scores after its score function: rows are keys.
 void remake_scores(const Score& score, const ScoreMeeting& m, const SeenLine& line, const QueryBlock& block,
                    float scale, std::int64_t count, float* multipliers) {
     const ScorePair functions{score.forward, score.forward_masked};

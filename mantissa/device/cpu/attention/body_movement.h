@@ -28,7 +28,7 @@ struct HeadRows {
 MANTISSA_LANES std::int64_t head_offset(std::int64_t heads, const HeadStrides& at, std::int64_t head) {
     return head / heads * at.sequence + head % heads * at.head;
 }
-/// Of queries, and of what has their shape.
+/// Rows of a head of the queries, and of what has their shape.
 template <class T>
 MANTISSA_LANES HeadRows<const T> head_of(const AttentionSize& s, const ConstHeads& x, std::int64_t head,
                                          const T*) {
@@ -38,7 +38,7 @@ template <class T>
 MANTISSA_LANES HeadRows<T> head_of(const AttentionSize& s, const Heads& x, std::int64_t head, const T*) {
     return {static_cast<T*>(x.data) + head_offset(s.heads, x.strides, head), x.strides.position};
 }
-/// Of keys and values, by one of their own B G heads.
+/// Rows of a head of keys and values, by one of their own B G heads.
 template <class T>
 MANTISSA_LANES HeadRows<const T> key_head_of(const AttentionSize& s, const ConstHeads& x, std::int64_t head,
                                              const T*) {

@@ -18,7 +18,7 @@ struct SeenLine {
     std::int64_t across = 0;       ///< from a line to its neighbour
     std::int64_t lines = 1;
 
-    /// Of the block that a position lies in.
+    /// Visibility of the block that a position lies in.
     Sees at(std::int64_t position) const {
         if (!blocks) return Sees::everything;
         const Sees* const block = blocks + position / table_positions * step;
@@ -37,7 +37,7 @@ MANTISSA_LANES const Sees* table_of(const AttentionSize& s, const Score* score, 
     return score->table.blocks + head / s.heads * score->table.sequence + head % s.heads * score->table.head;
 }
 
-/// Of a forward block's queries, along the keys.
+/// The line of a forward block's queries, along the keys.
 MANTISSA_LANES SeenLine keys_seen(const AttentionSize& s, const Score* score, std::int64_t head,
                                   std::int64_t query) {
     const Sees* const table = table_of(s, score, head);
@@ -45,7 +45,7 @@ MANTISSA_LANES SeenLine keys_seen(const AttentionSize& s, const Score* score, st
     return {table + query / table_positions * table_blocks(s.keys), 1, 0, 1};
 }
 
-/// Of a backward block's keys, along the queries.
+/// The line of a backward block's keys, along the queries.
 MANTISSA_LANES SeenLine queries_seen(const AttentionSize& s, const Score* score, std::int64_t head,
                                      std::int64_t key) {
     const Sees* const table = table_of(s, score, head);

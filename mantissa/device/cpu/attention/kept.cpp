@@ -103,7 +103,7 @@ class SharedKeys {
 
   private:
     std::int64_t key_heads_of_sequence() const { return p_.heads / p_.group / p_.sequences; }
-    /// Of q and o.
+    /// The row of q and o.
     std::int64_t row(std::int64_t member) const {
         return (key_head_ * p_.group + member) * p_.queries + query_;
     }

@@ -82,8 +82,8 @@ struct PairedOperands : VectorProducts {
             static constexpr float series[] = {0x1.fff632p-1f, 0x1.644446p-1f, 0x1.cefb2p-3f, 0x1.3f989cp-4f};
             return power_of_two(series, _mm512_fmsub_ps(score, factor, shift));
         }
-        /// What sums are multiplied with when scores are taken from another maximum: exactly 1 where it is
-        /// the same, lest an error add up from block to block.
+        /// The factor of sums when scores are taken from another maximum: exactly 1 where it is the same,
+        /// lest an error add up from block to block.
         Float exact(Float difference) const { return exp_of(Lanes::multiply(difference, scale)); }
         Float shift(Float maximum) const { return Lanes::multiply(maximum, factor); }
         Float shift_of_sum(Float lse) const { return Lanes::multiply(lse, Lanes::constant(0x1.715476p+0f)); }

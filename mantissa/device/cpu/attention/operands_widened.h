@@ -42,9 +42,9 @@ struct WidenedOperands : VectorProducts {
         explicit Exponential(float) {}
         Float operator()(Float score, Float shift) const { return exp_of(Lanes::subtract(score, shift)); }
         Float to_round(Float score, Float shift) const { return (*this)(score, shift); }
-        /// What sums are multiplied with when scores are taken from another maximum.
+        /// The factor of sums when scores are taken from another maximum.
         Float exact(Float difference) const { return exp_of(difference); }
-        /// What to subtract for a maximum, or a log-sum-exp.
+        /// The number to subtract for a maximum, or a log-sum-exp.
         Float shift(Float maximum) const { return maximum; }
         Float shift_of_sum(Float lse) const { return lse; }
         /// Whether weights may go on being taken by the maximum before: only if it is the largest.

@@ -49,7 +49,7 @@ struct PairStrides {
     std::int64_t sequence = 0, head = 0, query = 0, key = 0;
 };
 
-/// What a score function reads beside the scores: for each pair of a query and a key one element.
+/// An operand that a score function reads beside the scores: for each pair of a query and a key one element.
 struct ScoreOperand {
     const void* data = nullptr;
     DType dtype = DType::f32;  ///< F32, BF16, F16, I32, BOOLEAN, or I64 where all strides are 0
@@ -64,7 +64,7 @@ struct ScoreGradient {
     PairStrides strides = {};
 };
 
-/// What a block of 32 queries sees of a block of 32 keys.
+/// Visibility between a block of 32 queries and a block of 32 keys.
 enum class Sees : std::uint8_t { nothing, some, everything };
 inline constexpr std::int64_t table_positions = 32;
 
@@ -75,14 +75,14 @@ struct BlockTable {
     std::int64_t sequence = 0, head = 0;  ///< blocks from one table to the next
 };
 
-/// What is made of a scaled score s: f(s, operands), -infinity where it is hidden, and after the softmax a
+/// The function of a scaled score s: f(s, operands), -infinity where it is hidden, and after the softmax a
 /// factor of its weight. Functions get the query's and the key's position, so that they may count.
 struct Score {
     // Null: f is s, and no block but those of which `some` is seen meets a function.
     codegen::ScoreFunction forward = nullptr, backward = nullptr;
     codegen::ScoreFunction forward_masked = nullptr, backward_masked = nullptr;  ///< where `some` is seen
-    /// Of scores of 0: 0 where they are seen, else -infinity. Null: blocks of which some is seen are met
-    /// whole.
+    /// Functions of scores of 0: 0 where they are seen, else -infinity. Null: blocks of which some is seen
+    /// are met whole.
     codegen::ScoreFunction forward_mask = nullptr, backward_mask = nullptr;
     codegen::ScoreFunction sums = nullptr;  ///< adds to the gradients of operands; null: there are none
     bool slopes = false;                    ///< backward makes them; else they are 1

@@ -61,7 +61,7 @@ class TableOfHeads {
     std::int64_t first_head_;
 };
 
-/// What a block of keys costs beside its products, in blocks of 32 x 32: packing it, and storing dk and dv.
+/// The cost of a block of keys beside its products, in blocks of 32 x 32: packing it, and storing dk and dv.
 constexpr std::int64_t own_cost = 2;
 
 }  // namespace

@@ -25,7 +25,7 @@ void cut_segments(const AttentionSize& size, const BlockTable& table, std::int64
 /// gradient has as many elements as scores of one head at least.
 bool is_dense(const ScoreGradient& gradient);
 
-/// Which pieces of work go one after another, since they add to the same elements.
+/// Order of the pieces of work that add to the same elements: one after another.
 struct ScoreOrder {
     bool joins_sequences = false, joins_heads = false;
 

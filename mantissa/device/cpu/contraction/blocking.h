@@ -55,8 +55,8 @@ struct Blocking {
     std::int64_t items() const { return pack_groups() + chunks() * (pack_groups() + blocks()); }
 };
 
-/// Of the chunks that the depth is cut into: from k and the kernels alone, so that an operand packed for one
-/// problem serves every problem of the same k.
+/// Length of the chunks that the depth is cut into: from k and the kernels alone, so that an operand packed
+/// for one problem serves every problem of the same k.
 std::int64_t depth_of_chunks(std::int64_t k, const ContractionKernels& kernels);
 
 Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels& kernels);

@@ -1,4 +1,4 @@
-// Which set of inner kernels a problem runs on.
+// The set of inner kernels that a problem runs on.
 #pragma once
 
 #include "mantissa/device/cpu/contraction/kernels.h"
@@ -6,7 +6,7 @@
 
 namespace mantissa::inline v0::on_cpu {
 
-/// From the level, the types of the operands and the number of columns.
+/// The choice by the level, the types of the operands and the number of columns.
 ContractionKernels kernels_of(const ContractionProblem& problem, Isa isa);
 
 }  // namespace mantissa::on_cpu

@@ -1,5 +1,5 @@
-// What a call does besides multiplying: checks addresses, and hands the items of matrix_run.h or the blocks
-// of row_run.h to threads.
+// Everything that a call does besides multiplying: checks addresses, and hands the items of matrix_run.h or
+// the blocks of row_run.h to threads.
 #include "mantissa/device/cpu/contraction/contraction.h"
 
 #include <immintrin.h>
@@ -21,8 +21,8 @@ namespace {
 // before.
 constexpr std::size_t packed_past_caches_from = std::size_t{2} << 20;
 
-// What a thread packs at a time of an operand that is packed on its own: hardware has to learn anew where
-// each begins. Half of it lost five points of a copy in the middle, a quarter nine.
+// The amount that a thread packs at a time of an operand that is packed on its own: hardware has to learn
+// anew where each begins. Half of it lost five points of a copy in the middle, a quarter nine.
 constexpr std::int64_t packing_item_bytes = 512 << 10;
 
 /// Runs an item of one of the entries that are handed out together: in the order of matrix_run.h, each round

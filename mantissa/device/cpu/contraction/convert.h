@@ -22,7 +22,7 @@ const ConvertKernels& convert_kernels_generic();
 const ConvertKernels& convert_kernels_avx2();
 const ConvertKernels& convert_kernels_avx512();
 
-/// What multiplications of converted operands are made of; docs/numerics.md has the errors.
+/// The parts of multiplications of converted operands; docs/numerics.md has the errors.
 enum class Products : std::uint8_t {
     tf32_rounded,  ///< one product of FP32 kernels
     fp16_widened,  ///< one product of FP32 kernels

@@ -1,5 +1,5 @@
-// What the kernels for dot products of BF16 pairs and their checked twin in plain C++ have in common. In an
-// anonymous namespace, since a source compiled for one instruction set includes it.
+// Shared by the kernels for dot products of BF16 pairs and their checked twin in plain C++. In an anonymous
+// namespace, since a source compiled for one instruction set includes it.
 #pragma once
 
 #include "mantissa/device/cpu/contraction/kernels.h"

@@ -1,4 +1,4 @@
-// What a block of finished sums becomes: one function a level. Plain data, since sources compiled for one
+// The epilogue of a block of finished sums: one function a level. Plain data, since sources compiled for one
 // instruction set include it.
 #pragma once
 

@@ -15,11 +15,11 @@ namespace {
 /// Below, a run is a few steps, and its addresses cost as much as its products.
 constexpr std::int64_t least_channels = 16;
 
-/// What rows outside of the image, and those that fill up a tile, are read from.
+/// Zeros that are read for rows outside of the image, and for those that fill up a tile.
 constexpr std::int64_t most_run_bytes = 4096;
 alignas(64) constexpr std::array<std::byte, most_run_bytes> zeros{};
 
-/// Of the tiles of all kernels that read in place.
+/// Largest height of the tiles of all kernels that read in place.
 constexpr std::int64_t most_height = 8;
 
 /// The word of a panel in elements: one of FP32, two of BF16.

@@ -22,7 +22,7 @@ class RowsInPlace {
   public:
     RowsInPlace(const ContractionProblem& problem, const ContractionKernels& kernels);
 
-    /// Of all the tiles of so many rows, in a chunk of at most so much depth.
+    /// Bytes of all the tiles of so many rows, in a chunk of at most so much depth.
     std::size_t bytes(std::int64_t rows, std::int64_t depth) const;
 
     /// The runs of every tile of `rows`, `count` a tile.
@@ -34,7 +34,7 @@ class RowsInPlace {
 
   private:
     struct Corner;
-    /// Of a tile that begins with row `first`, of which `count` rows are left.
+    /// Corners of a tile that begins with row `first`, of which `count` rows are left.
     void find_corners(std::int64_t first, std::int64_t count, Corner* corners) const;
     std::int64_t most_runs(std::int64_t depth) const { return depth / window_.channels + 2; }
 
@@ -52,7 +52,7 @@ class ChannelsInPlace {
   public:
     ChannelsInPlace(const ContractionProblem& problem, const ContractionKernels& kernels);
 
-    /// Of so many rows, in a chunk of at most so much depth.
+    /// Bytes for so many rows, in a chunk of at most so much depth.
     std::size_t bytes(std::int64_t rows, std::int64_t depth) const;
 
     /// Those of every tap of `rows`, `count` a tap.
@@ -70,7 +70,7 @@ class ChannelsInPlace {
 
   private:
     std::int64_t most_runs(std::int64_t depth) const { return depth / window_.horizontal.output + 2; }
-    /// Of tap `tap`, pixels `first` to `first + count` of one row of the output.
+    /// Steps of tap `tap`, pixels `first` to `first + count` of one row of the output.
     StepsInPlace steps_of(std::int64_t tap, std::int64_t output_row, std::int64_t first,
                           std::int64_t count) const;
 

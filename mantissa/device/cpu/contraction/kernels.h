@@ -138,9 +138,9 @@ struct ContractionKernels {
     /// of a panel of b then stays in L1 while the rows of a block pass it. 0: they do not.
     std::int64_t resident_depth = 0;
     bool interleaves() const { return resident_depth > 0; }
-    /// Of an element of a panel.
+    /// Bytes of an element of a panel.
     std::int64_t element_bytes = 4;
-    /// What the standard epilogue calls.
+    /// The kernel that the standard epilogue calls.
     EpilogueKernel finish = nullptr;
     TileKernel multiply = nullptr;
     /// The same of operands in two parts, by three products or four; null where the kernels have none.
@@ -167,7 +167,7 @@ struct ContractionKernels {
     void (*end)() = nullptr;
 
     std::int64_t padded(std::int64_t depth) const { return align_up(depth, depth_unit); }
-    /// Of a panel, for each of its lines.
+    /// Bytes of each line of a panel.
     std::int64_t line_bytes(std::int64_t depth) const {
         const std::int64_t marks = conversion.parts > 1 ? 2 * padded(depth) / depth_unit : 0;
         return padded(depth) * conversion.parts * element_bytes + marks;

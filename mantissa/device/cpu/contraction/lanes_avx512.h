@@ -11,7 +11,7 @@
 namespace mantissa::inline v0::on_cpu {
 namespace {
 
-/// What FP32 and BF16 operands have in common: FP32 sums.
+/// Shared by FP32 and BF16 operands: FP32 sums.
 struct Avx512Sums {
     static constexpr int width = 16;
     using Sums = __m512;

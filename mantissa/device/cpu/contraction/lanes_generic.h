@@ -16,7 +16,7 @@ struct GenericLanes {
     static constexpr int width = 4;
     /// Elements along the depth in one word of a panel.
     static constexpr int depth_of_word = 1;
-    /// Of the rows of a tile, how many are broadcast by the multiply-add itself.
+    /// The number of a tile's rows that the multiply-add itself broadcasts.
     static constexpr int rows_broadcast_by_fma = 0;
     using Sums = float __attribute__((vector_size(16), aligned(4)));
     using Words = Sums;
@@ -52,8 +52,8 @@ struct GenericLanes {
     }
     /// Past the caches; `to` is aligned to a vector.
     MANTISSA_PANEL_LANES void stream(float* to, Sums a) { store(to, a); }
-    /// What nobody reads the compiler would leave out.
-    /// The compiler must take it for anything, and for used.
+    /// Hides a value from the compiler, which would leave out what nobody reads. The compiler must take it
+    /// for anything, and for used.
     template <class Register>
     MANTISSA_PANEL_LANES void hide(Register& a) {
         asm volatile("" : "+x"(a));

@@ -17,14 +17,14 @@
 
 namespace mantissa::inline v0::on_cpu {
 
-/// What all matrices of a call share.
+/// Shared by all matrices of a call.
 struct MatrixCall {
     const PreparedContraction& prepared;
     const PreparedMatrices& matrices;
     const ContractionArguments& arguments;
     EpilogueFunction finish = nullptr;
     const void* finish_args = nullptr;
-    /// What finish_standard would be given, where it is `finish`.
+    /// The arguments that finish_standard would be given, where it is `finish`.
     const StandardEpilogueArguments* standard = nullptr;
     int threads = 1;
 };
@@ -48,7 +48,7 @@ class MatrixRun {
     /// Until a counter has a value, whose last `steps` steps several items make.
     void wait(std::int64_t& what, std::int64_t least, std::int64_t steps = 1);
 
-    /// Which of all chunks of the depth the part `inner` of a chunk is.
+    /// The index among all chunks of the depth of part `inner` of a chunk.
     std::int64_t depth_index(std::int64_t chunk, std::int64_t inner) const;
     PanelRange depth_of(std::int64_t chunk, std::int64_t inner) const;
     PanelRange columns_of(std::int64_t chunk) const;

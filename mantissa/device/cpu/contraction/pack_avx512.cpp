@@ -9,7 +9,7 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-/// What a row of sixteen words of a panel holds: those of a line, or one of each of sixteen lines.
+/// The contents of a row of sixteen words of a panel: those of a line, or one of each of sixteen lines.
 enum class Rows { lines, words };
 
 // How a panel lies: 16 words of each of 16 lines, from `line` and `word` on, are 16 rows `row_bytes` apart,
@@ -119,7 +119,7 @@ inline void pack_eight_along(const Place<Words>& place) {
 /// rows that are a multiple of 4 KB apart drive each other out of L1 between.
 template <class Panel, bool Streaming>
 inline void pack_pairs_across(const Place<PairedBf16>& place) {
-    // Of each four lanes, low has lines 0-3, 8-11, 16-19 and 24-27, high those between.
+    // Each four lanes: low has lines 0-3, 8-11, 16-19 and 24-27, high those between.
     Block low, high;
 #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) {

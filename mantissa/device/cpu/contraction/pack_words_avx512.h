@@ -1,4 +1,4 @@
-// What pack_avx512.cpp packs with: words of a panel from a source, and transpositions of them in registers.
+// The tools of pack_avx512.cpp: words of a panel from a source, and transpositions of them in registers.
 // Everything is in an anonymous namespace, so that it stays in the source compiled for AVX-512.
 #pragma once
 
@@ -31,7 +31,7 @@ inline __m256i sixteen_halves(const std::uint16_t* from, bool whole, std::int64_
                  : _mm256_maskz_loadu_epi16(static_cast<__mmask16>(first(count)), from);
 }
 
-// What the words of a panel, 32 bits each, are made of. depth: elements along the depth in a word. along:
+// The sources of the words of a panel, 32 bits each. depth: elements along the depth in a word. along:
 // sixteen words of one line that runs along the depth, of which there are `count` elements. across: one word
 // of each of sixteen neighbouring lines, of which there are `count`, from at most `left` stored rows. Where
 // not `Whole`, what the source lacks is 0 and not read.

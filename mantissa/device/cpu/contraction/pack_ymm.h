@@ -22,7 +22,7 @@ inline __m256i first_lanes(std::int64_t count) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), lanes);
 }
 
-// What the numbers of a panel are made of: eight neighbours of a stored row; first: `count` < 8 of them, and
+// The sources of the numbers of a panel: eight neighbours of a stored row; first: `count` < 8 of them, and
 // zeros; six: as many, where panels have six lines. Nothing else is read.
 
 struct Floats {

@@ -51,7 +51,7 @@ class OperandPanels {
     std::int64_t panel_size() const { return panel_size_; }
     /// All lines, with those that fill up the last panel.
     std::int64_t padded_lines() const;
-    /// Of the whole operand, packed.
+    /// Bytes of the whole operand, packed.
     std::size_t bytes() const;
     /// Where the panel of `line` begins in the chunk that is `depth` of a packed operand.
     std::int64_t offset(std::int64_t line, PanelRange depth) const;
@@ -77,7 +77,7 @@ class OperandPanels {
         std::int64_t stride, element_bytes, part_bytes;
     };
 
-    /// Of `lines`, as much of the depth of the chunk as `depth` is.
+    /// Packs of `lines` as much of the depth of the chunk as `depth` is.
     void pack_part(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,
                    const PanelChunk& chunk) const;
     /// pack_part() for operands that are mapped, gathered or converted: a few stored rows at a
@@ -98,7 +98,7 @@ class OperandPanels {
     /// pack_part() of such an operand, a whole chunk of the depth.
     void pack_blocks(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,
                      const PanelChunk& chunk) const;
-    /// What becomes of `lines` x `depth` of a mapped operand, stored rows `stride` elements apart.
+    /// The result of mapping `lines` x `depth` of a mapped operand, stored rows `stride` elements apart.
     void map(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth, void* to,
              std::int64_t stride) const;
     const std::byte* element(const void* source, std::int64_t entry, std::int64_t line,

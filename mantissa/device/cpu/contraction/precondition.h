@@ -1,4 +1,4 @@
-// What a contraction demands of its problem (refusal() in problem.h) and of the memory of its operands.
+// Demands of a contraction on its problem (refusal() in problem.h) and on the memory of its operands.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,8 @@ struct OperandMemory {
     const char* name = nullptr;
     DType dtype = DType::f32;
     bool packed = false;
-    /// From its first byte to behind its last, over all entries of the batch; 0: none is touched.
+    /// Bytes of an operand from its first byte to behind its last, over all entries of the batch; 0: none is
+    /// touched.
     std::size_t bytes = 0;
 };
 

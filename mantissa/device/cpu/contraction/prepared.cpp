@@ -16,10 +16,10 @@ namespace {
 constexpr std::int64_t large_from = 2 << 20;
 constexpr std::int64_t large_from_beside_quick_products = 1 << 19;
 
-// What may be counted on of a cache that all cores share. Panels that are more than that together are read
-// from memory in any case; written past the caches, their lines are not fetched before and drive nothing else
-// out: with AMX's products replaced by reading their operands, the gradient of GPT-2's input to the logits
-// took 0.6 of the time.
+// The share that may be counted on of a cache that all cores share. Panels that are more than that together
+// are read from memory in any case; written past the caches, their lines are not fetched before and drive
+// nothing else out: with AMX's products replaced by reading their operands, the gradient of GPT-2's input to
+// the logits took 0.6 of the time.
 constexpr std::size_t most_shared_in_cache = std::size_t{8} << 20;
 
 // Up to so many rows meet b as it lies: to pack it costs about as much as to read it in vain for each.

@@ -28,10 +28,10 @@ struct WorkspaceLayout {
     std::size_t per_matrix() const { return begin_of_partial() + partial; }
     std::size_t begin_of_tiles() const { return block_of_a + block_of_sums; }
     std::size_t per_worker() const { return begin_of_tiles() + two_tiles; }
-    /// Of panels that all threads share.
+    /// Stores of panels that all threads share.
     PanelStores stores() const;
 
-    /// Of the one that is multiplied, and of the next, if there is one and it is another.
+    /// Buffers of the matrix that is multiplied, and of the next, if there is one and it is another.
     std::size_t buffers_of_b, buffers_of_a;
     std::size_t counters, packed_b, packed_a, partial, block_of_a, block_of_sums;
     /// Bytes of two tiles of sums, which kernels that interleave use by turns.
@@ -73,7 +73,7 @@ struct PreparedRows {
 /// The output has no elements.
 struct NothingToDo {};
 
-/// What finished sums go to. none: they lie in the output already.
+/// The epilogue that finished sums go to. none: they lie in the output already.
 enum class Finish : std::uint8_t { none, standard, custom };
 
 /// A value: it may be copied, and refers to nothing of whoever prepared it.

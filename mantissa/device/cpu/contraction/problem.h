@@ -1,4 +1,4 @@
-// What a contraction is: out = epilogue(op(a) * op(b)) for plain and batched matrices, as a problem, without
+// A contraction: out = epilogue(op(a) * op(b)) for plain and batched matrices, as a problem, without
 // addresses, and the addresses of one call.
 #pragma once
 
@@ -23,7 +23,7 @@ enum class Transpose : std::uint8_t { no, yes };
 struct ImageWindow {
     ConvolutionAxis vertical, horizontal;
     std::int64_t channels = 0;
-    // From one to the next, in elements.
+    // Distances between one and the next, in elements.
     std::int64_t row_pitch = 0, pixel_pitch = 0, image_pitch = 0;
 
     std::int64_t rows_of_image() const { return vertical.output * horizontal.output; }
@@ -35,9 +35,9 @@ struct MatrixLayout {
     DType dtype = DType::f32;
     /// yes: memory holds the transpose of the operand.
     Transpose transpose = Transpose::no;
-    /// From one stored row to the next.
+    /// The distance between stored rows.
     std::int64_t leading = 0;
-    /// From one matrix of the batch to the next, outer and inner batch dimension. 0 repeats an input.
+    /// The distance between matrices of the batch, outer and inner batch dimension. 0 repeats an input.
     std::array<std::int64_t, 2> batch_stride = {0, 0};
     /// The operand was written by pack(); the other members but `dtype` mean nothing.
     bool packed = false;
@@ -52,7 +52,7 @@ struct MatrixLayout {
     }
 };
 
-/// What becomes of what `out` held before.
+/// Treatment of what `out` held before.
 enum class Store : std::uint8_t { overwrite, accumulate };
 
 enum class Activation : std::uint8_t {
@@ -60,13 +60,13 @@ enum class Activation : std::uint8_t {
     gelu_tanh,  ///< 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
 };
 
-/// What is done to each sum before it is stored: out = cast(activation(sum + bias[column]) + residual).
+/// The function of each sum before it is stored: out = cast(activation(sum + bias[column]) + residual).
 struct StandardEpilogue {
     bool bias = false;
     DType bias_dtype = DType::f32;
     Activation activation = Activation::none;
     bool residual = false;
-    /// Of the residual, shaped as out; not transposed.
+    /// The layout of the residual, shaped as out; not transposed.
     MatrixLayout residual_layout = {};
 };
 
@@ -85,7 +85,7 @@ struct MappedPart {
 /// Called for every element of a mapped operand, whenever and by whomever it is packed: once or more often.
 using MapFunction = void (*)(const MappedPart& part, const void* args);
 
-/// What operands are multiplied as. Sums are FP32 in any case.
+/// The format that operands are multiplied in. Sums are FP32 in any case.
 enum class Multiply : std::uint8_t {
     as_stored,  ///< FP32 by FP32; BF16 and FP16 exactly
     /// FP32 operands with TF32's 11 significant bits and FP32's range, or better: three products of BF16

@@ -13,7 +13,7 @@ struct RowProduct {
     std::int64_t row_stride = 0;  ///< in elements
     std::int64_t count = 1;       ///< of rows
     const void* b = nullptr;
-    /// From one stored row of b to the next, in elements.
+    /// The distance between stored rows of b, in elements.
     std::int64_t stride = 0;
     std::int64_t depth = 0;
     std::int64_t cols = 0;

@@ -10,7 +10,7 @@
 
 namespace mantissa::inline v0::on_cpu {
 
-/// What the rows of a call share.
+/// Shared by the rows of a call.
 struct RowCall {
     const ContractionProblem& problem;
     const PreparedRows& rows;

@@ -18,7 +18,7 @@ struct StandardEpilogueArguments {
 /// Whether sums need more than to be left where they are, in an FP32 output.
 bool needs_finishing(const ContractionProblem& problem);
 
-/// What it does from a row and a column on, without sums and sizes.
+/// The epilogue from a row and a column on, without sums and sizes.
 EpilogueBlock standard_block(const StandardEpilogueArguments& args, std::int64_t row0, std::int64_t col0);
 
 /// An EpilogueFunction over StandardEpilogueArguments. `sums` may lie in the output itself.

@@ -124,7 +124,7 @@ struct LinesAhead {
     std::int64_t left, a_time;
 };
 
-/// What is due between a tile's products, after every four: what is wanted soon is asked for, and sums made
+/// Work that is due between a tile's products, after every four: what is wanted soon is asked for, and sums made
 /// before are finished.
 struct DueBetween {
     DueBetween(const Tile& tile, std::int64_t times)
@@ -311,10 +311,10 @@ constexpr std::int64_t resident_depth_of(std::int64_t l1_bytes) {
     return std::max(tile_depth, (l1_bytes - beside) / bytes_of_k / tile_depth * tile_depth);
 }
 
-/// What the rows of a block of a may take of L2, as may those of the next block, which are fetched meanwhile,
-/// and the sums of a block where k is several chunks: three eighths. Two of the three are there at a time, or
-/// all where chunks are short, with two panels of b and lines that are written. Of 2 MB that is 768 KB: 512
-/// rows 768 deep, 256 rows 1,536 deep, or sums of 256 x 768.
+/// The share of L2 for the rows of a block of a, for those of the next block, which are fetched meanwhile,
+/// and for the sums of a block where k is several chunks: three eighths. Two of the three are there at a
+/// time, or all where chunks are short, with two panels of b and lines that are written. Of 2 MB that is 768
+/// KB: 512 rows 768 deep, 256 rows 1,536 deep, or sums of 256 x 768.
 constexpr std::int64_t part_of_l2_of(std::int64_t l2_bytes) { return l2_bytes * 3 / 8; }
 
 // A step of the depth, four products, takes as long as three lines take to come from memory. It wants 1,024 /

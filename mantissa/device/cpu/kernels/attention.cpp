@@ -29,8 +29,8 @@ struct Place {
     Heads in(std::span<std::byte* const> tensors) const { return {tensors[tensor] + start, strides}; }
 };
 
-/// What a launch must know of the problem beside the addresses. The tensors of queries, keys and values stand
-/// from operand `first` on.
+/// Facts of the problem that a launch needs beside the addresses. The tensors of queries, keys and values
+/// stand from operand `first` on.
 struct Prepared {
     AttentionSize size;
     AttentionExtents extents;

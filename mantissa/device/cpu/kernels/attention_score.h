@@ -17,7 +17,7 @@ namespace mantissa::inline v0::on_cpu {
 
 enum class ScorePass : bool { forward, backward };
 
-/// What a node says of its scores.
+/// The scores of a node, as it describes them.
 struct ScoreProblem {
     const Attributes& attributes;
     AttentionSize size;
@@ -35,7 +35,7 @@ class BoundScore {
 
     /// Without addresses, to size workspaces by.
     const Score& sizes() const { return sizes_; }
-    /// What each sees by positions; of others nothing.
+    /// The table of what each sees by positions; of others nothing.
     const BlockTable& fixed_table() const { return fixed_table_; }
     /// Bytes beside the kernel's own workspace: tables, and gradients that are not stored in FP32.
     std::int64_t workspace() const { return table_bytes_ + gradient_bytes_; }

@@ -57,7 +57,7 @@ double forward_pairs(const AttentionSize& s, const BlockTable& table) {
     return pairs;
 }
 
-/// Of blocks of keys, all their lanes, and of the queries that see any of them.
+/// Pairs of blocks of keys, all their lanes, and of the queries that see any of them.
 double backward_pairs(const AttentionSize& s, const BlockTable& table) {
     constexpr std::int64_t columns = key_lanes / table_positions;
     double pairs = 0;

@@ -1,5 +1,5 @@
-// What attention takes as one kernel, and as the lines that it stands for, estimated from measured figures:
-// so passes see where it loses (TimeBesideParts).
+// Time of attention as one kernel, and as the lines that it stands for, estimated from measured figures: so
+// passes see where it loses (TimeBesideParts).
 #pragma once
 
 #include <optional>
@@ -11,7 +11,8 @@ namespace mantissa::inline v0::on_cpu {
 
 enum class AttentionPass : bool { forward, backward };
 
-/// Of all heads. Nothing for kernels that were not measured. `table`: of what follows from positions.
+/// The time of all heads. Nothing for kernels that were not measured. `table`: of what follows from
+/// positions.
 std::optional<TimeBesideParts> attention_time(const AttentionKernels& kernels, const AttentionSize& size,
                                               const BlockTable& table, AttentionPass pass);
 

@@ -94,7 +94,7 @@ PreparedKernel prepare_reduce_scatter_start(const Problem& problem, AmongRanks a
     return {.launch = launch, .may_write_over = each_over_its_operand(problem)};
 }
 
-/// What passed lies where it lay, or is copied to where it is wanted.
+/// Data that passed lies where it lay, or is copied to where it is wanted.
 PreparedKernel prepare_wait(const Problem& problem, AmongRanks among) {
     std::vector<std::int64_t> bytes;
     for (const Type& type : problem.outputs) bytes.push_back(type.bytes());
@@ -107,7 +107,7 @@ PreparedKernel prepare_wait(const Problem& problem, AmongRanks among) {
     return {.launch = launch, .may_write_over = each_over_its_operand(problem)};
 }
 
-/// Of `size` bytes each: this rank's part of so many elements, and zeros behind it.
+/// Copies this rank's part of so many elements, of `size` bytes each, and zeros behind it.
 void copy_part(const std::byte* whole, std::byte* to, std::int64_t elements, std::int64_t size,
                AmongRanks among) {
     const Part part = among.own(elements);
@@ -155,7 +155,7 @@ PreparedKernel prepare_all_gather_start(const Problem& problem, AmongRanks among
     return {.launch = launch};
 }
 
-/// Of the others there are zeros until what is theirs arrives: where a rank looks alone, they stay.
+/// Zeros stand for the other ranks' rows until what is theirs arrives: where a rank looks alone, they stay.
 PreparedKernel prepare_all_gather_rows_start(const Problem& problem, AmongRanks among) {
     std::vector<std::size_t> bytes;  // of a rank
     for (const Type& type : problem.inputs) bytes.push_back(static_cast<std::size_t>(type.bytes()));
@@ -175,7 +175,7 @@ PreparedKernel prepare_all_gather_rows_start(const Problem& problem, AmongRanks 
     return {.launch = launch};
 }
 
-/// What the norm of parts exchanges: no other sum has this number.
+/// The number of the sum that the norm of parts exchanges: no other sum has it.
 constexpr int norms = -2;
 
 /// A gradient of which sums over blocks are known to whoever has them, at [first, first + of all) of the
@@ -187,7 +187,7 @@ struct NormedPart {
     std::span<double> of_all(double* sums) const {
         return {sums + first, static_cast<std::size_t>(blocks())};
     }
-    /// Of those the ones that a rank has.
+    /// Those of the sums that a rank has.
     std::span<double> of(double* sums, Part part) const {
         const std::int64_t begin = std::min(blocks(), part.first / norm_block);
         return of_all(sums).subspan(begin, static_cast<std::size_t>(ceil_div(part.count, norm_block)));

@@ -38,7 +38,7 @@ struct ContractionPart {
     ContractionProblem problem;
     std::int64_t repeats = 1;
     std::int64_t step_of_a = 0, step_of_b = 0, step_of_out = 0, step_of_bias = 0;
-    /// Which rows of the output its rows are; none: all, in order. `problem.out` then is that of a row.
+    /// The rows of the output that its rows are; none: all, in order. `problem.out` then is that of a row.
     std::optional<PixelRows> rows = {};
 };
 

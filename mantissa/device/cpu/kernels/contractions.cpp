@@ -43,7 +43,7 @@ struct BoundPart {
     std::optional<DepthShares> shares;  ///< in its place
 };
 
-/// What the epilogue of rows that lie apart is given.
+/// Arguments of an epilogue for rows that lie apart.
 struct RowsCall {
     const BoundPart& bound;
     std::byte* out;

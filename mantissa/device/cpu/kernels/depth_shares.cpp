@@ -11,7 +11,7 @@ constexpr std::int64_t enough_blocks = 16;
 constexpr std::int64_t least_shares = 8, most_shares = 16;
 // Some products for each sum that is written, and read again.
 constexpr std::int64_t least_depth = 96;
-// What all shares of the sums may take: of caches, and of the plan's memory.
+// The most that all shares of the sums may take: of caches, and of the plan's memory.
 constexpr std::int64_t most_bytes = 16 << 20;
 constexpr std::int64_t rows_of_item = 16;
 

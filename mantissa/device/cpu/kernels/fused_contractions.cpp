@@ -95,7 +95,7 @@ struct BoundTail {
     void launch(const Operands& operands) const;
 };
 
-/// What the epilogue is given.
+/// Arguments of the epilogue.
 struct TailCall {
     const BoundTail& bound;
     const FusedPart* part;

@@ -1,4 +1,4 @@
-// Which outputs of a fused kernel are stored past the caches.
+// The outputs of a fused kernel that are stored past the caches.
 #pragma once
 
 #include <cstdint>

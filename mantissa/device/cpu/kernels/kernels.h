@@ -17,7 +17,7 @@
 
 namespace mantissa::inline v0::on_cpu {
 
-/// What kernels are bound to: where they run and with which instructions.
+/// The place where kernels run, and with which instructions.
 struct Context {
     ThreadPool& pool;
     Isa isa;
@@ -25,7 +25,8 @@ struct Context {
     int threads = 1;         ///< that contractions are cut for
 };
 
-/// What multiplies matrices: a level, with operands of one type, as they are stored or as another format.
+/// A unit that multiplies matrices: a level, with operands of one type, as they are stored or as another
+/// format.
 struct ContractionUnit {
     Isa isa;
     DType operands;

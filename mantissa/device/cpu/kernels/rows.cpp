@@ -12,7 +12,7 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-/// What a launch needs to remember of its problem.
+/// The part of a problem that a launch needs to remember.
 struct BoundRows {
     const RowKernels& kernels;
     ThreadPool& pool;
@@ -412,7 +412,7 @@ Launch prepare_concat(const Problem& problem, const BoundRows& b) {
     };
 }
 
-/// What every row kernel refuses: nothing to do, and FP64.
+/// Refusals of every row kernel: nothing to do, and FP64.
 std::string refuse_empty_or_wide(const Problem& problem) {
     for (std::span<const Type> types : {problem.inputs, problem.outputs})
         for (const Type& type : types)

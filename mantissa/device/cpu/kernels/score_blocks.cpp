@@ -86,7 +86,7 @@ std::pair<double, double> extremes_in(const ScoreOperand& operand, const Region&
     return found;
 }
 
-/// Of what pairs read.
+/// The extremes of what pairs read.
 std::pair<double, double> extremes(const ScoreOperand& operand, std::int64_t base, Range queries,
                                    Range keys) {
     const PairStrides& s = operand.strides;

@@ -1,4 +1,4 @@
-// Which blocks of 32 queries and 32 keys see each other, by interval arithmetic over what a score says is
+// The blocks of 32 queries and 32 keys that see each other, by interval arithmetic over what a score says is
 // visible: once where that follows from positions, else at the start of each launch, from the operands that
 // the mask reads. Where the intervals leave it open, some of a block is seen.
 //
@@ -26,7 +26,7 @@ class VisibleBlocks {
 
     /// Whether it reads no operand.
     bool by_positions() const { return by_positions_; }
-    /// Of all tables, one after another.
+    /// Bytes of all tables, one after another.
     std::int64_t bytes() const { return tables() * rows_ * columns_; }
     /// Where each sequence and head has its own, and in which part of them.
     BlockTable table(const Sees* blocks) const;

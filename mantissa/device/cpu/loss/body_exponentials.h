@@ -166,7 +166,7 @@ void exponentials(const Exponentials& p, const LogitBlock& block) {
     with_type(p.y.type, [&](auto* type) { exponentials_of_block(p, block, as(p.y, type)); });
 }
 
-/// What a base is worth whose last bits are powers of two that `limit` does not cover: nothing.
+/// The value of a base whose last bits are powers of two that `limit` does not cover: nothing.
 MANTISSA_LANES Float not_a_number_beyond(float most, Float base, Float total) {
     const Float nan = Lanes::constant(__builtin_nanf(""));
     total = Lanes::select(Lanes::less(Lanes::constant(most), base), nan, total);

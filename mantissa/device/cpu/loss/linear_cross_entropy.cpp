@@ -15,7 +15,7 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-// What does not stay in an L2 of 2 MB until it is read again.
+// Rows that do not stay in an L2 of 2 MB until they are read again.
 constexpr std::int64_t streaming_from = 2 << 20;
 
 // Tokens whose sums one thread adds up, in whole lines of FP32.
@@ -77,7 +77,7 @@ void store_as(DType type, void* to, std::int64_t at, float value) {
         static_cast<FP16*>(to)[at] = to_fp16(value);
 }
 
-/// Of [classes, tokens], cut where a group of classes ends.
+/// Gradients of [classes, tokens], cut where a group of classes ends.
 void make_gradients(const MappedPart& part, const void* args) {
     const Chunk& chunk = *static_cast<const Chunk*>(args);
     const Exponentials& e = chunk.exponentials;

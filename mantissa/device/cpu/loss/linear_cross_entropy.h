@@ -92,7 +92,7 @@ struct PreparedLossChunk {
 
     PreparedLossChunk(const LinearCrossEntropy& problem, std::int64_t tokens, Isa isa);
 
-    /// Of the product that makes the logits of some classes.
+    /// The product that makes the logits of some classes.
     const PreparedContraction& logits_of(std::int64_t product) const {
         return product + 1 == classes.products() ? last_logits : logits;
     }

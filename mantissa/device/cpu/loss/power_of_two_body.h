@@ -7,7 +7,7 @@
 namespace mantissa::inline v0::on_cpu {
 namespace {
 
-/// What is too small for a normal number is taken for 2^-126, which is nothing beside any sum.
+/// A power that is too small for a normal number is taken for 2^-126, which is nothing beside any sum.
 MANTISSA_LONG_LANES Lanes::Float power_of_two(Lanes::Float y) {
     constexpr Lanes operations{};
     return elementary::exp2_inside(operations, Lanes::maximum(Lanes::constant(elementary::exp2_least), y));

@@ -1,4 +1,4 @@
-// What shapes and the level decide of the joint loss: chunks, products, groups of classes, memory.
+// Decisions of the joint loss by shapes and level: chunks, products, groups of classes, memory.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-// Of the classes of a product, as a chunk of the contraction's columns: 12 MB of sums for 1,024 tokens.
+// Most classes of a product, as a chunk of the contraction's columns: 12 MB of sums for 1,024 tokens.
 constexpr std::int64_t most_classes = 3072;
 
 /// As few chunks as the most rows allow, and those even: a last chunk of few rows would read all of w for

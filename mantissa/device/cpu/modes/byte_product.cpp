@@ -21,7 +21,7 @@ ByteKernel byte_kernel(Isa isa) {
     return isa >= Isa::avx512 && has_avx512_vnni() ? byte_kernel_avx512_vnni() : byte_kernel_avx2();
 }
 
-/// What follows from a problem and its kernel.
+/// Facts that follow from a problem and its kernel.
 struct BytePlan {
     ByteKernel kernel;
     std::int64_t words = 0;  ///< of a line of a panel
@@ -36,7 +36,7 @@ struct BytePlan {
         b_panel_bytes = in_lines((line_bytes() + sum_bytes) * kernel.width);
     }
     std::int64_t line_bytes() const { return words * word_bytes; }
-    /// Of a worker's scratch: a line.
+    /// Bytes of a line of a worker's scratch.
     std::int64_t row_bytes() const { return in_lines(line_bytes()); }
 };
 

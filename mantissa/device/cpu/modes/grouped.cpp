@@ -26,7 +26,7 @@ constexpr std::int64_t widened_rows = 512;
 
 std::int64_t groups_of(std::int64_t depth) { return ceil_div(depth, group); }
 
-/// Of a group of a row of x: bytes in the order of memory, the last ones zero, and their scale.
+/// A group of a row of x: bytes in the order of memory, the last ones zero, and their scale.
 struct GroupOfX {
     alignas(32) std::int8_t numbers[group];
     float scale;
@@ -144,7 +144,7 @@ void widen_row_of_w(const GroupedProduct& p, std::int64_t row, float* to) {
         const std::uint8_t* const packed = p.w + (row * p.k + first) / 2;
         const std::int64_t count = std::min(group, p.k - first);
         for (std::int64_t i = 0; i < count / 2; ++i) {
-            // Of two's complement in four bits, the top bit turned over is the number plus 8.
+            // The top bit of two's complement in four bits, turned over, makes the number plus 8.
             const int two = packed[i] ^ 0x88;
             to[first + 2 * i] = static_cast<float>((two & 15) - 8) * scale;
             to[first + 2 * i + 1] = static_cast<float>((two >> 4) - 8) * scale;

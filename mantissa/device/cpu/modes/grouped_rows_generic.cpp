@@ -35,7 +35,7 @@ float sum_of(const FourOfX* x, const std::uint8_t* b, const BF16* scales, const 
         for (std::int64_t word = first; word < first + words_of_group; ++word) sum += four.corrections[word];
         for (std::int64_t i = 0; i < words_of_group * 4; ++i) {
             const std::int64_t at = group * words_of_group * 4 + i;
-            // Of two's complement in four bits, the top bit turned over is the number plus 8.
+            // The top bit of two's complement in four bits, turned over, makes the number plus 8.
             const int two = (at < p.bytes ? b[at] : 0) ^ 0x88;
             sum += four.even[first * 4 + i] * (two & 15) + four.odd[first * 4 + i] * (two >> 4);
         }

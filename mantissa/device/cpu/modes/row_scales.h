@@ -1,4 +1,4 @@
-// What quantised products share: rows widened to FP32, their scales, and how few rows share out a matrix.
+// Shared by quantised products: rows widened to FP32, their scales, and how few rows share out a matrix.
 #pragma once
 
 #include <cstdint>

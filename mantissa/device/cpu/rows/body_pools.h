@@ -26,7 +26,7 @@ void max_pool_pixel(const PoolShape& s, const PoolSpan& rows, const PoolSpan& co
     const std::int64_t before =
         (rows.first - rows.start) * s.window_columns + (columns.first - columns.start);
     const Float first = Lanes::constant(static_cast<float>(before)), one = Lanes::constant(1.0f);
-    // From the last element of one row to the first of the next.
+    // The distance between the last element of one row and the first of the next.
     const Float left_out =
         Lanes::constant(static_cast<float>(s.window_columns - (columns.last - columns.first)));
     for_lanes(C, [&](std::int64_t c, auto extent) MANTISSA_BODY {

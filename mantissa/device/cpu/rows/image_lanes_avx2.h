@@ -1,4 +1,4 @@
-// What kernels over images need of AVX2 beside lanes_avx2.h: comparisons of maxima, and bytes.
+// AVX2 for kernels over images beside lanes_avx2.h: comparisons of maxima, and bytes.
 #pragma once
 
 #include "mantissa/device/cpu/rows/lanes_avx2.h"
@@ -14,7 +14,7 @@ struct ImageLanes {
         };
         return {half(x.low, maximum.low), half(x.high, maximum.high)};
     }
-    /// Which of `count` bytes are `value`; of the other lanes nothing is said.
+    /// A mask of the `count` bytes that are `value`; of the other lanes nothing is said.
     MANTISSA_LANES Lanes::Mask are(const std::uint8_t* from, int count, std::uint8_t value) {
         alignas(16) unsigned char bytes[16] = {};
         if (count == 16)

@@ -1,4 +1,4 @@
-// What kernels over images need of AVX-512 beside lanes_avx512.h: comparisons of maxima, and bytes.
+// AVX-512 for kernels over images beside lanes_avx512.h: comparisons of maxima, and bytes.
 #pragma once
 
 #include "mantissa/device/cpu/rows/lanes_avx512.h"
@@ -12,7 +12,7 @@ struct ImageLanes {
         const Lanes::Mask number = _mm512_cmp_ps_mask(maximum, maximum, _CMP_ORD_Q);
         return _mm512_mask_cmp_ps_mask(number, x, maximum, _CMP_NLE_UQ);
     }
-    /// Which of `count` bytes are `value`; the other lanes are not set.
+    /// A mask of the `count` bytes that are `value`; the other lanes are not set.
     MANTISSA_LANES Lanes::Mask are(const std::uint8_t* from, int count, std::uint8_t value) {
         const __mmask16 part = Lanes::first(count);
         return _mm_mask_cmpeq_epi8_mask(part, _mm_maskz_loadu_epi8(part, from),

@@ -1,4 +1,4 @@
-// What kernels over images need of any machine beside lanes_generic.h: comparisons of maxima, and bytes.
+// Plain C++ for kernels over images beside lanes_generic.h: comparisons of maxima, and bytes.
 #pragma once
 
 #include "mantissa/device/cpu/rows/lanes_generic.h"
@@ -14,7 +14,7 @@ struct ImageLanes {
             return reinterpret_cast<Lanes::I4>(b == b) & ~reinterpret_cast<Lanes::I4>(a <= b);
         });
     }
-    /// Which of `count` bytes are `value`; the other lanes are not set.
+    /// A mask of the `count` bytes that are `value`; the other lanes are not set.
     MANTISSA_LANES Lanes::Mask are(const std::uint8_t* from, int count, std::uint8_t value) {
         Lanes::Mask mask = {};
         for (int i = 0; i < count; ++i) mask.part[i / 4][i % 4] = from[i] == value ? -1 : 0;

@@ -109,8 +109,8 @@ struct BatchNormGrad {
     float* workspace = nullptr;    ///< batch_norm_grad_workspace() bytes
 };
 
-/// What the second walk of a batch norm's gradient multiplies with, a number a channel:
-/// dx = scale * ((dy - mean_dy) - (x - mean) * slope).
+/// The factors of the second walk of a batch norm's gradient, a number a channel: dx = scale * ((dy -
+/// mean_dy) - (x - mean) * slope).
 struct BatchNormGradScales {
     const float* scale = nullptr;    // [C]
     const float* mean_dy = nullptr;  // [C]

@@ -15,8 +15,8 @@ struct ImageKernels {
     void (*average_pool)(const AveragePool&, Range rows, Stores);
     void (*average_pool_grad)(const AveragePoolGrad&, Range rows, Stores);
     void (*relu_grad)(const ReluGrad&, Range elements, Stores);
-    /// Of these rows of these columns: how far the mean is from the first row, which tells more than the mean
-    /// in FP32 where that is large, and the sum of squares of what differs from the mean.
+    /// The deviation of these rows of these columns: how far the mean is from the first row, which tells more
+    /// than the mean in FP32 where that is large, and the sum of squares of what differs from the mean.
     /// [columns.last - columns.first] each.
     void (*moments)(const Moments&, Range rows, Range columns, const MomentsOfPart& part);
     void (*normalize)(const Normalize&, Range rows, Stores);

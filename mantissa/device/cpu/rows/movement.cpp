@@ -11,8 +11,8 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-/// What one call of a transpose gets: rows that make 256 bytes of the target, by 8 KB of each. Tiles are cut
-/// from it, of which only the first is not fetched beforehand.
+/// The share of one call of a transpose: rows that make 256 bytes of the target, by 8 KB of each. Tiles are
+/// cut from it, of which only the first is not fetched beforehand.
 constexpr std::int64_t part_row_bytes = 256;
 constexpr std::int64_t part_column_bytes = 8 << 10;
 

@@ -57,7 +57,7 @@ struct LayerNormGrad {
     float* workspace = nullptr;                   ///< layer_norm_grad_workspace() bytes
 };
 
-/// Which weights of a softmax are zero. Causal: row r is the query r % queries, and keys after it count
+/// The weights of a softmax that are zero. Causal: row r is the query r % queries, and keys after it count
 /// nothing; with more keys than queries the last query sees the last key.
 enum class SoftmaxMask : std::uint8_t { none, causal };
 
@@ -100,7 +100,7 @@ struct GeluGrad {
     View dx = {};       // [count]
 };
 
-/// Of each head the pair of elements i and i + D/2 turned by the angle (t, i) of its token, t counted in its
+/// Turns of each head the pair of elements i and i + D/2 by the angle (t, i) of its token, t counted in its
 /// sequence.
 struct Rotary {
     std::int64_t tokens = 0;  ///< of all sequences

@@ -40,7 +40,7 @@ void cross_entropy_grad(const RowKernels&, const CrossEntropyGrad&, ThreadPool&,
 /// The mean of the losses of rows, added in FP64.
 float mean_of(const float* values, std::int64_t count);
 
-/// Which targets a loss may be given.
+/// The targets that a loss may be given.
 struct TargetRange {
     std::int64_t classes = 0;
     bool ignore_negative = false;

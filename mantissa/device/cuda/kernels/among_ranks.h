@@ -1,4 +1,4 @@
-// What kernels ask that are prepared for so many ranks.
+// Questions of kernels that are prepared for so many ranks.
 #pragma once
 
 #include <string>

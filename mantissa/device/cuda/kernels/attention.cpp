@@ -17,7 +17,7 @@ namespace {
 
 using codegen::AttentionKernel;
 
-/// What the graph says of it: which operand holds each of q, k and v, and the kernels' common part.
+/// The attention of the graph: which operand holds each of q, k and v, and the kernels' common part.
 struct DescribedAttention {
     AttentionKernel kernel;
     std::size_t tensors = 0;          ///< operands that hold q, k and v

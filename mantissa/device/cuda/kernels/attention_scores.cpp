@@ -18,7 +18,7 @@ using codegen::AttentionKernel;
 using codegen::PairScore;
 using By = PairScore::Gradient::By;
 
-/// What the mask of a body depends on.
+/// The dependence of a body's mask.
 struct MaskReads {
     bool score = false, sequence = false, head = false;
 };

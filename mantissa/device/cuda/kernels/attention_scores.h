@@ -14,7 +14,7 @@ namespace mantissa::inline v0::on_cuda {
 /// to is summed over the axes that the operand does not have.
 class ScoreGradients {
   public:
-    /// What adds up FP32 numbers [B, heads, positions] over the axes that the operand does not have.
+    /// Adds up FP32 numbers [B, heads, positions] over the axes that the operand does not have.
     struct RowSums {
         std::shared_ptr<const GpuKernel> kernel;
         std::int64_t blocks = 0;
@@ -48,8 +48,8 @@ struct BoundScore {
     ScoreGradients gradients = {};
 };
 
-/// Of a node whose tensors of queries, keys and values stand from operand `first` on: 0 forward, 1 backward.
-/// Or why there is no function for it.
+/// The score of a node whose tensors of queries, keys and values stand from operand `first` on: 0 forward, 1
+/// backward. Or why there is no function for it.
 OrReason<BoundScore> bound_score(Context& context, const Problem& problem, std::size_t first,
                                  const codegen::AttentionKernel& kernel);
 

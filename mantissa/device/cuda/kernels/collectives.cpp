@@ -1,7 +1,7 @@
-// What ranks exchange. Of a sum each gets everybody's terms of its own part and adds them over the tree that
-// ranks on CPUs add over (ranks/tree_sum.h), so the bits are theirs, and the same on every rank; where all
-// need all of it, it sends its sums to them. All of it is queued on a stream of its own, so that gradients
-// travel while the backward pass works.
+// The data that ranks exchange. Of a sum each gets everybody's terms of its own part and adds them over the
+// tree that ranks on CPUs add over (ranks/tree_sum.h), so the bits are theirs, and the same on every rank;
+// where all need all of it, it sends its sums to them. All of it is queued on a stream of its own, so that
+// gradients travel while the backward pass works.
 #include <fmt/format.h>
 
 #include <bit>
@@ -23,7 +23,7 @@ namespace {
 /// [first, first + count) of a tensor.
 using TensorPart = mantissa::Part;
 
-/// Of a tensor of so many elements the part of a rank.
+/// The part of a rank of a tensor of so many elements.
 using Cut = TensorPart (*)(std::int64_t elements, std::int64_t ranks, std::int64_t rank);
 
 /// Whole accesses of 16 bytes, in BF16, too.
@@ -65,7 +65,7 @@ class OverNumbers {
     std::int64_t blocks_ = 0;
 };
 
-/// What is added: as it came, or the sum of some.
+/// The terms of the sum: as they came, or the sum of some.
 struct Term {
     std::uint64_t address = 0;
     DType dtype = DType::f32;
@@ -92,7 +92,7 @@ class TreeOfTerms {
     }
 
   private:
-    /// What the sum of so many terms is of.
+    /// The subject of a sum of so many terms.
     DType make_additions(Context& context, std::int64_t count, int terms, DType dtype) {
         if (terms == 1) return dtype;
         const int half = static_cast<int>(std::bit_ceil(static_cast<unsigned>(terms)) / 2);
@@ -161,7 +161,7 @@ class SumOverRanks {
         ranks_.exchange(sends, receives);
     }
 
-    /// Of `queue_sums`.
+    /// The terms of `queue_sums`.
     std::int64_t launches() const {
         return 1 + std::ssize(tensors_) * (ranks_.ranks() - 1 + (is_rounded() ? 1 : 0));
     }

@@ -16,7 +16,7 @@ namespace {
 using cuda::BlasStatus;
 using cuda::BlasType;
 
-/// What NVIDIA recommends for sm_90; others need less.
+/// NVIDIA's recommendation for sm_90; others need less.
 constexpr std::uint64_t most_workspace = std::uint64_t{32} << 20;
 /// Addresses that are multiples of it are read 16 bytes at a time: nothing is gained by larger ones.
 constexpr std::uint32_t best_alignment = 16;
@@ -225,7 +225,8 @@ struct BoundProduct {
         return descriptions.multiply(context.blas_handle, operands, algorithm, context.work);
     }
 
-    /// What lies askew may need another algorithm, within the workspace that was planned: the library's best.
+    /// Operands that lie askew may need another algorithm, within the workspace that was planned: the
+    /// library's best.
     const cuda::MatmulHeuristic& algorithm_for(std::uint32_t of_operands) {
         if (of_operands == alignment) {
             check(chosen->taken, "a product runs before its algorithm is taken");

@@ -48,7 +48,7 @@ Rewrite widened(Context& context, const Type& type) {
     return rewrite(context, {type.shape.elements()}, {type.dtype, {1}}, {DType::f32, {1}});
 }
 
-/// Of each filter [K] and channel [C], all taps [R S].
+/// Strides of each filter [K] and channel [C], all taps [R S].
 std::vector<std::int64_t> strides_in_graph(const Convolution& of) {
     return {1, of.filters, of.group_channels() * of.filters};
 }
@@ -60,9 +60,9 @@ std::vector<std::int64_t> filter_extents(const Convolution& of) {
     return {of.filters, of.group_channels(), of.vertical.filter * of.horizontal.filter};
 }
 
-/// What cuDNN is given and what is done around it. Where the result is FP32 and the operands are shorter,
-/// which cuDNN does not offer, they are widened: TF32 has every number of BF16 and FP16, so the products are
-/// as exact.
+/// The call of cuDNN and what is done around it. Where the result is FP32 and the operands are shorter, which
+/// cuDNN does not offer, they are widened: TF32 has every number of BF16 and FP16, so the products are as
+/// exact.
 class BoundDnn {
   public:
     BoundDnn(Context& context, const DnnConvolution& of, std::span<const Type> operands,

@@ -183,7 +183,7 @@ class DnnGraph {
         return made;
     }
 
-    /// Of the bias, to sums that are never in memory.
+    /// The addition of the bias to sums that are never in memory.
     OwnDescriptor& addition(const OwnDescriptor& sums, const List& nchw) {
         OwnDescriptor& mode = add(DnnDescriptorKind::pointwise)
                                   .set(pointwise_mode, DnnAttributeType::pointwise_mode,
@@ -223,7 +223,7 @@ const char* name_of(DnnNote note) {
     }
 }
 
-/// What an engine does that may not be: a note of it. FP32 on tensor cores is TF32.
+/// A note of an engine that says why it may not be used. FP32 on tensor cores is TF32.
 bool is_allowed(DnnNote note, const DnnConvolution& of) {
     switch (note) {
         case DnnNote::tensor_core:

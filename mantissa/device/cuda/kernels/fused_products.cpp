@@ -65,7 +65,7 @@ class Alike {
         return true;
     }
 
-    /// Which input of the body stands for one of the pattern.
+    /// The input of the body that stands for one of the pattern.
     std::size_t operand(std::size_t input) const {
         const Value found = found_.at({pattern_.inputs()[input], 0});
         return static_cast<std::size_t>(std::ranges::find(body_.inputs(), found.node) -
@@ -85,7 +85,7 @@ struct FusedProduct {
     std::size_t output_of_sums = 0;
 };
 
-/// What the body's results are of.
+/// The origins of the body's results.
 struct Results {
     std::size_t y = 0;
     std::optional<std::size_t> product = {}, sums = {};
@@ -205,7 +205,7 @@ OrReason<PreparedKernel> prepare_fused(const KernelTable& table, Context& contex
         sums = std::move(*made);
         prepared.workspace = std::max(prepared.workspace, sums->workspace);
         prepared.launches += sums->launches;
-        // What they are of is read again.
+        // Their sources are read again.
         prepared.cost = problem.op.cost(problem.inputs, problem.outputs, problem.attributes);
         prepared.cost->bytes += problem.outputs[fused->outputs[0]].bytes();
     }

@@ -25,7 +25,7 @@ namespace mantissa::inline v0::on_cuda {
 
 class GpuRanks;
 
-/// What kernels are bound to. Lives as long as the device, at one address.
+/// The place that kernels are bound to. Lives as long as the device, at one address.
 struct Context {
     const cuda::Driver& driver;
     const cuda::CublasLt& blas;

@@ -20,7 +20,7 @@ cuda::DevicePtr address_of(const std::byte* pointer) { return reinterpret_cast<c
 
 namespace {
 
-/// Of how many blocks and threads, and where.
+/// A number of blocks and threads, and where they are.
 struct Grid {
     std::int64_t blocks = 0;
     int threads = codegen::grid_threads;

@@ -154,7 +154,7 @@ void add_movement_kernels(KernelTable& table, Context& context) {
             {.name = name, .prepare = [&context, prepare](const Problem& problem) {
                  return OrReason(PreparedKernel{
                      .launch = prepare(problem, context),
-                     // Of a concatenation each operand is copied, of a split each result.
+                     // A concatenation copies each operand, a split each result.
                      .launches = static_cast<std::int64_t>(std::max(
                          problem.outputs.size(), problem.op.name == "concat" ? problem.inputs.size() : 1))});
              }});

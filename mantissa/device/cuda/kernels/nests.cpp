@@ -70,7 +70,7 @@ OrReason<NestBody> nest_of_definition(const Graph& definition) {
     return nest_of_body(simplify(expand(definition, [](const Graph&, const Node&) { return true; })));
 }
 
-/// What a composite computes, in primitives.
+/// The computation of a composite, in primitives.
 OrReason<NestBody> nest_of_composite(const Problem& problem) {
     Graph definition;
     std::vector<Tensor> inputs;
@@ -250,11 +250,11 @@ std::int64_t rows_of_block(const Context& context, const codegen::NvptxTarget& t
     constexpr int least_threads = 64;  // of a block: a multiprocessor holds 32 blocks of fewer
     const std::int64_t most_blocks = std::max<std::int64_t>(
         1, waves * context.resident_threads / std::max(least_threads, target.threads * target.side_by_side));
-    // Of rows side by side each is a block of its own.
+    // Rows side by side are a block each.
     return std::max<std::int64_t>(1, ceil_div(rows, most_blocks * target.side_by_side));
 }
 
-/// Of memory: several neighbours at once where they allow it, or each element by itself.
+/// The access to memory: several neighbours at once where they allow it, or each element by itself.
 enum class Access : std::uint8_t { wide, single };
 
 BoundNest bound_nest(Context& context, const NestBody& body, NestOutputs place, Access access) {

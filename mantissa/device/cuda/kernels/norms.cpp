@@ -22,7 +22,7 @@ std::int64_t sums_of(std::int64_t elements) { return ceil_div(elements, part_blo
 /// (ranks/part.h), so that a part has the sums that it has in the whole.
 class Squares {
   public:
-    /// Of so many elements of an operand; where its first sum goes.
+    /// A gradient: so many elements of an operand; where its first sum goes.
     struct Gradient {
         std::size_t operand = 0;
         std::int64_t elements = 0, first_sum = 0;
@@ -64,7 +64,7 @@ class RootOfSums {
           root_(context.modules.add({.name = "norm", .code = codegen::NormKernel{}})) {}
 
     std::int64_t launches() const { return whole_.launches() + 1; }
-    /// Of the sums, then their sum, and what it takes on the way.
+    /// Bytes of the sums, then their sum, and what it takes on the way.
     std::int64_t workspace() const { return (sums_ + 1) * number + whole_.partial_bytes; }
 
     void queue(const Context& context, const Operands& operands) const {
@@ -106,10 +106,10 @@ OrReason<PreparedKernel> norm_of_all(const Problem& problem, Context& context) {
         .launch = queue, .workspace = root.workspace(), .launches = launches + root.launches()};
 }
 
-/// What the norm of parts exchanges: no other sum has this number.
+/// The number of the sum that the norm of parts exchanges: no other sum has it.
 constexpr int norms = -2;
 
-/// Of gradients of which this rank has parts, or all: the same sums of blocks, in the same order.
+/// The norm of gradients of which this rank has parts, or all: the same sums of blocks, in the same order.
 OrReason<PreparedKernel> norm_of_parts(const Problem& problem, Context& context) {
     if (std::string reason = refuse_ranks(context, problem); !reason.empty())
         return NoValue{std::move(reason)};
@@ -136,7 +136,7 @@ OrReason<PreparedKernel> norm_of_parts(const Problem& problem, Context& context)
     const RootOfSums root(context, sums);
     const auto queue = [=, &context](const Operands& operands) {
         const bool is_alone = !context.ranks || context.ranks->is_alone();
-        // Of the others there are none where a rank looks alone.
+        // Sums of the other ranks are missing where a rank looks alone.
         if (is_alone) queue_zeros(context, operands.workspace, static_cast<std::size_t>(sums * number));
         const std::uint64_t first = address_of(operands.workspace);
         if (squares) squares->queue(context, operands, first);

@@ -19,8 +19,8 @@ namespace {
 
 using cuda::MatmulHeuristic;
 
-/// Of each algorithm, one after the other again and again, so that a clock that changes meanwhile changes all
-/// alike; an odd number has a median.
+/// The rounds of timing: each algorithm one after the other again and again, so that a clock that changes
+/// meanwhile changes all alike; an odd number has a median.
 constexpr int timed_rounds = 5;
 /// Between two events, which tell times apart by half a microsecond: a 400th.
 constexpr double least_milliseconds = 0.2;

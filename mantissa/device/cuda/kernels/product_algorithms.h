@@ -1,4 +1,4 @@
-// Which of a library's algorithms runs a product: the quickest of those that it offers, timed once on the
+// The choice of a library's algorithm for a product: the quickest of those that it offers, timed once on the
 // device and kept in a file, where its times mean something; else the one that the library thinks best. What
 // was taken never changes while the device lives.
 #pragma once
@@ -26,7 +26,7 @@ std::vector<std::byte> numbers_to_multiply(DType dtype);
 struct ChosenAlgorithm {
     std::string product;                         ///< what is multiplied, in a line
     std::vector<cuda::MatmulHeuristic> offered;  ///< the library's best first
-    /// What it is timed on: operands of these types, filled with numbers, and outputs.
+    /// The data of the timing: operands of these types, filled with numbers, and outputs.
     std::vector<Type> inputs = {}, outputs = {};
     std::function<cuda::BlasStatus(const cuda::MatmulHeuristic&, const Operands&)> multiply = {};
 

@@ -8,7 +8,7 @@
 
 namespace mantissa::inline v0::on_cuda {
 
-/// What kernels of contractions multiply.
+/// A unit by which kernels of contractions multiply.
 struct ProductUnit {
     DType operands = DType::f32;
     bool tf32 = false;  ///< FP32 operands, as TF32
@@ -30,7 +30,7 @@ struct Product {
         std::int64_t rows = 0, columns = 0;  ///< as they are stored, row by row
         bool transposed = false;
     };
-    /// What is made of the sums before they are stored.
+    /// The epilogue of the sums before they are stored.
     enum class Tail : std::uint8_t {
         none,
         gelu,
@@ -57,7 +57,8 @@ OrReason<Product> product_of(const ProductUnit& unit, const Problem& matmul);
 /// its tail stores besides. None of its extents is 0.
 OrReason<PreparedKernel> prepare_product(Context& context, const Product& product);
 
-/// Of fused nodes that are a product with a tail that cuBLASLt has. The table must stay where it is.
+/// Adds the kernels of fused nodes that are a product with a tail that cuBLASLt has. The table must stay
+/// where it is.
 void add_fused_product_kernels(KernelTable& table, Context& context);
 
 }  // namespace mantissa::on_cuda

@@ -11,7 +11,7 @@ namespace {
 
 /// Up to so many rows share what a warp reads of the weights.
 constexpr std::int64_t most_rows_as_they_lie = 8;
-/// What cuBLASLt asks of the extents of bytes.
+/// The unit of extents of bytes that cuBLASLt asks for.
 constexpr std::int64_t unit = codegen::numbers_of_word;
 
 std::int64_t apart(std::int64_t bytes) { return align_up(bytes, 256); }

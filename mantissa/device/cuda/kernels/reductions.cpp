@@ -13,7 +13,7 @@ namespace {
 
 /// Threads that keep any GPU of these architectures busy: 148 multiprocessors of 2,048 at most.
 constexpr std::int64_t enough_threads = 148 * 2048;
-/// What a thread should at least do for a launch of its own.
+/// The least work of a thread that is worth a launch of its own.
 constexpr std::int64_t least_terms = 64;
 
 using Axis = codegen::ReductionKernel::Axis;

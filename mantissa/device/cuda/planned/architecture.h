@@ -11,7 +11,7 @@
 namespace mantissa::inline v0::cuda {
 
 inline constexpr std::int64_t shared_without_asking = 48 * 1024;
-/// Of each block's shared memory the driver takes some for itself.
+/// The shared memory that the driver takes of each block for itself.
 inline constexpr std::int64_t reserved_shared = 1024;
 
 struct Architecture {
@@ -36,7 +36,7 @@ const Architecture* find_architecture(const std::string& name);
 /// The same; throws UserError, which says what is known, if it is not.
 const Architecture& known_architecture(const std::string& name);
 
-/// What a driver answers of the GPU; none for what is not known.
+/// The driver's answers about the GPU; none for what is not known.
 std::optional<int> attribute_of(const Architecture& gpu, DeviceAttribute attribute);
 
 }  // namespace mantissa::cuda

@@ -28,17 +28,17 @@ struct DnnDescriptorOf {
     DnnDescriptorKind kind = DnnDescriptorKind::tensor;
     bool finalized = false;
     std::map<DnnAttribute, Elements> attributes = {};
-    /// Of a tensor in memory, that a graph has.
+    /// The tensor of a graph that lies in memory.
     struct Argument {
         std::int64_t id = 0, alignment = 1;
         DnnType type = DnnType::f32;
         bool is_nhwc = false;
     };
-    /// Of a graph, and of what is made for one: the convolution, without addresses, and x, w, y and perhaps
-    /// the bias.
+    /// The job of a graph, and of what is made for one: the convolution, without addresses, and x, w, y and
+    /// perhaps the bias.
     ConvolutionJob job = {};
     std::vector<Argument> arguments = {};
-    /// Of heuristics: what is offered. Of an engine, its configuration and a plan: the one.
+    /// The engines that heuristics offer. Of an engine, its configuration and a plan: the one.
     std::vector<DnnEngine> engines = {};
 
     bool has(DnnAttribute attribute) const { return attributes.contains(attribute); }
@@ -67,7 +67,7 @@ struct DnnRefusal {
 DnnRefusal set_attribute(DnnDescriptorOf& descriptor, DnnAttribute attribute, DnnAttributeType type,
                          std::int64_t count, const void* elements);
 
-/// What is missing or does not fit, and for graphs what they compute.
+/// The refusal of what is missing or does not fit, and for graphs what they compute.
 DnnRefusal finish(DnnDescriptorOf& descriptor);
 
 /// The operation of a graph that convolves, and the one that adds a bias; null if there is none.

@@ -28,7 +28,7 @@ bool is_known(BlasType type) {
     return std::ranges::find(known, type) != known.end();
 }
 
-/// What an algorithm was chosen for, in the words that nobody else looks into.
+/// The problem that an algorithm was chosen for, in the words that nobody else looks into.
 struct Chosen {
     std::array<std::uint32_t, 4> alignment = {};
     std::uint64_t workspace = 0;
@@ -57,7 +57,7 @@ struct Chosen {
 };
 
 constexpr DevicePtr kept_alignment = 16;
-/// Of which extents of bytes, and addresses, are multiples.
+/// The unit that extents of bytes, and addresses, are multiples of.
 constexpr std::int64_t bytes_unit = 4;
 /// As many ways there are to add up a sum: at once, and in two and three parts.
 constexpr std::int64_t most_parts = 3;

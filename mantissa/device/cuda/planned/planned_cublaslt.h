@@ -1,5 +1,5 @@
-// What cuBLASLt takes and refuses, with no GPU and no library: for plans that are made and not run, unless
-// somebody runs the products. What is not planned for is refused as not supported.
+// cuBLASLt's checks, what it takes and refuses, with no GPU and no library: for plans that are made and not
+// run, unless somebody runs the products. What is not planned for is refused as not supported.
 #pragma once
 
 #include <functional>

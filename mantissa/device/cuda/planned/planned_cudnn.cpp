@@ -32,7 +32,8 @@ std::int64_t least_alignment(const std::vector<Argument>& arguments) {
     return least;
 }
 
-/// What is offered, the best first. Numbers are nobody's but ours, but that of the symmetric one.
+/// The engines that are offered, the best first. Numbers are nobody's but ours, but that of the symmetric
+/// one.
 std::vector<DnnEngine> engines_of(const DnnDescriptorOf& graph, DnnHeuristics mode) {
     const std::vector<Argument>& arguments = graph.arguments;
     const DnnType type = arguments[0].type;
@@ -58,7 +59,7 @@ std::vector<DnnEngine> engines_of(const DnnDescriptorOf& graph, DnnHeuristics mo
     const bool by_three = of.vertical.filter == 3 && of.horizontal.filter == 3 && of.vertical.stride == 1 &&
                           of.horizontal.stride == 1;
     if (is_f32 && by_three) engines.push_back({.number = 12, .kind = EngineKind::winograd});
-    // Of FP32 in the backward passes fallbacks alone do without tensor cores, as cuDNN often has it.
+    // FP32 in the backward passes has fallbacks alone that do without tensor cores, as cuDNN often has it.
     if (is_f32 && graph.job.makes == codegen::ConvolutionResult::output) engines.push_back({.number = 28});
     return engines;
 }

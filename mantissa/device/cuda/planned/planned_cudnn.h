@@ -1,7 +1,7 @@
-// What cuDNN takes and refuses, with no GPU and no library: descriptors as the library has them, for plans
-// that are made and not run, unless somebody runs the convolutions. It refuses what cuDNN 9.19 was seen to
-// refuse where it finished plans for GPUs without one (bench/cudnn_engines.py), and as not supported what is
-// not planned for.
+// cuDNN's checks, what it takes and refuses, with no GPU and no library: descriptors as the library has them,
+// for plans that are made and not run, unless somebody runs the convolutions. It refuses what cuDNN 9.19 was
+// seen to refuse where it finished plans for GPUs without one (bench/cudnn_engines.py), and as not supported
+// what is not planned for.
 #pragma once
 
 #include <functional>

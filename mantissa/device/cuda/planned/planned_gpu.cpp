@@ -12,7 +12,7 @@ namespace mantissa::inline v0::cuda {
 
 namespace {
 
-/// What a device asks for to begin with: facts, streams that stay empty, and the host's memory for reports.
+/// The first questions of a device: facts, streams that stay empty, and the host's memory for reports.
 void fill_answers(Driver& driver, const Architecture& gpu) {
     driver.device_get_name = [&gpu](char* name, int length, Device) {
         if (length < 1) return Result::invalid_value;

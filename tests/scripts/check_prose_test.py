@@ -1,0 +1,46 @@
+"""scripts/check_prose.py finds long sentences, long pages, and comments that begin with a riddle."""
+import unittest
+
+from planted_tree import PlantedTree
+
+SHORT = "The program trains a small model. It prints a line a step.\n"
+
+
+class CheckProse(PlantedTree):
+    script = "check_prose"
+    clean = {
+        "README.md": "# Of a program\n\n" + SHORT,
+        "docs/guide/a.md": SHORT + "\n- " + "word " * 20 + "\n- " + "word " * 20 + "\n\n| " + "word " * 40
+                           + "|\n\n    " + "word " * 40 + "\n\n" + SHORT * 4,
+        "docs/other.md": "word " * 40 + "\n",
+        "cli/main.cpp": "// A comment that goes on.\n// Of two lines, the second may begin so.\nint x;  ///< a number\n"
+                        "const char* s = \"// What is in quotes is no comment\";\n",
+        "run": "#!/usr/bin/env bash\n# Runs the program.\n# From here on.\n",
+    }
+
+    def test_right_prose_passes(self):
+        self.assert_clean({})
+
+    def test_a_long_sentence(self):
+        for text in ("word " * 31 + ".\n", "word " * 16 + "\n" + "[word](a.md) " * 15 + "\n", "- " + "word " * 31 + "\n"):
+            self.assert_caught({"docs/guide/b.md": SHORT * 9 + "\n" + text},
+                               "docs/guide/b.md:11: a sentence of 31 words, expected 30 at most: word word")
+
+    def test_sentences_that_are_long_on_average(self):
+        self.assert_caught({"docs/guide/b.md": ("Word" + " word" * 17 + ". ") * 3 + "\n"},
+                           "docs/guide/b.md:1: sentences of 18.0 words on average")
+
+    def test_long_pages(self):
+        self.assert_caught({"docs/guide/b.md": SHORT * 250, "docs/guide/c.md": SHORT * 250},
+                           "words in all pages, expected 6000 at most")
+
+    def test_a_comment_that_begins_with_a_riddle(self):
+        for text in ("/// Of the last step.\nint x;\n", "int x;  ///< Which it is\n", "/* What it does. */\n",
+                     "// A comment.\nint x;\n// From here.\n"):
+            self.assert_caught({"cli/b.cpp": text}, "cli/b.cpp:")
+        for name in ("b.py", "cmake/b.cmake", "b.sh", "a/CMakeLists.txt"):
+            self.assert_caught({name: "x  " + "# What it is\n"}, "a comment begins with \"What\"")
+
+
+if __name__ == "__main__":
+    unittest.main()
