@@ -14,6 +14,12 @@ endfunction()
 mantissa_python_test(install tests/scripts/install_test.py ${CMAKE_BINARY_DIR} ${CMAKE_COMMAND} ${CMAKE_CXX_COMPILER})
 set_tests_properties(install PROPERTIES LABELS install)
 
+# The commands of README.md and of the guide; slow, each training with all of its steps.
+mantissa_python_test(guide tests/scripts/guide_test.py ${CMAKE_BINARY_DIR} ${CMAKE_CXX_COMPILER})
+mantissa_python_test(guide_slow tests/scripts/guide_test.py ${CMAKE_BINARY_DIR} ${CMAKE_CXX_COMPILER} --slow)
+set_tests_properties(guide PROPERTIES TIMEOUT 900 COST 60)
+set_tests_properties(guide_slow PROPERTIES TIMEOUT 3600 LABELS slow)
+
 # Slow: it builds the library once more, with what pip brings.
 mantissa_python_test(python_package tests/scripts/python_package_test.py)
 set_tests_properties(python_package PROPERTIES TIMEOUT 3600 LABELS slow)

@@ -31,6 +31,7 @@ class CheckProse(PlantedTree):
                            "docs/guide/b.md:1: sentences of 18.0 words on average")
 
     def test_long_pages(self):
+        self.assert_caught({"README.md": SHORT * 76}, "README.md:1: 912 words, expected 900 at most")
         self.assert_caught({"docs/guide/b.md": SHORT * 250, "docs/guide/c.md": SHORT * 250},
                            "words in all pages, expected 6000 at most")
 
