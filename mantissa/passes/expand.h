@@ -1,5 +1,5 @@
-// Replaces composites by their definitions, and leaves out nodes that nothing needs, such as the gradient of a
-// constant.
+// Replaces composites by their definitions, and leaves out nodes that nothing needs, such as the gradient of
+// a constant.
 //
 //   %2 = softmax(%1)
 // becomes

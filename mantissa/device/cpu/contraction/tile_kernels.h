@@ -124,8 +124,8 @@ struct LinesAhead {
     std::int64_t left, a_time;
 };
 
-/// Work that is due between a tile's products, after every four: what is wanted soon is asked for, and sums made
-/// before are finished.
+/// Work that is due between a tile's products, after every four: what is wanted soon is asked for, and sums
+/// made before are finished.
 struct DueBetween {
     DueBetween(const Tile& tile, std::int64_t times)
         : panel(tile.ahead, tile.lines_ahead, times),
