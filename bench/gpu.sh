@@ -103,7 +103,7 @@ run_kernels() {
     run_tests "CudaKernels.*:CudaAttention*:CudaTails.*:CudaQuantized*$tests"
 }
 
-# GPT-2 of 2 layers under four policies, eager and fused: losses as the CPU's, the same bits again; micro-steps, a bad
+# GPT-2 of 2 layers under four policies, eager and fused: losses as the CPU's, the same bits again; micro-batches, a bad
 # step's replay, validation and generating, in INT8 and INT4, too.
 limit_training=120
 run_training() {

@@ -130,8 +130,8 @@ void run() {
     fmt::print("{}, {} layers, {} x {} tokens, {}, emulated sm_90\n", config.name, config.layers, batch,
                sequence, policy.name);
     Traffic traffic;
-    trainer.step_run_by({tokens, targets}, 1e-4, [&](Execution& micro_step, bool) {
-        const Plan& plan = micro_step.plan();
+    trainer.step_run_by({tokens, targets}, 1e-4, [&](Execution& micro_batch, bool) {
+        const Plan& plan = micro_batch.plan();
         std::map<NodeId, const PlannedNode*> planned;
         for (const PlannedNode& each : plan.nodes()) planned[each.node] = &each;
         gpu.count(true);
@@ -144,7 +144,7 @@ void run() {
             traffic.add(*planned.at(node), plan.graph().node(node), gpu.take_counts());
             return true;
         };
-        micro_step.run_while(before, after);
+        micro_batch.run_while(before, after);
     });
     traffic.print();
 }

@@ -72,7 +72,7 @@ def threads():
 
 
 PARTS = {"models": (models, "over the model, one sequence a step"),
-         "tokens": (tokens, "gpt2-124m over the tokens of a step: micro-steps x sequences x tokens"),
+         "tokens": (tokens, "gpt2-124m over the tokens of a step: micro-batches x sequences x tokens"),
          "sequence": (sequence, "gpt2-124m over the sequence, 4096 tokens a step or one sequence"),
          "threads": (threads, "over threads: model, sequences x tokens, threads")}
 

@@ -3,7 +3,7 @@
 
     bench/ranks_beside_one.py [--model gpt2-124m] [--sequence 1024] [--rounds 4] [--steps 5] [--policy bf16]
 
-Two ranks make a sequence each; one process makes both, as two micro-steps. So the numbers are the same, and a run that
+Two ranks make a sequence each; one process makes both, as two micro-batches. So the numbers are the same, and a run that
 prints other losses ends this one. Each round runs both, whoever was first before being second now; the first two steps of
 a run are not counted. Prints tokens a second by the median of a run's steps, the median of the rounds' ratios, and what
 states a process holds. Needs Open MPI, a build with its plug-in, and a machine that does nothing else.

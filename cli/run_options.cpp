@@ -75,7 +75,7 @@ void add_model_options(CLI::App& command, RunOptions& options, ModelUse use) {
     command
         .add_option(
             "--batch", options.batch,
-            use == ModelUse::any ? "Sequences, or pictures, of a micro-step" : "Sequences of a micro-step")
+            use == ModelUse::any ? "Sequences, or pictures, of a micro-batch" : "Sequences of a micro-batch")
         ->capture_default_str();
     command.add_option("--sequence", options.sequence, "Tokens of a sequence (default: the model's context)")
         ->check(not_zero);

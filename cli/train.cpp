@@ -215,12 +215,12 @@ class Run {
         const std::int64_t samples = sampler_ ? sampler_->bytes() : 0;
         const Target& target = device_->target();
         fmt::print("{}\n", input_->description());
-        const std::string micro_steps =
-            settings_.micro_steps() == 1 ? "" : fmt::format("{} x ", settings_.micro_steps());
+        const std::string micro_batches =
+            settings_.micro_batches() == 1 ? "" : fmt::format("{} x ", settings_.micro_batches());
         const std::string frozen =
             plan.facts().frozen == 0 ? "" : fmt::format(" ({} frozen)", plan.facts().frozen);
         fmt::print("{}, {} parameters{}, {}{} a step, {}{}, {}\n", model_.name, plan.facts().parameters,
-                   frozen, micro_steps, nn::batch_text(model_, settings_.batch), policy_.name,
+                   frozen, micro_batches, nn::batch_text(model_, settings_.batch), policy_.name,
                    options_.run.policy.empty() && policy_.simulate.empty()
                        ? " (chosen for this machine; see --policy)"
                        : "",

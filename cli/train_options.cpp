@@ -135,7 +135,7 @@ TrainerOptions trainer_of(const TrainOptions& options, const Target& target, con
         trainer.wire = Wire::bf16;
     }
     if (options.accumulate < 1 || options.accumulate > std::numeric_limits<std::int32_t>::max())
-        throw UserError(fmt::format("--accumulate must be 1 or more micro-steps, and at most {}, got {}",
+        throw UserError(fmt::format("--accumulate must be 1 or more micro-batches, and at most {}, got {}",
                                     std::numeric_limits<std::int32_t>::max(), options.accumulate));
     trainer.accumulate = options.accumulate;
     trainer.optimizer =
@@ -298,12 +298,12 @@ void name_trunk(TrainOptions& options) {
 namespace {
 
 /// A checkpoint remembers the micro-batches of a step, whoever makes them.
-void share_micro_steps(TrainOptions& options, int ranks) {
+void share_micro_batches(TrainOptions& options, int ranks) {
     if (ranks == 1) return;
     const bool was_remembered = !options.resume.empty() && !options.given.contains("--accumulate");
     if (was_remembered && options.accumulate % ranks != 0)
         throw UserError(fmt::format(
-            "--resume {}: its steps have {} micro-steps, which {} ranks cannot share evenly; start another "
+            "--resume {}: its steps have {} micro-batches, which {} ranks cannot share evenly; start another "
             "number of ranks, or give --accumulate, of each rank",
             options.resume, options.accumulate, ranks));
     if (was_remembered) options.accumulate /= ranks;
@@ -352,7 +352,7 @@ void complete_options(CLI::App& command, TrainOptions& options, int ranks) {
             options.checkpoint,
             options.checkpoint.substr(0, options.checkpoint.size() - best_suffix.size())));
     settle_recipe(command, options);
-    share_micro_steps(options, ranks);
+    share_micro_batches(options, ranks);
 }
 
 void validate_loop(const TrainOptions& options) {
@@ -435,7 +435,7 @@ void add_optimizer_options(CLI::App& command, TrainOptions& options) {
     command
         .add_option(
             "--accumulate", options.accumulate,
-            "Micro-steps whose gradients make up a step, each of --batch sequences or pictures; among "
+            "Micro-batches whose gradients make up a step, each of --batch sequences or pictures; among "
             "ranks, of each")
         ->capture_default_str();
     command.add_option("--min-learning-rate", options.min_learning_rate,

@@ -81,7 +81,8 @@ BatchOrder order_of(const TrainOptions& options);
 
 /// Completes the options after --resume and --from: options that the checkpoint remembers and that were not
 /// given, where to save, the model and the tokenizer of the files. Throws UserError where these contradict
-/// what was given. A checkpoint remembers the micro-steps of a step, of which each of `ranks` makes its part.
+/// what was given. A checkpoint remembers the micro-batches of a step, of which each of `ranks` makes its
+/// part.
 void complete_options(CLI::App& command, TrainOptions& options, int ranks);
 
 /// Where --keep-best keeps the checkpoint with the lowest validation loss.

@@ -29,11 +29,11 @@ class TextInput final : public TrainInput {
           model_(model_to_train(options.run)),
           batches_(text_batches(corpus_, split_.train, model_.units_per_example,
                                 {.batch = settings.batch,
-                                 .accumulate = settings.micro_steps(),
+                                 .accumulate = settings.micro_batches(),
                                  .order = order_of(options),
                                  .seed = settings.seed})),
           buffers_(static_cast<std::size_t>(kept),
-                   {model_, settings.batch, settings.accumulate, settings.first_micro_step()}),
+                   {model_, settings.batch, settings.accumulate, settings.first_micro_batch()}),
           validation_buffer_(model_, settings.batch) {
         if (options.validate_every > 0) validation_ = validation_batches(settings.batch);
     }

@@ -75,14 +75,14 @@ BatchBuffer::BatchBuffer(const nn::Model& model, std::int64_t batch, std::int64_
 Batch BatchBuffer::fill(const BatchSource& source, std::uint64_t step) {
     for (Input& input : inputs_)
         input.bytes.resize(static_cast<std::size_t>(input.is_whole ? input.size : accumulate_ * input.size));
-    for (std::int64_t micro_step = 0; micro_step < accumulate_; ++micro_step) {
+    for (std::int64_t micro_batch = 0; micro_batch < accumulate_; ++micro_batch) {
         std::vector<std::span<std::byte>> parts;
         for (Input& input : inputs_) {
             const auto part = static_cast<std::size_t>(input.size);
-            const std::size_t first = input.is_whole ? 0 : static_cast<std::size_t>(micro_step) * part;
+            const std::size_t first = input.is_whole ? 0 : static_cast<std::size_t>(micro_batch) * part;
             parts.push_back(std::span(input.bytes).subspan(first, part));
         }
-        source.fill(step, first_ + micro_step, parts);
+        source.fill(step, first_ + micro_batch, parts);
     }
     std::vector<HostValues> values;
     for (const Input& input : inputs_) values.emplace_back(input.dtype, input.bytes);

@@ -58,8 +58,8 @@ struct HostValues {
           bytes(std::as_bytes(std::span(std::data(values), std::size(values)))) {}
 };
 
-/// The values of all inputs of a model in their order. Of a step: all of its micro-steps, one after another,
-/// each input [N, B, ...]; one without a batch axis once, for all of them.
+/// The values of all inputs of a model in their order. Of a step: all of its micro-batches, one after
+/// another, each input [N, B, ...]; one without a batch axis once, for all of them.
 class Batch {
   public:
     Batch(std::initializer_list<HostValues> values) : values_(values) {}
@@ -86,8 +86,8 @@ enum class BatchOrder : std::uint8_t {
 
 /// How many examples of a step come from where.
 struct BatchOptions {
-    std::int64_t batch = 1;       ///< B: examples of a micro-step
-    std::int64_t accumulate = 1;  ///< N: micro-steps of a step
+    std::int64_t batch = 1;       ///< B: examples of a micro-batch
+    std::int64_t accumulate = 1;  ///< N: micro-batches of a step
     BatchOrder order = BatchOrder::sequential;
     std::uint64_t seed = 0;  ///< of the random order
     /// Sequential: an epoch has every example, also those that do not fill a step. What its last step lacks
@@ -144,9 +144,9 @@ class BatchSource {
   public:
     virtual ~BatchSource() = default;
 
-    /// Writes the values [B, ...] of each of the model's inputs for one micro-step; those of an input without
-    /// a batch axis whole, the same in every micro-step.
-    virtual void fill(std::uint64_t step, std::int64_t micro_step,
+    /// Writes the values [B, ...] of each of the model's inputs for one micro-batch; those of an input
+    /// without a batch axis whole, the same in every micro-batch.
+    virtual void fill(std::uint64_t step, std::int64_t micro_batch,
                       std::span<const std::span<std::byte>> inputs) const = 0;
     /// Steps until every example was read once; rounded down.
     virtual std::uint64_t steps_per_epoch() const = 0;
@@ -172,7 +172,7 @@ class Examples : public BatchSource {
     /// in random order).
     Examples(const nn::Model& model, const Batch& all, const BatchOptions& options);
 
-    void fill(std::uint64_t step, std::int64_t micro_step,
+    void fill(std::uint64_t step, std::int64_t micro_batch,
               std::span<const std::span<std::byte>> inputs) const override;
     std::uint64_t steps_per_epoch() const override;
     std::string description() const override;
@@ -195,18 +195,18 @@ class Examples : public BatchSource {
 /// Host memory for the batches of a model, taken when it is first filled.
 class BatchBuffer {
   public:
-    /// For so many micro-steps, of which a rank's first may be a later one of the step.
+    /// For so many micro-batches, of which a rank's first may be a later one of the step.
     BatchBuffer(const nn::Model& model, std::int64_t batch, std::int64_t accumulate = 1,
                 std::int64_t first = 0);
 
-    /// These micro-steps of a step; the values are good until the next call.
+    /// These micro-batches of a step; the values are good until the next call.
     Batch fill(const BatchSource& source, std::uint64_t step);
 
   private:
     struct Input {
         DType dtype;
-        std::int64_t size;             // bytes of a micro-step
-        bool is_whole;                 // once for all micro-steps
+        std::int64_t size;             // bytes of a micro-batch
+        bool is_whole;                 // once for all micro-batches
         std::vector<std::byte> bytes;  // [N, B, ...]
     };
     std::int64_t accumulate_, first_;

@@ -41,7 +41,7 @@ std::uint64_t Examples::index_of(std::uint64_t step, std::uint64_t within) const
     return shuffled(number % count_, count_, {.seed = options_.seed, .epoch = number / count_});
 }
 
-void Examples::fill(std::uint64_t step, std::int64_t micro_step,
+void Examples::fill(std::uint64_t step, std::int64_t micro_batch,
                     std::span<const std::span<std::byte>> inputs) const {
     check(inputs.size() == inputs_.size(), "a batch has as many inputs as the model");
     const auto B = static_cast<std::uint64_t>(options_.batch);
@@ -54,7 +54,7 @@ void Examples::fill(std::uint64_t step, std::int64_t micro_step,
         const std::size_t size = inputs_[i].size() / count_;
         check(inputs[i].size() == size * B, "inputs are [B, ...]");
         for (std::uint64_t row = 0; row < B; ++row) {
-            const std::uint64_t from = index_of(step, static_cast<std::uint64_t>(micro_step) * B + row);
+            const std::uint64_t from = index_of(step, static_cast<std::uint64_t>(micro_batch) * B + row);
             std::copy_n(inputs_[i].begin() + static_cast<std::ptrdiff_t>(from * size), size,
                         inputs[i].begin() + static_cast<std::ptrdiff_t>(row * size));
         }

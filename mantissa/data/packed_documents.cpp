@@ -71,7 +71,7 @@ std::uint64_t PackedDocuments::counted(std::uint64_t step) const {
     return count;
 }
 
-void PackedDocuments::fill(std::uint64_t step, std::int64_t micro_step,
+void PackedDocuments::fill(std::uint64_t step, std::int64_t micro_batch,
                            std::span<const std::span<std::byte>> inputs) const {
     check(inputs.size() == 5, "packed documents are five inputs");
     const auto numbers = [&](std::size_t input) {
@@ -79,7 +79,7 @@ void PackedDocuments::fill(std::uint64_t step, std::int64_t micro_step,
                          inputs[input].size() / sizeof(std::int32_t));
     };
     const auto tokens = numbers(0), targets = numbers(1), documents = numbers(2), positions = numbers(3);
-    windows_.fill(step, micro_step, tokens, targets);
+    windows_.fill(step, micro_batch, tokens, targets);
     check(documents.size() == tokens.size() && positions.size() == tokens.size(),
           "documents and positions are [B, T]");
     for (std::size_t begin = 0; begin < tokens.size(); begin += sequence_)

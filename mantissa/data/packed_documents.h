@@ -55,7 +55,7 @@ class PackedDocuments : public BatchSource {
     PackedDocuments(const TokenStream& stream, const DocumentEnds& ends, TokenRange range,
                     std::int64_t sequence, const BatchOptions& options);
 
-    void fill(std::uint64_t step, std::int64_t micro_step,
+    void fill(std::uint64_t step, std::int64_t micro_batch,
               std::span<const std::span<std::byte>> inputs) const override;
     std::uint64_t steps_per_epoch() const override { return windows_.steps_per_epoch(); }
     std::string description() const override;

@@ -83,7 +83,7 @@ std::int32_t PictureBatches::fill_row(std::uint64_t step, std::uint64_t row, std
     return no_class;
 }
 
-void PictureBatches::fill(std::uint64_t step, std::int64_t micro_step,
+void PictureBatches::fill(std::uint64_t step, std::int64_t micro_batch,
                           std::span<const std::span<std::byte>> inputs) const {
     check(inputs.size() == 2, "a network for pictures takes pictures and their classes");
     const std::span pixels(reinterpret_cast<float*>(inputs[0].data()), inputs[0].size() / sizeof(float));
@@ -93,7 +93,7 @@ void PictureBatches::fill(std::uint64_t step, std::int64_t micro_step,
                size = static_cast<std::size_t>(values_per_row());
     check(pixels.size() == B * size && classes.size() == B, "inputs are [B, H, W, 3] and [B]");
     for (std::size_t row = 0; row < B; ++row)
-        classes[row] = fill_row(step, static_cast<std::uint64_t>(micro_step) * B + row,
+        classes[row] = fill_row(step, static_cast<std::uint64_t>(micro_batch) * B + row,
                                 pixels.subspan(row * size, size));
 }
 

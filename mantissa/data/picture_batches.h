@@ -42,7 +42,7 @@ class PictureBatches final : public BatchSource {
 
     /// The inputs of nn::image_model: `images` f32 [B, H, W, 3] and `targets` i32 [B]. Throws UserError for a
     /// picture that cannot be decoded, or where all are skipped.
-    void fill(std::uint64_t step, std::int64_t micro_step,
+    void fill(std::uint64_t step, std::int64_t micro_batch,
               std::span<const std::span<std::byte>> inputs) const override;
     /// Row `row` of all N B of a step: writes f32 [H, W, 3] and gives the class. From any number of threads.
     std::int32_t fill_row(std::uint64_t step, std::uint64_t row, std::span<float> pixels) const;

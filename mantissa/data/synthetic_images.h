@@ -15,7 +15,7 @@ class SyntheticImages final : public BatchSource {
   public:
     SyntheticImages(const nn::ImageSizes& sizes, std::uint64_t seed) : sizes_(sizes), seed_(seed) {}
 
-    void fill(std::uint64_t step, std::int64_t micro_step,
+    void fill(std::uint64_t step, std::int64_t micro_batch,
               std::span<const std::span<std::byte>> inputs) const override;
     std::uint64_t steps_per_epoch() const override { return 1; }
     std::string description() const override;

@@ -38,7 +38,8 @@ TextWindows::TextWindows(const TokenStream& stream, TokenRange range, std::int64
             "{}: {} tokens, but {} of {} x {} (batch x sequence) needs {}; give more text, or lower "
             "`batch` or `sequence`",
             stream.source(), range.size(),
-            options.accumulate == 1 ? "a step" : fmt::format("a step of {} micro-steps", options.accumulate),
+            options.accumulate == 1 ? "a step"
+                                    : fmt::format("a step of {} micro-batches", options.accumulate),
             options.batch, sequence, options.all ? 2 : needed * sequence_ + 1));
     // One window less leaves room to begin anywhere within a window's length; a text of one window only
     // begins where the tokens that are left let it.
@@ -78,14 +79,14 @@ std::uint64_t TextWindows::start_of(std::uint64_t step, std::uint64_t within) co
            window * sequence_;
 }
 
-void TextWindows::fill(std::uint64_t step, std::int64_t micro_step, std::span<std::int32_t> tokens,
+void TextWindows::fill(std::uint64_t step, std::int64_t micro_batch, std::span<std::int32_t> tokens,
                        std::span<std::int32_t> targets) const {
     const auto B = static_cast<std::size_t>(options_.batch), T = static_cast<std::size_t>(sequence_);
     check(tokens.size() == B * T && targets.size() == B * T, "tokens and targets are [B, T]");
-    check(micro_step >= 0 && micro_step < options_.accumulate, "a micro-step is one of the step's");
+    check(micro_batch >= 0 && micro_batch < options_.accumulate, "a micro-batch is one of the step's");
     std::vector<std::int32_t> window(T + 1);
     for (std::size_t row = 0; row < B; ++row) {
-        const std::uint64_t within = static_cast<std::uint64_t>(micro_step) * B + row;
+        const std::uint64_t within = static_cast<std::uint64_t>(micro_batch) * B + row;
         const auto there = static_cast<std::size_t>(targets_of(step, within));
         const std::span row_tokens = tokens.subspan(row * T, T), row_targets = targets.subspan(row * T, T);
         std::ranges::fill(row_tokens.subspan(there), 0);
@@ -97,20 +98,20 @@ void TextWindows::fill(std::uint64_t step, std::int64_t micro_step, std::span<st
     }
 }
 
-void TextWindows::fill(std::uint64_t step, std::int64_t micro_step,
+void TextWindows::fill(std::uint64_t step, std::int64_t micro_batch,
                        std::span<const std::span<std::byte>> inputs) const {
     check(inputs.size() == 2, "sequences of a text are two inputs: tokens and targets");
     const auto as_tokens = [](std::span<std::byte> bytes) {
         return std::span(reinterpret_cast<std::int32_t*>(bytes.data()), bytes.size() / sizeof(std::int32_t));
     };
-    fill(step, micro_step, as_tokens(inputs[0]), as_tokens(inputs[1]));
+    fill(step, micro_batch, as_tokens(inputs[0]), as_tokens(inputs[1]));
 }
 
 std::string TextWindows::description() const {
     std::vector<std::int32_t> tokens, step(static_cast<std::size_t>(options_.batch) * sequence_),
         targets(step.size());
-    for (std::int64_t micro_step = 0; micro_step < options_.accumulate; ++micro_step) {
-        fill(0, micro_step, step, targets);
+    for (std::int64_t micro_batch = 0; micro_batch < options_.accumulate; ++micro_batch) {
+        fill(0, micro_batch, step, targets);
         tokens.insert(tokens.end(), step.begin(), step.end());
     }
     return fmt::format("{}{}, the first step's with checksum {}", range_.size(),

@@ -12,7 +12,7 @@ namespace mantissa::inline v0 {
 /// The inputs are `tokens` and `targets`, i32 [B, T].
 ///
 /// Sequential: from the first token of the range on, a step taking N B T tokens; starts over when a step's
-/// tokens and one more do not fit. The split into micro-steps does not change what a step reads. With
+/// tokens and one more do not fit. The split into micro-batches does not change what a step reads. With
 /// BatchOptions::all every token but the first is a target once an epoch: sequences that are not full have
 /// tokens 0 and targets -1 behind their end.
 ///
@@ -26,10 +26,10 @@ class TextWindows : public BatchSource {
     TextWindows(const TokenStream& stream, TokenRange range, std::int64_t sequence,
                 const BatchOptions& options);
 
-    void fill(std::uint64_t step, std::int64_t micro_step,
+    void fill(std::uint64_t step, std::int64_t micro_batch,
               std::span<const std::span<std::byte>> inputs) const override;
     /// The same, as tokens.
-    void fill(std::uint64_t step, std::int64_t micro_step, std::span<std::int32_t> tokens,
+    void fill(std::uint64_t step, std::int64_t micro_batch, std::span<std::int32_t> tokens,
               std::span<std::int32_t> targets) const;
     std::uint64_t steps_per_epoch() const override;
     /// Targets of the step.

@@ -30,8 +30,8 @@ struct PackedInputs {
     Tensor tokens;          // i32 [B, T]
     Tensor targets;         // i32 [B, T], below 0 where none is counted
     DocumentPlaces places;  // i32 [B, T], twice
-    /// How many targets count in a micro-step, as the mean of all micro-steps of the step: f32 [B], B times
-    /// the same number.
+    /// How many targets count in a micro-batch, as the mean of all micro-batches of the step: f32 [B], B
+    /// times the same number.
     Tensor counted;
 };
 
@@ -52,7 +52,7 @@ Tensor in_one_document(Tensor documents);
 Tensor loss_of_text(Tensor logits, Tensor targets, const Mode& mode);
 
 /// logits [B, T, V] -> the cross-entropies of all targets that count, over PackedInputs::counted. So the mean
-/// over a step's micro-steps is that over all of its targets that count, however the step is cut.
+/// over a step's micro-batches is that over all of its targets that count, however the step is cut.
 Tensor loss_of_documents(Tensor logits, const PackedInputs& inputs);
 
 }  // namespace mantissa::nn

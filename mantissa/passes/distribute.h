@@ -13,8 +13,8 @@
 // together: all_gather_start and all_gather_wait.
 //
 // In two parts, since the update is recorded between: `all_reduced`, `reduce_scattered` and `all_gathered`
-// put the nodes, `distribute` moves each beginning to where it may be, with the additions of micro-steps that
-// it waits for.
+// put the nodes, `distribute` moves each beginning to where it may be, with the additions of micro-batches
+// that it waits for.
 #pragma once
 
 #include <cstdint>

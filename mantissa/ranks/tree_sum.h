@@ -1,5 +1,5 @@
-// The sum of what ranks hold, over the tree that micro-steps add up over (train/accumulate.h): a rank's own
-// micro-steps are a part of it, and ranks go on where they end.
+// The sum of what ranks hold, over the tree that micro-batches add up over (train/accumulate.h): a rank's own
+// micro-batches are a part of it, and ranks go on where they end.
 #pragma once
 
 #include <cstdint>

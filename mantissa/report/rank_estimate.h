@@ -41,7 +41,7 @@ struct RankEstimate {
 };
 
 /// `node_seconds`: of each planned node of the plan of a step; what a launch waits in it apart. `before`:
-/// seconds of the micro-steps before the last.
+/// seconds of the micro-batches before the last.
 RankEstimate estimate_step(const Plan& step, std::span<const double> node_seconds, double before,
                            const RankLink& link);
 

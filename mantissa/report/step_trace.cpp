@@ -44,7 +44,7 @@ void add_step(TraceEvents& trace, const Timeline& timeline, const std::string& s
         double seconds = 0;
         for (const double each : run.launches) seconds += each;
         trace.add({.track = track,
-                   .name = fmt::format("micro-step {}", i),
+                   .name = fmt::format("micro-batch {}", i),
                    .category = "step",
                    .begin = run.begin,
                    .seconds = seconds});

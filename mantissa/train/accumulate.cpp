@@ -13,7 +13,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// The sum of 2^level micro-steps.
+/// The sum of 2^level micro-batches.
 Tensor kept_sum(Graph& graph, int level, const std::string& name, const Shape& shape) {
     return {graph, graph.add_state({.kind = State::Kind::gradient,
                                     .name = fmt::format("gradient.{}.{}", level, name),
@@ -82,14 +82,14 @@ void reduce_over_ranks(Graph& graph, Sums& sums, Tensor loss, const std::vector<
 
 }  // namespace
 
-int kept_levels(std::int64_t micro_steps) {
-    return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(micro_steps - 1)));
+int kept_levels(std::int64_t micro_batches) {
+    return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(micro_batches - 1)));
 }
 
 int completed_levels(std::int64_t index) { return std::countr_one(static_cast<std::uint64_t>(index)); }
 
-TraceUpdate add_to_gradients(int completed, std::int64_t micro_steps, const Distribution& distribution) {
-    return [completed, micro_steps, ranks = distribution.ranks](
+TraceUpdate add_to_gradients(int completed, std::int64_t micro_batches, const Distribution& distribution) {
+    return [completed, micro_batches, ranks = distribution.ranks](
                Graph& graph, Tensor loss, const std::vector<ParameterGradient>& gradients) {
         const OriginScope update(graph, Origin{.scope = "", .stage = Stage::update});
         for_each_term(graph, loss, gradients, [&](const std::string& name, Tensor term) {
@@ -98,11 +98,11 @@ TraceUpdate add_to_gradients(int completed, std::int64_t micro_steps, const Dist
             graph.add_update(graph.state_of(sum.value().node), term.value());
             return term;
         });
-        ranks == 1 ? blend_into_kept(graph) : keep_statistics(graph, micro_steps);
+        ranks == 1 ? blend_into_kept(graph) : keep_statistics(graph, micro_batches);
     };
 }
 
-TraceUpdate with_added_gradients(TraceUpdate update, std::int64_t micro_steps,
+TraceUpdate with_added_gradients(TraceUpdate update, std::int64_t micro_batches,
                                  const Distribution& distribution, const MayBeCut& may_be_cut) {
     return [=, update = std::move(update)](Graph& graph, Tensor loss,
                                            const std::vector<ParameterGradient>& gradients) {
@@ -110,8 +110,8 @@ TraceUpdate with_added_gradients(TraceUpdate update, std::int64_t micro_steps,
         const Stage stage = distribution.ranks > 1 ? Stage::backward : Stage::update;
         const OriginScope scope(graph, Origin{.scope = "", .stage = stage});
         auto sums = for_each_term(graph, loss, gradients, [&](const std::string& name, Tensor term) {
-            for (int level = 0; level < kept_levels(micro_steps); ++level) {
-                const bool is_left = ((micro_steps - 1) >> level) % 2 != 0;
+            for (int level = 0; level < kept_levels(micro_batches); ++level) {
+                const bool is_left = ((micro_batches - 1) >> level) % 2 != 0;
                 // A level that is complete already has its state here, too: this graph has those of a step.
                 if (is_left)
                     term = with_kept_sum(level, name, term);
@@ -122,7 +122,7 @@ TraceUpdate with_added_gradients(TraceUpdate update, std::int64_t micro_steps,
         });
         reduce_over_ranks(graph, sums, loss, gradients, distribution, may_be_cut);
         distribution.ranks == 1 ? blend_with_kept(graph)
-                                : blend_all_statistics(graph, micro_steps, distribution);
+                                : blend_all_statistics(graph, micro_batches, distribution);
         for (const Result& metric : sums.metrics) graph.add_result(metric.name, metric.value);
         update(graph, sums.loss, sums.gradients);
     };

@@ -44,7 +44,7 @@ RankFacts facts_of(const TrainingPlan& plan) {
             {"model", plan.model().name + ": " + text_of(plan.model().configuration)},
             {"policy", std::string(options.policy.name)},
             {"batch", fmt::format("{}", options.batch)},
-            {"micro-steps", fmt::format("{}", options.accumulate)},
+            {"micro-batches", fmt::format("{}", options.accumulate)},
             {"seed", fmt::format("{}", options.seed)},
             {"optimizer", fmt::format("{}: {}, clip = {}", options.optimizer.name,
                                       text_of(options.optimizer.configuration), options.optimizer.clip)},

@@ -42,7 +42,7 @@ std::optional<NonFinite> first_non_finite(StepExecution& execution, const Batch&
 
 Underflow underflow(StepExecution& execution, const Batch& batch, std::int64_t step) {
     const TrainerOptions& options = execution.plan().options();
-    const MicroStep last{.step = step, .index = options.accumulate - 1};
+    const MicroBatch last{.step = step, .index = options.accumulate - 1};
     execution.clear_gradients();
     RoundedGradients above;
     if (options.loss_scale.kind == LossScaleOptions::Kind::dynamic) {

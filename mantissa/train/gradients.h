@@ -11,10 +11,10 @@
 namespace mantissa::inline v0 {
 
 /// Shown a parameter's gradient, which can be read from the execution until this returns. It is that of the
-/// whole step, micro-steps added up, before clipping; the loss scale is still in it.
+/// whole step, micro-batches added up, before clipping; the loss scale is still in it.
 using ShowGradient = FunctionRef<void(const std::string& parameter, Value gradient)>;
 
-/// Runs the last micro-step of a training step to its end, and shows every gradient on the way, in the order
+/// Runs the last micro-batch of a training step to its end, and shows every gradient on the way, in the order
 /// of the parameters. With a profile, times each kernel. Returns the seconds that showing took. Throws
 /// UserError where states are sharded, since a rank then has parts of gradients.
 double run_showing_gradients(Execution& last, ShowGradient show, Profile* profile = nullptr);

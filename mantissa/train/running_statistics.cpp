@@ -54,11 +54,11 @@ Tensor kept(Graph& graph, const std::string& name, Shape shape) {
 
 int index_of(const Tensor& state) { return state.graph().state_of(state.value().node); }
 
-/// The running statistics after this micro-step, and the states that those before it were kept in.
+/// The running statistics after this micro-batch, and the states that those before it were kept in.
 struct Blended {
     std::vector<Recorded> recorded;
     std::vector<Tensor> before, after;  // by entry of `recorded`
-    Tensor count;                       // of micro-steps before this one
+    Tensor count;                       // of micro-batches before this one
 };
 
 Blended blend(Graph& graph) {
@@ -76,7 +76,7 @@ Blended blend(Graph& graph) {
 }
 
 /// Statistics that their states follow alike: treated as one, they take one exchange and one row a
-/// micro-step.
+/// micro-batch.
 struct Alike {
     Attributes attributes;
     std::vector<Recorded> recorded;
@@ -103,38 +103,38 @@ std::vector<Alike> alike_in(Graph& graph) {
     return all;
 }
 
-/// The statistics of this rank's micro-steps before this one, with that of this one behind them: [N, C].
+/// The statistics of this rank's micro-batches before this one, with that of this one behind them: [N, C].
 Tensor with_kept_rows(const Alike& alike, Tensor kept_rows) {
     const Tensor own = reshape(alike.joined(&Recorded::statistic), {1, alike.channels()});
     return kept_rows ? concat(std::vector{kept_rows, own}, 0) : own;
 }
 
-/// [N - 1, C]; none where there is one micro-step.
-Tensor kept_rows(Graph& graph, std::size_t index, const Alike& alike, std::int64_t micro_steps) {
-    if (micro_steps == 1) return {};
-    return kept(graph, fmt::format("statistics.{}", index), {micro_steps - 1, alike.channels()});
+/// [N - 1, C]; none where there is one micro-batch.
+Tensor kept_rows(Graph& graph, std::size_t index, const Alike& alike, std::int64_t micro_batches) {
+    if (micro_batches == 1) return {};
+    return kept(graph, fmt::format("statistics.{}", index), {micro_batches - 1, alike.channels()});
 }
 
 }  // namespace
 
-void keep_statistics(Graph& graph, std::int64_t micro_steps) {
+void keep_statistics(Graph& graph, std::int64_t micro_batches) {
     const OriginScope update(graph, Origin{.scope = "", .stage = Stage::update});
     const std::vector<Alike> all = alike_in(graph);
     for (std::size_t i = 0; i < all.size(); ++i) {
         for (const Recorded& each : all[i].recorded) graph.drop_update(each.state);
-        const Tensor before = kept_rows(graph, i, all[i], micro_steps);
-        // The oldest makes room: after all micro-steps but the last those of this step are left.
-        const Tensor after = slice(with_kept_rows(all[i], before), 0, 1, micro_steps);
+        const Tensor before = kept_rows(graph, i, all[i], micro_batches);
+        // The oldest makes room: after all micro-batches but the last those of this step are left.
+        const Tensor after = slice(with_kept_rows(all[i], before), 0, 1, micro_batches);
         graph.add_update(index_of(before), after.value());
     }
 }
 
-void blend_all_statistics(Graph& graph, std::int64_t micro_steps, const Distribution& distribution) {
+void blend_all_statistics(Graph& graph, std::int64_t micro_batches, const Distribution& distribution) {
     const OriginScope update(graph, Origin{.scope = "", .stage = Stage::update});
     const std::vector<Alike> all = alike_in(graph);
     std::vector<Tensor> rows;
     for (std::size_t i = 0; i < all.size(); ++i)
-        rows.push_back(with_kept_rows(all[i], kept_rows(graph, i, all[i], micro_steps)));
+        rows.push_back(with_kept_rows(all[i], kept_rows(graph, i, all[i], micro_batches)));
     const std::vector<Tensor> gathered = all_gathered_rows(graph, rows, distribution);
     for (std::size_t i = 0; i < all.size(); ++i) {
         const Tensor blended =

@@ -141,38 +141,38 @@ void StepExecution::bring(const Batch& batch, std::int64_t step) {
     brought_ = step;
 }
 
-void StepExecution::give(Execution& execution, const Batch& batch, const MicroStep& micro_step) {
+void StepExecution::give(Execution& execution, const Batch& batch, const MicroBatch& micro_batch) {
     const TrainerOptions& options = plan_.options();
     require_fit(batch, plan_.model(), plan_.examples_per_step());
     // Whatever else is given takes the place of what was brought.
     const bool brought =
-        brought_ == micro_step.step && micro_step.index == 0 && &execution == &execution_of(0);
+        brought_ == micro_batch.step && micro_batch.index == 0 && &execution == &execution_of(0);
     brought_ = -1;
-    if (!brought) give_part(execution, batch, micro_step.index);
+    if (!brought) give_part(execution, batch, micro_batch.index);
     if (execution.has_input("random_seed")) {
         const auto seed = static_cast<std::int64_t>(options.seed);
         const std::int64_t step =
-            micro_step.step * options.micro_steps() + options.first_micro_step() + micro_step.index;
+            micro_batch.step * options.micro_batches() + options.first_micro_batch() + micro_batch.index;
         execution.set_input("random_seed", std::span<const std::int64_t>(&seed, 1));
         execution.set_input("random_step", std::span<const std::int64_t>(&step, 1));
     }
-    const auto rate = static_cast<float>(micro_step.learning_rate);
-    const bool updates = micro_step.index + 1 == options.accumulate;
+    const auto rate = static_cast<float>(micro_batch.learning_rate);
+    const bool updates = micro_batch.index + 1 == options.accumulate;
     if (updates) execution.set_input("learning_rate", std::span<const float>(&rate, 1));
 }
 
-Execution& StepExecution::prepare(const Batch& batch, const MicroStep& micro_step) {
-    Execution& execution = execution_of(micro_step.index);
+Execution& StepExecution::prepare(const Batch& batch, const MicroBatch& micro_batch) {
+    Execution& execution = execution_of(micro_batch.index);
     derive();
-    give(execution, batch, micro_step);
+    give(execution, batch, micro_batch);
     return execution;
 }
 
-Execution StepExecution::prepare_scaled_up(const Batch& batch, const MicroStep& micro_step) {
+Execution StepExecution::prepare_scaled_up(const Batch& batch, const MicroBatch& micro_batch) {
     check(plan_.scaled_up() != nullptr, "the policy rounds gradients to FP16");
     Execution execution(*plan_.scaled_up(), *memory_->state, *memory_->arena);
     derive();
-    give(execution, batch, micro_step);
+    give(execution, batch, micro_batch);
     return execution;
 }
 

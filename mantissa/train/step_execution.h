@@ -1,4 +1,4 @@
-// A training step bound to memory: runs its micro-steps, keeps what is derived from parameters current, and
+// A training step bound to memory: runs its micro-batches, keeps what is derived from parameters current, and
 // reads and writes the states that belong to the loop.
 #pragma once
 
@@ -27,10 +27,10 @@ struct TrainingMemory {
 /// arena for the largest. Throws UserError, saying what is needed and what there is, if it does not fit.
 std::shared_ptr<TrainingMemory> allocate_training_memory(std::span<const TrainingPlan* const> plans);
 
-/// A micro-step of a run.
-struct MicroStep {
+/// A micro-batch of a run.
+struct MicroBatch {
     std::int64_t step = 0;   ///< random numbers follow it
-    std::int64_t index = 0;  ///< of the micro-step
+    std::int64_t index = 0;  ///< of the micro-batch
     double learning_rate = 0;
 };
 
@@ -48,16 +48,16 @@ class StepExecution {
     const TrainingPlan& plan() const { return plan_; }
     StateBlock& state() const { return *memory_->state; }
 
-    /// The execution of a micro-step, given its part of the batch [N, B, ...], the step's random numbers and
+    /// The execution of a micro-batch, given its part of the batch [N, B, ...], the step's random numbers and
     /// its rate. Throws UserError if the batch does not fit the model.
-    Execution& prepare(const Batch& batch, const MicroStep& micro_step);
-    /// Gives the inputs of a step's first micro-step ahead of `prepare`.
+    Execution& prepare(const Batch& batch, const MicroBatch& micro_batch);
+    /// Gives the inputs of a step's first micro-batch ahead of `prepare`.
     void bring(const Batch& batch, std::int64_t step);
     /// Makes the derived states anew where somebody else wrote what they follow from.
     void derive();
-    /// The last micro-step with the loss scale of TrainingPlan::scaled_up, given its inputs.
-    Execution prepare_scaled_up(const Batch& batch, const MicroStep& micro_step);
-    /// The execution of the last micro-step, which holds the results.
+    /// The last micro-batch with the loss scale of TrainingPlan::scaled_up, given its inputs.
+    Execution prepare_scaled_up(const Batch& batch, const MicroBatch& micro_batch);
+    /// The execution of the last micro-batch, which holds the results.
     const Execution& last() const { return *step_; }
 
     /// As Trainer::evaluate.
@@ -66,12 +66,12 @@ class StepExecution {
     LossScaleState loss_scale() const;
     /// Writes the dynamic loss scale; nothing where there is none.
     void write_loss_scale(float scale);
-    /// Makes the gradients that were added up zero: the last micro-step alone is then a step of its own.
+    /// Makes the gradients that were added up zero: the last micro-batch alone is then a step of its own.
     void clear_gradients();
 
   private:
     Execution& execution_of(std::int64_t index) const;
-    void give(Execution& execution, const Batch& batch, const MicroStep& micro_step);
+    void give(Execution& execution, const Batch& batch, const MicroBatch& micro_batch);
     void give_part(Execution& execution, const Batch& batch, std::int64_t index) const;
     /// The forward pass alone on so many examples, made when it is first asked for.
     Forward& evaluation_of(std::int64_t examples);

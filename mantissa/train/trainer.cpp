@@ -74,7 +74,7 @@ StepResult Trainer::step(const Batch& batch, double learning_rate, std::vector<d
 StepResult Trainer::step(const BatchSource& batches, double learning_rate) {
     if (!run_->buffer)
         run_->buffer.emplace(model(), plan().options().batch, plan().options().accumulate,
-                             plan().options().first_micro_step());
+                             plan().options().first_micro_batch());
     return step(run_->buffer->fill(batches, static_cast<std::uint64_t>(steps_done())), learning_rate);
 }
 

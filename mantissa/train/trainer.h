@@ -49,12 +49,13 @@ struct LossScaleOptions {
 
 struct TrainerOptions {
     Optimizer optimizer = adamw();
-    std::int64_t batch = 4;  ///< B: examples of a micro-step
-    /// N: micro-steps of a step. Their gradients, each of loss / N, are added up before the update.
+    std::int64_t batch = 4;  ///< B: examples of a micro-batch
+    /// N: micro-batches of a step. Their gradients, each of loss / N, are added up before the update.
     std::int64_t accumulate = 1;
     std::uint64_t seed = 1337;
     Policy policy = {};  ///< "fp32", "tf32", "bf16" or "fp16"
-    /// The optional passes (docs/passes.md) that run, by name; none named: all that the device can run.
+    /// The optional passes (docs/training-step.md) that run, by name; none named: all that the device can
+    /// run.
     std::optional<std::vector<std::string>> passes = {};
     /// Values that the backward pass computes again instead of keeping them, by name of the operation:
     /// "gelu".
@@ -65,7 +66,7 @@ struct TrainerOptions {
     /// Above 0: an exponential moving average of the parameters is kept beside them (AveragedWeights).
     double ema_decay = 0;
     LossScaleOptions loss_scale = {};
-    /// Those among which this trainer is one, each with N micro-steps of every step; its device must have
+    /// Those among which this trainer is one, each with N micro-batches of every step; its device must have
     /// been made with them, too. Null: it is the only one.
     Ranks* ranks = nullptr;
     /// Who of the ranks holds the optimizer's states, and how gradients travel.
@@ -81,10 +82,10 @@ struct TrainerOptions {
 
     /// How steps take examples: for sources of batches.
     BatchOptions batches(BatchOrder order = BatchOrder::random) const;
-    /// Micro-steps of a step, of all ranks.
-    std::int64_t micro_steps() const;
+    /// Micro-batches of a step, of all ranks.
+    std::int64_t micro_batches() const;
     /// The first of this rank's.
-    std::int64_t first_micro_step() const;
+    std::int64_t first_micro_batch() const;
 };
 
 /// The numbers that the trace of a loss named beside it (nn::metric).
@@ -101,9 +102,9 @@ struct Evaluation {
 };
 
 struct StepResult {
-    float loss = 0;           ///< before the update, the mean over the micro-steps
+    float loss = 0;           ///< before the update, the mean over the micro-batches
     float gradient_norm = 0;  ///< before clipping
-    /// False: the loss of a micro-step, or an element of the gradients, was not finite; nothing changed.
+    /// False: the loss of a micro-batch, or an element of the gradients, was not finite; nothing changed.
     bool applied = false;
     double seconds = 0;
     Metrics metrics = {};  ///< before the update, means over the rows of the step, of all ranks
@@ -118,7 +119,7 @@ struct LossScaleState {
 /// The gradients of a step that stopped at them, where they lie: there until the trainer runs something else.
 class Gradients {
   public:
-    /// Runs the last micro-step of a training step, and stops before its update. Throws UserError
+    /// Runs the last micro-batch of a training step, and stops before its update. Throws UserError
     /// where states are sharded, since a rank then has parts of gradients.
     Gradients(Execution& last, float loss_scale);
     ~Gradients();
@@ -170,7 +171,7 @@ class Trainer {
     Examples examples(const Batch& all, BatchOrder order = BatchOrder::random) const;
 
     /// One step on the values [N, B, ...] of each input of the model. With a profile, times each kernel of
-    /// the last micro-step and the update. Throws UserError, naming the input, if the batch does not fit.
+    /// the last micro-batch and the update. Throws UserError, naming the input, if the batch does not fit.
     StepResult step(const Batch& batch, double learning_rate, std::vector<double>* profile = nullptr);
 
     /// The same on the batch of `batches` for the step that comes next (steps_done()).
@@ -183,10 +184,10 @@ class Trainer {
     /// step must be one on that batch.
     void bring(const Batch& next);
 
-    /// The same as `step` with each micro-step run by `run`, which must run it to its end or start it, as to
+    /// The same as `step` with each micro-batch run by `run`, which must run it to its end or start it, as to
     /// look at it on the way. `last`: the update is in it, too.
     StepResult step_run_by(const Batch& batch, double learning_rate,
-                           FunctionRef<void(Execution& micro_step, bool last)> run);
+                           FunctionRef<void(Execution& micro_batch, bool last)> run);
 
     /// A step that stops at its gradients, to be read where they lie; nothing was updated. Then `update`
     /// makes the update with that rate; any other step lets them go. Throws UserError where states are
@@ -224,14 +225,14 @@ class Trainer {
 
     /// Runs the step just made once more, operation by operation, to name the first number that was not
     /// finite; for a step that was not applied, and with the same arguments. Changes nothing. Of ranks, each
-    /// looks at its own micro-steps.
+    /// looks at its own micro-batches.
     std::optional<NonFinite> first_non_finite(const Batch& batch, double learning_rate);
 
     /// How much of the gradients a 16-bit policy loses at the loss scale of the next step, found by the same
     /// step at a greater one. Changes no state.
     Underflow underflow(const Batch& batch);
 
-    /// Gives the inputs of a step and hands its last micro-step to `look`, which runs as much of it as it
+    /// Gives the inputs of a step and hands its last micro-batch to `look`, which runs as much of it as it
     /// wants to see, and no update.
     void look_into(const Batch& batch, FunctionRef<void(Execution&)> look);
 
@@ -246,7 +247,7 @@ class Trainer {
 
   private:
     void start_by(const Batch& batch, double learning_rate,
-                  FunctionRef<void(Execution& micro_step, bool last)> run);
+                  FunctionRef<void(Execution& micro_batch, bool last)> run);
 
     struct Run;
     std::unique_ptr<Run> run_;

@@ -64,7 +64,7 @@ nlohmann::ordered_json configuration_of(const TrainingPlan& plan) {
                                   {"policy", options.policy.name},
                                   {"loss_scale", loss_scale_configuration(options.loss_scale)},
                                   {"batch", options.batch},
-                                  {"accumulate", options.micro_steps()},
+                                  {"accumulate", options.micro_batches()},
                                   {"seed", options.seed},
                                   {options.optimizer.name, optimizer}};
     if (!options.frozen.empty()) all["frozen"] = options.frozen;
@@ -143,7 +143,7 @@ std::string algorithms_of(const TrainingPlan& plan) {
         for (const PlannedNode& node : of.nodes())
             if (!node.algorithm.empty()) all.insert(node.algorithm);
     };
-    for (const auto& micro_step : plan.accumulate()) add(*micro_step);
+    for (const auto& micro_batch : plan.accumulate()) add(*micro_batch);
     add(plan.step());
     const std::string lines = fmt::format("{}", fmt::join(all, "\n"));
     return all.empty() ? lines : checksum_text(checksum_of(std::as_bytes(std::span(lines))));

@@ -21,7 +21,7 @@ void validate(const TrainerOptions& options) {
     if (options.batch < 1) throw UserError(fmt::format("the batch must be 1 or more, got {}", options.batch));
     if (options.accumulate < 1)
         throw UserError(
-            fmt::format("the micro-steps of a step must be 1 or more, got {}", options.accumulate));
+            fmt::format("the micro-batches of a step must be 1 or more, got {}", options.accumulate));
     const bool has_parts = options.ranks && options.ranks->size() > 1 && options.states == States::sharded;
     if (options.ema_decay > 0 && has_parts)
         throw UserError(
@@ -29,14 +29,14 @@ void validate(const TrainerOptions& options) {
             "`states` to States::whole");
 }
 
-/// Loss and metrics of a micro-step as they count in its step: divided by their number, as loops in PyTorch
-/// do. All micro-steps have as many rows.
-TraceModel trace_micro_step(const nn::Model& model, const TrainerOptions& options) {
+/// Loss and metrics of a micro-batch as they count in its step: divided by their number, as loops in PyTorch
+/// do. All micro-batches have as many rows.
+TraceModel trace_micro_batch(const nn::Model& model, const TrainerOptions& options) {
     return [&model, &options](Graph& graph) {
         graph.freeze(options.frozen);
         const Tensor loss = nn::trace_loss(model, graph, options.batch, nn::Mode::training(graph));
         const OriginScope scope(graph, "loss");
-        const std::int64_t N = options.micro_steps();
+        const std::int64_t N = options.micro_batches();
         if (N == 1) return loss;
         const double share = 1.0 / static_cast<double>(N);
         for (const Result& metric : graph.take_results())
@@ -47,11 +47,11 @@ TraceModel trace_micro_step(const nn::Model& model, const TrainerOptions& option
 
 }  // namespace
 
-std::int64_t TrainerOptions::micro_steps() const { return accumulate * (ranks ? ranks->size() : 1); }
+std::int64_t TrainerOptions::micro_batches() const { return accumulate * (ranks ? ranks->size() : 1); }
 BatchOptions TrainerOptions::batches(BatchOrder order) const {
-    return {.batch = batch, .accumulate = micro_steps(), .order = order, .seed = seed};
+    return {.batch = batch, .accumulate = micro_batches(), .order = order, .seed = seed};
 }
-std::int64_t TrainerOptions::first_micro_step() const { return accumulate * (ranks ? ranks->rank() : 0); }
+std::int64_t TrainerOptions::first_micro_batch() const { return accumulate * (ranks ? ranks->rank() : 0); }
 
 TrainingPlan::TrainingPlan(Device& device, nn::Model model, TrainerOptions options)
     : device_(&device), model_(std::move(model)), options_(std::move(options)) {
@@ -98,21 +98,21 @@ void TrainingPlan::settle_pipeline() {
         };
 }
 
-/// The last micro-step with a larger loss scale, where the scale is part of the plan.
+/// The last micro-batch with a larger loss scale, where the scale is part of the plan.
 std::unique_ptr<Plan> TrainingPlan::plan_scaled_up(const TraceUpdate& update) const {
     PipelineOptions pipeline = pipeline_;
     pipeline.dump = {};
     pipeline.seed = [scale = pipeline.seed](Graph& graph) {
         return scale ? scale(graph) * far_above : constant(graph, far_above);
     };
-    BuiltGraph step = build_training_step(trace_micro_step(model_, options_), update, pipeline,
+    BuiltGraph step = build_training_step(trace_micro_batch(model_, options_), update, pipeline,
                                           machine_for_passes(*device_));
     return std::make_unique<Plan>(std::move(step.graph), *device_, options_.make_kernels);
 }
 
 std::unique_ptr<Plan> TrainingPlan::build(const TraceUpdate& update, const PipelineOptions& pipeline) {
-    const auto trace = [this, micro_step = trace_micro_step(model_, options_)](Graph& graph) {
-        const Tensor loss = micro_step(graph);
+    const auto trace = [this, micro_batch = trace_micro_batch(model_, options_)](Graph& graph) {
+        const Tensor loss = micro_batch(graph);
         id_ranges_ = mantissa::id_ranges(graph);
         return loss;
     };

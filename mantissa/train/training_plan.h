@@ -24,7 +24,7 @@ struct MemoryUse {
 
 class TrainingPlan {
   public:
-    /// Throws UserError for a model that is none (nn/model.h), if batch or micro-steps are not positive or
+    /// Throws UserError for a model that is none (nn/model.h), if batch or micro-batches are not positive or
     /// too large to count, and for names to freeze or to group that the model does not have.
     TrainingPlan(Device& device, nn::Model model, TrainerOptions options);
 
@@ -35,14 +35,14 @@ class TrainingPlan {
     const TrainerOptions& options() const { return options_; }
     const PipelineOptions& pipeline() const { return pipeline_; }
 
-    /// The last micro-step and the update; the only one if nothing is accumulated.
+    /// The last micro-batch and the update; the only one if nothing is accumulated.
     const Plan& step() const { return *step_; }
-    /// The micro-steps before it, by the levels of the tree of sums that they complete (accumulate.h); empty
-    /// if nothing is accumulated.
+    /// The micro-batches before it, by the levels of the tree of sums that they complete (accumulate.h);
+    /// empty if nothing is accumulated.
     const std::vector<std::unique_ptr<Plan>>& accumulate() const { return accumulate_; }
     /// Makes the derived states from the parameters; null: nothing is derived.
     const Plan* derive() const { return derive_.get(); }
-    /// The last micro-step with a loss scale that is greater by `far_above`, to see what underflows; null
+    /// The last micro-batch with a loss scale that is greater by `far_above`, to see what underflows; null
     /// where the scale is a state, or none is needed.
     const Plan* scaled_up() const { return scaled_up_.get(); }
     /// Times a loss scale: what is lost there as well would be lost at any, since FP16's normal numbers span
@@ -54,7 +54,7 @@ class TrainingPlan {
     std::int64_t examples_per_step() const { return options_.accumulate * options_.batch; }
     /// Tokens, images: what the model's throughput counts. Of all ranks.
     std::int64_t units_per_step() const {
-        return options_.micro_steps() * options_.batch * model_.units_per_example;
+        return options_.micro_batches() * options_.batch * model_.units_per_example;
     }
     /// FLOPs of this rank.
     double flops_per_step() const {

@@ -72,7 +72,7 @@ TEST(Commands, BadInputGetsOneClearLine) {
         {"train --clip 1e-40", 2, "clip must be 0 (off), or positive and finite in FP32, got 1e-40"},
         {"train --betas 0.9 1.5", 2, "betas must lie in [0, 1), got 1.5"},
         {"train --betas 0.9 0.99999999999", 2, "betas must lie in [0, 1), got 0.99999999999"},
-        {"train --accumulate 0", 2, "--accumulate must be 1 or more micro-steps"},
+        {"train --accumulate 0", 2, "--accumulate must be 1 or more micro-batches"},
         {"frobnicate", 2,
          "there is no command 'frobnicate'; there are: ladder, train, generate, predict, explain, "
          "lint, peaks, numerics, bench, tokenize"},

@@ -51,7 +51,7 @@ TEST_F(CudaCommands, TrainsOnTheEmulatedGpuAndSaysSo) {
         << ran.output;
 }
 
-/// One after the other, as a user would: micro-steps and validation, a text from the checkpoint, numbers.
+/// One after the other, as a user would: micro-batches and validation, a text from the checkpoint, numbers.
 TEST_F(CudaCommands, ValidatesGeneratesAndCountsNumbersOnTheEmulatedGpu) {
     const TemporaryDirectory directory;
     const std::string on_gpu = with_emulated_gpu("sm_80"),

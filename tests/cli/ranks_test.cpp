@@ -130,7 +130,7 @@ TEST_P(Ranks, TrainToTheCheckpointOfOneProcess) {
     EXPECT_TRUE(saved("4") == saved("one"));
     const Ran uneven = run_as(GetParam(), 3, "train --steps 8 --resume " + (directory_ / "4").string());
     EXPECT_NE(uneven.status, 0);
-    EXPECT_NE(uneven.output.find("its steps have 4 micro-steps, which 3 ranks cannot share evenly"),
+    EXPECT_NE(uneven.output.find("its steps have 4 micro-batches, which 3 ranks cannot share evenly"),
               std::string::npos)
         << uneven.output;
 }

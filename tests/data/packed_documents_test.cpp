@@ -25,14 +25,14 @@ struct Read {
     std::vector<float> counted;
 };
 
-Read read(const PackedDocuments& source, std::uint64_t step, std::int64_t micro_step, std::size_t B,
+Read read(const PackedDocuments& source, std::uint64_t step, std::int64_t micro_batch, std::size_t B,
           std::size_t T) {
     Read read{Tokens(B * T), Tokens(B * T), Tokens(B * T), Tokens(B * T), std::vector<float>(B)};
     const std::vector<std::span<std::byte>> inputs = {
         std::as_writable_bytes(std::span(read.tokens)), std::as_writable_bytes(std::span(read.targets)),
         std::as_writable_bytes(std::span(read.documents)), std::as_writable_bytes(std::span(read.positions)),
         std::as_writable_bytes(std::span(read.counted))};
-    source.fill(step, micro_step, inputs);
+    source.fill(step, micro_batch, inputs);
     return read;
 }
 
@@ -61,7 +61,7 @@ TEST(PackedDocuments, TellDocumentsApart) {
     EXPECT_EQ(second.tokens, (Tokens{8, 5, 6, 7, 8, 9}));
     EXPECT_EQ(second.targets, (Tokens{5, 6, 7, 8, 9, -1}));
     EXPECT_EQ(second.positions, (Tokens{0, 1, 2, 3, 4, 5}));
-    // 3 + 5 targets of two micro-steps.
+    // 3 + 5 targets of two micro-batches.
     EXPECT_EQ(source.counted(0), 8u);
     EXPECT_EQ(first.counted, (std::vector<float>{4}));
     EXPECT_EQ(second.counted, first.counted);

@@ -108,7 +108,7 @@ TEST_F(PictureBatchesTest, APictureIsCutElsewhereInEachRowStepAndRun) {
     for (const auto* drawn : {&of_rows, &of_steps, &of_seeds}) EXPECT_GT(drawn->size(), 16u);
 }
 
-TEST_F(PictureBatchesTest, AMicroStepIsAPartOfItsStep) {
+TEST_F(PictureBatchesTest, AMicroBatchIsAPartOfItsStep) {
     const PictureBatches batches(set_, options());
     std::vector<float> pixels(static_cast<std::size_t>(3 * batches.values_per_row()));
     std::vector<std::int32_t> labels(3);

@@ -63,7 +63,7 @@ TEST(TextWindows, SequentialIsTheTextInOrder) {
     EXPECT_EQ(batch_of(shorter, options, 3, 0), batch_of(source, options, 0, 0));
 }
 
-TEST(TextWindows, MicroStepsReadWhatOneStepReads) {
+TEST(TextWindows, MicroBatchesReadWhatOneStepReads) {
     const TokenStream stream = counting(1000);
     const Options whole = {.batch = 12, .sequence = 5};
     const TextWindows whole_source = windows(stream, {100, 1000}, whole);
@@ -154,7 +154,7 @@ TEST(TextWindows, TooShortATextIsRefused) {
         "`batch` or `sequence`");
     EXPECT_EQ(
         refusal({.batch = 2, .sequence = 6, .accumulate = 2}),
-        "text.txt: 24 tokens, but a step of 2 micro-steps of 2 x 6 (batch x sequence) needs 25; give more "
+        "text.txt: 24 tokens, but a step of 2 micro-batches of 2 x 6 (batch x sequence) needs 25; give more "
         "text, or lower `batch` or `sequence`");
     EXPECT_EQ(refusal({.batch = 4, .sequence = 6, .order = BatchOrder::random}), "accepted");
     EXPECT_THROW(windows(stream, {3, 3}, {.batch = 1, .sequence = 1}), UserError);

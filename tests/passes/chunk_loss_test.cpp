@@ -31,7 +31,7 @@ const nn::Gpt2Config model{
 Tensor trace(Graph& graph) {
     const Tensor tokens(graph, graph.add_input("tokens", {DType::i32, {B, T}}));
     const Tensor targets(graph, graph.add_input("targets", {DType::i32, {B, T}}));
-    // As a micro-step has it.
+    // As a micro-batch has it.
     return nn::gpt2_loss(model, tokens, targets, {}) * 0.25;
 }
 

@@ -63,7 +63,7 @@ class TraceOfAStep : public ::testing::TestWithParam<std::int64_t> {
     nlohmann::json trace_;
 };
 
-INSTANTIATE_TEST_SUITE_P(MicroSteps, TraceOfAStep, ::testing::Values(1, 3));
+INSTANTIATE_TEST_SUITE_P(MicroBatches, TraceOfAStep, ::testing::Values(1, 3));
 
 TEST_P(TraceOfAStep, IsATrace) {
     EXPECT_EQ(fault_of_trace(trace_), "");

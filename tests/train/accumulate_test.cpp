@@ -1,4 +1,4 @@
-// Gradient accumulation: what several micro-steps give is what one batch of all their sequences gives.
+// Gradient accumulation: what several micro-batches give is what one batch of all their sequences gives.
 #include "mantissa/train/accumulate.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/runtime/state_block.h"
@@ -86,7 +86,7 @@ ReferenceRun exact_step(Trainer& whole, ReferenceFeed& feed) {
     return {whole.plan().step().graph(), feed};
 }
 
-TEST(Accumulate, MicroStepsEqualOneBatchWithinTheErrorOfOneBatch) {
+TEST(Accumulate, MicroBatchesEqualOneBatchWithinTheErrorOfOneBatch) {
     const auto device = make_cpu_device({.threads = 2});
     Trainer start = gpt2_trainer(*device, options_with(sequences, 1));
     ReferenceFeed feed;
@@ -128,7 +128,7 @@ TEST(Accumulate, SameBitsOnAnyNumberOfThreads) {
     EXPECT_TRUE(trained(3) == once);
 }
 
-/// A product of one input with one weight: the gradient of a micro-step is its input, over their number.
+/// A product of one input with one weight: the gradient of a micro-batch is its input, over their number.
 nn::Model one_product() {
     return {.name = "product",
             .inputs = {{"x", DType::f32, {1}}},
@@ -146,7 +146,7 @@ float tree_sum(std::span<const float> terms) {
     return tree_sum(terms.first(first)) + tree_sum(terms.subspan(first));
 }
 
-TEST(Accumulate, AddsUpOverATreeOfMicroSteps) {
+TEST(Accumulate, AddsUpOverATreeOfMicroBatches) {
     const auto device = make_cpu_device({.threads = 1});
     int other_than_in_order = 0;
     for (std::int64_t N = 1; N <= 17; ++N) {
@@ -163,14 +163,14 @@ TEST(Accumulate, AddsUpOverATreeOfMicroSteps) {
         for (int step = 0; step < 2; ++step) {
             const float before = trainer.state().read_f32("w")[0];
             ASSERT_TRUE(trainer.step({x}, 1.0).applied);
-            EXPECT_EQ(trainer.state().read_f32("w")[0], before - tree_sum(terms)) << N << " micro-steps";
+            EXPECT_EQ(trainer.state().read_f32("w")[0], before - tree_sum(terms)) << N << " micro-batches";
         }
         other_than_in_order += tree_sum(terms) != in_order;
     }
     EXPECT_GT(other_than_in_order, 4);
 }
 
-TEST(Accumulate, EachMicroStepDropsOutOthers) {
+TEST(Accumulate, EachMicroBatchDropsOutOthers) {
     // The same micro-batch twice: with dropout its two losses differ, and so does their mean from either.
     const auto device = make_cpu_device({.threads = 1});
     std::vector<std::int32_t> tokens = ids(0);
@@ -211,12 +211,12 @@ TEST(Accumulate, GradientsAreKeptOnlyWhereTheyAreAddedUp) {
     EXPECT_GE(several.plan().memory().arena, several.plan().step().memory().arena_bytes);
 }
 
-TEST(Accumulate, AnyBadMicroStepSkipsTheStepAndNothingOfItStays) {
+TEST(Accumulate, AnyBadMicroBatchSkipsTheStepAndNothingOfItStays) {
     const auto device = make_cpu_device({.threads = 1});
     for (std::size_t bad : {0u, 1u, 2u}) {
         Trainer trainer = gpt2_trainer(*device, options_with(2, 3)),
                 healthy = gpt2_trainer(*device, options_with(2, 3));
-        // The channels of token 60 add up to more than FP32 holds, so a micro-step that reads it has no
+        // The channels of token 60 add up to more than FP32 holds, so a micro-batch that reads it has no
         // finite loss. The others only give it a probability: their scores for it stay finite, for the
         // normalised activations that it is multiplied with add up to about 0.
         std::vector<float> table = trainer.state().read_f32("wte.weight");
@@ -235,7 +235,7 @@ TEST(Accumulate, AnyBadMicroStepSkipsTheStepAndNothingOfItStays) {
         EXPECT_TRUE(states_of(trainer) == before);
         EXPECT_TRUE(trainer.step({tokens, targets}, 1e-3).applied);
         EXPECT_TRUE(healthy.step({tokens, targets}, 1e-3).applied);
-        EXPECT_TRUE(states_of(trainer) == states_of(healthy)) << "micro-step " << bad;
+        EXPECT_TRUE(states_of(trainer) == states_of(healthy)) << "micro-batch " << bad;
     }
 }
 

@@ -137,7 +137,7 @@ TEST(BadStep, OnlyAStepThatWasNotAppliedCanBeSearched) {
     EXPECT_THROW(run.trainer.first_non_finite({run.tokens, run.targets}, 1e-3), InternalError);
 }
 
-TEST(BadStep, ABadMicroStepIsFoundWhereverItIs) {
+TEST(BadStep, ABadMicroBatchIsFoundWhereverItIs) {
     for (const double dropout : {0.0, 0.2}) {
         Trained run(3, dropout);
         run.put("ln_f.weight", 3, nan);
@@ -153,7 +153,8 @@ TEST(BadStep, GradientsThatOverflowWhileTheyAreAddedUpAreNamed) {
     Trained run(2);
     // Every token is 1 and normalised to about 3.8 in channel 0; every target is 39, whose weight of 1.5e38
     // in that channel counts in no score, for the last norm makes the channel 0. The gradient of that norm's
-    // weight is then about 0.5 1.5e38 3.8 = 2.9e38 in each of the two micro-steps: finite, but not their sum.
+    // weight is then about 0.5 1.5e38 3.8 = 2.9e38 in each of the two micro-batches: finite, but not their
+    // sum.
     std::fill(run.tokens.begin(), run.tokens.end(), 1);
     std::fill(run.targets.begin(), run.targets.end(), 39);
     run.put("wte.weight", 1 * 16, 1);

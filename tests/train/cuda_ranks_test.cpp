@@ -1,5 +1,5 @@
 // Ranks on emulated GPUs, which exchange by the emulated NCCL: the bits of one GPU that makes all
-// micro-steps, and of ranks on CPUs what is summed.
+// micro-batches, and of ranks on CPUs what is summed.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -43,7 +43,7 @@ class CudaUses : public ::testing::Test {
     }
 };
 
-/// Three micro-steps of two sequences each, fused.
+/// Three micro-batches of two sequences each, fused.
 Gpt2Training accumulating(const std::string& policy) {
     Gpt2Training training = small_gpt2_training(policy);
     training.accumulate = 3;
@@ -52,21 +52,21 @@ Gpt2Training accumulating(const std::string& policy) {
     return training;
 }
 
-TEST_F(CudaUses, MicroStepsAddUpToWhatTheCpuMakesOfThem) {
+TEST_F(CudaUses, MicroBatchesAddUpToWhatTheCpuMakesOfThem) {
     const auto cpu = a_cpu();
     const TestedGpu gpu;
     const Gpt2Training training = accumulating("fp32");
     const SomeTokens batch(2 * 16 * 3);
     Trainer here = gpt2_trainer(*cpu, training), there = gpt2_trainer(*gpu, training);
     expect_trains_alike(there, here, batch, 2);
-    // Each micro-step counts: with other targets in the last one the loss is another.
+    // Each micro-batch counts: with other targets in the last one the loss is another.
     SomeTokens altered = batch;
     std::fill(altered.targets.end() - 16, altered.targets.end(), 3);
     const float right = there.step({batch.tokens, batch.targets}, 0).loss;
     EXPECT_GT(std::abs(there.step({altered.tokens, altered.targets}, 0).loss - right), 1e-3F);
 }
 
-TEST_F(CudaUses, MicroStepsHaveTheSameBitsEachTime) {
+TEST_F(CudaUses, MicroBatchesHaveTheSameBitsEachTime) {
     const TestedGpu gpu;
     const SomeTokens batch(2 * 16 * 3);
     const auto trained = [&] {

@@ -1,5 +1,5 @@
 // Packed documents: those of one sequence train as if each were run alone, whatever the sequences and
-// micro-steps that they lie in.
+// micro-batches that they lie in.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -285,10 +285,10 @@ TEST_P(PackedDocumentsTrain, AStepsLossIsTheMeanOfItsTargetsHoweverItIsCut) {
         return results;
     };
     const std::vector<StepResult> whole = losses(6, 1);
-    for (const std::int64_t micro_steps : {2, 3, 6}) {
-        const std::vector<StepResult> cut = losses(6 / micro_steps, micro_steps);
+    for (const std::int64_t micro_batches : {2, 3, 6}) {
+        const std::vector<StepResult> cut = losses(6 / micro_batches, micro_batches);
         for (std::size_t i = 0; i < whole.size(); ++i) {
-            EXPECT_NEAR(cut[i].loss, whole[i].loss, 1e-5 * whole[i].loss) << micro_steps;
+            EXPECT_NEAR(cut[i].loss, whole[i].loss, 1e-5 * whole[i].loss) << micro_batches;
             EXPECT_NEAR(cut[i].gradient_norm, whole[i].gradient_norm, 1e-5 * whole[i].gradient_norm);
         }
     }

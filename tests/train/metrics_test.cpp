@@ -88,7 +88,7 @@ void expect_metrics(const Metrics& metrics, const std::map<std::string, double>&
         EXPECT_NEAR(static_cast<double>(metrics[name]), value, 1e-6) << name;
 }
 
-TEST(Metrics, OfStepsAreMeansOverAllRowsOfAllMicroSteps) {
+TEST(Metrics, OfStepsAreMeansOverAllRowsOfAllMicroBatches) {
     const auto device = make_cpu_device({.threads = 2});
     const Rows rows(12);
     for (const char* policy : {"fp32", "bf16"})
@@ -97,8 +97,8 @@ TEST(Metrics, OfStepsAreMeansOverAllRowsOfAllMicroSteps) {
                             {.batch = 12 / accumulate, .accumulate = accumulate, .policy = policy});
             Predictor predictor(trainer);
             for (int step = 0; step < 4; ++step) {
-                SCOPED_TRACE(std::string(policy) + ", " + std::to_string(accumulate) + " micro-steps, step " +
-                             std::to_string(step));
+                SCOPED_TRACE(std::string(policy) + ", " + std::to_string(accumulate) +
+                             " micro-batches, step " + std::to_string(step));
                 const auto before = expected(predictor, rows);
                 expect_metrics(trainer.step({rows.x, rows.id}, 0.5).metrics, before);
             }

@@ -30,7 +30,7 @@ struct Setting {
     std::int64_t accumulate = 1;
 
     std::string text() const {
-        return fmt::format("{}{}{}{}, {} micro-steps", policy, fuse ? " fuse" : "",
+        return fmt::format("{}{}{}{}, {} micro-batches", policy, fuse ? " fuse" : "",
                            match_attention ? " match_attention" : "", chunk_loss ? " chunk_loss" : "",
                            accumulate);
     }
@@ -57,13 +57,13 @@ std::vector<StepResult> train(Trainer& trainer, std::int64_t last) {
     std::vector<std::int32_t> text;
     for (std::int32_t i = 0; i < 2000; ++i) text.push_back((i * i / 7 + i) % static_cast<std::int32_t>(V));
     const TokenStream stream(text);
-    const std::int64_t micro_steps = trainer.plan().options().accumulate;
-    const TextWindows batches(stream, stream.all(), T, {.batch = B, .accumulate = micro_steps});
+    const std::int64_t micro_batches = trainer.plan().options().accumulate;
+    const TextWindows batches(stream, stream.all(), T, {.batch = B, .accumulate = micro_batches});
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(trainer.plan().units_per_step())),
         targets(tokens.size());
     std::vector<StepResult> results;
     while (trainer.steps_done() < last) {
-        for (std::int64_t i = 0; i < micro_steps; ++i) {
+        for (std::int64_t i = 0; i < micro_batches; ++i) {
             const auto first = static_cast<std::size_t>(B * T * i), size = static_cast<std::size_t>(B * T);
             batches.fill(static_cast<std::uint64_t>(trainer.steps_done()), i,
                          std::span(tokens).subspan(first, size), std::span(targets).subspan(first, size));

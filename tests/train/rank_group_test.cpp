@@ -1,5 +1,5 @@
 // A program of one's own on several ranks, as the first face has it: groups that meet under a name, examples
-// that each rank reads its part of, and the bits of one process that makes all micro-steps.
+// that each rank reads its part of, and the bits of one process that makes all micro-batches.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// Several ranks train a small model, each with its share of a step's micro-steps: what they come to, for
+// Several ranks train a small model, each with its share of a step's micro-batches: what they come to, for
 // comparison with one that makes them all.
 #pragma once
 
@@ -35,7 +35,7 @@ inline nn::Model small_gpt2(double dropout) {
                           length);
 }
 
-/// How a step's micro-steps are shared, and what is trained.
+/// How a step's micro-batches are shared, and what is trained.
 struct Split {
     int ranks = 1;
     std::int64_t accumulate = 1;
@@ -106,8 +106,8 @@ class RankRun {
         : device_(device_of(split, ranks)),
           ranks_(ranks),
           trainer(*device_, small_gpt2(split.dropout), options_of(*device_, split, ranks)),
-          examples_(some_examples(trainer.model(), trainer.plan().options().micro_steps())),
-          buffer_(trainer.model(), 2, split.accumulate, trainer.plan().options().first_micro_step()) {
+          examples_(some_examples(trainer.model(), trainer.plan().options().micro_batches())),
+          buffer_(trainer.model(), 2, split.accumulate, trainer.plan().options().first_micro_batch()) {
         if (!split.resume.empty()) resume_training(split.resume, trainer);
     }
 
@@ -126,7 +126,7 @@ class RankRun {
     }
 
   private:
-    static Examples some_examples(const nn::Model& model, std::int64_t micro_steps) {
+    static Examples some_examples(const nn::Model& model, std::int64_t micro_batches) {
         std::vector<std::int32_t> tokens, targets;
         for (int i = 0; i < 40 * length; ++i) {
             tokens.push_back((i * i / 5 + 3 * i) % 61);
@@ -134,7 +134,7 @@ class RankRun {
         }
         return {model,
                 {tokens, targets},
-                {.batch = 2, .accumulate = micro_steps, .order = BatchOrder::random, .seed = 3}};
+                {.batch = 2, .accumulate = micro_batches, .order = BatchOrder::random, .seed = 3}};
     }
 
     std::unique_ptr<Device> device_;

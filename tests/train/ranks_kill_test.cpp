@@ -128,13 +128,13 @@ class TrainingRanks {
 /// A run that nobody kills, as far as it is asked for.
 class Undisturbed {
   public:
-    explicit Undisturbed(int micro_steps)
-        : micro_steps_(micro_steps), run_({.accumulate = micro_steps}, nullptr) {}
+    explicit Undisturbed(int micro_batches)
+        : micro_batches_(micro_batches), run_({.accumulate = micro_batches}, nullptr) {}
 
     /// The checkpoint at `place` is whole, what this run had after as many steps, and goes on as it does.
     void expect_goes_on(const fs::path& place) {
         EXPECT_EQ(load_checkpoint(place).warning, "");
-        RankRun found({.accumulate = micro_steps_, .resume = place}, nullptr);
+        RankRun found({.accumulate = micro_batches_, .resume = place}, nullptr);
         while (run_.trainer.steps_done() < found.trainer.steps_done()) run_.step();
         ASSERT_EQ(run_.trainer.steps_done(), found.trainer.steps_done()) << "a later one was there before";
         // Copies of parameters are made before the next step.
@@ -144,7 +144,7 @@ class Undisturbed {
     }
 
   private:
-    int micro_steps_;
+    int micro_batches_;
     RankRun run_;
 };
 

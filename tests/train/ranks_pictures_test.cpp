@@ -1,5 +1,5 @@
 // Ranks train networks with batch norms to the bits of one process: running statistics travel, and follow the
-// micro-steps in their order, whoever made them.
+// micro-batches in their order, whoever made them.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -26,7 +26,7 @@ using testing::run_good_ranks;
 using testing::whole_state;
 
 constexpr std::int64_t B = 2, side = 4;
-constexpr std::int64_t values = B * side * side * 3;  // of a micro-step
+constexpr std::int64_t values = B * side * side * 3;  // of a micro-batch
 
 /// Images [B, 4, 4, 3] through three batch norms, of which one follows its batches faster. The weights
 /// between them are cut among ranks.
@@ -67,7 +67,7 @@ struct Split {
     std::int64_t accumulate = 4;
     std::string policy = "fp32";
     States states = States::sharded;
-    /// A step in which a micro-step's images are not finite; -1: none.
+    /// A step in which a micro-batch's images are not finite; -1: none.
     std::int64_t bad_step = -1, bad_part = 0;
     std::int64_t steps = 4;
     std::filesystem::path resume = {}, save = {};
@@ -92,7 +92,7 @@ Trained train_as(const Split& split, Ranks* ranks) {
     options.ranks = ranks;
     Trainer trainer(*device, normed_network(), options);
     if (!split.resume.empty()) resume_training(split.resume, trainer);
-    const std::int64_t first = trainer.plan().options().first_micro_step();
+    const std::int64_t first = trainer.plan().options().first_micro_batch();
     Trained trained;
     while (trainer.steps_done() < split.steps) {
         const std::int64_t step = trainer.steps_done(), bad = split.bad_part - first;
@@ -159,9 +159,9 @@ TEST(RanksTrainPictures, ToTheSameBitsHoweverAStepIsSplit) {
     }
 }
 
-TEST(RanksTrainPictures, StatisticsFollowTheOrderOfMicroSteps) {
+TEST(RanksTrainPictures, StatisticsFollowTheOrderOfMicroBatches) {
     // By hand, of the first norm, whose batches do not depend on weights; the mean of three ranks of three
-    // micro-steps each, of two steps.
+    // micro-batches each, of two steps.
     const Trained trained = train({.ranks = 3, .accumulate = 3, .steps = 2});
     const auto* means = reinterpret_cast<const float*>(trained.states.at("bn1.running_mean").data());
     for (std::int64_t c = 0; c < 3; ++c) {

@@ -1,4 +1,4 @@
-// Several ranks train to the bits of one process that makes all of their micro-steps.
+// Several ranks train to the bits of one process that makes all of their micro-batches.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -58,7 +58,7 @@ TEST(RanksTrain, ToTheSameBitsWhoeverHoldsTheStates) {
 TEST(RanksTrain, AnyNumberOfThemWhereEachMakesAPowerOfTwo) {
     expect_same(train({.ranks = 3}), train({.accumulate = 3}), "3 ranks");
     expect_same(train({.ranks = 3, .accumulate = 2}), train({.accumulate = 6}), "3 ranks of 2");
-    // Three micro-steps of a rank are added up in another order than the first three of six: the comparison
+    // Three micro-batches of a rank are added up in another order than the first three of six: the comparison
     // would find it.
     EXPECT_FALSE(train({.ranks = 2, .accumulate = 3}) == train({.accumulate = 6}));
 }

@@ -1,4 +1,4 @@
-// Running statistics of batch normalisation: blended by every micro-step of a good step, untouched by a bad
+// Running statistics of batch normalisation: blended by every micro-batch of a good step, untouched by a bad
 // one and by evaluation, saved and resumed.
 #include "mantissa/train/running_statistics.h"
 #include "mantissa/graph/graph.h"
@@ -74,10 +74,10 @@ Trainer trainer_of(Device& device, const Training& setup) {
     return Trainer(device, small_model(), options);
 }
 
-/// Images of N micro-steps, each with a mean and a deviation of its own in every channel.
-std::vector<float> images(std::int64_t micro_steps, int seed) {
+/// Images of N micro-batches, each with a mean and a deviation of its own in every channel.
+std::vector<float> images(std::int64_t micro_batches, int seed) {
     std::vector<float> values;
-    for (std::int64_t i = 0; i < micro_steps * rows * C; ++i) {
+    for (std::int64_t i = 0; i < micro_batches * rows * C; ++i) {
         const std::int64_t part = i / (rows * C) + seed, channel = i % C;
         values.push_back(static_cast<float>(std::sin(static_cast<double>(7 * i + seed)) *
                                                 static_cast<double>(1 + channel) +
@@ -114,7 +114,7 @@ std::pair<double, double> moments_of(const std::vector<float>& images, std::int6
     return {mean, squares / (rows - 1)};
 }
 
-TEST(RunningStatistics, FollowEachMicroStepsBatchInTheirOrder) {
+TEST(RunningStatistics, FollowEachMicroBatchesBatchInTheirOrder) {
     const auto device = make_cpu_device({.threads = 2});
     for (const std::int64_t N : {1, 2, 3})
         for (const Training& setup : setups(N)) {
@@ -137,28 +137,28 @@ TEST(RunningStatistics, FollowEachMicroStepsBatchInTheirOrder) {
         }
 }
 
-TEST(RunningStatistics, MicroStepsHaveTheBitsOfAsManySteps) {
+TEST(RunningStatistics, MicroBatchesHaveTheBitsOfAsManySteps) {
     const auto device = make_cpu_device({.threads = 2});
     for (const std::int64_t N : {2, 3}) {
         const std::vector<Training> alone = setups(1), together = setups(N);
         for (std::size_t i = 0; i < alone.size(); ++i) {
-            Trainer steps = trainer_of(*device, alone[i]), micro_steps = trainer_of(*device, together[i]);
-            // At a rate of 0 the parameters stay, so that steps see the weights that micro-steps see.
+            Trainer steps = trainer_of(*device, alone[i]), micro_batches = trainer_of(*device, together[i]);
+            // At a rate of 0 the parameters stay, so that steps see the weights that micro-batches see.
             for (int round = 0; round < 2; ++round) {
                 const std::vector<float> batch = images(N, round);
                 for (std::int64_t part = 0; part < N; ++part)
                     steps.step({std::span(batch).subspan(static_cast<std::size_t>(part * rows * C),
                                                          static_cast<std::size_t>(rows * C))},
                                0);
-                micro_steps.step({batch}, 0);
-                EXPECT_TRUE(running_of(steps) == running_of(micro_steps))
+                micro_batches.step({batch}, 0);
+                EXPECT_TRUE(running_of(steps) == running_of(micro_batches))
                     << N << " " << alone[i].policy << alone[i].all_passes << " round " << round;
             }
         }
     }
 }
 
-TEST(RunningStatistics, ABadStepLeavesNoTraceWhicheverMicroStepIsBad) {
+TEST(RunningStatistics, ABadStepLeavesNoTraceWhicheverMicroBatchIsBad) {
     const auto device = make_cpu_device({.threads = 2});
     for (const std::int64_t N : {1, 2, 3})
         for (const Training& setup : setups(N))
@@ -237,7 +237,7 @@ TEST(RunningStatistics, StandWithTheWeightsInFilesAndAreNoParameters) {
         const std::vector<std::byte> value = trainer.state().read(name);
         EXPECT_EQ(std::memcmp(tensors[name].data, value.data(), value.size()), 0) << name;
     }
-    EXPECT_EQ(tensors.size(), 12u) << "what is kept between micro-steps is not saved";
+    EXPECT_EQ(tensors.size(), 12u) << "what is kept between micro-batches is not saved";
     // Weights and biases of two norms of 3 and 5 channels, of 3 x 5 and of 5 x 1.
     EXPECT_EQ(trainer.plan().facts().parameters, 2 * (3 + 5) + 3 * 5 + 5 + 5 + 1);
     for (const State& state : trainer.state().states())

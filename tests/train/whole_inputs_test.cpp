@@ -90,7 +90,7 @@ TEST(WholeInputs, StepsEvaluationsAndPredictionsAreThoseOfTheNumbersAsLiterals) 
             for (int step = 0; step < 5; ++step)
                 EXPECT_NEAR(given.step({edges, rows.x, temperature, rows.y}, 0.01).loss,
                             recorded.step({rows.x, rows.y}, 0.01).loss, 1e-5)
-                    << policy << ", " << accumulate << " micro-steps, step " << step;
+                    << policy << ", " << accumulate << " micro-batches, step " << step;
             const auto expected = parameters(recorded);
             for (const auto& [name, values] : parameters(given))
                 for (std::size_t i = 0; i < values.size(); ++i)
