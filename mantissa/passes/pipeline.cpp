@@ -15,10 +15,10 @@
 #include "mantissa/passes/attention/attention_policy.h"
 #include "mantissa/passes/attention/lay_out_attention.h"
 #include "mantissa/passes/attention/match_attention.h"
-#include "mantissa/passes/chunk_loss.h"
 #include "mantissa/passes/expand.h"
 #include "mantissa/passes/fold_addends.h"
 #include "mantissa/passes/fuse.h"
+#include "mantissa/passes/fuse_linear_cross_entropy.h"
 #include "mantissa/passes/join_updates.h"
 #include "mantissa/passes/keep_in_parts.h"
 #include "mantissa/passes/lay_out.h"
@@ -35,14 +35,16 @@ namespace {
 struct OptionalPass {
     std::string_view name;
     bool PipelineOptions::*on;
+    std::string_view old_name = {};  ///< in earlier versions, whose options and checkpoints have it
 };
 
-constexpr std::array optional_passes = {OptionalPass{"match_attention", &PipelineOptions::match_attention},
-                                        OptionalPass{"chunk_loss", &PipelineOptions::chunk_loss},
-                                        OptionalPass{"simplify", &PipelineOptions::simplify},
-                                        OptionalPass{"pad", &PipelineOptions::pad},
-                                        OptionalPass{"lay_out", &PipelineOptions::lay_out},
-                                        OptionalPass{"fuse", &PipelineOptions::fuse}};
+constexpr std::array optional_passes = {
+    OptionalPass{"match_attention", &PipelineOptions::match_attention},
+    OptionalPass{"fuse_linear_cross_entropy", &PipelineOptions::fuse_linear_cross_entropy, "chunk_loss"},
+    OptionalPass{"simplify", &PipelineOptions::simplify},
+    OptionalPass{"pad", &PipelineOptions::pad},
+    OptionalPass{"lay_out", &PipelineOptions::lay_out},
+    OptionalPass{"fuse", &PipelineOptions::fuse}};
 
 /// Runs passes one after another on a graph; times, verifies and shows each.
 class Pipeline {
@@ -55,10 +57,11 @@ class Pipeline {
         if (options.policy.multiply == "tf32" && !target.cannot_multiply_tf32.empty())
             throw UserError(target.cannot_multiply_tf32 +
                             ", which the policy tf32 asks for; unset it, or use another policy");
-        if (!options.policy.simulate.empty() && (options.match_attention || options.chunk_loss))
+        if (!options.policy.simulate.empty() &&
+            (options.match_attention || options.fuse_linear_cross_entropy))
             throw UserError(
                 "a simulation rounds what contractions multiply: it needs attention and the loss as "
-                "operations of their own, without match_attention and chunk_loss");
+                "operations of their own, without match_attention and fuse_linear_cross_entropy");
     }
 
     void run(const std::string& pass, const std::function<void()>& body) {
@@ -106,11 +109,12 @@ bool made_without_kernel(Pipeline& pipeline, const Graph& graph, const std::stri
 /// Joins a linear layer and its loss, if that is asked for; what is kept is found where it is afterwards.
 void build_chunked_loss(Pipeline& pipeline, Graph& graph, std::span<Value> kept,
                         const PipelineOptions& options) {
-    if (!options.chunk_loss) return;
-    pipeline.run("chunk_loss", [&] {
+    if (!options.fuse_linear_cross_entropy) return;
+    pipeline.run("fuse_linear_cross_entropy", [&] {
         std::vector<Value> moved(kept.begin(), kept.end());
-        ChunkedLoss chunked = chunk_loss(graph, moved);
-        if (made_without_kernel(pipeline, chunked.graph, "chunk_loss", "linear_cross_entropy")) return;
+        ChunkedLoss chunked = fuse_linear_cross_entropy(graph, moved);
+        if (made_without_kernel(pipeline, chunked.graph, "fuse_linear_cross_entropy", "linear_cross_entropy"))
+            return;
         std::ranges::copy(moved, kept.begin());
         graph = std::move(chunked.graph);
         pipeline.refuse(std::move(chunked.refused));
@@ -264,7 +268,7 @@ std::vector<std::string> runnable_passes(const Target& target, const Policy& pol
     if (!target.cannot_compile.empty()) std::erase(names, "fuse");
     if (!policy.simulate.empty())
         std::erase_if(names, [](const std::string& name) {
-            return name == "match_attention" || name == "chunk_loss" || name == "pad";
+            return name == "match_attention" || name == "fuse_linear_cross_entropy" || name == "pad";
         });
     return names;
 }
@@ -275,11 +279,16 @@ PipelineOptions all_passes(const Target& target, const Policy& policy) {
     return options;
 }
 
+std::string pass_name_today(std::string_view name) {
+    for (const OptionalPass& pass : optional_passes)
+        if (!pass.old_name.empty() && pass.old_name == name) return std::string(pass.name);
+    return std::string(name);
+}
+
 void choose_passes(PipelineOptions& options, std::span<const std::string> names) {
     for (const OptionalPass& pass : optional_passes) options.*pass.on = false;
     for (const std::string& name : names) {
-        const auto pass = std::find_if(optional_passes.begin(), optional_passes.end(),
-                                       [&](const OptionalPass& p) { return p.name == name; });
+        const auto pass = std::ranges::find(optional_passes, pass_name_today(name), &OptionalPass::name);
         if (pass == optional_passes.end())
             throw UserError(fmt::format("there is no optional pass '{}'; there are: {}", name,
                                         fmt::join(optional_pass_names(), ", ")));

@@ -39,9 +39,9 @@ struct PipelineOptions {
     TraceSeed seed = {};  ///< the loss scale; none: 1
     // The optional passes; choose_passes() sets them by name.
     bool simplify = true;
-    bool match_attention = false;  ///< whether attention is looked for in the model
-    bool chunk_loss = false;       ///< whether the logits are made a chunk of tokens at a time
-    bool pad = false;              ///< whether ugly extents of parameters are padded
+    bool match_attention = false;            ///< whether attention is looked for in the model
+    bool fuse_linear_cross_entropy = false;  ///< whether the logits are made a chunk of tokens at a time
+    bool pad = false;                        ///< whether ugly extents of parameters are padded
     /// Whether attention reads and writes heads where they lie, and what follows from parameters alone is
     /// kept beside them.
     bool lay_out = false;
@@ -56,6 +56,10 @@ struct PipelineOptions {
 
 /// Names of the optional passes, in the order in which they run.
 std::vector<std::string> optional_pass_names();
+
+/// The name today of an optional pass that earlier versions called `name`, in options or a checkpoint; any
+/// other name as it is.
+std::string pass_name_today(std::string_view name);
 
 /// The names of those that a machine can run under a policy: fused kernels need a compiler; where
 /// contractions are simulated, what hides one inside of another operation leaves nothing to round, and

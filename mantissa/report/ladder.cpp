@@ -23,7 +23,7 @@ namespace mantissa::inline v0 {
 namespace {
 
 /// The operations that a rung looks for in the model; where it finds none, the rung is the one before.
-enum class Change : std::uint8_t { none, attention, joint_loss };
+enum class Change : std::uint8_t { none, attention, fused_linear_cross_entropy };
 
 struct Rung {
     std::string_view name;
@@ -33,7 +33,7 @@ struct Rung {
     bool fuse = false;
     bool match_attention = false;
     bool pad = false;  ///< where something is ugly; else it is the rung before
-    bool chunk_loss = false;
+    bool fuse_linear_cross_entropy = false;
     Change change = Change::none;
 
     /// The rungs that run what PyTorch runs cast weights where they are used, as it does.
@@ -42,7 +42,7 @@ struct Rung {
         if (fuse) names.insert(names.end(), {"fuse", "lay_out"});
         if (match_attention) names.emplace_back("match_attention");
         if (pad) names.emplace_back("pad");
-        if (chunk_loss) names.emplace_back("chunk_loss");
+        if (fuse_linear_cross_entropy) names.emplace_back("fuse_linear_cross_entropy");
         return names;
     }
 };
@@ -76,8 +76,8 @@ constexpr Rung known_rungs[] = {
      .fuse = true,
      .match_attention = true,
      .pad = true,
-     .chunk_loss = true,
-     .change = Change::joint_loss},
+     .fuse_linear_cross_entropy = true,
+     .change = Change::fused_linear_cross_entropy},
     {.name = "fp16", .policy = "fp16", .loss_tolerance = 0.02, .multiply = "f16"}};
 
 const Rung& find_rung(const std::string& name) {
@@ -136,8 +136,9 @@ std::string no_change(const Rung& rung, const TrainingPlan& plan) {
     switch (rung.change) {
         case Change::attention:
             return missing("attention", "match_attention", "attention");
-        case Change::joint_loss:
-            return missing("linear_cross_entropy", "chunk_loss", "linear layer with a cross-entropy");
+        case Change::fused_linear_cross_entropy:
+            return missing("linear_cross_entropy", "fuse_linear_cross_entropy",
+                           "linear layer with a cross-entropy");
         case Change::none:
             break;
     }

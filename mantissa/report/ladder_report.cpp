@@ -297,7 +297,9 @@ std::string ladder_table(const LadderReport& report) {
             ? "\nlosses, not held against one another: batch norms over few images amplify every rounding\n"
             : "\nlosses\n";
     for (const RungReport& rung : report.rungs) text += loss_line(rung);
-    text += "kernels of matmul, and of attention and the joint loss where they are one; what was padded\n";
+    text +=
+        "kernels of matmul, and of attention and the fused linear cross-entropy where they are one; what was "
+        "padded\n";
     for (const RungReport& rung : report.rungs) {
         text += fmt::format("  {:<9} {}", rung.name, fmt::join(rung.matmul_kernels, ", "));
         for (const auto* kernels : {&rung.attention_kernels, &rung.loss_kernels})

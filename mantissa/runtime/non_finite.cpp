@@ -63,7 +63,8 @@ void add_meant_infinities(const Graph& graph, std::set<Value>& meant) {
     }
 }
 
-/// Whether the node, of the forward pass, made this as a gradient: the joint loss makes them beside the loss.
+/// Whether the node, of the forward pass, made this as a gradient: the fused linear cross-entropy makes them
+/// beside the loss.
 bool is_gradient(const Node& node, Value value, NodeId maker) {
     return node.op->name == "linear_cross_entropy" && node.inputs.size() > 3 && value.node == maker &&
            (value.output == 1 || value.output == 2);

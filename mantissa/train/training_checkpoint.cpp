@@ -174,6 +174,14 @@ std::string differences(const nlohmann::json& state, const char* member, const n
     return text;
 }
 
+/// The saved state with today's names of passes and policies, where an earlier version wrote others.
+nlohmann::json with_names_of_today(nlohmann::json state) {
+    if (state.contains("roundings") && state["roundings"].contains("passes"))
+        for (nlohmann::json& pass : state["roundings"]["passes"])
+            if (pass.is_string()) pass = pass_name_today(pass.get<std::string>());
+    return state;
+}
+
 std::vector<std::string> warn_of_differences(const nlohmann::json& state, nlohmann::json roundings,
                                              const nlohmann::json& inputs, const std::string& source) {
     std::vector<std::string> warnings;
@@ -357,7 +365,8 @@ Resumed resume_training(const std::filesystem::path& directory, Trainer& trainer
                         Resume resume) {
     const LoadedCheckpoint loaded = load_checkpoint(directory);
     const std::string source = (loaded.directory / "state.json").string();
-    const nlohmann::json state = parse_strict_json(loaded.texts.at("state.json"), source);
+    const nlohmann::json state =
+        with_names_of_today(parse_strict_json(loaded.texts.at("state.json"), source));
     const nlohmann::json ours = configuration_of(trainer.plan());
     const ConfigurationDifferences differences(
         require_member(state, "configuration", source, "the state of the run"), ours);

@@ -59,7 +59,8 @@ TEST(Commands, BadInputGetsOneClearLine) {
         {"ladder --text /no/such/file.txt", 1, "/no/such/file.txt"},
         {"explain --memory -3", 2, "--memory must be 0 GB (what is available) or more, got -3"},
         {"train --passes differentiate", 2,
-         "there is no optional pass 'differentiate'; there are: match_attention, chunk_loss, simplify, pad, "
+         "there is no optional pass 'differentiate'; there are: match_attention, fuse_linear_cross_entropy, "
+         "simplify, pad, "
          "lay_out, fuse"},
         {"train --threads -1", 2, "threads"},
         {"train --dump-target sm_80", 2,
@@ -264,8 +265,9 @@ TEST(Commands, ExplainShowsTheStepThatTrainRuns) {
     };
     EXPECT_EQ(after(explain.output, "as planned: state "), after(train.output, " MB = "));
     EXPECT_EQ(after(explain.output, "activations and gradients "), after(train.output, " state + "));
-    EXPECT_NE(explain.output.find("\npasses: match_attention, chunk_loss, simplify, pad, lay_out"),
-              std::string::npos)
+    EXPECT_NE(
+        explain.output.find("\npasses: match_attention, fuse_linear_cross_entropy, simplify, pad, lay_out"),
+        std::string::npos)
         << explain.output;
     const Ran simple = run("explain --passes simplify --model gpt2-tiny" + model);
     EXPECT_GT(after(simple.output, "activations and gradients "),

@@ -43,7 +43,7 @@ TEST(TrainWrong, ALossScaleThatIsTooGreatIsSaidToBe) {
         EXPECT_EQ(ran.status, 1) << ran.output;
         EXPECT_TRUE(holds(last_line(ran.output), advice)) << ran.output;
         EXPECT_FALSE(holds(ran.output, "--learning-rate")) << ran.output;
-        // The joint loss makes logits and gradients; these are of the backward pass.
+        // The fused linear cross-entropy makes logits and gradients; these are of the backward pass.
         EXPECT_FALSE(holds(ran.output, "(forward")) << ran.output;
         EXPECT_TRUE(holds(ran.output, "norm nan ")) << ran.output;
         EXPECT_FALSE(holds(ran.output, "-nan")) << ran.output;

@@ -1,5 +1,5 @@
-// The joint loss as a pure function: its memory, chunks of any size, bad targets. Against the reference it is
-// tested with all other operations, in tests/runtime.
+// The fused linear cross-entropy as a pure function: its memory, chunks of any size, bad targets. Against the
+// reference it is tested with all other operations, in tests/runtime.
 #include <gtest/gtest.h>
 
 #include <algorithm>

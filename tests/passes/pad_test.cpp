@@ -41,7 +41,7 @@ Tensor trace(Graph& graph) {
 PipelineOptions options_of(const std::string& policy, bool chunked, bool matched, bool padded) {
     PipelineOptions options;
     options.policy = find_policy(policy);
-    options.chunk_loss = chunked;
+    options.fuse_linear_cross_entropy = chunked;
     options.match_attention = matched;
     options.pad = padded;
     return options;

@@ -156,15 +156,16 @@ TEST(Simplify, KeepsInputsAndStatesEvenUnused) {
 
 TEST(Pipeline, OptionalPassesAreChosenByName) {
     PipelineOptions options;
-    choose_passes(options, std::vector<std::string>{"fuse", "chunk_loss"});
-    EXPECT_TRUE(options.fuse && options.chunk_loss);
+    choose_passes(options, std::vector<std::string>{"fuse", "fuse_linear_cross_entropy"});
+    EXPECT_TRUE(options.fuse && options.fuse_linear_cross_entropy);
     EXPECT_FALSE(options.simplify || options.match_attention || options.pad);
     try {
         choose_passes(options, std::vector<std::string>{"fuse", "differentiate"});
         FAIL() << "differentiate was taken for an optional pass";
     } catch (const UserError& error) {
         EXPECT_STREQ(error.what(),
-                     "there is no optional pass 'differentiate'; there are: match_attention, chunk_loss, "
+                     "there is no optional pass 'differentiate'; there are: match_attention, "
+                     "fuse_linear_cross_entropy, "
                      "simplify, pad, lay_out, fuse");
     }
 }

@@ -85,8 +85,8 @@ std::vector<Passes> passes_of_any_operation() {
 std::vector<Passes> all_passes() {
     std::vector<Passes> all = passes_of_any_operation();
     for (Passes& passes : std::vector<Passes>{
-             {"chunk_loss", {"chunk_loss"}},
-             {"chunk_loss, expanded", {"chunk_loss"}, {}, true},
+             {"fuse_linear_cross_entropy", {"fuse_linear_cross_entropy"}},
+             {"fuse_linear_cross_entropy, expanded", {"fuse_linear_cross_entropy"}, {}, true},
              {"match_attention", {"match_attention"}},
              {"match_attention, laid out and expanded", {"match_attention", "simplify", "lay_out"}, {}, true},
              {"pad", {"simplify", "pad"}},

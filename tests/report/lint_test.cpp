@@ -25,8 +25,9 @@ Graph forward(const nn::Gpt2Config& config, std::int64_t batch, std::int64_t seq
         const Tensor targets(graph, graph.add_input("targets", ids));
         return nn::gpt2_loss(config, tokens, targets);
     };
-    return build_evaluation(trace,
-                            {.policy = find_policy(policy), .match_attention = true, .chunk_loss = chunked})
+    return build_evaluation(
+               trace,
+               {.policy = find_policy(policy), .match_attention = true, .fuse_linear_cross_entropy = chunked})
         .graph;
 }
 

@@ -88,7 +88,7 @@ TEST_F(CudaKernels, ManySmallTensorsTakeFewLaunches) {
 }
 
 /// Operations that could be taken apart, and then would be right, too.
-TEST_F(CudaKernels, TheJointLossIsTakenWhole) {
+TEST_F(CudaKernels, TheFusedLinearCrossEntropyIsTakenWhole) {
     const TestedGpu gpu;
     for (const OpCase& test : testing::op_cases()) {
         if (test.op != "linear_cross_entropy") continue;

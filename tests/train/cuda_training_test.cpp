@@ -120,9 +120,9 @@ TEST_F(CudaTraining, PassesWithoutKernelsAreRefusedWithAReason) {
     const std::string of_f32 = "the device has no kernel for attention of f32: 'attention bf16*bf16+f32";
     EXPECT_EQ(reason(in_f32, "match_attention").substr(0, of_f32.size()), of_f32);
     EXPECT_EQ(reason(in_bf16, "match_attention"), "");
-    EXPECT_EQ(reason(in_bf16, "chunk_loss"), "");
+    EXPECT_EQ(reason(in_bf16, "fuse_linear_cross_entropy"), "");
     for (const PlannedNode* node : in_bf16.step().nodes_of("linear_cross_entropy"))
-        EXPECT_EQ(node->kernel, "chunked loss, cublasLt bf16*bf16+f32 tensor cores");
+        EXPECT_EQ(node->kernel, "fused linear cross-entropy, cublasLt bf16*bf16+f32 tensor cores");
     EXPECT_FALSE(in_f32.step().nodes_of("linear_cross_entropy").empty());
     // Scores are multiplied in the policy's format all the same.
     for (const PlannedNode* node : in_f32.step().nodes_of("matmul"))

@@ -152,7 +152,8 @@ class PackedDocumentsTrain : public ::testing::TestWithParam<const char*> {
         // A document alone may take less time as lines.
         EXPECT_TRUE(model.units_per_example < T || !plan.kernels_of("attention").empty())
             << "attention is not found";
-        EXPECT_FALSE(plan.kernels_of("linear_cross_entropy").empty()) << "the joint loss is not found";
+        EXPECT_FALSE(plan.kernels_of("linear_cross_entropy").empty())
+            << "the fused linear cross-entropy is not found";
         Results results;
         const StepResult made = trainer.step_run_by(given.batch(), 1e-3, [&](Execution& each, bool) {
             run_showing_gradients(each, [&](const std::string& parameter, Value value) {

@@ -148,10 +148,10 @@ TEST(MuonAgainstPyTorch, InBf16NoFurtherFromFp64ThanTwiceTheirs) {
 }
 
 /// Names of the states that hold Muon's buffers.
-std::set<std::string> taken_by_muon(const nn::Model& model, bool chunk_loss) {
+std::set<std::string> taken_by_muon(const nn::Model& model, bool fuse_linear_cross_entropy) {
     const auto device = make_cpu_device({.threads = 1});
     TrainerOptions options{.optimizer = muon(), .batch = 1};
-    options.passes = testing::plain_and({{"chunk_loss", chunk_loss}});
+    options.passes = testing::plain_and({{"fuse_linear_cross_entropy", fuse_linear_cross_entropy}});
     const TrainingPlan plan(*device, model, options);
     std::set<std::string> names;
     for (const State& state : plan.step().graph().states())
@@ -169,9 +169,9 @@ TEST(Muon, TakesTheMatricesOfHiddenLayersAlone) {
         layer + "mlp.gate_proj.weight",    layer + "mlp.up_proj.weight",
         layer + "mlp.down_proj.weight"};
     for (const bool tied : {false, true})
-        for (const bool chunk_loss : {false, true}) {
+        for (const bool fuse_linear_cross_entropy : {false, true}) {
             llama.sizes.tied = tied;
-            EXPECT_EQ(taken_by_muon(nn::llama_model(llama, 16), chunk_loss), expected);
+            EXPECT_EQ(taken_by_muon(nn::llama_model(llama, 16), fuse_linear_cross_entropy), expected);
         }
     const nn::Gpt2Config gpt2 = nn::with_sizes(nn::gpt2_config("gpt2-tiny"), {.layers = 1});
     EXPECT_EQ(taken_by_muon(nn::gpt2_model(gpt2, 16), false),

@@ -26,13 +26,13 @@ constexpr std::int64_t B = 2, T = 16, V = 253;  // three rows short of two times
 
 struct Setting {
     const char* policy = "fp32";
-    bool fuse = false, match_attention = false, chunk_loss = false;
+    bool fuse = false, match_attention = false, fuse_linear_cross_entropy = false;
     std::int64_t accumulate = 1;
 
     std::string text() const {
         return fmt::format("{}{}{}{}, {} micro-batches", policy, fuse ? " fuse" : "",
-                           match_attention ? " match_attention" : "", chunk_loss ? " chunk_loss" : "",
-                           accumulate);
+                           match_attention ? " match_attention" : "",
+                           fuse_linear_cross_entropy ? " fuse_linear_cross_entropy" : "", accumulate);
     }
 };
 
@@ -46,7 +46,7 @@ Gpt2Training options_of(const Setting& setting, bool pad) {
     options.policy = find_policy(setting.policy);
     options.passes = testing::plain_and({{"fuse", setting.fuse},
                                          {"match_attention", setting.match_attention},
-                                         {"chunk_loss", setting.chunk_loss},
+                                         {"fuse_linear_cross_entropy", setting.fuse_linear_cross_entropy},
                                          {"pad", pad}});
     options.loss_scale = default_loss_scale(options.policy);
     return options;
@@ -86,11 +86,11 @@ std::vector<std::byte> padding_of(Trainer& trainer, const std::string& name) {
 std::vector<Setting> settings(const Device& device) {
     std::vector<Setting> all = {
         {},
-        {.chunk_loss = true},
-        {.chunk_loss = true, .accumulate = 3},
+        {.fuse_linear_cross_entropy = true},
+        {.fuse_linear_cross_entropy = true, .accumulate = 3},
         {.policy = "tf32", .match_attention = true},
         {.policy = "fp16"},
-        {.policy = "fp16", .match_attention = true, .chunk_loss = true},
+        {.policy = "fp16", .match_attention = true, .fuse_linear_cross_entropy = true},
         {.policy = "bf16", .accumulate = 2},
     };
     for (const bool fuse : {false, true})
@@ -145,7 +145,7 @@ TEST(Padded, RunsNoOperationToPadOrToCut) {
 TEST(Padded, ValidationIsPaddedToo) {
     const auto device = make_cpu_device({.threads = 1});
     for (const bool chunked : {false, true}) {
-        const Setting setting{.chunk_loss = chunked};
+        const Setting setting{.fuse_linear_cross_entropy = chunked};
         Trainer plain = gpt2_trainer(*device, options_of(setting, false)),
                 padded = gpt2_trainer(*device, options_of(setting, true));
         const std::vector<std::int32_t> tokens(B * T, 252), targets(B * T, 9);
@@ -156,7 +156,7 @@ TEST(Padded, ValidationIsPaddedToo) {
 TEST(Padded, ATokenBehindTheVocabularyIsNamedAndNotRead) {
     const auto device = make_cpu_device({.threads = 1});
     for (const bool chunked : {false, true}) {
-        Trainer padded = gpt2_trainer(*device, options_of({.chunk_loss = chunked}, true));
+        Trainer padded = gpt2_trainer(*device, options_of({.fuse_linear_cross_entropy = chunked}, true));
         std::vector<std::int32_t> tokens(B * T, 5), targets(B * T, 9);
         const auto error_of_step = [&]() -> std::string {
             try {

@@ -265,7 +265,7 @@ TEST(RanksTrain, WhatDiffersIsRefusedByNameBeforeTheFirstStep) {
                 }).starts_with("ranks differ in optimizer: rank 1 on "));
     EXPECT_TRUE(refusal([](TrainerOptions& options) {
                     std::erase(*options.passes, "pad");
-                    std::erase(*options.passes, "chunk_loss");
+                    std::erase(*options.passes, "fuse_linear_cross_entropy");
                 }).starts_with("ranks differ in plan of a step (checksum): rank 1 on "));
 }
 

@@ -155,7 +155,8 @@ TEST(Trainer, AChunkedLossTrainsTheSameInLessMemory) {
         Gpt2Training options{.model = model, .batch = B, .sequence = T, .accumulate = 2};
         options.loss_scale.kind = LossScaleOptions::Kind::dynamic;
         options.policy = find_policy(policy);
-        options.passes = testing::plain_and({{"match_attention", true}, {"chunk_loss", chunked}});
+        options.passes =
+            testing::plain_and({{"match_attention", true}, {"fuse_linear_cross_entropy", chunked}});
         return gpt2_trainer(*device, options);
     };
     const TokenStream stream(some_text(20000));
@@ -408,8 +409,8 @@ TEST(Trainer, UnderflowIsSeenAndCuredByALossScale) {
         model.vocabulary = 4096;
         Gpt2Training options{.model = model, .batch = 8, .sequence = 24};
         options.policy = find_policy("fp16");
-        options.passes =
-            testing::plain_and({{"match_attention", passes}, {"chunk_loss", passes}, {"lay_out", passes}});
+        options.passes = testing::plain_and(
+            {{"match_attention", passes}, {"fuse_linear_cross_entropy", passes}, {"lay_out", passes}});
         options.loss_scale = {.kind = LossScaleOptions::Kind::fixed, .initial = scale};
         Trainer trainer = gpt2_trainer(*device, options);
         const std::vector<std::int32_t> tokens(8 * 24, 65), targets(8 * 24, 66);
@@ -421,7 +422,8 @@ TEST(Trainer, UnderflowIsSeenAndCuredByALossScale) {
     // A probability of 1/4096 shared by 192 tokens, at this scale, is 5e-9: below FP16's smallest number.
     // GPT-2's vocabulary over 4,096 tokens is there at scale 1.
     for (const bool passes : {false, true}) {
-        // With the joint loss the gradient of logits, most of what is lost, is nowhere stored as a whole.
+        // With the fused linear cross-entropy the gradient of logits, most of what is lost, is nowhere stored
+        // as a whole.
         EXPECT_GT(lost(0x1p-8, passes), passes ? 0.1 : 0.5) << passes;
         EXPECT_LT(lost(256, passes), 0.01) << passes;
     }

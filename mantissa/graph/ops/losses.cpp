@@ -1,4 +1,5 @@
-// Cross-entropy and its gradient, and the joint loss of a linear layer with both its gradients.
+// Cross-entropy and its gradient, and the fused linear cross-entropy of a linear layer with both its
+// gradients.
 #include <limits>
 
 #include "mantissa/graph/call.h"

@@ -1,4 +1,4 @@
-// Binds the joint loss of a linear layer's logits.
+// Binds the fused linear cross-entropy of a linear layer's logits.
 #include <fmt/format.h>
 
 #include "mantissa/device/cpu/kernels/kernels.h"
@@ -54,7 +54,9 @@ Kernel joint_loss_kernel(const Context& context, const ContractionUnit& unit) {
         return PreparedKernel{.launch = launch,
                               .workspace = static_cast<std::int64_t>(loss.workspace_bytes(pool.threads()))};
     };
-    return {.name = "chunked loss, " + unit.name, .arithmetic = unit.arithmetic, .prepare = prepare};
+    return {.name = "fused linear cross-entropy, " + unit.name,
+            .arithmetic = unit.arithmetic,
+            .prepare = prepare};
 }
 
 }  // namespace

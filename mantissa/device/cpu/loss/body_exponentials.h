@@ -1,5 +1,5 @@
-// The functions of the joint loss over the lanes of the row kernels. A level's source includes its lanes
-// first, and defines before this file, for its own lanes:
+// The functions of the fused linear cross-entropy over the lanes of the row kernels. A level's source
+// includes its lanes first, and defines before this file, for its own lanes:
 //     any(mask)              whether a lane is set
 //     power_of_two(y)        2^y for y <= 127: 0, or next to nothing, where that is too small; NaN stays
 // and, where it rounds two vectors to BF16 at a time, store_two and stream_two for that.

@@ -1,6 +1,7 @@
-// One table of functions of the joint loss per instruction-set level: what becomes of logits, each over a
-// part of a chunk of tokens. Who runs which part on which thread is decided in linear_cross_entropy.cpp, from
-// shapes alone. Plain data without functions, since files compiled for one instruction set include it.
+// One table of functions of the fused linear cross-entropy per instruction-set level: what becomes of logits,
+// each over a part of a chunk of tokens. Who runs which part on which thread is decided in
+// linear_cross_entropy.cpp, from shapes alone. Plain data without functions, since files compiled for one
+// instruction set include it.
 //
 // Classes lie along the rows, tokens in the lanes. Logits x become y = 2^(x log2(e) - base) as soon as they
 // are summed. The base is a whole number that keeps y in range: it belongs to one token and one group of

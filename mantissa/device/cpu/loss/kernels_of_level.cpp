@@ -1,4 +1,4 @@
-// The joint loss over the lanes of the row kernels.
+// The fused linear cross-entropy over the lanes of the row kernels.
 #include "mantissa/device/cpu/rows/lanes_of_level.h"
 // The lanes come first: what follows is written in terms of them.
 #if defined(MANTISSA_LEVEL_generic) || defined(MANTISSA_LEVEL_avx2)

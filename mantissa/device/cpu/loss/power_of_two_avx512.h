@@ -1,5 +1,5 @@
-// The AVX-512 that the joint loss needs besides lanes. In an anonymous namespace, so that each including file
-// keeps its own copy.
+// The AVX-512 that the fused linear cross-entropy needs besides lanes. In an anonymous namespace, so that
+// each including file keeps its own copy.
 #pragma once
 
 #include "mantissa/device/cpu/rows/lanes_avx512.h"

@@ -1,5 +1,5 @@
-// 2^y for the joint loss, where no instruction scales by powers of two. A level's source includes its lanes
-// before this file. In an anonymous namespace, so that each level keeps its own copy.
+// 2^y for the fused linear cross-entropy, where no instruction scales by powers of two. A level's source
+// includes its lanes before this file. In an anonymous namespace, so that each level keeps its own copy.
 #pragma once
 
 #include "mantissa/numerics/exp2_body.h"

@@ -1,4 +1,5 @@
-// Decisions of the joint loss by shapes and level: chunks, products, groups of classes, memory.
+// Decisions of the fused linear cross-entropy by shapes and level: chunks, products, groups of classes,
+// memory.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-// The joint loss of a linear layer's logits, a chunk of rows at a time: cuBLASLt makes logits, a nest their
-// loss and, over them, their gradients, and two products of these dx and what is added to dw.
+// The fused linear cross-entropy of a linear layer's logits, a chunk of rows at a time: cuBLASLt makes
+// logits, a nest their loss and, over them, their gradients, and two products of these dx and what is added
+// to dw.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -241,7 +242,7 @@ void add_loss_kernels(KernelTable& table, Context& context) {
             return prepare_loss(context, described, problem);
         };
         table["linear_cross_entropy"].push_back(
-            {.name = fmt::format("chunked loss, cublasLt {}*{}+f32 {}", format, format, unit),
+            {.name = fmt::format("fused linear cross-entropy, cublasLt {}*{}+f32 {}", format, format, unit),
              .arithmetic = {.multiply = format, .unit = unit},
              .prepare = prepare});
     };

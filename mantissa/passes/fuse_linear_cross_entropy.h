@@ -26,6 +26,6 @@ struct ChunkedLoss {
 
 /// `kept`: values that stay though nothing in the graph reads them, such as the loss and the gradients; each
 /// is replaced by where it is found afterwards.
-ChunkedLoss chunk_loss(const Graph& graph, std::span<Value> kept = {});
+ChunkedLoss fuse_linear_cross_entropy(const Graph& graph, std::span<Value> kept = {});
 
 }  // namespace mantissa

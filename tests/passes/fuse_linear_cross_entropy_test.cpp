@@ -1,5 +1,5 @@
-// The joint loss: found under every policy, with the same loss and gradients; what does not fit stays, with a
-// reason.
+// The fused linear cross-entropy: found under every policy, with the same loss and gradients; what does not
+// fit stays, with a reason.
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/verifier.h"
 #include "mantissa/nn/models/gpt2.h"
-#include "mantissa/passes/chunk_loss.h"
+#include "mantissa/passes/fuse_linear_cross_entropy.h"
 #include "mantissa/passes/pipeline.h"
 #include "tests/support/op_cases.h"
 #include "tests/support/show_gradients.h"
@@ -49,7 +49,7 @@ BuiltGraph step(const std::string& policy, bool chunked, Tensor (*traced)(Graph&
     PipelineOptions options;
     options.policy = find_policy(policy);
     options.seed = [](Graph& graph) { return Tensor(graph, graph.add_state(loss_scale)); };
-    options.chunk_loss = chunked;
+    options.fuse_linear_cross_entropy = chunked;
     return build_training_step(traced, show_gradients, options);
 }
 
@@ -97,14 +97,14 @@ double worst_difference(const Graph& a, const Graph& b, bool counted = false) {
     return worst;
 }
 
-TEST(ChunkLoss, IsFoundUnderEveryPolicyAndKeepsLossAndGradients) {
+TEST(FuseLinearCrossEntropy, IsFoundUnderEveryPolicyAndKeepsLossAndGradients) {
     // Casts round logits and their gradients to 8 or 11 bits, the definition does not: relative to the
     // largest gradient some roundings of 2^-9 or 2^-12 for some ten logits of size one.
     const std::pair<const char*, double> cases[] = {
         {"fp32", 1e-13}, {"tf32", 1e-13}, {"bf16", 16 * 0x1p-9}, {"fp16", 16 * 0x1p-12}};
     for (const auto& [policy, tolerance] : cases) {
         const BuiltGraph whole = step(policy, false), chunked = step(policy, true);
-        verify(chunked.graph, "chunk_loss");
+        verify(chunked.graph, "fuse_linear_cross_entropy");
         EXPECT_TRUE(chunked.refused.empty()) << policy;
         EXPECT_EQ(count(chunked.graph, "linear_cross_entropy"), 1) << policy;
         EXPECT_EQ(count(chunked.graph, "cross_entropy") + count(chunked.graph, "cross_entropy_grad"), 0);
@@ -116,7 +116,7 @@ TEST(ChunkLoss, IsFoundUnderEveryPolicyAndKeepsLossAndGradients) {
     }
     // The tolerance bites: another seed is another gradient.
     const Graph whole = step("fp32", false).graph;
-    PipelineOptions other{.chunk_loss = true};
+    PipelineOptions other{.fuse_linear_cross_entropy = true};
     other.seed = [](Graph& graph) {
         graph.add_state(loss_scale);
         return constant(graph, 3.01);
@@ -124,7 +124,7 @@ TEST(ChunkLoss, IsFoundUnderEveryPolicyAndKeepsLossAndGradients) {
     EXPECT_GT(worst_difference(whole, build_training_step(trace, show_gradients, other).graph), 1e-3);
 }
 
-TEST(ChunkLoss, WhatIsIgnoredStaysSo) {
+TEST(FuseLinearCrossEntropy, WhatIsIgnoredStaysSo) {
     const std::vector<double> targets = testing::values_of(counted_targets, 2);
     const auto ignored = std::ranges::count_if(targets, [](double target) { return target < 0; });
     EXPECT_GT(ignored, 0);
@@ -133,7 +133,7 @@ TEST(ChunkLoss, WhatIsIgnoredStaysSo) {
     EXPECT_TRUE(chunked.refused.empty());
     EXPECT_EQ(count(chunked.graph, "linear_cross_entropy"), 1);
     EXPECT_LE(worst_difference(whole.graph, chunked.graph, true), 1e-13);
-    const Graph forward = build_evaluation(trace_counted, {.chunk_loss = true}).graph;
+    const Graph forward = build_evaluation(trace_counted, {.fuse_linear_cross_entropy = true}).graph;
     EXPECT_EQ(count(forward, "linear_cross_entropy"), 1);
     EXPECT_LE(worst_difference(build_evaluation(trace_counted).graph, forward, true), 1e-13);
 }
@@ -180,7 +180,7 @@ std::int64_t bytes_of_logits(const Graph& graph) {
     return bytes;
 }
 
-TEST(ChunkLoss, WeightsSmoothingIgnoredRowsAndLossesByRowsLeaveNoLogits) {
+TEST(FuseLinearCrossEntropy, WeightsSmoothingIgnoredRowsAndLossesByRowsLeaveNoLogits) {
     Tensor (*const recipes[])(Graph&) = {trace_recipe<0>, trace_recipe<1>, trace_recipe<2>, trace_recipe<3>,
                                          trace_recipe<4>};
     for (const auto recipe : recipes)
@@ -188,7 +188,7 @@ TEST(ChunkLoss, WeightsSmoothingIgnoredRowsAndLossesByRowsLeaveNoLogits) {
              {std::pair("fp32", 1e-13), std::pair("bf16", 24 * 0x1p-9), std::pair("fp16", 24 * 0x1p-12)}) {
             const BuiltGraph whole = step(policy, false, recipe), chunked = step(policy, true, recipe);
             const auto which = fmt::format("recipe {} in {}", &recipe - recipes, policy);
-            verify(chunked.graph, "chunk_loss");
+            verify(chunked.graph, "fuse_linear_cross_entropy");
             EXPECT_TRUE(chunked.refused.empty()) << which;
             EXPECT_EQ(count(chunked.graph, "linear_cross_entropy"), 1) << which;
             EXPECT_LE(worst_difference(whole.graph, chunked.graph), tolerance) << which;
@@ -210,14 +210,14 @@ Tensor trace_focal(Graph& graph) {
     return mean(losses * losses);
 }
 
-TEST(ChunkLoss, LossesByRowsWhoseGradientsFollowFromThemStayWithAReason) {
+TEST(FuseLinearCrossEntropy, LossesByRowsWhoseGradientsFollowFromThemStayWithAReason) {
     const BuiltGraph chunked = step("fp32", true, trace_focal);
     EXPECT_EQ(count(chunked.graph, "linear_cross_entropy"), 0);
     ASSERT_EQ(chunked.refused.size(), 1u);
     EXPECT_EQ(chunked.refused[0].reason, "its gradient is multiplied by what depends on a loss");
 }
 
-TEST(ChunkLoss, TakesTheWeightsGradientAsTheProductWroteIt) {
+TEST(FuseLinearCrossEntropy, TakesTheWeightsGradientAsTheProductWroteIt) {
     const Graph graph = step("bf16", true).graph;
     for (std::size_t id = 0; id < graph.size(); ++id) {
         const Node& node = graph.node(static_cast<NodeId>(id));
@@ -231,17 +231,17 @@ TEST(ChunkLoss, TakesTheWeightsGradientAsTheProductWroteIt) {
     }
 }
 
-TEST(ChunkLoss, OfAForwardPassHasNoSeedAndNoGradients) {
+TEST(FuseLinearCrossEntropy, OfAForwardPassHasNoSeedAndNoGradients) {
     const Graph whole = build_evaluation(trace).graph;
-    const Graph chunked = build_evaluation(trace, {.chunk_loss = true}).graph;
+    const Graph chunked = build_evaluation(trace, {.fuse_linear_cross_entropy = true}).graph;
     EXPECT_EQ(count(chunked, "linear_cross_entropy"), 1);
     EXPECT_EQ(count(chunked, "matmul"), count(whole, "matmul") - 1);
     EXPECT_LE(worst_difference(whole, chunked), 1e-13);
 }
 
-TEST(ChunkLoss, IsIdempotent) {
+TEST(FuseLinearCrossEntropy, IsIdempotent) {
     const Graph once = step("bf16", true).graph;
-    const ChunkedLoss twice = chunk_loss(once);
+    const ChunkedLoss twice = fuse_linear_cross_entropy(once);
     EXPECT_EQ(twice.matched, 0);
     EXPECT_TRUE(twice.refused.empty());
     EXPECT_EQ(print(twice.graph), print(once));
@@ -315,7 +315,7 @@ const NearMiss near_misses[] = {
                 Tensor t) { return cross_entropy(cast(logits_of(x, w), DType::bf16), t); }},
 };
 
-TEST(ChunkLoss, LeavesNearMissesAsTheyWereAndSaysWhy) {
+TEST(FuseLinearCrossEntropy, LeavesNearMissesAsTheyWereAndSaysWhy) {
     for (const NearMiss& miss : near_misses) {
         Graph graph;
         const Type x_type{DType::f32, {6, 4}},
@@ -330,7 +330,7 @@ TEST(ChunkLoss, LeavesNearMissesAsTheyWereAndSaysWhy) {
         for (const ParameterGradient& parameter : differentiate(graph, loss))
             kept.push_back(parameter.gradient.value());
         const std::vector<Value> before = kept;
-        const ChunkedLoss chunked = chunk_loss(graph, kept);
+        const ChunkedLoss chunked = fuse_linear_cross_entropy(graph, kept);
         ASSERT_EQ(chunked.refused.size(), 1u) << miss.reason;
         EXPECT_EQ(chunked.refused[0].text(), std::string("cross_entropy: ") + miss.reason);
         EXPECT_EQ(print(chunked.graph), print(graph)) << miss.reason;

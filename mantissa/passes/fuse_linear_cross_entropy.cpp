@@ -1,4 +1,4 @@
-#include "mantissa/passes/chunk_loss.h"
+#include "mantissa/passes/fuse_linear_cross_entropy.h"
 
 #include <fmt/format.h>
 
@@ -266,7 +266,7 @@ class LossReplacement {
 
 }  // namespace
 
-ChunkedLoss chunk_loss(const Graph& graph, std::span<Value> kept) {
+ChunkedLoss fuse_linear_cross_entropy(const Graph& graph, std::span<Value> kept) {
     const Uses uses(graph, kept);
     ChunkedLoss chunked;
     std::map<NodeId, LossForm> forms;  // by the node of the loss
@@ -278,7 +278,7 @@ ChunkedLoss chunk_loss(const Graph& graph, std::span<Value> kept) {
             forms.emplace(id, *form);
         } else {
             chunked.refused.push_back(
-                {"chunk_loss", "cross_entropy", graph.node(id).origin.scope, form.reason()});
+                {"fuse_linear_cross_entropy", "cross_entropy", graph.node(id).origin.scope, form.reason()});
         }
     }
     chunked.matched = static_cast<int>(forms.size());
