@@ -161,7 +161,7 @@ void add_bench_command(CLI::App& app, const std::string& typed) {
     options->command = typed;
     options->run.model = "ResNet50";
     CLI::App* command = app.add_subcommand(
-        "bench", "Train a network for pictures on synthetic data, as the mixed-precision tutorial does");
+        "bench", "Train a network for images on synthetic data, as the mixed-precision tutorial does");
     add_network_options(*command, *options);
     CLI::Option* batch = command->add_option("--batch-size", options->size.batch, "Images of a batch");
     batch->default_str("16, or fewer where the memory is short");

@@ -167,8 +167,8 @@ void check_values(CLI::App& app) {
     for (CLI::App* command : app.get_subcommands({}))
         for (CLI::Option* option : command->get_options()) {
             const std::string name = option->get_name();
-            // Text that may be empty, and what turns a simulation off that a checkpoint remembers.
-            const bool may_be_empty = name == "--prompt" || name == "--simulate";
+            // Text that may be empty, and what turns an emulation off that a checkpoint remembers.
+            const bool may_be_empty = name == "--prompt" || name == "--emulate";
             if (option->get_items_expected_max() > 0 && !may_be_empty) option->check(wrong_if_empty);
             if (option->get_type_name() == "INT" || option->get_type_name() == "UINT")
                 option->check(wrong_number);

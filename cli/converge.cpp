@@ -26,7 +26,7 @@ namespace {
 
 struct ConvergeCommand {
     RunOptions run;
-    std::vector<std::string> policies = {"fp32", "tf32", "bf16", "fp16"}, simulate;
+    std::vector<std::string> policies = {"fp32", "tf32", "bf16", "fp16"}, emulate;
     double tolerance = -1, loss_scale = 0;
     int seeds = 3;
     bool has_tolerance = false, has_loss_scale = false;
@@ -58,7 +58,7 @@ TrainingData open_data(const ConvergeCommand& options) {
             fmt::format("--validate-every must be 0 (never) or more steps, got {}", options.validate_every));
     const std::int64_t batch = trainer_options(options.run).batch;
     if (options.images.directory.empty() && options.validate_every > 0)
-        throw UserError("--validate-every counts pictures that are named right: give --images DIR");
+        throw UserError("--validate-every counts images that are named right: give --images DIR");
     return open_training_data(options.run, options.images, batch, options.validate_every > 0);
 }
 
@@ -88,8 +88,8 @@ void run(const ConvergeCommand& options) {
                              .fixed_loss_scale = options.loss_scale};
     for (const std::string& name : options.policies)
         converge.policies.push_back(in_option("--policies", [&] { return find_policy(name); }));
-    for (const std::string& format : options.simulate)
-        converge.policies.push_back(in_option("--simulate", [&] { return simulated(format); }));
+    for (const std::string& format : options.emulate)
+        converge.policies.push_back(in_option("--emulate", [&] { return emulated(format); }));
     in_option("--policies", [&] { require_comparable(converge.policies); });
     if (options.has_loss_scale && std::ranges::none_of(converge.policies, &Policy::needs_loss_scale))
         throw UserError("--loss-scale is of fp16, which is none of --policies; leave it out");
@@ -150,7 +150,7 @@ void add_converge_command(CLI::App& numerics, const std::string& typed) {
         ->delimiter(',')
         ->capture_default_str();
     command
-        ->add_option("--simulate", options->simulate,
+        ->add_option("--emulate", options->emulate,
                      "After these, FP32 with what contractions multiply rounded to tf32, bf16, fp16 first")
         ->delimiter(',');
     begin_section(*command, validation_section);

@@ -222,7 +222,7 @@ void add_explain_command(CLI::App& app, const std::string& typed) {
     add_from_option(*command, run_options,
                     "Whose model: a checkpoint, or model.safetensors and config.json as published");
     add_policy_option(*command, run_options, PolicyUse::any);
-    add_simulate_option(*command, run_options);
+    add_emulate_option(*command, run_options);
     add_passes_option(*command, run_options);
     add_recompute_option(*command, run_options);
     add_machine_options(*command, run_options);

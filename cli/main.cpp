@@ -32,6 +32,7 @@
 #include "cli/manual.h"
 #include "cli/names_elsewhere.h"
 #include "cli/numerics.h"
+#include "cli/old_names.h"
 #include "cli/option_file.h"
 #include "cli/output_file.h"
 #include "cli/peaks.h"
@@ -185,7 +186,7 @@ int main(int argc, char** argv) {
     try {
         const std::vector<std::string> typed_words = words_of(argc, argv);
         if (const std::string wrong = wrong_words(app, typed_words); !wrong.empty()) return end_with(wrong);
-        words = mantissa::cli::with_option_file(app, typed_words);
+        words = mantissa::cli::with_option_file(app, mantissa::cli::words_today(typed_words));
         if (const std::string wrong = mantissa::cli::not_utf8(words.all); !wrong.empty())
             return end_with(wrong);
         if (mantissa::cli::asks_for_file_on_standard_output(words.all))

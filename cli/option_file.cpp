@@ -11,6 +11,7 @@
 
 #include "cli/command_line.h"
 #include "cli/names_elsewhere.h"
+#include "cli/old_names.h"
 #include "cli/option_lines.h"
 #include "mantissa/base/error.h"
 
@@ -131,7 +132,9 @@ Words with_option_file(const CLI::App& app, std::vector<std::string> typed) {
     Words words{typed, {}};
     if (!given) return words;
     const CLI::App& command = command_of(app, typed);
-    for (const OptionLine& line : read_option_file(*given)) {
+    for (OptionLine& line : read_option_file(*given)) {
+        line.name = option_today(line.name);
+        for (std::string& value : line.values) value = value_today(line.name, value);
         const std::string option = "--" + line.name, place = fmt::format("{}, line {}", *given, line.number);
         const CLI::App& owner = line.section.empty() ? command : command_of_section(app, line, place);
         if (line.name.empty()) continue;  // a section begins

@@ -30,28 +30,29 @@ bool augments(const PictureDataOptions& options, const char* how) {
 
 void require_augment(const PictureDataOptions& options) {
     for (const std::string& how : options.augment)
-        if (how != "crop" && how != "mirror" && !(how == "none" && options.augment.size() == 1))
+        if (how != "crop" && how != "flip" && !(how == "none" && options.augment.size() == 1))
             throw UserError(
-                fmt::format("--augment is crop, mirror, both with a comma between, or none, got '{}'",
+                fmt::format("--augment is crop, flip, both with a comma between, or none, got '{}'",
                             fmt::join(options.augment, ",")));
 }
 
 BadPicture bad_picture_of(const PictureDataOptions& options) {
     if (options.bad == "stop") return BadPicture::stop;
     if (options.bad == "skip") return BadPicture::skip;
-    throw UserError(fmt::format("--bad-pictures is stop or skip, got '{}'", options.bad));
+    throw UserError(fmt::format("--bad-images is stop or skip, got '{}'", options.bad));
 }
 
 PixelStatistics pixels_of(const PictureDataOptions& options, const PictureSplit& split) {
     PixelStatistics pixels = is_cifar10(split) ? cifar10_pixels : imagenet_pixels;
     std::copy(options.mean.begin(), options.mean.end(), pixels.mean.begin());
-    std::copy(options.deviation.begin(), options.deviation.end(), pixels.deviation.begin());
+    std::copy(options.standard_deviation.begin(), options.standard_deviation.end(),
+              pixels.standard_deviation.begin());
     for (std::size_t i = 0; i < 3; ++i) {
         if (!std::isfinite(pixels.mean[i]))
             throw UserError(fmt::format("--mean must be three numbers, got {}", pixels.mean[i]));
-        if (!(std::isfinite(pixels.deviation[i]) && pixels.deviation[i] > 0))
+        if (!(std::isfinite(pixels.standard_deviation[i]) && pixels.standard_deviation[i] > 0))
             throw UserError(
-                fmt::format("--deviation must be three numbers above 0, got {}", pixels.deviation[i]));
+                fmt::format("--std must be three numbers above 0, got {}", pixels.standard_deviation[i]));
     }
     return pixels;
 }
@@ -66,7 +67,7 @@ PictureBatchOptions batch_options(const PictureDataOptions& options, const Pictu
                                        .resize = options.resize.value_or(larger),
                                        .pixels = pixels_of(options, split)},
                                .random_place = augments(options, "crop"),
-                               .random_mirror = augments(options, "mirror"),
+                               .random_flip = augments(options, "flip"),
                                .padding = options.padding.value_or(is_cifar10(split) ? image / 8 : 0),
                                .bad = bad_picture_of(options)};
     if (chosen.cut.resize < image || chosen.cut.resize > most_pixels)
@@ -81,7 +82,7 @@ PictureBatchOptions batch_options(const PictureDataOptions& options, const Pictu
 /// With as many classes as the pictures have, unless more were asked for.
 nn::ImageModel network_for(const PictureSplit& split, const RunOptions& run, const std::string& directory) {
     if (!nn::is_image_model(run.model))
-        throw UserError(fmt::format("--images needs a network for pictures as --model: {}; got {}",
+        throw UserError(fmt::format("--images needs a network for images as --model: {}; got {}",
                                     fmt::join(nn::image_model_names(), ", "), run.model));
     const auto classes = static_cast<std::int64_t>(split.training.classes.size());
     RunOptions sized = run;
@@ -97,17 +98,17 @@ std::string description_of(const PictureData& data, const PictureBatchOptions& o
     const PictureSplit& split = data.split;
     const PictureCut& cut = options.cut;
     std::string text =
-        fmt::format("{}: {} pictures of {} classes, {} steps an epoch", directory, split.training.count(),
+        fmt::format("{}: {} images of {} classes, {} steps an epoch", directory, split.training.count(),
                     split.training.classes.size(), data.training->steps_per_epoch());
     if (const std::uint64_t kept = split.validation.count())
         text += fmt::format(", {} {} for validation", kept, split.held_out ? "held out" : "more");
     text += fmt::format(
-        "\n{}\nresized to {}, {} x {} cut {}{}{}, means {} deviations {}", split.account, cut.resize,
-        cut.image, cut.image, options.random_place ? "at random places" : "out of the middle",
+        "\n{}\nresized to {}, {} x {} cropped {}{}{}, means {} standard deviations {}", split.account, cut.resize,
+        cut.image, cut.image, options.random_place ? "at random places" : "from the middle",
         options.random_place && options.padding > 0 ? fmt::format(" with {} of black around", options.padding)
                                                     : "",
-        options.random_mirror ? ", mirrored at random" : "", fmt::join(cut.pixels.mean, " "),
-        fmt::join(cut.pixels.deviation, " "));
+        options.random_flip ? ", flipped at random" : "", fmt::join(cut.pixels.mean, " "),
+        fmt::join(cut.pixels.standard_deviation, " "));
     return text;
 }
 
@@ -126,7 +127,7 @@ void add_picture_data_options(CLI::App& command, PictureDataOptions& options) {
     begin_section(command, "Pictures");
     command
         .add_option("--images", options.directory,
-                    "Train a network for pictures (--model) on these: a folder a class with JPEG and PNG "
+                    "Train a network for images (--model) on these: a folder a class with JPEG and PNG "
                     "files, such folders in train/ and val/, or CIFAR-10's binary files")
         ->type_name("DIR");
     command.add_option("--resize", options.resize,
@@ -145,22 +146,22 @@ void add_picture_data_options(CLI::App& command, PictureDataOptions& options) {
         .add_option("--mean", options.mean,
                     "Of red, green and blue, from 0 to 1: subtracted (default: ImageNet's or CIFAR-10's)")
         ->expected(3);
-    command.add_option("--deviation", options.deviation, "The same: divided by")->expected(3);
+    command.add_option("--std", options.standard_deviation, "The same: divided by")->expected(3);
     command
-        .add_option("--bad-pictures", options.bad,
-                    "What becomes of a picture that cannot be decoded: stop, once all is saved, or skip and "
+        .add_option("--bad-images", options.bad,
+                    "What becomes of an image that cannot be decoded: stop, once all is saved, or skip and "
                     "count it")
         ->capture_default_str();
     command.add_option("--read-threads", options.read_threads,
-                       "Threads that read pictures ahead (default: one for four of --threads)");
+                       "Threads that read images ahead (default: one for four of --threads)");
 }
 
 void require_images(const CLI::App& command, const PictureDataOptions& options) {
     if (!options.directory.empty()) return;
-    for (const char* name : {"--resize", "--crop-padding", "--augment", "--mean", "--deviation",
-                             "--bad-pictures", "--read-threads"})
+    for (const char* name :
+         {"--resize", "--crop-padding", "--augment", "--mean", "--std", "--bad-images", "--read-threads"})
         if (command.get_option(name)->count() > 0)
-            throw UserError(fmt::format("{} says how pictures are read: give them as --images DIR", name));
+            throw UserError(fmt::format("{} says how images are read: give them as --images DIR", name));
 }
 
 void require_outside_pictures(const PictureDataOptions& options, const std::vector<NamedFile>& folders) {

@@ -20,8 +20,8 @@ namespace mantissa::cli {
 struct PictureDataOptions {
     std::string directory;  ///< empty: no pictures
     std::optional<std::int64_t> resize, padding;
-    std::vector<std::string> augment = {"crop", "mirror"};
-    std::vector<float> mean, deviation;  ///< empty: as the format of the pictures has them
+    std::vector<std::string> augment = {"crop", "flip"};
+    std::vector<float> mean, standard_deviation;  ///< empty: as the format of the pictures has them
     std::string bad = "stop";
     std::optional<std::int64_t> read_threads;  ///< none: as many as the machine's threads suggest
 };

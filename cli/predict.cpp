@@ -68,10 +68,10 @@ void validate(const PredictCommand& options) {
     if (options.checkpoint.empty())
         throw UserError("--checkpoint DIR is missing: which network, trained by train --images?");
     if (options.pictures.empty())
-        throw UserError("predict needs a picture, or a folder of them: predict --checkpoint DIR PICTURE");
+        throw UserError("predict needs an image, or a folder of them: predict --checkpoint DIR PICTURE");
     if (options.top < 1) throw UserError(fmt::format("--top must be 1 class or more, got {}", options.top));
     if (options.batch < 1)
-        throw UserError(fmt::format("--batch must be 1 picture or more, got {}", options.batch));
+        throw UserError(fmt::format("--batch must be 1 image or more, got {}", options.batch));
 }
 
 /// Reads pictures ahead, predicts them, and shows each as it comes.
@@ -104,7 +104,7 @@ class Prediction {
     std::string summary() const {
         if (scores_.pictures == 0) return "";
         const bool has_more = file_.network().sizes.classes > 5;
-        return fmt::format("top-1 {:.2f} %{} of {} picture{} in folders named like classes\n",
+        return fmt::format("top-1 {:.2f} %{} of {} image{} in folders named like classes\n",
                            100 * scores_.top1_share(),
                            has_more ? fmt::format(", top-5 {:.2f} %", 100 * scores_.top5_share()) : "",
                            scores_.pictures, scores_.pictures == 1 ? "" : "s");
@@ -149,11 +149,11 @@ class Prediction {
     std::size_t damaged() const { return damaged_.size(); }
     std::string damaged_text() const {
         if (!predicted_.empty())
-            return fmt::format("{} of {} pictures could not be decoded; the others were predicted",
+            return fmt::format("{} of {} images could not be decoded; the others were predicted",
                                damaged_.size(), set_.count());
         return set_.count() == 1
-                   ? "the picture could not be decoded, so nothing was predicted"
-                   : fmt::format("none of the {} pictures could be decoded, so nothing was predicted",
+                   ? "the image could not be decoded, so nothing was predicted"
+                   : fmt::format("none of the {} images could be decoded, so nothing was predicted",
                                  set_.count());
     }
 
@@ -237,20 +237,20 @@ void run(const PredictCommand& options) {
 void add_predict_command(CLI::App& app) {
     const auto options = std::make_shared<PredictCommand>();
     CLI::App* command =
-        app.add_subcommand("predict", "Say what is on pictures, with a network that train --images trained");
+        app.add_subcommand("predict", "Say what is on images, with a network that train --images trained");
     command
-        ->add_option("pictures", options->pictures, "JPEG or PNG files, or folders with all that they hold")
-        ->type_name("PICTURE|DIR");
+        ->add_option("images", options->pictures, "JPEG or PNG files, or folders with all that they hold")
+        ->type_name("IMAGE|DIR");
     command->add_option("--checkpoint", options->checkpoint, "The network: a directory that train wrote")
         ->type_name("DIR");
-    command->add_option("--top", options->top, "Classes to name for each picture, the likeliest first")
+    command->add_option("--top", options->top, "Classes to name for each image, the likeliest first")
         ->capture_default_str();
-    command->add_option("--batch", options->batch, "Pictures that are computed at a time")
+    command->add_option("--batch", options->batch, "Images that are computed at a time")
         ->capture_default_str();
     add_policy_option(*command, options->run, PolicyUse::training);
     add_machine_options(*command, options->run);
     add_output_file(*command, "--csv", options->csv,
-                    "Write a line a picture to this file: picture, folder_class, class_1, probability_1 ...");
+                    "Write a line an image to this file: image, folder_class, class_1, probability_1 ...");
     command->add_flag("--quiet", options->run.quiet, "Print the predictions alone");
     command->callback([options] { run(*options); });
 }

@@ -10,6 +10,7 @@
 #include <span>
 #include <string_view>
 
+#include "cli/old_names.h"
 #include "cli/run_options.h"
 #include "mantissa/base/error.h"
 #include "mantissa/data/byte_tokenizer.h"
@@ -85,7 +86,11 @@ std::string give_report(CLI::Option& option, const std::vector<std::string>& val
 
 std::string take_over(CLI::App& command, const TypedOptions& remembered, Reports reports) {
     std::string left_out;
-    for (const auto& [name, values] : remembered) {
+    for (const auto& [saved_name, saved_values] : remembered) {
+        const std::string name = "--" + option_today(std::string_view(saved_name).substr(2));
+        std::vector<std::string> values;
+        for (const std::string& value : saved_values)
+            values.push_back(value_today(std::string_view(name).substr(2), value));
         CLI::Option* const option = command.get_option_no_throw(name);
         if (!option) throw UserError(fmt::format("the checkpoint remembers {}, which there is not", name));
         if (option->count() > 0 || holds(of_this_run, name)) continue;

@@ -56,9 +56,8 @@ void add_size_options(CLI::App& command, nn::ModelSizes& sizes) {
 void add_picture_options(CLI::App& command, nn::GivenImageSizes& sizes) {
     begin_section(command, "Model");
     command.add_option("--image-size", sizes.image,
-                       "Rows and columns of pixels of a picture (default: the network's own, 224 or 32)");
-    command.add_option("--classes", sizes.classes,
-                       "Classes of pictures, in place of the network's own number");
+                       "Rows and columns of pixels of an image (default: the network's own, 224 or 32)");
+    command.add_option("--classes", sizes.classes, "Classes of images, in place of the network's own number");
     command.add_option("--width", sizes.width,
                        "Channels of the first convolution, the same; all others are in proportion");
 }
@@ -66,7 +65,7 @@ void add_picture_options(CLI::App& command, nn::GivenImageSizes& sizes) {
 void add_model_options(CLI::App& command, RunOptions& options, ModelUse use) {
     std::string names = fmt::format("One of {}", fmt::join(nn::language_model_names(), ", "));
     if (use == ModelUse::any)
-        names += fmt::format("; for pictures {}", fmt::join(nn::image_model_names(), ", "));
+        names += fmt::format("; for images {}", fmt::join(nn::image_model_names(), ", "));
     begin_section(command, "Model");
     command.add_option("--model", options.model, names)->capture_default_str();
     add_size_options(command, options.sizes);
@@ -75,7 +74,7 @@ void add_model_options(CLI::App& command, RunOptions& options, ModelUse use) {
     command
         .add_option(
             "--batch", options.batch,
-            use == ModelUse::any ? "Sequences, or pictures, of a micro-batch" : "Sequences of a micro-batch")
+            use == ModelUse::any ? "Sequences, or images, of a micro-batch" : "Sequences of a micro-batch")
         ->capture_default_str();
     command.add_option("--sequence", options.sequence, "Tokens of a sequence (default: the model's context)")
         ->check(not_zero);
@@ -119,10 +118,10 @@ void add_policy_option(CLI::App& command, RunOptions& options, PolicyUse use) {
                     fmt::join(names, ", ")));
 }
 
-void add_simulate_option(CLI::App& command, RunOptions& options) {
+void add_emulate_option(CLI::App& command, RunOptions& options) {
     begin_section(command, formats_section);
     command.add_option(
-        "--simulate", options.simulate,
+        "--emulate", options.emulate,
         "FP32 with what contractions multiply rounded to tf32, bf16 or fp16 first: the numbers of "
         "a machine that multiplies these, not its speed");
 }
@@ -371,7 +370,7 @@ std::string given_sizes(const nn::ModelSizes& sizes) {
 nn::LanguageModel language_model(const RunOptions& options) {
     if (!options.from_files && nn::is_image_model(options.model))
         throw UserError(
-            fmt::format("--model {}: is for pictures, which this command does not read; bench trains it on "
+            fmt::format("--model {}: is for images, which this command does not read; bench trains it on "
                         "synthetic ones",
                         options.model));
     if (options.from_files) return *options.from_files;
@@ -397,11 +396,11 @@ void refuse_text_options(const RunOptions& options) {
                         "language models",
                         options.model));
     if (!options.text.empty() || !options.tokens.empty() || !options.tokenizer.empty())
-        throw UserError(fmt::format("--model {}: trains on pictures, not on --text, --tokens or --tokenizer",
+        throw UserError(fmt::format("--model {}: trains on images, not on --text, --tokens or --tokenizer",
                                     options.model));
     if (documents_of(options) != nn::Documents::joined)
         throw UserError(
-            fmt::format("--model {}: trains on pictures, of which there are no --documents", options.model));
+            fmt::format("--model {}: trains on images, of which there are no --documents", options.model));
 }
 
 }  // namespace
@@ -497,12 +496,12 @@ std::vector<std::string> split_at_commas(const std::string& text) {
 }
 
 Policy policy_for(const RunOptions& options, const Target& target) {
-    if (!options.simulate.empty()) {
+    if (!options.emulate.empty()) {
         if (!options.policy.empty() && options.policy != "fp32")
             throw UserError(fmt::format(
-                "--simulate rounds what FP32 multiplies; with --policy {} nothing is left to round",
+                "--emulate rounds what FP32 multiplies; with --policy {} nothing is left to round",
                 options.policy));
-        return in_option("--simulate", [&] { return simulated(options.simulate); });
+        return in_option("--emulate", [&] { return emulated(options.emulate); });
     }
     if (!options.policy.empty()) return in_option("--policy", [&] { return find_policy(options.policy); });
     return find_policy(target.matrix_unit_bf16 ? "bf16" : "fp32");

@@ -36,7 +36,7 @@ struct RunOptions {
     std::int64_t batch = 8, sequence = 0, steps = 0;  ///< sequence 0: the model's context
     std::vector<std::string> text, tokens;
     std::string policy;                        ///< empty: the fastest that trains without a loss scale
-    std::string simulate;                      ///< empty: nothing is simulated
+    std::string emulate;                       ///< empty: nothing is emulated
     std::optional<std::string> tokens_format;  ///< of TokenFormat; none: found by the first bytes
     std::string tokenizer, json, dump;
     std::string documents = "joined";  ///< of a text: what its sequences are
@@ -64,7 +64,7 @@ void add_seed_option(CLI::App& command, RunOptions& options, const char* what);
 /// Those in which a model can be trained, or all.
 enum class PolicyUse : std::uint8_t { training, any };
 void add_policy_option(CLI::App& command, RunOptions& options, PolicyUse use = PolicyUse::training);
-void add_simulate_option(CLI::App& command, RunOptions& options);
+void add_emulate_option(CLI::App& command, RunOptions& options);
 void add_passes_option(CLI::App& command, RunOptions& options);
 void add_recompute_option(CLI::App& command, RunOptions& options);
 void add_documents_option(CLI::App& command, RunOptions& options);
@@ -116,8 +116,8 @@ nn::Model model_to_train(const RunOptions& options);
 /// not positive.
 TrainerOptions trainer_options(const RunOptions& options);
 
-/// The policy or the simulation asked for, or bf16 where the machine has a BF16 matrix unit and fp32 where
-/// not. Throws UserError for a simulation under another policy than fp32.
+/// The policy or the emulation asked for, or bf16 where the machine has a BF16 matrix unit and fp32 where
+/// not. Throws UserError for an emulation under another policy than fp32.
 Policy policy_for(const RunOptions& options, const Target& target);
 
 /// "avx512, 2 threads"; for a GPU its name first.

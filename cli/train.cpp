@@ -221,7 +221,7 @@ class Run {
             plan.facts().frozen == 0 ? "" : fmt::format(" ({} frozen)", plan.facts().frozen);
         fmt::print("{}, {} parameters{}, {}{} a step, {}{}, {}\n", model_.name, plan.facts().parameters,
                    frozen, micro_batches, nn::batch_text(model_, settings_.batch), policy_.name,
-                   options_.run.policy.empty() && policy_.simulate.empty()
+                   options_.run.policy.empty() && policy_.emulate.empty()
                        ? " (chosen for this machine; see --policy)"
                        : "",
                    device_text(target));
@@ -229,11 +229,11 @@ class Run {
         if (const std::string nodes = numa_advice(numa_nodes(), usable_cores(), ranks_.on_this_host());
             !nodes.empty())
             fmt::print("{}\n", nodes);
-        if (!policy_.simulate.empty())
+        if (!policy_.emulate.empty())
             fmt::print(
                 "operands of contractions are rounded to {} and multiplied in FP32: its numbers, not its "
                 "speed\n",
-                policy_.simulate);
+                policy_.emulate);
         fmt::print(
             "memory planned: {:.1f} MB = {:.1f} state + {:.1f} activations and gradients + {:.1f} inputs{}{} "
             "+ "
@@ -563,7 +563,7 @@ void add_train_command(CLI::App& app, const std::string& typed) {
     options->views.command = typed;
     options->run.steps = 100;
     CLI::App* command =
-        app.add_subcommand("train", "Train a model on text or pictures and print a line a step");
+        app.add_subcommand("train", "Train a model on text or images and print a line a step");
     add_train_options(*command, *options);
     command->callback([options, command] {
         TrainRanks ranks(options->rank_timeout);

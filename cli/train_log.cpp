@@ -172,7 +172,7 @@ void TrainLog::validation(const Validation& result) {
     nlohmann::ordered_json report = {{"step", step}, {"loss", result.loss}, {"batches", result.batches}};
     step_["validation_loss"] = result.loss;
     if (const std::optional<PictureScores>& scores = result.scores) {
-        fmt::print("step {:5d} | validation loss {:.6f} | top 1 {:.2f} % | top 5 {:.2f} % of {} pictures\n",
+        fmt::print("step {:5d} | validation loss {:.6f} | top 1 {:.2f} % | top 5 {:.2f} % of {} images\n",
                    step, result.loss, 100 * scores->top1_share(), 100 * scores->top5_share(),
                    scores->pictures);
         step_["validation_top1"] = report["top1"] = scores->top1_share();

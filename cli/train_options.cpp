@@ -270,13 +270,13 @@ void take_cut_of_files(TrainOptions& options) {
     remember("--width", std::array{file.network().sizes.width});
     remember("--resize", std::array{cut.resize});
     remember("--mean", cut.pixels.mean);
-    remember("--deviation", cut.pixels.deviation);
+    remember("--std", cut.pixels.standard_deviation);
     if (!options.images.resize) options.images.resize = cut.resize;
     const auto take = [](std::vector<float>& to, const auto& from) {
         if (to.empty()) to.assign(from.begin(), from.end());
     };
     take(options.images.mean, cut.pixels.mean);
-    take(options.images.deviation, cut.pixels.deviation);
+    take(options.images.standard_deviation, cut.pixels.standard_deviation);
 }
 
 /// `trunk` stands for all weights of a network for pictures that do not follow its classes.
@@ -285,7 +285,7 @@ void name_trunk(TrainOptions& options) {
     if (trunk == options.freeze.end()) return;
     if (options.images.directory.empty() || !nn::is_image_model(options.run.model))
         throw UserError(
-            "--freeze trunk is all of a network for pictures but what follows its classes; give patterns of "
+            "--freeze trunk is all of a network for images but what follows its classes; give patterns of "
             "names for another model");
     const auto names =
         nn::trunk_of(options.run.model, nn::image_sizes(options.run.model, options.run.pictures));
@@ -358,7 +358,7 @@ void complete_options(CLI::App& command, TrainOptions& options, int ranks) {
 void validate_loop(const TrainOptions& options) {
     if (options.images.directory.empty() && nn::is_image_model(options.run.model))
         throw UserError(
-            fmt::format("--model {}: is for pictures; give them as --images DIR", options.run.model));
+            fmt::format("--model {}: is for images; give them as --images DIR", options.run.model));
     for (const auto& [value, name] : {std::pair{options.save_every, "--save-every"},
                                       {options.validate_every, "--validate-every"},
                                       {options.sample_every, "--sample-every"},
@@ -383,7 +383,7 @@ void validate_loop(const TrainOptions& options) {
     if (options.keep_best && options.checkpoint.empty())
         throw UserError("--keep-best keeps a checkpoint beside that of --checkpoint DIR: give that, too");
     if (!options.images.directory.empty())
-        refuse_ignored(options, {"--validation", "--held-out"}, "--text and --tokens; pictures have val/");
+        refuse_ignored(options, {"--validation", "--held-out"}, "--text and --tokens; images have val/");
     if (!options.validation.empty())
         refuse_ignored(options, {"--held-out"}, "what is trained on, and --validation is apart from that");
     if (options.sample_every == 0) refuse_ignored(options, {"--prompt"}, "samples; give --sample-every, too");
@@ -435,7 +435,7 @@ void add_optimizer_options(CLI::App& command, TrainOptions& options) {
     command
         .add_option(
             "--accumulate", options.accumulate,
-            "Micro-batches whose gradients make up a step, each of --batch sequences or pictures; among "
+            "Micro-batches whose gradients make up a step, each of --batch sequences or images; among "
             "ranks, of each")
         ->capture_default_str();
     command.add_option("--min-learning-rate", options.min_learning_rate,
@@ -465,7 +465,7 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
     command
         .add_option("--order", options.order,
                     "random: windows of the text, each once an epoch, cut at other places in each, or "
-                    "pictures, each once an epoch; sequential: from front to back")
+                    "images, each once an epoch; sequential: from front to back")
         ->capture_default_str();
     begin_section(command, "Checkpoints");
     command
@@ -509,10 +509,9 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
         ->capture_default_str();
     begin_section(command, validation_section);
     command
-        .add_option(
-            "--validate-every", options.validate_every,
-            "Steps between validations on the last tenth of each text, or on the pictures of val/, of "
-            "test_batch.bin or a tenth of each class, then kept from training; 0: never")
+        .add_option("--validate-every", options.validate_every,
+                    "Steps between validations on the last tenth of each text, or on the images of val/, of "
+                    "test_batch.bin or a tenth of each class, then kept from training; 0: never")
         ->capture_default_str();
     command
         .add_option(
@@ -596,7 +595,7 @@ void add_train_options(CLI::App& command, TrainOptions& options) {
     add_run_options(command, options.run);
     add_picture_data_options(command, options.images);
     add_policy_option(command, options.run);
-    add_simulate_option(command, options.run);
+    add_emulate_option(command, options.run);
     add_passes_option(command, options.run);
     begin_section(command, "Reports");
     command

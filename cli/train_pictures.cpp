@@ -91,13 +91,13 @@ class PictureInput final : public TrainInput {
 
     const Tokenizer& tokenizer() override {
         throw UserError(
-            fmt::format("--sample-every continues a text; {} is for pictures", data_->network.model.name));
+            fmt::format("--sample-every continues a text; {} is for images", data_->network.model.name));
     }
 
     std::string remark() const override {
         const std::set<std::string> skipped = skipped_by_all();
         if (skipped.empty()) return "";
-        return fmt::format("{} picture{} could not be decoded and {} skipped", skipped.size(),
+        return fmt::format("{} image{} could not be decoded and {} skipped", skipped.size(),
                            skipped.size() == 1 ? "" : "s", skipped.size() == 1 ? "was" : "were");
     }
 

@@ -45,7 +45,7 @@ int main(int count, char** arguments) try {
     const auto held_out = pictures.held_out();
     const auto scores = mantissa::Predictor(trainer).predict({held_out.pixels});
     const double right = mantissa::accuracy(scores, held_out.classes);
-    std::printf("%.0f %% of %zu pictures held out are right\n", 100 * right, held_out.classes.size());
+    std::printf("%.0f %% of %zu images held out are right\n", 100 * right, held_out.classes.size());
     return right >= 0.8 ? 0 : 1;
 } catch (const mantissa::UserError& error) {
     std::fprintf(stderr, "%s\n", error.what());

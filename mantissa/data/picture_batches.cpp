@@ -26,11 +26,11 @@ PictureBatches::PictureBatches(const PictureSet& set, const PictureBatchOptions&
       per_step_(static_cast<std::uint64_t>(options.batches.batch * options.batches.accumulate)),
       reading_({.examples = set.count(),
                 .per_step = per_step_,
-                .epoch = fmt::format("{} pictures {}", set.count(), order_text(options.batches))}) {
+                .epoch = fmt::format("{} images {}", set.count(), order_text(options.batches))}) {
     check(options.batches.batch > 0 && options.batches.accumulate > 0, "batches have positive sizes");
-    check(set.count() > 0, "a set has a picture");
+    check(set.count() > 0, "a set has an image");
     if (options.use == PictureBatchOptions::Use::training && set.count() < per_step_)
-        throw UserError(fmt::format("a step takes {} pictures, but there are {} to train on; lower the batch",
+        throw UserError(fmt::format("a step takes {} images, but there are {} to train on; lower the batch",
                                     per_step_, set.count()));
 }
 
@@ -46,7 +46,7 @@ CutPlace PictureBatches::place_of(std::uint64_t step, std::uint64_t row) const {
     const auto words = random.block(row);
     CutPlace place;
     if (options_.random_place) place = {.padding = options_.padding, .down = words[0], .right = words[1]};
-    place.mirrored = options_.random_mirror && (words[2] & 1) != 0;
+    place.flipped = options_.random_flip && (words[2] & 1) != 0;
     return place;
 }
 
@@ -76,7 +76,7 @@ std::int32_t PictureBatches::fill_row(std::uint64_t step, std::uint64_t row, std
     }
     if (!validation) {
         const std::lock_guard lock(mutex_);
-        throw UserError(fmt::format("none of the {} pictures can be decoded; the first: {}", count,
+        throw UserError(fmt::format("none of the {} images can be decoded; the first: {}", count,
                                     skipped_.begin()->second.why));
     }
     std::fill(pixels.begin(), pixels.end(), 0.0f);
@@ -85,7 +85,7 @@ std::int32_t PictureBatches::fill_row(std::uint64_t step, std::uint64_t row, std
 
 void PictureBatches::fill(std::uint64_t step, std::int64_t micro_batch,
                           std::span<const std::span<std::byte>> inputs) const {
-    check(inputs.size() == 2, "a network for pictures takes pictures and their classes");
+    check(inputs.size() == 2, "a network for images takes images and their classes");
     const std::span pixels(reinterpret_cast<float*>(inputs[0].data()), inputs[0].size() / sizeof(float));
     const std::span classes(reinterpret_cast<std::int32_t*>(inputs[1].data()),
                             inputs[1].size() / sizeof(std::int32_t));
@@ -106,9 +106,9 @@ std::string PictureBatches::description() const {
                         options_.random_place ? "at random places" : "out of the middle");
     if (options_.random_place && options_.padding > 0)
         text += fmt::format(" with {} of black around", options_.padding);
-    if (options_.random_mirror) text += ", mirrored at random";
+    if (options_.random_flip) text += ", flipped at random";
     return text + fmt::format(", means {} deviations {}", fmt::join(cut.pixels.mean, " "),
-                              fmt::join(cut.pixels.deviation, " "));
+                              fmt::join(cut.pixels.standard_deviation, " "));
 }
 
 bool PictureBatches::is_bad(std::uint64_t index, std::uint64_t step) const {

@@ -28,7 +28,7 @@ struct PictureBatchOptions {
     enum class Use : std::uint8_t { training, validation } use = Use::training;
     // Settings of training.
     bool random_place = true;  ///< where a picture is cut; else in the middle
-    bool random_mirror = true;
+    bool random_flip = true;
     std::int64_t padding = 0;  ///< pixels of black around it, with a random place
     BadPicture bad = BadPicture::stop;
 };

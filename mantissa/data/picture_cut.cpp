@@ -76,7 +76,7 @@ void cut_row(const std::uint8_t* row, const std::vector<Taps>& right, float* to)
 
 void cut_picture(const Picture& picture, const PictureCut& cut, const CutPlace& place, std::span<float> to) {
     const std::int64_t S = cut.image, shorter = std::min(picture.height, picture.width);
-    check(shorter > 0 && cut.resize + 2 * place.padding >= S, "a picture has room for what is cut out of it");
+    check(shorter > 0 && cut.resize + 2 * place.padding >= S, "an image has room for what is cut out of it");
     check(static_cast<std::int64_t>(to.size()) == S * S * 3, "what is cut is [image, image, 3]");
     const auto resized = [&](std::int64_t side) {
         return static_cast<std::int64_t>(std::llround(
@@ -101,10 +101,10 @@ void cut_picture(const Picture& picture, const PictureCut& cut, const CutPlace& 
             for (float& value : line) value += weight * *from++;
         for (std::int64_t x = 0; x < S; ++x)
             for (std::size_t channel = 0; channel < 3; ++channel) {
-                const std::int64_t at = y * S + (place.mirrored ? S - 1 - x : x);
+                const std::int64_t at = y * S + (place.flipped ? S - 1 - x : x);
                 to[static_cast<std::size_t>(3 * at) + channel] =
                     (line[static_cast<std::size_t>(3 * x) + channel] / 255.0f - cut.pixels.mean[channel]) /
-                    cut.pixels.deviation[channel];
+                    cut.pixels.standard_deviation[channel];
             }
     }
 }

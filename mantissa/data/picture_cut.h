@@ -12,7 +12,7 @@ namespace mantissa::inline v0 {
 
 /// Statistics of red, green and blue, where black is 0 and white 1.
 struct PixelStatistics {
-    std::array<float, 3> mean, deviation;
+    std::array<float, 3> mean, standard_deviation;
 
     bool operator==(const PixelStatistics&) const = default;
 };
@@ -32,11 +32,11 @@ struct CutPlace {
     std::int64_t padding = 0;  ///< pixels of black around the resized picture
     /// How far down and to the right of all places that there are, in units of 2^-32; the middle as it is.
     std::uint32_t down = std::uint32_t{1} << 31, right = std::uint32_t{1} << 31;
-    bool mirrored = false;  ///< left and right change places
+    bool flipped = false;  ///< left and right change places
 };
 
-/// Writes (pixel - mean) / deviation to `to`, f32 [image, image, 3]. Resized by a triangle as wide as a pixel
-/// of the result, so that shrinking averages (PIL's bilinear, without its rounding to 8 bits).
+/// Writes (pixel - mean) / standard_deviation to `to`, f32 [image, image, 3]. Resized by a triangle as wide
+/// as a pixel of the result, so that shrinking averages (PIL's bilinear, without its rounding to 8 bits).
 void cut_picture(const Picture& picture, const PictureCut& cut, const CutPlace& place, std::span<float> to);
 
 }  // namespace mantissa

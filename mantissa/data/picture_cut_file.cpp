@@ -56,7 +56,7 @@ std::string picture_cut_text(const PictureCut& cut) {
                                          {"do_rescale", true},
                                          {"do_normalize", true},
                                          {"image_mean", in_few_digits(cut.pixels.mean)},
-                                         {"image_std", in_few_digits(cut.pixels.deviation)}};
+                                         {"image_std", in_few_digits(cut.pixels.standard_deviation)}};
     return json.dump(2) + "\n";
 }
 
@@ -71,9 +71,9 @@ PictureCut parse_picture_cut(std::string_view text, const std::string& source) {
     if (cut.resize < cut.image)
         throw UserError(fmt::format("{}: size.shortest_edge, {}, must be crop_size, {}, or more", source,
                                     cut.resize, cut.image));
-    for (const float deviation : cut.pixels.deviation)
-        if (!(deviation > 0))
-            throw UserError(fmt::format("{}: image_std must be above 0, got {}", source, deviation));
+    for (const float standard_deviation : cut.pixels.standard_deviation)
+        if (!(standard_deviation > 0))
+            throw UserError(fmt::format("{}: image_std must be above 0, got {}", source, standard_deviation));
     return cut;
 }
 

@@ -125,10 +125,10 @@ void require_classes(const PictureSet& set, const fs::path& directory) {
     std::vector<bool> has(set.classes.size());
     for (const PictureEntry& picture : set.pictures) has[picture.label] = true;
     if (set.pictures.empty())
-        throw UserError(fmt::format("{}: no picture is there: {}", directory.string(), expected));
+        throw UserError(fmt::format("{}: no image is there: {}", directory.string(), expected));
     if (const auto missing = std::find(has.begin(), has.end(), false); missing != has.end())
         throw UserError(fmt::format(
-            "{}: a class without a picture (.jpg, .jpeg or .png); put some there, or remove the folder",
+            "{}: a class without an image (.jpg, .jpeg or .png); put some there, or remove the folder",
             (directory / set.classes[missing - has.begin()]).string()));
     if (set.classes.size() < 2)
         throw UserError(fmt::format("{}: only the class {} is there; two are the least to tell apart",
@@ -159,7 +159,7 @@ PictureSplit read_folders(const fs::path& directory) {
     split.validation = set_of(validation, classes, left_out);
     if (split.validation.pictures.empty())
         throw UserError(
-            fmt::format("{}: no picture is there; put a folder a class, or remove {}/ to have a "
+            fmt::format("{}: no image is there; put a folder a class, or remove {}/ to have a "
                         "tenth of {}/ held out",
                         validation.string(), validation.filename().string(), training.filename().string()));
     return account(fmt::format("{}, {}/ for validation", taken, validation.filename().string()));

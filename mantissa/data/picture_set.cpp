@@ -37,7 +37,7 @@ void hold_out(PictureSplit& split, const std::filesystem::path& directory, std::
     split.held_out = true;
     if (split.validation.pictures.empty())
         throw UserError(fmt::format(
-            "{}: validation takes a tenth of each class, but none has {} pictures; give more, or a folder "
+            "{}: validation takes a tenth of each class, but none has {} images; give more, or a folder "
             "val/ beside train/",
             directory.string(), held_out_part));
 }
@@ -62,7 +62,7 @@ std::string PictureSet::description() const {
     }
     if (records)
         for (const MappedFile& file : *records) checksum.add(file.bytes());
-    return fmt::format("{} pictures of {} classes, checksum {}", count(), classes.size(),
+    return fmt::format("{} images of {} classes, checksum {}", count(), classes.size(),
                        checksum_text(checksum.value()));
 }
 
@@ -78,7 +78,7 @@ PictureSplit open_pictures(const std::filesystem::path& directory, const Picture
     std::error_code error;
     if (!std::filesystem::is_directory(directory, error))
         throw UserError(
-            fmt::format("{}: {}; a folder of pictures was expected", directory.string(),
+            fmt::format("{}: {}; a folder of images was expected", directory.string(),
                         std::filesystem::exists(directory, error) ? "is no folder" : "does not exist"));
     PictureSplit split = holds_cifar10(directory) ? open_cifar10(directory) : open_folders(directory);
     if (options.hold_out && split.validation.pictures.empty()) hold_out(split, directory, options.seed);

@@ -26,7 +26,7 @@ struct Pictures::Sets {
           training(split.training, {.batches = given.batches,
                                     .cut = cut_of(given),
                                     .random_place = given.random_place,
-                                    .random_mirror = given.random_mirror}),
+                                    .random_flip = given.random_flip}),
           options(given) {}
 };
 

@@ -17,7 +17,7 @@ struct PicturesOptions {
     std::int64_t resize = 0;
     BatchOptions batches = {.order = BatchOrder::random};
     bool random_place = true;  ///< where a picture of training is cut; else in the middle
-    bool random_mirror = true;
+    bool random_flip = true;
     std::uint64_t hold_out_seed =
         0;  ///< chooses a tenth of each class, where no folder says what to hold out
 };

@@ -28,8 +28,8 @@ std::vector<fs::path> pictures_in(const fs::path& path) {
     for (const fs::path& file : files_below(path).files)
         if (is_picture_file(file)) pictures.push_back(file);
     if (pictures.empty())
-        throw UserError(fmt::format("{}: holds no picture; expected files that end in .jpg, .jpeg or .png",
-                                    path.string()));
+        throw UserError(
+            fmt::format("{}: holds no image; expected files that end in .jpg, .jpeg or .png", path.string()));
     return pictures;
 }
 

@@ -18,7 +18,7 @@ constexpr std::uint32_t of_pixels = 0x696d6730, of_classes = 0x696d6731;
 
 void SyntheticImages::fill(std::uint64_t, std::int64_t micro_batch,
                            std::span<const std::span<std::byte>> inputs) const {
-    check(inputs.size() == 2, "a network for pictures takes pictures and their classes");
+    check(inputs.size() == 2, "a network for images takes images and their classes");
     const std::span pixels(reinterpret_cast<float*>(inputs[0].data()), inputs[0].size() / sizeof(float));
     const std::span classes(reinterpret_cast<std::int32_t*>(inputs[1].data()),
                             inputs[1].size() / sizeof(std::int32_t));

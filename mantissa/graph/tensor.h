@@ -344,7 +344,7 @@ Tensor slice(Tensor x, int axis, std::int64_t start, std::int64_t stop, std::int
              Tensor::Where at = Tensor::Where::current());
 /// Element i goes to i + shift, around the end.
 Tensor roll(Tensor x, int axis, std::int64_t shift, Tensor::Where at = Tensor::Where::current());
-/// How what is added before and after follows from x: its ends again, or x mirrored at its ends, which are
+/// How what is added before and after follows from x: its ends again, or x flipped at its ends, which are
 /// not repeated.
 enum class Edges : std::uint8_t { replicated, reflected };
 Tensor pad(Tensor x, int axis, std::int64_t before, std::int64_t after, Edges edges,

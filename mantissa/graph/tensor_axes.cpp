@@ -36,7 +36,7 @@ Shape with_extents(const Shape& shape, int axis, std::vector<std::int64_t> exten
 }
 
 /// So many parts of x of one element each, from `first` down.
-std::vector<Tensor> mirrored(const Tensor& x, int axis, std::int64_t first, std::int64_t count) {
+std::vector<Tensor> flipped(const Tensor& x, int axis, std::int64_t first, std::int64_t count) {
     std::vector<Tensor> parts;
     for (std::int64_t i = 0; i < count; ++i) parts.push_back(slice(x, axis, first - i, first - i + 1));
     return parts;
@@ -120,9 +120,9 @@ Tensor pad(Tensor x, int axis, std::int64_t before, std::int64_t after, Edges ed
         return broadcast_to(slice(x, of.axis, place, place + 1), with_extents(x.shape(), of.axis, {count}));
     };
     if (edges == Edges::reflected) {
-        parts = mirrored(x, of.axis, before, before);
+        parts = flipped(x, of.axis, before, before);
         parts.push_back(x);
-        const std::vector<Tensor> behind = mirrored(x, of.axis, n - 2, after);
+        const std::vector<Tensor> behind = flipped(x, of.axis, n - 2, after);
         parts.insert(parts.end(), behind.begin(), behind.end());
     } else {
         if (before > 0) parts.insert(parts.begin(), repeated(0, before));

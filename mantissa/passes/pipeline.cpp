@@ -15,6 +15,7 @@
 #include "mantissa/passes/attention/attention_policy.h"
 #include "mantissa/passes/attention/lay_out_attention.h"
 #include "mantissa/passes/attention/match_attention.h"
+#include "mantissa/passes/emulate.h"
 #include "mantissa/passes/expand.h"
 #include "mantissa/passes/fold_addends.h"
 #include "mantissa/passes/fuse.h"
@@ -26,7 +27,6 @@
 #include "mantissa/passes/quantize.h"
 #include "mantissa/passes/recompute.h"
 #include "mantissa/passes/simplify.h"
-#include "mantissa/passes/simulate.h"
 
 namespace mantissa::inline v0 {
 
@@ -57,10 +57,9 @@ class Pipeline {
         if (options.policy.multiply == "tf32" && !target.cannot_multiply_tf32.empty())
             throw UserError(target.cannot_multiply_tf32 +
                             ", which the policy tf32 asks for; unset it, or use another policy");
-        if (!options.policy.simulate.empty() &&
-            (options.match_attention || options.fuse_linear_cross_entropy))
+        if (!options.policy.emulate.empty() && (options.match_attention || options.fuse_linear_cross_entropy))
             throw UserError(
-                "a simulation rounds what contractions multiply: it needs attention and the loss as "
+                "an emulation rounds what contractions multiply: it needs attention and the loss as "
                 "operations of their own, without match_attention and fuse_linear_cross_entropy");
     }
 
@@ -210,8 +209,8 @@ BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions
         return !has_kernel(g, node) ||
                (options.fuse && node.origin.stage != Stage::update && can_fuse(g, node));
     };
-    if (!options.policy.simulate.empty())
-        pipeline.run("simulate", [&] { graph = simulate(graph, options.policy.simulate); });
+    if (!options.policy.emulate.empty())
+        pipeline.run("emulate", [&] { graph = emulate(graph, options.policy.emulate); });
     if (options.simplify) pipeline.run("simplify", [&] { graph = simplify(graph); });
     if (!options.recompute.empty())
         pipeline.run("recompute", [&] { graph = recompute(graph, options.recompute).graph; });
@@ -266,7 +265,7 @@ std::vector<std::string> optional_pass_names() {
 std::vector<std::string> runnable_passes(const Target& target, const Policy& policy) {
     std::vector<std::string> names = optional_pass_names();
     if (!target.cannot_compile.empty()) std::erase(names, "fuse");
-    if (!policy.simulate.empty())
+    if (!policy.emulate.empty())
         std::erase_if(names, [](const std::string& name) {
             return name == "match_attention" || name == "fuse_linear_cross_entropy" || name == "pad";
         });

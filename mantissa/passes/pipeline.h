@@ -6,6 +6,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "mantissa/graph/graph.h"
@@ -62,8 +63,8 @@ std::vector<std::string> optional_pass_names();
 std::string pass_name_today(std::string_view name);
 
 /// The names of those that a machine can run under a policy: fused kernels need a compiler; where
-/// contractions are simulated, what hides one inside of another operation leaves nothing to round, and
-/// padding is for speed, of which a simulation says nothing.
+/// contractions are emulated, what hides one inside of another operation leaves nothing to round, and
+/// padding is for speed, of which an emulation says nothing.
 std::vector<std::string> runnable_passes(const Target& target, const Policy& policy);
 
 /// All of these, switched on.
@@ -86,7 +87,7 @@ struct BuiltGraph {
 };
 
 /// Builds the graph of one training step. Throws UserError if fusing or TF32 is asked of a machine that
-/// cannot, or a simulation of operations that multiply inside of themselves.
+/// cannot, or an emulation of operations that multiply inside of themselves.
 BuiltGraph build_training_step(const TraceModel& model, const TraceUpdate& update,
                                const PipelineOptions& options = {}, const Machine& machine = {});
 

@@ -56,15 +56,15 @@ std::vector<std::string> inference_policy_names() {
     return names;
 }
 
-Policy simulated(std::string_view format) {
+Policy emulated(std::string_view format) {
     for (const Policy& policy : policies())
         if (policy.name == format && policy.weights.empty() && !policy.changes_nothing()) {
             Policy made;
-            made.name = fmt::format("simulated {}", format);
-            made.simulate = policy.low ? std::string(name_of(*policy.low)) : policy.multiply;
+            made.name = fmt::format("emulated {}", format);
+            made.emulate = policy.low ? std::string(name_of(*policy.low)) : policy.multiply;
             return made;
         }
-    throw UserError(fmt::format("there is no format '{}' to simulate; there are tf32, bf16, fp16", format));
+    throw UserError(fmt::format("there is no format '{}' to emulate; there are tf32, bf16, fp16", format));
 }
 
 }  // namespace mantissa

@@ -19,16 +19,16 @@ struct Policy {
     std::string name = "fp32";
     std::optional<DType> low = {};  ///< the format of contractions' operands; none: as they are
     std::string multiply = {};      ///< how FP32 operands are multiplied: "tf32", or empty for FP32
-    /// The format that contractions' FP32 operands are rounded to, to simulate a machine that multiplies it:
+    /// The format that contractions' FP32 operands are rounded to, to emulate a machine that multiplies it:
     /// tf32, bf16, f16, or empty.
-    std::string simulate = {};
+    std::string emulate = {};
     /// The format that the weights of linear layers are quantised to: "s8" or "s4", for inference only; or
     /// empty. See quantize.h.
     std::string weights = {};
 
     bool changes_nothing() const { return !low && multiply.empty(); }
     /// FP16's range is small; all others have FP32's.
-    bool needs_loss_scale() const { return low == DType::f16 || simulate == "f16"; }
+    bool needs_loss_scale() const { return low == DType::f16 || emulate == "f16"; }
 };
 
 /// fp32, tf32, bf16, fp16, int8 or int4. Throws UserError, naming those there are, for any other.
@@ -39,6 +39,6 @@ std::vector<std::string> inference_policy_names();
 
 /// FP32 with contractions' operands rounded to a format first: tf32, bf16 or fp16, as policies are called.
 /// Throws UserError, naming those there are, for any other.
-Policy simulated(std::string_view format);
+Policy emulated(std::string_view format);
 
 }  // namespace mantissa

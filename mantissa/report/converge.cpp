@@ -163,9 +163,9 @@ void find_furthest(ConvergedRun& run, const ConvergedRun& first) {
     }
 }
 
-/// Whether a policy is of this format, or simulates it.
+/// Whether a policy is of this format, or emulates it.
 bool is_of_format(const ConvergedRun& run, std::string_view format) {
-    return run.policy == format || run.policy == fmt::format("simulated {}", format);
+    return run.policy == format || run.policy == fmt::format("emulated {}", format);
 }
 
 /// TF32 has 10 bits of fraction: FP16 as many, BF16 fewer. What agrees with no more bits acquits them.

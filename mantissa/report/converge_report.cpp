@@ -103,8 +103,7 @@ std::string charts(const ConvergeReport& report) {
            html::curves(differences, "loss minus that of " + first.policy) +
            (first.accuracies.empty()
                 ? ""
-                : "<h2>Validation</h2>\n" +
-                      html::nested_curves(accuracies, "accuracy on validation pictures"));
+                : "<h2>Validation</h2>\n" + html::nested_curves(accuracies, "accuracy on validation images"));
 }
 
 std::string fault(const ConvergeReport& report) {

@@ -428,9 +428,9 @@ LadderSize ladder_size(Device& device, const LadderOptions& options, double most
 }
 
 double loss_tolerance_of(const Policy& policy) {
-    const std::string_view name = policy.simulate.empty()    ? std::string_view(policy.name)
-                                  : policy.simulate == "f16" ? "fp16"
-                                                             : std::string_view(policy.simulate);
+    const std::string_view name = policy.emulate.empty()    ? std::string_view(policy.name)
+                                  : policy.emulate == "f16" ? "fp16"
+                                                            : std::string_view(policy.emulate);
     for (const Rung& rung : known_rungs)
         if (rung.policy == name) return rung.loss_tolerance;
     throw InternalError("every policy has its rung");

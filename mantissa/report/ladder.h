@@ -97,7 +97,7 @@ struct LadderSize {
 /// most about so many seconds by LadderOptions::known_peaks; 1 if none does.
 LadderSize ladder_size(Device& device, const LadderOptions& options, double most_seconds = 240);
 
-/// How far losses may lie from those of FP32 over some tens of steps, under a policy or its simulation.
+/// How far losses may lie from those of FP32 over some tens of steps, under a policy or its emulation.
 double loss_tolerance_of(const Policy& policy);
 
 /// Runs the ladder on batches of LadderOptions::trainer's size. A rung that changes nothing in this model is

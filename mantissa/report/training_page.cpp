@@ -138,7 +138,7 @@ std::string TrainingPage::charts() const {
     const std::string speed = run_.unit + " a second";
     std::string accuracy;
     if (best_top1_ >= 0)
-        accuracy = chart("accuracy on validation pictures",
+        accuracy = chart("accuracy on validation images",
                          {curve_of("top 1", top1_.points(), 0), curve_of("top 5", top5_.points(), 1)});
     return "<h2>Loss</h2>\n<div class='broad'>\n" + html::curves(losses, "loss") +
            "</div>\n<div class='narrow'>\n" + html::curves(losses, "loss", half_page) +

@@ -18,7 +18,7 @@ struct Underflow {
     }
 };
 
-/// The numbers that the backward pass writes in 16 bits, and every rounding of a simulation.
+/// The numbers that the backward pass writes in 16 bits, and every rounding of an emulation.
 struct RoundedGradients {
     std::int64_t elements = 0;
     std::int64_t zeros = 0;

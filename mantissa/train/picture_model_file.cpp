@@ -30,7 +30,7 @@ nn::ImageModel network_in(const nlohmann::json& state, const LoadedCheckpoint& c
     if (named == options.end() || !named->is_array() || named->size() != 1 || !named->front().is_string() ||
         !nn::is_image_model(named->front().get<std::string>()))
         throw UserError(
-            fmt::format("{}: its run trained no network for pictures; expected the "
+            fmt::format("{}: its run trained no network for images; expected the "
                         "checkpoint of one that did",
                         checkpoint.directory.string()));
     const nlohmann::json& model =
@@ -80,7 +80,7 @@ PictureCut cut_in(const nlohmann::json& state, const LoadedCheckpoint& checkpoin
     const std::optional<PictureCut> cut =
         words.is_string() ? cut_in_words(words.get<std::string>(), image) : std::nullopt;
     if (!cut)
-        throw UserError(fmt::format("{}: does not say how pictures are cut: {} is missing",
+        throw UserError(fmt::format("{}: does not say how images are cropped: {} is missing",
                                     checkpoint.directory.string(), picture_cut_file));
     return *cut;
 }

@@ -84,7 +84,7 @@ PictureScores PictureScorer::score(const PictureBatches& pictures, std::uint64_t
         made(step + 1, steps);
     }
     if (scores.pictures == 0)
-        throw UserError(fmt::format("none of the {} pictures of validation can be decoded",
+        throw UserError(fmt::format("none of the {} images of validation can be decoded",
                                     std::min(pictures.set().count(), steps * pictures.rows_per_step())));
     return scores;
 }

@@ -176,6 +176,13 @@ std::string differences(const nlohmann::json& state, const char* member, const n
 
 /// The saved state with today's names of passes and policies, where an earlier version wrote others.
 nlohmann::json with_names_of_today(nlohmann::json state) {
+    if (state.contains("configuration") && state["configuration"].contains("policy")) {
+        nlohmann::json& policy = state["configuration"]["policy"];
+        constexpr std::string_view before = "emulated ";
+        if (const std::string name = policy.is_string() ? policy.get<std::string>() : "";
+            name.starts_with(before))
+            policy = "emulated " + name.substr(before.size());
+    }
     if (state.contains("roundings") && state["roundings"].contains("passes"))
         for (nlohmann::json& pass : state["roundings"]["passes"])
             if (pass.is_string()) pass = pass_name_today(pass.get<std::string>());

@@ -90,9 +90,9 @@ TEST(Commands, BadInputGetsOneClearLine) {
         {"explain --threads 8 --memory-rate -1", 2, "--memory-rate: must be more than 0 GB/s, got -1"},
         {"explain --threads 8 --roofline --memory-rate 100", 2,
          "--memory-rate is for predicting a step: it needs --threads, without --roofline"},
-        {"train --simulate fp8", 2, "there is no format 'fp8' to simulate; there are tf32, bf16, fp16"},
-        {"train --simulate int8", 2, "there is no format 'int8' to simulate; there are tf32, bf16, fp16"},
-        {"train --simulate bf16 --policy bf16", 2, "--simulate rounds what FP32 multiplies"},
+        {"train --emulate fp8", 2, "there is no format 'fp8' to emulate; there are tf32, bf16, fp16"},
+        {"train --emulate int8", 2, "there is no format 'int8' to emulate; there are tf32, bf16, fp16"},
+        {"train --emulate bf16 --policy bf16", 2, "--emulate rounds what FP32 multiplies"},
         {"numerics converge --policies fp32", 2, "two precisions or more are compared, got 1"},
         {"numerics converge --policies fp32,fp8", 2, "there is no policy 'fp8'"},
         {"numerics converge --tolerance -1", 2, "--tolerance must be 0 or more, got -1"},
@@ -232,11 +232,11 @@ TEST(Commands, PagesAreWrittenWithTheCommandThatWasTyped) {
     const Ran numerics = run("numerics --batch 1 --sequence 16 --steps 1" + html);
     ASSERT_EQ(numerics.status, 0) << numerics.output;
     expect_page(file, {"The loss scale for FP16", "h.3.mlp", "wte.weight", "mantissa numerics"});
-    const Ran converge = run(
-        "numerics converge --batch 1 --sequence 16 --steps 2 --policies fp32,bf16 --simulate tf32" + html);
+    const Ran converge =
+        run("numerics converge --batch 1 --sequence 16 --steps 2 --policies fp32,bf16 --emulate tf32" + html);
     ASSERT_EQ(converge.status, 0) << converge.output;
-    EXPECT_NE(converge.output.find("simulated tf32"), std::string::npos) << converge.output;
-    expect_page(file, {"gpt2-tiny in 3 precisions", "simulated tf32", "mantissa numerics converge"});
+    EXPECT_NE(converge.output.find("emulated tf32"), std::string::npos) << converge.output;
+    expect_page(file, {"gpt2-tiny in 3 precisions", "emulated tf32", "mantissa numerics converge"});
 }
 
 TEST(Commands, ConvergeEndsWithOneWhereAPrecisionDoesNotAgree) {
@@ -318,16 +318,16 @@ TEST(Commands, MfuIsOfAKeptPeakAndNeverAboveOne) {
     for (const double mfu : shares()) EXPECT_LT(mfu, 0.01);
 }
 
-TEST(Commands, SimulationsSayWhatTheyAre) {
-    const Ran train = run("train --batch 1 --sequence 16 --steps 1 --simulate fp16");
+TEST(Commands, EmulationsSayWhatTheyAre) {
+    const Ran train = run("train --batch 1 --sequence 16 --steps 1 --emulate fp16");
     ASSERT_EQ(train.status, 0) << train.output;
     for (const char* part :
-         {", simulated fp16, ",
+         {", emulated fp16, ",
           "operands of contractions are rounded to f16 and multiplied in FP32: its numbers, not its speed"})
         EXPECT_NE(train.output.find(part), std::string::npos) << part << " is missing in " << train.output;
-    const Ran explain = run("explain --model gpt2-tiny --simulate tf32 --policy fp32");
+    const Ran explain = run("explain --model gpt2-tiny --emulate tf32 --policy fp32");
     ASSERT_EQ(explain.status, 0) << explain.output;
-    for (const char* part : {"policy simulated tf32", "round_to", "simulate tf32: matmul", "f32*f32+f32"})
+    for (const char* part : {"policy emulated tf32", "round_to", "emulate tf32: matmul", "f32*f32+f32"})
         EXPECT_NE(explain.output.find(part), std::string::npos)
             << part << " is missing in " << explain.output;
 }

@@ -110,7 +110,7 @@ TEST_F(DocumentsCommand, WhatDoesNotFitIsNamed) {
     EXPECT_NE(plain.find("plain.bin: documents end at token"), std::string::npos) << plain;
     EXPECT_NE(plain.find("was it tokenized without marks between documents"), std::string::npos) << plain;
     EXPECT_EQ(words("explain --model ResNet20 --documents packed"),
-              "mantissa: --model ResNet20: trains on pictures, of which there are no --documents");
+              "mantissa: --model ResNet20: trains on images, of which there are no --documents");
     EXPECT_EQ(words("tokenize --train " + file("text.txt") + " --documents --out " + file("other")),
               "mantissa: --documents is of --encode and --count; leave it out");
 }

@@ -144,7 +144,7 @@ TEST_F(FineTune, WhatDoesNotFitIsRefusedInALine) {
                            "has conv1.weight, bn1.weight, bn1.bias, "))
         << frozen;
     EXPECT_EQ(refusal("train --freeze trunk"),
-              "mantissa: --freeze trunk is all of a network for pictures but what follows its classes; give "
+              "mantissa: --freeze trunk is all of a network for images but what follows its classes; give "
               "patterns of names for another model");
     EXPECT_EQ(refusal("train --ema 1"), "mantissa: --ema must be 0 (none), or above 0 and below 1, got 1");
     EXPECT_EQ(refusal("train --patience 2"),

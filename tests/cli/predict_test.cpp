@@ -46,8 +46,7 @@ TEST_F(Predict, GivesTheClassesThatTrainingSaw) {
     }
     EXPECT_EQ(said["scores"]["top1"], 1.0);
     EXPECT_NE(ran.output.find("blue 100.00 %"), std::string::npos) << ran.output;
-    EXPECT_NE(ran.output.find("top-1 100.00 % of 30 pictures in folders named like classes"),
-              std::string::npos)
+    EXPECT_NE(ran.output.find("top-1 100.00 % of 30 images in folders named like classes"), std::string::npos)
         << ran.output;
     const std::string csv = read_file((directory_ / "list.csv").string());
     EXPECT_TRUE(csv.starts_with("picture,folder_class,class_1,probability_1,class_2,probability_2\n" +
@@ -66,19 +65,19 @@ TEST_F(Predict, ReadsACheckpointOfRevision248ad45) {
 }
 
 TEST_F(Predict, LeavesOutWhatCannotBeDecodedAndSaysSo) {
-    const std::string damaged = testing::write_file(directory_ / "damaged.png", "not a picture");
+    const std::string damaged = testing::write_file(directory_ / "damaged.png", "not an image");
     const std::string predict = "predict --checkpoint " + fixtures + "/pictures_run ";
     EXPECT_EQ(testing::last_line(run(predict + damaged).output),
-              "mantissa: the picture could not be decoded, so nothing was predicted");
-    const std::string second = testing::write_file(directory_ / "second.png", "no picture either");
+              "mantissa: the image could not be decoded, so nothing was predicted");
+    const std::string second = testing::write_file(directory_ / "second.png", "no image either");
     EXPECT_EQ(testing::last_line(run(predict + damaged + " " + second).output),
-              "mantissa: none of the 2 pictures could be decoded, so nothing was predicted");
+              "mantissa: none of the 2 images could be decoded, so nothing was predicted");
     const Ran ran = run("predict --checkpoint " + fixtures + "/pictures_run " + damaged + " " + pictures +
                         "/red/1.png" + write_report());
     EXPECT_EQ(ran.status, 1);
     EXPECT_NE(ran.output.find("warning: " + damaged + ": neither JPEG nor PNG"), std::string::npos)
         << ran.output;
-    EXPECT_NE(ran.output.find("1 of 2 pictures could not be decoded; the others were predicted"),
+    EXPECT_NE(ran.output.find("1 of 2 images could not be decoded; the others were predicted"),
               std::string::npos)
         << ran.output;
     ASSERT_EQ(report()["pictures"].size(), 1U);
@@ -94,11 +93,10 @@ TEST_F(Predict, SaysWhatIsMissing) {
     EXPECT_EQ(error_of(pictures),
               "mantissa: --checkpoint DIR is missing: which network, trained by train --images?\n");
     EXPECT_EQ(error_of("--checkpoint " + fixtures + "/pictures_run"),
-              "mantissa: predict needs a picture, or a folder of them: predict --checkpoint DIR PICTURE\n");
-    EXPECT_EQ(
-        error_of("--checkpoint " + fixtures + "/text " + pictures),
-        "mantissa: " + fixtures +
-            "/text: its run trained no network for pictures; expected the checkpoint of one that did\n");
+              "mantissa: predict needs an image, or a folder of them: predict --checkpoint DIR PICTURE\n");
+    EXPECT_EQ(error_of("--checkpoint " + fixtures + "/text " + pictures),
+              "mantissa: " + fixtures +
+                  "/text: its run trained no network for images; expected the checkpoint of one that did\n");
     EXPECT_EQ(error_of("--checkpoint " + fixtures + "/pictures_run --top 0 " + pictures),
               "mantissa: --top must be 1 class or more, got 0\n");
 }

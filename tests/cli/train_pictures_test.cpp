@@ -49,10 +49,10 @@ TEST(TrainPictures, AResumedRunHasTheSameBitsOnAnyNumberOfThreads) {
     const Ran straight = run(train + "--threads 2 --read-threads 3");
     ASSERT_EQ(straight.status, 0) << straight.output;
     for (const char* expected :
-         {"60 pictures of 10 classes, 7 steps an epoch, 20 more for validation",
-          "resized to 32, 32 x 32 cut at random places with 4 of black around, mirrored at random, means "
+         {"60 images of 10 classes, 7 steps an epoch, 20 more for validation",
+          "resized to 32, 32 x 32 cut at random places with 4 of black around, flipped at random, means "
           "0.4914 0.4822 0.4465 deviations 0.247 0.2435 0.2616",
-          "2 x 4 images a step", " images/s", "step     5 | validation loss", " of 20 pictures"})
+          "2 x 4 images a step", " images/s", "step     5 | validation loss", " of 20 images"})
         EXPECT_NE(straight.output.find(expected), std::string::npos) << expected << "\n" << straight.output;
     const std::string place = (directory / "ck").string();
     const Ran saved = run(train + "--threads 1 --save-every 4 --checkpoint " + place);
@@ -84,7 +84,7 @@ TEST(TrainPictures, WhatOthersShowOfARunIsOfPictures) {
         text << std::ifstream(path).rdbuf();
         return text.str();
     };
-    for (const char* expected : {"images a second", "accuracy on validation pictures", "top 5"})
+    for (const char* expected : {"images a second", "accuracy on validation images", "top 5"})
         EXPECT_NE(text_of(page).find(expected), std::string::npos) << expected;
     for (const char* expected : {"\"images_per_second\"", "\"validation_top1\"", "\"top5\""})
         EXPECT_NE(text_of(json).find(expected), std::string::npos) << expected;
@@ -103,7 +103,7 @@ TEST(TrainPictures, ConvergeShowsTheAccuracyOfEachPrecision) {
         << ran.output;
     std::ostringstream text;
     text << std::ifstream(page).rdbuf();
-    EXPECT_NE(text.str().find("accuracy on validation pictures"), std::string::npos);
+    EXPECT_NE(text.str().find("accuracy on validation images"), std::string::npos);
 }
 
 TEST(TrainPictures, WhatDoesNotFitIsRefusedInALine) {
@@ -111,25 +111,25 @@ TEST(TrainPictures, WhatDoesNotFitIsRefusedInALine) {
     const std::string set = generated(directory, 20, 5), images = "train --images " + set;
     const std::string names = "ResNet50, ResNet50v1.5, VGG19, DenseNet121, ResNet20, ResNet56";
     const std::pair<std::string, std::string> cases[] = {
-        {"train --model ResNet20", "--model ResNet20: is for pictures; give them as --images DIR"},
-        {"train --mean 0 0 0", "--mean says how pictures are read: give them as --images DIR"},
-        {images, "--images needs a network for pictures as --model: " + names + "; got gpt2-tiny"},
+        {"train --model ResNet20", "--model ResNet20: is for images; give them as --images DIR"},
+        {"train --mean 0 0 0", "--mean says how images are read: give them as --images DIR"},
+        {images, "--images needs a network for images as --model: " + names + "; got gpt2-tiny"},
         {images + small + "--classes 9",
          "--classes 9: " + set + " has 10 classes; leave it out, or give as many"},
         {images + small + "--text /etc/hostname",
-         "--model ResNet20: trains on pictures, not on --text, --tokens or --tokenizer"},
-        {images + small + "--sample-every 1", "--sample-every continues a text; ResNet20 is for pictures"},
+         "--model ResNet20: trains on images, not on --text, --tokens or --tokenizer"},
+        {images + small + "--sample-every 1", "--sample-every continues a text; ResNet20 is for images"},
         {images + small + "--batch 21",
-         "--batch: a step takes 21 pictures, but there are 20 to train on; lower the batch"},
+         "--batch: a step takes 21 images, but there are 20 to train on; lower the batch"},
         {images + small + "--resize 31",
          "--resize must be --image-size, 32, or more, and at most 134217728, got 31"},
         {images + small + "--crop-padding 33", "--crop-padding must be 0 to --image-size, 32, got 33"},
         {images + small + "--augment turn",
-         "--augment is crop, mirror, both with a comma between, or none, got 'turn'"},
-        {images + small + "--deviation 1 0 1", "--deviation must be three numbers above 0, got 0"},
-        {images + small + "--bad-pictures ignore", "--bad-pictures is stop or skip, got 'ignore'"},
+         "--augment is crop, flip, both with a comma between, or none, got 'turn'"},
+        {images + small + "--std 1 0 1", "--std must be three numbers above 0, got 0"},
+        {images + small + "--bad-images ignore", "--bad-images is stop or skip, got 'ignore'"},
         {"numerics converge --validate-every 1",
-         "--validate-every counts pictures that are named right: give --images DIR"}};
+         "--validate-every counts images that are named right: give --images DIR"}};
     for (const auto& [command, expected] : cases) {
         const Ran ran = run(command);
         EXPECT_EQ(ran.status, 2) << command << "\n" << ran.output;
@@ -168,7 +168,7 @@ TEST(TrainPictures, FoldersOfPicturesAreTrainedOn) {
             run("train --images " + (directory / "set").string() + small + "--checkpoint " + inside).output),
         "mantissa: --checkpoint " + inside +
             ": lies in the folder of --images, where each folder is a class; name another place");
-    EXPECT_NE(ran.output.find("22 pictures of 2 classes, 5 steps an epoch, 2 held out for "
+    EXPECT_NE(ran.output.find("22 images of 2 classes, 5 steps an epoch, 2 held out for "
                               "validation\neach folder taken for a class\nresized to 36, 32 x 32 cut"),
               std::string::npos)
         << ran.output;
@@ -185,14 +185,14 @@ TEST(TrainPictures, ABadPictureEndsTheRunOnceItIsSavedOrIsSkippedAndCounted) {
     EXPECT_NE(stopped.output.find("saved " + place + " after step 2\n"), std::string::npos) << stopped.output;
     const std::string reason = bad + ": neither JPEG nor PNG: it begins with the bytes 47 49 46 38";
     EXPECT_EQ(last_line(stopped.output), "mantissa: " + reason);
-    const Ran resumed = run("train --resume " + place + " --bad-pictures skip");
+    const Ran resumed = run("train --resume " + place + " --bad-images skip");
     EXPECT_EQ(resumed.status, 0) << resumed.output;
     EXPECT_NE(resumed.output.find("mantissa: warning: skipped: " + reason + "\n"), std::string::npos)
         << resumed.output;
-    EXPECT_NE(resumed.output.find("\n1 picture could not be decoded and was skipped\n"), std::string::npos)
+    EXPECT_NE(resumed.output.find("\n1 image could not be decoded and was skipped\n"), std::string::npos)
         << resumed.output;
     EXPECT_EQ(steps_of(resumed.output), [&] {
-        const std::string whole = steps_of(run(train + "--bad-pictures skip").output);
+        const std::string whole = steps_of(run(train + "--bad-images skip").output);
         return whole.substr(whole.find("step     3"));
     }());
 }
@@ -208,14 +208,14 @@ TEST(TrainPictures, RanksCountAPictureThatTheySkipOnce) {
     const std::string train = " train --images " + set + small + "--batch 2 --order sequential --steps 14 ";
     const std::string two =
         "mpirun.openmpi --allow-run-as-root --oversubscribe -n 2 " MANTISSA_BINARY_DIR "/mantissa";
-    const Ran skipping = testing::run_in_shell(two + train + "--bad-pictures skip");
+    const Ran skipping = testing::run_in_shell(two + train + "--bad-images skip");
     ASSERT_EQ(skipping.status, 0) << skipping.output;
     EXPECT_NE(skipping.output.find("mantissa: warning: skipped: " + bad), std::string::npos)
         << skipping.output;
-    EXPECT_NE(skipping.output.find("\n1 picture could not be decoded and was skipped\n"), std::string::npos)
+    EXPECT_NE(skipping.output.find("\n1 image could not be decoded and was skipped\n"), std::string::npos)
         << skipping.output;
     EXPECT_EQ(steps_of(skipping.output),
-              steps_of(run(train.substr(1) + "--accumulate 2 --bad-pictures skip").output));
+              steps_of(run(train.substr(1) + "--accumulate 2 --bad-images skip").output));
     const Ran stopping = testing::run_in_shell(two + train);
     EXPECT_NE(stopping.status, 0);
     EXPECT_NE(stopping.output.find("mantissa: rank "), std::string::npos) << stopping.output;

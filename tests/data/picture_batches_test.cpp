@@ -67,7 +67,7 @@ std::vector<Row> rows_of(const PictureBatches& batches, const Batch& batch) {
 TEST_F(PictureBatchesTest, EachPictureComesOnceAnEpoch) {
     for (const BatchOrder order : {BatchOrder::random, BatchOrder::sequential}) {
         PictureBatchOptions as_they_are = options(order);
-        as_they_are.random_place = as_they_are.random_mirror = false;
+        as_they_are.random_place = as_they_are.random_flip = false;
         const PictureBatches batches(set_, as_they_are);
         std::map<std::vector<float>, int> seen;
         for (std::uint64_t number = 0; number < 2 * pictures; ++number)
@@ -104,7 +104,7 @@ TEST_F(PictureBatchesTest, APictureIsCutElsewhereInEachRowStepAndRun) {
         of_steps.insert(row_of(batches, i, 0).pixels);
         of_seeds.insert(row_of(PictureBatches(same, seeded), 0, 0).pixels);
     }
-    // A few of 9 x 9 places, mirrored or not, are drawn twice.
+    // A few of 9 x 9 places, flipped or not, are drawn twice.
     for (const auto* drawn : {&of_rows, &of_steps, &of_seeds}) EXPECT_GT(drawn->size(), 16u);
 }
 
@@ -140,7 +140,7 @@ TEST_F(PictureBatchesTest, AStepOfMorePicturesThanThereAreIsRefused) {
         const PictureBatches batches(set_, large);
         FAIL() << "24 of 23";
     } catch (const UserError& error) {
-        EXPECT_STREQ(error.what(), "a step takes 24 pictures, but there are 23 to train on; lower the batch");
+        EXPECT_STREQ(error.what(), "a step takes 24 images, but there are 23 to train on; lower the batch");
     }
 }
 
@@ -222,7 +222,7 @@ class BadPicturesTest : public ::testing::Test {
         return {.batches = {.batch = 2, .order = BatchOrder::sequential},
                 .cut = {.image = 4, .resize = 4, .pixels = cifar10_pixels},
                 .random_place = false,
-                .random_mirror = false,
+                .random_flip = false,
                 .bad = bad};
     }
 
@@ -277,14 +277,14 @@ TEST_F(BadPicturesTest, AreLeftOutOfValidation) {
 }
 
 TEST_F(BadPicturesTest, AllOfThemAreAnError) {
-    for (const std::string& file : set_.files) testing::write_file(file, "no picture");
+    for (const std::string& file : set_.files) testing::write_file(file, "no image");
     const PictureBatches batches(set_, options(BadPicture::skip));
     try {
         row_of(batches, 0, 0);
         FAIL();
     } catch (const UserError& error) {
         EXPECT_EQ(std::string(error.what()),
-                  "none of the 11 pictures can be decoded; the first: " + (directory_ / "a/0.png").string() +
+                  "none of the 11 images can be decoded; the first: " + (directory_ / "a/0.png").string() +
                       ": neither JPEG nor PNG: it begins with the bytes 6e 6f 20 70");
     }
 }

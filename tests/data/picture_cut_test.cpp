@@ -1,4 +1,4 @@
-// Resizing, cutting and mirroring, beside the same written out pixel by pixel.
+// Resizing, cutting and flipping, beside the same written out pixel by pixel.
 #include "mantissa/data/picture_cut.h"
 
 #include <gtest/gtest.h>
@@ -82,15 +82,15 @@ TEST(PictureCut, NormalisesAndMirrors) {
     const Picture picture = picture_of(3, 3);
     const PictureCut options{.image = 3, .resize = 3, .pixels = {{0.5f, 0.25f, 0}, {0.5f, 2, 1}}};
     const std::vector<float> pixels = cut(picture, options),
-                             mirrored = cut(picture, options, {.mirrored = true});
+                             flipped = cut(picture, options, {.flipped = true});
     for (std::size_t y = 0; y < 3; ++y)
         for (std::size_t x = 0; x < 3; ++x)
             for (std::size_t channel = 0; channel < 3; ++channel) {
                 const std::size_t at = (3 * y + x) * 3 + channel;
                 const float value = static_cast<float>(picture.pixels[at]) / 255.0f;
-                EXPECT_EQ(pixels[at],
-                          (value - options.pixels.mean[channel]) / options.pixels.deviation[channel]);
-                EXPECT_EQ(mirrored[(3 * y + 2 - x) * 3 + channel], pixels[at]);
+                EXPECT_EQ(pixels[at], (value - options.pixels.mean[channel]) /
+                                          options.pixels.standard_deviation[channel]);
+                EXPECT_EQ(flipped[(3 * y + 2 - x) * 3 + channel], pixels[at]);
             }
 }
 

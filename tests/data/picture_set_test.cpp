@@ -134,23 +134,23 @@ TEST(PictureSets, ATenthOfEachClassIsHeldOut) {
 TEST(PictureSets, WhatIsMissingIsNamed) {
     const TemporaryDirectory directory;
     const std::string root = directory.path().string();
-    EXPECT_EQ(refusal(root + "/none"), root + "/none: does not exist; a folder of pictures was expected");
+    EXPECT_EQ(refusal(root + "/none"), root + "/none: does not exist; a folder of images was expected");
     write_file(directory / "file", "");
-    EXPECT_EQ(refusal(root + "/file"), root + "/file: is no folder; a folder of pictures was expected");
+    EXPECT_EQ(refusal(root + "/file"), root + "/file: is no folder; a folder of images was expected");
     const std::string expected =
-        ": no picture is there: expected a folder a class with .jpg, .jpeg or .png files, such folders in "
+        ": no image is there: expected a folder a class with .jpg, .jpeg or .png files, such folders in "
         "train/ and val/, or CIFAR-10's data_batch_1.bin";
     EXPECT_EQ(refusal(root), root + expected);
     write_pictures(directory / "cat", 2);
     EXPECT_EQ(refusal(root), root + ": only the class cat is there; two are the least to tell apart");
     std::filesystem::create_directory(directory / "dog");
     EXPECT_EQ(refusal(root), root +
-                                 "/dog: a class without a picture (.jpg, .jpeg or .png); put some there, or "
+                                 "/dog: a class without an image (.jpg, .jpeg or .png); put some there, or "
                                  "remove the folder");
     write_pictures(directory / "dog", 2);
     EXPECT_EQ(refusal(root), "opened");
     EXPECT_EQ(refusal(root, true), root +
-                                       ": validation takes a tenth of each class, but none has 10 pictures; "
+                                       ": validation takes a tenth of each class, but none has 10 images; "
                                        "give more, or a folder val/ beside train/");
 }
 
@@ -164,7 +164,7 @@ TEST(PictureSets, AClassThatOnlyValidationHasIsNamed) {
                                  "/train has no folder of that name, so nothing teaches it");
     std::filesystem::remove_all(directory / "val" / "bird");
     EXPECT_EQ(refusal(root), root +
-                                 "/val: no picture is there; put a folder a class, or remove val/ to have a "
+                                 "/val: no image is there; put a folder a class, or remove val/ to have a "
                                  "tenth of train/ held out");
 }
 

@@ -62,7 +62,7 @@ TEST(PicturesToPredict, ThatAreNotThereAreNamed) {
     const std::string nothing = (directory / "nothing.png").string(), folder = directory.path().string();
     EXPECT_EQ(error_of([&] { pictures_to_predict({nothing}, {}); }), nothing + ": does not exist");
     EXPECT_EQ(error_of([&] { pictures_to_predict({folder}, {}); }),
-              folder + ": holds no picture; expected files that end in .jpg, .jpeg or .png");
+              folder + ": holds no image; expected files that end in .jpg, .jpeg or .png");
 }
 
 TEST(PictureCutFile, IsReadAsItWasWritten) {

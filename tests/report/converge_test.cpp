@@ -76,9 +76,9 @@ TEST(Converge, OneSeedOrAToleranceTrainsNoOther) {
     EXPECT_EQ(told.runs[1].allowed, 0.5);
 }
 
-TEST(Converge, SimulationsTrainAsTheFormatsDo) {
+TEST(Converge, EmulationsTrainAsTheFormatsDo) {
     const ConvergeReport report = converged(small(
-        {find_policy("fp32"), find_policy("tf32"), simulated("tf32"), simulated("bf16"), simulated("fp16")}));
+        {find_policy("fp32"), find_policy("tf32"), emulated("tf32"), emulated("bf16"), emulated("fp16")}));
     for (const ConvergedRun& run : report.runs)
         EXPECT_TRUE(run.agrees()) << run.policy << " by " << run.difference;
     const auto device = make_cpu_device();
@@ -87,7 +87,7 @@ TEST(Converge, SimulationsTrainAsTheFormatsDo) {
         EXPECT_EQ(report.runs[1].losses, report.runs[2].losses);
     }
     EXPECT_NE(report.runs[0].losses, report.runs[3].losses);
-    EXPECT_EQ(report.runs[3].policy, "simulated bf16");
+    EXPECT_EQ(report.runs[3].policy, "emulated bf16");
     EXPECT_EQ(report.runs[3].allowed, std::max(0.02, report.spread.largest));
     EXPECT_TRUE(report.runs[4].scaled);
     EXPECT_GT(report.runs[4].loss_scale, 1);

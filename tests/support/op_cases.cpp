@@ -52,7 +52,7 @@ OpCase unary_case(const char* op, Values values, double ulps) {
             {ulps}};
 }
 
-/// As the pass that simulates a machine puts it before a contraction.
+/// As the pass that emulates a machine puts it before a contraction.
 OpCase round_to_case(const char* format) {
     return {"round_to", fmt::format("round_to {}", format), {f32({13, 7})}, [format](Graph&, In x) {
                 return std::vector{call1("round_to", {x[0]}, {{"format", std::string(format)}})};

@@ -236,7 +236,7 @@ void add_casts(KernelTable& table, const Context& context) {
     }));
 }
 
-/// A number at a time: simulations need not be fast.
+/// A number at a time: emulations need not be fast.
 PlainLoop loop_of_rounding(const Problem& problem) {
     const auto by_tf32 = [](float x) { return to_tf32(x); };
     const auto by_bf16 = [](float x) { return to_f32(to_bf16(x)); };

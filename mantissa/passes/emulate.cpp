@@ -1,4 +1,4 @@
-#include "mantissa/passes/simulate.h"
+#include "mantissa/passes/emulate.h"
 
 #include <fmt/format.h>
 
@@ -12,9 +12,9 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-class Simulation {
+class Emulation {
   public:
-    Simulation(const Graph& source, std::string_view format)
+    Emulation(const Graph& source, std::string_view format)
         : source_(source), format_(format), rewriter_(source) {}
 
     Graph run() {
@@ -28,12 +28,12 @@ class Simulation {
         if (!multiplies_f32(node) || node.origin.precision) return rewriter_.copy(id);
         if (node.op->fuser != FuserClass::contraction)
             throw UserError(fmt::format(
-                "{} multiplies inside of one operation, where nothing can be rounded to simulate {}; "
+                "{} multiplies inside of one operation, where nothing can be rounded to emulate {}; "
                 "leave the pass out that makes it",
                 node.op->name, format_));
         std::vector<Value> operands = rewriter_.map(node.inputs);
         Origin origin = node.origin;
-        origin.rule = fmt::format("simulate {}: {}", format_, node.op->name);
+        origin.rule = fmt::format("emulate {}: {}", format_, node.op->name);
         const OriginScope scope(rewriter_.target(), std::move(origin));
         // A third operand is a bias, which is added.
         for (std::size_t i = 0; i < 2; ++i) operands[i] = rounded(operands[i]);
@@ -65,6 +65,6 @@ class Simulation {
 
 }  // namespace
 
-Graph simulate(const Graph& graph, std::string_view format) { return Simulation(graph, format).run(); }
+Graph emulate(const Graph& graph, std::string_view format) { return Emulation(graph, format).run(); }
 
 }  // namespace mantissa

@@ -1,11 +1,11 @@
-// Simulation of another machine's numbers: what contractions multiply is rounded to a format first.
+// Emulation of another machine's numbers: what contractions multiply is rounded to a format first.
 //
 //   %3: f32 = matmul(%x, %w)
 // becomes, for bf16,
 //   %1: f32 = round_to(%x) {format=bf16}, %2: f32 = round_to(%w) {format=bf16}, %3: f32 = matmul(%1, %2)
 //
 // It runs after differentiation, so that the operands of the backward pass are rounded, too. Storage, sums
-// and everything else stay FP32, and so do the times: a simulation says nothing about the speed of the
+// and everything else stay FP32, and so do the times: an emulation says nothing about the speed of the
 // format.
 #pragma once
 
@@ -17,6 +17,6 @@ namespace mantissa::inline v0 {
 
 /// `format`: tf32, bf16 or f16. Contractions that the model's code forced to a format stay as they are.
 /// Throws UserError for an operation that multiplies inside of itself, such as attention in one.
-Graph simulate(const Graph& graph, std::string_view format);
+Graph emulate(const Graph& graph, std::string_view format);
 
 }  // namespace mantissa

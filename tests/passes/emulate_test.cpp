@@ -1,5 +1,5 @@
-// Simulation: exactly what contractions multiply is rounded, forward and backward, and nothing else.
-#include "mantissa/passes/simulate.h"
+// Emulation: exactly what contractions multiply is rounded, forward and backward, and nothing else.
+#include "mantissa/passes/emulate.h"
 #include "mantissa/graph/graph.h"
 
 #include <gtest/gtest.h>
@@ -33,9 +33,9 @@ Graph gpt2_step(const Policy& policy) {
     return build_training_step(model, no_update, {.policy = policy}).graph;
 }
 
-TEST(Simulate, EveryOperandOfEveryContractionIsRoundedAndNothingElse) {
+TEST(Emulate, EveryOperandOfEveryContractionIsRoundedAndNothingElse) {
     for (const char* format : {"tf32", "bf16", "fp16"}) {
-        const Graph graph = gpt2_step(simulated(format));
+        const Graph graph = gpt2_step(emulated(format));
         std::set<Value> multiplied;
         int contractions = 0;
         for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
@@ -43,7 +43,7 @@ TEST(Simulate, EveryOperandOfEveryContractionIsRoundedAndNothingElse) {
             if (node.op->name != "matmul") continue;
             ++contractions;
             EXPECT_EQ(node.outputs[0].dtype, DType::f32);
-            EXPECT_EQ(node.origin.rule.find("simulate "), 0u) << node.origin.rule;
+            EXPECT_EQ(node.origin.rule.find("emulate "), 0u) << node.origin.rule;
             for (std::size_t i = 0; i < 2; ++i) {
                 EXPECT_EQ(graph.node(node.inputs[i].node).op->name, "round_to") << print(graph, id);
                 multiplied.insert(node.inputs[i]);
@@ -68,11 +68,11 @@ double product(double x, double w, const char* format, bool exact = false) {
     if (exact) scope.emplace(graph, DType::f32);
     graph.add_result("y", matmul(a, b).value());
     scope.reset();
-    const Graph simulated = simulate(graph, format);
-    return ReferenceRun(simulated, {{"a", {x}}, {"b", {w}}}).result("y").values.at(0);
+    const Graph emulated = emulate(graph, format);
+    return ReferenceRun(emulated, {{"a", {x}}, {"b", {w}}}).result("y").values.at(0);
 }
 
-TEST(Simulate, OperandsHaveTheBitsOfTheFormatAndProductsAreExact) {
+TEST(Emulate, OperandsHaveTheBitsOfTheFormatAndProductsAreExact) {
     const double x = 1 + std::ldexp(1, -10), fine = 1 + std::ldexp(1, -11) + std::ldexp(1, -14);
     EXPECT_EQ(product(x, x, "tf32"), x * x);
     EXPECT_EQ(product(fine, 1, "tf32"), x);
@@ -84,7 +84,7 @@ TEST(Simulate, OperandsHaveTheBitsOfTheFormatAndProductsAreExact) {
     EXPECT_EQ(product(fine, 1, "tf32", /*exact=*/true), fine);  // forced to FP32 by the model
 }
 
-TEST(Simulate, WhatCannotBeRoundedOrIsNoFormatIsRefused) {
+TEST(Emulate, WhatCannotBeRoundedOrIsNoFormatIsRefused) {
     const auto says = [](auto&& body) -> std::string {
         try {
             body();
@@ -95,22 +95,22 @@ TEST(Simulate, WhatCannotBeRoundedOrIsNoFormatIsRefused) {
     };
     // fp32 rounds nothing; int8 and int4 are policies of weights, whose other numbers are bf16.
     for (const std::string format : {"fp32", "int8", "int4"})
-        EXPECT_EQ(says([&] { simulated(format); }),
-                  "there is no format '" + format + "' to simulate; there are tf32, bf16, fp16");
+        EXPECT_EQ(says([&] { emulated(format); }),
+                  "there is no format '" + format + "' to emulate; there are tf32, bf16, fp16");
     EXPECT_EQ(says([] {
                   Graph graph;
                   const Type type{DType::f32, {1, 2, 4, 8}};
                   const Tensor q(graph, graph.add_input("q", type));
                   graph.add_result("y", attention(q, q, q, {}).value());
-                  simulate(graph, "bf16");
+                  emulate(graph, "bf16");
               })
                   .find("attention multiplies inside of one operation, where nothing can be rounded to "
-                        "simulate bf16"),
+                        "emulate bf16"),
               0u);
-    const PipelineOptions flash{.policy = simulated("bf16"), .match_attention = true};
+    const PipelineOptions flash{.policy = emulated("bf16"), .match_attention = true};
     EXPECT_EQ(says([&] {
                   build_evaluation([](Graph& graph) { return constant(graph, 1); }, flash);
-              }).find("a simulation rounds what contractions multiply"),
+              }).find("an emulation rounds what contractions multiply"),
               0u);
 }
 
