@@ -138,20 +138,18 @@ void run(const BenchCommand& options) {
 void add_network_options(CLI::App& command, BenchCommand& options) {
     command
         .add_option("--model", options.run.model,
-                    fmt::format("One of {}", fmt::join(nn::image_model_names(), ", ")))
+                    fmt::format("Network: {}", fmt::join(nn::image_model_names(), ", ")))
         ->capture_default_str();
     add_picture_options(command, options.run.pictures);
 }
 
 void add_precision_options(CLI::App& command, BenchCommand& options) {
     command.add_flag("--mixed-prec", options.mixed_precision, "FP16 with a loss scale");
-    command.add_flag("--disable-tf32", options.disable_tf32,
-                     "Multiply in FP32, not in TF32, what is not FP16");
+    command.add_flag("--disable-tf32", options.disable_tf32, "Multiply in FP32 instead of TF32");
     command.add_option("--policy", options.run.policy,
-                       fmt::format("Formats to compute in, in place of these two: {} (default: tf32)",
+                       fmt::format("Precision policy, in place of these two: {} (default: tf32)",
                                    fmt::join(policy_names(), ", ")));
-    command.add_flag("--compare", options.compare,
-                     "All precisions in turns on one state, as the tutorial's table");
+    command.add_flag("--compare", options.compare, "Run all precisions in turns, as the tutorial's table");
 }
 
 }  // namespace
@@ -160,8 +158,8 @@ void add_bench_command(CLI::App& app, const std::string& typed) {
     const auto options = std::make_shared<BenchCommand>();
     options->command = typed;
     options->run.model = "ResNet50";
-    CLI::App* command = app.add_subcommand(
-        "bench", "Train a network for images on synthetic data, as the mixed-precision tutorial does");
+    CLI::App* command =
+        app.add_subcommand("bench", "Time the training of a network for images on synthetic data");
     add_network_options(*command, *options);
     CLI::Option* batch = command->add_option("--batch-size", options->size.batch, "Images of a batch");
     batch->default_str("16, or fewer where the memory is short");
@@ -177,14 +175,14 @@ void add_bench_command(CLI::App& app, const std::string& typed) {
     add_precision_options(*command, *options);
     command
         ->add_option("--from", options->from,
-                     "Begin with weights of torchvision's state dict, a safetensors file (default: drawn)")
+                     "Begin with torchvision's weights, a safetensors file (default: random)")
         ->type_name("FILE");
     add_output_file(*command, "--save", options->save, "Write the weights at the end as such a file");
     add_passes_option(*command, options->run);
     add_machine_options(*command, options->run);
     add_output_file(*command, "--html", options->html,
-                    "Write it as a page: rates beside the A100's, each iteration");
-    add_seed_option(*command, options->run, "Of weights, images and classes");
+                    "Write the report as a page: rates beside the A100's, each iteration");
+    add_seed_option(*command, options->run, "Seed of weights, images and classes");
     command->add_flag("--quiet", options->run.quiet, "Print no progress");
     command->callback([options, batch, batches, iterations] {
         options->chooses_batch = batch->count() == 0;

@@ -5,9 +5,11 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "cli/help.h"
 #include "mantissa/base/error.h"
 
 namespace mantissa::cli {
@@ -55,6 +57,23 @@ std::string bash_cases(const CLI::App& command, const std::string& words) {
                                fmt::join(names_of(commands(command)), " "), fmt::join(options, " "));
 }
 
+/// A line for each option that takes certain words only: its name, and what its value may be.
+std::string bash_values(const CLI::App& app) {
+    std::set<std::string> names;
+    const auto add = [&](const auto& self, const CLI::App& command) -> void {
+        for (const KnownOption& option : long_options(command)) names.insert(option.name);
+        for (const CLI::App* inner : commands(command)) self(self, *inner);
+    };
+    add(add, app);
+    std::string cases;
+    for (const std::string& name : names)
+        if (const std::vector<std::string> words = words_of_option(name); !words.empty())
+            cases += fmt::format("        {}) values=\"{}\" ;;\n", name, fmt::join(words, " "));
+    return cases + fmt::format("        completion) values=\"{}\" ;;\n        help) values=\"{}\" ;;\n",
+                               fmt::join(words_of_option("shell"), " "),
+                               fmt::join(names_of(commands(app)), " "));
+}
+
 /// Words that begin with a hyphen are options of the command; the first may be a command, the second one
 /// within it, and others are files.
 std::string for_bash(const CLI::App& app) {
@@ -62,10 +81,17 @@ std::string for_bash(const CLI::App& app) {
     for (const CLI::App* command : commands(app)) cases += bash_cases(*command, command->get_name());
     return fmt::format(
         "_mantissa() {{\n"
-        "    local word=\"${{COMP_WORDS[COMP_CWORD]}}\" options=\"\" commands=\"\"\n"
+        "    local word=\"${{COMP_WORDS[COMP_CWORD]}}\" options=\"\" commands=\"\" values=\"\"\n"
         "    COMPREPLY=()\n"
         "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
-        "        COMPREPLY=($(compgen -W \"{} --help --version\" -- \"$word\"))\n"
+        "        COMPREPLY=($(compgen -W \"{} help --help --version\" -- \"$word\"))\n"
+        "        return\n"
+        "    fi\n"
+        "    case \"${{COMP_WORDS[COMP_CWORD - 1]}}\" in\n"
+        "{}"
+        "    esac\n"
+        "    if [ -n \"$values\" ] && [ \"${{word#-}}\" = \"$word\" ]; then\n"
+        "        COMPREPLY=($(compgen -W \"$values\" -- \"$word\"))\n"
         "        return\n"
         "    fi\n"
         "    case \"${{COMP_WORDS[1]}} ${{COMP_WORDS[2]}} \" in\n"
@@ -77,7 +103,7 @@ std::string for_bash(const CLI::App& app) {
         "    esac\n"
         "}}\n"
         "complete -o default -F _mantissa mantissa\n",
-        fmt::join(names_of(commands(app)), " "), cases);
+        fmt::join(names_of(commands(app)), " "), bash_values(app), cases);
 }
 
 std::string quoted_for_fish(const std::string& text) {
@@ -93,9 +119,12 @@ std::string fish_lines(const CLI::App& command, const std::string& condition) {
         const std::string seen = fmt::format("__fish_seen_subcommand_from {}", inner->get_name());
         text += fmt::format("complete -c mantissa -n '{}' -f -a {} -d {}\n", condition, inner->get_name(),
                             quoted_for_fish(inner->get_description()));
-        for (const KnownOption& option : long_options(*inner))
-            text += fmt::format("complete -c mantissa -n '{}' -l {} -d {}\n", seen, option.name.substr(2),
-                                quoted_for_fish(option.description));
+        for (const KnownOption& option : long_options(*inner)) {
+            const std::vector<std::string> words = words_of_option(option.name);
+            const std::string values = words.empty() ? "" : fmt::format(" -x -a '{}'", fmt::join(words, " "));
+            text += fmt::format("complete -c mantissa -n '{}' -l {}{} -d {}\n", seen, option.name.substr(2),
+                                values, quoted_for_fish(option.description));
+        }
         text += fish_lines(*inner, seen);
     }
     return text;
@@ -113,9 +142,8 @@ std::string completion(const CLI::App& app, const std::string& shell) {
 void add_completion_command(CLI::App& app) {
     const auto shell = std::make_shared<std::string>();
     CLI::App* command = app.add_subcommand(
-        "completion",
-        "Print what a shell needs to complete commands and options: source <(mantissa completion bash)");
-    command->add_option("shell", *shell, "Of bash, zsh and fish")
+        "completion", "Print the script by which a shell completes commands, options and their values");
+    command->add_option("shell", *shell, "Shell: bash, zsh or fish")
         ->required()
         ->check(CLI::IsMember({"bash", "zsh", "fish"}));
     command->callback([&app, shell] { fmt::print("{}", completion(app, *shell)); });

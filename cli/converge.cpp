@@ -131,44 +131,42 @@ void add_converge_command(CLI::App& numerics, const std::string& typed) {
         "checkpoint, or model.safetensors and config.json as published");
     begin_section(*command, "Training");
     command->add_option("--min-learning-rate", options->min_learning_rate,
-                        "At the last step, reached by a cosine (default: --learning-rate, so constant)");
-    command->add_option("--warmup", options->warmup, "Steps over which the learning rate rises")
+                        "Final learning rate of the cosine decay (default: no decay)");
+    command->add_option("--warmup", options->warmup, "Steps over which the learning rate rises from 0")
         ->capture_default_str();
     begin_section(*command, validation_section);
     command
-        ->add_option("--validate-every", options->validate_every,
-                     "With --images: steps between validations of each precision, whose accuracies are shown "
-                     "and not judged; 0: never")
+        ->add_option(
+            "--validate-every", options->validate_every,
+            "With --images: steps between validations, whose accuracies are shown and not judged; 0: never")
         ->capture_default_str();
     begin_section(*command, formats_section);
     command
         ->add_option(
             "--policies", options->policies,
-            fmt::format("Precisions, with commas between, of {}; the first is what the others are held "
-                        "against",
+            fmt::format("Precisions, with commas between: {}; the others are compared with the first",
                         fmt::join(policy_names(), ", ")))
         ->delimiter(',')
         ->capture_default_str();
     command
         ->add_option("--emulate", options->emulate,
-                     "After these, FP32 with what contractions multiply rounded to tf32, bf16, fp16 first")
+                     "Emulated precisions to compare after these, of tf32, bf16, fp16, with commas between")
         ->delimiter(',');
     begin_section(*command, validation_section);
-    CLI::Option* tolerance = command->add_option("--tolerance", options->tolerance,
-                                                 "How far the mean of the last losses may lie from the "
-                                                 "first's (default: as far as those of --seeds lie "
-                                                 "apart, and at least tf32 0.001, bf16 and fp16 0.02)");
+    CLI::Option* tolerance =
+        command->add_option("--tolerance", options->tolerance,
+                            "Largest difference of the mean of the last losses from the first precision's "
+                            "(default: the spread over --seeds; at least tf32 0.001, bf16 and fp16 0.02)");
     command
-        ->add_option(
-            "--seeds", options->seeds,
-            "Initial weights from which the first precision is trained, to see how far its own losses "
-            "lie apart; 1: one, and the least of --tolerance is allowed")
+        ->add_option("--seeds", options->seeds,
+                     "Initial weights for the first precision, to see how far its own losses lie apart; 1: "
+                     "no such comparison")
         ->capture_default_str();
     begin_section(*command, formats_section);
     CLI::Option* loss_scale = command->add_option(
-        "--loss-scale", options->loss_scale, "A number that stays, for fp16 (default: dynamic, from 65536)");
+        "--loss-scale", options->loss_scale, "Loss scale of fp16 that stays (default: dynamic, from 65536)");
     begin_section(*command, "Reports");
-    add_output_file(*command, "--html", options->html, "Write it as a page, with the curves");
+    add_output_file(*command, "--html", options->html, "Write the report as a page, with the curves");
     command->callback([options, tolerance, loss_scale, command, &numerics] {
         take_model_of_files(*command, options->run);
         take_tokenizer_of_files(options->run);

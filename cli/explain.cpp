@@ -176,31 +176,30 @@ void add_rank_question(CLI::App& command, RankQuestion& question) {
     begin_section(command, "Ranks");
     CLI::Option* const ranks =
         command
-            .add_option(
-                "--ranks", question.ranks,
-                "Predict how long a step takes on so many ranks, and its best buckets and batch; with "
-                "--roofline from the times of launches here, else from peaks")
+            .add_option("--ranks", question.ranks,
+                        "Predict the step on so many ranks, with the best buckets and batch; from measured "
+                        "launches with --roofline, else from peaks")
             ->type_name("N")
             ->check(not_zero);
-    command.add_option("--link", question.link, "With --ranks: what a rank sends, and gets, a second")
+    command
+        .add_option("--link", question.link, "With --ranks: what a rank sends, and receives, in GB a second")
         ->needs(ranks)
         ->type_name("GB/s")
         ->capture_default_str();
     command
-        .add_option("--latency", question.latency,
-                    "With --ranks: microseconds of an exchange beside its bytes")
+        .add_option("--latency", question.latency, "With --ranks: latency of an exchange, in microseconds")
         ->needs(ranks)
         ->type_name("US")
         ->capture_default_str();
     command
         .add_option(
             "--on", question.on,
-            "With --ranks: from the published peaks of an accelerator (h100) instead of this machine's")
+            "With --ranks: use the published peaks of an accelerator (h100) instead of this machine's")
         ->needs(ranks)
         ->type_name("NAME");
     command
         .add_option("--reduce-dtype", question.reduce_dtype,
-                    "With --ranks: what gradients travel in, fp32 or bf16")
+                    "With --ranks: data type of the gradient all-reduce")
         ->needs(ranks)
         ->check(CLI::IsMember({"fp32", "bf16"}))
         ->capture_default_str();
@@ -228,18 +227,17 @@ void add_explain_command(CLI::App& app, const std::string& typed) {
     add_machine_options(*command, run_options);
     command
         ->add_option("--diff", options->difference,
-                     "Two policies: print only what they do differently, operation by operation (without "
-                     "--passes: those of simplify)")
+                     "Two policies: print only what differs between them (without --passes: after simplify)")
         ->expected(2)
         ->type_name("POLICY");
     command->add_flag(
         "--roofline", options->roofline,
-        "Run some steps and print of each kernel its median time, what bounds it, and how close it comes");
+        "Run some steps; print each kernel's median time, what bounds it, and how close it comes");
     begin_section(*command, "Machine");
     command
         ->add_option("--for", options->card,
-                     fmt::format("With --roofline: of the plan of --device cuda for this GPU ({}), on paper; "
-                                 "none need be here, and nothing runs",
+                     fmt::format("With --roofline: the analytical roofline of this GPU ({}); nothing runs, "
+                                 "and no GPU is needed",
                                  fmt::join(accelerator_names(), ", ")))
         ->type_name("GPU");
     begin_section(*command, "Reports");
@@ -250,20 +248,20 @@ void add_explain_command(CLI::App& app, const std::string& typed) {
     command->add_flag("--quiet", run_options.quiet, "Print no progress");
     command
         ->add_option("--memory", options->memory,
-                     "Memory to fit into; where the step takes more, what would need less is printed "
+                     "Memory to fit into, in GB; if the step takes more, what would need less is printed "
                      "(default: what is available)")
         ->type_name("GB");
-    command->add_flag("--nodes", options->nodes, "A line for each node rather than for each kind");
+    command->add_flag("--nodes", options->nodes, "Print a line for each node rather than for each kind");
     add_rank_question(*command, options->ranks);
     CLI::Option* const threads = command->get_option("--threads");
     threads->description(
-        "Predict how long a step takes on 1, 2, 4 ... N threads, and which launches do not scale; with "
+        "Predict the step on 1, 2, 4 ... N threads, and which launches do not scale; with "
         "--roofline, --ranks or --diff: threads to use (default: all that may be)");
     begin_section(*command, "Machine");
     command
         ->add_option("--memory-rate", options->threads.memory_rate,
-                     "With --threads: what all threads together copy at most, reads and writes counted "
-                     "(default: what they do here)")
+                     "With --threads: highest copy rate of all threads together, reads and writes counted "
+                     "(default: measured here)")
         ->needs(threads)
         ->type_name("GB/s");
     const CLI::Option* passes = command->get_option("--passes");

@@ -342,71 +342,64 @@ void add_generate_command(CLI::App& app) {
     CLI::App* command = app.add_subcommand("generate", "Continue a prompt with a trained model");
     command
         ->add_option("--checkpoint", options->checkpoint,
-                     "The model: a directory that train wrote, or with model.safetensors and config.json")
+                     "Directory of the model: written by train, or Hugging Face's with config.json and "
+                     "model.safetensors")
         ->type_name("DIR");
-    command->add_option("--prompt", options->prompt,
-                        "The text to continue; -: standard input, but for the line break at its end");
+    command->add_option("--prompt", options->prompt, "Text to continue; -: standard input");
     command->add_option("--prompts", options->prompts, "Texts to continue, one a line, in place of --prompt")
         ->type_name("FILE");
     command
-        ->add_option(
-            "--tokenizer", options->run.tokenizer,
-            "Tokenizer: a directory, tokenizer.json or .tiktoken, or the word bytes, which are tokens "
-            "then (default: the one beside the model, or bytes if it was trained on them)")
+        ->add_option("--tokenizer", options->run.tokenizer,
+                     "Tokenizer: a directory, tokenizer.json or .tiktoken, or bytes (default: the one beside "
+                     "the model)")
         ->type_name("DIR");
     command
-        ->add_option(
-            "--length", options->length,
-            "Tokens to generate; a token that ends a text (eos_token_id, else <|endoftext|> or </s>) "
-            "ends it earlier")
+        ->add_option("--length", options->length,
+                     "Tokens to generate; a token that ends a text ends it earlier")
         ->capture_default_str();
     command
-        ->add_option(
-            "--full-context", options->full_context,
-            "What becomes of a text that fills the context: end, or slide: its older half is dropped and the "
-            "rest is read again")
+        ->add_option("--full-context", options->full_context,
+                     "If a text fills the context: end it, or slide: drop its older half and go on")
         ->check(CLI::IsMember({"slide", "end"}))
         ->capture_default_str();
     command
         ->add_option("--temperature", options->temperature,
-                     "Scores are divided by it; 0: always the likeliest token")
+                     "Temperature: below 1, likely tokens become likelier; 0: always the likeliest token")
         ->capture_default_str();
     command->add_option("--top-k", options->top_k, "Draw from the k likeliest tokens only (default: all)");
     command
         ->add_option("--top-p", options->top_p,
-                     "Draw from the fewest tokens, likeliest first, that make up this probability")
+                     "Draw from the fewest, likeliest tokens that have this probability together")
         ->capture_default_str();
     command
         ->add_option("--min-p", options->min_p,
-                     "Draw only from tokens at least this share as likely as the likeliest, such as 0.05")
+                     "Draw from tokens at least this share as likely as the likeliest, such as 0.05")
         ->capture_default_str();
     command
         ->add_option("--repetition-penalty", options->repetition_penalty,
-                     "Make tokens that are in the text already less likely, such as 1.2; 1: not")
+                     "Factor by which tokens already in the text become less likely, such as 1.2; 1: none")
         ->capture_default_str();
-    command->add_option("--stop", options->stop, "Words before which the text ends, each with its own --stop")
+    command
+        ->add_option("--stop", options->stop,
+                     "Stop sequence, before which the text ends; may be given several times")
         ->type_name("TEXT")
         ->allow_extra_args(false);
     command
         ->add_option("--samples", options->samples,
-                     "Texts of each prompt; the second draws with --seed plus 1, and so on")
+                     "Texts for each prompt; the second draws with --seed plus 1, and so on")
         ->capture_default_str();
-    command
-        ->add_option("--batch", options->batch,
-                     "Of several texts, how many are written at once: weights are read once for all of them")
-        ->capture_default_str();
-    add_seed_option(*command, options->run, "Of the draws");
+    command->add_option("--batch", options->batch, "Texts that are written at once")->capture_default_str();
+    add_seed_option(*command, options->run, "Seed of the draws");
     command
         ->add_option("--device", options->run.device,
-                     "Where to run: cpu, or cuda (an NVIDIA GPU; one H200 has run it)")
+                     "Device to run on: cpu, or cuda for an NVIDIA GPU (new: one H200 has run it)")
         ->capture_default_str();
-    command->add_option("--threads", options->run.threads, "Threads to use (default: all that may be)");
-    add_output_file(*command, "--json", options->run.json,
-                    "Write text and figures to this file, for machines");
+    command->add_option("--threads", options->run.threads, "Threads (default: one for each core)");
+    add_output_file(*command, "--json", options->run.json, "Write text and figures as JSON");
     add_policy_option(*command, options->run, PolicyUse::any);
     command
         ->add_option("--validation", options->validation,
-                     "Print the perplexity of this text; that of int8 and int4 beside that of bf16")
+                     "Print the perplexity of this text; for int8 and int4 that of bf16, too")
         ->type_name("FILE");
     command->add_flag("--profile", options->profile, "Print where the time of the last token went");
     command->add_flag("--quiet", options->run.quiet, "Print the text alone");

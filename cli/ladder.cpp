@@ -91,24 +91,22 @@ void add_ladder_command(CLI::App& app, const std::string& typed) {
     options->run.steps = 5;
     options->run.learning_rate = 3e-4;
     CLI::App* command =
-        app.add_subcommand("ladder", "Train and time the same model on each rung of the ladder");
+        app.add_subcommand("ladder", "Train one model in ever faster ways, and compare times and losses");
     add_run_options(*command, options->run);
     add_from_option(*command, options->run,
-                    "Begin with these weights instead of random ones: a checkpoint, or model.safetensors and "
-                    "config.json as published; with the tokenizer beside them");
+                    "Begin with these weights: a checkpoint, or a published directory with config.json and "
+                    "model.safetensors, and its tokenizer");
     command->add_option(
         "--rungs", options->rungs,
-        fmt::format("Rungs to run, with commas between, of {} (default: all but fp16, and tf32 only "
-                    "where the machine multiplies it faster than FP32)",
-                    fmt::join(ladder_rungs(), ", ")));
-    command
-        ->add_option("--repeats", options->repeats,
-                     "Steps of each rung that are timed, after those of training")
+        fmt::format(
+            "Rungs, with commas between: {} (default: all but fp16; tf32 only where it is faster than FP32)",
+            fmt::join(ladder_rungs(), ", ")));
+    command->add_option("--repeats", options->repeats, "Timed steps of each rung, after those of training")
         ->capture_default_str();
     add_output_file(*command, "--html", options->html,
-                    "Write it as a page: the climb, losses, memory, what bounds each rung");
+                    "Write the report as a page: speed, losses, memory, and what bounds each rung");
     CLI::Option* batch = command->get_option("--batch");
-    batch->default_str("4, 2 or 1: the most that fits and takes about four minutes");
+    batch->default_str("4, 2 or 1");
     command->callback([options, command, batch] {
         take_model_of_files(*command, options->run);
         take_tokenizer_of_files(options->run);

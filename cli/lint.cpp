@@ -52,8 +52,7 @@ void add_lint_command(CLI::App& app) {
                     "Whose model: a checkpoint, or model.safetensors and config.json as published");
     add_policy_option(*command, options->run);
     add_machine_options(*command, options->run);
-    command->add_option("--repeats", options->repeats, "Times that each size is measured")
-        ->capture_default_str();
+    command->add_option("--repeats", options->repeats, "Measurements of each size")->capture_default_str();
     command->add_flag("--no-measure", options->no_measure, "Measure nothing");
     command->add_flag("--quiet", options->run.quiet, "Print no progress");
     command->callback([options, command] {

@@ -26,6 +26,7 @@
 #include "cli/completion.h"
 #include "cli/explain.h"
 #include "cli/generate.h"
+#include "cli/help.h"
 #include "cli/interrupted.h"
 #include "cli/ladder.h"
 #include "cli/lint.h"
@@ -182,6 +183,7 @@ int main(int argc, char** argv) {
     mantissa::cli::add_manual_command(app);
     mantissa::cli::check_values(app);
     mantissa::cli::join_short_sections(app);
+    mantissa::cli::lay_out_help(app);
     mantissa::cli::Words words;
     try {
         const std::vector<std::string> typed_words = words_of(argc, argv);

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "cli/help.h"
 #include "mantissa/base/version.h"
 
 namespace mantissa::cli {
@@ -44,6 +45,12 @@ std::string of_command(const CLI::App& command, const std::string& before) {
         for (const CLI::Option* option : command.get_options())
             if (option->get_group() == group && option->get_name() != "--help") text += of_option(*option);
     }
+    constexpr std::string_view program = "mantissa ";
+    if (const auto examples = examples_of(std::string_view(name).substr(program.size())); !examples.empty()) {
+        text += ".SS Examples\n.nf\n";
+        for (const std::string& example : examples) text += roff(example) + "\n";
+        text += ".fi\n";
+    }
     for (const CLI::App* inner : command.get_subcommands({})) text += of_command(*inner, name);
     return text;
 }
@@ -72,7 +79,7 @@ std::string manual(const CLI::App& app) {
 }  // namespace
 
 void add_manual_command(CLI::App& app) {
-    CLI::App* command = app.add_subcommand("manual", "Print the manual page: mantissa manual | man -l -");
+    CLI::App* command = app.add_subcommand("manual", "Print the manual page, for man");
     command->callback([&app] { fmt::print("{}", manual(app)); });
 }
 

@@ -1,5 +1,5 @@
-// Names that options, and words among their values, had in earlier versions. They are still taken, on the command
-// line, in option files and from checkpoints, and stand in no help.
+// Names that options, and words among their values, had in earlier versions. They are still taken, on the
+// command line, in option files and from checkpoints, and stand in no help.
 #pragma once
 
 #include <string>

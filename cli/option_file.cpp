@@ -114,8 +114,9 @@ void add_option_file(CLI::App& app) {
     for (CLI::App* command : app.get_subcommands({})) {
         begin_section(*command, "Machine");
         command
-            ->add_option(std::string(option_name),
-                         "Options from this file, a line each of NAME = VALUE; what is typed counts instead")
+            ->add_option(
+                std::string(option_name),
+                "Read options from this file, a line each of NAME = VALUE; typed options count instead")
             ->type_name("FILE");
         add_option_file(*command);
     }

@@ -34,11 +34,12 @@ void run(const PeaksCommand& options) {
 
 void add_peaks_command(CLI::App& app) {
     const auto options = std::make_shared<PeaksCommand>();
-    CLI::App* command =
-        app.add_subcommand("peaks", "Print the rate of every number format, theoretical and measured");
-    command->add_option("--of", options->of,
-                        fmt::format("Compute those of an accelerator rather than measure this machine: {}",
-                                    fmt::join(accelerator_names(), ", ")));
+    CLI::App* command = app.add_subcommand(
+        "peaks", "Print this machine's rate in every number format, computed and measured");
+    command->add_option(
+        "--of", options->of,
+        fmt::format("Accelerator whose peaks are computed, instead of measuring this machine: {}",
+                    fmt::join(accelerator_names(), ", ")));
     add_machine_options(*command, options->machine);
     command->callback([options] { run(*options); });
 }

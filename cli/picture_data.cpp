@@ -103,8 +103,8 @@ std::string description_of(const PictureData& data, const PictureBatchOptions& o
     if (const std::uint64_t kept = split.validation.count())
         text += fmt::format(", {} {} for validation", kept, split.held_out ? "held out" : "more");
     text += fmt::format(
-        "\n{}\nresized to {}, {} x {} cropped {}{}{}, means {} standard deviations {}", split.account, cut.resize,
-        cut.image, cut.image, options.random_place ? "at random places" : "from the middle",
+        "\n{}\nresized to {}, {} x {} cropped {}{}{}, means {} standard deviations {}", split.account,
+        cut.resize, cut.image, cut.image, options.random_place ? "at random places" : "from the middle",
         options.random_place && options.padding > 0 ? fmt::format(" with {} of black around", options.padding)
                                                     : "",
         options.random_flip ? ", flipped at random" : "", fmt::join(cut.pixels.mean, " "),
@@ -124,36 +124,38 @@ int read_threads_of(const PictureDataOptions& options, const RunOptions& run) {
 }  // namespace
 
 void add_picture_data_options(CLI::App& command, PictureDataOptions& options) {
-    begin_section(command, "Pictures");
+    begin_section(command, "Images");
     command
         .add_option("--images", options.directory,
-                    "Train a network for images (--model) on these: a folder a class with JPEG and PNG "
-                    "files, such folders in train/ and val/, or CIFAR-10's binary files")
+                    "Images to train on: a folder for each class with JPEG and PNG files, such folders in "
+                    "train/ and val/, or CIFAR-10's binary files")
         ->type_name("DIR");
     command.add_option("--resize", options.resize,
-                       "Pixels of a picture's shorter side before --image-size is cut out of it (default: "
+                       "Pixels of an image's shorter side before --image-size is cropped from it (default: "
                        "8/7 of that; CIFAR-10: as many)");
-    command.add_option("--crop-padding", options.padding,
-                       "Pixels of black around it when it is cut at random (default: 0; CIFAR-10: 1/8 of "
-                       "--image-size)");
+    command.add_option(
+        "--crop-padding", options.padding,
+        "Black pixels around an image before a random crop (default: 0; CIFAR-10: 1/8 of --image-size)");
     command
         .add_option("--augment", options.augment,
-                    "What is random in training, with commas between, of crop (where it is cut) and mirror "
-                    "(left and right change places); none: cut out of the middle, as in validation")
+                    "Random changes in training: crop (at a random place), flip (left and right), both with "
+                    "a comma between, or none")
         ->delimiter(',')
         ->capture_default_str();
     command
         .add_option("--mean", options.mean,
-                    "Of red, green and blue, from 0 to 1: subtracted (default: ImageNet's or CIFAR-10's)")
+                    "Mean of red, green and blue, from 0 to 1 (default: ImageNet's or CIFAR-10's)")
         ->expected(3);
-    command.add_option("--std", options.standard_deviation, "The same: divided by")->expected(3);
+    command
+        .add_option("--std", options.standard_deviation,
+                    "Standard deviation of red, green and blue (default: ImageNet's or CIFAR-10's)")
+        ->expected(3);
     command
         .add_option("--bad-images", options.bad,
-                    "What becomes of an image that cannot be decoded: stop, once all is saved, or skip and "
-                    "count it")
+                    "If an image cannot be decoded: stop, once all is saved, or skip and count it")
         ->capture_default_str();
     command.add_option("--read-threads", options.read_threads,
-                       "Threads that read images ahead (default: one for four of --threads)");
+                       "Threads that read images ahead (default: a fourth of --threads)");
 }
 
 void require_images(const CLI::App& command, const PictureDataOptions& options) {

@@ -236,21 +236,21 @@ void run(const PredictCommand& options) {
 
 void add_predict_command(CLI::App& app) {
     const auto options = std::make_shared<PredictCommand>();
-    CLI::App* command =
-        app.add_subcommand("predict", "Say what is on images, with a network that train --images trained");
-    command
-        ->add_option("images", options->pictures, "JPEG or PNG files, or folders with all that they hold")
+    CLI::App* command = app.add_subcommand("predict", "Name what is on images, with a trained network");
+    command->add_option("images", options->pictures, "JPEG or PNG files, or folders with all that they hold")
         ->type_name("IMAGE|DIR");
-    command->add_option("--checkpoint", options->checkpoint, "The network: a directory that train wrote")
+    command
+        ->add_option("--checkpoint", options->checkpoint,
+                     "Directory of the network, written by train --images")
         ->type_name("DIR");
-    command->add_option("--top", options->top, "Classes to name for each image, the likeliest first")
+    command->add_option("--top", options->top, "Classes to name for each image, likeliest first")
         ->capture_default_str();
     command->add_option("--batch", options->batch, "Images that are computed at a time")
         ->capture_default_str();
     add_policy_option(*command, options->run, PolicyUse::training);
     add_machine_options(*command, options->run);
     add_output_file(*command, "--csv", options->csv,
-                    "Write a line an image to this file: image, folder_class, class_1, probability_1 ...");
+                    "Write a line for each image: picture, folder_class, class_1, probability_1 ...");
     command->add_flag("--quiet", options->run.quiet, "Print the predictions alone");
     command->callback([options] { run(*options); });
 }

@@ -41,12 +41,15 @@ namespace {
 
 /// Sizes of one's own; what is not given is the model's.
 void add_size_options(CLI::App& command, nn::ModelSizes& sizes) {
-    command.add_option("--layers", sizes.layers, "Layers, in place of the model's own number");
-    command.add_option("--heads", sizes.heads, "Heads of attention, the same; they must divide the channels");
-    command.add_option("--channels", sizes.channels, "Channels, the same");
-    command.add_option("--context", sizes.context, "Longest sequence, the same");
-    command.add_option("--vocabulary", sizes.vocabulary, "Tokens that there are, the same");
-    command.add_option("--dropout", sizes.dropout, "Share of activations that training drops (default: 0)");
+    command.add_option("--layers", sizes.layers, "Layers (default: the model's)");
+    command.add_option("--heads", sizes.heads,
+                       "Attention heads; they must divide the channels (default: the model's)");
+    command.add_option("--channels", sizes.channels,
+                       "Channels, the width of the model (default: the model's)");
+    command.add_option("--context", sizes.context, "Longest sequence, in tokens (default: the model's)");
+    command.add_option("--vocabulary", sizes.vocabulary, "Vocabulary size, in tokens (default: the model's)");
+    command.add_option("--dropout", sizes.dropout,
+                       "Share of activations that training drops, 0 to 1 (default: 0)");
     command.add_flag_callback(
         "--no-bias", [&sizes] { sizes.bias = false; }, "Linear layers and norms without biases");
 }
@@ -56,14 +59,16 @@ void add_size_options(CLI::App& command, nn::ModelSizes& sizes) {
 void add_picture_options(CLI::App& command, nn::GivenImageSizes& sizes) {
     begin_section(command, "Model");
     command.add_option("--image-size", sizes.image,
-                       "Rows and columns of pixels of an image (default: the network's own, 224 or 32)");
-    command.add_option("--classes", sizes.classes, "Classes of images, in place of the network's own number");
-    command.add_option("--width", sizes.width,
-                       "Channels of the first convolution, the same; all others are in proportion");
+                       "Rows and columns of an image, in pixels (default: the network's, 224 or 32)");
+    command.add_option("--classes", sizes.classes,
+                       "Classes of images (default: the network's, or as many as --images has)");
+    command.add_option(
+        "--width", sizes.width,
+        "Channels of the first convolution; all others are in proportion (default: the network's)");
 }
 
 void add_model_options(CLI::App& command, RunOptions& options, ModelUse use) {
-    std::string names = fmt::format("One of {}", fmt::join(nn::language_model_names(), ", "));
+    std::string names = fmt::format("Model: {}", fmt::join(nn::language_model_names(), ", "));
     if (use == ModelUse::any)
         names += fmt::format("; for images {}", fmt::join(nn::image_model_names(), ", "));
     begin_section(command, "Model");
@@ -76,7 +81,9 @@ void add_model_options(CLI::App& command, RunOptions& options, ModelUse use) {
             "--batch", options.batch,
             use == ModelUse::any ? "Sequences, or images, of a micro-batch" : "Sequences of a micro-batch")
         ->capture_default_str();
-    command.add_option("--sequence", options.sequence, "Tokens of a sequence (default: the model's context)")
+    command
+        .add_option("--sequence", options.sequence,
+                    "Sequence length, in tokens (default: the model's context)")
         ->check(not_zero);
 }
 
@@ -98,12 +105,11 @@ void add_machine_options(CLI::App& command, RunOptions& options) {
     begin_section(command, "Machine");
     command
         .add_option("--device", options.device,
-                    "Where to run: cpu, or cuda (an NVIDIA GPU; one H200 has run it)")
+                    "Device to run on: cpu, or cuda for an NVIDIA GPU (new: one H200 has run it)")
         ->capture_default_str();
-    command.add_option("--threads", options.threads, "Threads to use (default: all that may be)")
-        ->check(not_zero);
+    command.add_option("--threads", options.threads, "Threads (default: one for each core)")->check(not_zero);
     begin_section(command, "Reports");
-    add_output_file(command, "--json", options.json, "Write what is printed to this file, for machines");
+    add_output_file(command, "--json", options.json, "Write the report as JSON");
 }
 
 void add_policy_option(CLI::App& command, RunOptions& options, PolicyUse use) {
@@ -113,37 +119,35 @@ void add_policy_option(CLI::App& command, RunOptions& options, PolicyUse use) {
     begin_section(command, formats_section);
     command.add_option(
         "--policy", options.policy,
-        fmt::format("Formats to compute in: {} (default: bf16 where the machine has a BF16 matrix "
-                    "unit, else fp32)",
-                    fmt::join(names, ", ")));
+        fmt::format(
+            "Precision policy: {} (default: bf16 where the machine has a BF16 matrix unit, else fp32)",
+            fmt::join(names, ", ")));
 }
 
 void add_emulate_option(CLI::App& command, RunOptions& options) {
     begin_section(command, formats_section);
     command.add_option(
         "--emulate", options.emulate,
-        "FP32 with what contractions multiply rounded to tf32, bf16 or fp16 first: the numbers of "
-        "a machine that multiplies these, not its speed");
+        "Emulate another precision: round matmul operands to tf32, bf16 or fp16, compute in FP32");
 }
 
 void add_passes_option(CLI::App& command, RunOptions& options) {
     begin_section(command, formats_section);
     command
-        .add_option("--passes", options.passes,
-                    fmt::format("Optional passes to run, with commas between, of {}; all: those that this "
-                                "machine can; none",
-                                fmt::join(optional_pass_names(), ", ")))
+        .add_option(
+            "--passes", options.passes,
+            fmt::format("Optional passes, with commas between: {}; all that this machine can run, or none",
+                        fmt::join(optional_pass_names(), ", ")))
         ->capture_default_str();
 }
 
 void add_recompute_option(CLI::App& command, RunOptions& options) {
     begin_section(command, formats_section);
     command
-        .add_option(
-            "--recompute", options.recompute,
-            fmt::format("What the backward pass computes again instead of keeping it, of {}; with commas "
-                        "between",
-                        fmt::join(recomputable(), ", ")))
+        .add_option("--recompute", options.recompute,
+                    fmt::format("Values that the backward pass computes again instead of keeping them, with "
+                                "commas between: {}",
+                                fmt::join(recomputable(), ", ")))
         ->delimiter(',')
         ->type_name("WHAT");
 }
@@ -152,8 +156,8 @@ void add_documents_option(CLI::App& command, RunOptions& options) {
     begin_section(command, "Text");
     command
         .add_option("--documents", options.documents,
-                    "joined: a sequence is one text; packed: documents in it stand alone: positions begin "
-                    "anew, and none is seen, or predicted, from another")
+                    "Documents of the text. joined: they follow one another as one text. packed: several in "
+                    "a sequence, and none sees another")
         ->type_name("WORD")
         ->capture_default_str();
 }
@@ -168,34 +172,36 @@ void add_run_options(CLI::App& command, RunOptions& options, ModelUse use) {
     add_model_options(command, options, use);
     add_machine_options(command, options);
     begin_section(command, "Training");
-    command.add_option("--steps", options.steps, "Steps of training")->capture_default_str();
+    command.add_option("--steps", options.steps, "Training steps")->capture_default_str();
     begin_section(command, "Text");
     command
         .add_option("--text", options.text,
                     "Text files, and folders of them (default: the licences in /usr/share/common-licenses)")
         ->type_name("FILE");
-    command.add_option("--tokens", options.tokens, "Token shards instead of text (llm.c, nanoGPT or .npy)")
+    command
+        .add_option("--tokens", options.tokens, "Token shards instead of text: llm.c's, nanoGPT's or .npy")
         ->type_name("FILE");
     command.add_option(
         "--tokens-format", options.tokens_format,
-        "Of all these: llmc, raw (16-bit numbers alone) or npy (default: by their first bytes)");
+        "Format of --tokens: llmc, raw (16-bit numbers alone) or npy (default: found by the first bytes)");
     command
         .add_option("--tokenizer", options.tokenizer,
-                    "Tokenizer of the text: a directory, tokenizer.json or .tiktoken, or the word bytes, "
-                    "which are tokens then (default: train: bytes; ladder: one trained on the text)")
+                    "Tokenizer of the text: a directory, tokenizer.json or .tiktoken; or bytes, so that each "
+                    "byte is a token (default: train: bytes; ladder: one trained on the text)")
         ->type_name("DIR");
     add_documents_option(command, options);
     begin_section(command, "Training");
-    command.add_option("--learning-rate", options.learning_rate, "Of the optimizer")->capture_default_str();
-    add_seed_option(command, options, "Of weights and of everything random");
+    command.add_option("--learning-rate", options.learning_rate, "Highest learning rate")
+        ->capture_default_str();
+    add_seed_option(command, options, "Seed of the weights and of everything random");
     begin_section(command, "Reports");
     command
         .add_option("--dump", options.dump,
-                    "Write the graph after each pass into this directory (train: the plan, too)")
+                    "Write the graph after each pass into this directory; train writes the plan, too")
         ->type_name("DIR");
     add_recompute_option(command, options);
     begin_section(command, "Reports");
-    command.add_flag("--pass-times", options.pass_times, "Print how long each pass took");
+    command.add_flag("--pass-times", options.pass_times, "Print the time of each pass, in milliseconds");
     command.add_flag("--quiet", options.quiet, "Print no progress");
 }
 

@@ -313,20 +313,22 @@ void add_tokenize_command(CLI::App& app) {
     auto options = std::make_shared<TokenizeCommand>();
     CLI::App* command = app.add_subcommand(
         "tokenize", "Train a byte-level BPE tokenizer, or encode, decode and count text with one");
-    auto* action = command->add_option_group("action", "What to do, exactly one of");
-    action->add_option("--train", options->train, "Train on these text files, and folders of them")
+    auto* action = command->add_option_group("action", "Action, exactly one of");
+    action->add_option("--train", options->train, "Train a tokenizer on text files, and folders of them")
         ->type_name("TEXT");
     action
         ->add_option(
             "--encode", options->encode,
-            "Encode text files, and folders of them, a line break between two (- for standard input)")
+            "Encode text files, and folders of them, with a line break between two; -: standard input")
         ->type_name("TEXT");
     action
         ->add_option(
             "--decode", options->decode,
-            "Print the text of a token file, of a text of ids (- for standard input), or of the ids given")
+            "Print the text of a token file, of a text of ids (-: standard input), or of the ids given")
         ->type_name("FILE|IDS");
-    action->add_option("--count", options->count, "Count the tokens of the same (- for standard input)")
+    action
+        ->add_option("--count", options->count,
+                     "Count the tokens of text files and folders; -: standard input")
         ->type_name("TEXT");
     action->require_option(1);
     command->add_option("--vocabulary", options->vocabulary, "Tokens to train, <|endoftext|> included")
@@ -335,17 +337,14 @@ void add_tokenize_command(CLI::App& app) {
         ->add_option("--tokenizer", options->tokenizer,
                      "Tokenizer to use: a directory, tokenizer.json or .tiktoken")
         ->type_name("DIR");
-    command->add_option(
-        "--out", options->out,
-        "Where to write. --train: a directory. --encode: token shards OUT_000000.bin and so on, or "
-        "one shard if it ends in .bin, and OUT.tokens.json, which says what they were made of; without it "
-        "the token ids are printed");
-    command->add_flag(
-        "--documents", options->documents,
-        "\"<|endoftext|>\" in the text is that token and ends a document, as the end of the text "
-        "does: for `train --documents packed` (default: it is plain text, and nothing ends)");
-    add_output_file(*command, "--json", options->json, "Write the summary to this file, for machines");
-    command->add_option("--threads", options->threads, "Threads to use (default: all that may be)")
+    command->add_option("--out", options->out,
+                        "Output. --train: a directory. --encode: token shards OUT_000000.bin and so on, and "
+                        "OUT.tokens.json; without it the ids are printed");
+    command->add_flag("--documents", options->documents,
+                      "With --encode and --count: <|endoftext|> in the text ends a document, for `train "
+                      "--documents packed`");
+    add_output_file(*command, "--json", options->json, "Write the summary as JSON");
+    command->add_option("--threads", options->threads, "Threads (default: one for each core)")
         ->check(CLI::PositiveNumber);
     command->add_flag("--quiet", options->quiet, "Print no summary and no progress");
     command->callback([options, command] {

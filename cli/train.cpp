@@ -563,7 +563,7 @@ void add_train_command(CLI::App& app, const std::string& typed) {
     options->views.command = typed;
     options->run.steps = 100;
     CLI::App* command =
-        app.add_subcommand("train", "Train a model on text or images and print a line a step");
+        app.add_subcommand("train", "Train a model on text or images, and print a line for each step");
     add_train_options(*command, *options);
     command->callback([options, command] {
         TrainRanks ranks(options->rank_timeout);

@@ -417,139 +417,128 @@ namespace {
 
 void add_loss_scale_options(CLI::App& command, TrainOptions& options) {
     begin_section(command, formats_section);
-    command.add_option("--loss-scale", options.loss_scale,
-                       "dynamic, none, or a number that stays (default: dynamic for fp16, else none)");
-    command.add_option("--loss-scale-start", options.scaling.initial, "Of a dynamic loss scale")
+    command.add_option(
+        "--loss-scale", options.loss_scale,
+        "Loss scale: dynamic, none, or a number that stays (default: dynamic for fp16, else none)");
+    command.add_option("--loss-scale-start", options.scaling.initial, "First value of a dynamic loss scale")
         ->capture_default_str();
     command
         .add_option("--loss-scale-interval", options.scaling.interval,
-                    "Good steps in a row after which a dynamic loss scale is doubled")
+                    "Finite steps in a row after which a dynamic loss scale is doubled")
         ->capture_default_str();
-    command
-        .add_option("--loss-scale-floor", options.scaling.floor, "A dynamic loss scale never falls below it")
+    command.add_option("--loss-scale-floor", options.scaling.floor, "Lowest value of a dynamic loss scale")
         ->capture_default_str();
 }
 
 void add_optimizer_options(CLI::App& command, TrainOptions& options) {
     begin_section(command, "Training");
     command
-        .add_option(
-            "--accumulate", options.accumulate,
-            "Micro-batches whose gradients make up a step, each of --batch sequences or images; among "
-            "ranks, of each")
+        .add_option("--accumulate", options.accumulate,
+                    "Micro-batches of a step, each of --batch sequences or images; among ranks, of each rank")
         ->capture_default_str();
     command.add_option("--min-learning-rate", options.min_learning_rate,
-                       "What a cosine from --learning-rate would reach at the step after the last, as in "
-                       "PyTorch (default: --learning-rate, so constant)");
-    command.add_option("--warmup", options.warmup, "Steps over which the learning rate rises")
+                       "Final learning rate of the cosine decay, as in PyTorch (default: no decay)");
+    command.add_option("--warmup", options.warmup, "Steps over which the learning rate rises from 0")
         ->capture_default_str();
     command
         .add_option("--optimizer", options.optimizer,
-                    "adamw, sgd, or muon for matrices of hidden layers beside adamw")
+                    "Optimizer: adamw, sgd, or muon for matrices of hidden layers beside adamw")
         ->capture_default_str();
-    command.add_option("--betas", options.betas, "Of AdamW, and of what Muon leaves to it")
+    command.add_option("--betas", options.betas, "Betas of AdamW, also of the part that Muon leaves to it")
         ->expected(2)
         ->capture_default_str();
-    command.add_option("--momentum", options.momentum, "Of SGD, or of Muon (there 0.95 if 0)")
+    command.add_option("--momentum", options.momentum, "Momentum of SGD, or of Muon (there 0.95 if 0)")
         ->capture_default_str();
-    command.add_flag("--nesterov", options.nesterov, "SGD looks ahead by its momentum");
+    command.add_flag("--nesterov", options.nesterov, "Nesterov momentum in SGD");
     command.add_option("--weight-decay", options.weight_decay,
-                       "On matrices (default: 0.1 with AdamW and Muon, 0 with SGD)");
-    command.add_option("--clip", options.clip,
-                       "Scale gradients down to this norm; 0: never (default: 1 with AdamW and Muon, 0 with "
-                       "SGD)");
+                       "Weight decay on matrices (default: 0.1 with AdamW and Muon, 0 with SGD)");
+    command.add_option(
+        "--clip", options.clip,
+        "Largest norm of the gradients; 0: no clipping (default: 1 with AdamW and Muon, 0 with SGD)");
 }
 
 /// Options of what happens between steps.
 void add_loop_options(CLI::App& command, TrainOptions& options) {
     command
         .add_option("--order", options.order,
-                    "random: windows of the text, each once an epoch, cut at other places in each, or "
-                    "images, each once an epoch; sequential: from front to back")
+                    "Order of the data. random: windows of the text, or images, each once an epoch. "
+                    "sequential: front to back")
         ->capture_default_str();
     begin_section(command, "Checkpoints");
     command
         .add_option("--checkpoint", options.checkpoint,
-                    "Save here at the end, and on an interrupt (default: where --resume went on from)")
+                    "Save the checkpoint here, at the end and on an interrupt (default: that of --resume)")
         ->type_name("DIR");
-    command.add_option("--save-every", options.save_every, "Save every so many steps, too; 0: never")
+    command.add_option("--save-every", options.save_every, "Steps between checkpoints; 0: only at the end")
         ->capture_default_str();
     command.add_flag(
         "--keep-best", options.keep_best,
-        "Keep the checkpoint with the lowest validation loss so far, too, as DIR.best beside the "
-        "last in --checkpoint DIR");
+        "Keep the checkpoint with the lowest validation loss, too, as DIR.best beside --checkpoint DIR");
     command
-        .add_option(
-            "--resume", options.resume,
-            "Go on from this checkpoint, to the same bits, with the options it was made with, and save "
-            "there; options that are given take the place of those")
+        .add_option("--resume", options.resume,
+                    "Go on from this checkpoint, to the same bits, with the options it was made with; "
+                    "options that are given now count instead")
         ->type_name("DIR");
-    add_from_option(
-        command, options.run,
-        "Begin with these weights instead of random ones: model.safetensors and config.json as "
-        "published, or a checkpoint; with the tokenizer beside them. With --images, a checkpoint of "
-        "such a run, or a file under torchvision's names for --model; a head for other classes is "
-        "made anew");
+    add_from_option(command, options.run,
+                    "Begin with these weights: a checkpoint, or a published directory with config.json and "
+                    "model.safetensors, and its tokenizer. With --images: a checkpoint of such a run, or a "
+                    "file under torchvision's names for --model");
     begin_section(command, "Training");
     command
-        .add_option(
-            "--freeze", options.freeze,
-            "Weights that are not trained, by patterns of names with commas between (* any text, ? one "
-            "character), as h.0.* or layer1.*; with --images, trunk: all but the head")
+        .add_option("--freeze", options.freeze,
+                    "Weights that are not trained: patterns of names with commas between, as h.0.* or "
+                    "layer1.*; with --images, trunk is all but the head")
         ->delimiter(',')
         ->type_name("PATTERN");
     command
         .add_option("--ema", options.ema,
-                    "Keep an exponential moving average of the weights with this decay, such as 0.999, to be "
-                    "validated, sampled from, and saved as the model; 0: none")
+                    "Decay of an exponential moving average of the weights, such as 0.999; the average is "
+                    "validated, sampled from and saved; 0: no average")
         ->type_name("DECAY")
         ->capture_default_str();
     begin_section(command, "Reports");
-    command.add_option("--print-every", options.print_every, "Print the line of every so many steps")
+    command.add_option("--print-every", options.print_every, "Steps between printed lines")
         ->capture_default_str();
     begin_section(command, validation_section);
     command
         .add_option("--validate-every", options.validate_every,
-                    "Steps between validations on the last tenth of each text, or on the images of val/, of "
-                    "test_batch.bin or a tenth of each class, then kept from training; 0: never")
+                    "Steps between validations on the last tenth of each text, or on the images of val/ or a "
+                    "tenth of each class; 0: never")
         ->capture_default_str();
     command
-        .add_option(
-            "--validation", options.validation,
-            "Validate on these instead, and train on all of --text or --tokens: files of the same kind")
+        .add_option("--validation", options.validation,
+                    "Validate on these files instead, and train on all of --text or --tokens")
         ->type_name("FILE");
     command
-        .add_option(
-            "--held-out", options.held_out,
-            "What is kept from training for validations: each, the last tenth of each file; last, that "
-            "of all files one after another, as earlier versions had it")
+        .add_option("--held-out", options.held_out,
+                    "Text that is kept for validation: the last tenth of each file, or the last tenth of all "
+                    "files one after another")
         ->check(CLI::IsMember({"each", "last"}))
         ->capture_default_str();
     command
         .add_option("--patience", options.patience,
-                    "Stop after so many validations in a row that brought no lower loss; 0: never")
+                    "Stop after so many validations in a row without a lower loss; 0: never")
         ->type_name("N")
         ->capture_default_str();
     command
         .add_option("--validate-batches", options.validate_batches,
-                    "Batches of a validation, from the beginning of what is kept; 0: all of it")
+                    "Batches of a validation; 0: all of the held-out data")
         ->capture_default_str();
     command
         .add_option("--sample-every", options.sample_every,
-                    "Steps between samples: --prompt continued by the model as it is; 0: never")
+                    "Steps between samples, in which the model continues --prompt; 0: never")
         ->capture_default_str();
-    command.add_option("--prompt", options.sampler.prompt, "What samples continue")->capture_default_str();
+    command.add_option("--prompt", options.sampler.prompt, "Prompt of the samples")->capture_default_str();
     begin_section(command, "Training");
     command
         .add_option("--bad-steps", options.bad_steps,
-                    "Stop after so many steps in a row whose loss or gradients were not finite; each is "
-                    "skipped, and what went wrong named; 0: never stop")
+                    "Stop after so many steps in a row that were not finite; each is skipped and diagnosed; "
+                    "0: never stop")
         ->capture_default_str();
     begin_section(command, "Reports");
-    add_output_file(
-        command, "--log", options.log,
-        "Write a line of JSON a step to this file, or to standard output for -; a table of numbers "
-        "where it ends in .csv; after --resume, lines are added behind those of the steps before");
+    add_output_file(command, "--log", options.log,
+                    "Write a line of JSON for each step, or a table if FILE ends in .csv; - is standard "
+                    "output; --resume adds lines");
     command.add_flag("--profile", options.profile, "Print where the time of the last step went");
     add_view_options(command, options.views);
 }
@@ -558,34 +547,28 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
 void add_rank_options(CLI::App& command, TrainOptions& options) {
     begin_section(command, "Ranks");
     command
-        .add_option(
-            "--states", options.states,
-            "Among ranks: sharded, the optimizer's states of a parameter lie in parts on all of them; "
-            "whole, every rank has all")
+        .add_option("--states", options.states,
+                    "Optimizer state across ranks: sharded (ZeRO-1), or whole on every rank")
         ->check(CLI::IsMember({"sharded", "whole"}))
         ->capture_default_str();
     command
         .add_option("--reduce-dtype", options.reduce_dtype,
-                    "Among ranks: what gradients travel in, fp32, or bf16: half of the bytes, each rank's "
-                    "gradients rounded once, and other bits for other numbers of ranks")
+                    "Data type of the gradient all-reduce across ranks; bf16 halves the traffic")
         ->check(CLI::IsMember({"fp32", "bf16"}))
         ->capture_default_str();
     command
         .add_option("--bucket", options.bucket,
-                    "Among ranks: gradients travel once so many of them are made; explain --ranks predicts "
-                    "the best")
+                    "Bucket size of the gradient all-reduce, in MB; explain --ranks predicts the best")
         ->check(CLI::Range(0.001, 1e6))
         ->type_name("MB")
         ->capture_default_str();
     command
         .add_option("--rank-timeout", options.rank_timeout,
-                    "Among ranks: seconds after which one that does not answer ends the run")
+                    "Seconds after which a rank that does not answer ends the run")
         ->capture_default_str();
     command
-        .add_option(
-            "--compare-every", options.compare_every,
-            "Among ranks: steps between comparisons of all parameters and states, of which every rank "
-            "has its own; 0: never")
+        .add_option("--compare-every", options.compare_every,
+                    "Steps between comparisons of parameters and states across ranks; 0: never")
         ->capture_default_str();
 }
 

@@ -66,12 +66,11 @@ std::vector<std::pair<std::string, std::string>> facts_of(const TrainingPlan& pl
 void add_view_options(CLI::App& command, ViewOptions& options) {
     add_output_file(command, "--trace", options.trace,
                     "Write the fourth step, or the last of fewer, for chrome://tracing or Perfetto: each "
-                    "launch, and which thread worked when");
+                    "launch on each thread");
     CLI::Option* const tensorboard =
         command
             .add_option("--tensorboard", options.tensorboard,
-                        "Write loss, learning rate, norm, speed and samples of each step to this folder, for "
-                        "TensorBoard")
+                        "Write loss, learning rate, norm, speed and samples to this folder, for TensorBoard")
             ->type_name("DIR")
             ->check([](const std::string& given) {
                 try {
@@ -92,9 +91,8 @@ void add_view_options(CLI::App& command, ViewOptions& options) {
                     fmt::format("--histogram-every must be 0 (never) or more steps, got {}", given));
             return std::string();
         });
-    add_output_file(
-        command, "--html", options.html,
-        "Write the run as a page, every 10 seconds and at the end: curves, samples, and what it is");
+    add_output_file(command, "--html", options.html,
+                    "Write the run as a page with curves and samples, every 10 seconds and at the end");
 }
 
 namespace {

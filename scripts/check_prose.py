@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
 """Checks that prose is easy to read, for people whose second language is English. In README.md and docs/guide/, no
 sentence has over 30 words, and the mean is under 18; README.md has at most 900 words, the guide 6,000. No comment in
-the sources begins with Of, From, Which or What: it begins with the thing that it documents.
+the sources begins with Of, From, Which or What: it begins with the thing that it documents. With --program FILE, checks
+that program's help instead: sentences as those, 80 columns, and two examples for each command.
 
 A sentence ends at a full stop, a question mark, or the end of its paragraph or list item. Code in a sentence counts as
 one word; tables, headings and blocks of code do not count.
 """
 import re
+import subprocess
 import sys
 
 from source_tree import Finding, files, is_cpp, parse_root, read_text, report, split_cpp
 
 MOST_WORDS, MEAN_WORDS = 30, 18
 MOST_IN_README, MOST_IN_GUIDE = 900, 6000
+COLUMNS, TEXT_COLUMN = 80, 28
 _FENCE = re.compile(r"^\s*(```|~~~)")
 _RIDDLE = re.compile(r"(Of|From|Which|What)\b")
 _SCRIPT = re.compile(r"(\.py|\.sh|\.cmake|CMakeLists\.txt|^run|^test|^\.ci/run)$")
@@ -50,6 +53,39 @@ def check_sentences(name, counted):
     if mean >= MEAN_WORDS:
         findings.append(Finding(name, 1, f"sentences of {mean:.1f} words on average, expected under {MEAN_WORDS}"))
     return findings
+
+
+def entries_of_help(text):
+    """(line number, text) of the description and of each option, the lines of which are put together."""
+    number, words = 0, []
+    for line_number, line in enumerate([*text.split("\n"), "Usage:"], 1):
+        goes_on = line.startswith(" " * TEXT_COLUMN) or (number == 1 and not line.startswith("Usage:"))
+        if words and not goes_on:
+            yield number, " ".join(words)
+            words = []
+        if goes_on or line_number == 1 or re.match(r"  -", line):
+            number = number if words else line_number
+            words.append(line[TEXT_COLUMN:].strip() if line.startswith("  ") else line)
+
+
+def check_help(program, command=()):
+    """The findings of a command's help and of its commands', and how many there were."""
+    name = " ".join(["mantissa", *command])
+    text = subprocess.run([program, *command, "--help"], check=True, capture_output=True, text=True).stdout
+    findings = [Finding(name, number, f"help of {len(line)} columns, expected {COLUMNS} at most")
+                for number, line in enumerate(text.split("\n"), 1) if len(line) > COLUMNS]
+    findings += check_sentences(name, [(number, words) for number, entry in entries_of_help(text)
+                                       for words in sentences(entry)])
+    examples = text.partition("\nExamples:\n")[2].strip().split("\n")
+    if len(examples) < 2:
+        findings.append(Finding(name, 1, "fewer than two examples in the help"))
+    inner = re.findall(r"^  (\w+) ", text.partition("\nSubcommands:\n")[2].partition("\nExamples:")[0], re.MULTILINE)
+    count = 1
+    for word in inner:
+        more, commands = check_help(program, (*command, word))
+        findings += more
+        count += commands
+    return findings, count
 
 
 def words_of(text):
@@ -107,5 +143,9 @@ def check_tree(root):
 
 
 if __name__ == "__main__":
-    findings, summary = check_tree(parse_root(__doc__))
+    if sys.argv[1:2] == ["--program"]:
+        findings, count = check_help(sys.argv[2])
+        summary = f"help of {count} commands"
+    else:
+        findings, summary = check_tree(parse_root(__doc__))
     sys.exit(report("prose", findings, summary))

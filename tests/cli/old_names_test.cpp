@@ -1,4 +1,5 @@
-// Options, and words among their values, under the names that they had in earlier versions: still taken, not shown.
+// Options, and words among their values, under the names that they had in earlier versions: still taken, not
+// shown.
 #include <gtest/gtest.h>
 
 #include <fstream>

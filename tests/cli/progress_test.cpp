@@ -98,6 +98,13 @@ TEST(Completion, AShellCompletesCommandsAndOptions) {
     EXPECT_EQ(completed("mantissa numerics con"), "converge\n");
     EXPECT_EQ(completed("mantissa numerics converge --toler"), "--tolerance\n");
     EXPECT_EQ(completed("mantissa numerics --toler"), "\n");
+    // Values, where an option takes certain words.
+    EXPECT_EQ(completed("mantissa train --policy b"), "bf16\n");
+    EXPECT_EQ(completed("mantissa explain --emulate t"), "tf32\n");
+    EXPECT_EQ(completed("mantissa completion f"), "fish\n");
+    EXPECT_EQ(completed("mantissa help pe"), "peaks\n");
+    EXPECT_EQ(completed("mantissa train --policy --sequ"), "--sequence\n");
+    EXPECT_NE(run("completion fish").output.find(" -l optimizer -x -a 'adamw sgd muon' "), std::string::npos);
     EXPECT_NE(
         run("completion fish")
             .output.find("complete -c mantissa -n '__fish_seen_subcommand_from converge' -l tolerance "),

@@ -1,4 +1,7 @@
 """scripts/check_prose.py finds long sentences, long pages, and comments that begin with a riddle."""
+import pathlib
+import sys
+import tempfile
 import unittest
 
 from planted_tree import PlantedTree
@@ -41,6 +44,21 @@ class CheckProse(PlantedTree):
             self.assert_caught({"cli/b.cpp": text}, "cli/b.cpp:")
         for name in ("b.py", "cmake/b.cmake", "b.sh", "a/CMakeLists.txt"):
             self.assert_caught({name: "x  " + "# What it is\n"}, "a comment begins with \"What\"")
+
+    def test_help(self):
+        from check_prose import check_help  # found once planted_tree is there
+        good = ("Train a model\nUsage: mantissa [OPTIONS]\n\nOptions:\n  --steps INT               Training steps (default: 100)"
+                "\n                            in all\n\nExamples:\n  mantissa\n  mantissa --steps 3\n")
+        for text, expected in ((good, []), (good.replace("in all", "in all " + "word " * 30), ["columns", "a sentence of 3", "on average"]),
+                               (good.replace("  mantissa --steps 3\n", ""), ["fewer than two examples"])):
+            with tempfile.TemporaryDirectory() as folder:
+                program = pathlib.Path(folder) / "program"
+                program.write_text(f"#!{sys.executable}\nprint({text!r}, end='')\n")
+                program.chmod(0o755)
+                findings, count = check_help(program)
+            self.assertEqual((len(findings), count), (len(expected), 1), findings)
+            for finding, words in zip(findings, expected):
+                self.assertIn(words, str(finding))
 
 
 if __name__ == "__main__":
