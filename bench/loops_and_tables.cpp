@@ -1,5 +1,5 @@
-// What planning takes where a graph holds large tables, and where it holds a loop; and a step of recurrent
-// networks.
+// The time that planning takes where a graph holds large tables, and where it holds a loop; and a step of
+// recurrent networks.
 //
 // A LLaMA of 134 million parameters with its rotary tables as constants, spelled out as Hugging Face's code
 // exports it, beside the model of this project, in turns. Then LSTM and GRU of two layers. BENCH_TURNS (5),
@@ -42,7 +42,7 @@ nn::LlamaConfig llama() {
     return config;
 }
 
-/// Of each position and element of a head, the function of its angle.
+/// The function of the angle of each position and element of a head.
 SharedData table(double (*of)(double)) {
     std::vector<double> values;
     for (std::int64_t t = 0; t < sequence; ++t)

@@ -1,4 +1,4 @@
-// What operations made of others, or by the generator, take beside those that they are measured by: both in
+// The time of operations made of others, or by the generator, beside those that they are measured by: both in
 // turns, with the reference once more, whose ratio to itself is the spread.
 //
 // BENCH_TURNS (9), BENCH_THREADS (all). Tensors are beyond the last cache. MANTISSA_ISA chooses the level.

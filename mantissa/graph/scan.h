@@ -24,7 +24,7 @@ enum class Steps : std::uint8_t { forward, backward };
 struct ScanStep {
     std::vector<Tensor> states, outputs;
 };
-/// What the body records: from the states, the step's parts of the sequences, and what is whole.
+/// Records the body: from the states, the step's parts of the sequences, and what is whole.
 using ScanBody = std::function<ScanStep(std::span<const Tensor> states, std::span<const Tensor> parts,
                                         std::span<const Tensor> whole)>;
 
@@ -40,7 +40,7 @@ struct Scanned {
 Scanned scan(std::span<const Tensor> states, std::span<const Tensor> sequences, std::span<const Tensor> whole,
              const ScanBody& body, Steps steps = Steps::forward, Tensor::Where at = Tensor::Where::current());
 
-/// What the attributes of a scan say.
+/// A scan as its attributes describe it.
 struct ScanForm {
     std::size_t states = 0, sequences = 0;
     std::int64_t steps = 0;
@@ -51,8 +51,8 @@ struct ScanForm {
     std::int64_t index_of(std::int64_t step) const { return backward ? steps - 1 - step : step; }
     /// Where a state that is kept stands after so many steps.
     std::int64_t state_after(std::int64_t done) const { return backward ? steps - done : done; }
-    /// Of the states that are kept, where those before each step begin, in the order of the sequences, and
-    /// those after each step.
+    /// The place among the states that are kept where those before each step begin, in the order of the
+    /// sequences, and those after each step.
     std::int64_t first_before() const { return backward ? 1 : 0; }
     std::int64_t first_after() const { return backward ? 0 : 1; }
 };

@@ -324,7 +324,7 @@ inline Tensor pow(Tensor x, Tensor y, Tensor::Where at = Tensor::Where::current(
 inline Tensor copysign(Tensor x, Tensor y, Tensor::Where at = Tensor::Where::current()) {
     return by_elements("copysign", {x, y}, at);
 }
-/// What division toward minus infinity leaves, with the sign of y; i32 too, of which it is 0 by 0. Of
+/// The remainder of division toward minus infinity, with the sign of y; i32 too, of which it is 0 by 0. Of
 /// floating-point numbers by 0, and where x / y is 2^46 in size or more, it is NaN.
 inline Tensor remainder(Tensor x, Tensor y, Tensor::Where at = Tensor::Where::current()) {
     return by_elements(x.dtype() == DType::i32 ? "integer_remainder" : "remainder", {x, y}, at);
@@ -387,7 +387,7 @@ struct ResizeOptions {
 /// To so many rows and columns, without smoothing. PyTorch's `interpolate` of the same names.
 Tensor resize(Tensor x, std::array<std::int64_t, 2> extents, const ResizeOptions& options = {},
               Tensor::Where at = Tensor::Where::current());
-/// What is seen outside of a picture: nothing, or its outermost pixel.
+/// The values outside of an image: zero, or those of its outermost pixel.
 enum class Outside : std::uint8_t { zeros, border };
 struct GridOptions {
     Sampling sampling = Sampling::bilinear;
@@ -403,7 +403,7 @@ Tensor grid_sample(Tensor x, Tensor grid, const GridOptions& options = {},
 /// 2018.
 Tensor group_norm(Tensor x, std::int64_t groups, Tensor gamma, Tensor beta, double epsilon = 1e-5,
                   Tensor::Where at = Tensor::Where::current());
-/// Of groups of one channel. Ulyanov, Vedaldi, Lempitsky 2016.
+/// Group norm with groups of one channel. Ulyanov, Vedaldi, Lempitsky 2016.
 Tensor instance_norm(Tensor x, Tensor gamma, Tensor beta, double epsilon = 1e-5,
                      Tensor::Where at = Tensor::Where::current());
 /// `direction` scaled so that its part at index i of the axis has the length length[i]. Salimans, Kingma
@@ -417,7 +417,7 @@ struct BagOptions {
     Tensor weights = {};                         ///< [bags, ids], of sums alone
     std::optional<std::int64_t> ignore_id = {};  ///< counts for nothing; a bag without ids is 0
 };
-/// Of each bag of ids, i32 [bags, ids], the rows of a table [V, C] in one: [bags, C].
+/// One row, [bags, C], for each bag of ids, i32 [bags, ids]: the rows of a table [V, C] put together.
 Tensor embedding_bag(Tensor table, Tensor ids, const BagOptions& options = {},
                      Tensor::Where at = Tensor::Where::current());
 

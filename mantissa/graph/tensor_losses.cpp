@@ -37,7 +37,7 @@ std::vector<std::int64_t> without_last(const Tensor& x) {
     return extents;
 }
 
-/// Of each row the sum of its logits, each times its class's weight. Logits x w^T need not be there: their
+/// The sum of each row's logits, each times its class's weight. Logits x w^T need not be there: their
 /// sum is x times the sum of w over classes.
 Tensor sum_of_logits(const Tensor& logits, const Tensor& class_weights) {
     const std::int64_t V = logits.dim(-1);
@@ -70,7 +70,7 @@ Tensor reduced(const Tensor& losses, const Tensor& counts, Reduction reduction) 
     return sum(losses) / select(equal(total, f32_number(graph, 0)), f32_number(graph, 1), total);
 }
 
-/// Of each row the sum of its logits, each times its target [..., V] and its class's weight. Where the logits
+/// The sum of each row's logits, each times its target [..., V] and its class's weight. Where the logits
 /// are x w^T that is x times the sum of targets times w: a product of the targets, and none of the logits.
 Tensor targeted_logits(const Tensor& logits, const Tensor& targets, const Tensor& class_weights) {
     const LogitsProduct product = product_of(logits);

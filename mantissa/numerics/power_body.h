@@ -96,7 +96,7 @@ template <class Ops>
     const auto d = ops.add(f, two);
     const auto inverse = ops.divide(ops.constant(1.0f), d);
     const auto s = ops.multiply(f, inverse);
-    // What the sum and the quotient lost, in the first term and in the next.
+    // The loss of the sum and the quotient, in the first term and in the next.
     auto rest = ops.fma(ops.negate(s), d, f);
     rest = ops.fma(ops.negate(s), ops.subtract(f, ops.subtract(d, two)), rest);
     const auto square = ops.multiply(s, s);

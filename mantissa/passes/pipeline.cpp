@@ -188,7 +188,7 @@ Graph built_body(const Graph& body, const PipelineOptions& options, const Machin
                        [&](const Graph& inner) { return built_body(inner, options, machine, expands); });
 }
 
-/// From the graph of a step to one whose every node has a kernel.
+/// Turns the graph of a step into one whose every node has a kernel.
 ///
 /// To be fused, composites go whose definition nests can hold, too. The update keeps its own kernels: they
 /// move each byte once already, and nothing beside them is of their shape.

@@ -8,7 +8,7 @@
 
 namespace mantissa::inline v0 {
 
-/// Of a node that is one number everywhere, or a literal.
+/// The bytes of a node that is one number everywhere, or a literal.
 std::vector<std::byte> constant_bytes(const Node& node);
 
 }  // namespace mantissa

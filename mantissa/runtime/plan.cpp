@@ -38,7 +38,7 @@ Choice choose(const Device& device, const Problem& problem) {
     return choice;
 }
 
-/// What runs a loop: the plan of its body.
+/// The kernel of a loop is the plan of its body.
 const Kernel scan_kernel{.name = "its body, step by step", .prepare = {}};
 
 /// Sources have values without running; views have those of their operand.

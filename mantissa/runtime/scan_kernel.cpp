@@ -84,7 +84,7 @@ class BoundScan {
     std::int64_t bytes_of(Value value) const { return graph().type(value).bytes(); }
     Value input(std::size_t i) const { return {graph().inputs()[i], 0}; }
 
-    /// Of the workspace.
+    /// Takes some of the workspace.
     std::int64_t take(std::int64_t bytes) {
         const std::int64_t offset = workspace_;
         workspace_ += body_.aligned(bytes);
@@ -228,7 +228,7 @@ class BoundScan {
         const StatePlace& place = states_[number];
         if (form_.keeps_states) return operands.outputs[number] + form_.state_after(steps_done) * place.bytes;
         if (steps_done == form_.steps) return operands.outputs[number];
-        // What is given is read where it lies.
+        // The states that are given are read where they lie.
         if (steps_done == 0) return const_cast<std::byte*>(operands.inputs[number]);
         return operands.workspace + place.turns[steps_done % 2];
     }

@@ -1,4 +1,4 @@
-// What the constructs of the graph mean: each test holds a statement of docs/ir.md, which names it.
+// The meaning of the graph's constructs: each test holds a statement of docs/ir.md, which names it.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

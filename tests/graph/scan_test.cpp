@@ -99,7 +99,7 @@ TEST(Scan, HasTheGradientsOfItsSteps) {
         }
 }
 
-/// What a step adds to the gradient of a matrix is one product over the rows of all steps behind the loop; so
+/// The gradient of a matrix, summed over steps, is one product over the rows of all steps behind the loop; so
 /// is that of a bias. The loop that goes back keeps no states.
 TEST(Scan, SumsGradientsOverRowsOfAllStepsBehindTheLoop) {
     Recording r;

@@ -203,7 +203,7 @@ OpCase attention_grad_of_score(const ScoreCase& test) {
     return made;
 }
 
-/// What the builder makes of it: q, k and v of these shapes. `sums`: as of attention_case.
+/// Attention as the builder makes it: q, k and v of these shapes. `sums`: as of attention_case.
 OpCase built_attention_case(const char* name, const std::vector<Shape>& shapes, AttentionOptions options) {
     const double keys = static_cast<double>(shapes[1][-2] + std::max(shapes[0][-1], shapes[2][-1]));
     return {"attention",

@@ -8,7 +8,7 @@ namespace mantissa::testing {
 
 namespace {
 
-/// What is sorted: numbers with ties, infinities and NaN.
+/// Numbers to sort, with ties, infinities and NaN.
 Tensor with_ties(Graph& graph, Tensor x) {
     const Tensor place = iota(graph, {x.dim(-1)}, 0);
     const auto at = [&](int which) { return equal(place, constant(graph, which, DType::i32)); };

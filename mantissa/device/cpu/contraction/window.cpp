@@ -105,7 +105,7 @@ class Gathering {
                 std::memset(to, 0, line_bytes);
     }
 
-    /// Of pixels of which some lie outside of the image, and all do where one run is one pixel.
+    /// Writes pixels of which some lie outside of the image, and all do where one run is one pixel.
     void write_beside_edge(const Run& run, std::int64_t pixel, std::int64_t element, std::byte* to) const {
         const std::int64_t end = run.element + run.length, pixels = window_.horizontal.image;
         std::int64_t first = end, last = end;

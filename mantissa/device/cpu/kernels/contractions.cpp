@@ -35,7 +35,7 @@ struct BoundPart {
     }
 
     void launch(const Operands& operands, ThreadPool& pool) const;
-    /// What rows that lie apart are where nothing is multiplied: `out` is the group's.
+    /// Clears rows that lie apart, where nothing is multiplied: `out` is the group's.
     void write_zeros(std::byte* out, ThreadPool& pool) const;
 
     ContractionPart part;

@@ -20,7 +20,7 @@ struct GroupedContraction {
     bool sums_over_rows = false;
     Isa isa = Isa::generic;
     std::int64_t rows = 0, groups = 0;
-    // From a row, or a group, to the next, in bytes.
+    // Bytes from a row, or a group, to the next.
     std::int64_t row_of_a = 0, row_of_b = 0, row_of_out = 0, group_of_b = 0, group_of_out = 0;
     std::size_t workspace = 0;
     ThreadPool* pool = nullptr;
@@ -64,7 +64,7 @@ struct GroupedContraction {
     }
 };
 
-/// Of all rows, and of one, two, four, ... of them.
+/// The largest workspace of all rows, and of one, two, four, ... of them.
 std::size_t workspace_of(const GroupedContraction& of) {
     std::size_t most = 0;
     for (std::int64_t count = 1; count < of.rows; count *= 2)

@@ -11,7 +11,7 @@ namespace {
 /// Rows that are walked over before the next columns are: their sums stay in registers meanwhile.
 constexpr std::int64_t rows_of_walk = 16;
 
-/// Of Vectors x 16 columns, or a part of 16: see add_columns().
+/// Adds up Vectors x 16 columns, or a part of 16: see add_columns().
 template <int Vectors, class Extent, class Term>
 MANTISSA_LANES void add_strip(std::int64_t channels, Range rows, std::int64_t column, float* sum,
                               Extent extent, Term term) {

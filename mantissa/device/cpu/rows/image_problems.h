@@ -74,8 +74,8 @@ struct Moments {
     float* workspace = nullptr;  ///< moments_workspace() bytes
 };
 
-/// Of some rows, for each column: the first, the mean of what differs from it, and the sum of squares of what
-/// differs from the mean.
+/// Numbers of some rows, for each column: the first row, the mean of the differences from it, and the sum of
+/// squares of the differences from the mean.
 struct MomentsOfPart {
     float* first_row = nullptr;
     float* off_first = nullptr;

@@ -63,7 +63,7 @@ Tensor resized_along(const Tensor& x, int axis, std::int64_t extent, const Resiz
     return a + (b - a) * part;
 }
 
-/// From -1 ... 1 to pixels: -1 and 1 are the middles of the outermost, or their outer edges.
+/// Places from -1 to 1 as pixels: -1 and 1 are the middles of the outermost, or their outer edges.
 Tensor in_pixels(const Tensor& place, std::int64_t extent, const GridOptions& options) {
     const auto n = static_cast<double>(extent);
     const Tensor pixels =
