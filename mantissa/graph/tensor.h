@@ -378,7 +378,7 @@ Sorted sort(Tensor x, int axis = -1, Order order = Order::ascending,
 /// The greatest along the axis, the first of them first.
 Sorted top_k(Tensor x, std::int64_t count, int axis = -1, Tensor::Where at = Tensor::Where::current());
 
-// Pictures [N, H, W, C] read at other places.
+// Images [N, H, W, C] read at other places.
 enum class Sampling : std::uint8_t { bilinear, nearest };
 struct ResizeOptions {
     Sampling sampling = Sampling::bilinear;

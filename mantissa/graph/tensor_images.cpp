@@ -1,4 +1,4 @@
-// Pictures [N, H, W, C] read at other places: resized, and sampled where a grid says. Both read rows of
+// Images [N, H, W, C] read at other places: resized, and sampled where a grid says. Both read rows of
 // channels by their numbers, so that gradients are added up where the channels came from.
 #include <fmt/format.h>
 
@@ -14,9 +14,9 @@ namespace mantissa::inline v0::ops {
 
 namespace {
 
-void expect_pictures(std::string_view op, const Tensor& x) {
+void expect_images(std::string_view op, const Tensor& x) {
     if (x.rank() != 4 || !is_floating(x.dtype()))
-        refuse(op, x.graph().origin, fmt::format("expected pictures [N, H, W, C], got {}", x.type().text()));
+        refuse(op, x.graph().origin, fmt::format("expected images [N, H, W, C], got {}", x.type().text()));
     if (x.dim(1) == 0 || x.dim(2) == 0)
         refuse(op, x.graph().origin, fmt::format("there is no pixel to read in {}", x.type().text()));
 }
@@ -96,11 +96,11 @@ std::vector<Neighbour> neighbours(const Tensor& pixels, std::int64_t extent, Sam
 
 Tensor resize(Tensor x, std::array<std::int64_t, 2> extents, const ResizeOptions& options, Tensor::Where at) {
     const LineScope line(x.graph(at), at);
-    expect_pictures("resize", x);
+    expect_images("resize", x);
     if (extents[0] < 1 || extents[1] < 1)
         refuse(
             "resize", x.graph().origin,
-            fmt::format("pictures have one row and column or more, got {} and {}", extents[0], extents[1]));
+            fmt::format("images have one row and column or more, got {} and {}", extents[0], extents[1]));
     if (options.sampling == Sampling::nearest && options.align_corners)
         refuse("resize", x.graph().origin, "the nearest pixels have no corners to align");
     // FP32 in between, rounded once.
@@ -110,7 +110,7 @@ Tensor resize(Tensor x, std::array<std::int64_t, 2> extents, const ResizeOptions
 Tensor grid_sample(Tensor x, Tensor grid, const GridOptions& options, Tensor::Where at) {
     const LineScope line(x.graph(at), at);
     Graph& graph = x.graph();
-    expect_pictures("grid_sample", x);
+    expect_images("grid_sample", x);
     if (grid.rank() != 4 || grid.dim(0) != x.dim(0) || grid.dim(3) != 2 || !is_floating(grid.dtype()))
         refuse("grid_sample", graph.origin,
                fmt::format("the grid must be [{}, rows, columns, 2], got {}", x.dim(0), grid.type().text()));
