@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,6 +31,16 @@ inline std::uint16_t bf16_bits(float exactly_bf16) {
 }
 
 inline float bf16_value(std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
+
+/// The first normal numbers of a stream, drawn once for all operands of it: that took most of the tests'
+/// time.
+inline std::span<const float> normals(std::uint32_t operation, std::size_t count) {
+    static std::map<std::uint32_t, std::vector<float>> drawn;
+    std::vector<float>& numbers = drawn[operation];
+    const RandomStream random{.seed = 7, .operation = operation};
+    while (numbers.size() < count) numbers.push_back(random.normal(numbers.size()));
+    return std::span(numbers).first(count);
+}
 
 /// The matrices of one operand in memory. What lies between rows and matrices is NaN; the first element is
 /// not aligned to a vector, the last is the last of its allocation, so that the address sanitizer sees
@@ -75,13 +87,15 @@ class Operand {
 
     void fill(Values values, std::uint32_t operation) {
         const RandomStream random{.seed = 7, .operation = operation};
-        std::uint64_t element = 0;
+        const auto count = static_cast<std::size_t>(batch_[0] * batch_[1] * rows_ * cols_);
+        const auto drawn = normals(operation, values == Values::normal ? count : 0);
+        std::size_t element = 0;
         for (std::int64_t entry = 0; entry < batch_[0] * batch_[1]; ++entry)
             for (std::int64_t row = 0; row < rows_; ++row)
                 for (std::int64_t col = 0; col < cols_; ++col, ++element)
                     set(entry, row, col,
                         values == Values::whole ? static_cast<float>(random.bits(element) % 9) - 4
-                                                : random.normal(element));
+                                                : drawn[element]);
     }
 
     /// Elements that are NaN: all that was never written.
