@@ -42,28 +42,6 @@ bool is_transposed_in_hf(std::string_view name) {
             name.ends_with(".mlp.c_fc.weight") || name.ends_with(".mlp.c_proj.weight"));
 }
 
-std::vector<Gpt2Parameter> gpt2_parameters(const Gpt2Sizes& sizes) {
-    const std::int64_t C = sizes.channels;
-    std::vector<Gpt2Parameter> list = {{"wte.weight", {sizes.vocabulary, C}},
-                                       {"wpe.weight", {sizes.context, C}}};
-    const auto add = [&](const std::string& name, std::vector<std::int64_t> weight) {
-        const std::int64_t out = weight[0];
-        list.push_back({name + ".weight", std::move(weight)});
-        if (sizes.bias) list.push_back({name + ".bias", {out}});
-    };
-    for (std::int64_t i = 0; i < sizes.layers; ++i) {
-        const std::string layer = fmt::format("h.{}.", i);
-        add(layer + "ln_1", {C});
-        add(layer + "attn.c_attn", {3 * C, C});
-        add(layer + "attn.c_proj", {C, C});
-        add(layer + "ln_2", {C});
-        add(layer + "mlp.c_fc", {4 * C, C});
-        add(layer + "mlp.c_proj", {C, 4 * C});
-    }
-    add("ln_f", {C});
-    return list;
-}
-
 Gpt2Sizes gpt2_sizes_of(std::span<const TensorView> file, const std::string& source) {
     std::set<std::string, std::less<>> names;
     const TensorView *tokens = nullptr, *positions = nullptr;

@@ -20,14 +20,6 @@ struct Gpt2Sizes {
     bool operator==(const Gpt2Sizes&) const = default;
 };
 
-struct Gpt2Parameter {
-    std::string name;  ///< "wte.weight", "h.0.ln_1.weight"...: theirs without the prefix "transformer."
-    std::vector<std::int64_t> shape;  ///< here: matrices of linear layers are [out, in]
-};
-
-/// All parameters of a model, each once (the head is `wte.weight`), in the order of the layers.
-std::vector<Gpt2Parameter> gpt2_parameters(const Gpt2Sizes& sizes);
-
 /// Whether the checkpoint holds the parameter transposed:
 /// `h.*.{attn.c_attn,attn.c_proj,mlp.c_fc,mlp.c_proj}.weight`.
 bool is_transposed_in_hf(std::string_view name);

@@ -9,6 +9,7 @@
 #include "mantissa/formats/safetensors.h"
 #include "mantissa/formats/weight_files.h"
 #include "mantissa/numerics/formats.h"
+#include "tests/support/gpt2_parameters.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
@@ -19,7 +20,7 @@ constexpr Gpt2Sizes tiny = {.layers = 2, .channels = 3, .context = 5, .vocabular
 /// A model in memory; element i of parameter p is 1000 p + i.
 struct Model {
     explicit Model(const Gpt2Sizes& sizes = tiny) {
-        for (const Gpt2Parameter& parameter : gpt2_parameters(sizes)) {
+        for (const testing::Gpt2Parameter& parameter : testing::gpt2_parameters(sizes)) {
             auto& data = values.emplace_back(static_cast<std::size_t>(element_count(parameter.shape)));
             for (std::size_t i = 0; i < data.size(); ++i)
                 data[i] = static_cast<float>(1000 * values.size() + i);
@@ -102,8 +103,8 @@ TEST(HfGpt2, ListsTheParametersOf124M) {
     const Gpt2Sizes sizes = {.layers = 12, .channels = 768, .context = 1024, .vocabulary = 50257};
     std::int64_t count = 0;
     int transposed = 0;
-    const auto parameters = gpt2_parameters(sizes);
-    for (const Gpt2Parameter& parameter : parameters) {
+    const auto parameters = testing::gpt2_parameters(sizes);
+    for (const testing::Gpt2Parameter& parameter : parameters) {
         count += element_count(parameter.shape);
         transposed += is_transposed_in_hf(parameter.name);
     }

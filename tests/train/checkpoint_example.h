@@ -11,14 +11,15 @@
 #include "mantissa/formats/hf_gpt2.h"
 #include "mantissa/formats/weight_files.h"
 #include "mantissa/train/checkpoint.h"
+#include "tests/support/gpt2_parameters.h"
 
 namespace mantissa {
 
 class ExampleCheckpoint {
   public:
     explicit ExampleCheckpoint(int step, std::int64_t channels = 4) : step_(step) {
-        for (const Gpt2Parameter& parameter :
-             gpt2_parameters({.layers = 1, .channels = channels, .context = 3, .vocabulary = 11})) {
+        for (const testing::Gpt2Parameter& parameter :
+             testing::gpt2_parameters({.layers = 1, .channels = channels, .context = 3, .vocabulary = 11})) {
             const auto count = static_cast<std::size_t>(element_count(parameter.shape));
             const auto& data = values_.emplace_back(count, static_cast<float>(step));
             const auto* bytes = reinterpret_cast<const std::byte*>(data.data());
