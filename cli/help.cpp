@@ -82,7 +82,8 @@ class Help : public CLI::Formatter {
     std::string make_expanded(const CLI::App* group) const override {
         std::string text = "\n" + wrapped(group->get_description(), 0) + ":\n";
         for (const CLI::Option* option : group->get_options())
-            if (option->get_name() != "--config") text += make_option(option, false);
+            if (option->get_name() != "--config" && option->get_name() != "--help")
+                text += make_option(option, false);
         return text;
     }
 

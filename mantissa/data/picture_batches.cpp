@@ -26,7 +26,7 @@ PictureBatches::PictureBatches(const PictureSet& set, const PictureBatchOptions&
       per_step_(static_cast<std::uint64_t>(options.batches.batch * options.batches.accumulate)),
       reading_({.examples = set.count(),
                 .per_step = per_step_,
-                .epoch = fmt::format("{} images {}", set.count(), order_text(options.batches))}) {
+                .epoch = fmt::format("{} pictures {}", set.count(), order_text(options.batches))}) {
     check(options.batches.batch > 0 && options.batches.accumulate > 0, "batches have positive sizes");
     check(set.count() > 0, "a set has an image");
     if (options.use == PictureBatchOptions::Use::training && set.count() < per_step_)
@@ -97,6 +97,7 @@ void PictureBatches::fill(std::uint64_t step, std::int64_t micro_batch,
                                 pixels.subspan(row * size, size));
 }
 
+// Checkpoints hold these words and are compared by them, so they stay as earlier versions wrote them.
 std::string PictureBatches::description() const {
     const PictureCut& cut = options_.cut;
     std::string text =
@@ -106,7 +107,7 @@ std::string PictureBatches::description() const {
                         options_.random_place ? "at random places" : "out of the middle");
     if (options_.random_place && options_.padding > 0)
         text += fmt::format(" with {} of black around", options_.padding);
-    if (options_.random_flip) text += ", flipped at random";
+    if (options_.random_flip) text += ", mirrored at random";
     return text + fmt::format(", means {} deviations {}", fmt::join(cut.pixels.mean, " "),
                               fmt::join(cut.pixels.standard_deviation, " "));
 }

@@ -62,7 +62,7 @@ std::string PictureSet::description() const {
     }
     if (records)
         for (const MappedFile& file : *records) checksum.add(file.bytes());
-    return fmt::format("{} images of {} classes, checksum {}", count(), classes.size(),
+    return fmt::format("{} pictures of {} classes, checksum {}", count(), classes.size(),
                        checksum_text(checksum.value()));
 }
 

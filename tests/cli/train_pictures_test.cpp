@@ -50,8 +50,8 @@ TEST(TrainPictures, AResumedRunHasTheSameBitsOnAnyNumberOfThreads) {
     ASSERT_EQ(straight.status, 0) << straight.output;
     for (const char* expected :
          {"60 images of 10 classes, 7 steps an epoch, 20 more for validation",
-          "resized to 32, 32 x 32 cut at random places with 4 of black around, flipped at random, means "
-          "0.4914 0.4822 0.4465 deviations 0.247 0.2435 0.2616",
+          "resized to 32, 32 x 32 cropped at random places with 4 of black around, flipped at random, means "
+          "0.4914 0.4822 0.4465 standard deviations 0.247 0.2435 0.2616",
           "2 x 4 images a step", " images/s", "step     5 | validation loss", " of 20 images"})
         EXPECT_NE(straight.output.find(expected), std::string::npos) << expected << "\n" << straight.output;
     const std::string place = (directory / "ck").string();
@@ -78,7 +78,7 @@ TEST(TrainPictures, WhatOthersShowOfARunIsOfPictures) {
         run("train --images " + generated(directory, 60, 20) + small +
             "--batch 4 --steps 2 --validate-every 1 --augment none --html " + page + " --json " + json);
     ASSERT_EQ(ran.status, 0) << ran.output;
-    EXPECT_NE(ran.output.find("cut out of the middle, means"), std::string::npos) << ran.output;
+    EXPECT_NE(ran.output.find("cropped from the middle, means"), std::string::npos) << ran.output;
     const auto text_of = [](const std::string& path) {
         std::ostringstream text;
         text << std::ifstream(path).rdbuf();
