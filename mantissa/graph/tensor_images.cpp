@@ -98,9 +98,8 @@ Tensor resize(Tensor x, std::array<std::int64_t, 2> extents, const ResizeOptions
     const LineScope line(x.graph(at), at);
     expect_images("resize", x);
     if (extents[0] < 1 || extents[1] < 1)
-        refuse(
-            "resize", x.graph().origin,
-            fmt::format("images have one row and column or more, got {} and {}", extents[0], extents[1]));
+        refuse("resize", x.graph().origin,
+               fmt::format("images have one row and column or more, got {} and {}", extents[0], extents[1]));
     if (options.sampling == Sampling::nearest && options.align_corners)
         refuse("resize", x.graph().origin, "the nearest pixels have no corners to align");
     // FP32 in between, rounded once.
