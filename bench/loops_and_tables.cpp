@@ -1,8 +1,8 @@
 // The time that planning takes where a graph holds large tables, and where it holds a loop; and a step of
 // recurrent networks.
 //
-// A LLaMA of 134 million parameters with its rotary tables as constants, spelled out as Hugging Face's code
-// exports it, beside the model of this project, in turns. Then LSTM and GRU of two layers. BENCH_TURNS (5),
+// A LLaMA of 134 million parameters with its rotary tables as constants beside the model of this project, in
+// turns. Then LSTM and GRU of two layers. BENCH_TURNS (5),
 // BENCH_STEPS (512), BENCH_HIDDEN (512), BENCH_BATCH (16), BENCH_POLICY (fp32), BENCH_WITHOUT_PLANS.
 #include <fmt/format.h>
 
@@ -42,12 +42,12 @@ nn::LlamaConfig llama() {
     return config;
 }
 
-/// The function of the angle of each position and element of a head.
+/// The function of the angle of each position and pair of elements of a head.
 SharedData table(double (*of)(double)) {
     std::vector<double> values;
     for (std::int64_t t = 0; t < sequence; ++t)
-        for (std::int64_t i = 0; i < head; ++i) {
-            const double pair = 2.0 * static_cast<double>(i % (head / 2)) / static_cast<double>(head);
+        for (std::int64_t i = 0; i < head / 2; ++i) {
+            const double pair = 2.0 * static_cast<double>(i) / static_cast<double>(head);
             values.push_back(of(static_cast<double>(t) * std::pow(10000.0, -pair)));
         }
     return {DType::f32, values};
@@ -76,23 +76,22 @@ class Exported {
         return nn::linear(x, name, {.outputs = outputs, .bias = false});
     }
 
-    /// x cos + (the halves of x exchanged, the second negated) sin. x [B, H, T, D].
+    /// x [B, T, H, D].
     Tensor turned(Tensor x) const {
         const auto constant_table = [&](const SharedData& of) {
-            return literal(x.graph(), of, {1, 1, sequence, head});
+            return literal(x.graph(), of, {sequence, head / 2});
         };
-        const std::vector<Tensor> halves = split(x, 3, 2);
-        const Tensor other = ops::concat(std::vector{-halves[1], halves[0]}, 3);
-        return x * constant_table(cosine_) + other * constant_table(sine_);
+        return rotary(x, constant_table(cosine_), constant_table(sine_));
     }
 
     Tensor attend(Tensor x) const {
         const auto by_head = [&](const char* name, std::int64_t count) {
-            const Tensor all = reshape(linear(x, name, count * head), {x.dim(0), sequence, count, head});
-            return transpose(all, {0, 2, 1, 3});
+            return reshape(linear(x, name, count * head), {x.dim(0), sequence, count, head});
         };
+        const auto head_major = [](Tensor of) { return transpose(of, {0, 2, 1, 3}); };
         const Tensor q = turned(by_head("q", heads)), k = turned(by_head("k", key_heads));
-        const Tensor o = attention(q, k, by_head("v", key_heads), {.causal = true});
+        const Tensor o =
+            attention(head_major(q), head_major(k), head_major(by_head("v", key_heads)), {.causal = true});
         return linear(reshape(transpose(o, {0, 2, 1, 3}), x.shape()), "o", channels);
     }
 

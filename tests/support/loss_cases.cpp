@@ -21,12 +21,12 @@ OpCase soft_cross_entropy_case(const char* name, bool product, double smoothing,
                 fmt::format("cross_entropy {}", name),
                 {f32({N, V}), f32({N, V}, Values::positive)},
                 [=](Graph& g, In x) { return loss(g, x[0], x[1]); },
-                {8, 120}};
+                {4, 16}};
     return {"cross_entropy",
             fmt::format("cross_entropy {}", name),
             {f32({N, C}), f32({V, C}), f32({N, V}, Values::positive)},
             [=](Graph& g, In x) { return loss(g, matmul(x[0], x[1], {.transpose_b = true}), x[2]); },
-            {8, 240, 4, true}};
+            {8, 32, 4, true}};
 }
 
 }  // namespace
