@@ -66,8 +66,8 @@ class OldFiles : public ::testing::Test {
             run_generic("train --resume " + checkpoint.string() + " --steps 8 --log " + log + " " + data);
         ASSERT_EQ(ran.status, 0) << ran.output;
         // Names that a later version gave to a thing make no difference.
-        for (const char* name : {"trained with passes", "trained with pictures"})
-            EXPECT_EQ(ran.output.find(name), std::string::npos) << ran.output;
+        for (const char* words : {"trained with passes", "trained with pictures"})
+            EXPECT_EQ(ran.output.find(words), std::string::npos) << ran.output;
         const json expected = read_json(fixtures + "/" + name + ".expected.json");
         std::vector<double> losses;
         std::ifstream lines(log);
