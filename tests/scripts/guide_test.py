@@ -30,7 +30,7 @@ def masked(line):
     """The line without figures, the machine, and where files lie."""
     for pattern, word in ((r"\b(bf16|fp32)( \(chosen[^)]*\))?", "POLICY"), (r"[GT]FLOP/s (BF16|FP32)", "RATE"),
                           (r"\b(amx|avx512bf16|avx512|avx2|generic), \d+ threads?", "MACHINE"),
-                          (r"kept in \S+", "kept"), (r"-?\d[\d,.]*(e[-+]\d+)?", "N"), (r"\s+", " ")):
+                          (r"kept in \S+", "kept"), (r"[-+]?\d[\d,.]*(e[-+]\d+)?", "N"), (r"\s+", " ")):
         line = re.sub(pattern, word, line)
     return line.strip()
 
@@ -91,6 +91,8 @@ class Pages(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             page = "```sh\necho step 3 of 4\n```\n\n```text\n{}\n```\n"
             self.assertEqual(self.follow(page.format("step 5 of  6"), pathlib.Path(folder)), (1, 1))
+            signs = "```sh\necho apart by -0.0023\n```\n\n```text\napart by +0.0096\n```\n"
+            self.assertEqual(self.follow(signs, pathlib.Path(folder)), (1, 1))
             with self.assertRaisesRegex(AssertionError, "is not printed"):
                 self.follow(page.format("steps 3 of 4"), pathlib.Path(folder))
             with self.assertRaisesRegex(AssertionError, "ended with 1"):
