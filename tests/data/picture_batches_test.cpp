@@ -285,7 +285,7 @@ TEST_F(BadPicturesTest, AllOfThemAreAnError) {
     } catch (const UserError& error) {
         EXPECT_EQ(std::string(error.what()),
                   "none of the 11 images can be decoded; the first: " + (directory_ / "a/0.png").string() +
-                      ": neither JPEG nor PNG: it begins with the bytes 6e 6f 20 70");
+                      ": neither JPEG nor PNG: it begins with the bytes 6e 6f 20 69");
     }
 }
 
