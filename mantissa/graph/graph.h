@@ -40,9 +40,10 @@ struct Origin {
 // Rules of a node that computes again what another computes, so as not to keep it: what `explain` says of it.
 // The two are never made one.
 inline constexpr std::string_view recomputed_rule = "recomputed";
-/// The rule of a definition that walks twice over its operands: no kernel computes both, for it would write
-/// the second for the second walk.
+/// The rules of a definition that walks more than once over its operands: no kernel has the same value of two
+/// walks, for it would write the value for the later one.
 inline constexpr std::string_view second_walk_rule = "recomputed in a second walk";
+inline constexpr std::string_view third_walk_rule = "recomputed in a third walk";
 
 struct Node {
     const Op* op = nullptr;

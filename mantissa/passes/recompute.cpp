@@ -123,7 +123,8 @@ class Recompute {
 }  // namespace
 
 bool is_recomputed(const Node& node) {
-    return node.origin.rule == recomputed_rule || node.origin.rule == second_walk_rule;
+    return node.origin.rule == recomputed_rule || node.origin.rule == second_walk_rule ||
+           node.origin.rule == third_walk_rule;
 }
 
 std::vector<std::string> recomputable() {

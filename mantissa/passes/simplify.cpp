@@ -63,7 +63,7 @@ class Simplifier {
             return rewriter_.place({id, 0}, *value);
         const auto [entry, is_new] =
             known_.try_emplace({node.op, merge_ == MergeStages::no ? node.origin.stage : Stage{},
-                                is_recomputed(node), inputs, node.attributes.text()},
+                                is_recomputed(node) ? node.origin.rule : "", inputs, node.attributes.text()},
                                id);
         if (is_new) return rewriter_.copy(id);
         for (std::int32_t i = 0; i < static_cast<std::int32_t>(node.outputs.size()); ++i)
@@ -123,9 +123,9 @@ class Simplifier {
     std::vector<bool> gives_;  // by node of the source: whether it holds a result or an update
     Rewriter rewriter_;
     MergeStages merge_;
-    // Nodes that were kept, by operation, stage (where that counts), whether they compute again what others
-    // did, operands (in the target) and attributes.
-    std::map<std::tuple<const Op*, Stage, bool, std::vector<Value>, std::string>, NodeId> known_;
+    // Nodes that were kept, by operation, stage (where that counts), the rule by which they compute again
+    // what others did, operands (in the target) and attributes.
+    std::map<std::tuple<const Op*, Stage, std::string, std::vector<Value>, std::string>, NodeId> known_;
 };
 
 }  // namespace

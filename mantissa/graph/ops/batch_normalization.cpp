@@ -38,14 +38,22 @@ std::vector<Type> moments_types(const OpCall& call) {
     return std::vector<Type>(3, statistics_of(call.inputs[0]));
 }
 
+/// The origin of what a definition computes in another walk over its operands, which begins with them as they
+/// are stored: FP32 images, centered or not, are never in memory.
+Origin in_walk(const Graph& graph, std::string_view rule) {
+    Origin origin = graph.origin;
+    origin.rule = rule;
+    return origin;
+}
+
 /// x -> mean, variance, 1/sigma. From centered values, so that nothing cancels where the mean is large. The
 /// variance does not change with the mean that is subtracted (its derivative is the sum of all centered
 /// values, 0), so none is taken.
 std::vector<Tensor> moments_definition(const DefinitionCall& call) {
-    const Tensor x = as_f32(call.inputs[0]);
-    const std::vector<std::int64_t> axes = all_axes_but_last(x);
-    const Tensor channel_mean = mean(x, axes);
-    const Tensor centered = x - stop_gradient(channel_mean);
+    const std::vector<std::int64_t> axes = all_axes_but_last(call.inputs[0]);
+    const Tensor channel_mean = mean(as_f32(call.inputs[0]), axes);
+    const OriginScope scope(call.graph, in_walk(call.graph, second_walk_rule));
+    const Tensor centered = as_f32(call.inputs[0]) - stop_gradient(channel_mean);
     const Tensor variance = mean(centered * centered, axes);
     return {channel_mean, variance, rsqrt(variance + call.attributes.number("epsilon"))};
 }
@@ -74,6 +82,7 @@ std::vector<Type> batch_norm_types(const OpCall& call) {
 std::vector<Tensor> batch_norm_definition(const DefinitionCall& call) {
     const std::vector<Tensor> moments =
         mantissa::call(call.graph, "moments", call.inputs.first(1), call.attributes);
+    const OriginScope scope(call.graph, in_walk(call.graph, third_walk_rule));
     const Tensor y = normalized(call.inputs[0], call.inputs[1], call.inputs[2], moments[0], moments[2]);
     return {y, moments[0], moments[1], moments[2]};
 }
@@ -100,7 +109,7 @@ std::vector<Type> batch_norm_grad_types(const OpCall& call) {
 }
 
 /// Written by hand, as softmax_grad is: the machine's own keeps centered and scaled values of every element
-/// between the sums and dx, two images in FP32. Here dx begins anew with dy and x as they are stored.
+/// between the sums and dx, two images in FP32.
 std::vector<Tensor> batch_norm_grad_definition(const DefinitionCall& call) {
     const Tensor mean = call.inputs[3], reciprocal = call.inputs[4];
     const auto dy = [&] { return as_f32(call.inputs[0]); };
@@ -109,9 +118,7 @@ std::vector<Tensor> batch_norm_grad_definition(const DefinitionCall& call) {
     const Tensor first = dy(), sum_dy = sum(first, axes), sum_dy_x = sum(first * (x() - mean), axes);
     const DType scale_dtype = call.inputs[2].dtype();
     const std::vector<Tensor> sums = {cast(sum_dy_x * reciprocal, scale_dtype), cast(sum_dy, scale_dtype)};
-    Origin again = call.graph.origin;
-    again.rule = second_walk_rule;
-    const OriginScope scope(call.graph, std::move(again));
+    const OriginScope scope(call.graph, in_walk(call.graph, second_walk_rule));
     const double share = 1.0 / static_cast<double>(first.shape().elements() / mean.dim(0));
     // Added, not subtracted: a product and a sum are rounded once together. And centered as above, so that
     // fusion knows it for what the first walk has, too, and does not let that write it.

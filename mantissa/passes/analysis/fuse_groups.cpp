@@ -188,23 +188,23 @@ std::string Grouping::nest_reason(const Nodes& group) const {
     return make_nest(graph_, group, [&](Value value) { return from_source(value); }).reason();
 }
 
-/// Whether what belongs to a second walk over memory stands beside its twin of the first, which would write
-/// it for the second after all.
+/// Whether what belongs to a later walk over memory stands beside its twin of another walk, which would write
+/// it for the later one after all.
 bool Grouping::joins_two_walks(const Nodes& group) const {
-    const auto is_twin = [&](const Node& second, NodeId id) {
+    const auto is_twin = [&](const Node& later, NodeId id) {
         const Node& node = graph_.node(id);
-        return node.origin.rule != second_walk_rule && node.op == second.op && node.inputs == second.inputs &&
-               node.attributes == second.attributes;
+        return node.origin.rule != later.origin.rule && node.op == later.op && node.inputs == later.inputs &&
+               node.attributes == later.attributes;
     };
     return std::any_of(group.begin(), group.end(), [&](NodeId id) {
         const Node& node = graph_.node(id);
-        return node.origin.rule == second_walk_rule &&
+        return (node.origin.rule == second_walk_rule || node.origin.rule == third_walk_rule) &&
                std::any_of(group.begin(), group.end(), [&](NodeId other) { return is_twin(node, other); });
     });
 }
 
 std::string Grouping::refuse_group(const Nodes& group) {
-    if (joins_two_walks(group)) return "it is computed again in a second walk, not beside the first";
+    if (joins_two_walks(group)) return "it is computed again in a later walk, not beside an earlier one";
     if (depends_on_itself(group)) return "something between it and the nodes beside it is no part of a nest";
     const OrReason<Nest> nest = make_nest(graph_, group, [&](Value value) { return from_source(value); });
     if (!nest) return nest.reason();
