@@ -56,7 +56,7 @@ struct NvptxTarget {
     /// a multiple of it.
     int at_once = 1;
     /// Rows that a block has side by side, each with `threads` of its own, as if they were blocks: where no
-    /// thread waits for another one.
+    /// thread waits for another one. What they have of sums over rows is added up: a block has one of each.
     int side_by_side = 1;
     /// Outputs may lie where operands of their shape do: nothing is read through the read-only cache.
     bool in_place = false;

@@ -23,12 +23,13 @@ std::int64_t results_of(const ReductionKernel& kernel) {
     return all;
 }
 
-std::int64_t threads_of(const ElementKernel& kernel) { return product(kernel.extents); }
+std::int64_t threads_of(const ElementKernel& kernel) { return product(kernel.extents) / kernel.at_once; }
 std::int64_t threads_of(const ReductionKernel& kernel) {
     return results_of(kernel) / kernel.at_once * kernel.threads;
 }
 std::int64_t threads_of(const EmbeddingGradientKernel& kernel) {
-    return kernel.next ? kernel.tokens : kernel.tokens * grid_threads;
+    return kernel.stage == EmbeddingGradientKernel::Stage::firsts ? kernel.tokens
+                                                                  : kernel.tokens * grid_threads;
 }
 std::int64_t threads_of(const SquaresKernel&) { return 0; }  // how many blocks, its table says
 std::int64_t threads_of(const NormKernel&) { return 1; }
@@ -68,20 +69,22 @@ std::string body_of(const ElementKernel& kernel) {
         text += fmt::format(" indexed by {}, moving {}, {} each below {}, else {}", at->by,
                             at->operand ? std::to_string(*at->operand) : "the output", at->pitch, at->limit,
                             at->report);
+    if (kernel.at_once > 1) text += fmt::format(" {} at once", kernel.at_once);
     if (!kernel.counter.empty()) text += fmt::format(" counting {}", fmt::join(kernel.counter, ","));
     return text + fmt::format(" of operation {}", kernel.operation);
 }
 
 std::string body_of(const ReductionKernel& kernel) {
-    return fmt::format("{} of {}over {}{} to {} to {}, {} chunks of {}, {} threads each, {} at once",
+    return fmt::format("{} of {}over {}{} to {} to {}, {} chunks of {}, {} {}threads each, {} at once",
                        kernel.maximum ? "max" : "sum", text_of(kernel.kept), text_of(kernel.reduced),
                        name_of(kernel.from), name_of(kernel.sums), name_of(kernel.to), kernel.chunks,
-                       kernel.terms_of_chunk, kernel.threads, kernel.at_once);
+                       kernel.terms_of_chunk, kernel.threads, kernel.spread ? "spread " : "", kernel.at_once);
 }
 
 std::string body_of(const EmbeddingGradientKernel& kernel) {
-    return fmt::format("{} of {} tokens, {} columns, {} rows, {}, else {}", kernel.next ? "next" : "rows",
-                       kernel.tokens, kernel.columns, kernel.rows, name_of(kernel.dtype), kernel.report);
+    return fmt::format("stage {} of {} tokens in stretches of {}, {} columns, {} rows, {}, else {}",
+                       static_cast<int>(kernel.stage), kernel.tokens, kernel.of_stretch, kernel.columns,
+                       kernel.rows, name_of(kernel.dtype), kernel.report);
 }
 
 std::string body_of(const SquaresKernel& kernel) {

@@ -37,22 +37,25 @@ struct Indexed {
     std::int32_t report = 1;                  ///< as what
 };
 
-/// A thread an element. `op`: an element-wise operation of the op table; "copy", bits as they are; "iota",
-/// the place that `counter` counts; "random_uniform", of the operands seed and step; "round_to F" for a
-/// format F. With `indexed` a further parameter: the address of two i32, at a multiple of 8, of which the
-/// first becomes what is reported, and the second an index that is outside.
+/// A thread an element, or `at_once` neighbours of a row. `op`: an element-wise operation of the op table;
+/// "copy", bits as they are; "iota", the place that `counter` counts; "random_uniform", of the operands seed
+/// and step; "round_to F" for a format F. With `indexed` a further parameter: the address of two i32, at a
+/// multiple of 8, of which the first becomes what is reported, and the second an index that is outside.
 struct ElementKernel {
     std::string op;
     std::vector<std::int64_t> extents;  ///< outermost first
     std::vector<Strided> operands;
     Strided output;
     std::optional<Indexed> indexed = {};
+    /// Neighbours along the last axis that a thread copies or casts, which lie side by side in the operand
+    /// and in the output, each group of them at a multiple of its bytes, or of 16. Other operations: 1.
+    int at_once = 1;
     std::vector<std::int64_t> counter = {};  ///< of "iota": a stride an axis
     std::int64_t operation = 0;              ///< of "random_uniform"
 };
 
 /// A sum or maximum: result i of `chunks` times the kept elements is that of kept element i % kept, over the
-/// terms of chunk i / kept. A result has a thread, or a block of threads, which adds in one order.
+/// terms of chunk i / kept. A result has a thread, or several of a block, which add in one order.
 struct ReductionKernel {
     struct Axis {
         std::int64_t extent = 1;
@@ -63,22 +66,39 @@ struct ReductionKernel {
     std::int64_t chunks = 1;
     std::int64_t terms_of_chunk = 0;
     int threads = 1;  ///< of a result: 1, or a power of two up to 256
+    /// The threads of a result are no neighbours: those are of neighbouring results, whose terms lie side by
+    /// side.
+    bool spread = false;
     /// Neighbouring results of a thread, whose terms lie side by side and begin at a multiple of as many.
     int at_once = 1;
     DType from = DType::f32, sums = DType::f32, to = DType::f32;
 };
 
-/// The rows of a table's gradient. `next`: of ids i32 [N], a thread each: output i32 [2, N], the next token
-/// with the same id, or N, and whether none was before. Else, operands dy [N, columns], ids and that, a block
-/// of threads a token: the rows of equal ids are added to the output in order, and what lies there before
-/// them. A further parameter as ElementKernel's `indexed`.
+/// The rows of a table's gradient, in three stages over stretches of neighbouring tokens: one frequent id is
+/// added up by as many blocks as there are stretches. Tokens whose id is outside are left out.
 struct EmbeddingGradientKernel {
-    bool next = false;
+    enum class Stage {
+        /// A thread a token: ids i32 [N] -> firsts i32 [rows, stretches], which are 0 before: N less the
+        /// first
+        /// token of the id in the stretch. A further parameter as ElementKernel's `indexed`.
+        firsts,
+        /// A block a token: dy [N, columns], ids, firsts -> sums [N, columns]: at the first token of an id in
+        /// its stretch, dy of all of them, in order.
+        stretches,
+        /// A block a token: sums, ids, firsts -> what is added to the table: at the id's first token of all,
+        /// the sums of all stretches, in order.
+        rows,
+    };
+    Stage stage = Stage::firsts;
     std::int64_t tokens = 0;
     std::int64_t columns = 0;
-    std::int64_t rows = 0;  ///< of the table
-    DType dtype = DType::f32;
+    std::int64_t rows = 0;        ///< of the table
+    std::int64_t of_stretch = 1;  ///< tokens
+    DType dtype = DType::f32;     ///< of dy and the table; sums are FP32, or FP64 of FP64
     std::int32_t report = 1;
+
+    std::int64_t stretches() const { return (tokens + of_stretch - 1) / of_stretch; }
+    DType sums() const { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 };
 
 /// Sums of squares, in FP64, of many tensors of one format: a warp a sum, of as many neighbouring elements as

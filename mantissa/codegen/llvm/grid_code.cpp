@@ -46,20 +46,20 @@ class GridCode : protected GridThread {
         });
     }
 
-    /// The values of so many neighbouring threads, halves onto one another.
-    Value* across(Value* value, int threads, DType dtype,
+    /// The values of so many threads, `distance` from one to the next, halves onto one another; `own`: which
+    /// of them the thread is.
+    Value* across(Value* value, int threads, int distance, Value* own, DType dtype,
                   const std::function<Value*(Value*, Value*)>& combine) {
         llvm::GlobalVariable* all =
             shared_bytes("of_threads", grid_threads * static_cast<std::int64_t>(size_of(dtype)));
         const auto slot = [&](Value* thread) { return control_.at(all, thread, dtype); };
-        Value* own = b_.CreateURem(thread_, integer(threads));
         b_.CreateStore(value, slot(thread_));
         for (int half = threads / 2; half > 0; half /= 2) {
             barrier();
             if_then(is_less(own, integer(half)), [&] {
                 llvm::Type* type = lanes_.type(dtype);
                 Value* mine = b_.CreateLoad(type, slot(thread_));
-                Value* other = b_.CreateLoad(type, slot(b_.CreateAdd(thread_, integer(half))));
+                Value* other = b_.CreateLoad(type, slot(b_.CreateAdd(thread_, integer(half * distance))));
                 b_.CreateStore(combine(mine, other), slot(thread_));
             });
         }
@@ -76,6 +76,7 @@ class ElementCode : GridCode {
     void run() {
         std::int64_t count = 1;
         for (const std::int64_t extent : kernel_.extents) count *= extent;
+        if (kernel_.at_once > 1) return run_by_groups(count / kernel_.at_once);
         if_then(is_less(number_, integer(count)), [&] {
             indices_ = indices_of(number_, kernel_.extents);
             if (const auto& indexed = kernel_.indexed) {
@@ -93,6 +94,46 @@ class ElementCode : GridCode {
     }
 
   private:
+    /// Copies or casts several neighbours a thread, by one access each.
+    void run_by_groups(std::int64_t groups) {
+        const Strided &from = kernel_.operands[0], &to = kernel_.output;
+        check(from.strides.back() == 1 && to.strides.back() == 1 &&
+                  kernel_.extents.back() % kernel_.at_once == 0,
+              "what is moved at once lies side by side");
+        if_then(is_less(number_, integer(groups)), [&] {
+            std::vector<std::int64_t> extents = kernel_.extents;
+            extents.back() /= kernel_.at_once;
+            indices_ = indices_of(number_, extents);
+            indices_.back() = b_.CreateMul(indices_.back(), integer(kernel_.at_once));
+            Value* read = b_.CreateAlignedLoad(group_type(from.dtype), address(parameter(0), from),
+                                               group_alignment(from.dtype));
+            Value* written = kernel_.op == "copy" ? read : cast_group(read);
+            b_.CreateAlignedStore(written, address(parameter(1), to), group_alignment(to.dtype));
+        });
+        b_.CreateRetVoid();
+    }
+
+    Value* address(Value* base, const Strided& of) {
+        return control_.at(base, place_of(indices_, of.strides, of.offset), of.dtype);
+    }
+    llvm::Type* group_type(DType dtype) {
+        return llvm::FixedVectorType::get(lanes_.memory_type(dtype), static_cast<unsigned>(kernel_.at_once));
+    }
+    llvm::Align group_alignment(DType dtype) const {
+        constexpr std::uint64_t widest = 16;  // bytes of one access
+        return llvm::Align(std::min(widest, static_cast<std::uint64_t>(kernel_.at_once) * size_of(dtype)));
+    }
+    Value* cast_group(Value* group) {
+        const DType from = kernel_.operands[0].dtype, to = kernel_.output.dtype;
+        Value* made = llvm::PoisonValue::get(group_type(to));
+        for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(kernel_.at_once); ++i) {
+            Value* number = lanes_.read(b_.CreateExtractElement(group, i), from);
+            Value* stored = lanes_.stored(lanes_.apply("cast", {number}, from, to), to, false);
+            made = b_.CreateInsertElement(made, stored, i);
+        }
+        return made;
+    }
+
     Value* place(std::size_t operand) {
         const Strided& of = kernel_.operands[operand];
         Value* at = place_of(indices_, of.strides, of.offset);
@@ -153,10 +194,15 @@ class ReductionCode : GridCode {
         std::int64_t results = 1, terms = 1;
         for (const ReductionKernel::Axis& axis : kernel_.kept) results *= axis.extent;
         for (const ReductionKernel::Axis& axis : kernel_.reduced) terms *= axis.extent;
-        check(kernel_.at_once == 1 || kernel_.threads == 1,
-              "a thread has several results, or a result several threads");
-        Value* const per_result = integer(kernel_.threads);
-        Value* result = b_.CreateMul(b_.CreateUDiv(number_, per_result), integer(kernel_.at_once));
+        check(kernel_.at_once == 1 || kernel_.threads == 1 || kernel_.spread,
+              "a thread has several results, or a result neighbouring threads");
+        const int neighbours = kernel_.spread ? grid_threads / kernel_.threads : 1;  // results side by side
+        Value *const per_result = integer(kernel_.threads), *const beside = integer(neighbours);
+        Value* own = kernel_.spread ? b_.CreateUDiv(thread_, beside) : b_.CreateURem(number_, per_result);
+        Value* result = kernel_.spread
+                            ? b_.CreateAdd(b_.CreateMul(block_, beside), b_.CreateURem(thread_, beside))
+                            : b_.CreateUDiv(number_, per_result);
+        result = b_.CreateMul(result, integer(kernel_.at_once));
         Value* is_there = is_less(result, integer(results * kernel_.chunks));
         // All threads come to the barriers; those without a result have no terms.
         Value* chunk = b_.CreateUDiv(result, integer(results));
@@ -165,10 +211,10 @@ class ReductionCode : GridCode {
         end = b_.CreateSelect(is_less(end, integer(terms)), end, integer(terms));
         end = b_.CreateSelect(is_there, end, integer(0));
         Value* start = place(kernel_.kept, b_.CreateURem(result, integer(results)));
-        Value* own = b_.CreateURem(number_, per_result);
         Control::Values sums = summed(start, b_.CreateAdd(first, own), end);
-        if (kernel_.threads > 1)
-            sums[0] = across(sums[0], kernel_.threads, kernel_.sums,
+        for (Value*& sum : sums)
+            if (kernel_.threads > 1)
+                sum = across(sum, kernel_.threads, neighbours, own, kernel_.sums,
                              [&](Value* a, Value* b) { return combine(a, b); });
         is_there = b_.CreateAnd(is_there, b_.CreateICmpEQ(own, integer(0)));
         if_then(is_there, [&] {
@@ -249,75 +295,131 @@ class EmbeddingGradientCode : GridCode {
   public:
     EmbeddingGradientCode(llvm::Module& module, const GridKernel& named,
                           const EmbeddingGradientKernel& kernel)
-        : GridCode(module, named, kernel.next ? 2 : 5), kernel_(kernel) {}
+        : GridCode(module, named, kernel.stage == Stage::firsts ? 3 : 4), kernel_(kernel) {}
 
     void run() {
-        if (kernel_.next)
-            if_then(is_less(number_, integer(kernel_.tokens)), [&] { find_next(); });
+        if (kernel_.stage == Stage::firsts)
+            if_then(is_less(number_, integer(kernel_.tokens)), [&] { note_first(); });
         else
-            add_rows();
+            if_first([&](Value* id, Value* stretch) {
+                control_.loop("columns", integer(0), integer(kernel_.columns), integer(grid_threads), {},
+                              [&](Value* first, const Control::Values&) -> Control::Values {
+                                  add_columns(id, stretch, b_.CreateAdd(first, thread_));
+                                  return {};
+                              });
+            });
         b_.CreateRetVoid();
     }
 
   private:
-    void find_next() {
-        Value* const count = integer(kernel_.tokens);
-        Value* id = load_index(parameter(0), number_);
-        const auto same = [&](Value* token) { return b_.CreateICmpEQ(load_index(parameter(0), token), id); };
-        // The nearest behind, and whether there is one before: those furthest away are looked at first.
-        Value* next = control_.loop("after", b_.CreateAdd(number_, integer(1)), count, integer(1), {count},
-                                    [&](Value* back, const Control::Values& found) -> Control::Values {
-                                        Value* token = b_.CreateSub(b_.CreateAdd(count, number_), back);
-                                        return {b_.CreateSelect(same(token), token, found[0])};
-                                    })[0];
-        Value* first = control_.loop("before", integer(0), number_, integer(1), {b_.getInt32(1)},
-                                     [&](Value* token, const Control::Values& yet) -> Control::Values {
-                                         return {b_.CreateSelect(same(token), b_.getInt32(0), yet[0])};
-                                     })[0];
-        store(b_.CreateTrunc(next, b_.getInt32Ty()), parameter(1), number_, DType::i32);
-        store(first, parameter(1), b_.CreateAdd(count, number_), DType::i32);
+    using Stage = EmbeddingGradientKernel::Stage;
+
+    Value* stretch_of(Value* token) { return b_.CreateUDiv(token, integer(kernel_.of_stretch)); }
+    Value* first_at(Value* id, Value* stretch) {
+        return b_.CreateAdd(b_.CreateMul(id, integer(kernel_.stretches())), stretch);
+    }
+    Value* element(Value* row, Value* column) {
+        return b_.CreateAdd(b_.CreateMul(row, integer(kernel_.columns)), column);
     }
 
-    void add_rows() {
-        Value* const count = integer(kernel_.tokens);
-        Value *dy = parameter(0), *next = parameter(2), *table = parameter(3);
+    void note_first() {
+        Value* id = load_index(parameter(0), number_);
+        if_inside(id, kernel_.rows, {kernel_.report, parameter(2)}, [&] {
+            Value* at = control_.at(parameter(1), first_at(id, stretch_of(number_)), DType::i32);
+            Value* left = b_.CreateTrunc(b_.CreateSub(integer(kernel_.tokens), number_), b_.getInt32Ty());
+            // The largest of all, whatever their order.
+            b_.CreateAtomicRMW(llvm::AtomicRMWInst::UMax, at, left, llvm::Align(4),
+                               llvm::AtomicOrdering::Monotonic);
+        });
+    }
+
+    /// Tokens behind the first one of an id in a stretch, that one counted, of all; 0: it is not there.
+    Value* left_at(Value* id, Value* stretch) { return load_index(parameter(2), first_at(id, stretch)); }
+    Value* has_id(Value* id, Value* stretch) { return b_.CreateICmpNE(left_at(id, stretch), integer(0)); }
+
+    /// Runs the body where the block's token is the first of its id in its stretch, or in all of them.
+    void if_first(const std::function<void(Value* id, Value* stretch)>& body) {
         Value* id = load_index(parameter(1), block_);
-        Value* is_first = b_.CreateICmpEQ(load_index(next, b_.CreateAdd(count, block_)), integer(1));
-        if_then(is_first, [&] {
-            if_inside(id, kernel_.rows, {kernel_.report, parameter(4)}, [&] {
-                control_.loop("columns", thread_, integer(kernel_.columns), integer(grid_threads), {},
-                              [&](Value* column, const Control::Values&) -> Control::Values {
-                                  add_column(dy, next, table, id, column);
-                                  return {};
-                              });
+        if_then(b_.CreateICmpULT(id, integer(kernel_.rows)), [&] {
+            Value* stretch = stretch_of(block_);
+            Value* own = b_.CreateSub(integer(kernel_.tokens), block_);
+            if_then(b_.CreateICmpEQ(left_at(id, stretch), own), [&] {
+                if (kernel_.stage == Stage::stretches) return body(id, stretch);
+                Value* earlier = over_each(
+                    integer(0), stretch, integer(0), [&](Value* other) { return has_id(id, other); },
+                    [&](Value*, Value* count) { return b_.CreateAdd(count, integer(1)); });
+                if_then(b_.CreateICmpEQ(earlier, integer(0)), [&] { body(id, stretch); });
             });
         });
     }
 
-    void add_column(Value* dy, Value* next, Value* table, Value* id, Value* column) {
-        const auto element = [&](Value* row) {
-            return b_.CreateAdd(b_.CreateMul(row, integer(kernel_.columns)), column);
-        };
-        const DType sums = kernel_.dtype == DType::f64 ? DType::f64 : DType::f32;
-        Value* sum = load(table, element(id), kernel_.dtype);
-        // A walk along the chain, as a loop that leaves no token out.
-        llvm::BasicBlock* before = b_.GetInsertBlock();
-        auto* walk = llvm::BasicBlock::Create(b_.getContext(), "walk", function_);
-        auto* done = llvm::BasicBlock::Create(b_.getContext(), "done", function_);
-        b_.CreateBr(walk);
-        b_.SetInsertPoint(walk);
-        llvm::PHINode* token = b_.CreatePHI(b_.getInt64Ty(), 2);
-        llvm::PHINode* total = b_.CreatePHI(lanes_.type(sums), 2);
-        token->addIncoming(block_, before);
-        total->addIncoming(sum, before);
-        Value* added = b_.CreateFAdd(total, load(dy, element(token), kernel_.dtype));
-        Value* following = load_index(next, token);
-        token->addIncoming(following, walk);
-        total->addIncoming(added, walk);
-        b_.CreateCondBr(is_less(following, integer(kernel_.tokens)), walk, done);
-        b_.SetInsertPoint(done);
-        store(added, table, element(id), kernel_.dtype);
+    /// Goes through those of `from` up to `end` that `is_one` holds for, in order. The lanes of a warp look
+    /// at 32 of them at a time; all of its threads come here together.
+    Value* over_each(Value* from, Value* end, Value* start, const std::function<Value*(Value*)>& is_one,
+                     const std::function<Value*(Value*, Value*)>& body) {
+        constexpr std::int64_t warp = 32;
+        llvm::Type* word = b_.getInt32Ty();
+        Value* lane = b_.CreateAnd(thread_, integer(warp - 1));
+        return control_.loop(
+            "of_warp", from, end, integer(warp), {start},
+            [&](Value* first, const Control::Values& before) -> Control::Values {
+                Value* own = b_.CreateAdd(first, lane);
+                Value* some = control_.if_then(is_less(own, end), {b_.getFalse()},
+                                               [&] { return Control::Values{is_one(own)}; })[0];
+                Value* found = b_.CreateIntrinsic(llvm::Intrinsic::nvvm_vote_ballot_sync, {},
+                                                  {llvm::ConstantInt::getSigned(word, -1), some});
+                const auto any_left = [&](const Control::Values& now) {
+                    return b_.CreateICmpNE(now[0], b_.getInt32(0));
+                };
+                return {
+                    control_.repeat("found", {found, before[0]}, any_left, [&](const Control::Values& now) {
+                        Value* next =
+                            b_.CreateIntrinsic(llvm::Intrinsic::cttz, {word}, {now[0], b_.getTrue()});
+                        Value* one = b_.CreateAdd(first, b_.CreateZExt(next, b_.getInt64Ty()));
+                        Value* rest = b_.CreateAnd(now[0], b_.CreateSub(now[0], b_.getInt32(1)));
+                        return Control::Values{rest, body(one, now[1])};
+                    })[1]};
+            })[0];
     }
+
+    /// Each thread's column; one behind the last does the work of the first, and stores nothing.
+    void add_columns(Value* id, Value* stretch, Value* column) {
+        Value* is_there = is_less(column, integer(kernel_.columns));
+        column = b_.CreateSelect(is_there, column, integer(0));
+        Value* const sum = kernel_.stage == Stage::stretches ? sum_of_stretch(id, stretch, column)
+                                                             : sum_of_stretches(id, stretch, column);
+        if_then(is_there, [&] {
+            if (kernel_.stage == Stage::stretches)
+                return store(sum, parameter(3), element(block_, column), kernel_.sums());
+            Value* before = load(parameter(3), element(id, column), kernel_.dtype);
+            Value* added = b_.CreateFAdd(widened(before), sum);
+            store(lanes_.apply("cast", {added}, kernel_.sums(), kernel_.dtype), parameter(3),
+                  element(id, column), kernel_.dtype);
+        });
+    }
+
+    Value* sum_of_stretch(Value* id, Value* stretch, Value* column) {
+        Value* end = b_.CreateMul(b_.CreateAdd(stretch, integer(1)), integer(kernel_.of_stretch));
+        end = b_.CreateSelect(is_less(end, integer(kernel_.tokens)), end, integer(kernel_.tokens));
+        return over_each(
+            block_, end, lanes_.constant(0, kernel_.sums()),
+            [&](Value* token) { return b_.CreateICmpEQ(load_index(parameter(1), token), id); },
+            [&](Value* token, Value* yet) {
+                return b_.CreateFAdd(yet, widened(load(parameter(0), element(token, column), kernel_.dtype)));
+            });
+    }
+
+    Value* sum_of_stretches(Value* id, Value* stretch, Value* column) {
+        return over_each(
+            stretch, integer(kernel_.stretches()), lanes_.constant(0, kernel_.sums()),
+            [&](Value* other) { return has_id(id, other); },
+            [&](Value* other, Value* yet) {
+                Value* token = b_.CreateSub(integer(kernel_.tokens), left_at(id, other));
+                return b_.CreateFAdd(yet, load(parameter(0), element(token, column), kernel_.sums()));
+            });
+    }
+
+    Value* widened(Value* number) { return lanes_.apply("cast", {number}, kernel_.dtype, kernel_.sums()); }
 
     const EmbeddingGradientKernel& kernel_;
 };
@@ -343,7 +445,8 @@ class SquaresCode : GridCode {
                 Value* value = lanes_.apply("cast", {load(x, term, kernel_.from)}, kernel_.from, DType::f64);
                 return {b_.CreateFAdd(before[0], b_.CreateFMul(value, value))};
             })[0];
-        sum = across(sum, threads, DType::f64, [&](Value* a, Value* b) { return b_.CreateFAdd(a, b); });
+        sum = across(sum, threads, 1, b_.CreateURem(thread_, integer(threads)), DType::f64,
+                     [&](Value* a, Value* b) { return b_.CreateFAdd(a, b); });
         Value* writes = b_.CreateAnd(b_.CreateICmpEQ(own, integer(0)), is_less(first, elements));
         if_then(writes,
                 [&] { store(sum, parameter(0), b_.CreateAdd(part.number(3), sum_of_part), DType::f64); });

@@ -14,6 +14,7 @@
 #include <map>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/function_ref.h"
 #include "mantissa/codegen/llvm/control.h"
 #include "mantissa/codegen/llvm/gpu_kernel.h"
 #include "mantissa/codegen/llvm/gpu_table.h"
@@ -46,8 +47,10 @@ class NvptxCode final : public TargetCode {
         check(threads_ * side_by_side_ % warp_threads == 0 && threads_ > 0,
               "a block of threads is made of whole warps");
         check(side_by_side_ == 1 ||
-                  (!in_place_ &&
-                   std::ranges::all_of(nest.walks, [](const Walk& walk) { return walk.reductions.empty(); })),
+                  (!in_place_ && one_place_ &&
+                   std::ranges::all_of(
+                       nest.walks,
+                       [](const Walk& walk) { return walk.reductions.empty() && walk.row_sums.empty(); })),
               "rows side by side do not wait");
         check(nest.flat || nest.columns % at_once_ == 0,
               "rows are a multiple of what a thread makes at one time");
@@ -151,22 +154,59 @@ class NvptxCode final : public TargetCode {
     /// Each thread's sums over rows, for which it has had variables.
     void end() override {
         if (sums_.empty()) return;
-        Value* first = b_.CreateMul(thread_, control_.integer(at_once_));
-        control_.if_then(
-            b_.CreateICmpSLT(first, control_.integer(nest_.columns)),
-            [&] {
+        if (side_by_side_ == 1) {
+            store_sums(partial_sums_, [](std::int64_t offset, std::size_t) { return offset; });
+            return;
+        }
+        const std::int64_t of_rows = side_by_side_ * nest_.columns;
+        llvm::GlobalVariable* all = shared("of_rows", std::ssize(sums_) * of_rows);
+        store_sums(control_.at(all, b_.CreateMul(row_, control_.integer(nest_.columns)), DType::f32),
+                   [&](std::int64_t, std::size_t sum) { return static_cast<std::int64_t>(sum) * of_rows; });
+        barrier();
+        Value* thread = b_.CreateAdd(b_.CreateMul(row_, control_.integer(threads_)), thread_);
+        control_.loop(
+            "sums", thread, control_.integer(nest_.columns),
+            control_.integer(std::int64_t{threads_} * side_by_side_), {}, [&](Value* column, const Values&) {
+                std::int64_t sum = 0;
                 for (const auto& [offset, variables] : sums_)
-                    for (std::size_t i = 0; i < variables.size(); ++i) {
-                        const std::int64_t place = offset + static_cast<std::int64_t>(i);
-                        b_.CreateStore(b_.CreateLoad(b_.getFloatTy(), variables[i]),
-                                       control_.at(partial_sums_,
-                                                   b_.CreateAdd(first, control_.integer(place)), DType::f32));
-                    }
-            },
-            [] {});
+                    b_.CreateStore(sum_of_rows(all, column, sum++ * of_rows),
+                                   control_.at(partial_sums_, b_.CreateAdd(column, control_.integer(offset)),
+                                               DType::f32));
+                return Values{};
+            });
     }
 
   private:
+    /// Stores the thread's sums of its columns, each where `place` says that its first column lies, by its
+    /// offset and its number.
+    void store_sums(Value* base, FunctionRef<std::int64_t(std::int64_t, std::size_t)> place) {
+        Value* first = b_.CreateMul(thread_, control_.integer(at_once_));
+        const auto store = [&] {
+            std::size_t sum = 0;
+            for (const auto& [offset, variables] : sums_) {
+                const std::int64_t begin = place(offset, sum++);
+                for (std::size_t i = 0; i < variables.size(); ++i) {
+                    Value* column =
+                        b_.CreateAdd(first, control_.integer(begin + static_cast<std::int64_t>(i)));
+                    b_.CreateStore(b_.CreateLoad(b_.getFloatTy(), variables[i]),
+                                   control_.at(base, column, DType::f32));
+                }
+            }
+        };
+        control_.if_then(b_.CreateICmpSLT(first, control_.integer(nest_.columns)), store, [] {});
+    }
+
+    /// One column's sum over the rows of the block, in their order.
+    Value* sum_of_rows(Value* all, Value* column, std::int64_t first) {
+        Value* sum = nullptr;
+        for (std::int64_t row = 0; row < side_by_side_; ++row) {
+            Value* at = b_.CreateAdd(column, control_.integer(first + row * nest_.columns));
+            Value* own = b_.CreateLoad(b_.getFloatTy(), control_.at(all, at, DType::f32));
+            sum = sum ? b_.CreateFAdd(sum, own) : own;
+        }
+        return sum;
+    }
+
     /// One output of a group: its members collect their values, and the last one writes all.
     struct Written {
         Value* address = nullptr;
@@ -233,11 +273,13 @@ class NvptxCode final : public TargetCode {
 
     CodeArguments read_arguments() {
         thread_ = b_.CreateZExt(special(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x), b_.getInt64Ty());
-        Value* block = b_.CreateZExt(special(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x), b_.getInt64Ty());
+        Value* const grid_block =
+            b_.CreateZExt(special(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x), b_.getInt64Ty());
+        Value* block = grid_block;
         if (side_by_side_ > 1) {
             Value* const threads = control_.integer(threads_);
-            block = b_.CreateAdd(b_.CreateMul(block, control_.integer(side_by_side_)),
-                                 b_.CreateUDiv(thread_, threads));
+            row_ = b_.CreateUDiv(thread_, threads);
+            block = b_.CreateAdd(b_.CreateMul(grid_block, control_.integer(side_by_side_)), row_);
             thread_ = b_.CreateURem(thread_, threads);
         }
         CodeArguments arguments;
@@ -248,13 +290,13 @@ class NvptxCode final : public TargetCode {
         for (std::size_t i = 0; i < nest_.outputs.size(); ++i)
             arguments.outputs.push_back(function_->getArg(parameter++));
         take_rows(arguments, block, function_->getArg(parameter), function_->getArg(parameter + 1));
-        const auto of_block = [&](Value* base, std::int64_t floats) {
-            return control_.at(base, b_.CreateMul(block, control_.integer(floats)), DType::f32);
+        const auto of_block = [&](Value* base, Value* number, std::int64_t floats) {
+            return control_.at(base, b_.CreateMul(number, control_.integer(floats)), DType::f32);
         };
         arguments.partial_sums = partial_sums_ =
-            of_block(function_->getArg(parameter + 2), nest_.partial_sums);
+            of_block(function_->getArg(parameter + 2), grid_block, nest_.partial_sums);
         if (const std::int64_t floats = global_scratch_floats(nest_); floats > 0)
-            arguments.scratch = of_block(function_->getArg(parameter + 3), floats);
+            arguments.scratch = of_block(function_->getArg(parameter + 3), block, floats);
         else if (one_place_)
             arguments.scratch = llvm::PoisonValue::get(b_.getPtrTy());  // it has variables instead
         else if (nest_.scratch_rows > 0)
@@ -334,6 +376,7 @@ class NvptxCode final : public TargetCode {
     llvm::Module* module_ = nullptr;
     llvm::Function* function_ = nullptr;
     Value* thread_ = nullptr;
+    Value* row_ = nullptr;  ///< of the thread, among those side by side
     Value* partial_sums_ = nullptr;
     int group_ = 1, member_ = 0;  ///< columns of a group, and which of them is being made
     std::vector<Value*> read_;    ///< by the members of a group, in their order

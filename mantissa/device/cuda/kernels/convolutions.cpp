@@ -1,6 +1,9 @@
-// The three products of a convolution: by cuDNN, or by a kernel of our own. cuDNN has filters as [K, R, S,
-// C], so those of the graph, [R, S, C, K], are transposed on their way.
+// The three products of a convolution: by cuBLASLt where a window is one pixel, by cuDNN, or by a kernel of
+// our own. cuDNN has filters as [K, R, S, C], so those of the graph, [R, S, C, K], are transposed on their
+// way.
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cuda/kernels/dnn_plan.h"
@@ -23,6 +26,8 @@ constexpr NamedConvolution convolutions[] = {
     {"conv2d_filter_gradient", codegen::ConvolutionResult::gradient_of_filter},
 };
 
+constexpr std::int64_t scratch_alignment = 256;
+
 /// A kernel that writes elements elsewhere, perhaps as others: cuDNN's filter from the graph's, or back, or
 /// an operand in FP32.
 struct Rewrite {
@@ -40,6 +45,16 @@ Rewrite rewrite(Context& context, std::vector<std::int64_t> extents, codegen::St
                                   .extents = std::move(extents),
                                   .operands = {std::move(from)},
                                   .output = std::move(to)};
+    const auto moves_at_once = [&](int count) {
+        const auto is_whole = [&](const codegen::Strided& of) {
+            return of.strides.back() == 1 &&
+                   std::all_of(of.strides.begin(), of.strides.end() - 1,
+                               [&](std::int64_t stride) { return stride % count == 0; });
+        };
+        return kernel.extents.back() % count == 0 && is_whole(kernel.operands[0]) && is_whole(kernel.output);
+    };
+    for (const int count : {8, 4, 2})
+        if (kernel.at_once == 1 && moves_at_once(count)) kernel.at_once = count;
     const std::int64_t blocks = codegen::blocks_of(codegen::GridKernel{.name = "", .code = kernel});
     return {add_element_kernel(context, std::move(kernel)), blocks};
 }
@@ -85,7 +100,7 @@ class BoundDnn {
             const std::int64_t at = bytes_;
             if (rewrite.kernel)
                 bytes_ = align_up(bytes_ + shape.elements() * static_cast<std::int64_t>(size_of(of.dtype)),
-                                  alignment);
+                                  scratch_alignment);
             return static_cast<cuda::DevicePtr>(at);
         };
         first_at_ = reserve(first_, operands[0].shape);
@@ -125,8 +140,6 @@ class BoundDnn {
     }
 
   private:
-    static constexpr std::int64_t alignment = 256;
-
     Context& context_;
     codegen::ConvolutionResult makes_;
     bool bias_;
@@ -156,6 +169,66 @@ OrReason<PreparedKernel> prepare_by_library(Context& context, const NamedConvolu
                           .algorithm = [bound] { return bound->text(); }};
 }
 
+/// A window of one pixel: the pixels of all images are rows, and the filter is a matrix [C, K] as it lies in
+/// the graph. So a gradient of filters is FP32, whatever its operands. With a stride, the pixels that count
+/// are copied together before.
+OrReason<PreparedKernel> prepare_by_product(Context& context, const NamedConvolution& named,
+                                            const ProductUnit& unit, const Problem& problem) {
+    if (std::string reason = unit.refusal(problem); !reason.empty()) return NoValue{std::move(reason)};
+    const Convolution of = convolution_of(problem.inputs, problem.attributes);
+    const auto is_pixel = [](const ConvolutionAxis& axis) {
+        return axis.filter == 1 && axis.before == 0 && axis.behind == 0;
+    };
+    if (!is_pixel(of.vertical) || !is_pixel(of.horizontal) || of.groups != 1)
+        return NoValue{"its windows are more than a pixel of all channels"};
+    for (const Type& type : problem.inputs)
+        if (type.shape.elements() == 0)
+            return NoValue{"cuBLASLt takes no empty matrices, got " + type.text()};
+    const bool gathers = of.vertical.stride > 1 || of.horizontal.stride > 1;
+    const std::int64_t rows = of.images * of.vertical.output * of.horizontal.output;
+    const DType stored = problem.inputs[0].dtype, written = problem.outputs[0].dtype;
+    const Product::Matrix x{stored, rows, of.channels}, w{stored, of.channels, of.filters},
+        y{stored, rows, of.filters};
+    const auto transposed = [](Product::Matrix matrix) {
+        matrix.transposed = true;
+        return matrix;
+    };
+    const auto as_written = [&](Product::Matrix matrix) {
+        matrix.dtype = written;
+        return matrix;
+    };
+    Product product{
+        .a = x, .b = w, .y = as_written(y), .bias = problem.inputs.size() == 3, .tf32 = unit.tf32};
+    if (named.makes == codegen::ConvolutionResult::gradient_of_images) {
+        if (gathers) return NoValue{"its stride leaves out pixels, whose gradients are 0"};
+        product.a = y, product.b = transposed(w), product.y = as_written(x);
+    } else if (named.makes == codegen::ConvolutionResult::gradient_of_filter) {
+        product.a = transposed(x), product.b = y, product.y = as_written(w);
+    }
+    if (product.bias && problem.inputs[2].dtype != written)
+        return NoValue{fmt::format("cuBLASLt adds a bias of the output's {}, got {}", name_of(written),
+                                   problem.inputs[2].text())};
+    OrReason<PreparedKernel> prepared = prepare_product(context, product);
+    if (!prepared || !gathers) return prepared;
+    const std::int64_t row = of.horizontal.image * of.channels;
+    const Rewrite gathered = rewrite(
+        context, {of.images, of.vertical.output, of.horizontal.output, of.channels},
+        {stored, {of.vertical.image * row, of.vertical.stride * row, of.horizontal.stride * of.channels, 1}},
+        {stored, Shape{of.images, of.vertical.output, of.horizontal.output, of.channels}.strides()});
+    const std::int64_t pixels_at = align_up(prepared->workspace, scratch_alignment);
+    prepared->launch = [&context, gathered, pixels_at,
+                        multiply = prepared->launch](const Operands& operands) {
+        std::byte* pixels = operands.workspace + pixels_at;
+        gathered.queue(context, address_of(operands.inputs[0]), address_of(pixels));
+        std::vector<const std::byte*> inputs(operands.inputs.begin(), operands.inputs.end());
+        inputs[0] = pixels;
+        multiply({inputs, operands.outputs, operands.workspace});
+    };
+    prepared->workspace = pixels_at + rows * of.channels * static_cast<std::int64_t>(size_of(stored));
+    prepared->launches += 1;
+    return prepared;
+}
+
 /// A thread an output: for sizes that no library takes, and machines that have none.
 OrReason<PreparedKernel> prepare_plainly(Context& context, const NamedConvolution& named,
                                          const ProductUnit& unit, const Problem& problem) {
@@ -183,6 +256,12 @@ OrReason<PreparedKernel> prepare_plainly(Context& context, const NamedConvolutio
 
 void add_convolution_kernels(KernelTable& table, Context& context) {
     for (const NamedConvolution& named : convolutions) {
+        for (const ProductUnit& unit : product_units(context, "cublasLt", context.matrix_unit))
+            table[named.op].push_back({.name = unit.name,
+                                       .arithmetic = unit.arithmetic,
+                                       .prepare = [&context, &named, unit](const Problem& problem) {
+                                           return prepare_by_product(context, named, unit, problem);
+                                       }});
         for (const ProductUnit& unit : product_units(context, "cudnn", context.matrix_unit))
             table[named.op].push_back({.name = unit.name,
                                        .arithmetic = unit.arithmetic,

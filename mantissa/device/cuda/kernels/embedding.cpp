@@ -1,6 +1,10 @@
 // Rows of a table by ids, and the table's gradient, whose rows are added up in the order of the tokens.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <memory>
+
+#include "mantissa/base/whole_units.h"
 #include "mantissa/device/cuda/kernels/elements.h"
 
 namespace mantissa::inline v0::on_cuda {
@@ -35,36 +39,61 @@ Launch rows_of_ids(const Problem& problem, Context& context) {
         };
 }
 
+struct Launched {
+    std::shared_ptr<const GpuKernel> kernel;
+    std::int64_t blocks = 0;
+};
+
+/// One block adds up the rows of an id in a stretch, and one those of all stretches: as many of one as of the
+/// other, for an id that is everywhere. Each stretch has a word for each row of the table.
+std::int64_t tokens_of_stretch(std::int64_t tokens) {
+    constexpr std::int64_t least = 32, most_stretches = 128;
+    return std::max(least, ceil_div(tokens, most_stretches));
+}
+
 /// dy [..., C], ids [...], perhaps an addend [rows, C].
 OrReason<PreparedKernel> gradient_of_rows(const Problem& problem, Context& context) {
     const Type& table = problem.outputs[0];
     const std::int64_t tokens = problem.inputs[1].shape.elements();
-    codegen::EmbeddingGradientKernel rows{.tokens = tokens,
-                                          .columns = table.shape[1],
-                                          .rows = table.shape[0],
-                                          .dtype = table.dtype,
-                                          .report = report_of_ids(context, table.shape[0])};
-    if (tokens * 2 > std::int64_t{1} << 31) return NoValue{"it counts tokens in i32"};
-    codegen::EmbeddingGradientKernel next{.next = true, .tokens = tokens};
-    const codegen::GridKernel first{.name = "embedding_next", .code = next},
-        second{.name = fmt::format("embedding_grad_{}", name_of(table.dtype)), .code = rows};
+    if (tokens >= std::int64_t{1} << 31) return NoValue{"it counts tokens in i32"};
+    using Kernel = codegen::EmbeddingGradientKernel;
+    Kernel code{.tokens = tokens,
+                .columns = table.shape[1],
+                .rows = table.shape[0],
+                .of_stretch = tokens_of_stretch(tokens),
+                .dtype = table.dtype,
+                .report = report_of_ids(context, table.shape[0])};
+    const auto stage = [&](const char* name, Kernel::Stage which) {
+        code.stage = which;
+        codegen::GridKernel kernel{.name = fmt::format("{}_{}", name, name_of(table.dtype)), .code = code};
+        const std::int64_t blocks = codegen::blocks_of(kernel);
+        return Launched{context.modules.add(std::move(kernel)), blocks};
+    };
+    const Launched firsts = stage("embedding_firsts", Kernel::Stage::firsts),
+                   stretches = stage("embedding_stretches", Kernel::Stage::stretches),
+                   rows = stage("embedding_rows", Kernel::Stage::rows);
     const bool has_addend = problem.inputs.size() == 3;
-    const auto queue = [&context, has_addend, bytes = static_cast<std::size_t>(table.bytes()),
-                        next_blocks = codegen::blocks_of(first), next_kernel = context.modules.add(first),
-                        blocks = codegen::blocks_of(second),
-                        kernel = context.modules.add(second)](const Operands& operands) {
+    const std::int64_t firsts_bytes =
+                           code.rows * code.stretches() * static_cast<std::int64_t>(sizeof(std::int32_t)),
+                       sums_at = align_up(firsts_bytes, 256);
+    const auto queue = [&context, has_addend, bytes = static_cast<std::size_t>(table.bytes()), firsts,
+                        stretches, rows, firsts_bytes, sums_at](const Operands& operands) {
         if (!has_addend)
             queue_zeros(context, operands.outputs[0], bytes);
         else if (operands.outputs[0] != operands.inputs[2])
             queue_copy(context, operands.outputs[0], operands.inputs[2], bytes);
-        const std::uint64_t ids = address_of(operands.inputs[1]), chain = address_of(operands.workspace);
-        launch(context, *next_kernel, next_blocks, {ids, chain});
-        launch_reporting(context, *kernel, blocks,
-                         {address_of(operands.inputs[0]), ids, chain, address_of(operands.outputs[0])});
+        queue_zeros(context, operands.workspace, static_cast<std::size_t>(firsts_bytes));
+        const std::uint64_t ids = address_of(operands.inputs[1]), first = address_of(operands.workspace),
+                            sums = address_of(operands.workspace + sums_at);
+        launch_reporting(context, *firsts.kernel, firsts.blocks, {ids, first});
+        launch(context, *stretches.kernel, stretches.blocks,
+               {address_of(operands.inputs[0]), ids, first, sums});
+        launch(context, *rows.kernel, rows.blocks, {sums, ids, first, address_of(operands.outputs[0])});
     };
-    return PreparedKernel{.launch = queue,
-                          .workspace = 2 * tokens * static_cast<std::int64_t>(sizeof(std::int32_t)),
-                          .launches = 3};
+    return PreparedKernel{
+        .launch = queue,
+        .workspace = sums_at + tokens * code.columns * static_cast<std::int64_t>(size_of(code.sums())),
+        .launches = 5};
 }
 
 }  // namespace
@@ -75,7 +104,7 @@ void add_embedding_kernels(KernelTable& table, Context& context) {
                                           PreparedKernel{.launch = rows_of_ids(problem, context)});
                                   }});
     table["embedding_grad"].push_back(
-        {.name = "chains of equal ids",
+        {.name = "rows of equal ids",
          .prepare = [&context](const Problem& problem) { return gradient_of_rows(problem, context); }});
 }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
@@ -26,11 +25,9 @@ constexpr std::int64_t elements_of_block = 4 * codegen::grid_threads;
 /// all multiprocessors busy. A row is read, summed twice and written before the next one: only many blocks
 /// hide that.
 constexpr std::int64_t most_blocks_with_sums = 1024;
-/// The same of rows side by side.
-constexpr std::int64_t most_rows_with_sums = 16384;
-/// Partial sums that a thread adds up, where there are no more than its square; more are added up by several
-/// threads, and then what these have.
-constexpr std::int64_t terms_of_sum = 32;
+/// Threads that add up the partial sums of a column: as many blocks then read at a time as there are results
+/// for, and each reads a few.
+constexpr std::int64_t most_threads_of_sum = 32, terms_of_thread = 4;
 
 /// How often the multiprocessors are filled with blocks of one nest by rows. Operands that all rows share are
 /// read once a block, so that few blocks read little; one wave alone would leave many idle where blocks are
@@ -88,6 +85,16 @@ bool waits(const codegen::LoopNest& nest) {
                                [](const codegen::Walk& walk) { return !walk.reductions.empty(); });
 }
 
+bool sums_row_values(const codegen::LoopNest& nest) {
+    return std::ranges::any_of(nest.walks, [](const codegen::Walk& walk) { return !walk.row_sums.empty(); });
+}
+
+/// Whether so many rows side by side have room for their sums in a block's shared memory.
+bool holds_sums(const codegen::LoopNest& nest, std::int64_t rows) {
+    constexpr std::int64_t most_bytes = 32 << 10;
+    return rows * nest.partial_sums * static_cast<std::int64_t>(sizeof(float)) <= most_bytes;
+}
+
 /// NvptxTarget::at_once: 16 bytes of the shortest of what varies by column, while that leaves a thread
 /// registers.
 int at_once_of(const codegen::LoopNest& nest) {
@@ -124,7 +131,8 @@ void choose_threads(const codegen::LoopNest& nest, codegen::NvptxTarget& target)
     const std::int64_t places = std::max<std::int64_t>(1, ceil_div(nest.columns, target.at_once));
     const std::int64_t rows =
         std::bit_floor(static_cast<std::uint64_t>(ceil_div(codegen::grid_threads, places)));
-    if (rows > 1 && rows * places % 32 == 0 && !target.in_place && !waits(nest)) {
+    if (rows > 1 && rows * places % 32 == 0 && !target.in_place && !waits(nest) && !sums_row_values(nest) &&
+        holds_sums(nest, rows)) {
         target.threads = static_cast<int>(places);
         target.side_by_side = static_cast<int>(rows);
     } else if (places <= most_in_one_place) {
@@ -154,26 +162,20 @@ struct BoundNest {
     std::int64_t per_block = 1;
     std::int64_t partial_sums = 0, scratch = 0;  ///< FP32 numbers of one block
     int threads = 0, at_once = 1, side_by_side = 1;
-    bool starts_at_zero = false;      ///< partial sums are added to in memory
-    AddedSums fewer = {};             ///< of all partial sums, where there are many blocks
-    std::int64_t fewer_partials = 0;  ///< that are left of each
+    bool starts_at_zero = false;  ///< partial sums are added to in memory
     std::vector<FinishedSum> sums = {};
 
-    /// Blocks of `per_block`, of which some may be one of the GPU's.
-    std::int64_t blocks() const { return align_up(ceil_div(count, per_block), side_by_side); }
+    /// Each of `side_by_side` times `per_block` rows.
+    std::int64_t blocks() const { return ceil_div(ceil_div(count, per_block), side_by_side); }
     std::int64_t partial_bytes() const {
         return blocks() * partial_sums * static_cast<std::int64_t>(sizeof(float));
     }
-    std::int64_t fewer_bytes() const {
-        return fewer.kernel ? fewer_partials * partial_sums * static_cast<std::int64_t>(sizeof(float)) : 0;
-    }
     std::int64_t workspace() const {
-        return partial_bytes() +
-               std::max(fewer_bytes(), blocks() * scratch * static_cast<std::int64_t>(sizeof(float)));
+        return partial_bytes() + blocks() * side_by_side * scratch * static_cast<std::int64_t>(sizeof(float));
     }
 
     std::int64_t launches() const {
-        return 1 + (starts_at_zero ? 1 : 0) + (fewer.kernel ? 1 : 0) + static_cast<std::int64_t>(sums.size());
+        return 1 + (starts_at_zero ? 1 : 0) + static_cast<std::int64_t>(sums.size());
     }
 
     /// Whether operands and outputs begin where it may read several elements at once.
@@ -187,7 +189,7 @@ struct BoundNest {
 
     void queue(const Context& context, const Operands& operands) const {
         check(takes(operands), "a nest's operands begin at multiples of 16");
-        std::uint64_t partials = address_of(operands.workspace);
+        const std::uint64_t partials = address_of(operands.workspace);
         if (starts_at_zero)
             queue_zeros(context, operands.workspace, static_cast<std::size_t>(partial_bytes()));
         std::vector<std::uint64_t> parameters;
@@ -197,12 +199,7 @@ struct BoundNest {
         parameters.push_back(static_cast<std::uint64_t>(per_block));
         parameters.push_back(partials);
         parameters.push_back(partials + static_cast<std::uint64_t>(partial_bytes()));
-        launch(context, *kernel, blocks() / side_by_side, std::move(parameters), threads * side_by_side);
-        if (fewer.kernel) {
-            const std::uint64_t left = partials + static_cast<std::uint64_t>(partial_bytes());
-            launch(context, *fewer.kernel, fewer.blocks, {partials, left});
-            partials = left;
-        }
+        launch(context, *kernel, blocks(), std::move(parameters), threads * side_by_side);
         for (const FinishedSum& sum : sums)
             launch(context, *sum.added.kernel, sum.added.blocks,
                    {partials + static_cast<std::uint64_t>(sum.offset) * sizeof(float),
@@ -210,18 +207,16 @@ struct BoundNest {
     }
 };
 
-/// Adds up `terms` of each of some neighbouring partial sums, of which the first is number `first`, in
-/// `chunks`.
+/// Adds up `terms` of each of some neighbouring partial sums, of which the first is number `first`.
 AddedSums added_sums(Context& context, const codegen::LoopNest& nest, std::int64_t first, std::int64_t sums,
-                     std::int64_t terms, std::int64_t chunks = 1) {
+                     std::int64_t terms) {
     constexpr int at_once = 4;
-    codegen::ReductionKernel code{.kept = {{sums, 1}},
-                                  .reduced = {{terms, nest.partial_sums}},
-                                  .chunks = chunks,
-                                  .terms_of_chunk = ceil_div(terms, chunks)};
-    if (chunks == 1 && terms > 2 * terms_of_sum)
-        code.threads = 32;
-    else if (first % at_once == 0 && sums % at_once == 0 && nest.partial_sums % at_once == 0)
+    codegen::ReductionKernel code{
+        .kept = {{sums, 1}}, .reduced = {{terms, nest.partial_sums}}, .terms_of_chunk = terms};
+    code.threads = static_cast<int>(std::bit_floor(static_cast<std::uint64_t>(
+        std::clamp<std::int64_t>(terms / terms_of_thread, 1, most_threads_of_sum))));
+    code.spread = code.threads > 1;
+    if (first % at_once == 0 && sums % at_once == 0 && nest.partial_sums % at_once == 0)
         code.at_once = at_once;
     codegen::GridKernel kernel{.name = "sum_of_blocks", .code = code};
     const std::int64_t blocks = codegen::blocks_of(kernel);
@@ -230,20 +225,13 @@ AddedSums added_sums(Context& context, const codegen::LoopNest& nest, std::int64
 
 /// Says how the partial sums of all blocks become what the nest writes.
 void add_sums(Context& context, const codegen::LoopNest& nest, BoundNest& bound) {
-    std::int64_t partials = bound.blocks();
-    if (partials > terms_of_sum) {
-        const auto root = static_cast<std::int64_t>(std::sqrt(static_cast<double>(partials)));
-        bound.fewer_partials = ceil_div(partials, std::max(terms_of_sum, root));
-        bound.fewer = added_sums(context, nest, 0, nest.partial_sums, partials, bound.fewer_partials);
-        partials = bound.fewer_partials;
-    }
     for (const codegen::Walk& walk : nest.walks)
         for (const auto* sums : {&walk.sums, &walk.row_sums})
             for (const codegen::RowSum& sum : *sums)
-                bound.sums.push_back(
-                    {.added = added_sums(context, nest, sum.offset, sum.columns ? nest.columns : 1, partials),
-                     .output = static_cast<std::size_t>(sum.output),
-                     .offset = sum.offset});
+                bound.sums.push_back({.added = added_sums(context, nest, sum.offset,
+                                                          sum.columns ? nest.columns : 1, bound.blocks()),
+                                      .output = static_cast<std::size_t>(sum.output),
+                                      .offset = sum.offset});
 }
 
 std::int64_t rows_of_block(const Context& context, const codegen::NvptxTarget& target, std::int64_t rows) {
@@ -272,13 +260,9 @@ BoundNest bound_nest(Context& context, const NestBody& body, NestOutputs place, 
                     .at_once = target.at_once,
                     .side_by_side = target.side_by_side};
     if (nest.partial_sums > 0) {
-        bound.per_block = std::max(bound.per_block,
-                                   ceil_div(bound.count, std::min(most_blocks_with_sums * target.side_by_side,
-                                                                  most_rows_with_sums)));
-        // Every partial sum is read, those between the sums' ends and the next cache line, too.
-        bound.starts_at_zero =
-            !codegen::has_one_place(nest, target) || nest.columns % 16 != 0 ||
-            std::ranges::any_of(nest.walks, [](const codegen::Walk& walk) { return !walk.row_sums.empty(); });
+        bound.per_block =
+            std::max(bound.per_block, ceil_div(bound.count, most_blocks_with_sums * target.side_by_side));
+        bound.starts_at_zero = !codegen::has_one_place(nest, target) || sums_row_values(nest);
         add_sums(context, nest, bound);
     }
     std::string text = fmt::format("{} threads, {} columns at once, {} rows side by side{}\n{}",
