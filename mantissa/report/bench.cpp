@@ -104,7 +104,10 @@ class Bench {
     }
 
     float step(RunningPrecision& running) {
-        const StepResult result = running.trainer.step(*batch_, options_.learning_rate);
+        running.trainer.start(*batch_, options_.learning_rate);
+        // As training does it: the next images travel while a step works.
+        if (device_.target().overlaps_copies) running.trainer.bring(*batch_);
+        const StepResult result = running.trainer.finish();
         running.last_seconds = result.seconds;
         if (!std::isfinite(result.loss))
             throw UserError(fmt::format("{}: the loss of batch {} is not finite", running.name,
