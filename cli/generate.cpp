@@ -392,7 +392,7 @@ void add_generate_command(CLI::App& app) {
     add_seed_option(*command, options->run, "Seed of the draws");
     command
         ->add_option("--device", options->run.device,
-                     "Device to run on: cpu, or cuda for an NVIDIA GPU (new: one H200 has run it)")
+                     "Device to run on: cpu, or cuda for an NVIDIA GPU (new: two cards have run it)")
         ->capture_default_str();
     command->add_option("--threads", options->run.threads, "Threads (default: one for each core)");
     add_output_file(*command, "--json", options->run.json, "Write text and figures as JSON");

@@ -105,7 +105,7 @@ void add_machine_options(CLI::App& command, RunOptions& options) {
     begin_section(command, "Machine");
     command
         .add_option("--device", options.device,
-                    "Device to run on: cpu, or cuda for an NVIDIA GPU (new: one H200 has run it)")
+                    "Device to run on: cpu, or cuda for an NVIDIA GPU (new: two cards have run it)")
         ->capture_default_str();
     command.add_option("--threads", options.threads, "Threads (default: one for each core)")->check(not_zero);
     begin_section(command, "Reports");
