@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "mantissa/mantissa.h"
@@ -13,6 +14,8 @@ namespace mantissa::python {
 namespace nb = nanobind;
 
 void bind_tensors(nb::module_& module);
+void bind_operations(nb::module_& module);
+void bind_states(nb::module_& module);
 void bind_layers(nb::module_& module);
 void bind_models(nb::module_& module);
 void bind_trainers(nb::module_& module);
@@ -23,6 +26,9 @@ struct PythonModel {
     nn::Model model;
     nb::object loss, output;
 };
+
+/// A type of numbers by its name, as in "f32". Throws UserError, naming those there are, for another.
+DType dtype_named(const std::string& name);
 
 /// The mode of the trace that runs now: layers that need it find it here. Throws UserError outside of one.
 const nn::Mode& mode_of_trace();

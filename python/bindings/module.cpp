@@ -35,6 +35,8 @@ NB_MODULE(_native, module) {
     nb::exception<InternalError>(module, "InternalError", PyExc_RuntimeError);
     module.def("policies", &policy_names, "Names of the policies in which a model can be trained.");
     bind_tensors(module);
+    bind_operations(module);
+    bind_states(module);
     bind_layers(module);
     bind_models(module);
     bind_trainers(module);

@@ -15,13 +15,6 @@ namespace {
 
 using Axes = std::vector<std::int64_t>;
 
-DType dtype_named(const std::string& name) {
-    for (const DType each : {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i64, DType::i32,
-                             DType::u8, DType::boolean, DType::s8})
-        if (name == name_of(each)) return each;
-    throw UserError("there is no type '" + name + "'; there are f64, f32, f16, bf16, i64, i32, u8, bool, s8");
-}
-
 Axes all_axes(const Tensor& x) {
     Axes axes;
     for (int axis = 0; axis < x.rank(); ++axis) axes.push_back(axis);
@@ -195,6 +188,13 @@ void bind_functions(nb::module_& module) {
 }
 
 }  // namespace
+
+DType dtype_named(const std::string& name) {
+    for (const DType each : {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i64, DType::i32,
+                             DType::u8, DType::boolean, DType::s8})
+        if (name == name_of(each)) return each;
+    throw UserError("there is no type '" + name + "'; there are f64, f32, f16, bf16, i64, i32, u8, bool, s8");
+}
 
 void bind_tensors(nb::module_& module) {
     bind_class(module);

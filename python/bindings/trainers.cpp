@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/engine.h"
 #include "python/bindings/bindings.h"
 
 namespace mantissa::python {
@@ -86,6 +87,30 @@ nb::tuple gradients(PythonTrainer& self, const nb::tuple& arrays) {
     return nb::make_tuple(stopped->loss(), by_name);
 }
 
+/// A weight, or a number that the optimizer keeps, as it lies: row-major bytes.
+nb::bytes read_state(const PythonTrainer& self, const std::string& name) {
+    const std::vector<std::byte> bytes = self.trainer.state().read(name);
+    return nb::bytes(bytes.data(), bytes.size());
+}
+
+void write_state(PythonTrainer& self, const std::string& name, const nb::bytes& value) {
+    StateBlock& states = self.trainer.state();
+    const Type& type = states.type(name);
+    if (static_cast<std::int64_t>(value.size()) != type.bytes())
+        throw UserError("state '" + name + "' is " + type.text() + ", got " + std::to_string(value.size()) +
+                        " bytes");
+    states.write(name, std::span(static_cast<const std::byte*>(value.data()), value.size()));
+}
+
+/// Type and shape of each state, by name.
+nb::dict states_of(const PythonTrainer& self) {
+    nb::dict all;
+    for (const State& state : self.trainer.state().states())
+        all[state.name.c_str()] = nb::make_tuple(std::string(name_of(state.type.dtype)),
+                                                 nb::tuple(nb::cast(state.type.shape.extents())));
+    return all;
+}
+
 int traverse(PyObject* self, visitproc visit, void* arg) {
     Py_VISIT(Py_TYPE(self));
     if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<PythonTrainer>(self)->model.ptr());
@@ -99,13 +124,18 @@ void bind_optimizers(nb::module_& module) {
     nb::class_<Optimizer>(module, "Optimizer").def_ro("name", &Optimizer::name);
     module.def(
         "adamw",
-        [](double weight_decay, double beta1, double beta2, double epsilon, double clip) {
-            return clipped(
-                adamw({.beta1 = beta1, .beta2 = beta2, .epsilon = epsilon, .weight_decay = weight_decay}),
-                clip);
+        [](double weight_decay, double beta1, double beta2, double epsilon, double clip,
+           bool decay_matrices_only) {
+            return clipped(adamw({.beta1 = beta1,
+                                  .beta2 = beta2,
+                                  .epsilon = epsilon,
+                                  .weight_decay = weight_decay,
+                                  .decay_matrices_only = decay_matrices_only}),
+                           clip);
         },
         nb::arg("weight_decay") = 0.1, nb::arg("beta1") = 0.9, nb::arg("beta2") = 0.95,
-        nb::arg("epsilon") = 1e-8, nb::arg("clip") = 0.0);
+        nb::arg("epsilon") = 1e-8, nb::arg("clip") = 0.0, nb::arg("decay_matrices_only") = true,
+        "torch.optim.AdamW decays all parameters: decay_matrices_only=False");
     module.def(
         "sgd",
         [](double momentum, bool nesterov, double weight_decay, double clip) {
@@ -178,6 +208,13 @@ void bind_trainers(nb::module_& module) {
                 return self.trainer.load_weights(from, strict ? Match::strict : Match::by_name).text();
             },
             nb::arg("file"), nb::arg("strict") = true, nb::call_guard<nb::gil_scoped_release>())
+        .def("read_state", &read_state, nb::arg("name"))
+        .def("write_state", &write_state, nb::arg("name"), nb::arg("value"))
+        .def_prop_ro("states", &states_of)
+        .def(
+            "continue_after",
+            [](PythonTrainer& self, std::int64_t steps) { self.trainer.continue_after(steps); },
+            nb::arg("steps"))
         .def_prop_ro("steps", [](const PythonTrainer& self) { return self.trainer.steps_done(); });
 }
 

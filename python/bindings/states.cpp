@@ -1,0 +1,89 @@
+// What a graph keeps from step to step, and how its nodes are told apart: weights under names of one's own,
+// scopes and formats that no policy changes.
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mantissa/engine.h"
+#include "python/bindings/bindings.h"
+
+namespace mantissa::python {
+
+namespace {
+
+/// A weight under this name, whatever the scope. It starts at zero: its values are written.
+Tensor weight(Tensor x, State::Kind kind, const std::string& name, std::vector<std::int64_t> shape) {
+    return {
+        x.graph(),
+        x.graph().add_state(
+            {.kind = kind, .name = name, .type = {DType::f32, Shape(std::move(shape))}, .initializer = {}})};
+}
+
+Graph& graph_of_state(Tensor state, int& index) {
+    Graph& graph = state.graph();
+    index = graph.state_of(state.value().node);
+    if (index < 0) throw UserError("an update is of a weight, got " + state.type().text());
+    return graph;
+}
+
+/// At the end of a good step the running statistic is blended with that of the batch.
+void follow(Tensor running, Tensor statistic, double momentum) {
+    int index = -1;
+    Graph& graph = graph_of_state(running, index);
+    if (graph.state(index).frozen) return;
+    const OriginScope update(graph, Origin{.scope = graph.origin.scope, .stage = Stage::update});
+    const Tensor blended = call1("running_average", {running, statistic}, {{"momentum", momentum}});
+    graph.add_update(index, blended.value());
+}
+
+/// While alive, nodes stand in this scope, and in this format whatever the policy.
+class Place {
+  public:
+    Place(Tensor in_graph_of, std::string scope, bool is_exact)
+        : graph_(&in_graph_of.graph()), scope_(std::move(scope)), is_exact_(is_exact) {}
+    void enter() {
+        Origin origin = graph_->origin;
+        origin.scope = scope_;
+        origin_ = std::make_unique<OriginScope>(*graph_, origin);
+        if (is_exact_) exact_ = std::make_unique<PrecisionScope>(*graph_, DType::f32);
+    }
+    void leave() {
+        exact_.reset();
+        origin_.reset();
+    }
+
+  private:
+    Graph* graph_;
+    std::string scope_;
+    bool is_exact_;
+    std::unique_ptr<OriginScope> origin_;
+    std::unique_ptr<PrecisionScope> exact_;
+};
+
+}  // namespace
+
+void bind_states(nb::module_& module) {
+    nb::class_<Place>(module, "Place")
+        .def(nb::init<Tensor, std::string, bool>(), nb::arg("x"), nb::arg("scope"), nb::arg("exact") = false)
+        .def("__enter__", [](Place& self) { self.enter(); })
+        .def("__exit__", [](Place& self, const nb::args&) { self.leave(); });
+    module.def(
+        "weight",
+        [](Tensor x, const std::string& name, std::vector<std::int64_t> shape) {
+            return weight(x, State::Kind::parameter, name, std::move(shape));
+        },
+        nb::arg("x"), nb::arg("name"), nb::arg("shape"), "A parameter in the graph of x, by its whole name");
+    module.def(
+        "running",
+        [](Tensor x, const std::string& name, std::vector<std::int64_t> shape) {
+            return weight(x, State::Kind::running, name, std::move(shape));
+        },
+        nb::arg("x"), nb::arg("name"), nb::arg("shape"), "A statistic that steps update");
+    module.def("follow", &follow, nb::arg("running"), nb::arg("statistic"), nb::arg("momentum"),
+               "After a good step: (1 - momentum) running + momentum statistic");
+}
+
+}  // namespace mantissa::python

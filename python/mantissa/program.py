@@ -1,0 +1,108 @@
+"""The neutral program: what an importer makes of a framework's module. It knows no framework.
+
+A program is a list of nodes, each an operation by name with named arguments, over values that are numbered. Its
+weights, inputs and constants are described beside them. Rows (mantissa.rows) say what each operation records.
+"""
+import base64
+import dataclasses
+import json
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Ref:
+    """A value, where an argument of a node names one."""
+    value: int
+
+
+@dataclasses.dataclass
+class Node:
+    op: str  # "aten.gelu"
+    arguments: dict  # by name: Ref, a list that may hold some, a number, a word or None
+    outputs: list  # values it makes
+    path: str = ""  # of the module, "h.3.attn"
+    line: str = ""  # "model.py:52"
+    code: str = ""  # what stands there
+    exact: bool = False  # FP32 under any policy
+
+
+@dataclasses.dataclass
+class Weight:
+    name: str
+    value: int
+    trained: bool = True  # a parameter that is
+    running: bool = False  # a statistic that steps update
+
+
+@dataclasses.dataclass
+class Program:
+    name: str
+    types: dict = dataclasses.field(default_factory=dict)  # value -> (dtype, shape), "f32" and a tuple
+    inputs: list = dataclasses.field(default_factory=list)  # values, in order
+    weights: list = dataclasses.field(default_factory=list)
+    constants: dict = dataclasses.field(default_factory=dict)  # value -> numpy array
+    nodes: list = dataclasses.field(default_factory=list)
+    loss: int = -1
+    output: int = -1  # what the network predicts; -1: nothing
+    folded: int = 0  # nodes that were computed once
+
+    def used(self, roots):
+        """The nodes that these values follow from, in their order."""
+        needed, kept = set(roots), []
+        for node in reversed(self.nodes):
+            if needed.isdisjoint(node.outputs):
+                continue
+            kept.append(node)
+            needed.update(refs(node.arguments))
+        return kept[::-1]
+
+    def to_json(self):
+        """Everything but the values of weights, as text."""
+        def plain(x):
+            if isinstance(x, Ref):
+                return {"value": x.value}
+            if isinstance(x, (list, tuple)):
+                return [plain(each) for each in x]
+            if isinstance(x, float) and (x != x or x in (float("inf"), float("-inf"))):
+                return {"number": repr(x)}
+            return x
+        constants = {str(value): {"dtype": str(array.dtype), "shape": list(array.shape),
+                                  "bytes": base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()}
+                     for value, array in self.constants.items()}
+        nodes = [dict(dataclasses.asdict(node), arguments={name: plain(x) for name, x in node.arguments.items()})
+                 for node in self.nodes]
+        return json.dumps({
+            "name": self.name, "types": {str(value): [dtype, list(shape)] for value, (dtype, shape) in
+                                         self.types.items()},
+            "inputs": self.inputs, "weights": [dataclasses.asdict(weight) for weight in self.weights],
+            "constants": constants, "nodes": nodes, "loss": self.loss, "output": self.output, "folded": self.folded})
+
+    @staticmethod
+    def from_json(text):
+        def rich(x):
+            if isinstance(x, dict):
+                return Ref(x["value"]) if "value" in x else float(x["number"])
+            return [rich(each) for each in x] if isinstance(x, list) else x
+        read = json.loads(text)
+        constants = {int(value): np.frombuffer(base64.b64decode(each["bytes"]), each["dtype"]).reshape(each["shape"])
+                     for value, each in read["constants"].items()}
+        nodes = [Node(**dict(each, arguments={name: rich(x) for name, x in each["arguments"].items()}))
+                 for each in read["nodes"]]
+        return Program(
+            name=read["name"], types={int(value): (dtype, tuple(shape)) for value, (dtype, shape) in
+                                      read["types"].items()},
+            inputs=read["inputs"], weights=[Weight(**each) for each in read["weights"]], constants=constants,
+            nodes=nodes, loss=read["loss"], output=read["output"], folded=read["folded"])
+
+
+def refs(x):
+    """The values that an argument, or several, name."""
+    if isinstance(x, Ref):
+        yield x.value
+    elif isinstance(x, dict):
+        for each in x.values():
+            yield from refs(each)
+    elif isinstance(x, (list, tuple)):
+        for each in x:
+            yield from refs(each)

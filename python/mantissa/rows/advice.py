@@ -1,0 +1,21 @@
+"""What to write instead of operations that have no row."""
+
+_ADVICE = {
+    "fft": "There are no complex numbers. Write the transform as a product with a constant matrix of cosines.",
+    "complex": "There are no complex numbers. Keep real and imaginary parts in two tensors.",
+    "ctc": "There is no CTC loss. Train with cross-entropy on aligned targets.",
+    "item": "A number of the batch decides what runs. Keep it a tensor, and choose by torch.where.",
+    "nonzero": "The shape depends on the batch. Multiply by the mask, or choose by torch.where.",
+    "unique": "The shape depends on the batch. Count by a one-hot sum.",
+    "masked_select": "The shape depends on the batch. Use torch.where, and divide by the mask's sum.",
+    "linalg": "There is no linear algebra beyond products.",
+    "as_strided": "Write it by unfold, slices or reshape.",
+    "histc": "Count by a one-hot sum.",
+}
+
+
+def advice_for(op):
+    for part, text in _ADVICE.items():
+        if part in op:
+            return text
+    return "Register a row of one's own: mantissa.rows.row(\"" + op + "\")."

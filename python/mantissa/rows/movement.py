@@ -1,0 +1,399 @@
+"""Operations that move elements and compute nothing."""
+import math
+
+import numpy as np
+
+from .. import layout, nn
+from .._native import operations as native
+from ..layout import Placed
+from .registry import Refused, row
+
+
+def part(x, axis, start, stop, step=1):
+    """Elements start, start + step, ... below stop along an axis."""
+    extent = x.shape[axis]
+    if (start, stop, step) == (0, extent, 1):
+        return x
+    place = x.order[axis]
+    if step == 1:
+        return Placed(nn.slice(x.tensor, place, start, stop), x.order)
+    return Placed(native.strided_slice(x.tensor, place, start, stop, step), x.order)
+
+
+def joined(parts, axis):
+    """Parts one behind the other, in the layout of the first."""
+    order = max(parts, key=lambda x: math.prod(x.shape)).order
+    return Placed(nn.concat([layout.stored_as(x, order) for x in parts], order[axis]), order)
+
+
+@row("aten.view", "aten.reshape", "aten._unsafe_view", "aten.flatten", "aten.unflatten", "aten.view_as",
+     "aten.reshape_as", "aten._reshape_alias", "aten.squeeze", "aten.unsqueeze", "aten.squeeze_copy", "aten.ravel")
+def view(at, self, **_):
+    return _reshaped(self, at.shape)
+
+
+def _reshaped(x, shape):
+    """Only axes of extent 1 come and go: all others lie as they did."""
+    return layout.viewed(x, shape)
+
+
+@row("aten.permute")
+def permute(at, self, dims):
+    return layout.permuted(self, [axis % len(self.shape) for axis in dims])
+
+
+@row("aten.transpose", "aten.swapaxes")
+def transpose(at, self, dim0=None, dim1=None, axis0=None, axis1=None):
+    axes = list(range(len(self.shape)))
+    if not axes:
+        return self
+    first = (dim0 if dim0 is not None else axis0) % len(axes)
+    second = (dim1 if dim1 is not None else axis1) % len(axes)
+    axes[first], axes[second] = axes[second], axes[first]
+    return layout.permuted(self, axes)
+
+
+@row("aten.t", "aten.numpy_T", "aten.mT", "aten.adjoint")
+def t(at, self):
+    axes = list(range(len(self.shape)))
+    if len(axes) > 1:
+        axes[-1], axes[-2] = axes[-2], axes[-1]
+    return layout.permuted(self, axes)
+
+
+@row("aten.movedim")
+def movedim(at, self, source, destination):
+    axes = [axis for axis in range(len(self.shape)) if axis not in [s % len(self.shape) for s in source]]
+    for to, axis in sorted(zip([d % len(self.shape) for d in destination], [s % len(self.shape) for s in source])):
+        axes.insert(to, axis)
+    return layout.permuted(self, axes)
+
+
+@row("aten.expand", "aten.expand_as", "aten.broadcast_to")
+def expand(at, self, **_):
+    return layout.broadcast(self, at.shape)
+
+
+@row("aten.repeat")
+def repeat(at, self, repeats):
+    """[a, b] repeated along a is [repeats, a, b] with the first two axes as one."""
+    x = layout.plain(layout.with_rank(self, len(repeats)))
+    for axis, count in enumerate(repeats):
+        if count == 0:
+            raise Refused("no repetition at all")
+        if count > 1:
+            shape = list(x.shape)
+            if shape[axis] == 1:
+                shape[axis] = count
+                x = native.broadcast_to(x, shape)
+                continue
+            wide = x.reshape(shape[:axis] + [1] + shape[axis:])
+            wide = native.broadcast_to(wide, shape[:axis] + [count] + shape[axis:])
+            shape[axis] *= count
+            x = wide.reshape(shape)
+    return Placed(x)
+
+
+@row("aten.repeat_interleave")
+def repeat_interleave(at, self, repeats, dim=None, output_size=None):
+    if isinstance(repeats, Placed):
+        raise Refused("repetitions that the batch decides", "Repeat each element as often.")
+    x = layout.plain(self)
+    if dim is None:
+        x, dim = x.reshape([-1]), 0
+    axis = dim % len(x.shape)
+    shape = list(x.shape)
+    wide = native.broadcast_to(x.reshape(shape[:axis + 1] + [1] + shape[axis + 1:]),
+                               shape[:axis + 1] + [repeats] + shape[axis + 1:])
+    shape[axis] *= repeats
+    return Placed(wide.reshape(shape))
+
+
+@row("aten.cat", "aten.concat", "aten.concatenate")
+def cat(at, tensors, dim=0):
+    kept = [at.cast(x) for x in tensors if not (len(x.shape) == 1 and x.shape[0] == 0)]
+    return joined(kept, dim % len(at.shape)) if len(kept) > 1 else kept[0]
+
+
+@row("aten.stack")
+def stack(at, tensors, dim=0):
+    axis = dim % len(at.shape)
+    parts = [layout.viewed(at.cast(x), x.shape[:axis] + (1,) + x.shape[axis:]) for x in tensors]
+    return joined(parts, axis) if len(parts) > 1 else parts[0]
+
+
+@row("aten.slice")
+def slice_(at, self, dim=0, start=None, end=None, step=1):
+    axis = dim % len(self.shape)
+    start, stop, step = slice(start, end, step).indices(self.shape[axis])
+    return part(self, axis, start, stop, step)
+
+
+@row("aten.narrow")
+def narrow(at, self, dim, start, length):
+    axis = dim % len(self.shape)
+    return part(self, axis, start % self.shape[axis] if start < 0 else start, start + length)
+
+
+@row("aten.select")
+def select(at, self, dim, index):
+    axis = dim % len(self.shape)
+    at_index = index % self.shape[axis]
+    return layout.viewed(part(self, axis, at_index, at_index + 1), self.shape[:axis] + self.shape[axis + 1:])
+
+
+@row("aten.unbind")
+def unbind(at, self, dim=0):
+    axis = dim % len(self.shape)
+    without = self.shape[:axis] + self.shape[axis + 1:]
+    return tuple(layout.viewed(part(self, axis, i, i + 1), without) for i in range(self.shape[axis]))
+
+
+@row("aten.split", "aten.split_with_sizes", "aten.unsafe_split", "aten.tensor_split", "aten.chunk")
+def split(at, self, dim=0, **_):
+    axis = dim % len(self.shape)
+    parts, begin = [], 0
+    for index in range(len(at.node.outputs)):
+        extent = at.type(index)[1][axis]
+        parts.append(part(self, axis, begin, begin + extent))
+        begin += extent
+    return tuple(parts)
+
+
+@row("aten.roll")
+def roll(at, self, shifts, dims=()):
+    if not dims:
+        raise Refused("roll without dims", "Name them.")
+    x = self.tensor
+    for shift, dim in zip(shifts, dims):
+        axis = dim % len(self.shape)
+        if shift % self.shape[axis]:
+            x = native.roll(x, self.order[axis], shift % self.shape[axis])
+    return Placed(x, self.order)
+
+
+@row("aten.flip")
+def flip(at, self, dims):
+    x = self
+    for dim in dims:
+        axis = dim % len(self.shape)
+        index = native.literal(at.anchor, np.arange(self.shape[axis])[::-1].astype(np.int32).tobytes(), "i32",
+                               [self.shape[axis]])
+        x = Placed(native.take(x.tensor, x.order[axis], index), x.order)
+    return x
+
+
+def _written(at, x, axis, start, stop, step, src):
+    """x with src over its elements start ... along the axis."""
+    if step != 1:
+        raise Refused("a write of every other element", "Write by torch.where.")
+    parts = [part(x, axis, 0, start)] if start > 0 else []
+    parts.append(layout.broadcast(at.cast(src), x.shape[:axis] + (stop - start,) + x.shape[axis + 1:]))
+    if stop < x.shape[axis]:
+        parts.append(part(x, axis, stop, x.shape[axis]))
+    return joined(parts, axis) if len(parts) > 1 else parts[0]
+
+
+@row("aten.slice_scatter")
+def slice_scatter(at, self, src, dim=0, start=None, end=None, step=1):
+    axis = dim % len(self.shape)
+    start, stop, step = slice(start, end, step).indices(self.shape[axis])
+    return _written(at, self, axis, start, stop, step, src)
+
+
+@row("aten.select_scatter")
+def select_scatter(at, self, src, dim, index):
+    axis = dim % len(self.shape)
+    begin = index % self.shape[axis]
+    wide = layout.viewed(src, self.shape[:axis] + (1,) + self.shape[axis + 1:])
+    return _written(at, self, axis, begin, begin + 1, 1, wide)
+
+
+@row("aten.constant_pad_nd", "aten.pad")
+def pad(at, self, pad, value=0, mode="constant"):
+    x = self
+    if mode not in ("constant", "reflect", "replicate"):
+        raise Refused(f"padding by '{mode}'", "Pad by constants, reflect or replicate.")
+    for i in range(len(pad) // 2):
+        axis = len(self.shape) - 1 - i
+        before, after = pad[2 * i], pad[2 * i + 1]
+        if before < 0 or after < 0:
+            x = part(x, axis, max(0, -before), x.shape[axis] - max(0, -after))
+            before, after = max(0, before), max(0, after)
+        if before == 0 and after == 0:
+            continue
+        if mode != "constant":
+            edges = "reflected" if mode == "reflect" else "replicated"
+            x = Placed(native.pad_edges(x.tensor, x.order[axis], before, after, edges), x.order)
+        elif value in (0, None) and x.dtype == "f32":
+            x = Placed(nn.pad(x.tensor, x.order[axis], before, after), x.order)
+        else:
+            sides = [at.full(value or 0, x.shape[:axis] + (extent,) + x.shape[axis + 1:]) for extent in (before, after)]
+            x = joined([each for each in (sides[0], x, sides[1]) if each.shape[axis]], axis)
+    return x
+
+
+@row("aten.reflection_pad1d", "aten.reflection_pad2d", "aten.reflection_pad3d")
+def reflection_pad(at, self, padding):
+    return pad(at, self, padding, mode="reflect")
+
+
+@row("aten.replication_pad1d", "aten.replication_pad2d", "aten.replication_pad3d")
+def replication_pad(at, self, padding):
+    return pad(at, self, padding, mode="replicate")
+
+
+@row("aten.embedding")
+def embedding(at, weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
+    if scale_grad_by_freq or sparse:
+        raise Refused("sparse or scaled gradients", "Leave sparse and scale_grad_by_freq off.")
+    table, ids = layout.plain(weight), layout.plain(indices)
+    rows = nn.embedding(table, ids)
+    if padding_idx >= 0:
+        # The row of padding is read, and gets no gradient.
+        keep = nn.equal(ids.reshape(list(ids.shape) + [1]), native.constant(at.anchor, padding_idx, "i32"))
+        rows = nn.select(native.broadcast_to(keep, list(rows.shape)), nn.stop_gradient(rows), rows)
+    return Placed(rows)
+
+
+@row("aten.index_select")
+def index_select(at, self, dim, index):
+    axis = dim % len(self.shape)
+    return Placed(native.take(self.tensor, self.order[axis], layout.plain(index)), self.order)
+
+
+def _in_range(at, index, extent):
+    """Indices from the end, as in x[-1], counted from the start."""
+    x = layout.plain(index)
+    below = nn.less(x, native.constant(at.anchor, 0, "i32"))
+    return nn.select(below, x + native.constant(at.anchor, extent, "i32"), x)
+
+
+@row("aten.gather")
+def gather(at, self, dim, index, sparse_grad=False):
+    if not self.shape:
+        return self
+    axis = dim % len(self.shape)
+    x, ids = self, layout.plain(index)
+    for other, extent in enumerate(index.shape):  # only as far as the index goes
+        if other != axis and extent != x.shape[other]:
+            x = part(x, other, 0, extent)
+    return Placed(native.gather(layout.plain(x), axis, ids))
+
+
+@row("aten.take_along_dim")
+def take_along_dim(at, self, indices, dim=None):
+    return gather(at, self, dim, indices)
+
+
+@row("aten.scatter_add")
+def scatter_add(at, self, dim, index, src):
+    axis = dim % len(self.shape)
+    if any(i != x for other, (i, x) in enumerate(zip(index.shape, self.shape)) if other != axis):
+        raise Refused("scatter_add of an index shorter than what it is added to", "Give it the other axes whole.")
+    parts = src
+    for other, extent in enumerate(index.shape):
+        parts = part(parts, other, 0, extent)
+    return Placed(native.scatter_add(layout.plain(self), axis, layout.plain(index), layout.plain(parts)))
+
+
+@row("aten.index_add")
+def index_add(at, self, dim, index, source, alpha=1):
+    axis = dim % len(self.shape)
+    ids = layout.plain(index)
+    wide = native.broadcast_to(ids.reshape([-1 if i == axis else 1 for i in range(len(self.shape))]),
+                               list(source.shape))
+    parts = layout.plain(source)
+    return Placed(native.scatter_add(layout.plain(self), axis, wide, parts if alpha == 1 else parts * float(alpha)))
+
+
+@row("aten.index_copy", "aten.index_put", "aten._index_put_impl", "aten.scatter", "aten.scatter_reduce",
+     "aten.masked_scatter")
+def writes_by_data(at, **_):
+    raise Refused(f"{at.node.op}", "Write it by torch.where, by scatter_add, or as a product with a one-hot mask.")
+
+
+@row("aten.index", "aten._unsafe_index")
+def index(at, self, indices):
+    """Indices of the batch along axes next to each other, and constant ones: rows of a flat table."""
+    named = [axis for axis, each in enumerate(indices) if each is not None]
+    values = [indices[axis] for axis in named]
+    if any(each.dtype == "bool" for each in values):
+        raise Refused("a choice of rows by a mask, whose number the batch decides",
+                      "Multiply by the mask, or choose by torch.where.")
+    if named != list(range(named[0], named[0] + len(named))):
+        raise Refused("indices of axes that do not lie side by side", "Move the axes together before.")
+    shape, first = self.shape, named[0]
+    ids, flat = None, 1
+    for axis in reversed(named):
+        each = _in_range(at, indices[axis], shape[axis])
+        term = each if flat == 1 else each * native.constant(at.anchor, flat, "i32")
+        ids = term if ids is None else ids + term
+        flat *= shape[axis]
+    x = layout.plain(self)
+    if len(named) > 1:
+        x = x.reshape(list(shape[:first]) + [flat] + list(shape[first + len(named):]))
+    return Placed(native.take(x, first, ids))
+
+
+@row("aten.tril", "aten.triu")
+def triangle(at, self, diagonal=0):
+    rows, columns = self.shape[-2:]
+    make = np.tril if at.node.op == "aten.tril" else np.triu
+    from ..constants import placed
+    from .elementwise import _chosen
+    mask = placed(at.anchor, make(np.ones((rows, columns), bool), diagonal))
+    return _chosen(at, layout.broadcast(mask, self.shape), self, 0.0)
+
+
+@row("aten.diagonal", "aten.diag")
+def diagonal(at, self, offset=0, dim1=0, dim2=1, diagonal=None):
+    rank = len(self.shape)
+    offset = offset if diagonal is None else diagonal
+    if rank < 2:
+        raise Refused("a diagonal of one axis")
+    dim1, dim2 = dim1 % rank, dim2 % rank
+    axes = [axis for axis in range(rank) if axis not in (dim1, dim2)] + [dim1, dim2]
+    x = layout.permuted(self, axes)
+    rows, columns = x.shape[-2:]
+    length = at.shape[-1]
+    start = offset if offset >= 0 else -offset * columns
+    flat = layout.plain(x).reshape(list(x.shape[:-2]) + [rows * columns])
+    ids = (start + np.arange(length) * (columns + 1)).astype(np.int32)
+    return Placed(native.take(flat, len(flat.shape) - 1,
+                              native.literal(at.anchor, ids.tobytes(), "i32", [length])))
+
+
+@row("aten.unfold")
+def unfold(at, self, dimension, size, step):
+    axis = dimension % len(self.shape)
+    count = (self.shape[axis] - size) // step + 1
+    ids = (np.arange(count)[:, None] * step + np.arange(size)[None, :]).astype(np.int32)
+    x = native.take(layout.plain(self), axis, native.literal(at.anchor, ids.tobytes(), "i32", [count, size]))
+    axes = list(range(len(x.shape)))
+    return layout.permuted(Placed(x), axes[:axis + 1] + axes[axis + 2:] + [axis + 1])
+
+
+@row("getitem")
+def getitem(at, **_):
+    raise Refused("getitem")
+
+
+@row("aten.im2col", "aten.col2im")
+def im2col(at, **_):
+    raise Refused(f"{at.node.op}", "Write the product as a convolution.")
+
+
+@row("aten.pixel_shuffle")
+def pixel_shuffle(at, self, upscale_factor):
+    N, C, H, W = self.shape
+    r = upscale_factor
+    x = layout.viewed(self, [N, C // (r * r), r, r, H, W])
+    return layout.viewed(layout.permuted(x, [0, 1, 4, 2, 5, 3]), at.shape)
+
+
+@row("aten.channel_shuffle", "aten.native_channel_shuffle")
+def channel_shuffle(at, self, groups):
+    N, C, H, W = self.shape
+    x = layout.viewed(self, [N, groups, C // groups, H, W])
+    return layout.viewed(layout.permuted(x, [0, 2, 1, 3, 4]), at.shape)

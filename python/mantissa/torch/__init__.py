@@ -1,0 +1,16 @@
+"""PyTorch modules, trained by mantissa as they are.
+
+    step = mantissa.torch.trainer(model, F.cross_entropy, example=(x, y), policy="bf16",
+                                  optimizer=mantissa.adamw(weight_decay=0.1, clip=1.0))
+    for x, y in loader:
+        loss = step(x, y, lr=1e-3).loss
+    step.into(model)
+
+The module is captured by torch.export in the mode it is in, and its first step compared with the one that torch makes.
+Needs torch; nothing else of the package does.
+"""
+from ..rows import CaptureError, row
+from .check import Distance, DifferenceError
+from .module import TorchTrainer, trainer
+
+__all__ = ["CaptureError", "DifferenceError", "Distance", "TorchTrainer", "row", "trainer"]

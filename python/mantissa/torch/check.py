@@ -1,0 +1,108 @@
+"""The first step beside the one that torch makes, with nothing random: the loss and each gradient.
+
+What differs from FP32's eager step by more than rounding is compared with an eager step in FP64: it may be four times
+as far from it as eager FP32 itself is, or 2e-5. Distances are norms of differences over norms.
+"""
+import copy
+
+import numpy as np
+import torch
+
+from .. import _native
+from . import capture
+
+ROUNDING = 2e-5
+COARSE = 1e-3  # where a module has no FP64: against eager FP32, and of gradients that are more than nothing
+TIMES = 4
+NOTHING = 1e-6  # of all gradients together: rounding alone
+LOSS_TIMES = 8
+
+
+class DifferenceError(_native.Error):
+    """The import does not compute what the module does. Names the parameter."""
+
+
+class Distance:
+    """How far the first step is from eager."""
+
+    def __init__(self, loss, gradient, parameter, against):
+        self.loss, self.gradient, self.parameter, self.against = loss, gradient, parameter, against
+
+    def __str__(self):
+        return (f"against eager {self.against}: loss {self.loss:.1e}, gradients at most {self.gradient:.1e}"
+                + (f" ({self.parameter})" if self.parameter else ""))
+
+
+def eager(model, loss, values, split, names, in_double=False):
+    """Loss and gradients by name, as torch computes them; the module is left as it was."""
+    wrapped = capture.WithLoss(model, loss, split, names)
+    trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+    with torch.random.fork_rng(devices=[]):
+        with capture.Still(in_double):
+            result = wrapped.both(*values)[0]
+        gradients = torch.autograd.grad(result, [p for _, p in trained], allow_unused=True)
+    with torch.no_grad():
+        for buffer, before in buffers:
+            buffer.copy_(before)
+    return float(result.detach()), {
+        name: np.zeros(tuple(p.shape)) if g is None else g.detach().double().numpy()
+        for (name, p), g in zip(trained, gradients)}
+
+
+def eager_double(model, loss, values, split, names):
+    """The same in FP64. Raises what torch raises where the module has none."""
+    double = copy.deepcopy(model).double()
+    wide = [v.double() if v.is_floating_point() else v for v in values]
+    return eager(double, loss, wide, split, names, in_double=True)
+
+
+def relative(a, b, whole):
+    """|a - b| over |b|; of what is nothing beside all gradients, as of a bias before a batch norm, over all of them."""
+    a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    size = np.linalg.norm(b)
+    return float(np.linalg.norm(a - b) / max(size if size > NOTHING * whole else whole, 1e-30))
+
+
+def _norm(gradients):
+    return float(np.sqrt(sum(float(np.square(g, dtype=np.float64).sum()) for g in gradients.values())))
+
+
+def compared(ours, theirs):
+    """Distance of the loss and of each gradient: (number, by name)."""
+    whole = _norm(theirs[1])
+    loss = abs(ours[0] - theirs[0]) / max(abs(theirs[0]), 1e-12)
+    return loss, {name: relative(ours[1].get(name, np.zeros_like(g)), g, whole) for name, g in theirs[1].items()}
+
+
+def check(ours, model, loss, values, split, names):
+    """The distance. Raises DifferenceError where it is more than the class of FP32 allows."""
+    single = eager(model, loss, values, split, names)
+    loss_distance, by_name = compared(ours, single)
+    worst = max(by_name, key=by_name.get, default="")
+    near = Distance(loss_distance, by_name.get(worst, 0.0), worst, "FP32")
+    if near.loss <= ROUNDING and near.gradient <= ROUNDING:
+        return near
+    try:
+        double = eager_double(model, loss, values, split, names)
+    except Exception as error:
+        whole = _norm(single[1])
+        is_noise = {name: np.linalg.norm(g) <= COARSE * whole for name, g in single[1].items()}
+        if near.loss <= COARSE and all(d <= COARSE or is_noise[name] for name, d in by_name.items()):
+            return near
+        raise DifferenceError(_text(near, single[0], ours[0])) from error
+    mine, theirs = compared(ours, double), compared(single, double)
+    bad = {name: d for name, d in mine[1].items() if not d <= max(ROUNDING, TIMES * theirs[1][name])}
+    worst = max(mine[1], key=mine[1].get, default="")
+    far = Distance(mine[0], mine[1].get(worst, 0.0), worst, "FP64")
+    if bad or not mine[0] <= max(ROUNDING, LOSS_TIMES * theirs[0]):
+        named = max(bad, key=bad.get, default="")
+        raise DifferenceError(_text(Distance(mine[0], bad.get(named, 0.0), named, "FP64"), double[0], ours[0])
+                              + "".join(f"\n  {name}: {d:.1e}, eager FP32 {theirs[1][name]:.1e}"
+                                        for name, d in sorted(bad.items(), key=lambda each: -each[1])[:10]))
+    return far
+
+
+def _text(distance, theirs, ours):
+    return (f"the first step differs from the module's own, {distance}: loss {ours:.7g}, expected {theirs:.7g}. Something "
+            f"in the module was not captured: state that forward changes, or a defect here. check=False goes on.")

@@ -1,0 +1,279 @@
+"""A trainer of a PyTorch module: hands its parameters over, makes steps, and gives them back."""
+import time
+
+import numpy as np
+import torch
+
+from .. import _native, layout
+from ..rows import Builder, CaptureError, from_stored, to_stored
+from ..rows.build import Weights
+from ..trainer import options_of
+from . import capture, check
+
+_INPUTS = {"f32": "f32", "i64": "i32", "i32": "i32", "u8": "u8", "bool": "u8"}
+
+
+def trainer(model, loss=None, example=None, **options):
+    """A trainer of the module, by this loss.
+
+    loss       loss(output, target), as torch.nn.functional.cross_entropy; of several targets, all of them. None: the
+               module's output has it, as Hugging Face's modules with labels
+    example    a batch, whose shapes all steps have: (x, y), or a dictionary for a module that takes names
+    inputs     how many of the example the module takes, the others are targets; None: all but the last
+    policy     "fp32", "tf32", "bf16" or "fp16"
+    optimizer  mantissa.adamw(...), sgd(...) or muon(...)
+    check      whether the first step is compared with eager
+
+    Other options are those of mantissa.Trainer. Raises CaptureError, naming all that cannot be trained, each with its
+    place; DifferenceError where the first step is not the module's.
+    """
+    return TorchTrainer(model, loss, example, **options)
+
+
+class TorchTrainer:
+    """A module in training. The module itself stays as it is until `into`."""
+
+    def __init__(self, model, loss, example, *, inputs=None, policy="fp32", optimizer=None, check=True, threads=0,
+                 accumulate=1, **options):
+        began = time.monotonic()
+        self.model, self._loss, self._threads = model, loss, threads
+        if hasattr(model, "_orig_mod"):
+            raise _native.Error("the module is one of torch.compile; give the one it was made of")
+        values, self._names = capture.flat(example)
+        for value in values:
+            if not isinstance(value, torch.Tensor):
+                raise _native.Error(f"an example is of tensors, got {type(value).__name__}")
+        self._split = len(values) if self._names else (len(values) - 1 if inputs is None else inputs)
+        if loss is None and not self._names:
+            raise _native.Error("loss=None is for modules that give it themselves: make the example a dictionary")
+        self._example = [value.detach() for value in values]
+        self._batch, rest = divmod(values[0].shape[0], accumulate) if values[0].dim() else (1, 0)
+        if rest:
+            raise _native.Error(f"{values[0].shape[0]} examples are no {accumulate} micro-batches of one size")
+        self._accumulate = accumulate
+        self._rows = values[0].shape[0] if values[0].dim() else 1
+        self._is_whole = [value.dim() == 0 or value.shape[0] != self._rows for value in values]
+        self._programs = {}
+        captured = self._captured(self._batch, "train")
+        self.program = captured.program
+        self._weights = Weights(self.program).by_name
+        self._refuse_all(captured)
+        self.capture_seconds = time.monotonic() - began
+        frozen = [name for name, (weight, _) in self._weights.items() if not weight.trained and not weight.running]
+        self._native_model = self._model_of(False)
+        self._options = dict(options, batch=self._batch, policy=policy, accumulate=accumulate, optimizer=optimizer)
+        if frozen:
+            self._options["frozen"] = frozen + list(options.get("frozen", []))
+        began = time.monotonic()
+        self._trainer = _native.Trainer(self._native_model, options_of(**self._options), threads)
+        self.plan_seconds = time.monotonic() - began
+        self._counts = {name: int(buffer) for name, buffer in model.named_buffers()
+                        if name.endswith("num_batches_tracked")}
+        self.load()
+        self._predicted_shape = None
+        self.distance = self._checked() if check else None
+
+    def load(self):
+        """Takes parameters and running statistics over from the module."""
+        for name, (weight, order) in self._weights.items():
+            array = self._tensor(name, weight).detach().to(torch.float32).numpy()
+            self._trainer.write_state(name, to_stored(array, order).tobytes())
+        self._remember()
+
+    def step(self, *batch, lr):
+        """One step on a batch. Returns loss, gradient_norm, applied, seconds and metrics."""
+        return self(*batch, lr=lr)
+
+    def __call__(self, *batch, lr):
+        self._refuse_changed()
+        return self._trainer.step(self._arrays(batch), lr)
+
+    def evaluate(self, *batch):
+        """The loss of any number of examples, with the module in evaluation."""
+        return self._trainer.evaluate(self._arrays(batch)).loss
+
+    def predict(self, *batch):
+        """The module's output for any number of examples, with the module in evaluation: a float32 tensor."""
+        arrays = self._arrays(batch, self._split if not self._names else len(batch))
+        made = self._trainer.predict(arrays[:self._outputs_take()])
+        return torch.from_numpy(made).reshape((-1,) + tuple(self._predicted_shape[1:]))
+
+    def state_dict(self):
+        """The module's state_dict with what was learned: torch's own names and layouts."""
+        result = dict(self.model.state_dict())
+        first = capture.names_of(self.model)
+        steps = self._trainer.steps * self._accumulate
+        for key, before in list(result.items()):
+            name = first.get(key, key)
+            if name in self._weights:
+                result[key] = torch.from_numpy(self._array(name)).to(before.dtype)
+            elif key in self._counts and key.removesuffix("num_batches_tracked") + "running_mean" in self._weights:
+                result[key] = torch.tensor(self._counts[key] + steps, dtype=before.dtype)
+        return result
+
+    def into(self, model=None):
+        """Copies what was learned into the module's own tensors, or another module's of the same kind."""
+        target = self.model if model is None else model
+        target.load_state_dict(self.state_dict())
+        if target is self.model:
+            self._remember()
+        return target
+
+    def save(self, directory):
+        """Saves the run, to be resumed to the same bits."""
+        self._trainer.save(directory)
+
+    def resume(self, directory):
+        """Goes on where a run was saved."""
+        return self._trainer.resume(directory)
+
+    def gradients(self, *batch):
+        """The loss of a batch and the gradient of each parameter, in torch's own layouts; nothing is updated."""
+        loss, stored = self._trainer.gradients(self._arrays(batch))
+        return loss, {name: torch.from_numpy(np.ascontiguousarray(from_stored(array, self._weights[name][1])))
+                      for name, array in stored.items()}
+
+    @property
+    def steps(self):
+        """Steps that were made."""
+        return self._trainer.steps
+
+    @property
+    def capture(self):
+        """What was captured, in words."""
+        nodes = len(self.program.used([self.program.loss]))
+        return (f"{self.program.name}: {nodes} operations, {self.program.folded} computed once"
+                + (f"; {self.distance}" if self.distance else ""))
+
+    @property
+    def native_model(self):
+        """The model as mantissa's reports take it: mantissa.explain(step.native_model, batch=...)."""
+        return self._native_model
+
+    def _tensor(self, name, weight):
+        return self.model.get_buffer(name) if weight.running else self.model.get_parameter(name)
+
+    def _array(self, name):
+        weight, order = self._weights[name]
+        shape = tuple(self.program.types[weight.value][1])
+        stored = [0] * len(shape)
+        for axis, extent in enumerate(shape):
+            stored[order[axis]] = extent
+        array = np.frombuffer(self._trainer.read_state(name), np.float32).reshape(stored)
+        return np.array(from_stored(array, order), order="C")
+
+    def _arrays(self, batch, count=None):
+        if len(batch) == 1 and isinstance(batch[0], dict):
+            batch = [batch[0][name] for name in self._names]
+        arrays = []
+        for value in batch[:count]:
+            value = value.detach()
+            if value.dtype == torch.bool:
+                value = value.to(torch.uint8)
+            elif value.dtype in (torch.bfloat16, torch.float16):
+                value = value.float()
+            arrays.append(value.contiguous())
+        return tuple(arrays)
+
+    def _outputs_take(self):
+        return len(self._example) if self._names else self._split
+
+    # Programs and the model that records them.
+
+    def _captured(self, rows, purpose):
+        """The program for so many examples. A trace with another number of them is captured when it is asked for."""
+        if (rows, purpose) not in self._programs:
+            values = [value if whole else _of_rows(value, rows)
+                      for value, whole in zip(self._example, self._is_whole)]
+            name = type(self.model).__name__
+            if purpose == "predict":
+                captured = capture.capture_output(self.model, values[:self._outputs_take()], self._names, name=name)
+            else:
+                captured = capture.capture(self.model, self._loss, values, self._split, self._names,
+                                           training=purpose == "train", name=name)
+            self._programs[rows, purpose] = captured
+        return self._programs[rows, purpose]
+
+    def _rows_of(self, tensors):
+        at = self._is_whole.index(False) if False in self._is_whole else None
+        return self._batch if at is None else tensors[at].shape[0]
+
+    def _recorded(self, tensors, purpose, is_still):
+        captured = self._captured(self._rows_of(tensors), purpose)
+        program = captured.program
+        missing = [weight.name for weight in program.weights if weight.name not in self._weights]
+        if missing:
+            raise _native.Error(f"{missing[0]} is a weight in evaluation and none in training")
+        given = [tensor.cast("bool") if program.types[value][0] == "bool" else tensor
+                 for value, tensor in zip(program.inputs, tensors)]
+        builder = Builder(program, given, is_training=purpose == "train", is_still=is_still,
+                          module=type(self.model).__name__)
+        builder.refusals += captured.refusals
+        root = program.output if purpose == "predict" else program.loss
+        if root < 0:
+            raise _native.Error("the module's output is no tensor to predict")
+        made = builder.build([root])[0]
+        if purpose == "predict":
+            self._predicted_shape = made.shape
+        return layout.plain(made)
+
+    def _model_of(self, is_still):
+        def loss(*tensors):
+            return self._recorded(tensors, "train" if is_still or _native.operations.is_training() else "evaluate",
+                                  is_still)
+
+        def output(*tensors):
+            return self._recorded(tensors, "predict", False)
+
+        specs = []
+        for index, (value, whole) in enumerate(zip(self._example, self._is_whole)):
+            dtype = _INPUTS.get(self.program.types[self.program.inputs[index]][0])
+            if dtype is None:
+                raise _native.Error(f"input {index} is {value.dtype}; give float32, int64, int32, uint8 or bool")
+            specs.append((f"input{index}" if not self._names else self._names[index], dtype,
+                          list(value.shape if whole else value.shape[1:]), whole))
+        return _native.Model(type(self.model).__name__, specs, loss, output, self._outputs_take())
+
+    def _refuse_all(self, captured):
+        """Everything that cannot be trained, at once, before anything is planned."""
+        if self.program.loss < 0:
+            raise CaptureError(type(self.model).__name__, captured.refusals) if captured.refusals else _native.Error(
+                "the loss does not depend on the module")
+        if tuple(self.program.types[self.program.loss][1]) != ():
+            raise _native.Error(f"the loss must be one number, got {list(self.program.types[self.program.loss][1])}; "
+                                "take the mean")
+
+    # What may change behind the trainer's back.
+
+    def _remember(self):
+        self._seen = {name: _trace_of(self._tensor(name, weight)) for name, (weight, _) in self._weights.items()
+                      if not weight.running}
+
+    def _refuse_changed(self):
+        for name, seen in self._seen.items():
+            if _trace_of(self.model.get_parameter(name)) != seen:
+                raise _native.Error(f"{name} of the module was changed from outside since the trainer took it over; "
+                                    "load() takes it over again, into(model) gives it back")
+
+    def _checked(self):
+        still = _native.Trainer(self._model_of(True), options_of(**dict(
+            self._options, policy="fp32", optimizer=_native.sgd(), accumulate=1)), self._threads)
+        for name in self._weights:
+            still.write_state(name, self._trainer.read_state(name))
+        values = [value if whole else value[:self._batch] for value, whole in zip(self._example, self._is_whole)]
+        loss, stored = still.gradients(self._arrays(values))
+        gradients = {name: from_stored(array, self._weights[name][1]) for name, array in stored.items()}
+        return check.check((loss, gradients), self.model, self._loss, values, self._split, self._names)
+
+
+def _of_rows(value, rows):
+    """The value with so many rows, its own over again."""
+    if value.shape[0] >= rows:
+        return value[:rows]
+    return value[torch.arange(rows) % value.shape[0]]
+
+
+def _trace_of(tensor):
+    """What tells that a tensor was written: its count of writes, and some of its numbers."""
+    flat = tensor.detach().reshape(-1)
+    return tensor._version, float(flat[0]), float(flat[-1]), float(flat[flat.numel() // 2])
