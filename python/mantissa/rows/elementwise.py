@@ -243,30 +243,22 @@ def minimum(at, self, other):
 
 @row("aten.clamp", "aten.hardtanh", "aten.clip", "aten.relu6", "aten.clamp_min", "aten.clamp_max")
 def clamp(at, self, min=None, max=None, min_val=None, max_val=None):
-    """The gradient at the bounds is that of x, as there."""
+    """The gradient at a bound that is a number is 0; it is shared with a bound that is a tensor."""
     if at.node.op == "aten.relu6":
         min_val, max_val = 0, 6
-    if at.node.op == "aten.hardtanh" or at.node.op == "aten.relu6":
-        # Here the gradient at the bounds is 0.
-        inside = at.each(lambda x: native.logical_and(nn.less(at.number(min_val), x), nn.less(x, at.number(max_val))),
-                         self)
-        beyond = _chosen(at, at.each(lambda x: nn.less_equal(x, at.number(min_val)), self), float(min_val),
-                         float(max_val))
-        return _chosen(at, inside, self, beyond)
-    if any(isinstance(bound, Placed) for bound in (min, max)):
-        x = self
-        if min is not None:
-            x = _chosen(at, at.each(nn.less, x, min), min, x)
-        if max is not None:
-            x = _chosen(at, at.each(nn.less, max, x), max, x)
-        return layout.broadcast(x, at.shape)
-    if at.dtype == "i32":
-        x = self
-        if min is not None:
-            x = at.each(nn.maximum, x, min)
+    min, max = (min if min_val is None else min_val), (max if max_val is None else max_val)
+    x = at.cast(self)
+    if at.dtype == "i32" or any(isinstance(bound, Placed) for bound in (min, max)):
+        x = x if min is None else at.each(nn.maximum, x, min)
         return x if max is None else at.each(nn.minimum, x, max)
-    least, most = -math.inf if min is None else min, math.inf if max is None else max
-    return at.each(lambda x: native.clamp(x, least, most), self)
+    if min is not None:
+        x = _chosen(at, at.each(lambda v: nn.less(at.number(min), v), x), x, float(min))
+    if max is not None:
+        x = _chosen(at, at.each(lambda v: nn.less(v, at.number(max)), x), x, float(max))
+    if self.dtype == "f32":  # NaN stays
+        is_number = Placed(nn.equal(self.tensor, self.tensor), self.order)
+        x = _chosen(at, is_number, x, self)
+    return x
 
 
 @row("aten.leaky_relu")
@@ -320,10 +312,10 @@ def hardsigmoid(at, self):
 
 @row("aten.hardswish")
 def hardswish(at, self):
-    """The gradient at -3 and at 3 is that of the middle part, as there."""
+    """The gradient at -3 is 0, and at 3 it is 1."""
     middle = at.each(lambda x: x * (x + 3.0) * (1 / 6), self)
-    below = at.each(lambda x: nn.less(x, at.number(-3)), self)
-    above = at.each(lambda x: nn.less(at.number(3), x), self)
+    below = at.each(lambda x: nn.less_equal(x, at.number(-3)), self)
+    above = at.each(lambda x: nn.less_equal(at.number(3), x), self)
     return _chosen(at, below, 0.0, _chosen(at, above, self, middle))
 
 

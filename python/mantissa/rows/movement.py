@@ -26,6 +26,19 @@ def joined(parts, axis):
     return Placed(nn.concat([layout.stored_as(x, order) for x in parts], order[axis]), order)
 
 
+def read(at, tensor, axis, ids, function=native.take):
+    """native.take or native.gather of any type. Kernels read floating tables: whole numbers go there in two halves."""
+    if tensor.dtype == "f32":
+        return function(tensor, axis, ids)
+    if tensor.dtype != "i32":
+        return function(tensor.cast("f32"), axis, ids).cast(tensor.dtype) if tensor.dtype != "bool" else \
+            nn.less(native.constant(at.anchor, 0.5), function(tensor.cast("f32"), axis, ids))
+    half = native.constant(at.anchor, 65536, "i32")
+    high, low = (function(part_.cast("f32"), axis, ids).cast("i32")
+                 for part_ in (native.floor_divide(tensor, half), native.remainder(tensor, half)))
+    return high * half + low
+
+
 @row("aten.view", "aten.reshape", "aten._unsafe_view", "aten.flatten", "aten.unflatten", "aten.view_as",
      "aten.reshape_as", "aten._reshape_alias", "aten.squeeze", "aten.unsqueeze", "aten.squeeze_copy", "aten.ravel")
 def view(at, self, **_):
@@ -72,6 +85,16 @@ def movedim(at, self, source, destination):
 @row("aten.expand", "aten.expand_as", "aten.broadcast_to")
 def expand(at, self, **_):
     return layout.broadcast(self, at.shape)
+
+
+@row("aten.broadcast_tensors", "aten.meshgrid")
+def broadcast_tensors(at, tensors, indexing="ij"):
+    if at.node.op == "aten.meshgrid":
+        rank = len(tensors)
+        axes = [1, 0] + list(range(2, rank)) if indexing == "xy" and rank > 1 else list(range(rank))
+        tensors = [layout.viewed(x, [x.shape[0] if x.shape and axis == axes[i] else 1 for axis in range(rank)])
+                   for i, x in enumerate(tensors)]
+    return tuple(layout.broadcast(x, at.type(i)[1]) for i, x in enumerate(tensors))
 
 
 @row("aten.repeat")
@@ -179,7 +202,7 @@ def flip(at, self, dims):
         axis = dim % len(self.shape)
         index = native.literal(at.anchor, np.arange(self.shape[axis])[::-1].astype(np.int32).tobytes(), "i32",
                                [self.shape[axis]])
-        x = Placed(native.take(x.tensor, x.order[axis], index), x.order)
+        x = Placed(read(at, x.tensor, x.order[axis], index), x.order)
     return x
 
 
@@ -259,7 +282,7 @@ def embedding(at, weight, indices, padding_idx=-1, scale_grad_by_freq=False, spa
 @row("aten.index_select")
 def index_select(at, self, dim, index):
     axis = dim % len(self.shape)
-    return Placed(native.take(self.tensor, self.order[axis], layout.plain(index)), self.order)
+    return Placed(read(at, self.tensor, self.order[axis], layout.plain(index)), self.order)
 
 
 def _in_range(at, index, extent):
@@ -278,7 +301,7 @@ def gather(at, self, dim, index, sparse_grad=False):
     for other, extent in enumerate(index.shape):  # only as far as the index goes
         if other != axis and extent != x.shape[other]:
             x = part(x, other, 0, extent)
-    return Placed(native.gather(layout.plain(x), axis, ids))
+    return Placed(read(at, layout.plain(x), axis, ids, native.gather))
 
 
 @row("aten.take_along_dim")
@@ -333,7 +356,7 @@ def index(at, self, indices):
     x = layout.plain(self)
     if len(named) > 1:
         x = x.reshape(list(shape[:first]) + [flat] + list(shape[first + len(named):]))
-    return Placed(native.take(x, first, ids))
+    return Placed(read(at, x, first, ids))
 
 
 @row("aten.tril", "aten.triu")
@@ -360,8 +383,7 @@ def diagonal(at, self, offset=0, dim1=0, dim2=1, diagonal=None):
     start = offset if offset >= 0 else -offset * columns
     flat = layout.plain(x).reshape(list(x.shape[:-2]) + [rows * columns])
     ids = (start + np.arange(length) * (columns + 1)).astype(np.int32)
-    return Placed(native.take(flat, len(flat.shape) - 1,
-                              native.literal(at.anchor, ids.tobytes(), "i32", [length])))
+    return Placed(read(at, flat, len(flat.shape) - 1, native.literal(at.anchor, ids.tobytes(), "i32", [length])))
 
 
 @row("aten.unfold")
@@ -369,7 +391,7 @@ def unfold(at, self, dimension, size, step):
     axis = dimension % len(self.shape)
     count = (self.shape[axis] - size) // step + 1
     ids = (np.arange(count)[:, None] * step + np.arange(size)[None, :]).astype(np.int32)
-    x = native.take(layout.plain(self), axis, native.literal(at.anchor, ids.tobytes(), "i32", [count, size]))
+    x = read(at, layout.plain(self), axis, native.literal(at.anchor, ids.tobytes(), "i32", [count, size]))
     axes = list(range(len(x.shape)))
     return layout.permuted(Placed(x), axes[:axis + 1] + axes[axis + 2:] + [axis + 1])
 

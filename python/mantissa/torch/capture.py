@@ -6,6 +6,8 @@ what stands under autocast(enabled=False) is marked as exact. What would be drop
 functions with a backward of their own, and hooks.
 """
 import contextlib
+import io
+import logging
 import operator
 import os
 
@@ -13,7 +15,7 @@ import numpy as np
 import torch
 
 from ..program import Node, Program, Ref, Weight
-from ..rows import Refusal
+from ..rows import CaptureError, Refusal
 
 _DTYPES = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16",
            torch.int64: "i64", torch.int32: "i32", torch.int16: "i16", torch.int8: "i8", torch.uint8: "u8",
@@ -79,6 +81,11 @@ class Captured:
         self.program, self.refusals = program, refusals
 
 
+def _is_own(file):
+    """Whether a file is neither torch's nor this package's."""
+    return f"{os.sep}torch{os.sep}" not in file and not file.startswith("<")
+
+
 def _line_of(trace):
     """The last place outside of torch: "model.py:52", and what stands there."""
     places = []
@@ -88,7 +95,7 @@ def _line_of(trace):
             file, number = line.strip()[len("File "):].split(", ")[:2]
             code = lines[at + 1].strip() if at + 1 < len(lines) else ""
             places.append((file.strip('"'), number.replace("line ", ""), code))
-    own = [place for place in places if f"{os.sep}torch{os.sep}" not in place[0]]
+    own = [place for place in places if _is_own(place[0])]
     if not (own or places):
         return "", ""
     file, number, code = (own or places)[-1]
@@ -108,7 +115,7 @@ def _watched(refusals):
 
     def place():
         for frame in reversed(traceback.extract_stack()[:-2]):
-            if f"{os.sep}torch{os.sep}" not in frame.filename and not frame.filename.endswith("capture.py"):
+            if _is_own(frame.filename):
                 return f"{os.path.basename(frame.filename)}:{frame.lineno}", frame.line or ""
         return "", ""
 
@@ -117,7 +124,7 @@ def _watched(refusals):
             line, code = place()
             refusals.append(Refusal(f"the autograd.Function {cls.__name__}, whose backward would be lost", "", line, code,
                                     "Write its gradient with detach: y = x + (f(x) - x).detach() passes it straight."))
-        return apply.__func__(cls, *args, **kwargs)
+        return apply.__get__(None, cls)(*args, **kwargs)
 
     def watched_hook(self, function):
         line, code = place()
@@ -226,18 +233,59 @@ def _refusal(node, what, instead=""):
     return Refusal(what, _path_of(node), line, code, instead)
 
 
+@contextlib.contextmanager
+def _quietly():
+    """What fails is said in an error: torch would print the whole graph, too."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        logging.disable(before)
+
+
+@contextlib.contextmanager
+def _hints_left_out():
+    """nn.Transformer looks into masks for whether they are causal: a hint, which changes no number."""
+    from torch.nn.modules import transformer
+    before = transformer._detect_is_causal_mask
+    transformer._detect_is_causal_mask = lambda mask, is_causal=None, size=None: is_causal is True
+    try:
+        yield
+    finally:
+        transformer._detect_is_causal_mask = before
+
+
 def _exported(module, values, refusals):
-    with _watched(refusals):
-        program = torch.export.export(module, tuple(values), strict=False)
-    _inline_regions(program.graph_module, refusals)
-    return program.run_decompositions({})
+    """Raises CaptureError with all that was found where torch cannot export the module."""
+    try:
+        with _watched(refusals), _hints_left_out(), _quietly():
+            program = torch.export.export(module, tuple(values), strict=False)
+        _inline_regions(program.graph_module, refusals)
+        return program.run_decompositions({})
+    except Exception as error:
+        raise CaptureError(type(module.model).__name__, refusals + [_export_refusal(error)]) from error
+
+
+def _export_refusal(error):
+    """The line of the module at which the export ended, and why."""
+    import traceback
+    places = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_own(frame.filename)]
+    line, code = (f"{os.path.basename(places[-1].filename)}:{places[-1].lineno}", places[-1].line) if places else ("", "")
+    if "data-dependent" in str(error) or "DataDependent" in type(error).__name__:
+        return Refusal("a branch or a shape that numbers of the batch decide", "", line, code,
+                       "Choose by torch.where, or decide by shapes and settings alone.")
+    first = (str(error).strip().splitlines() or [""])[0]
+    return Refusal(f"torch.export ended with {type(error).__name__}: {first[:200]}", "", line, code,
+                   "See what torch.export.export says of the module alone.")
 
 
 class _Reader:
     """Reads an exported program into a neutral one."""
 
-    def __init__(self, exported, model, name, refusals):
-        self.exported, self.model, self.refusals = exported, model, refusals
+    def __init__(self, exported, model, name, refusals, running=()):
+        self.exported, self.model, self.refusals, self.running = exported, model, refusals, running
         self.program = Program(name)
         self.values = {}  # node -> value, or a list of them
         self.folded = {}  # node -> what it is, computed once
@@ -276,7 +324,7 @@ class _Reader:
         if kind == "PARAMETER":
             self.values[node] = self._weight(node, self.names[target], weights)
         elif kind == "BUFFER":
-            if spec.target in self.mutated.values():
+            if spec.target in self.mutated.values() or target in self.running:
                 tensor = self.model.get_buffer(target)
                 if tensor.is_floating_point():
                     self.values[node] = self._weight(node, target, weights, running=True)
@@ -481,24 +529,27 @@ def flat(example):
     return list(example), None
 
 
-def capture(model, loss, values, split, names, *, training, name):
-    """The program of the module with its loss, in training or in evaluation. Values are those of the example."""
+def capture(model, loss, values, split, names, *, training, name, running=()):
+    """The program of the module with its loss, in training or in evaluation. Values are those of the example.
+
+    running: buffers that training changes, which are no constants in evaluation.
+    """
     refusals = list(_hooks(model)) if training else []
     with _mode(model, training):
         exported = _exported(WithLoss(model, loss, split, names), values, refusals)
-    reader = _Reader(exported, model, name, refusals)
+    reader = _Reader(exported, model, name, refusals, running)
     program = reader.read()
     program.loss = reader.results[0]
     program.output = reader.results[1] if len(reader.results) > 1 else -1
     return Captured(program, refusals)
 
 
-def capture_output(model, values, names, *, name):
+def capture_output(model, values, names, *, name, running=()):
     """The program of the module alone, in evaluation."""
     refusals = []
     with _mode(model, False):
         exported = _exported(Output(model, names), values, refusals)
-    reader = _Reader(exported, model, name, refusals)
+    reader = _Reader(exported, model, name, refusals, running)
     program = reader.read()
     program.output = reader.results[0]
     return Captured(program, refusals)

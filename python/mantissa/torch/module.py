@@ -53,10 +53,11 @@ class TorchTrainer:
         self._accumulate = accumulate
         self._rows = values[0].shape[0] if values[0].dim() else 1
         self._is_whole = [value.dim() == 0 or value.shape[0] != self._rows for value in values]
-        self._programs = {}
+        self._programs, self._running = {}, ()
         captured = self._captured(self._batch, "train")
         self.program = captured.program
         self._weights = Weights(self.program).by_name
+        self._running = {name for name, (weight, _) in self._weights.items() if weight.running}
         self._refuse_all(captured)
         self.capture_seconds = time.monotonic() - began
         frozen = [name for name, (weight, _) in self._weights.items() if not weight.trained and not weight.running]
@@ -65,7 +66,11 @@ class TorchTrainer:
         if frozen:
             self._options["frozen"] = frozen + list(options.get("frozen", []))
         began = time.monotonic()
+        self._is_planned = False
         self._trainer = _native.Trainer(self._native_model, options_of(**self._options), threads)
+        self._is_planned = True
+        kept = set(self._trainer.states)  # what the loss depends on: all else stays as it is
+        self._weights = {name: each for name, each in self._weights.items() if name in kept}
         self.plan_seconds = time.monotonic() - began
         self._counts = {name: int(buffer) for name, buffer in model.named_buffers()
                         if name.endswith("num_batches_tracked")}
@@ -187,10 +192,11 @@ class TorchTrainer:
                       for value, whole in zip(self._example, self._is_whole)]
             name = type(self.model).__name__
             if purpose == "predict":
-                captured = capture.capture_output(self.model, values[:self._outputs_take()], self._names, name=name)
+                captured = capture.capture_output(self.model, values[:self._outputs_take()], self._names, name=name,
+                                                  running=self._running)
             else:
                 captured = capture.capture(self.model, self._loss, values, self._split, self._names,
-                                           training=purpose == "train", name=name)
+                                           training=purpose == "train", name=name, running=self._running)
             self._programs[rows, purpose] = captured
         return self._programs[rows, purpose]
 
@@ -219,8 +225,11 @@ class TorchTrainer:
 
     def _model_of(self, is_still):
         def loss(*tensors):
-            return self._recorded(tensors, "train" if is_still or _native.operations.is_training() else "evaluate",
-                                  is_still)
+            # What is traced before the first step is counted alone: no need for the module in evaluation.
+            is_counted = not self._is_planned and not _native.operations.is_training()
+            if is_still or is_counted or _native.operations.is_training():
+                return self._recorded(tensors, "train", is_still or is_counted)
+            return self._recorded(tensors, "evaluate", False)
 
         def output(*tensors):
             return self._recorded(tensors, "predict", False)

@@ -1,0 +1,432 @@
+"""PyTorch modules as they are met: traps that are right, or refused by name. Skipped where torch is missing."""
+import gc
+import os
+import random
+import signal
+import sys
+import tempfile
+import threading
+import unittest
+import weakref
+
+try:
+    import torch
+    import torch.nn as nn
+    import torch.nn.functional as F
+except ImportError:
+    print("skipped: no torch: pip install torch brings it")
+    sys.exit(0)
+
+import mantissa
+import mantissa.torch
+import numpy as np
+
+ADAMW = mantissa.adamw(weight_decay=0.01, beta2=0.999, decay_matrices_only=False)
+
+
+def small(*layers):
+    torch.manual_seed(0)
+    return nn.Sequential(*layers) if layers else nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 3))
+
+
+X, Y = torch.randn(8, 6, generator=torch.Generator().manual_seed(1)), torch.arange(8) % 3
+
+
+def trained_by_torch(model, loss, batches, lr=1e-2):
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=lr, betas=(0.9, 0.999),
+                                  weight_decay=0.01)
+    losses = []
+    for x, y in batches:
+        optimizer.zero_grad()
+        value = loss(model(x), y)
+        value.backward()
+        optimizer.step()
+        losses.append(value.item())
+    return losses
+
+
+class Refusals(unittest.TestCase):
+    def said(self, model, loss=F.cross_entropy, example=(X, Y), **options):
+        with self.assertRaises(mantissa.Error) as raised:
+            mantissa.torch.trainer(model, loss, example, **options)
+        return str(raised.exception)
+
+    def test_a_function_with_a_backward_of_its_own(self):
+        class Round(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x.round()
+
+            @staticmethod
+            def backward(ctx, dy):
+                return dy
+
+        class Module(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(6, 3)
+
+            def forward(self, x):
+                return Round.apply(self.layer(x))
+        text = self.said(Module())
+        self.assertIn("autograd.Function Round, whose backward would be lost", text)
+        self.assertRegex(text, r"test_torch\.py:\d+: return Round\.apply\(self\.layer\(x\)\)")
+        self.assertIn("detach", text)
+
+    def test_hooks(self):
+        model = small()
+        model[0].weight.register_hook(lambda g: g * 2)
+        self.assertIn("a hook of a parameter, which would be lost", self.said(model))
+        model = small()
+        model[1].register_full_backward_hook(lambda module, before, after: None)
+        self.assertIn("a backward hook of a module, which would be lost (1 time)\n    first in 1 ", self.said(model))
+
+        class Module(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(6, 3)
+
+            def forward(self, x):
+                y = self.layer(x)
+                y.register_hook(lambda g: g * 2)
+                return y
+        self.assertIn("a hook on a tensor, which would be lost", self.said(Module()))
+
+    def test_all_that_is_missing_at_once_with_places(self):
+        class Module(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(6, 3)
+
+            def forward(self, x):
+                y = self.layer(x)
+                y = torch.lgamma(y.abs() + 1)
+                y = torch.fft.fft(y).real
+                return y + torch.lgamma(y.abs() + 2)
+        text = self.said(Module())
+        self.assertRegex(text, r"Module: \d+ things in it cannot be trained here:")
+        self.assertIn("aten.lgamma (2 times)", text)
+        self.assertIn("fft", text)
+        self.assertIn("y = torch.lgamma(y.abs() + 1)", text)
+        self.assertIn("There are no complex numbers.", text)
+
+    def test_a_branch_on_numbers_of_the_batch(self):
+        class Module(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(6, 3)
+
+            def forward(self, x):
+                y = self.layer(x)
+                return y if y.sum() > 0 else -y
+        text = self.said(Module())
+        self.assertIn("a branch or a shape that numbers of the batch decide", text)
+        self.assertIn("return y if y.sum() > 0 else -y", text)
+
+    def test_a_buffer_that_forward_changes(self):
+        class Module(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(6, 3)
+                self.register_buffer("average", torch.zeros(3))
+
+            def forward(self, x):
+                y = self.layer(x)
+                with torch.no_grad():
+                    self.average.mul_(0.9).add_(0.1 * y.mean(0))
+                return y - self.average
+        self.assertIn("the buffer average, which forward changes", self.said(Module()))
+
+    def test_autocast_in_the_module(self):
+        class Module(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(6, 3)
+
+            def forward(self, x):
+                with torch.autocast("cpu", torch.bfloat16):
+                    return self.layer(x).float()
+        self.assertIn("autocast(enabled=True) in the module", self.said(Module()))
+
+    def test_what_python_draws_is_found_by_the_first_step(self):
+        class Module(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(6, 3)
+
+            def forward(self, x):
+                return self.layer(x) * random.random()
+        self.assertIn("the first step differs from the module's own", self.said(Module()))
+
+    def test_an_exception_in_the_loss_comes_through(self):
+        def loss(out, y):
+            raise RuntimeError("no such loss")
+        self.assertIn("no such loss", self.said(small(), loss))
+
+
+class Meanings(unittest.TestCase):
+    def agrees(self, model, loss=F.cross_entropy, example=(X, Y), **options):
+        step = mantissa.torch.trainer(model, loss, example, optimizer=ADAMW, **options)
+        self.assertLess(step.distance.gradient, 2e-5)
+        return step
+
+    def test_no_grad_and_detach(self):
+        class Module(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a, self.b = nn.Linear(6, 3), nn.Linear(6, 3)
+
+            def forward(self, x):
+                with torch.no_grad():
+                    scale = torch.sigmoid(self.b(x))
+                return self.a(x) * scale + self.b(x).detach()
+        _, gradients = self.agrees(Module()).gradients(X, Y)
+        self.assertEqual(float(gradients["b.weight"].abs().max()) if "b.weight" in gradients else 0.0, 0.0)
+
+    def test_autocast_off_is_exact_under_bf16(self):
+        class Module(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(6, 3)
+
+            def forward(self, x):
+                with torch.autocast("cpu", enabled=False):
+                    return self.layer(x.float())
+        torch.manual_seed(0)
+        model = Module()
+        exact = mantissa.torch.trainer(model, F.cross_entropy, (X, Y)).gradients(X, Y)[1]["layer.weight"]
+        lower = mantissa.torch.trainer(model, F.cross_entropy, (X, Y), policy="bf16").gradients(X, Y)[1]["layer.weight"]
+        self.assertLess(float((exact - lower).abs().max()), 1e-6)
+        plain = nn.Sequential(model.layer)
+        rounded = mantissa.torch.trainer(plain, F.cross_entropy, (X, Y), policy="bf16").gradients(X, Y)[1]["0.weight"]
+        self.assertGreater(float((exact - rounded).abs().max()), 1e-6)
+
+    def test_straight_through_by_detach(self):
+        class Module(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(6, 3)
+
+            def forward(self, x):
+                y = self.layer(x)
+                return y + (torch.round(y) - y).detach()
+        self.agrees(Module())
+
+    def test_norms_and_weights_that_are_shared(self):
+        class Module(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.norm, self.a, self.b = nn.LayerNorm(6), nn.Linear(6, 6), nn.Linear(6, 6)
+                self.b.weight = self.a.weight
+
+            def forward(self, x):
+                x = x + self.a(self.norm(x))
+                return x + self.b(self.norm(x))
+        model = Module()
+        step = self.agrees(model, lambda out, y: F.cross_entropy(out[:, :3], y))
+        step(X, Y, lr=1e-2)
+        step.into(model)
+        self.assertIs(model.a.weight, model.b.weight)
+        keys = step.state_dict()
+        self.assertTrue(torch.equal(keys["a.weight"], keys["b.weight"]))
+
+    def test_channels_last_inputs(self):
+        model = small(nn.Conv2d(3, 4, 3, stride=(2, 1), padding=(1, 0)), nn.ReLU(), nn.Flatten(), nn.Linear(96, 3))
+        x = torch.randn(2, 3, 8, 8).to(memory_format=torch.channels_last)
+        step = self.agrees(model, example=(x, torch.tensor([0, 1])))
+        self.assertEqual(step.evaluate(x, torch.tensor([0, 1])), step.evaluate(x.contiguous(), torch.tensor([0, 1])))
+
+    def test_ids_beyond_32_bits_are_refused(self):
+        step = self.agrees(nn.Sequential(nn.Embedding(10, 6), nn.Flatten(), nn.Linear(12, 3)),
+                           example=(torch.tensor([[1, 2], [3, 4]]), torch.tensor([0, 1])))
+        with self.assertRaises(mantissa.Error) as raised:
+            step(torch.tensor([[1, 2], [3, 2**40]]), torch.tensor([0, 1]), lr=0.1)
+        self.assertIn("input 'input0' is i32, and element 3 is 1099511627776", str(raised.exception))
+
+    def test_a_last_small_batch_is_refused_and_evaluated(self):
+        step = self.agrees(small())
+        with self.assertRaises(mantissa.Error):
+            step(X[:5], Y[:5], lr=0.1)
+        model = step.into(small())
+        self.assertAlmostEqual(step.evaluate(X[:5], Y[:5]), float(F.cross_entropy(model(X[:5]), Y[:5])), 5)
+        self.assertLess(float((step.predict(X[:3]) - model(X[:3])).abs().max()), 1e-5)
+
+    def test_a_parameter_changed_from_outside(self):
+        model = small()
+        step = self.agrees(model)
+        step(X, Y, lr=0.1)
+        with torch.no_grad():
+            model[0].weight.mul_(2)
+        with self.assertRaises(mantissa.Error) as raised:
+            step(X, Y, lr=0.1)
+        self.assertIn("0.weight of the module was changed from outside", str(raised.exception))
+        step.load()
+        self.assertAlmostEqual(step(X, Y, lr=0.0).loss, float(F.cross_entropy(model(X), Y)), 5)
+
+    def test_a_frozen_trunk(self):
+        model = small()
+        model[0].requires_grad_(False)
+        before = model[0].weight.clone()
+        twin = small()
+        twin[0].requires_grad_(False)
+        step = self.agrees(model)
+        ours = [step(X, Y, lr=1e-2).loss for _ in range(5)]
+        theirs = trained_by_torch(twin, F.cross_entropy, [(X, Y)] * 5)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+        step.into(model)
+        self.assertTrue(torch.equal(model[0].weight, before))
+
+    def test_ignored_targets_and_rows_of_padding(self):
+        y = torch.tensor([0, -100, 2, 1, -100, 0, 1, 2])
+        self.agrees(small(), example=(X, y))
+        y[:] = -1
+        y[0] = 2
+        self.agrees(small(), lambda out, y: F.cross_entropy(out, y, ignore_index=-1), example=(X, y))
+        self.agrees(small(), lambda out, y: F.cross_entropy(out, y, label_smoothing=0.1))
+        self.agrees(small(), lambda out, y: F.cross_entropy(out, y, weight=torch.tensor([1.0, 2.0, 0.5])))
+        self.agrees(small(), lambda out, y: F.nll_loss(F.log_softmax(out, 1), y, weight=torch.tensor([1.0, 2.0, 0.5])))
+        ids = torch.tensor([[0, 1], [2, 0]])
+        self.agrees(nn.Sequential(nn.Embedding(4, 6, padding_idx=0), nn.Flatten(), nn.Linear(12, 3)),
+                    example=(ids, torch.tensor([0, 1])))
+
+    def test_causal_masks_of_other_lengths(self):
+        class Module(nn.Module):
+            def __init__(self, T, S):
+                super().__init__()
+                self.q, self.T, self.S = nn.Linear(6, 6), T, S
+
+            def forward(self, x):
+                q, k = self.q(x[:, :self.T]), self.q(x[:, :self.S])
+                return F.scaled_dot_product_attention(q, k, k, is_causal=True).mean((1, 2))
+        x = torch.randn(2, 5, 6)
+        for T, S in ((3, 5), (5, 3), (4, 4)):
+            self.agrees(Module(T, S), F.mse_loss, (x, torch.randn(2)))
+
+    def test_ties_and_edges_of_functions(self):
+        x = torch.tensor([[-3.0, -1, 0, 0.5, 3, 6]] * 8)
+        for function in (F.relu6, F.hardswish, F.hardsigmoid, F.relu, F.leaky_relu, F.elu,
+                         lambda v: v.clamp(-1, 3), lambda v: v.clamp(min=-1), lambda v: v.clamp(max=0.5),
+                         lambda v: v.clamp(torch.zeros(6), torch.full((6,), 3.0)), lambda v: v.abs(), lambda v: F.hardtanh(v, -1, 3),
+                         lambda v: v.max(1, keepdim=True)[0] * v, lambda v: v.amax(1, keepdim=True) * v,
+                         lambda v: torch.maximum(v, v * 1.0), lambda v: v.norm(dim=1, keepdim=True) + v):
+            class Module(nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.scale = nn.Parameter(torch.ones(6))
+
+                def forward(self, x):
+                    return function(x * self.scale)
+            self.agrees(Module(), F.mse_loss, (x, torch.full((8, 6), 10.0)))
+
+    def test_types_are_promoted(self):
+        class Module(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.scale = nn.Parameter(torch.ones(4))
+
+            def forward(self, ids):
+                half = ids / 2
+                mask = ids > 3
+                return (half + ids * self.scale + mask * 2 + (ids % 3) * 0.5 + ids // 2 + mask.sum(1, keepdim=True))
+        self.agrees(Module(), F.mse_loss, (torch.randint(0, 9, (3, 4)), torch.zeros(3, 4)))
+
+    def test_dropout_is_random_and_off_in_evaluation(self):
+        model = small(nn.Linear(6, 64), nn.Dropout(0.5), nn.Linear(64, 3))
+        step = self.agrees(model)
+        losses = {step(X, Y, lr=0.0).loss for _ in range(4)}
+        self.assertEqual(len(losses), 4)
+        model.eval()
+        self.assertAlmostEqual(step.evaluate(X, Y), float(F.cross_entropy(model(X), Y)), 5)
+
+
+class Runs(unittest.TestCase):
+    def test_twenty_steps_of_adamw_are_those_of_torch(self):
+        model, twin = small(), small()
+        step = mantissa.torch.trainer(model, F.cross_entropy, (X, Y), optimizer=ADAMW)
+        ours = [step(X, Y, lr=1e-2).loss for _ in range(20)]
+        np.testing.assert_allclose(ours, trained_by_torch(twin, F.cross_entropy, [(X, Y)] * 20), rtol=1e-4)
+        step.into(model)
+        for mine, theirs in zip(model.parameters(), twin.parameters()):
+            self.assertLess(float((mine - theirs).abs().max()), 1e-4)
+
+    def test_a_batch_norm_goes_back_with_its_statistics_and_count(self):
+        def make():
+            torch.manual_seed(0)
+            return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3))
+        x, y = torch.randn(4, 3, 8, 8), torch.tensor([0, 1, 2, 0])
+        model, twin = make(), make()
+        step = mantissa.torch.trainer(model, F.cross_entropy, (x, y), optimizer=ADAMW)
+        for _ in range(5):
+            step(x, y, lr=1e-2)
+        trained_by_torch(twin, F.cross_entropy, [(x, y)] * 5)
+        step.into(model)
+        for name, theirs in twin.state_dict().items():
+            self.assertLess(float((model.state_dict()[name] - theirs).abs().max()), 1e-4, name)
+        model.eval()
+        self.assertAlmostEqual(step.evaluate(x, y), float(F.cross_entropy(model(x), y)), 5)
+
+    def test_two_trainers_a_fork_and_a_thread(self):
+        first, second = (mantissa.torch.trainer(small(), F.cross_entropy, (X, Y)) for _ in range(2))
+        self.assertEqual(first(X, Y, lr=0.1).loss, second(X, Y, lr=0.1).loss)
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        losses = []
+        thread = threading.Thread(target=lambda: losses.append(first(X, Y, lr=0.1).loss))
+        thread.start()
+        thread.join()
+        self.assertEqual(losses, [second(X, Y, lr=0.1).loss])
+
+    def test_ctrl_c_ends_between_steps(self):
+        step = mantissa.torch.trainer(small(), F.cross_entropy, (X, Y))
+        threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        with self.assertRaises(KeyboardInterrupt):
+            while True:
+                step(X, Y, lr=0.0)
+        self.assertTrue(step(X, Y, lr=0.0).applied)
+
+    def test_models_are_let_go(self):
+        seen = []
+        for _ in range(40):
+            step = mantissa.torch.trainer(small(), F.cross_entropy, (X, Y), check=False)
+            step(X, Y, lr=0.1)
+            seen.append(weakref.ref(step))
+        del step
+        gc.collect()
+        self.assertEqual(sum(ref() is not None for ref in seen), 0)
+
+    def test_goes_on_to_the_same_bits(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = small()
+            step = mantissa.torch.trainer(model, F.cross_entropy, (X, Y), optimizer=ADAMW)
+            for _ in range(3):
+                step(X, Y, lr=1e-2)
+            step.save(folder + "/run")
+            other = mantissa.torch.trainer(model, F.cross_entropy, (X, Y), optimizer=ADAMW)
+            other.resume(folder + "/run")
+            self.assertEqual(step(X, Y, lr=1e-2).loss, other(X, Y, lr=1e-2).loss)
+
+    def test_a_row_of_ones_own(self):
+        @mantissa.torch.row("aten.lgamma")
+        def lgamma(at, self):
+            return at.each(lambda x: x * x, self)
+
+        class Module(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(6, 3)
+
+            def forward(self, x):
+                return torch.lgamma(self.layer(x))
+        try:
+            with self.assertRaises(mantissa.torch.DifferenceError) as raised:
+                mantissa.torch.trainer(Module(), F.cross_entropy, (X, Y))
+            self.assertIn("layer.weight", str(raised.exception))
+        finally:
+            from mantissa.rows.elementwise import no_instruction
+            mantissa.torch.row("aten.lgamma")(no_instruction)
+
+
+if __name__ == "__main__":
+    unittest.main()

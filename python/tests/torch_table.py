@@ -1,0 +1,106 @@
+"""The table of modules that train: each in a process of its own, its first step beside PyTorch's in FP64.
+
+    python python/tests/torch_table.py [--only WORDS] [--json FILE]
+
+A module agrees where, at one of two seeds, the loss is within 8 times and every gradient within 4 times PyTorch FP32's
+own distance from FP64, or 2e-5; or it is refused, and says by name what. Anything else is wrong, and the script fails.
+"""
+import argparse
+import json
+import multiprocessing
+import sys
+import time
+
+SECONDS = 300
+
+
+def judged(name, seed):
+    """What one module does at one seed: (verdict, words, seconds)."""
+    import warnings
+    warnings.filterwarnings("ignore")
+    import mantissa
+    import mantissa.torch
+    import torch
+    from torch_modules import cases
+    torch.manual_seed(seed)
+    torch.set_num_threads(1)
+    made = cases()[name]()
+    model, loss, example = made[:3]
+    options = made[3] if len(made) > 3 else {}
+    model.train()
+    began = time.monotonic()
+    try:
+        step = mantissa.torch.trainer(model, loss, example, threads=1, **options)
+    except mantissa.torch.DifferenceError as error:
+        return "wrong", str(error), time.monotonic() - began
+    except mantissa.torch.CaptureError as error:
+        return "refused", "; ".join(sorted({refusal.what for refusal in error.refusals})), time.monotonic() - began
+    except mantissa.Error as error:
+        return "refused", str(error), time.monotonic() - began
+    batch = tuple(example.values()) if isinstance(example, dict) else example
+    result = step(*batch, lr=1e-4)
+    if not result.applied:
+        return "wrong", f"the step was not applied, its loss is {result.loss}", time.monotonic() - began
+    return "agrees", f"{step.distance}", time.monotonic() - began
+
+
+def _import_all():
+    """Before all processes, each of which is a fork of this one: what torch imports late takes longest."""
+    import mantissa.torch  # noqa: F401
+    import torch
+    torch.set_num_threads(1)
+    torch.export.export(torch.nn.Identity(), (torch.zeros(1),), strict=False).run_decompositions({})
+
+
+def _tell(to, name, seed):
+    try:
+        to.send(judged(name, seed))
+    except Exception as error:
+        to.send(("broken", f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}", 0.0))
+
+
+def in_process(name):
+    """The better of two seeds, each in a process of its own."""
+    fork = multiprocessing.get_context("fork")
+    best = None
+    for seed in (0, 1):
+        here, there = fork.Pipe(duplex=False)
+        process = fork.Process(target=_tell, args=(there, name, seed))
+        process.start()
+        there.close()
+        try:
+            result = here.recv() if here.poll(SECONDS) else ("broken", f"took longer than {SECONDS} s", SECONDS)
+        except EOFError:
+            result = ("broken", "its process ended", 0.0)
+        process.kill()
+        process.join()
+        if best is None or result[0] == "agrees":
+            best = result
+        if best[0] in ("agrees", "refused"):
+            break
+    return name, best
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--json")
+    given = parser.parse_args()
+    _import_all()
+    from torch_modules import cases
+    names = [name for name in cases() if any(word in name for word in given.only.split(","))]
+    results = {}
+    for name, result in map(in_process, names):
+        results[name] = result
+        print(f"{result[0]:8} {name:52} {result[2]:6.1f} s  {result[1][:300]}", flush=True)
+    counts = {verdict: sum(r[0] == verdict for r in results.values()) for verdict in
+              ("agrees", "refused", "wrong", "broken")}
+    print(f"{len(results)} modules: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+    if given.json:
+        with open(given.json, "w") as file:
+            json.dump(results, file, indent=1)
+    return 1 if counts["wrong"] or counts["broken"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
