@@ -72,6 +72,12 @@ class Place:
             return self.builder.program.constants.get(argument.value)
         return None
 
+    def is_permutation(self, name):
+        """Whether an argument, or the first of a list, names each place of an axis once: what a sort gives."""
+        argument = self.node.arguments[name]
+        argument = argument[0] if isinstance(argument, list) else argument
+        return isinstance(argument, Ref) and argument.value in self.builder.permutations
+
     def number(self, value, dtype=None):
         """A number as a tensor without axes."""
         return native.constant(self.anchor, float(value), dtype or self.dtype)
@@ -157,6 +163,8 @@ class Builder:
         self.anchor = inputs[0]
         self.values = {value: Placed(tensor) for value, tensor in zip(program.inputs, inputs)}
         self.refusals = []
+        self.permutations = {node.outputs[-1] for node in program.nodes if node.op in ("aten.argsort", "aten.sort")
+                             and len(program.types[node.outputs[-1]][1]) == 1}
         self.weights = Weights(program)
         self.states = {}
 

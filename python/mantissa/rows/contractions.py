@@ -137,10 +137,11 @@ def einsum(at, equation, tensors, path=None):
     return layout.permuted(y, [letters.index(letter) for letter in result])
 
 
-@row("aten._grouped_mm", "aten.grouped_mm")
-def grouped_mm(at, self=None, mat2=None, offs=None, bias=None, mat_a=None, mat_b=None, out_dtype=None, input=None):
+@row("aten._grouped_mm", "aten.grouped_mm", "transformers.grouped_mm_fallback")
+def grouped_mm(at, self=None, mat2=None, offs=None, bias=None, mat_a=None, mat_b=None, out_dtype=None, input=None,
+               weight=None):
     a = next(x for x in (self, mat_a, input) if x is not None)
-    b = mat2 if mat2 is not None else mat_b
+    b = next(x for x in (mat2, mat_b, weight) if x is not None)
     if len(a.shape) != 2 or len(b.shape) != 3 or offs is None or bias is not None:
         raise Refused("a grouped product of other than rows [R, K] and matrices [E, K, N]")
     ends = layout.plain(offs)

@@ -330,7 +330,29 @@ def index_add(at, self, dim, index, source, alpha=1):
     return Placed(native.scatter_add(layout.plain(self), axis, wide, parts if alpha == 1 else parts * float(alpha)))
 
 
-@row("aten.index_copy", "aten.index_put", "aten._index_put_impl", "aten.scatter", "aten.scatter_reduce",
+@row("aten.index_put", "aten._unsafe_index_put")
+def index_put(at, self, indices, values, accumulate=False):
+    """Sums at places along the first axis; writes where the places are a permutation, so that none is written twice."""
+    if len(indices) != 1 or indices[0] is None or indices[0].dtype == "bool":
+        raise Refused("writes at more than one index, or by a mask", "Write by torch.where, or by index_add.")
+    ids = layout.plain(_checked_range(at, indices[0], self.shape[0]))
+    parts = layout.plain(layout.broadcast(at.cast(values), tuple(indices[0].shape) + self.shape[1:]))
+    if accumulate:
+        if at.dtype != "f32" or len(indices[0].shape) != 1:
+            raise Refused("sums of whole numbers at places", "Convert them to float before.")
+        wide = native.broadcast_to(ids.reshape([-1] + [1] * (len(self.shape) - 1)), list(parts.shape))
+        return Placed(native.scatter_add(layout.plain(self), 0, wide, parts))
+    if not (at.is_permutation("indices") and indices[0].shape == self.shape[:1]):
+        raise Refused("writes at places that may be the same", "Sum them by index_add, or write by torch.where.")
+    inverse = native.argsort(ids, 0, False)
+    return Placed(read(at, parts, 0, inverse))
+
+
+def _checked_range(at, index, extent):
+    return Placed(_in_range(at, index, extent))
+
+
+@row("aten.index_copy", "aten.scatter", "aten.scatter_reduce",
      "aten.masked_scatter")
 def writes_by_data(at, **_):
     raise Refused(f"{at.node.op}", "Write it by torch.where, by scatter_add, or as a product with a one-hot mask.")

@@ -235,13 +235,28 @@ def topk(at, self, k, dim=-1, largest=True, sorted=True):
 
 @row("aten.sort")
 def sort(at, self, dim=-1, descending=False, stable=None):
-    values, ids = native.sort(self.tensor, self.order[dim % len(self.shape)], descending)
+    axis = self.order[dim % len(self.shape)]
+    if self.dtype == "i32":
+        from .movement import read
+        ids = native.argsort(self.tensor, axis, descending)
+        return Placed(read(at, self.tensor, axis, ids, native.gather), self.order), Placed(ids, self.order)
+    values, ids = native.sort(self.tensor, axis, descending)
     return Placed(values, self.order), Placed(ids, self.order)
 
 
 @row("aten.argsort")
 def argsort(at, self, dim=-1, descending=False, stable=None):
     return Placed(native.argsort(self.tensor, self.order[dim % len(self.shape)], descending), self.order)
+
+
+@row("aten.histc")
+def histc(at, self, bins=100, min=0, max=0):
+    """How often each whole number comes: one bin a number."""
+    if bins != max - min + 1 or min != int(min):
+        raise Refused("bins that are not one for each whole number", "Count by a one-hot sum.")
+    x = native.floor(layout.plain(at.cast(self, "f32")).reshape([-1]) - float(min))
+    wide = native.broadcast_to(x.reshape([x.shape[0], 1]), [x.shape[0], bins])
+    return Placed(nn.equal(wide, native.iota(at.anchor, [x.shape[0], bins], 1, "f32")).cast("f32").sum([0]))
 
 
 @row("aten.one_hot")

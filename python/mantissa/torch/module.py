@@ -5,6 +5,7 @@ import numpy as np
 import torch
 
 from .. import _native, layout
+from ..program import refs
 from ..rows import Builder, CaptureError, from_stored, to_stored
 from ..rows.build import Weights
 from ..trainer import options_of
@@ -207,7 +208,10 @@ class TorchTrainer:
     def _recorded(self, tensors, purpose, is_still):
         captured = self._captured(self._rows_of(tensors), purpose)
         program = captured.program
-        missing = [weight.name for weight in program.weights if weight.name not in self._weights]
+        root = program.output if purpose == "predict" else program.loss
+        used = {value for node in program.used([root]) for value in refs(node.arguments)}
+        missing = [weight.name for weight in program.weights
+                   if weight.value in used and weight.name not in self._weights]
         if missing:
             raise _native.Error(f"{missing[0]} is a weight in evaluation and none in training")
         given = [tensor.cast("bool") if program.types[value][0] == "bool" else tensor
@@ -215,7 +219,6 @@ class TorchTrainer:
         builder = Builder(program, given, is_training=purpose == "train", is_still=is_still,
                           module=type(self.model).__name__)
         builder.refusals += captured.refusals
-        root = program.output if purpose == "predict" else program.loss
         if root < 0:
             raise _native.Error("the module's output is no tensor to predict")
         made = builder.build([root])[0]
@@ -285,4 +288,6 @@ def _of_rows(value, rows):
 def _trace_of(tensor):
     """What tells that a tensor was written: its count of writes, and some of its numbers."""
     flat = tensor.detach().reshape(-1)
+    if flat.numel() == 0:
+        return (tensor._version,)
     return tensor._version, float(flat[0]), float(flat[-1]), float(flat[flat.numel() // 2])

@@ -128,7 +128,7 @@ def cases():
                  "MobileBertForMaskedLM", "SqueezeBertForMaskedLM"):
         made[name] = _of(name, _masked)
     made["MobileBertForMaskedLM"] = _of("MobileBertForMaskedLM", _masked, intra_bottleneck_size=64,
-                                        true_hidden_size=64)
+                                        true_hidden_size=64, embedding_size=32)
     made["LongformerForMaskedLM"] = _of("LongformerForMaskedLM", _masked, attention_window=[8, 8])
     made["BigBirdForMaskedLM"] = _of("BigBirdForMaskedLM", _masked, attention_type="original_full")
     made["BertForSequenceClassification"] = _of("BertForSequenceClassification", _classes)
