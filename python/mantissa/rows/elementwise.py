@@ -364,6 +364,11 @@ def fill(at, self, value):
     return layout.broadcast(at.value(value), at.shape)
 
 
+@row("aten.zero")
+def zero(at, self):
+    return at.full(0.0)
+
+
 @row("aten.addcmul")
 def addcmul(at, self, tensor1, tensor2, value=1):
     return at.each(lambda x, a, b: x + a * b * float(value), self, tensor1, tensor2)
