@@ -24,6 +24,7 @@ _OF_SHAPE_ALONE = {"zeros_like", "ones_like", "full_like", "empty_like", "new_ze
                    "new_empty", "new_empty_strided", "empty_strided"}
 _RANDOM = {"bernoulli", "rand", "randn", "rand_like", "randn_like", "native_dropout", "dropout", "normal",
            "normal_functional", "uniform", "randint", "randint_like", "randperm", "multinomial", "exponential"}
+_TORCH, _HERE = (os.path.dirname(file) + os.sep for file in (torch.__file__, __file__))
 _MODULE = "model"  # where the wrapper keeps the module
 
 
@@ -83,7 +84,7 @@ class Captured:
 
 def _is_own(file):
     """Whether a file is neither torch's nor this package's."""
-    return f"{os.sep}torch{os.sep}" not in file and not file.startswith("<")
+    return not file.startswith(("<", _TORCH, _HERE))
 
 
 def _line_of(trace):
