@@ -367,6 +367,30 @@ class Runs(unittest.TestCase):
         model.eval()
         self.assertAlmostEqual(step.evaluate(x, y), (F.cross_entropy(model(x), y)).item(), 5)
 
+    def test_gradients_in_a_loop_of_ones_own(self):
+        def make():
+            torch.manual_seed(0)
+            return nn.Sequential(nn.Linear(6, 16, bias=False), nn.BatchNorm1d(16), nn.Tanh(), nn.Linear(16, 3))
+        model, twin, losses = make(), make(), [[], []]
+        grads = mantissa.torch.gradients(model, F.cross_entropy, (X, Y))
+        for which, module in enumerate((model, twin)):
+            optimizer = torch.optim.AdamW(module.parameters(), lr=1e-2)
+            schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 20)
+            for _ in range(20):
+                optimizer.zero_grad()
+                if module is model:
+                    losses[which].append(grads(X, Y))
+                else:
+                    value = F.cross_entropy(module(X), Y)
+                    value.backward()
+                    losses[which].append(value.item())
+                nn.utils.clip_grad_norm_(module.parameters(), 0.5)
+                optimizer.step()
+                schedule.step()
+        np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
+        for name, theirs in twin.state_dict().items():
+            self.assertLess((model.state_dict()[name] - theirs).abs().max().item(), 1e-4, name)
+
     def test_two_trainers_a_fork_and_a_thread(self):
         first, second = (mantissa.torch.trainer(small(), F.cross_entropy, (X, Y)) for _ in range(2))
         self.assertEqual(first(X, Y, lr=0.1).loss, second(X, Y, lr=0.1).loss)

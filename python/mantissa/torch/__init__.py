@@ -6,11 +6,18 @@
         loss = step(x, y, lr=1e-3).loss
     step.into(model)
 
+In a loop of one's own, grads = mantissa.torch.gradients(model, F.cross_entropy, example=(x, y)) makes of
+
+    loss = F.cross_entropy(model(x), y); loss.backward()
+
+the line `loss = grads(x, y)`.
+
 The module is captured by torch.export in the mode it is in, and its first step compared with the one that torch makes.
 Needs torch; nothing else of the package does.
 """
 from ..rows import CaptureError, row
 from .check import Distance, DifferenceError
-from .module import TorchTrainer, trainer
+from .module import Gradients, TorchTrainer, gradients, trainer
 
-__all__ = ["CaptureError", "DifferenceError", "Distance", "TorchTrainer", "row", "trainer"]
+__all__ = ["CaptureError", "DifferenceError", "Distance", "Gradients", "TorchTrainer", "gradients", "row",
+           "trainer"]

@@ -31,6 +31,43 @@ def trainer(model, loss=None, example=None, **options):
     return TorchTrainer(model, loss, example, **options)
 
 
+class Gradients:
+    """In a loop of one's own: `loss = grads(x, y)` stands for a forward and a backward pass.
+
+    Each call takes the parameters as the module has them, and adds gradients to `grad` as backward does. Running
+    statistics of batch norms follow into the module. Everything else of the loop stays: optimizer, clipping, schedule.
+    """
+
+    def __init__(self, model, loss, example, **options):
+        self._trainer = TorchTrainer(model, loss, example, optimizer=_native.sgd(), **options)
+
+    def __call__(self, *batch):
+        """The loss of a batch, after which each parameter's `grad` has its gradient."""
+        trainer = self._trainer
+        trainer.load()
+        loss, gradients = trainer.gradients(*batch)
+        for name, gradient in gradients.items():
+            parameter = trainer.model.get_parameter(name)
+            if parameter.grad is None:
+                parameter.grad = gradient.to(parameter.dtype)
+            else:
+                parameter.grad += gradient
+        if trainer._running:
+            trainer._trainer.update(0.0)
+            trainer._statistics_into_module()
+        return loss
+
+    @property
+    def distance(self):
+        """How far the first step was from eager."""
+        return self._trainer.distance
+
+
+def gradients(model, loss=None, example=None, **options):
+    """Losses and gradients of a module for a loop of one's own. Arguments are those of trainer, without an optimizer."""
+    return Gradients(model, loss, example, **options)
+
+
 class TorchTrainer:
     """A module in training. The module itself stays as it is until `into`."""
 
@@ -124,6 +161,14 @@ class TorchTrainer:
         if target is self.model:
             self._remember()
         return target
+
+    def _statistics_into_module(self):
+        """Running statistics alone, and one more batch counted."""
+        with torch.no_grad():
+            for name in self._running:
+                self.model.get_buffer(name).copy_(torch.from_numpy(self._array(name)))
+            for name in self._counts:
+                self.model.get_buffer(name).add_(self._accumulate)
 
     def save(self, directory):
         """Saves the run, to be resumed to the same bits."""

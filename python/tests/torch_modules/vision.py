@@ -60,5 +60,5 @@ def cases():
     for name in ("fcn_resnet50", "deeplabv3_mobilenet_v3_large", "lraspp_mobilenet_v3_large"):
         made[name] = _segmenter(name)
     made["r3d_18"] = _video("r3d_18", 4, 32)
-    made["s3d"] = _video("s3d", 16, 64)
+    made["s3d"] = _video("s3d", 16, 224)
     return made
