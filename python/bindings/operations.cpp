@@ -26,7 +26,7 @@ using Tensors = std::vector<Tensor>;
 using Pair = std::array<std::int64_t, 2>;
 using Sides = std::array<std::int64_t, 4>;
 
-/// What is given for a tensor that may be left out.
+/// A tensor that may be left out.
 Tensor or_empty(const std::optional<Tensor>& x) { return x ? *x : Tensor{}; }
 
 template <class Enum>

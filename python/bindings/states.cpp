@@ -1,5 +1,4 @@
-// What a graph keeps from step to step, and how its nodes are told apart: weights under names of one's own,
-// scopes and formats that no policy changes.
+// Weights under names of one's own, and scopes and formats that no policy changes.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 

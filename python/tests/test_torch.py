@@ -284,6 +284,9 @@ class Meanings(unittest.TestCase):
         y[:] = -1
         y[0] = 2
         self.agrees(small(), lambda out, y: F.cross_entropy(out, y, ignore_index=-1), example=(X, y))
+        step = self.agrees(small(), example=(X, Y))
+        nothing = step(X, torch.full((8,), -100), lr=0.1)
+        self.assertTrue(np.isnan(nothing.loss) and not nothing.applied)
         self.agrees(small(), lambda out, y: F.cross_entropy(out, y, label_smoothing=0.1))
         self.agrees(small(), lambda out, y: F.cross_entropy(out, y, weight=torch.tensor([1.0, 2.0, 0.5])))
         self.agrees(small(), lambda out, y: F.nll_loss(F.log_softmax(out, 1), y, weight=torch.tensor([1.0, 2.0, 0.5])))

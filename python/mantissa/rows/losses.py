@@ -29,6 +29,13 @@ def _classes_last(x):
     return layout.stored_as(x, (0, rank - 1) + tuple(range(1, rank - 1)))
 
 
+def _nan_of_none(at, targets, ignored):
+    """0, but NaN where all targets are ignored: 0 times their number, over it."""
+    kept = native.logical_not(nn.equal(targets, native.constant(at.anchor, ignored, "i32")))
+    count = kept.cast("f32").sum()
+    return count * 0.0 / count
+
+
 @row("aten.cross_entropy_loss")
 def cross_entropy_loss(at, self, target, weight=None, reduction=1, ignore_index=-100, label_smoothing=0.0):
     logits = _classes_last(self)
@@ -44,6 +51,8 @@ def cross_entropy_loss(at, self, target, weight=None, reduction=1, ignore_index=
         ignored = ignore_index
     loss = native.cross_entropy(logits, targets, None if weight is None else layout.plain(weight),
                                 float(label_smoothing), ignored, _REDUCTIONS[reduction])
+    if ignored is not None and reduction == 1:
+        loss = loss + _nan_of_none(at, targets, ignored)
     return Placed(loss.reshape(list(at.shape)))
 
 

@@ -273,7 +273,7 @@ class TorchTrainer:
 
     def _model_of(self, is_still):
         def loss(*tensors):
-            # What is traced before the first step is counted alone: no need for the module in evaluation.
+            # A trace before the first step is counted alone: no need for the module in evaluation.
             is_counted = not self._is_planned and not _native.operations.is_training()
             if is_still or is_counted or _native.operations.is_training():
                 return self._recorded(tensors, "train", is_still or is_counted)
@@ -300,7 +300,7 @@ class TorchTrainer:
             raise _native.Error(f"the loss must be one number, got {list(self.program.types[self.program.loss][1])}; "
                                 "take the mean")
 
-    # What may change behind the trainer's back.
+    # Changes from outside.
 
     def _remember(self):
         self._seen = {name: _trace_of(self._tensor(name, weight)) for name, (weight, _) in self._weights.items()
