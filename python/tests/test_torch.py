@@ -265,6 +265,27 @@ class Meanings(unittest.TestCase):
         step.load()
         self.assertAlmostEqual(step(X, Y, lr=0.0).loss, (F.cross_entropy(model(X), Y)).item(), 5)
 
+    def test_what_else_changes_from_outside(self):
+        class Module(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(6, 3)
+                self.register_buffer("scale", torch.tensor(2.0))
+
+            def forward(self, x):
+                return self.layer(x) * self.scale
+
+        def said(change):
+            model = Module()
+            step = mantissa.torch.trainer(model, F.cross_entropy, (X, Y), check=False)
+            change(model)
+            with self.assertRaises(mantissa.Error) as raised:
+                step(X, Y, lr=0.1)
+            return str(raised.exception)
+        self.assertIn("scale of the module was changed from outside", said(lambda m: m.scale.mul_(2)))
+        self.assertIn("layer.bias of the module", said(lambda m: m.layer.bias.requires_grad_(False)))
+        self.assertIn("layer.weight of the module", said(lambda m: m.layer.weight.data.mul_(2)))
+
     def test_a_frozen_trunk(self):
         model = small()
         model[0].requires_grad_(False)
@@ -452,6 +473,10 @@ class Runs(unittest.TestCase):
             with self.assertRaises(mantissa.torch.DifferenceError) as raised:
                 mantissa.torch.trainer(Module(), F.cross_entropy, (X, Y))
             self.assertIn("layer.weight", str(raised.exception))
+            mantissa.torch.row("aten.lgamma")(lambda at: at)
+            with self.assertRaises(mantissa.torch.CaptureError) as raised:
+                mantissa.torch.trainer(Module(), F.cross_entropy, (X, Y))
+            self.assertIn("aten.lgamma: its row fails with TypeError", str(raised.exception))
         finally:
             from mantissa.rows.elementwise import no_instruction
             mantissa.torch.row("aten.lgamma")(no_instruction)

@@ -187,6 +187,8 @@ class Builder:
 
     def get(self, value):
         if value not in self.values:
+            if value not in self.program.constants:
+                raise Refused("a result that its row does not make", "Do without it.")
             self.values[value] = constants.placed(self.anchor, self.program.constants[value])
         return self.values[value]
 
@@ -227,11 +229,12 @@ class Builder:
             name = what if what.startswith(node.op) else f"{node.op}: {what}"
             self.refusals.append(Refusal.at(node, name, instead))
             self._stand_in(node)
-        except OverflowError as error:
+        except (OverflowError, _native.Error) as error:
             self.refusals.append(Refusal.at(node, f"{node.op}: {error}"))
             self._stand_in(node)
-        except _native.Error as error:
-            self.refusals.append(Refusal.at(node, f"{node.op}: {error}"))
+        except (TypeError, KeyError, AttributeError, IndexError, StopIteration) as error:
+            self.refusals.append(Refusal.at(node, f"{node.op}: its row fails with {type(error).__name__}: {error}",
+                                            "This is a defect of mantissa, or of a row of one's own."))
             self._stand_in(node)
 
     def _check(self, place, index, x):

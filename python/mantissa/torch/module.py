@@ -303,14 +303,23 @@ class TorchTrainer:
     # Changes from outside.
 
     def _remember(self):
-        self._seen = {name: _trace_of(self._tensor(name, weight)) for name, (weight, _) in self._weights.items()
-                      if not weight.running}
+        self._seen = {name: _trace_of(tensor) for name, tensor in self._watched()}
+
+    def _watched(self):
+        """What the program took over from the module: parameters, and buffers that are its constants."""
+        for name, parameter in self.model.named_parameters():
+            yield name, parameter
+        for name, buffer in self.model.named_buffers():
+            if name not in self._running and name not in self._counts:
+                yield name, buffer
 
     def _refuse_changed(self):
-        for name, seen in self._seen.items():
-            if _trace_of(self.model.get_parameter(name)) != seen:
+        for name, tensor in self._watched():
+            if _trace_of(tensor) != self._seen.get(name):
+                is_weight = name in self._weights
                 raise _native.Error(f"{name} of the module was changed from outside since the trainer took it over; "
-                                    "load() takes it over again, into(model) gives it back")
+                                    + ("load() takes it over again, into(model) gives it back" if is_weight else
+                                       "make another trainer"))
 
     def _checked(self):
         still = _native.Trainer(self._model_of(True), options_of(**dict(
@@ -331,8 +340,7 @@ def _of_rows(value, rows):
 
 
 def _trace_of(tensor):
-    """What tells that a tensor was written: its count of writes, and some of its numbers."""
+    """What tells that a tensor was written, or is trained no longer: its count of writes, and some of its numbers."""
     flat = tensor.detach().reshape(-1)
-    if flat.numel() == 0:
-        return (tensor._version,)
-    return tensor._version, float(flat[0]), float(flat[-1]), float(flat[flat.numel() // 2])
+    some = flat[:: max(1, flat.numel() // 3)].tolist() if flat.numel() else []
+    return tensor._version, tensor.requires_grad, repr(some)
