@@ -1,4 +1,5 @@
-// Every convolution of ResNet50 (v1.5), VGG19 and DenseNet121 at 224 x 224, three products each: the share of
+// Every convolution of ResNet50 (v1.5), VGG19, DenseNet121, ResNeXt50 (32x4d), MobileNetV3-L, EfficientNet-B0
+// and ConvNeXt-T at 224 x 224, three products each: the share of
 // the peak of the unit that it runs on, measured right before and after, and the bytes that operands and
 // result are. Last, for each network, the mean share weighted by FLOPs, as all its convolutions are run in a
 // step.
@@ -6,7 +7,7 @@
 // BENCH_BATCH images (4), BENCH_FORMAT f32, tf32, bf16 or f16 (f32), BENCH_NETWORK (all), BENCH_CALLS (5) of
 // which the median counts, BENCH_THREADS (1), BENCH_LEAST share: shapes above it are not printed (1: all
 // are), BENCH_LIST (0) 1: their names and how often they are there, none is run; BENCH_ONLY those whose line
-// begins with this ("14 x  128 ->   32, 3x3, stride 1, dW").
+// begins with this ("14 x  128 ->   32, 3x3, stride 1, dW"); BENCH_GROUPED (0) 1: only those in groups.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -37,6 +38,7 @@ std::string text_option(const char* name, const std::string& standard) {
 struct Layer {
     std::int64_t pixels, channels, filters, filter, stride;
     bool reads_pictures = false;  ///< nobody asks for the gradient of its input
+    std::int64_t groups = 1;
 
     bool operator==(const Layer&) const = default;
 };
@@ -88,6 +90,90 @@ Layers densenet121() {
     return all;
 }
 
+/// ResNeXt50 32x4d.
+Layers resnext50() {
+    Layers all = resnet50();
+    for (std::size_t i = 1; i < all.size(); ++i)
+        if (all[i].filter == 3) {
+            all[i - 1].filters *= 2;
+            all[i] = {all[i].pixels, 2 * all[i].channels, 2 * all[i].filters, 3, all[i].stride, false, 32};
+            all[i + 1].channels *= 2;
+        }
+    return all;
+}
+
+/// A block of MobileNets: 1x1 to more channels, a filter for each of them, 1x1 to fewer.
+struct Bottleneck {
+    std::int64_t filter, expanded, outputs, stride;
+};
+
+/// Blocks behind a stem that leaves 112 x 112 pixels. Squeeze and excitation, a product a picture, is left
+/// out.
+Layers bottlenecks(std::int64_t stem, const std::vector<Bottleneck>& blocks, std::int64_t last) {
+    Layers all{{224, 3, stem, 3, 2, true}};
+    std::int64_t pixels = 112, channels = stem;
+    for (const Bottleneck& block : blocks) {
+        if (block.expanded != channels) all.push_back({pixels, channels, block.expanded, 1, 1});
+        all.push_back(
+            {pixels, block.expanded, block.expanded, block.filter, block.stride, false, block.expanded});
+        pixels /= block.stride;
+        all.push_back({pixels, block.expanded, block.outputs, 1, 1});
+        channels = block.outputs;
+    }
+    all.push_back({pixels, channels, last, 1, 1});
+    return all;
+}
+
+Layers mobilenet_v3_large() {
+    return bottlenecks(16,
+                       {{3, 16, 16, 1},
+                        {3, 64, 24, 2},
+                        {3, 72, 24, 1},
+                        {5, 72, 40, 2},
+                        {5, 120, 40, 1},
+                        {5, 120, 40, 1},
+                        {3, 240, 80, 2},
+                        {3, 200, 80, 1},
+                        {3, 184, 80, 1},
+                        {3, 184, 80, 1},
+                        {3, 480, 112, 1},
+                        {3, 672, 112, 1},
+                        {5, 672, 160, 2},
+                        {5, 960, 160, 1},
+                        {5, 960, 160, 1}},
+                       960);
+}
+
+Layers efficientnet_b0() {
+    struct Stage {
+        std::int64_t filter, stride, outputs, blocks;
+    };
+    std::vector<Bottleneck> blocks{{3, 32, 16, 1}};
+    for (const Stage& stage :
+         {Stage{3, 2, 24, 2}, {5, 2, 40, 2}, {3, 2, 80, 3}, {5, 1, 112, 3}, {5, 2, 192, 4}, {3, 1, 320, 1}})
+        for (std::int64_t i = 0; i < stage.blocks; ++i)
+            blocks.push_back(
+                {stage.filter, 6 * blocks.back().outputs, stage.outputs, i == 0 ? stage.stride : 1});
+    return bottlenecks(32, blocks, 1280);
+}
+
+Layers convnext_tiny() {
+    Layers all{{224, 3, 96, 4, 4, true}};
+    std::int64_t pixels = 56, channels = 96;
+    for (const std::int64_t blocks : {3, 3, 9, 3}) {
+        for (std::int64_t i = 0; i < blocks; ++i) {
+            all.push_back({pixels, channels, channels, 7, 1, false, channels});
+            all.push_back({pixels, channels, 4 * channels, 1, 1});
+            all.push_back({pixels, 4 * channels, channels, 1, 1});
+        }
+        if (pixels == 7) break;
+        all.push_back({pixels, channels, 2 * channels, 2, 2});
+        channels *= 2;
+        pixels /= 2;
+    }
+    return all;
+}
+
 struct Format {
     DType stored = DType::f32;
     std::string multiply = {};
@@ -107,16 +193,18 @@ constexpr const char* names[] = {"forward", "dX", "dW"};
 class Bound {
   public:
     Bound(Device& device, const Layer& layer, Product product, std::int64_t batch, const Format& format) {
-        const std::int64_t padding = layer.filter / 2;
+        const std::int64_t padding = layer.filter % 2 == 0 ? 0 : layer.filter / 2;
         Graph graph;
         const auto input = [&](const char* name, Shape shape) {
             return Tensor(graph, graph.add_input(name, {format.stored, std::move(shape)}));
         };
         const Tensor x = input("x", {batch, layer.pixels, layer.pixels, layer.channels});
-        const Tensor filter = input("filter", {layer.filter, layer.filter, layer.channels, layer.filters});
+        const Tensor filter =
+            input("filter", {layer.filter, layer.filter, layer.channels / layer.groups, layer.filters});
         Tensor y = conv2d(x, filter,
                           {.stride = {layer.stride, layer.stride},
                            .padding = {padding, padding, padding, padding},
+                           .groups = layer.groups,
                            .multiply = format.multiply});
         flops = static_cast<double>(graph.node(y.value().node)
                                         .op
@@ -211,6 +299,7 @@ class Bench {
             for (const Product product :
                  {Product::forward, Product::input_gradient, Product::filter_gradient}) {
                 if (product == Product::input_gradient && layer.reads_pictures) continue;
+                if (layer.groups == 1 && on_cpu::option("BENCH_GROUPED", 0) != 0) continue;
                 if (!text_of(layer, product).starts_with(text_option("BENCH_ONLY", ""))) continue;
                 if (on_cpu::option("BENCH_LIST", 0) != 0) {
                     fmt::print("{} {:2} times\n", text_of(layer, product), count);
@@ -247,25 +336,26 @@ class Bench {
     }
 
     static std::string text_of(const Layer& layer, Product product) {
-        return fmt::format("{:3} x {:4} -> {:4}, {}x{}, stride {}, {:7}", layer.pixels, layer.channels,
-                           layer.filters, layer.filter, layer.filter, layer.stride,
+        const std::string groups = layer.groups == 1 ? "" : fmt::format(" {} groups,", layer.groups);
+        return fmt::format("{:3} x {:4} -> {:4}, {}x{}, stride {},{} {:7}", layer.pixels, layer.channels,
+                           layer.filters, layer.filter, layer.filter, layer.stride, groups,
                            names[static_cast<int>(product)]);
     }
 
     Measured measure(const Layer& layer, Product product, int count) {
         Bound bound(*device_, layer, product, batch_, format_);
+        std::vector<double> seconds;
+        double best = peak(bound.kernel);
         bound.run();
-        std::vector<double> seconds, shares;
-        double before = peak(bound.kernel);
+        // One after another, as in a step: between others' work memory is slower for some milliseconds.
         for (int i = 0; i < on_cpu::option("BENCH_CALLS", 5); ++i) {
             const Stopwatch watch;
             bound.run();
             seconds.push_back(watch.seconds());
-            const double after = peak(bound.kernel);
-            shares.push_back(bound.flops / seconds.back() / std::max(before, after));
-            before = after;
         }
-        const Measured out{bound.flops, on_cpu::median(seconds), on_cpu::median(shares)};
+        best = std::max(best, peak(bound.kernel));
+        const double median = on_cpu::median(seconds);
+        const Measured out{bound.flops, median, bound.flops / median / best};
         if (out.share < std::atof(text_option("BENCH_LEAST", "2").c_str()))
             fmt::print("{} {:2} times {:8.2f} ms {:6.3f} of peak {:8.1f} MB  {}\n", text_of(layer, product),
                        count, 1e3 * out.seconds, out.share, 1e-6 * bound.bytes, bound.kernel);
@@ -288,4 +378,8 @@ int main() {
     bench.network("ResNet50", mantissa::resnet50());
     bench.network("VGG19", mantissa::vgg19());
     bench.network("DenseNet121", mantissa::densenet121());
+    bench.network("ResNeXt50", mantissa::resnext50());
+    bench.network("MobileNetV3-L", mantissa::mobilenet_v3_large());
+    bench.network("EfficientNet-B0", mantissa::efficientnet_b0());
+    bench.network("ConvNeXt-T", mantissa::convnext_tiny());
 }

@@ -2,7 +2,7 @@
 """Every convolution of the networks in PyTorch, which gives them to oneDNN, beside bench_convolution, shape by shape.
 
     bench/peers/convolutions.py [--networks ResNet50,VGG19,DenseNet121] [--formats f32,bf16] [--batch 8] [--threads 1]
-                                [--rounds 1] [--calls 3] [--program build/bench_convolution]
+                                [--rounds 1] [--calls 3] [--grouped] [--program build/bench_convolution]
 
 Both run the three products of a shape one after another before the next shape comes, images channels-last in both. The
 table has the share of the unit's peak, which bench_convolution measures right before and after each call, of mantissa and
@@ -20,13 +20,14 @@ import time
 import torch
 
 TYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
-NAME = re.compile(r" *(\d+) x +(\d+) -> +(\d+), (\d+)x\d+, stride (\d+), (forward|dX|dW) *")
+NAME = re.compile(r" *(\d+) x +(\d+) -> +(\d+), (\d+)x\d+, stride (\d+),(?: (\d+) groups,)? (forward|dX|dW) *")
 MEASURED = re.compile(r" +([\d.]+) ms +([\d.]+) of peak +([\d.]+) MB +(.*)")
 
 
 def run_program(options, network, kind, **more):
     environment = dict(os.environ, BENCH_NETWORK=network, BENCH_FORMAT=kind, BENCH_BATCH=str(options.batch),
-                       BENCH_THREADS=str(options.threads), BENCH_CALLS=str(options.calls), **more)
+                       BENCH_THREADS=str(options.threads), BENCH_CALLS=str(options.calls),
+                       BENCH_GROUPED=str(int(options.grouped)), **more)
     return subprocess.run([options.program], env=environment, check=True, capture_output=True, text=True).stdout
 
 
@@ -35,9 +36,9 @@ def shapes_of(options, network):
     shapes = {}
     for line in run_program(options, network, "f32", BENCH_LIST="1").splitlines():
         name = NAME.match(line)
-        sizes = tuple(map(int, name.groups()[:5]))
-        start = line[: line.index(name[6])]
-        shapes.setdefault(start, (sizes, [], int(line.split()[-2])))[1].append(name[6])
+        sizes = tuple(int(number or 1) for number in name.groups()[:6])
+        start = line[: line.index(name[7])]
+        shapes.setdefault(start, (sizes, [], int(line.split()[-2])))[1].append(name[7])
     return shapes
 
 
@@ -48,24 +49,27 @@ def ours(options, network, kind, start):
         name = NAME.match(line)
         if name:
             milliseconds, share, megabytes, kernel = MEASURED.search(line).groups()
-            found[name[6]] = (float(milliseconds), float(share), float(megabytes), kernel)
+            found[name[7]] = (float(milliseconds), float(share), float(megabytes), kernel)
     return found
 
 
 def oneDNN(options, kind, sizes, products):
     """Product -> milliseconds of each call."""
-    pixels, channels, filters, taps, stride = sizes
+    pixels, channels, filters, taps, stride, groups = sizes
     dtype, last = TYPES[kind], torch.channels_last
     x = torch.randn(options.batch, channels, pixels, pixels).to(dtype).contiguous(memory_format=last)
-    weight = torch.randn(filters, channels, taps, taps).to(dtype).contiguous(memory_format=last)
-    strides, padding = [stride] * 2, [taps // 2] * 2
-    dy = torch.randn_like(torch.nn.functional.conv2d(x, weight, None, strides, padding))
+    weight = torch.randn(filters, channels // groups, taps, taps).to(dtype).contiguous(memory_format=last)
+    strides, padding = [stride] * 2, [taps // 2 * (taps % 2)] * 2
+
+    def forward():
+        return torch.nn.functional.conv2d(x, weight, None, strides, padding, 1, groups)
+
+    dy = torch.randn_like(forward())
 
     def gradient(mask):
-        return torch.ops.aten.convolution_backward(dy, x, weight, None, strides, padding, [1, 1], False, [0, 0], 1, mask)
+        return torch.ops.aten.convolution_backward(dy, x, weight, None, strides, padding, [1, 1], False, [0, 0], groups, mask)
 
-    work = {"forward": lambda: torch.nn.functional.conv2d(x, weight, None, strides, padding),
-            "dX": lambda: gradient([True, False, False]), "dW": lambda: gradient([False, True, False])}
+    work = {"forward": forward, "dX": lambda: gradient([True, False, False]), "dW": lambda: gradient([False, True, False])}
     times = {}
     with torch.no_grad():
         for product in products:
@@ -80,7 +84,7 @@ def oneDNN(options, kind, sizes, products):
 
 def show_network(options, network, kind):
     print(f"\n{network}, {kind}, {options.batch} images\n"
-          f"{'':36} {'times':>5} {'mantissa':>9} {'of peak':>7} {'oneDNN':>9} {'of peak':>7} {'ratio':>6} {'MB':>7}")
+          f"{'':48} {'times':>5} {'mantissa':>9} {'of peak':>7} {'oneDNN':>9} {'of peak':>7} {'ratio':>6} {'MB':>7}")
     at_peak, our_time, their_time, kernels = {}, {}, {}, set()
     for start, (sizes, products, times) in shapes_of(options, network).items():
         rounds = [(ours(options, network, kind, start), oneDNN(options, kind, sizes, products))
@@ -94,7 +98,7 @@ def show_network(options, network, kind):
             at_peak[product] = at_peak.get(product, 0) + times * mine * share
             our_time[product] = our_time.get(product, 0) + times * mine
             their_time[product] = their_time.get(product, 0) + times * theirs
-            print(f"{start + product:36} {times:5} {mine:6.2f} ms {share:7.3f} {theirs:6.2f} ms {share * mine / theirs:7.3f}"
+            print(f"{start + product:48} {times:5} {mine:6.2f} ms {share:7.3f} {theirs:6.2f} ms {share * mine / theirs:7.3f}"
                   f" {theirs / mine:6.2f} {megabytes:7.1f}", flush=True)
     for product in [*our_time, "all"]:
         peak, mine, theirs = (table.get(product, sum(table.values())) for table in (at_peak, our_time, their_time))
@@ -105,7 +109,9 @@ def show_network(options, network, kind):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--networks", default="ResNet50,VGG19,DenseNet121")
+    parser.add_argument("--networks", default="ResNet50,VGG19,DenseNet121",
+                        help="ResNeXt50, MobileNetV3-L, EfficientNet-B0 and ConvNeXt-T, too")
+    parser.add_argument("--grouped", action="store_true", help="only convolutions in groups")
     parser.add_argument("--formats", default="f32,bf16")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--threads", type=int, default=1)

@@ -42,6 +42,18 @@ struct Case {
     bool bias = false;
 };
 
+/// The filter, and images that it fits with little room.
+void set_sizes(Case& c, Draw& draw, Shape filter) {
+    const auto extent = [&](int axis) {
+        const auto at = static_cast<std::size_t>(axis);
+        const std::int64_t covered = (filter[axis] - 1) * c.options.dilation[at] + 1;
+        const std::int64_t padding = c.options.padding[2 * at] + c.options.padding[2 * at + 1];
+        return std::max<std::int64_t>(1, covered - padding + draw(0, 11));
+    };
+    c.x = {draw(1, 3), extent(0), extent(1), filter[2] * c.options.groups};
+    c.filter = std::move(filter);
+}
+
 /// Sizes at the edges of panels and below, strides beyond the filter, padding beyond the image, groups.
 Case random_case(Draw& draw) {
     Case c;
@@ -52,13 +64,7 @@ Case random_case(Draw& draw) {
     for (std::int64_t& number : c.options.stride) number = draw(1, 3);
     for (std::int64_t& number : c.options.dilation) number = draw(0, 2) == 0 ? draw(2, 3) : 1;
     for (std::int64_t& number : c.options.padding) number = draw(0, 1) * draw(0, 5);
-    const auto extent = [&](std::int64_t taps, std::size_t axis) {
-        const std::int64_t covered = (taps - 1) * c.options.dilation[axis] + 1;
-        const std::int64_t padding = c.options.padding[2 * axis] + c.options.padding[2 * axis + 1];
-        return std::max<std::int64_t>(1, covered - padding + draw(0, 11));
-    };
-    c.x = {draw(1, 3), extent(r, 0), extent(s, 1), channels * c.options.groups};
-    c.filter = {r, s, channels, filters * c.options.groups};
+    set_sizes(c, draw, {r, s, channels, filters * c.options.groups});
     c.bias = draw(0, 2) == 0;
     return c;
 }
@@ -245,6 +251,33 @@ TEST(Convolution, OfTheNetworksKindsIsExactOnWholeNumbers) {
         {{2, 28, 28, 3}, {3, 3, 3, 64}, same(1)},
         {{1, 9, 9, 32}, {3, 3, 1, 32}, {.padding = {1, 1, 1, 1}, .groups = 32}},
     });
+}
+
+/// Groups of few channels, which have kernels of their own on a CPU: depthwise, with several filters a
+/// channel, groups that fill a vector, do not or are wider; windows up to 7 and beyond, one pixel, padding
+/// and dilation beyond the image.
+TEST(Convolution, InGroupsOfFewChannelsIsExactOnWholeNumbers) {
+    Draw draw(3);
+    std::vector<Case> cases{
+        {{2, 1, 1, 40}, {3, 3, 1, 40}, {.padding = {1, 1, 1, 1}, .groups = 40}},
+        {{1, 3, 2, 17}, {7, 7, 1, 17}, {.padding = {3, 3, 3, 3}, .groups = 17}},
+        {{1, 4, 5, 16}, {3, 3, 1, 16}, {.padding = {9, 9, 9, 9}, .dilation = {9, 9}, .groups = 16}},
+        {{2, 30, 31, 33}, {7, 7, 1, 33}, {.stride = {2, 2}, .padding = {3, 3, 3, 3}, .groups = 33}},
+        {{9, 21, 20, 130}, {3, 3, 1, 130}, {.padding = {1, 1, 1, 1}, .groups = 130}},
+        {{1, 3, 40, 5}, {1, 4, 1, 5}, {.padding = {0, 0, 3, 0}, .groups = 5}, true},
+        {{1, 8, 9, 6}, {2, 2, 1, 6}, {.stride = {1, 9}, .groups = 6}},
+    };
+    for (int i = 0; i < 50; ++i) {
+        constexpr std::int64_t windows[] = {1, 2, 3, 3, 5, 5, 7, 8};
+        constexpr std::int64_t widths[] = {1, 1, 1, 2, 3, 4, 8, 16, 24, 32, 33};
+        Case c = random_case(draw);
+        const std::int64_t channels = widths[draw(0, 10)];
+        const std::int64_t filters = draw(0, 2) == 0 ? widths[draw(0, 10)] : channels;
+        c.options.groups = draw(2, channels > 4 ? 3 : 40);
+        set_sizes(c, draw, {windows[draw(0, 7)], windows[draw(0, 7)], channels, filters * c.options.groups});
+        cases.push_back(c);
+    }
+    expect_exact_at_every_level(cases);
 }
 
 TEST(CudaConvolution, IsExactOnWholeNumbers) {

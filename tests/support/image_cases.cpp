@@ -55,6 +55,10 @@ std::vector<OpCase> convolution_cases() {
     add("strided and dilated", 2, {3, 2, 2, 3},
         {.stride = {2, 2}, .padding = {2, 2, 0, 0}, .dilation = {2, 3}});
     add("in groups", 6, {3, 3, 2, 9}, {.padding = {1, 1, 1, 1}, .groups = 3});
+    add("of each channel", 37, {3, 3, 1, 37}, {.stride = {2, 1}, .padding = {1, 1, 1, 1}, .groups = 37});
+    add("of each channel, dilated", 18, {3, 2, 1, 18},
+        {.padding = {2, 2, 0, 3}, .dilation = {2, 3}, .groups = 18});
+    add("in groups of four", 20, {3, 3, 4, 20}, {.padding = {1, 1, 1, 1}, .groups = 5});
     add("padded beyond the filter", 2, {2, 2, 2, 3}, {.padding = {4, 3, 3, 5}});
     cases.push_back({"conv2d",
                      "conv2d with a bias",

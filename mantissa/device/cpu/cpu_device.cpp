@@ -131,6 +131,7 @@ class CpuDevice final : public Device {
                    .tails_lose_at_16_bits = refusal_of_short_tails(isa_),
                    .cannot_multiply_tf32 = tf32_refusal()};
         const on_cpu::Context context{pool_, isa_, ranks, threads_to_cut_for};
+        on_cpu::add_grouped_convolution_kernels(kernels_, context);
         on_cpu::add_contraction_kernels(kernels_, context);
         on_cpu::add_grouped_contraction_kernels(kernels_, context);
         on_cpu::add_order_kernels(kernels_, context);

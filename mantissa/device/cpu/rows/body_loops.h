@@ -105,6 +105,10 @@ template <class T>
 MANTISSA_LANES void store_results(T* to, Float a, Float b, bool stream) {
     store_two(to, a, b, stream);
 }
+template <class T>
+MANTISSA_LANES void store_result(T* to, Float a) {
+    Lanes::store(to, a);
+}
 
 /// y[c] = value(c, extent). 16-bit numbers are made for a whole line at a time: one rounding to 16 bits and
 /// one store serve two vectors.

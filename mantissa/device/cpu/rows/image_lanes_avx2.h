@@ -39,6 +39,34 @@ struct ImageLanes {
         else
             __builtin_memcpy(to, bytes, static_cast<unsigned>(count));
     }
+    /// lanes[index].
+    MANTISSA_LANES Lanes::Float permuted(Lanes::Float lanes, const std::int32_t (&index)[16]) {
+        const auto half = [&](const std::int32_t* from) {
+            const __m256i at = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+            const __m256 is_high = _mm256_castsi256_ps(_mm256_cmpgt_epi32(at, _mm256_set1_epi32(7)));
+            return _mm256_blendv_ps(_mm256_permutevar8x32_ps(lanes.low, at),
+                                    _mm256_permutevar8x32_ps(lanes.high, at), is_high);
+        };
+        return {half(index), half(index + 8)};
+    }
+};
+
+/// A vector of FP32 as wide as registers are. Long sums keep `columns` of them.
+struct Vector {
+    using Float = __m256;
+    static constexpr int width = 8, columns = 7;
+    static constexpr bool twice = false;
+    MANTISSA_LANES Float zero() { return _mm256_setzero_ps(); }
+    MANTISSA_LANES Float load(const float* from) { return _mm256_loadu_ps(from); }
+    MANTISSA_LANES void store(float* to, Float a) { _mm256_storeu_ps(to, a); }
+    /// For what is used more than once: the compiler would load it as often.
+    MANTISSA_LANES Float load_once(const float* from) {
+        Float a = load(from);
+        asm("" : "+x"(a));
+        return a;
+    }
+    MANTISSA_LANES Float add(Float a, Float b) { return _mm256_add_ps(a, b); }
+    MANTISSA_LANES Float multiply_add(Float a, Float b, Float c) { return _mm256_fmadd_ps(a, b, c); }
 };
 
 }  // namespace

@@ -22,6 +22,28 @@ struct ImageLanes {
     MANTISSA_LANES void store(std::uint8_t* to, Lanes::Float a, int count) {
         _mm_mask_storeu_epi8(to, Lanes::first(count), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(a)));
     }
+    /// lanes[index].
+    MANTISSA_LANES Lanes::Float permuted(Lanes::Float lanes, const std::int32_t (&index)[16]) {
+        return _mm512_permutexvar_ps(_mm512_loadu_si512(index), lanes);
+    }
+};
+
+/// A vector of FP32 as wide as registers are. Long sums keep `columns` of them, or twice as many.
+struct Vector {
+    using Float = __m512;
+    static constexpr int width = 16, columns = 7;
+    static constexpr bool twice = true;
+    MANTISSA_LANES Float zero() { return _mm512_setzero_ps(); }
+    MANTISSA_LANES Float load(const float* from) { return _mm512_loadu_ps(from); }
+    MANTISSA_LANES void store(float* to, Float a) { _mm512_storeu_ps(to, a); }
+    /// For what is used more than once: the compiler would load it as often.
+    MANTISSA_LANES Float load_once(const float* from) {
+        Float a = load(from);
+        asm("" : "+v"(a));
+        return a;
+    }
+    MANTISSA_LANES Float add(Float a, Float b) { return _mm512_add_ps(a, b); }
+    MANTISSA_LANES Float multiply_add(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
 };
 
 }  // namespace

@@ -24,6 +24,34 @@ struct ImageLanes {
     MANTISSA_LANES void store(std::uint8_t* to, Lanes::Float a, int count) {
         for (int i = 0; i < count; ++i) to[i] = static_cast<std::uint8_t>(a.part[i / 4][i % 4]);
     }
+    /// lanes[index].
+    MANTISSA_LANES Lanes::Float permuted(Lanes::Float lanes, const std::int32_t (&index)[16]) {
+        Lanes::Float out;
+        for (int i = 0; i < 16; ++i) out.part[i / 4][i % 4] = lanes.part[index[i] / 4][index[i] % 4];
+        return out;
+    }
+};
+
+/// A vector of FP32 as wide as registers are. Long sums keep `columns` of them.
+struct Vector {
+    using Float = Lanes::F4;
+    static constexpr int width = 4, columns = 7;
+    static constexpr bool twice = false;
+    MANTISSA_LANES Float zero() { return Float{}; }
+    MANTISSA_LANES Float load(const float* from) {
+        Float a;
+        __builtin_memcpy(&a, from, sizeof a);
+        return a;
+    }
+    MANTISSA_LANES void store(float* to, Float a) { __builtin_memcpy(to, &a, sizeof a); }
+    /// For what is used more than once: the compiler would load it as often.
+    MANTISSA_LANES Float load_once(const float* from) {
+        Float a = load(from);
+        asm("" : "+x"(a));
+        return a;
+    }
+    MANTISSA_LANES Float add(Float a, Float b) { return a + b; }
+    MANTISSA_LANES Float multiply_add(Float a, Float b, Float c) { return a * b + c; }
 };
 
 }  // namespace

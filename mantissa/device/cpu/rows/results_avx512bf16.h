@@ -17,5 +17,9 @@ MANTISSA_LANES void store_results(BF16* to, Lanes::Float a, Lanes::Float b, bool
         _mm512_storeu_si512(to, line);
 }
 
+MANTISSA_LANES void store_result(BF16* to, Lanes::Float a) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(a)));
+}
+
 }  // namespace
 }  // namespace mantissa::on_cpu

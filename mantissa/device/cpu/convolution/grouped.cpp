@@ -1,0 +1,255 @@
+#include "mantissa/device/cpu/convolution/grouped.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "mantissa/base/error.h"
+#include "mantissa/base/whole_units.h"
+#include "mantissa/device/cpu/rows/partition.h"
+
+namespace mantissa::inline v0::on_cpu {
+
+namespace {
+
+/// Items that keep any number of threads about equally busy.
+constexpr std::int64_t enough_items = 64;
+/// Bytes of the source that an item reads: half of an L2 of 1 MB with what it writes, so that the lines that
+/// one block read a part of are there for the next.
+constexpr std::int64_t item_bytes = 256 << 10;
+
+/// All outputs along an axis meet all taps.
+std::vector<WindowPhase> phases_of_output(const ConvolutionAxis& axis) {
+    return {{.count = axis.output,
+             .taps = axis.filter,
+             .source_first = -axis.before,
+             .source_step = axis.stride,
+             .distance = axis.dilation}};
+}
+
+/// Pixels of x along an axis, every `stride`, meet the same taps of dy, the last of which comes first.
+std::vector<WindowPhase> phases_of_input(const ConvolutionAxis& axis) {
+    std::vector<WindowPhase> phases;
+    std::int64_t packed = 0;
+    for (std::int64_t first = 0; first < std::min(axis.stride, axis.image); ++first) {
+        const std::int64_t step = axis.stride / std::gcd(axis.stride, axis.dilation);
+        std::int64_t tap = 0;
+        while (tap < step && (first + axis.before - tap * axis.dilation) % axis.stride != 0) ++tap;
+        WindowPhase phase{.count = ceil_div(axis.image - first, axis.stride)};
+        if (tap < step && tap < axis.filter) {
+            phase.taps = (axis.filter - 1 - tap) / step + 1;
+            phase.filter_first = tap + (phase.taps - 1) * step;
+            phase.filter_step = -step;
+            phase.packed_first = packed;
+            packed += phase.taps;
+            phase.distance = step * axis.dilation / axis.stride;
+            phase.source_first = (first + axis.before - phase.filter_first * axis.dilation) / axis.stride;
+        }
+        phases.push_back(phase);
+    }
+    return phases;
+}
+
+/// Columns that are read of a row: with those of outputs that fill up whole vectors.
+void pad_columns(SourcePlanes& source, const std::vector<WindowPhase>& phases) {
+    constexpr std::int64_t columns_at_once = 14;
+    std::int64_t last = source.columns;
+    for (const WindowPhase& phase : phases) {
+        source.margin = std::max(source.margin, -phase.source_first);
+        last = std::max(last, phase.source_first +
+                                  (align_up(phase.count, columns_at_once) - 1) * phase.source_step +
+                                  (std::max<std::int64_t>(phase.taps, 1) - 1) * phase.distance + 1);
+    }
+    source.padded_columns = source.margin + last;
+}
+
+/// Rows of the source that must be there at a time, while rows of the output are made in order.
+std::int64_t rows_at_once(const std::vector<WindowPhase>& phases, std::int64_t rows, std::int64_t most) {
+    const auto count = static_cast<std::int64_t>(phases.size());
+    const auto least_of = [&](std::int64_t row) {
+        const WindowPhase& phase = phases[row % count];
+        return phase.source_first + row / count * phase.source_step;
+    };
+    std::int64_t at_once = 1, greatest = 0;
+    for (std::int64_t row = 0; row < rows; ++row) {
+        const WindowPhase& phase = phases[row % count];
+        if (phase.taps > 0) greatest = std::max(greatest, least_of(row) + (phase.taps - 1) * phase.distance);
+        std::int64_t least = greatest;
+        for (std::int64_t later = row; later < std::min(rows, row + count); ++later)
+            if (phases[later % count].taps > 0) least = std::min(least, least_of(later));
+        at_once = std::max(at_once, greatest - least + 1);
+    }
+    return std::min(at_once, most);
+}
+
+/// As many blocks as fill a part of an L1. Where a pixel of the source meets few taps, memory is what takes
+/// the time: rings then fill a part of an L2, for long runs of channels.
+void choose_blocks(SourcePlanes& source, const Convolution& of, std::int64_t strides, std::int64_t most) {
+    const bool few = of.vertical.filter * of.horizontal.filter < 9 * strides;
+    const std::int64_t ring_bytes = few ? 128 << 10 : 32 << 10;
+    source.blocks = std::clamp<std::int64_t>(ring_bytes / float_bytes / source.floats(), 1, most);
+    if (few) source.rows_ahead = of.vertical.stride;
+}
+
+}  // namespace
+
+std::string refuse_grouped(const Convolution& of) {
+    constexpr std::int64_t most_channels = 32;
+    if (of.groups == 1) return "it is for groups of channels";
+    const std::int64_t most = std::max(of.group_channels(), of.group_filters());
+    if (of.horizontal.stride > most_phases)
+        return fmt::format("its stride is up to {}, got {}", most_phases, of.horizontal.stride);
+    if (most > most_channels)
+        return fmt::format("groups have up to {} channels, got {}", most_channels, most);
+    return "";
+}
+
+GroupedConvolution::GroupedConvolution(const Convolution& of, GroupedResult makes, Isa isa, int threads)
+    : of_(of), makes_(makes), kernels_(grouped_kernels(isa)), threads_(threads) {
+    if (makes == GroupedResult::gradient_of_filter)
+        plan_filter_gradient();
+    else
+        plan_sums();
+}
+
+void GroupedConvolution::plan_sums() {
+    const bool forward = makes_ == GroupedResult::output;
+    const auto phases_of = forward ? phases_of_output : phases_of_input;
+    row_phases_ = phases_of(of_.vertical);
+    column_phases_ = phases_of(of_.horizontal);
+    const Shape from = forward ? of_.x_shape() : of_.y_shape(), to = forward ? of_.y_shape() : of_.x_shape();
+    sums_.source = {.rows = from[1],
+                    .columns = from[2],
+                    .channels = from[3],
+                    .group_channels = forward ? of_.group_channels() : of_.group_filters(),
+                    .group_outputs = forward ? of_.group_filters() : of_.group_channels()};
+    sums_.rows = to[1];
+    sums_.columns = to[2];
+    sums_.channels = to[3];
+    sums_.filter_rows = of_.vertical.filter;
+    sums_.filter_columns = of_.horizontal.filter;
+    sums_.row_phases = static_cast<std::int64_t>(row_phases_.size());
+    sums_.column_phases = static_cast<std::int64_t>(column_phases_.size());
+    pad_columns(sums_.source, column_phases_);
+    sums_.source.slots = rows_at_once(row_phases_, sums_.rows, sums_.source.rows);
+    blocks_ = ceil_div(sums_.channels, block_lanes);
+    // Bands of rows read some rows of their neighbours again.
+    const std::int64_t row_bytes = sums_.columns * sums_.channels * float_bytes;
+    rows_of_item_ =
+        std::clamp(item_bytes / row_bytes, std::min(4 * sums_.filter_rows, sums_.rows), sums_.rows);
+    const std::int64_t items = of_.images * ceil_div(sums_.rows, rows_of_item_);
+    blocks_of_item_ = std::max(std::min<std::int64_t>(4, blocks_), blocks_ * items / enough_items);
+    blocks_of_item_ = std::min(blocks_of_item_, blocks_);
+    choose_blocks(sums_.source, of_, forward ? of_.vertical.stride * of_.horizontal.stride : 1,
+                  blocks_of_item_);
+    scratch_floats_ =
+        sums_.source.floats() + floats_of_pointers(sums_.filter_rows * sums_.source.group_channels);
+    shared_floats_ =
+        blocks_ * block_lanes * sums_.filter_rows * sums_.filter_columns * sums_.source.group_channels;
+}
+
+void GroupedConvolution::plan_filter_gradient() {
+    row_phases_ = phases_of_output(of_.vertical);
+    column_phases_ = phases_of_output(of_.horizontal);
+    gradient_.source = {.rows = of_.vertical.image,
+                        .columns = of_.horizontal.image,
+                        .channels = of_.channels,
+                        .group_channels = of_.group_channels(),
+                        .group_outputs = of_.group_filters()};
+    gradient_.rows = of_.vertical.output;
+    gradient_.columns = of_.horizontal.output;
+    gradient_.channels = of_.filters;
+    gradient_.vertical = of_.vertical;
+    gradient_.horizontal = of_.horizontal;
+    pad_columns(gradient_.source, column_phases_);
+    gradient_.source.slots = rows_at_once(row_phases_, gradient_.rows, gradient_.source.rows);
+    blocks_ = ceil_div(of_.filters, block_lanes);
+    blocks_of_item_ = std::min<std::int64_t>(4, blocks_);
+    choose_blocks(gradient_.source, of_, of_.vertical.stride * of_.horizontal.stride, blocks_of_item_);
+    const std::int64_t rows = of_.images * gradient_.rows;
+    rows_of_item_ = ceil_div(rows, std::min(ceil_div(enough_items, ceil_div(blocks_, blocks_of_item_)),
+                                            ceil_div(rows, 4 * of_.vertical.filter)));
+    gradient_.parts = ceil_div(rows, rows_of_item_);
+    scratch_floats_ = gradient_.source.floats() +
+                      floats_of_pointers(of_.vertical.filter * of_.group_channels()) +
+                      gradient_.columns * block_lanes;
+    shared_floats_ = gradient_.parts * blocks_ * block_lanes * of_.depth();
+}
+
+std::int64_t GroupedConvolution::workspace_bytes() const {
+    return (shared_floats_ + threads_ * scratch_floats_) * float_bytes;
+}
+
+void GroupedConvolution::run(const GroupedArguments& arguments, ThreadPool& pool) const {
+    check(pool.threads() <= threads_, "a convolution in groups is planned for its pool's threads");
+    if (makes_ == GroupedResult::gradient_of_filter)
+        run_filter_gradient(arguments, pool);
+    else
+        run_sums(arguments, pool);
+}
+
+void GroupedConvolution::run_sums(const GroupedArguments& arguments, ThreadPool& pool) const {
+    GroupedSums p = sums_;
+    p.source.data = arguments.first;
+    p.row_phase = row_phases_.data();
+    p.column_phase = column_phases_.data();
+    p.filter = arguments.workspace;
+    p.bias = arguments.bias;
+    p.y = arguments.out;
+    const GroupedFilter filter{.filter = arguments.second,
+                               .filters = of_.filters,
+                               .of_gradient = makes_ == GroupedResult::gradient_of_input,
+                               .packed = arguments.workspace};
+    pool.for_each_block(blocks_, [&](std::int64_t block, int) { kernels_.pack(p, filter, block); });
+    const std::int64_t bands = ceil_div(p.rows, rows_of_item_), parts = ceil_div(blocks_, blocks_of_item_);
+    pool.for_each_block(of_.images * bands * parts, [&](std::int64_t item, int worker) {
+        const std::int64_t block = item % parts * blocks_of_item_, row = item / parts % bands * rows_of_item_;
+        kernels_.sums(p, item / parts / bands, {row, std::min(p.rows, row + rows_of_item_)},
+                      {block, std::min(blocks_, block + blocks_of_item_)},
+                      arguments.workspace + shared_floats_ + worker * scratch_floats_);
+    });
+}
+
+void GroupedConvolution::run_filter_gradient(const GroupedArguments& arguments, ThreadPool& pool) const {
+    GroupedFilterGradient p = gradient_;
+    p.source.data = arguments.first;
+    p.dy = arguments.second;
+    p.sums = arguments.workspace;
+    p.dfilter = arguments.out;
+    const std::int64_t rows = of_.images * p.rows, parts = ceil_div(blocks_, blocks_of_item_);
+    pool.for_each_block(p.parts * parts, [&](std::int64_t item, int worker) {
+        const std::int64_t block = item % parts * blocks_of_item_, row = item / parts * rows_of_item_;
+        kernels_.filter_gradient(p, item / parts, {row, std::min(rows, row + rows_of_item_)},
+                                 {block, std::min(blocks_, block + blocks_of_item_)},
+                                 arguments.workspace + shared_floats_ + worker * scratch_floats_);
+    });
+    pool.for_each_block(blocks_, [&](std::int64_t block, int) { kernels_.finish(p, block); });
+}
+
+namespace {
+
+/// A level's table is made by code of that level, so only where it is asked for.
+template <GroupedKernels (*Make)()>
+const GroupedKernels& grouped_made_once() {
+    static const GroupedKernels kernels = Make();
+    return kernels;
+}
+
+}  // namespace
+
+const GroupedKernels& grouped_kernels(Isa isa) {
+    switch (isa) {
+        case Isa::generic:
+            return grouped_made_once<grouped_kernels_generic>();
+        case Isa::avx2:
+            return grouped_made_once<grouped_kernels_avx2>();
+        case Isa::avx512:
+        case Isa::amx:
+            return bf16_unit(isa) == Bf16Unit::none ? grouped_made_once<grouped_kernels_avx512>()
+                                                    : grouped_made_once<grouped_kernels_avx512bf16>();
+    }
+    throw InternalError("grouped_kernels: unknown instruction set");
+}
+
+}  // namespace mantissa::on_cpu

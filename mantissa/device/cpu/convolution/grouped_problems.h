@@ -1,0 +1,104 @@
+// Convolutions in groups of few channels, depthwise ones among them: their problems and the table of kernels
+// of a level. Plain data without functions, since files compiled for one instruction set include it.
+//
+// A block is sixteen channels of the output. For each of the channels that a group reads there is a plane of
+// the source in FP32, whose lanes hold what the block's channels meet, with zeros beside the image. So every
+// convolution is sums of vectors by vectors, of whatever type, groups, padding and stride.
+#pragma once
+
+#include "mantissa/device/cpu/rows/kernel_table.h"
+#include "mantissa/graph/convolution_axis.h"
+
+namespace mantissa::inline v0::on_cpu {
+
+/// Channels of a block.
+inline constexpr std::int64_t block_lanes = 16;
+/// Channels of the source that a block may read.
+inline constexpr std::int64_t most_span = 512;
+/// Columns that lie so far apart meet the same taps in the gradient of the input.
+inline constexpr std::int64_t most_phases = 8;
+
+/// Room for so many pairs of addresses, in whole lines.
+constexpr std::int64_t floats_of_pointers(std::int64_t pairs) { return (4 * pairs + 15) / 16 * 16; }
+
+/// Places of the output along one axis, every so many, that meet the same elements of the filter. Place i of
+/// them meets by its tap q the source's place source_first + i source_step + q distance.
+struct WindowPhase {
+    std::int64_t count = 0;
+    std::int64_t taps = 0;
+    std::int64_t filter_first = 0, filter_step = 1;  ///< tap q is this element of the filter
+    std::int64_t packed_first = 0;                   ///< where tap 0 is among those that are packed
+    std::int64_t source_first = 0, source_step = 1, distance = 1;
+};
+
+/// Images that a convolution reads, and the planes that are made of them.
+struct SourcePlanes {
+    ConstView data = {};  // [N, rows, columns, channels]
+    std::int64_t rows = 0, columns = 0, channels = 0;
+    /// Channels of a group, here and in the output: that output's channel o reads o / group_outputs
+    /// group_channels and those behind it.
+    std::int64_t group_channels = 1, group_outputs = 1;
+    std::int64_t margin = 0;          ///< zeros before a row
+    std::int64_t padded_columns = 0;  ///< of a row with all zeros
+    std::int64_t slots = 0;           ///< rows that are kept at a time
+    std::int64_t blocks = 1;          ///< whose rows are
+    /// Rows that are fetched while as many are made planes; 0: while sums are made, which then take longer.
+    std::int64_t rows_ahead = 0;
+
+    std::int64_t row_floats() const { return padded_columns * block_lanes; }
+    std::int64_t floats() const { return slots * blocks * group_channels * row_floats(); }
+};
+
+/// y = the sums of products over the windows of the source, and a bias.
+struct GroupedSums {
+    SourcePlanes source;
+    std::int64_t rows = 0, columns = 0, channels = 0;  ///< of an image of y
+    /// Row h of y is place h / row_phases of phase h % row_phases.
+    const WindowPhase* row_phase = nullptr;
+    const WindowPhase* column_phase = nullptr;
+    std::int64_t row_phases = 1, column_phases = 1;
+    std::int64_t filter_rows = 1, filter_columns = 1;
+    /// [blocks, filter_rows, group_channels, filter_columns, 16], columns phase after phase.
+    const float* filter = nullptr;
+    ConstView bias = {};  // [channels], or none
+    View y = {};          // [N, rows, columns, channels]
+};
+
+/// The filter of a convolution, on its way to the order above. For output o and a plane it is row `plane` and
+/// column o of a tap, or, in the gradient of the input, row o % group_outputs and column
+/// o / group_outputs group_channels + plane.
+struct GroupedFilter {
+    ConstView filter = {};     // [R, S, C / groups, K]
+    std::int64_t filters = 0;  ///< K
+    bool of_gradient = false;
+    float* packed = nullptr;
+};
+
+/// The gradient of the filter: rows of the output are counted over all images.
+struct GroupedFilterGradient {
+    SourcePlanes source;
+    std::int64_t rows = 0, columns = 0, channels = 0;  ///< of an image of dy
+    ConvolutionAxis vertical, horizontal;
+    ConstView dy = {};       // [N, rows, columns, channels]
+    std::int64_t parts = 1;  ///< of all rows, which have sums of their own
+    float* sums = nullptr;   // [parts, blocks, R, group_channels, S, 16]
+    View dfilter = {};       // [R, S, group_channels, channels]
+};
+
+struct GroupedKernels {
+    const char* name;
+    void (*pack)(const GroupedSums&, const GroupedFilter&, std::int64_t block);
+    /// Rows of one image.
+    void (*sums)(const GroupedSums&, std::int64_t image, Range rows, Range blocks, float* scratch);
+    void (*filter_gradient)(const GroupedFilterGradient&, std::int64_t part, Range rows, Range blocks,
+                            float* scratch);
+    /// Adds up the parts.
+    void (*finish)(const GroupedFilterGradient&, std::int64_t block);
+};
+
+GroupedKernels grouped_kernels_generic();
+GroupedKernels grouped_kernels_avx2();
+GroupedKernels grouped_kernels_avx512();
+GroupedKernels grouped_kernels_avx512bf16();
+
+}  // namespace mantissa::on_cpu
