@@ -81,6 +81,15 @@ def cases():
            [(6, 11), (6, 11), (11,)])
     yield "lstm", *recurrent_case(torch.nn.LSTM)
     yield "gru", *recurrent_case(torch.nn.GRU)
+    yield ("conv1d", lambda x, f, b: F.conv1d(x.permute(0, 2, 1), f.permute(2, 1, 0), b, 2, 3, 2, 3).permute(0, 2, 1),
+           [(2, 11, 6), (4, 2, 9), (9,)])
+    yield ("conv_transpose2d",
+           by_channels_last(lambda x, f, b: F.conv_transpose2d(x, f.permute(3, 2, 0, 1), b, (2, 3), (1, 0), (1, 2), 2, (1, 2))),
+           [(2, 4, 5, 6), (3, 2, 2, 6), (4,)])
+    yield "max_pool_ceil", by_channels_last(lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True)), [(2, 6, 8, 3)]
+    yield "average_pool_ceil", by_channels_last(lambda x: F.avg_pool2d(x, 3, 2, 1, True, False)), [(2, 6, 8, 3)]
+    yield ("average_pool_ceil_padding", by_channels_last(lambda x: F.avg_pool2d(x, (3, 2), (4, 3), 1, True, True)),
+           [(2, 9, 6, 3)])
 
 
 def main():

@@ -25,12 +25,18 @@ std::vector<PoolSpan> pool_spans(const Attributes& attributes, int axis, std::in
     const std::int64_t window = attributes.list("window")[at], stride = attributes.list("stride")[at];
     const std::int64_t before = attributes.list("padding")[2 * at],
                        after = attributes.list("padding")[2 * at + 1];
-    const bool counts_padding = attributes.has("count_padding") && attributes.flag("count_padding");
+    const auto is_set = [&](const char* name) { return attributes.has(name) && attributes.flag(name); };
+    const bool counts_padding = is_set("count_padding"), ceil_mode = is_set("ceil_mode");
+    const std::int64_t end = extent + after;
     std::vector<PoolSpan> spans;
-    for (std::int64_t start = -before; start + window <= extent + after; start += stride) {
+    for (std::int64_t start = -before;; start += stride) {
+        const bool left_over = ceil_mode && start < extent && start - stride + window < end;
+        if (start + window > end && !left_over) break;
         const std::int64_t first = std::max<std::int64_t>(start, 0), last = std::min(start + window, extent);
-        spans.push_back(
-            {.start = start, .first = first, .last = last, .count = counts_padding ? window : last - first});
+        spans.push_back({.start = start,
+                         .first = first,
+                         .last = last,
+                         .count = counts_padding ? std::min(start + window, end) - start : last - first});
     }
     return spans;
 }

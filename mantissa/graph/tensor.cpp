@@ -309,10 +309,9 @@ Tensor matmul(Tensor a, Tensor b, const MatmulOptions& options, Tensor::Where at
     return call(graph, "matmul", inputs, std::move(attributes), at)[0];
 }
 
-Tensor conv2d(Tensor x, Tensor filter, const Conv2dOptions& options, Tensor::Where at) {
-    std::vector<Tensor> inputs{x, filter};
-    if (options.bias) inputs.push_back(*options.bias);
-    Graph& graph = graph_of("conv2d", inputs, at);
+namespace {
+
+Attributes convolution_attributes(Tensor x, const Conv2dOptions& options) {
     const auto list = [](const auto& numbers) {
         return std::vector<std::int64_t>(numbers.begin(), numbers.end());
     };
@@ -323,7 +322,54 @@ Tensor conv2d(Tensor x, Tensor filter, const Conv2dOptions& options, Tensor::Whe
     if (options.output && *options.output != x.dtype())
         attributes = attributes.with("output", *options.output);
     if (!options.multiply.empty()) attributes = attributes.with("multiply", options.multiply);
-    return call(graph, "conv2d", inputs, std::move(attributes), at)[0];
+    return attributes;
+}
+
+}  // namespace
+
+Tensor conv2d(Tensor x, Tensor filter, const Conv2dOptions& options, Tensor::Where at) {
+    std::vector<Tensor> inputs{x, filter};
+    if (options.bias) inputs.push_back(*options.bias);
+    Graph& graph = graph_of("conv2d", inputs, at);
+    return call(graph, "conv2d", inputs, convolution_attributes(x, options), at)[0];
+}
+
+Tensor conv_transpose2d(Tensor x, Tensor filter, const Conv2dOptions& options,
+                        std::array<std::int64_t, 2> more, Tensor::Where at) {
+    Graph& graph = graph_of("conv_transpose2d", {x, filter}, at);
+    const LineScope line(graph, at);
+    if (x.rank() != 4 || filter.rank() != 4)
+        refuse("conv_transpose2d", traced_at(&graph, at),
+               fmt::format("expected images [N, H, W, C] and filters [R, S, K / groups, C], got {} and {}",
+                           x.type().text(), filter.type().text()));
+    std::vector<std::int64_t> extents;
+    for (std::size_t axis : {0u, 1u}) {
+        const std::int64_t inputs = x.shape()[static_cast<int>(axis) + 1];
+        extents.push_back(
+            (inputs - 1) * options.stride[axis] - options.padding[2 * axis] - options.padding[2 * axis + 1] +
+            (filter.shape()[static_cast<int>(axis)] - 1) * options.dilation[axis] + 1 + more[axis]);
+    }
+    const Tensor y = call1("conv2d_input_gradient", {x, filter},
+                           convolution_attributes(x, options).with("extents", std::move(extents)));
+    return options.bias ? y + cast(*options.bias, y.dtype()) : y;
+}
+
+Tensor conv1d(Tensor x, Tensor filter, const Conv1dOptions& options, Tensor::Where at) {
+    Graph& graph = graph_of("conv1d", {x, filter}, at);
+    const LineScope line(graph, at);
+    if (x.rank() != 3 || filter.rank() != 3)
+        refuse("conv1d", traced_at(&graph, at),
+               fmt::format("expected x [N, T, C] and filters [R, C / groups, K], got {} and {}",
+                           x.type().text(), filter.type().text()));
+    const Shape &of = x.shape(), &window = filter.shape();
+    const Tensor y =
+        conv2d(reshape(x, {of[0], 1, of[1], of[2]}), reshape(filter, {1, window[0], window[1], window[2]}),
+               {.stride = {1, options.stride},
+                .padding = {0, 0, options.padding[0], options.padding[1]},
+                .dilation = {1, options.dilation},
+                .groups = options.groups,
+                .bias = options.bias});
+    return reshape(y, {of[0], y.shape()[2], y.shape()[3]});
 }
 
 Tensor layer_norm(Tensor x, Tensor gamma, Tensor beta, double epsilon, Tensor::Where at) {
@@ -363,9 +409,10 @@ Tensor normalize(Tensor x, Tensor gamma, Tensor beta, const ChannelStatistics& s
 namespace {
 
 Attributes pool_attributes(const Pool2dOptions& options) {
-    return {{"window", std::vector(options.window.begin(), options.window.end())},
-            {"stride", std::vector(options.stride.begin(), options.stride.end())},
-            {"padding", std::vector(options.padding.begin(), options.padding.end())}};
+    const Attributes attributes{{"window", std::vector(options.window.begin(), options.window.end())},
+                                {"stride", std::vector(options.stride.begin(), options.stride.end())},
+                                {"padding", std::vector(options.padding.begin(), options.padding.end())}};
+    return options.ceil_mode ? attributes.with("ceil_mode", true) : attributes;
 }
 
 }  // namespace

@@ -204,6 +204,21 @@ struct Conv2dOptions {
 Tensor conv2d(Tensor x, Tensor filter, const Conv2dOptions& options = {},
               Tensor::Where at = Tensor::Where::current());
 
+/// x [N, H, W, C] under filters [R, S, K / groups, C] -> [N, (H - 1) stride - top - bottom + (R - 1) dilation
+/// + 1 + `more`, ..., K]: the gradient of the input to a conv2d from K channels to C, as PyTorch has it.
+Tensor conv_transpose2d(Tensor x, Tensor filter, const Conv2dOptions& options = {},
+                        std::array<std::int64_t, 2> more = {0, 0},
+                        Tensor::Where at = Tensor::Where::current());
+
+struct Conv1dOptions {
+    std::int64_t stride = 1, dilation = 1, groups = 1;
+    std::array<std::int64_t, 2> padding = {0, 0};  ///< zeros before and behind; those of causal ones before
+    std::optional<Tensor> bias = {};               ///< [K]
+};
+/// x [N, T, C] under filters [R, C / groups, K] -> [N, T', K].
+Tensor conv1d(Tensor x, Tensor filter, const Conv1dOptions& options = {},
+              Tensor::Where at = Tensor::Where::current());
+
 /// Where the diagonal of a causal mask begins if there are more keys than queries, or fewer.
 enum class AttentionCorner : std::uint8_t {
     last,   ///< the last query sees the last key, the one before it all but that, ...; who sees none gives 0
@@ -261,11 +276,13 @@ struct ChannelStatistics {
 Tensor normalize(Tensor x, Tensor gamma, Tensor beta, const ChannelStatistics& statistics,
                  double epsilon = 1e-5, Tensor::Where at = Tensor::Where::current());
 
-// Pools of images [N, H, W, C]. Windows that would end beyond the image and its padding are left out.
+// Pools of images [N, H, W, C]. Windows that would end beyond the image and its padding are left out, or with
+// `ceil_mode` the first of them is taken, as far as it lies inside.
 struct Pool2dOptions {
     std::array<std::int64_t, 2> window, stride;          ///< rows, columns
     std::array<std::int64_t, 4> padding = {0, 0, 0, 0};  ///< top, bottom, left, right; less than the window
     bool count_padding = false;  ///< averages only: divide by the window, not by what of it is in the image
+    bool ceil_mode = false;
 };
 /// Padding never wins. NaN does; the gradient goes to the first of equals.
 Tensor max_pool2d(Tensor x, const Pool2dOptions& options, Tensor::Where at = Tensor::Where::current());
@@ -461,6 +478,7 @@ using ops::BagOptions;
 using ops::BatchNormed;
 using ops::ChannelStatistics;
 using ops::constant;
+using ops::Conv1dOptions;
 using ops::Conv2dOptions;
 using ops::CrossEntropyOptions;
 using ops::Edges;

@@ -88,11 +88,14 @@ Tensor conv2d(Tensor x, std::string_view name, const Conv2dLayerOptions& options
     const LayerScope scope(x, name, at);
     Graph& graph = x.graph();
     const auto [rows, columns] = options.window;
-    const std::int64_t pixels = rows * columns, pad = options.padding;
-    const std::int64_t channels = channels_of("conv2d", x, options.outputs);
+    const std::int64_t pixels = rows * columns, pad = options.padding, groups = options.groups;
+    const std::int64_t channels = channels_of("conv2d", x, options.outputs) / groups;
     const Tensor filter = parameter(graph, "weight", {rows, columns, channels, options.outputs},
-                                    glorot_uniform(pixels * channels, pixels * options.outputs));
-    Conv2dOptions convolution{.stride = options.stride, .padding = {pad, pad, pad, pad}};
+                                    glorot_uniform(pixels * channels, pixels * options.outputs / groups));
+    Conv2dOptions convolution{.stride = options.stride,
+                              .padding = {pad, pad, pad, pad},
+                              .dilation = {options.dilation, options.dilation},
+                              .groups = groups};
     if (options.bias) convolution.bias = parameter(graph, "bias", {options.outputs}, zeros);
     return ops::conv2d(x, filter, convolution);
 }

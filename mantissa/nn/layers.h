@@ -57,10 +57,11 @@ struct Conv2dLayerOptions {
     std::array<std::int64_t, 2> stride = {1, 1};
     std::int64_t padding = 0;  ///< on each side
     bool bias = true;          ///< which starts at 0
+    std::int64_t dilation = 1, groups = 1;
 };
 
-/// x [B, H, W, C] -> [B, (H + 2 padding - R) / stride + 1, ..., K]: weight [R, S, C, K], which starts as
-/// glorot_uniform has it, and bias [K].
+/// x [B, H, W, C] -> [B, (H + 2 padding - (R - 1) dilation - 1) / stride + 1, ..., K]: weight
+/// [R, S, C / groups, K], which starts as glorot_uniform has it, and bias [K].
 Tensor conv2d(Tensor x, std::string_view name, const Conv2dLayerOptions& options,
               Tensor::Where at = Tensor::Where::current());
 

@@ -46,6 +46,28 @@ std::vector<FixtureCase> picture_cases() {
                                  [=](In x) {
                                      return grid_sample(x[0], x[1], {sampling, outside, corners});
                                  }});
+    cases.push_back({"conv1d", {{2, 11, 6}, {4, 2, 9}, {9}}, [](In x) {
+                         return conv1d(
+                             x[0], x[1],
+                             {.stride = 2, .dilation = 2, .groups = 3, .padding = {3, 3}, .bias = x[2]});
+                     }});
+    cases.push_back(
+        {"conv_transpose2d", {{2, 4, 5, 6}, {3, 2, 2, 6}, {4}}, [](In x) {
+             return conv_transpose2d(
+                 x[0], x[1],
+                 {.stride = {2, 3}, .padding = {1, 1, 0, 0}, .dilation = {1, 2}, .groups = 2, .bias = x[2]},
+                 {1, 2});
+         }});
+    const Pool2dOptions pool{.window = {3, 3}, .stride = {2, 2}, .padding = {1, 1, 1, 1}, .ceil_mode = true};
+    cases.push_back({"max_pool_ceil", {{2, 6, 8, 3}}, [=](In x) { return max_pool2d(x[0], pool); }});
+    cases.push_back({"average_pool_ceil", {{2, 6, 8, 3}}, [=](In x) { return average_pool2d(x[0], pool); }});
+    cases.push_back({"average_pool_ceil_padding", {{2, 9, 6, 3}}, [](In x) {
+                         return average_pool2d(x[0], {.window = {3, 2},
+                                                      .stride = {4, 3},
+                                                      .padding = {1, 1, 1, 1},
+                                                      .count_padding = true,
+                                                      .ceil_mode = true});
+                     }});
     return cases;
 }
 
