@@ -34,17 +34,17 @@ struct Ahead {
     const char* from = nullptr;
     std::int64_t pitch = 0, left = 0;
 
-    template <class T>
-    static Ahead of(const T* first, std::int64_t channels, std::int64_t pixels) {
-        return {reinterpret_cast<const char*>(first), channels * static_cast<std::int64_t>(sizeof(T)),
-                pixels};
+    /// Fetches `count` pixels from that element on.
+    static Ahead of(ConstView view, std::int64_t element, std::int64_t channels, std::int64_t count) {
+        const std::int64_t bytes = view.type == DType::f32 ? 4 : 2;
+        return {static_cast<const char*>(view.data) + element * bytes, channels * bytes, count};
     }
     void take(std::int64_t count) {
         for (count = least(count, left), left -= count; count > 0; --count, from += pitch) fetch(from);
     }
 };
 
-/// What comes next of a source and of what belongs to the output.
+/// Pixels of a source and of the output that come next.
 struct Next {
     Ahead source = {}, other = {};
     std::int64_t source_pixels = 1;  ///< of the source for one of the other
@@ -100,27 +100,15 @@ void permute_row(const SourcePlanes& s, const BlockSource& of, const X* x, float
     }
 }
 
-/// Planes of a row of any groups. Where a block meets one group or two, a plane is one channel or two.
+/// Planes of a row of any groups.
 template <class X>
 void gather_row(const SourcePlanes& s, const BlockSource& of, const X* x, float* to) {
     float wide[most_span];
-    int in_first = 0;
-    while (in_first < 16 && of.index[in_first] == 0) ++in_first;
-    alignas(16) bool is_first[16];
-    for (int l = 0; l < 16; ++l) is_first[l] = l < in_first;
-    const Lanes::Mask first = Lanes::mask_of(is_first, 16, false);
-    for (std::int64_t pixel = 0; pixel < s.columns; ++pixel) {
-        const X* from = x + pixel * s.channels;
+    for (std::int64_t pixel = 0; pixel < s.columns; ++pixel, x += s.channels, to += block_lanes) {
         for_lanes(of.span, [&](std::int64_t c, auto extent)
-                               MANTISSA_BODY { store(wide + c, load(from + c, extent), extent, false); });
-        float* plane_to = to + pixel * block_lanes;
-        for (std::int64_t plane = 0; plane < s.group_channels; ++plane, plane_to += s.row_floats())
-            if (s.group_outputs >= block_lanes)
-                Lanes::store(plane_to,
-                             Lanes::select(first, Lanes::constant(wide[plane]),
-                                           Lanes::constant(wide[of.span - s.group_channels + plane])));
-            else
-                for (int l = 0; l < 16; ++l) plane_to[l] = wide[of.index[l] + plane];
+                               MANTISSA_BODY { store(wide + c, load(x + c, extent), extent, false); });
+        for (std::int64_t plane = 0; plane < s.group_channels; ++plane)
+            for (int l = 0; l < 16; ++l) to[plane * s.row_floats() + l] = wide[of.index[l] + plane];
     }
 }
 
@@ -159,12 +147,8 @@ class Planes {
     /// Rows from `row` on, of a block's channels.
     Ahead ahead(std::int64_t row, std::int64_t rows, std::int64_t block) const {
         const std::int64_t first = block * block_lanes / s_.group_outputs * s_.group_channels;
-        Ahead ahead;
-        with_type(s_.data.type, [&](auto* type) {
-            ahead = Ahead::of(as(s_.data, type) + (image_ * s_.rows + row) * s_.columns * s_.channels + first,
-                              s_.channels, least(rows, s_.rows - row) * s_.columns);
-        });
-        return ahead;
+        return Ahead::of(s_.data, (image_ * s_.rows + row) * s_.columns * s_.channels + first, s_.channels,
+                         least(rows, s_.rows - row) * s_.columns);
     }
 
   private:
@@ -370,7 +354,7 @@ void sums_of_blocks(const GroupedSums& p, std::int64_t image, Range rows, std::i
     // Rows of the source that come new for a row of the output, and their pixels for each of its.
     const std::int64_t next_rows = (s.rows + p.rows - 1) / p.rows;
     const std::int64_t source_pixels = (next_rows * s.columns + p.columns - 1) / p.columns;
-    const float* const filter = p.filter + blocks.first * p.filter_rows * s.group_channels * taps;
+    const float* const filter = p.packed + blocks.first * p.filter_rows * s.group_channels * taps;
     SumRowFunction functions[most_phases];
     for (std::int64_t first = 0; first < p.column_phases; ++first)
         functions[first] = sum_row_function(p.column_phase[first]);
@@ -378,7 +362,7 @@ void sums_of_blocks(const GroupedSums& p, std::int64_t image, Range rows, std::i
         for_rows_met(p, row, [&](std::int64_t at, std::int64_t) {
             for (; next <= at; ++next) planes.fill(next);
         });
-        // Of the first block; those of the next lie equally far behind.
+        // Rows of the first block; those of the next lie equally far behind.
         std::int64_t count = 0;
         for_rows_met(p, row, [&](std::int64_t at, std::int64_t r) {
             const float* const first = planes.row(at, blocks.first, 0);
@@ -390,9 +374,8 @@ void sums_of_blocks(const GroupedSums& p, std::int64_t image, Range rows, std::i
             RowOfY y = row_of_y(p, image * p.rows + row, block);
             Next ahead{.source_pixels = source_pixels};
             if (s.rows_ahead == 0) ahead.source = planes.ahead(next, next_rows, block);
-            with_type(p.y.type, [&](auto* type) {
-                ahead.other = Ahead::of(as(p.y, type) + y.at + p.columns * p.channels, p.channels, p.columns);
-            });
+            ahead.other =
+                Ahead::of({p.y.data, p.y.type}, y.at + p.columns * p.channels, p.channels, p.columns);
             for (std::int64_t first = 0; first < p.column_phases; ++first) {
                 const WindowPhase& phase = p.column_phase[first];
                 functions[first]({met, phase.taps == 0 ? 0 : count}, phase, ahead, y);
@@ -415,19 +398,19 @@ void grouped_sums(const GroupedSums& p, std::int64_t image, Range rows, Range bl
         sums_of_blocks(p, image, rows, next, {block, least(block + p.source.blocks, blocks.last)}, scratch);
 }
 
-void pack_grouped_filter(const GroupedSums& p, const GroupedFilter& f, std::int64_t block) {
+void pack_grouped_filter(const GroupedSums& p, std::int64_t block) {
     const SourcePlanes& s = p.source;
     const std::int64_t o = block * block_lanes, count = least(block_lanes, p.channels - o);
-    const std::int64_t tap_elements = (f.of_gradient ? s.group_outputs : s.group_channels) * f.filters;
+    const std::int64_t tap_elements = (p.of_gradient ? s.group_outputs : s.group_channels) * p.filters;
     std::int64_t offsets[16] = {};
     for (std::int64_t l = 0; l < count; ++l)
-        offsets[l] = (o + l) % s.group_outputs * f.filters + (o + l) / s.group_outputs * s.group_channels;
+        offsets[l] = (o + l) % s.group_outputs * p.filters + (o + l) / s.group_outputs * s.group_channels;
     const std::int64_t S = p.filter_columns, planes = s.group_channels, plane_floats = S * block_lanes;
     const auto pack_tap = [&](const auto* tap, float* to) {
-        if (!f.of_gradient || (s.group_outputs == 1 && planes == 1)) {
+        if (!p.of_gradient || (s.group_outputs == 1 && planes == 1)) {
             for (std::int64_t plane = 0; plane < planes; ++plane)
                 Lanes::store(to + plane * plane_floats,
-                             Lanes::load_part(tap + plane * f.filters + o, static_cast<int>(count)));
+                             Lanes::load_part(tap + plane * p.filters + o, static_cast<int>(count)));
             return;
         }
         float along[16];
@@ -437,14 +420,14 @@ void pack_grouped_filter(const GroupedSums& p, const GroupedFilter& f, std::int6
                 for (int i = 0; i < lanes_in(extent); ++i) to[(plane + i) * plane_floats + l] = along[i];
             });
     };
-    with_type(f.filter.type, [&](auto* type) {
+    with_type(p.filter.type, [&](auto* type) {
         for (std::int64_t r = 0; r < p.filter_rows; ++r)
             for (std::int64_t first = 0; first < p.column_phases; ++first) {
                 const WindowPhase& phase = p.column_phase[first];
-                float* to = f.packed + (block * p.filter_rows + r) * planes * plane_floats +
+                float* to = p.packed + (block * p.filter_rows + r) * planes * plane_floats +
                             phase.packed_first * block_lanes;
                 for (std::int64_t q = 0; q < phase.taps; ++q, to += block_lanes)
-                    pack_tap(as(f.filter, type) +
+                    pack_tap(as(p.filter, type) +
                                  (r * S + phase.filter_first + q * phase.filter_step) * tap_elements,
                              to);
             }
@@ -582,12 +565,12 @@ void filter_gradient_of_image(const GroupedFilterGradient& p, std::int64_t image
             const std::int64_t o = block * block_lanes;
             Next ahead{.source_pixels = source_pixels};
             if (s.rows_ahead == 0) ahead.source = planes.ahead(next, p.vertical.stride, block);
+            const std::int64_t at = (image * p.rows + row) * p.columns * p.channels + o;
+            if (s.rows_ahead == 0)
+                ahead.other = Ahead::of(p.dy, at + p.columns * p.channels, p.channels, p.columns);
             with_type(p.dy.type, [&](auto* type) {
-                const auto* dy = as(p.dy, type) + (image * p.rows + row) * p.columns * p.channels + o;
-                widen_row(dy, p.columns, p.channels, least(block_lanes, p.channels - o), 0,
+                widen_row(as(p.dy, type) + at, p.columns, p.channels, least(block_lanes, p.channels - o), 0,
                           s.rows_ahead > 0 ? p.columns * p.channels : 0, dy_row);
-                if (s.rows_ahead == 0)
-                    ahead.other = Ahead::of(dy + p.columns * p.channels, p.channels, p.columns);
             });
             add({met, count}, p.horizontal, dy_row, p.columns, ahead);
             for (std::int64_t i = 0; i < count; ++i) {

@@ -53,7 +53,7 @@ std::vector<WindowPhase> phases_of_input(const ConvolutionAxis& axis) {
 
 /// Columns that are read of a row: with those of outputs that fill up whole vectors.
 void pad_columns(SourcePlanes& source, const std::vector<WindowPhase>& phases) {
-    constexpr std::int64_t columns_at_once = 14;
+    constexpr std::int64_t columns_at_once = 7;  // or twice as many, where more are left
     std::int64_t last = source.columns;
     for (const WindowPhase& phase : phases) {
         source.margin = std::max(source.margin, -phase.source_first);
@@ -95,7 +95,7 @@ void choose_blocks(SourcePlanes& source, const Convolution& of, std::int64_t str
 }  // namespace
 
 std::string refuse_grouped(const Convolution& of) {
-    constexpr std::int64_t most_channels = 32;
+    constexpr std::int64_t most_channels = 16;  // a product a group fills the unit from there on
     if (of.groups == 1) return "it is for groups of channels";
     const std::int64_t most = std::max(of.group_channels(), of.group_filters());
     if (of.horizontal.stride > most_phases)
@@ -127,6 +127,8 @@ void GroupedConvolution::plan_sums() {
     sums_.rows = to[1];
     sums_.columns = to[2];
     sums_.channels = to[3];
+    sums_.filters = of_.filters;
+    sums_.of_gradient = !forward;
     sums_.filter_rows = of_.vertical.filter;
     sums_.filter_columns = of_.horizontal.filter;
     sums_.row_phases = static_cast<std::int64_t>(row_phases_.size());
@@ -194,14 +196,11 @@ void GroupedConvolution::run_sums(const GroupedArguments& arguments, ThreadPool&
     p.source.data = arguments.first;
     p.row_phase = row_phases_.data();
     p.column_phase = column_phases_.data();
-    p.filter = arguments.workspace;
+    p.filter = arguments.second;
+    p.packed = arguments.workspace;
     p.bias = arguments.bias;
     p.y = arguments.out;
-    const GroupedFilter filter{.filter = arguments.second,
-                               .filters = of_.filters,
-                               .of_gradient = makes_ == GroupedResult::gradient_of_input,
-                               .packed = arguments.workspace};
-    pool.for_each_block(blocks_, [&](std::int64_t block, int) { kernels_.pack(p, filter, block); });
+    pool.for_each_block(blocks_, [&](std::int64_t block, int) { kernels_.pack(p, block); });
     const std::int64_t bands = ceil_div(p.rows, rows_of_item_), parts = ceil_div(blocks_, blocks_of_item_);
     pool.for_each_block(of_.images * bands * parts, [&](std::int64_t item, int worker) {
         const std::int64_t block = item % parts * blocks_of_item_, row = item / parts % bands * rows_of_item_;

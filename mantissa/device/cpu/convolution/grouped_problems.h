@@ -58,20 +58,14 @@ struct GroupedSums {
     const WindowPhase* column_phase = nullptr;
     std::int64_t row_phases = 1, column_phases = 1;
     std::int64_t filter_rows = 1, filter_columns = 1;
-    /// [blocks, filter_rows, group_channels, filter_columns, 16], columns phase after phase.
-    const float* filter = nullptr;
-    ConstView bias = {};  // [channels], or none
-    View y = {};          // [N, rows, columns, channels]
-};
-
-/// The filter of a convolution, on its way to the order above. For output o and a plane it is row `plane` and
-/// column o of a tap, or, in the gradient of the input, row o % group_outputs and column
-/// o / group_outputs group_channels + plane.
-struct GroupedFilter {
     ConstView filter = {};     // [R, S, C / groups, K]
     std::int64_t filters = 0;  ///< K
+    /// For output o a plane of a tap is row `plane` and column o of the filter or, in the gradient of the
+    /// input, row o % group_outputs and column o / group_outputs group_channels + plane.
     bool of_gradient = false;
-    float* packed = nullptr;
+    float* packed = nullptr;  // [blocks, filter_rows, group_channels, filter_columns by phases, 16]
+    ConstView bias = {};      // [channels], or none
+    View y = {};              // [N, rows, columns, channels]
 };
 
 /// The gradient of the filter: rows of the output are counted over all images.
@@ -87,7 +81,7 @@ struct GroupedFilterGradient {
 
 struct GroupedKernels {
     const char* name;
-    void (*pack)(const GroupedSums&, const GroupedFilter&, std::int64_t block);
+    void (*pack)(const GroupedSums&, std::int64_t block);
     /// Rows of one image.
     void (*sums)(const GroupedSums&, std::int64_t image, Range rows, Range blocks, float* scratch);
     void (*filter_gradient)(const GroupedFilterGradient&, std::int64_t part, Range rows, Range blocks,
