@@ -34,10 +34,12 @@ struct Ahead {
     const char* from = nullptr;
     std::int64_t pitch = 0, left = 0;
 
-    /// Fetches `count` pixels from that element on.
+    /// Fetches a block of `count` pixels from that element on. In 16 bits two blocks are a line.
     static Ahead of(ConstView view, std::int64_t element, std::int64_t channels, std::int64_t count) {
-        const std::int64_t bytes = view.type == DType::f32 ? 4 : 2;
-        return {static_cast<const char*>(view.data) + element * bytes, channels * bytes, count};
+        const bool is_short = view.type != DType::f32;
+        const std::int64_t bytes = is_short ? 2 : 4, at = element * bytes;
+        return {static_cast<const char*>(view.data) + at, channels * bytes,
+                is_short && at % 64 > 0 ? 0 : count};
     }
     void take(std::int64_t count) {
         for (count = least(count, left), left -= count; count > 0; --count, from += pitch) fetch(from);
