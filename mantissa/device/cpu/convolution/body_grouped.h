@@ -123,13 +123,13 @@ class Planes {
     /// Column 0 of the image.
     float* row(std::int64_t row, std::int64_t block, std::int64_t plane) const {
         const std::int64_t at = row % s_.slots * s_.blocks + block - blocks_.first;
-        return ring_ + (at * s_.group_channels + plane) * s_.row_floats() + s_.margin * block_lanes;
+        return ring_ + (at * s_.planes() + plane) * s_.row_floats() + s_.margin * block_lanes;
     }
 
     void fill(std::int64_t row_of_image) const {
         with_type(s_.data.type, [&](auto* type) {
             const auto* x = as(s_.data, type) + (image_ * s_.rows + row_of_image) * s_.columns * s_.channels;
-            if (s_.group_channels == 1 && s_.group_outputs == 1) {
+            if (s_.permuted || (s_.group_channels == 1 && s_.group_outputs == 1)) {
                 const std::int64_t first = blocks_.first * block_lanes;
                 const std::int64_t last = least(blocks_.last * block_lanes, s_.channels);
                 widen_row(x + first, s_.columns, s_.channels, last - first, s_.row_floats(),
@@ -165,6 +165,7 @@ class Planes {
 struct SumRow {
     const float* source;
     const float* taps;
+    const std::int32_t* index;
 };
 
 /// Sums of columns, which stay in registers where a block is a vector.
@@ -206,8 +207,20 @@ struct RowOfY {
     }
 };
 
+/// The channel of a block that each lane of a plane is.
+struct Permutations {
+    std::int32_t index[16][16] = {};
+
+    explicit Permutations(std::int64_t group) {
+        for (std::int64_t plane = 0; plane < least(group, 16); ++plane)
+            for (std::int64_t l = 0; l < 16; ++l)
+                index[plane][l] = static_cast<std::int32_t>(l / group * group + plane);
+    }
+    const std::int32_t* of(std::int64_t plane) const { return index[plane % 16]; }
+};
+
 /// Sums of so many columns, whose first meets the rows at `at`. Each is added up tap by tap, row by row.
-template <int Taps, int Step, int Columns>
+template <int Taps, int Step, bool Permuted, int Columns>
 MANTISSA_LANES void sum_columns(Several<SumRow> rows, const WindowPhase& phase, std::int64_t at,
                                 Sums<Columns>& sums) {
     for (int part = 0; part < 16; part += Vector::width) {
@@ -222,7 +235,9 @@ MANTISSA_LANES void sum_columns(Several<SumRow> rows, const WindowPhase& phase, 
             const float* const source = base_at(row.source + at + part);
 #pragma GCC unroll 64
             for (int place = 0; place < (Columns - 1) * Step + Taps; ++place) {
-                const Vector::Float value = Vector::load_once(source + place * block_lanes);
+                const Vector::Float value =
+                    Permuted ? Vector::load_permuted(source + place * block_lanes, row.index)
+                             : Vector::load_once(source + place * block_lanes);
 #pragma GCC unroll 16
                 for (int s = place % Step; s < Taps; s += Step)
                     if (place >= s && (place - s) / Step < Columns) {
@@ -287,11 +302,11 @@ MANTISSA_LANES void for_columns(const WindowPhase& phase, Next& next, const RowO
         }
 }
 
-template <int Taps, int Step>
+template <int Taps, int Step, bool Permuted = false>
 [[gnu::noinline]] void sum_row_of(Several<SumRow> rows, const WindowPhase& phase, Next& next,
                                   const RowOfY& y) {
     for_columns(phase, next, y, [&]<int Columns>(std::int64_t at, Sums<Columns>& sums) MANTISSA_BODY {
-        sum_columns<Taps, Step, Columns>(rows, phase, at, sums);
+        sum_columns<Taps, Step, Permuted, Columns>(rows, phase, at, sums);
     });
 }
 [[gnu::noinline]] void sum_row_of_any(Several<SumRow> rows, const WindowPhase& phase, Next& next,
@@ -304,11 +319,17 @@ template <int Taps, int Step>
 using SumRowFunction = void (*)(Several<SumRow>, const WindowPhase&, Next&, const RowOfY&);
 
 /// Windows up to 7, and the phases of such windows of stride 2, which are the gradients of inputs.
-SumRowFunction sum_row_function(const WindowPhase& phase) {
+SumRowFunction sum_row_function(const WindowPhase& phase, bool permuted) {
     if (phase.distance != 1) return sum_row_of_any;
     const auto is = [&](std::int64_t taps, std::int64_t step) {
         return phase.taps == taps && phase.source_step == step;
     };
+    if constexpr (Vector::twice)
+        if (permuted)
+            return phase.source_step == 2 ? sum_row_of<3, 2, true>
+                   : phase.taps == 3      ? sum_row_of<3, 1, true>
+                   : phase.taps == 2      ? sum_row_of<2, 1, true>
+                                          : sum_row_of<1, 1, true>;
     if (is(1, 1)) return sum_row_of<1, 1>;
     if (is(2, 1)) return sum_row_of<2, 1>;
     if (is(3, 1)) return sum_row_of<3, 1>;
@@ -352,6 +373,7 @@ void sums_of_blocks(const GroupedSums& p, std::int64_t image, Range rows, std::i
     const SourcePlanes& s = p.source;
     auto* const met = reinterpret_cast<SumRow*>(scratch + s.floats());
     const Planes planes(s, image, blocks, p.channels, scratch);
+    const Permutations permutations(s.group_outputs);
     const std::int64_t taps = p.filter_columns * block_lanes;
     // Rows of the source that come new for a row of the output, and their pixels for each of its.
     const std::int64_t next_rows = (s.rows + p.rows - 1) / p.rows;
@@ -359,7 +381,7 @@ void sums_of_blocks(const GroupedSums& p, std::int64_t image, Range rows, std::i
     const float* const filter = p.packed + blocks.first * p.filter_rows * s.group_channels * taps;
     SumRowFunction functions[most_phases];
     for (std::int64_t first = 0; first < p.column_phases; ++first)
-        functions[first] = sum_row_function(p.column_phase[first]);
+        functions[first] = sum_row_function(p.column_phase[first], s.permuted);
     for (std::int64_t row = rows.first; row < rows.last; ++row) {
         for_rows_met(p, row, [&](std::int64_t at, std::int64_t) {
             for (; next <= at; ++next) planes.fill(next);
@@ -369,8 +391,8 @@ void sums_of_blocks(const GroupedSums& p, std::int64_t image, Range rows, std::i
         for_rows_met(p, row, [&](std::int64_t at, std::int64_t r) {
             const float* const first = planes.row(at, blocks.first, 0);
             for (std::int64_t plane = 0; plane < s.group_channels; ++plane)
-                met[count++] = {first + plane * s.row_floats(),
-                                filter + (r * s.group_channels + plane) * taps};
+                met[count++] = {first + (s.permuted ? 0 : plane) * s.row_floats(),
+                                filter + (r * s.group_channels + plane) * taps, permutations.of(plane)};
         });
         for (std::int64_t block = blocks.first; block < blocks.last; ++block) {
             RowOfY y = row_of_y(p, image * p.rows + row, block);
@@ -384,7 +406,7 @@ void sums_of_blocks(const GroupedSums& p, std::int64_t image, Range rows, std::i
                 y.at += p.channels;
             }
             for (std::int64_t i = 0; i < count; ++i) {
-                met[i].source += s.group_channels * s.row_floats();
+                met[i].source += s.planes() * s.row_floats();
                 met[i].taps += p.filter_rows * s.group_channels * taps;
             }
         }
@@ -440,10 +462,11 @@ void pack_grouped_filter(const GroupedSums& p, std::int64_t block) {
 struct ProductRow {
     const float* source;
     float* sums;
+    const std::int32_t* index;
 };
 
 /// Adds to the sums of so many rows. Pixels that are read at a time stay in registers meanwhile.
-template <int Taps, int Step, int Rows>
+template <int Taps, int Step, bool Permuted, int Rows>
 MANTISSA_LANES void add_products(const ProductRow* rows, const float* dy, std::int64_t pixels, Next& next) {
     constexpr int at_once = Vector::twice ? Vector::columns : 4;
     for (int part = 0; part < 16; part += Vector::width) {
@@ -463,7 +486,9 @@ MANTISSA_LANES void add_products(const ProductRow* rows, const float* dy, std::i
                 const float* const source = base_at(rows[r].source + q * Step * block_lanes + part);
 #pragma GCC unroll 64
                 for (int place = 0; place < (at_once - 1) * Step + Taps; ++place) {
-                    const Vector::Float value = Vector::load_once(source + place * block_lanes);
+                    const Vector::Float value =
+                        Permuted ? Vector::load_permuted(source + place * block_lanes, rows[r].index)
+                                 : Vector::load_once(source + place * block_lanes);
 #pragma GCC unroll 16
                     for (int s = place % Step; s < Taps; s += Step)
                         if (place >= s && (place - s) / Step < at_once)
@@ -476,9 +501,12 @@ MANTISSA_LANES void add_products(const ProductRow* rows, const float* dy, std::i
 #pragma GCC unroll 16
             for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 16
-                for (int s = 0; s < Taps; ++s)
-                    sum[r][s] = Vector::multiply_add(
-                        Vector::load(rows[r].source + (q * Step + s) * block_lanes + part), d, sum[r][s]);
+                for (int s = 0; s < Taps; ++s) {
+                    const float* const from = rows[r].source + (q * Step + s) * block_lanes + part;
+                    const Vector::Float value =
+                        Permuted ? Vector::load_permuted(from, rows[r].index) : Vector::load(from);
+                    sum[r][s] = Vector::multiply_add(value, d, sum[r][s]);
+                }
         }
 #pragma GCC unroll 16
         for (int r = 0; r < Rows; ++r)
@@ -491,14 +519,14 @@ MANTISSA_LANES void add_products(const ProductRow* rows, const float* dy, std::i
 }
 
 /// About as many sums at a time as multiply-adds are in flight.
-template <int Taps, int Step>
+template <int Taps, int Step, bool Permuted = false>
 [[gnu::noinline]] void add_products_of(Several<ProductRow> rows, const ConvolutionAxis&, const float* dy,
                                        std::int64_t pixels, Next& next) {
     constexpr int at_once = Taps == 3 ? 3 : Taps == 5 || Vector::twice ? 2 : 1;
     std::int64_t i = 0;
     for (; i + at_once <= rows.count; i += at_once)
-        add_products<Taps, Step, at_once>(rows.first + i, dy, pixels, next);
-    for (; i < rows.count; ++i) add_products<Taps, Step, 1>(rows.first + i, dy, pixels, next);
+        add_products<Taps, Step, Permuted, at_once>(rows.first + i, dy, pixels, next);
+    for (; i < rows.count; ++i) add_products<Taps, Step, Permuted, 1>(rows.first + i, dy, pixels, next);
 }
 
 [[gnu::noinline]] void add_products_of_any(Several<ProductRow> rows, const ConvolutionAxis& across,
@@ -527,7 +555,9 @@ template <int Taps, int Step>
 using AddProductsFunction = void (*)(Several<ProductRow>, const ConvolutionAxis&, const float*, std::int64_t,
                                      Next&);
 
-AddProductsFunction add_products_function(const ConvolutionAxis& across) {
+AddProductsFunction add_products_function(const ConvolutionAxis& across, bool permuted) {
+    if constexpr (Vector::twice)
+        if (permuted) return across.stride == 1 ? add_products_of<3, 1, true> : add_products_of<3, 2, true>;
     const auto is = [&](std::int64_t taps, std::int64_t step) {
         return across.filter == taps && across.stride == step && across.dilation == 1;
     };
@@ -547,7 +577,8 @@ void filter_gradient_of_image(const GroupedFilterGradient& p, std::int64_t image
     auto* const met = reinterpret_cast<ProductRow*>(scratch + s.floats());
     float* const dy_row = scratch + s.floats() + floats_of_pointers(p.vertical.filter * s.group_channels);
     const Planes planes(s, image, blocks, p.channels, scratch);
-    const AddProductsFunction add = add_products_function(p.horizontal);
+    const Permutations permutations(s.group_outputs);
+    const AddProductsFunction add = add_products_function(p.horizontal, s.permuted);
     const std::int64_t taps = p.horizontal.filter * block_lanes;
     const std::int64_t first_met = p.vertical.image_place(rows.first, 0);
     std::int64_t next = first_met < 0 ? 0 : first_met;
@@ -561,7 +592,8 @@ void filter_gradient_of_image(const GroupedFilterGradient& p, std::int64_t image
             if (at < 0 || at >= s.rows) continue;
             const float* const first = planes.row(at, blocks.first, 0) - p.horizontal.before * block_lanes;
             for (std::int64_t plane = 0; plane < s.group_channels; ++plane)
-                met[count++] = {first + plane * s.row_floats(), sums + (r * s.group_channels + plane) * taps};
+                met[count++] = {first + (s.permuted ? 0 : plane) * s.row_floats(),
+                                sums + (r * s.group_channels + plane) * taps, permutations.of(plane)};
         }
         for (std::int64_t block = blocks.first; block < blocks.last; ++block) {
             const std::int64_t o = block * block_lanes;
@@ -576,7 +608,7 @@ void filter_gradient_of_image(const GroupedFilterGradient& p, std::int64_t image
             });
             add({met, count}, p.horizontal, dy_row, p.columns, ahead);
             for (std::int64_t i = 0; i < count; ++i) {
-                met[i].source += s.group_channels * s.row_floats();
+                met[i].source += s.planes() * s.row_floats();
                 met[i].sums += p.vertical.filter * s.group_channels * taps;
             }
         }

@@ -86,10 +86,18 @@ std::int64_t rows_at_once(const std::vector<WindowPhase>& phases, std::int64_t r
 /// As many blocks as fill a part of an L1. Where a pixel of the source meets few taps, memory is what takes
 /// the time: rings then fill a part of an L2, for long runs of channels.
 void choose_blocks(SourcePlanes& source, const Convolution& of, std::int64_t strides, std::int64_t most) {
-    const bool few = of.vertical.filter * of.horizontal.filter < 9 * strides;
+    const bool few = of.vertical.filter * of.horizontal.filter * of.group_channels() < 9 * strides;
     const std::int64_t ring_bytes = few ? 128 << 10 : 32 << 10;
     source.blocks = std::clamp<std::int64_t>(ring_bytes / float_bytes / source.floats(), 1, most);
     if (few) source.rows_ahead = of.vertical.stride;
+}
+
+/// Groups that fill a vector, of windows whose kernels permute: their planes would not fit L1.
+bool is_permuted(const Convolution& of, Isa isa) {
+    const std::int64_t group = of.group_channels();
+    const ConvolutionAxis& across = of.horizontal;
+    return (isa == Isa::avx512 || isa == Isa::amx) && group > 1 && group == of.group_filters() &&
+           block_lanes % group == 0 && across.filter == 3 && across.stride <= 2 && across.dilation == 1;
 }
 
 }  // namespace
@@ -108,12 +116,12 @@ std::string refuse_grouped(const Convolution& of) {
 GroupedConvolution::GroupedConvolution(const Convolution& of, GroupedResult makes, Isa isa, int threads)
     : of_(of), makes_(makes), kernels_(grouped_kernels(isa)), threads_(threads) {
     if (makes == GroupedResult::gradient_of_filter)
-        plan_filter_gradient();
+        plan_filter_gradient(isa);
     else
-        plan_sums();
+        plan_sums(isa);
 }
 
-void GroupedConvolution::plan_sums() {
+void GroupedConvolution::plan_sums(Isa isa) {
     const bool forward = makes_ == GroupedResult::output;
     const auto phases_of = forward ? phases_of_output : phases_of_input;
     row_phases_ = phases_of(of_.vertical);
@@ -133,6 +141,7 @@ void GroupedConvolution::plan_sums() {
     sums_.filter_columns = of_.horizontal.filter;
     sums_.row_phases = static_cast<std::int64_t>(row_phases_.size());
     sums_.column_phases = static_cast<std::int64_t>(column_phases_.size());
+    sums_.source.permuted = is_permuted(of_, isa);
     pad_columns(sums_.source, column_phases_);
     sums_.source.slots = rows_at_once(row_phases_, sums_.rows, sums_.source.rows);
     blocks_ = ceil_div(sums_.channels, block_lanes);
@@ -151,7 +160,7 @@ void GroupedConvolution::plan_sums() {
         blocks_ * block_lanes * sums_.filter_rows * sums_.filter_columns * sums_.source.group_channels;
 }
 
-void GroupedConvolution::plan_filter_gradient() {
+void GroupedConvolution::plan_filter_gradient(Isa isa) {
     row_phases_ = phases_of_output(of_.vertical);
     column_phases_ = phases_of_output(of_.horizontal);
     gradient_.source = {.rows = of_.vertical.image,
@@ -164,6 +173,7 @@ void GroupedConvolution::plan_filter_gradient() {
     gradient_.channels = of_.filters;
     gradient_.vertical = of_.vertical;
     gradient_.horizontal = of_.horizontal;
+    gradient_.source.permuted = is_permuted(of_, isa);
     pad_columns(gradient_.source, column_phases_);
     gradient_.source.slots = rows_at_once(row_phases_, gradient_.rows, gradient_.source.rows);
     blocks_ = ceil_div(of_.filters, block_lanes);

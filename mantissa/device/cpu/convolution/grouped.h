@@ -35,8 +35,8 @@ class GroupedConvolution {
     void run(const GroupedArguments& arguments, ThreadPool& pool) const;
 
   private:
-    void plan_sums();
-    void plan_filter_gradient();
+    void plan_sums(Isa isa);
+    void plan_filter_gradient(Isa isa);
     void run_sums(const GroupedArguments& arguments, ThreadPool& pool) const;
     void run_filter_gradient(const GroupedArguments& arguments, ThreadPool& pool) const;
 

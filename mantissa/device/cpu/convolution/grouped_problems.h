@@ -18,8 +18,8 @@ inline constexpr std::int64_t most_span = 512;
 /// Columns that lie so far apart meet the same taps in the gradient of the input.
 inline constexpr std::int64_t most_phases = 8;
 
-/// Room for so many pairs of addresses, in whole lines.
-constexpr std::int64_t floats_of_pointers(std::int64_t pairs) { return (4 * pairs + 15) / 16 * 16; }
+/// Room for three addresses of each of so many rows, in whole lines.
+constexpr std::int64_t floats_of_pointers(std::int64_t rows) { return (6 * rows + 15) / 16 * 16; }
 
 /// Places of the output along one axis, every so many, that meet the same elements of the filter. Place i of
 /// them meets by its tap q the source's place source_first + i source_step + q distance.
@@ -42,11 +42,15 @@ struct SourcePlanes {
     std::int64_t padded_columns = 0;  ///< of a row with all zeros
     std::int64_t slots = 0;           ///< rows that are kept at a time
     std::int64_t blocks = 1;          ///< whose rows are
+    /// The one plane of a block is its channels as they lie, from which each plane is permuted where it is
+    /// read.
+    bool permuted = false;
     /// Rows that are fetched while as many are made planes; 0: while sums are made, which then take longer.
     std::int64_t rows_ahead = 0;
 
     std::int64_t row_floats() const { return padded_columns * block_lanes; }
-    std::int64_t floats() const { return slots * blocks * group_channels * row_floats(); }
+    std::int64_t planes() const { return permuted ? 1 : group_channels; }
+    std::int64_t floats() const { return slots * blocks * planes() * row_floats(); }
 };
 
 /// y = the sums of products over the windows of the source, and a bias.

@@ -65,6 +65,8 @@ struct Vector {
         asm("" : "+x"(a));
         return a;
     }
+    /// Never called: a block has several vectors.
+    MANTISSA_LANES Float load_permuted(const float* from, const std::int32_t*) { return load(from); }
     MANTISSA_LANES Float add(Float a, Float b) { return _mm256_add_ps(a, b); }
     MANTISSA_LANES Float multiply_add(Float a, Float b, Float c) { return _mm256_fmadd_ps(a, b, c); }
 };

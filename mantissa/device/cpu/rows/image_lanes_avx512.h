@@ -42,6 +42,11 @@ struct Vector {
         asm("" : "+v"(a));
         return a;
     }
+    MANTISSA_LANES Float load_permuted(const float* from, const std::int32_t* index) {
+        Float a = _mm512_permutexvar_ps(_mm512_loadu_si512(index), load(from));
+        asm("" : "+v"(a));
+        return a;
+    }
     MANTISSA_LANES Float add(Float a, Float b) { return _mm512_add_ps(a, b); }
     MANTISSA_LANES Float multiply_add(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
 };

@@ -50,6 +50,8 @@ struct Vector {
         asm("" : "+x"(a));
         return a;
     }
+    /// Never called: a block has several vectors.
+    MANTISSA_LANES Float load_permuted(const float* from, const std::int32_t*) { return load(from); }
     MANTISSA_LANES Float add(Float a, Float b) { return a + b; }
     MANTISSA_LANES Float multiply_add(Float a, Float b, Float c) { return a * b + c; }
 };
