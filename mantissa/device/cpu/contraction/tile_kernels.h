@@ -125,7 +125,8 @@ struct LinesAhead {
 };
 
 /// Work that is due between a tile's products, after every four: what is wanted soon is asked for, and sums
-/// made before are finished.
+/// made before are finished. An epilogue of the caller's gets all 32 rows of a tile at once, behind the
+/// products: what it does for each call, as looking for targets, costs more than two rows of it.
 struct DueBetween {
     DueBetween(const Tile& tile, std::int64_t times)
         : panel(tile.ahead, tile.lines_ahead, times),
@@ -148,7 +149,7 @@ struct DueBetween {
         if (rows.left > 0 && --until_rows == 0) {
             rows.finish<Unit>(rows_at_a_time);
             until_rows = every;
-        } else if (behind->rows > 0 && --until_rows == 0) {
+        } else if (behind->rows > 0 && !behind->finish && --until_rows == 0) {
             behind->finish_rows(rows_at_a_time);
             until_rows = every;
         }
