@@ -437,7 +437,7 @@ TEST(Attention, OneLongHeadHasTheSameBitsOnAnyNumberOfThreads) {
 
 TEST(Attention, MemoryGrowsWithTheSequenceNotWithItsSquare) {
     for (const auto& [kernels, copies] :
-         {std::pair{&attention_kernels_generic(), 0}, {&attention_kernels_amx(), 3}}) {
+         {std::pair{&attention_kernels_generic(), 0}, {&attention_kernels_amx(), 6}}) {
         SCOPED_TRACE(kernels->name);
         const auto bytes = [kernels = kernels](std::int64_t T, int threads) {
             const AttentionSize s = Case{1, T, T, 64, true, DType::bf16}.size();
@@ -447,14 +447,14 @@ TEST(Attention, MemoryGrowsWithTheSequenceNotWithItsSquare) {
             const std::int64_t short_bytes = bytes(1024, threads), long_bytes = bytes(16384, threads);
             EXPECT_LE(long_bytes, 16 * short_bytes);
             // At most eight dq in FP32 and a log-sum-exp's worth, besides the threads' blocks; where operands
-            // are transposed, v, q and do once more in BF16.
+            // are packed, k and v once more in BF16, q and do twice.
             EXPECT_LE(long_bytes - bytes(64, threads), 16384 * ((8 * 64 + 1) * 4 + copies * 64 * 2));
         }
         // As many heads as a model has: one dq a thread.
         const AttentionSize many = Case{48, 1024, 1024, 64, true, DType::bf16}.size();
-        const std::int64_t transposed = copies == 0 ? 0 : 2 * 48 * 64 * transposed_row(1024) * 2;
+        const std::int64_t packed = copies == 0 ? 0 : 4 * 48 * packed_floats(64, 1024) * 4;
         EXPECT_LE(attention_grad_workspace(*kernels, many, 2),
-                  2 * (1024 * 64 * 4 + (256 << 10)) + 48 * 1024 * 4 + transposed);
+                  2 * (1024 * 64 * 4 + (256 << 10)) + 48 * 1024 * 4 + packed);
     }
 }
 

@@ -41,27 +41,27 @@ std::int64_t segments_of(const AttentionSize& size, const Score* score) {
     return ceil_div(size.keys, segment_keys(size, score));
 }
 
-std::int64_t dq_floats(const AttentionSize& size) { return size.queries * padded_head(size.head_size); }
+std::int64_t dq_floats(const AttentionSize& size) { return on_cpu::dq_floats(size.head_size, size.queries); }
 
-/// Floats of an operand of so many heads, `rows` each, where the kernels transpose it; else 0.
-std::int64_t transposed_floats(const AttentionKernels& kernels, const AttentionSize& size, std::int64_t heads,
-                               std::int64_t rows) {
-    return kernels.transpose ? heads * size.head_size * transposed_row(rows) / 2 : 0;
+/// Floats of one form of an operand of so many heads, `rows` each, where the kernels pack it; else 0.
+std::int64_t packed_operand(const AttentionKernels& kernels, const AttentionSize& size, std::int64_t heads,
+                            std::int64_t rows) {
+    return kernels.pack ? heads * packed_floats(size.head_size, rows) : 0;
 }
-std::int64_t transposed_values(const AttentionKernels& kernels, const AttentionSize& size) {
-    return transposed_floats(kernels, size, all_key_heads(size), size.keys);
+std::int64_t packed_keys(const AttentionKernels& kernels, const AttentionSize& size) {
+    return packed_operand(kernels, size, all_key_heads(size), size.keys);
 }
 
-/// Where things lie in the workspace of the gradient, in floats; q and do, transposed, come first.
+/// Where things lie in the workspace of the gradient, in floats; q and do, packed both ways, come first.
 struct GradWorkspace {
-    std::int64_t transposed_do, delta, each_scratch, scratch, segments, sums, dq, total;
+    std::int64_t packed, delta, each_scratch, scratch, segments, sums, dq, total;
 
     GradWorkspace(const AttentionKernels& kernels, const AttentionSize& size, const Score* score,
                   int threads) {
         const std::int64_t count = segments_of(size, score);
         const std::int64_t dqs = count == 1 ? threads * size.group : all_heads(size) * count;
-        transposed_do = transposed_floats(kernels, size, all_heads(size), size.queries);
-        delta = 2 * transposed_do;
+        packed = packed_operand(kernels, size, all_heads(size), size.queries);
+        delta = 4 * packed;
         each_scratch = backward_scratch(size.head_size) + (score ? backward_score_scratch(*score) : 0);
         scratch = delta + align_up(all_heads(size) * size.queries, 16);
         segments = scratch + threads * each_scratch;
@@ -175,15 +175,16 @@ void check_gradients(ProblemCheck& check, const AttentionSize& size, std::span<G
     }
 }
 
-/// Where the kernels ask for it: pieces of 128 rows, a few microseconds each.
-void transpose(const AttentionKernels& kernels, const AttentionSize& size, const TransposedOperand& operand,
-               ThreadPool& pool) {
-    if (!kernels.transpose) return;
+/// Where the kernels ask for it: two operands, in pieces of 128 rows, a few microseconds each.
+void pack(const AttentionKernels& kernels, const AttentionSize& size, const PackedOperand (&operands)[2],
+          ThreadPool& pool) {
+    if (!kernels.pack) return;
     constexpr std::int64_t piece = 128;
-    const std::int64_t pieces = ceil_div(operand.count, piece);
-    pool.for_each_block(size.sequences * operand.heads * pieces, [&](std::int64_t item, int) {
+    const std::int64_t count = operands[0].count, pieces = ceil_div(count, piece);
+    pool.for_each_block(size.sequences * operands[0].heads * pieces, [&](std::int64_t item, int) {
         const std::int64_t first = item % pieces * piece;
-        kernels.transpose(size, operand, item / pieces, {first, std::min(operand.count, first + piece)});
+        for (const PackedOperand& operand : operands)
+            kernels.pack(size, operand, item / pieces, {first, std::min(count, first + piece)});
     });
 }
 
@@ -228,7 +229,7 @@ std::string refusal(const AttentionKernels& kernels, const AttentionSize& size) 
 
 std::int64_t attention_workspace(const AttentionKernels& kernels, const AttentionSize& size, int threads,
                                  const Score* score) {
-    return (transposed_values(kernels, size) + threads * each_forward_scratch(size, score)) * float_bytes;
+    return (2 * packed_keys(kernels, size) + threads * each_forward_scratch(size, score)) * float_bytes;
 }
 
 void attention(const AttentionKernels& kernels, const Attention& p, ThreadPool& pool) {
@@ -242,8 +243,12 @@ void attention(const AttentionKernels& kernels, const Attention& p, ThreadPool& 
     check_output(check, "o", s, queries, p.o);
     check.output("lse", p.lse, all_heads(s) * s.queries * float_bytes);
     finish(check.output("workspace", p.workspace, attention_workspace(kernels, s, pool.threads(), p.score)));
-    transpose(kernels, s, {.x = p.v, .heads = keys.heads, .count = s.keys, .to = p.workspace}, pool);
-    float* const scratch = p.workspace + transposed_values(kernels, s);
+    const std::int64_t packed = packed_keys(kernels, s);
+    pack(kernels, s,
+         {{.x = p.k, .heads = keys.heads, .count = s.keys, .along = p.workspace},
+          {.x = p.v, .heads = keys.heads, .count = s.keys, .across = p.workspace + packed}},
+         pool);
+    float* const scratch = p.workspace + 2 * packed;
     const std::int64_t each = each_forward_scratch(s, p.score);
     // One head after another, so that its keys and values stay in L2; of each the last queries first, which
     // see the most.
@@ -376,9 +381,10 @@ void attention_grad(const AttentionKernels& kernels, const AttentionGrad& p, Thr
 
     const GradWorkspace at(kernels, s, p.score, pool.threads());
     float* const delta = p.workspace + at.delta;
-    transpose(kernels, s, {.x = p.q, .heads = s.heads, .count = s.queries, .to = p.workspace}, pool);
-    transpose(kernels, s,
-              {.x = p.d_o, .heads = s.heads, .count = s.queries, .to = p.workspace + at.transposed_do}, pool);
+    const auto both_ways = [&](const ConstHeads& x, float* to) {
+        return PackedOperand{x, s.heads, s.queries, to, to + at.packed};
+    };
+    pack(kernels, s, {both_ways(p.q, p.workspace), both_ways(p.d_o, p.workspace + 2 * at.packed)}, pool);
     const std::int64_t pieces = ceil_div(s.queries, delta_rows);
     pool.for_each_block(all_heads(s) * pieces, [&](std::int64_t item, int) {
         const std::int64_t first = item % pieces * delta_rows;

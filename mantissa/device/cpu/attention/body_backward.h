@@ -18,7 +18,8 @@ namespace {
 struct KeyBlock {
     Block k, v;               // [D, lanes], k scaled
     Block dk, dv;             // [D, lanes]
-    Block p, ds;              // [query_rows, lanes]: scores and their gradients
+    Block p, ds;              // [query_rows, lanes]: scores and the gradients of weights
+    Block weights, d_scores;  // [query_rows, lanes]: what is made of them, as products sum over queries
     Block rows_of_k;          // [keys, padded_head], scaled
     float *wide_q, *wide_do;  // [query_rows, D]
     float* across;            // [query_rows, lanes / 2]: ds in pairs along the keys
@@ -54,6 +55,11 @@ KeyBlock laid_out_keys(float* scratch, std::int64_t head_size) {
     KeyBlock block;
     for (Block* b : {&block.k, &block.v, &block.dk, &block.dv}) *b = {take(head_size * key_lanes), key_lanes};
     for (Block* b : {&block.p, &block.ds}) *b = {take(query_rows * key_lanes), key_lanes};
+    block.weights = block.p;
+    block.d_scores = block.ds;
+    if constexpr (Operands::score_rows < query_rows)
+        for (Block* b : {&block.weights, &block.d_scores})
+            *b = {take(query_rows * key_lanes / Operands::word), key_lanes};
     block.rows_of_k = {take(key_lanes * padded_head(head_size)), padded_head(head_size)};
     block.wide_q = take(query_rows * head_size);
     block.wide_do = take(query_rows * head_size);
@@ -61,12 +67,12 @@ KeyBlock laid_out_keys(float* scratch, std::int64_t head_size) {
     return block;
 }
 
-/// Scores of some rows and the gradients of their weights, in place by weights and gradients of scores:
-/// p = exp(p - lse), ds = p (ds - delta); both 0 in the lanes that row r does not see, from `seen` + r or
-/// from `count` on: what a lane without a key holds must reach no sum.
+/// Scores of some rows and the gradients of their weights, by weights and gradients of scores from row
+/// `first` on: weights = exp(p - lse), d_scores = weights (ds - delta); both 0 in the lanes that row r does
+/// not see, from `seen` + r or from `count` on: what a lane without a key holds must reach no sum.
 struct WeightRows {
     const float *lse, *delta;
-    std::int64_t rows, seen, count;
+    std::int64_t rows, seen, count, first;
 };
 
 /// Changes that a score function makes to that.
@@ -83,6 +89,7 @@ void weights_and_gradients(const KeyBlock& block, const WeightRows& x, float sca
     const Float zero = Lanes::constant(0.0f);
     for_words(x.rows, [&](std::int64_t r, auto there) MANTISSA_BODY {
         constexpr int count = decltype(there)::value;
+        if (r % 16 == 0) Operands::between_vectors();
         Float shifts[count], means[count];
         for (int i = 0; i < count; ++i) {
             float lse = x.lse[r + i];
@@ -115,12 +122,10 @@ void weights_and_gradients(const KeyBlock& block, const WeightRows& x, float sca
                 if constexpr (Slopes::value)
                     gradients[i] = Lanes::multiply(gradients[i], Lanes::load(of.slopes + at));
             }
-            Operands::store_rows(block.p, r, lane, weights);
-            Operands::store_both_ways(block.ds, block.across, r, lane, gradients);
+            Operands::store_rows(block.weights, x.first + r, lane, weights);
+            Operands::store_both_ways(block.d_scores, block.across, x.first + r, lane, gradients);
         }
     });
-    Operands::end_rows(block.p, x.rows);
-    Operands::end_rows(block.ds, x.rows);
 }
 
 struct Without {
@@ -174,7 +179,7 @@ void differentiate_queries(const AttentionGrad& p, std::int64_t head, Range keys
     const std::int64_t D = s.head_size, count = keys.last - keys.first, ahead = s.keys - s.queries;
     const float scale = s.scale < 0 ? -s.scale : s.scale;  // positions() takes the sign
     const HeadRows<const T> q = head_of(s, p.q, head, type), d_o = head_of(s, p.d_o, head, type);
-    const float* const do_start = p.workspace + s.sequences * s.heads * D * transposed_row(s.queries) / 2;
+    const PackedHeads packed{p.workspace, s.sequences * s.heads, D, s.queries};
     const Score* const score = p.score;
     const ScoreBlocks blocks = score ? laid_out_scores(*score, block, scratch) : ScoreBlocks{};
     const Block dq{to.first + head % s.group * to.stride, padded_head(D)};
@@ -190,25 +195,31 @@ void differentiate_queries(const AttentionGrad& p, std::int64_t head, Range keys
     };
     for_seen(line, {first, s.queries}, query_rows, trim, [&](Range queries) {
         const std::int64_t row = queries.first, rows = queries.last - queries.first;
-        const Rows of_q = Operands::along_head(q.from(row), rows, D, block.wide_q);
-        const Rows of_do = Operands::along_head(d_o.from(row), rows, D, block.wide_do);
-        Operands::product(of_q, block.k, D / Operands::word, from);
-        Operands::product(of_do, block.v, D / Operands::word, block.ds);
-        const std::int64_t at = head * s.queries + row;
-        const std::int64_t seen = s.causal ? row + ahead - keys.first + 1 : key_lanes;
-        const WeightRows weights{p.lse + at, delta + at, rows, seen, count};
-        if (score)
-            weights_by_function(meeting(queries), line, block, weights, scale, blocks, to.score);
-        else
-            weights_and_gradients<false, Without, Without>(block, weights, scale, {});
-        Operands::spread(Operands::across(block.ds, rows, block.across), block.rows_of_k,
+        const auto of_q = Operands::along_head(q.from(row), rows, D, block.wide_q, packed.from(0, head, row));
+        const auto of_do =
+            Operands::along_head(d_o.from(row), rows, D, block.wide_do, packed.from(2, head, row));
+        for (std::int64_t part = 0; part < rows; part += Operands::score_rows) {
+            const Range some{row + part,
+                             row + (rows - part < Operands::score_rows ? rows : part + Operands::score_rows)};
+            const std::int64_t some_rows = some.last - some.first, at = head * s.queries + some.first;
+            Operands::product(Operands::part_of(of_q, part, some_rows), block.k, D / Operands::word, from);
+            Operands::product(Operands::part_of(of_do, part, some_rows), block.v, D / Operands::word,
+                              block.ds);
+            const std::int64_t seen = s.causal ? some.first + ahead - keys.first + 1 : key_lanes;
+            const WeightRows weights{p.lse + at, delta + at, some_rows, seen, count, part};
+            if (score)
+                weights_by_function(meeting(some), line, block, weights, scale, blocks, to.score);
+            else
+                weights_and_gradients<false, Without, Without>(block, weights, scale, {});
+        }
+        Operands::end_rows(block.weights, rows);
+        Operands::end_both_ways(block.d_scores, block.across, rows);
+        Operands::spread(Operands::across(block.d_scores, rows, block.across), block.rows_of_k,
                          ceil_div(count, Operands::word), {dq.row(row), dq.lanes});
-        const TransposedRows q_across = transposed_head(p.workspace, head, D, s.queries, row);
-        const TransposedRows do_across = transposed_head(do_start, head, D, s.queries, row);
-        Operands::gather(Operands::summed(d_o.from(row), of_do, D, block.wide_do, do_across), block.p, D,
-                         nullptr, block.dv);
-        Operands::gather(Operands::summed(q.from(row), of_q, D, block.wide_q, q_across), block.ds, D, nullptr,
-                         block.dk);
+        Operands::gather(Operands::summed(d_o.from(row), of_do, D, block.wide_do, packed.from(3, head, row)),
+                         block.weights, D, nullptr, block.dv);
+        Operands::gather(Operands::summed(q.from(row), of_q, D, block.wide_q, packed.from(1, head, row)),
+                         block.d_scores, D, nullptr, block.dk);
     });
 }
 
@@ -265,7 +276,7 @@ void attention_delta(const AttentionGrad& p, std::int64_t head, Range queries, f
 }
 
 void attention_sum_dq(const AttentionGrad& p, std::int64_t head, Range queries, const DqParts& parts) {
-    const std::int64_t D = p.size.head_size, width = padded_head(D), part = p.size.queries * width;
+    const std::int64_t D = p.size.head_size, width = padded_head(D), part = dq_floats(D, p.size.queries);
     const Float factor = Lanes::constant(Operands::scale_in_operands ? 1.0f : p.size.scale);
     Operands::of_type(p.size.dtype, [&](auto* type) {
         const auto of_dq = head_of(p.size, p.dq, head, type);

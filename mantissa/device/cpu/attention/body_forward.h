@@ -81,6 +81,7 @@ void softmax_step(const QueryBlock& block, std::int64_t keys, float scale, const
         for (int i = 0; i < word; ++i) sums[i] = Lanes::constant(0.0f);
         sums[0] = Lanes::multiply(Lanes::load(block.sum + lane), factor);
         for_words(keys, [&](std::int64_t r, auto there) MANTISSA_BODY {
+            if (r % 64 == 0) Operands::between_vectors();
             Float weights[word] = {};
 #pragma GCC unroll 2
             for (int i = 0; i < decltype(there)::value; ++i) {
@@ -166,6 +167,7 @@ void attend(const Attention& p, std::int64_t head, Range queries, float* scratch
     const HeadRows<const T> k = key_head_of(s, p.k, key_head, type), v = key_head_of(s, p.v, key_head, type);
     const std::int64_t seen = s.causal ? queries.last + ahead : s.keys;
     const SeenLine line = keys_seen(s, score, head, queries.first);
+    const PackedHeads packed{p.workspace, s.sequences * s.heads / s.group, D, s.keys};
     const auto meeting = [&](Range keys) {
         return ScoreMeeting{*score, head / s.heads, head % s.heads, keys, queries.first, true, staged};
     };
@@ -174,7 +176,7 @@ void attend(const Attention& p, std::int64_t head, Range queries, float* scratch
     };
     for_seen(line, {0, seen}, key_rows, trim, [&](Range keys) {
         const std::int64_t key = keys.first, rows = keys.last - keys.first;
-        const Rows of_k = Operands::along_head(k.from(key), rows, D, wide_k);
+        const auto of_k = Operands::along_head(k.from(key), rows, D, wide_k, packed.from(0, key_head, key));
         Operands::product(of_k, block.q, D / Operands::word, block.scores);
         if (score)
             remake_scores(*score, meeting(keys), line, block,
@@ -187,9 +189,9 @@ void attend(const Attention& p, std::int64_t head, Range queries, float* scratch
             softmax_step<true>(block, rows, scale_left, multipliers);
         else
             softmax_step<false>(block, rows, scale_left, nullptr);
-        const Rows of_v = Operands::along_head(v.from(key), rows, D, wide_v);
-        const TransposedRows across = transposed_head(p.workspace, key_head, D, s.keys, key);
-        Operands::gather(Operands::summed(v.from(key), of_v, D, wide_v, across), block.scores, D,
+        const float* const v_across = packed.from(1, key_head, key);
+        const auto of_v = Operands::along_head(v.from(key), rows, D, wide_v, v_across);
+        Operands::gather(Operands::summed(v.from(key), of_v, D, wide_v, v_across), block.scores, D,
                          block.factors, block.o);
     });
     finish_softmax(block, scale_left, score != nullptr);

@@ -68,18 +68,16 @@ struct Rows {
     std::int64_t count = 0;
 };
 
-/// A head's rows [D, stride] of BF16 where the level transposes them, from some position on.
-struct TransposedRows {
-    const std::uint16_t* data = nullptr;
-    std::int64_t stride = 0;
-};
+/// The operands of one form that the level packs, one after another at the start of the workspace.
+struct PackedHeads {
+    const float* start;
+    std::int64_t heads, head_size, count;
 
-/// Those of a head, from `first` on, in an operand that was transposed to `start`.
-MANTISSA_LANES TransposedRows transposed_head(const float* start, std::int64_t head, std::int64_t head_size,
-                                              std::int64_t count, std::int64_t first) {
-    const std::int64_t stride = transposed_row(count);
-    return {reinterpret_cast<const std::uint16_t*>(start) + head * head_size * stride + first, stride};
-}
+    /// Tiles of a head from `first` on, a multiple of packed_positions.
+    const float* from(std::int64_t operand, std::int64_t head, std::int64_t first) const {
+        return start + (operand * heads + head) * packed_floats(head_size, count) + first * head_size / 2;
+    }
+};
 
 /// A block of whole vectors, [..., lanes].
 struct Block {

@@ -60,10 +60,14 @@ MANTISSA_LANES std::int64_t end_of_table_block(std::int64_t position) {
 }
 
 /// Calls f for ranges of at most `most` positions which together are those that are seen. `trim`: of
-/// positions in one block, of which some are seen, those from the first to behind the last.
+/// positions in one block, of which some are seen, those from the first to behind the last. Ranges begin at
+/// multiples of Operands::first_unit, with positions that nothing sees where need be.
 template <class Trim, class F>
 MANTISSA_LANES void for_seen(const SeenLine& line, Range within, std::int64_t most, Trim trim, F f) {
-    std::int64_t first = within.first;
+    const auto begin_at = [](std::int64_t position) {
+        return position / Operands::first_unit * Operands::first_unit;
+    };
+    std::int64_t first = begin_at(within.first);
     bool begins = true;  // behind what nothing sees
     while (first < within.last) {
         const std::int64_t block_end = end_of_table_block(first);
@@ -78,7 +82,7 @@ MANTISSA_LANES void for_seen(const SeenLine& line, Range within, std::int64_t mo
                 first = block_end;
                 continue;
             }
-            first = seen.first;
+            first = begin_at(seen.first);
         }
         begins = false;
         std::int64_t last = first;

@@ -28,13 +28,27 @@ inline constexpr std::int64_t query_rows = 64;
 /// Elements of a head, padded to whole vectors.
 constexpr std::int64_t padded_head(std::int64_t head_size) { return align_up(head_size, 16); }
 
-/// An operand with the positions along the rows, as products that sum over positions want it.
-struct TransposedOperand {
-    ConstHeads x = {};       // [B, heads, count, D]
-    std::int64_t heads = 0;  ///< of a sequence: H, or G of keys and values
-    std::int64_t count = 0;  ///< queries or keys
-    float* to = nullptr;     // [B heads, D, transposed_row(count)] of 16 bits
+/// Floats of the dq of one head: whole tiles of rows.
+constexpr std::int64_t dq_floats(std::int64_t head_size, std::int64_t queries) {
+    return align_up(queries, 16) * padded_head(head_size);
+}
+
+/// Positions that are packed together: the depth of a product of tiles, and two tiles of rows.
+inline constexpr std::int64_t packed_positions = 32;
+
+/// An operand as tiles take it, each a KB in one piece: 16 rows of 32 elements of BF16.
+struct PackedOperand {
+    ConstHeads x = {};        // [B, heads, count, D]
+    std::int64_t heads = 0;   ///< of a sequence: H, or G of keys and values
+    std::int64_t count = 0;   ///< queries or keys
+    float* along = nullptr;   // [B heads, count / 16, D / 32] tiles of [position, element]; null: not wanted
+    float* across = nullptr;  // [B heads, count / 32, D / 16] tiles of [element, position]; null: not wanted
 };
+
+/// Floats of a head in either form; behind its last position it is filled up with zeros.
+constexpr std::int64_t packed_floats(std::int64_t head_size, std::int64_t count) {
+    return align_up(count, packed_positions) * head_size / 2;
+}
 
 /// Segments that the keys of a head are cut into, at most: then the dq of a segment stays a small multiple of
 /// q.
@@ -42,13 +56,13 @@ inline constexpr std::int64_t most_segments = 8;
 
 /// Where a piece of work adds up what it gives to others than dk and dv.
 struct QueryGradients {
-    float* first = nullptr;                ///< dq of heads that share keys, [T, padded_head] each
+    float* first = nullptr;                ///< dq of heads that share keys, dq_floats() each
     std::int64_t stride = 0;               ///< floats from one head's to the next
     Range queries = {};                    ///< that may see the keys: of these dq is written
     const ScoreGradient* score = nullptr;  ///< by gradient of the score's operands
 };
 
-/// The dq of a head's segments, [T, padded_head] one after another.
+/// The dq of a head's segments, [T, padded_head] in dq_floats() each, one after another.
 struct DqParts {
     const float* first = nullptr;
     std::int64_t count = 1;
@@ -60,11 +74,10 @@ struct AttentionKernels {
     /// The size of heads must be a multiple of it. Above 1 tensors are of BF16: products take pairs, or
     /// tiles.
     std::int64_t head_unit = 1;
-    /// Not null where products sum over positions along the rows of an operand: v forward, q and do backward
-    /// are transposed beforehand, [heads, D, transposed_row()] at the start of the workspace, zeros at the
-    /// end. Does so for some of a head's rows; their first is a multiple of 32.
-    void (*transpose)(const AttentionSize&, const TransposedOperand&, std::int64_t head,
-                      Range rows) = nullptr;
+    /// Not null where products take operands packed: forward k along and v across, backward q and do both
+    /// ways, in this order at the start of the workspace. Packs some of a head's rows; their first is a
+    /// multiple of packed_positions.
+    void (*pack)(const AttentionSize&, const PackedOperand&, std::int64_t head, Range rows) = nullptr;
 
     /// o and lse of at most query_lanes queries of one head. `scratch`: forward_scratch() and score_scratch
     /// floats.
@@ -80,9 +93,6 @@ struct AttentionKernels {
     void (*sum_dq)(const AttentionGrad&, std::int64_t head, Range queries, const DqParts& parts) = nullptr;
 };
 
-/// Elements of a transposed row: whole tiles of 32, and one more, since a block starts anywhere.
-constexpr std::int64_t transposed_row(std::int64_t count) { return align_up(count, 32) + 32; }
-
 /// Floats that one worker needs.
 constexpr std::int64_t forward_scratch(std::int64_t head_size) {
     const std::int64_t keys = 2 * key_rows * head_size;                       // widened k and v
@@ -92,7 +102,8 @@ constexpr std::int64_t forward_scratch(std::int64_t head_size) {
 constexpr std::int64_t backward_scratch(std::int64_t head_size) {
     const std::int64_t lanes = (4 * head_size + 2 * query_rows) * key_lanes;  // k, v, dk, dv, scores
     const std::int64_t rows = 2 * query_rows * head_size + key_lanes * padded_head(head_size);
-    return align_up(lanes + rows + query_rows * key_lanes / 2, 16);
+    const std::int64_t weights = query_rows * key_lanes;  // and gradients of scores, in pairs
+    return align_up(lanes + rows + weights + query_rows * key_lanes / 2, 16);
 }
 
 /// And for a score function: its blocks, and operands whose lanes are no neighbours.

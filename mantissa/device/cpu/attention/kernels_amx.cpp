@@ -18,8 +18,7 @@ using Operands = TiledOperands;
 namespace mantissa::inline v0::on_cpu {
 
 const AttentionKernels& attention_kernels_amx() {
-    static constexpr AttentionKernels table =
-        table_of({.name = "amx", .head_unit = 32, .transpose = transpose_rows});
+    static constexpr AttentionKernels table = table_of({.name = "amx", .head_unit = 32, .pack = pack_rows});
     return table;
 }
 

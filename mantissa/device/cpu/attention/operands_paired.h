@@ -35,6 +35,8 @@ MANTISSA_LANES Float pairs_of_rows(const BF16* first, const BF16* second, int pr
 
 struct PairedOperands : VectorProducts {
     static constexpr int word = 2;
+    static constexpr std::int64_t score_rows = query_rows;
+    static constexpr std::int64_t first_unit = 1;
     static constexpr bool scale_in_operands = false;
 
     /// The driver let nothing but BF16 through.
@@ -55,11 +57,15 @@ struct PairedOperands : VectorProducts {
             return Lanes::from_bits(_mm512_xor_si512(Lanes::bits(Lanes::load_part(from, present)), signs));
         });
     }
-    MANTISSA_LANES Rows along_head(const HeadRows<const BF16>& x, std::int64_t count, std::int64_t, float*) {
+    MANTISSA_LANES Rows along_head(const HeadRows<const BF16>& x, std::int64_t count, std::int64_t, float*,
+                                   const float*) {
         return {words(x).data, words(x).stride, count};
     }
+    MANTISSA_LANES Rows part_of(const Rows& x, std::int64_t first, std::int64_t count) {
+        return {x.data + first * x.stride, x.stride, count};
+    }
     MANTISSA_LANES Rows summed(const HeadRows<const BF16>& x, const Rows& rows, std::int64_t width,
-                               float* scratch, const TransposedRows&) {
+                               float* scratch, const float*) {
         interleave_rows(x, rows.count, width, {scratch, width});
         return {scratch, width, ceil_div(rows.count, 2)};
     }
@@ -100,6 +106,7 @@ struct PairedOperands : VectorProducts {
             return _mm512_scalef_ps(elementary::polynomial(lanes, series, f), x);
         }
     };
+    MANTISSA_LANES void between_vectors() {}
     MANTISSA_LANES void store_rows(const Block& p, std::int64_t r, std::int64_t lane,
                                    const Float (&weights)[word]) {
         Lanes::store(p.row(r / 2) + lane, interleaved(rounded(weights[0], weights[1])));
@@ -114,6 +121,7 @@ struct PairedOperands : VectorProducts {
         _mm256_storeu_si256(reinterpret_cast<__m256i*>(row), _mm512_castsi512_si256(halves));
         _mm256_storeu_si256(reinterpret_cast<__m256i*>(row + p.lanes), _mm512_extracti64x4_epi64(halves, 1));
     }
+    MANTISSA_LANES void end_both_ways(const Block&, float*, std::int64_t) {}
     MANTISSA_LANES Rows across(const Block& p, std::int64_t rows, float* scratch) {
         return {scratch, p.lanes / 2, rows};
     }

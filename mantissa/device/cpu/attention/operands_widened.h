@@ -9,6 +9,10 @@ namespace {
 
 struct WidenedOperands : VectorProducts {
     static constexpr int word = 1;  ///< elements that a multiply-add takes
+    /// Rows of scores that are there at a time, backward.
+    static constexpr std::int64_t score_rows = query_rows;
+    /// Blocks of rows begin at multiples of it.
+    static constexpr std::int64_t first_unit = 1;
 
     /// Calls f with a null pointer of the tensors' type.
     template <class F>
@@ -25,16 +29,19 @@ struct WidenedOperands : VectorProducts {
                                   float factor, const Block& block) {
         into_lanes(x, count, width, factor, block);
     }
-    /// Rows to be multiplied element by element along the head.
+    /// Rows to be multiplied element by element along the head. `packed`: the same where the level packs.
     template <class T>
     MANTISSA_LANES Rows along_head(const HeadRows<const T>& x, std::int64_t count, std::int64_t width,
-                                   float* scratch) {
+                                   float* scratch, const float* /*packed*/) {
         return widened(x, count, width, scratch);
+    }
+    MANTISSA_LANES Rows part_of(const Rows& x, std::int64_t first, std::int64_t count) {
+        return {x.data + first * x.stride, x.stride, count};
     }
     /// The same rows, to be summed over.
     template <class T>
     MANTISSA_LANES Rows summed(const HeadRows<const T>&, const Rows& rows, std::int64_t, float*,
-                               const TransposedRows&) {
+                               const float* /*packed*/) {
         return rows;
     }
     /// exp(score - shift). Scores have their scale.
@@ -50,6 +57,8 @@ struct WidenedOperands : VectorProducts {
         /// Whether weights may go on being taken by the maximum before: only if it is the largest.
         auto stays_small(Float largest, Float before) const { return Lanes::less(largest, before); }
     };
+    /// Called after every few vectors of a long run of them.
+    MANTISSA_LANES void between_vectors() {}
     /// Row r of weights, or `word` rows from r on, to be summed over rows.
     MANTISSA_LANES void store_rows(const Block& p, std::int64_t r, std::int64_t lane,
                                    const Float (&weights)[word]) {
@@ -61,6 +70,7 @@ struct WidenedOperands : VectorProducts {
                                         const Float (&weights)[word]) {
         Lanes::store(p.row(r) + lane, weights[0]);
     }
+    MANTISSA_LANES void end_both_ways(const Block&, float*, std::int64_t) {}
     MANTISSA_LANES Rows across(const Block& p, std::int64_t rows, float*) { return {p.data, p.lanes, rows}; }
     /// Rows to be summed over, padded with zeros to whole vectors: [count / word, lanes].
     template <class T>
