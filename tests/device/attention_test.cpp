@@ -413,26 +413,29 @@ TEST(Attention, NanAndInfinityArriveThroughTheUnitsForBf16) {
     }
 }
 
-TEST(Attention, OneLongHeadHasTheSameBitsOnAnyNumberOfThreads) {
-    // Keys in as many segments as there ever are, blocks of queries by the dozen for each thread.
+TEST(Attention, HasTheSameBitsOnAnyNumberOfThreads) {
     static ThreadPool one(1), two(2), five(5);
-    const Case c{1, 4096, 4096, 64, true, DType::bf16};
-    const AttentionOperands x = operands_of(c);
     std::vector<const AttentionKernels*> levels{&attention_kernels(best_isa())};
     if (const AttentionKernels* const unit = attention_kernels(bf16_unit(best_isa()))) levels.push_back(unit);
-    for (const AttentionKernels* kernels : levels) {
-        SCOPED_TRACE(kernels->name);
-        const auto on = [&](ThreadPool& pool) {
-            const Setting setting{row_kernels(Isa::generic), pool, Placement::starts_at_guard, Stores::plain};
-            return run_both(setting, *kernels, c.size(), x);
-        };
-        const PlainAttention first = on(one);
-        for (ThreadPool* pool : {&two, &five}) {
-            const PlainAttention again = on(*pool);
-            EXPECT_TRUE(again.o == first.o && again.dq == first.dq && again.dk == first.dk &&
-                        again.dv == first.dv);
+    // Keys in as many segments as there ever are, blocks of queries by the dozen for each thread; and heads
+    // enough for one thread and two, but not for five, that a thread packs operands of its own.
+    for (const Case& c :
+         {Case{1, 4096, 4096, 64, true, DType::bf16}, Case{32, 70, 140, 64, true, DType::bf16, 2}})
+        for (const AttentionKernels* kernels : levels) {
+            SCOPED_TRACE(std::string(kernels->name) + ", heads " + std::to_string(c.heads));
+            const AttentionOperands x = operands_of(c);
+            const auto on = [&](ThreadPool& pool) {
+                const Setting setting{row_kernels(Isa::generic), pool, Placement::starts_at_guard,
+                                      Stores::plain};
+                return run_both(setting, *kernels, c.size(), x);
+            };
+            const PlainAttention first = on(one);
+            for (ThreadPool* pool : {&two, &five}) {
+                const PlainAttention again = on(*pool);
+                EXPECT_TRUE(again.o == first.o && again.dq == first.dq && again.dk == first.dk &&
+                            again.dv == first.dv);
+            }
         }
-    }
 }
 
 TEST(Attention, MemoryGrowsWithTheSequenceNotWithItsSquare) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <span>
 
@@ -43,25 +44,38 @@ std::int64_t segments_of(const AttentionSize& size, const Score* score) {
 
 std::int64_t dq_floats(const AttentionSize& size) { return on_cpu::dq_floats(size.head_size, size.queries); }
 
+/// Where kernels pack operands, a thread does so with a head's right before it reads them, if there are heads
+/// enough that threads end at about the same time: they stay in its L2. Else all are packed before. Either
+/// way they are the same.
+constexpr std::int64_t enough_heads = 8;  // of a thread
+bool packs_by_heads(const AttentionSize& size, int threads) {
+    return all_key_heads(size) >= enough_heads * threads;
+}
+
 /// Floats of one form of an operand of so many heads, `rows` each, where the kernels pack it; else 0.
-std::int64_t packed_operand(const AttentionKernels& kernels, const AttentionSize& size, std::int64_t heads,
-                            std::int64_t rows) {
+std::int64_t packed_form(const AttentionKernels& kernels, const AttentionSize& size, std::int64_t heads,
+                         std::int64_t rows) {
     return kernels.pack ? heads * packed_floats(size.head_size, rows) : 0;
 }
-std::int64_t packed_keys(const AttentionKernels& kernels, const AttentionSize& size) {
-    return packed_operand(kernels, size, all_key_heads(size), size.keys);
+
+/// Heads of keys whose operands are packed at a time: a thread's one, or all.
+std::int64_t packed_key_heads(const AttentionSize& size, int threads) {
+    return packs_by_heads(size, threads) ? 1 : all_key_heads(size);
 }
 
 /// Where things lie in the workspace of the gradient, in floats; q and do, packed both ways, come first.
 struct GradWorkspace {
+    bool by_heads;
     std::int64_t packed, delta, each_scratch, scratch, segments, sums, dq, total;
 
     GradWorkspace(const AttentionKernels& kernels, const AttentionSize& size, const Score* score,
                   int threads) {
         const std::int64_t count = segments_of(size, score);
         const std::int64_t dqs = count == 1 ? threads * size.group : all_heads(size) * count;
-        packed = packed_operand(kernels, size, all_heads(size), size.queries);
-        delta = 4 * packed;
+        by_heads = kernels.pack && count == 1 && packs_by_heads(size, threads);
+        const std::int64_t heads = by_heads ? size.group : all_heads(size);
+        packed = packed_form(kernels, size, heads, size.queries);
+        delta = 4 * packed * (by_heads ? threads : 1);
         each_scratch = backward_scratch(size.head_size) + (score ? backward_score_scratch(*score) : 0);
         scratch = delta + align_up(all_heads(size) * size.queries, 16);
         segments = scratch + threads * each_scratch;
@@ -175,8 +189,14 @@ void check_gradients(ProblemCheck& check, const AttentionSize& size, std::span<G
     }
 }
 
-/// Where the kernels ask for it: two operands, in pieces of 128 rows, a few microseconds each.
-void pack(const AttentionKernels& kernels, const AttentionSize& size, const PackedOperand (&operands)[2],
+/// All rows of a head.
+void pack(const AttentionKernels& kernels, const AttentionSize& size, std::span<const PackedOperand> operands,
+          std::int64_t head) {
+    for (const PackedOperand& operand : operands) kernels.pack(size, operand, head, {0, operand.count});
+}
+
+/// All heads, where the kernels ask for it, in pieces of 128 rows, a few microseconds each.
+void pack(const AttentionKernels& kernels, const AttentionSize& size, std::span<const PackedOperand> operands,
           ThreadPool& pool) {
     if (!kernels.pack) return;
     constexpr std::int64_t piece = 128;
@@ -229,7 +249,9 @@ std::string refusal(const AttentionKernels& kernels, const AttentionSize& size) 
 
 std::int64_t attention_workspace(const AttentionKernels& kernels, const AttentionSize& size, int threads,
                                  const Score* score) {
-    return (2 * packed_keys(kernels, size) + threads * each_forward_scratch(size, score)) * float_bytes;
+    const std::int64_t copies = packs_by_heads(size, threads) ? threads : 1;
+    const std::int64_t packed = packed_form(kernels, size, packed_key_heads(size, threads), size.keys);
+    return (2 * packed * copies + threads * each_forward_scratch(size, score)) * float_bytes;
 }
 
 void attention(const AttentionKernels& kernels, const Attention& p, ThreadPool& pool) {
@@ -243,20 +265,39 @@ void attention(const AttentionKernels& kernels, const Attention& p, ThreadPool& 
     check_output(check, "o", s, queries, p.o);
     check.output("lse", p.lse, all_heads(s) * s.queries * float_bytes);
     finish(check.output("workspace", p.workspace, attention_workspace(kernels, s, pool.threads(), p.score)));
-    const std::int64_t packed = packed_keys(kernels, s);
-    pack(kernels, s,
-         {{.x = p.k, .heads = keys.heads, .count = s.keys, .along = p.workspace},
-          {.x = p.v, .heads = keys.heads, .count = s.keys, .across = p.workspace + packed}},
-         pool);
-    float* const scratch = p.workspace + 2 * packed;
+    const bool by_heads = kernels.pack && packs_by_heads(s, pool.threads());
+    const std::int64_t heads = packed_key_heads(s, pool.threads());
+    const std::int64_t packed = packed_form(kernels, s, heads, s.keys);
+    float* const scratch = p.workspace + 2 * packed * (by_heads ? pool.threads() : 1);
     const std::int64_t each = each_forward_scratch(s, p.score);
-    // One head after another, so that its keys and values stay in L2; of each the last queries first, which
-    // see the most.
+    // Of each head the last queries first, which see the most.
     const std::int64_t blocks = ceil_div(s.queries, query_lanes);
-    pool.for_each_block(all_heads(s) * blocks, [&](std::int64_t item, int worker) {
-        const std::int64_t first = (blocks - 1 - item % blocks) * query_lanes;
-        kernels.forward(p, item / blocks, {first, std::min(s.queries, first + query_lanes)},
+    const auto run = [&](const Attention& one, std::int64_t head, std::int64_t block, int worker) {
+        const std::int64_t first = (blocks - 1 - block) * query_lanes;
+        kernels.forward(one, head, {first, std::min(s.queries, first + query_lanes)},
                         scratch + worker * each);
+    };
+    const auto operands = [&](float* to, std::int64_t first_head) {
+        return std::array{PackedOperand{p.k, keys.heads, s.keys, to, nullptr, first_head},
+                          PackedOperand{p.v, keys.heads, s.keys, nullptr, to + packed, first_head}};
+    };
+    if (by_heads) {
+        pool.for_each_block(all_key_heads(s), [&](std::int64_t key_head, int worker) {
+            float* const to = p.workspace + worker * 2 * packed;
+            pack(kernels, s, operands(to, key_head), key_head);
+            Attention mine = p;
+            mine.packed = {to, key_head, 1};
+            for (std::int64_t head = key_head * s.group; head < (key_head + 1) * s.group; ++head)
+                for (std::int64_t block = 0; block < blocks; ++block) run(mine, head, block, worker);
+        });
+        return;
+    }
+    pack(kernels, s, operands(p.workspace, 0), pool);
+    Attention one = p;
+    one.packed = {p.workspace, 0, heads};
+    // One head after another, so that its keys and values stay in L2.
+    pool.for_each_block(all_heads(s) * blocks, [&](std::int64_t item, int worker) {
+        run(one, item / blocks, item % blocks, worker);
     });
 }
 
@@ -267,7 +308,16 @@ std::int64_t attention_grad_workspace(const AttentionKernels& kernels, const Att
 
 namespace {
 
-/// The gradient of attention once its operands are checked and transposed.
+/// q and do, both ways, of heads from `first_head` on.
+std::array<PackedOperand, 2> packed_operands(const AttentionGrad& p, const GradWorkspace& at, float* to,
+                                             std::int64_t first_head) {
+    const AttentionSize& s = p.size;
+    float* const of_do = to + 2 * at.packed;
+    return {PackedOperand{p.q, s.heads, s.queries, to, to + at.packed, first_head},
+            PackedOperand{p.d_o, s.heads, s.queries, of_do, of_do + at.packed, first_head}};
+}
+
+/// The gradient of attention once its operands are checked.
 class GradRun {
   public:
     GradRun(const AttentionKernels& kernels, const AttentionGrad& p, ThreadPool& pool)
@@ -313,6 +363,16 @@ class GradRun {
         });
     }
 
+    /// Packs the operands of the heads that share keys, and takes their sums of do * o.
+    PackedHeads prepare_heads(std::int64_t first, int worker) {
+        float* const to = p_.workspace + worker * 4 * at_.packed;
+        for (std::int64_t head = first; head < first + s_.group; ++head) {
+            pack(kernels_, s_, packed_operands(p_, at_, to, first), head);
+            kernels_.delta(p_, head, {0, s_.queries}, p_.workspace + at_.delta);
+        }
+        return {to, first, s_.group};
+    }
+
     void differentiate(std::int64_t key_head, std::int64_t index, int worker) {
         const std::int64_t head = key_head * s_.group;
         const Segment& segment = segments_of_head(key_head)[index];
@@ -324,7 +384,9 @@ class GradRun {
                                 .stride = count_ * dq_floats(s_),
                                 .queries = segment.queries,
                                 .score = gradients};
-        kernels_.backward(p_, key_head, segment.keys, p_.workspace + at_.delta, to,
+        AttentionGrad one = p_;
+        one.packed = at_.by_heads ? prepare_heads(head, worker) : PackedHeads{p_.workspace, 0, all_heads(s_)};
+        kernels_.backward(one, key_head, segment.keys, p_.workspace + at_.delta, to,
                           p_.workspace + at_.scratch + worker * at_.each_scratch);
         for (std::int64_t i = 0; count_ == 1 && i < s_.group; ++i)
             kernels_.sum_dq(p_, head + i, {0, s_.queries},
@@ -381,15 +443,14 @@ void attention_grad(const AttentionKernels& kernels, const AttentionGrad& p, Thr
 
     const GradWorkspace at(kernels, s, p.score, pool.threads());
     float* const delta = p.workspace + at.delta;
-    const auto both_ways = [&](const ConstHeads& x, float* to) {
-        return PackedOperand{x, s.heads, s.queries, to, to + at.packed};
-    };
-    pack(kernels, s, {both_ways(p.q, p.workspace), both_ways(p.d_o, p.workspace + 2 * at.packed)}, pool);
-    const std::int64_t pieces = ceil_div(s.queries, delta_rows);
-    pool.for_each_block(all_heads(s) * pieces, [&](std::int64_t item, int) {
-        const std::int64_t first = item % pieces * delta_rows;
-        kernels.delta(p, item / pieces, {first, std::min(s.queries, first + delta_rows)}, delta);
-    });
+    if (!at.by_heads) {
+        pack(kernels, s, packed_operands(p, at, p.workspace, 0), pool);
+        const std::int64_t pieces = ceil_div(s.queries, delta_rows);
+        pool.for_each_block(all_heads(s) * pieces, [&](std::int64_t item, int) {
+            const std::int64_t first = item % pieces * delta_rows;
+            kernels.delta(p, item / pieces, {first, std::min(s.queries, first + delta_rows)}, delta);
+        });
+    }
     GradRun(kernels, p, pool).run();
 }
 

@@ -179,7 +179,7 @@ void differentiate_queries(const AttentionGrad& p, std::int64_t head, Range keys
     const std::int64_t D = s.head_size, count = keys.last - keys.first, ahead = s.keys - s.queries;
     const float scale = s.scale < 0 ? -s.scale : s.scale;  // positions() takes the sign
     const HeadRows<const T> q = head_of(s, p.q, head, type), d_o = head_of(s, p.d_o, head, type);
-    const PackedHeads packed{p.workspace, s.sequences * s.heads, D, s.queries};
+    const PackedHead packed{p.packed, head, D, s.queries};
     const Score* const score = p.score;
     const ScoreBlocks blocks = score ? laid_out_scores(*score, block, scratch) : ScoreBlocks{};
     const Block dq{to.first + head % s.group * to.stride, padded_head(D)};
@@ -195,9 +195,8 @@ void differentiate_queries(const AttentionGrad& p, std::int64_t head, Range keys
     };
     for_seen(line, {first, s.queries}, query_rows, trim, [&](Range queries) {
         const std::int64_t row = queries.first, rows = queries.last - queries.first;
-        const auto of_q = Operands::along_head(q.from(row), rows, D, block.wide_q, packed.from(0, head, row));
-        const auto of_do =
-            Operands::along_head(d_o.from(row), rows, D, block.wide_do, packed.from(2, head, row));
+        const auto of_q = Operands::along_head(q.from(row), rows, D, block.wide_q, packed.from(0, row));
+        const auto of_do = Operands::along_head(d_o.from(row), rows, D, block.wide_do, packed.from(2, row));
         for (std::int64_t part = 0; part < rows; part += Operands::score_rows) {
             const Range some{row + part,
                              row + (rows - part < Operands::score_rows ? rows : part + Operands::score_rows)};
@@ -216,9 +215,9 @@ void differentiate_queries(const AttentionGrad& p, std::int64_t head, Range keys
         Operands::end_both_ways(block.d_scores, block.across, rows);
         Operands::spread(Operands::across(block.d_scores, rows, block.across), block.rows_of_k,
                          ceil_div(count, Operands::word), {dq.row(row), dq.lanes});
-        Operands::gather(Operands::summed(d_o.from(row), of_do, D, block.wide_do, packed.from(3, head, row)),
+        Operands::gather(Operands::summed(d_o.from(row), of_do, D, block.wide_do, packed.from(3, row)),
                          block.weights, D, nullptr, block.dv);
-        Operands::gather(Operands::summed(q.from(row), of_q, D, block.wide_q, packed.from(1, head, row)),
+        Operands::gather(Operands::summed(q.from(row), of_q, D, block.wide_q, packed.from(1, row)),
                          block.d_scores, D, nullptr, block.dk);
     });
 }

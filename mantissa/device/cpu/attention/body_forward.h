@@ -167,7 +167,7 @@ void attend(const Attention& p, std::int64_t head, Range queries, float* scratch
     const HeadRows<const T> k = key_head_of(s, p.k, key_head, type), v = key_head_of(s, p.v, key_head, type);
     const std::int64_t seen = s.causal ? queries.last + ahead : s.keys;
     const SeenLine line = keys_seen(s, score, head, queries.first);
-    const PackedHeads packed{p.workspace, s.sequences * s.heads / s.group, D, s.keys};
+    const PackedHead packed{p.packed, key_head, D, s.keys};
     const auto meeting = [&](Range keys) {
         return ScoreMeeting{*score, head / s.heads, head % s.heads, keys, queries.first, true, staged};
     };
@@ -176,7 +176,7 @@ void attend(const Attention& p, std::int64_t head, Range queries, float* scratch
     };
     for_seen(line, {0, seen}, key_rows, trim, [&](Range keys) {
         const std::int64_t key = keys.first, rows = keys.last - keys.first;
-        const auto of_k = Operands::along_head(k.from(key), rows, D, wide_k, packed.from(0, key_head, key));
+        const auto of_k = Operands::along_head(k.from(key), rows, D, wide_k, packed.from(0, key));
         Operands::product(of_k, block.q, D / Operands::word, block.scores);
         if (score)
             remake_scores(*score, meeting(keys), line, block,
@@ -189,7 +189,7 @@ void attend(const Attention& p, std::int64_t head, Range queries, float* scratch
             softmax_step<true>(block, rows, scale_left, multipliers);
         else
             softmax_step<false>(block, rows, scale_left, nullptr);
-        const float* const v_across = packed.from(1, key_head, key);
+        const float* const v_across = packed.from(1, key);
         const auto of_v = Operands::along_head(v.from(key), rows, D, wide_v, v_across);
         Operands::gather(Operands::summed(v.from(key), of_v, D, wide_v, v_across), block.scores, D,
                          block.factors, block.o);

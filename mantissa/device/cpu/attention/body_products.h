@@ -68,14 +68,16 @@ struct Rows {
     std::int64_t count = 0;
 };
 
-/// The operands of one form that the level packs, one after another at the start of the workspace.
-struct PackedHeads {
-    const float* start;
-    std::int64_t heads, head_size, count;
+/// One head of the operands that the level packs, `count` positions each.
+struct PackedHead {
+    const PackedHeads& packed;
+    std::int64_t head, head_size, count;
 
-    /// Tiles of a head from `first` on, a multiple of packed_positions.
-    const float* from(std::int64_t operand, std::int64_t head, std::int64_t first) const {
-        return start + (operand * heads + head) * packed_floats(head_size, count) + first * head_size / 2;
+    /// Tiles of a form from `first` on, a multiple of packed_positions.
+    const float* from(std::int64_t form, std::int64_t first) const {
+        return packed.start +
+               (form * packed.heads + head - packed.first_head) * packed_floats(head_size, count) +
+               first * head_size / 2;
     }
 };
 

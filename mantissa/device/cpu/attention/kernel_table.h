@@ -41,8 +41,9 @@ struct PackedOperand {
     ConstHeads x = {};        // [B, heads, count, D]
     std::int64_t heads = 0;   ///< of a sequence: H, or G of keys and values
     std::int64_t count = 0;   ///< queries or keys
-    float* along = nullptr;   // [B heads, count / 16, D / 32] tiles of [position, element]; null: not wanted
-    float* across = nullptr;  // [B heads, count / 32, D / 16] tiles of [element, position]; null: not wanted
+    float* along = nullptr;   // [heads, count / 16, D / 32] tiles of [position, element]; null: not wanted
+    float* across = nullptr;  // [heads, count / 32, D / 16] tiles of [element, position]; null: not wanted
+    std::int64_t first_head = 0;  ///< of those that are packed
 };
 
 /// Floats of a head in either form; behind its last position it is filled up with zeros.
@@ -75,8 +76,7 @@ struct AttentionKernels {
     /// tiles.
     std::int64_t head_unit = 1;
     /// Not null where products take operands packed: forward k along and v across, backward q and do both
-    /// ways, in this order at the start of the workspace. Packs some of a head's rows; their first is a
-    /// multiple of packed_positions.
+    /// ways, in this order. Packs some of a head's rows; their first is a multiple of packed_positions.
     void (*pack)(const AttentionSize&, const PackedOperand&, std::int64_t head, Range rows) = nullptr;
 
     /// o and lse of at most query_lanes queries of one head. `scratch`: forward_scratch() and score_scratch

@@ -279,7 +279,7 @@ void pack_rows(const AttentionSize& size, const PackedOperand& p, std::int64_t h
     const HeadRows<const BF16> x = {
         static_cast<const BF16*>(p.x.data) + head_offset(p.heads, p.x.strides, head), p.x.strides.position};
     const std::int64_t D = size.head_size, next_rows = D / 32 * tile_words;
-    const std::int64_t start = head * packed_floats(D, p.count);
+    const std::int64_t start = (head - p.first_head) * packed_floats(D, p.count);
     for (std::int64_t row = rows.first; row < rows.last; row += packed_positions)
         for (std::int64_t d = 0; d < D; d += 32) {
             const std::int64_t first = start + row * D / 2;

@@ -98,6 +98,13 @@ struct Score {
 inline constexpr std::int64_t most_score_operands = 16;
 inline constexpr std::int64_t most_score_gradients = 4;
 
+/// Operands as kernels pack them, where they do: of `heads` heads from `first_head` on, one form after
+/// another.
+struct PackedHeads {
+    const float* start = nullptr;
+    std::int64_t first_head = 0, heads = 0;
+};
+
 /// o = softmax(scale q k^T) v, lse = log(sum(exp(scale q k^T))). With a score function it stands between the
 /// scale and the softmax, and a query that sees nothing has o = 0 and lse = -infinity; without, both are NaN.
 struct Attention {
@@ -108,6 +115,7 @@ struct Attention {
     Heads o = {};                // [B, H, T, D]
     float* lse = nullptr;        // [N, T]
     float* workspace = nullptr;  ///< attention_workspace() bytes
+    PackedHeads packed = {};     ///< the driver's
     const Score* score = nullptr;
 };
 
@@ -125,6 +133,7 @@ struct AttentionGrad {
     Heads dk = {};                 // [B, G, S, D]
     Heads dv = {};                 // [B, G, S, D]
     float* workspace = nullptr;    ///< attention_grad_workspace() bytes
+    PackedHeads packed = {};       ///< the driver's
     const Score* score = nullptr;
 };
 
