@@ -78,6 +78,11 @@ TEST(AttentionScores, MasksAgreeWithTheReference) { expect_agreement(masked_form
 
 TEST(AttentionScores, FunctionsAgreeWithTheReference) { expect_agreement(function_forms()); }
 
+// Backward, the queries that see the first block of keys end within a tile of rows, and others follow.
+TEST(AttentionScores, AWindowThatEndsWithinATileAgreesWithTheReference) {
+    expect_agreement(window(40), {{1, 1, 150, 163, 32, 1}}, DType::bf16, Threads::of_two_counts);
+}
+
 TEST(AttentionScores, AnotherWindowIsNotWithinTheirErrors) {
     const Sizes sizes = sizes_of_all[0];
     for (const DType dtype : {DType::f32, DType::bf16}) {
