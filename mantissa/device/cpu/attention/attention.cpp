@@ -270,7 +270,7 @@ void attention(const AttentionKernels& kernels, const Attention& p, ThreadPool& 
     const std::int64_t packed = packed_form(kernels, s, heads, s.keys);
     float* const scratch = p.workspace + 2 * packed * (by_heads ? pool.threads() : 1);
     const std::int64_t each = each_forward_scratch(s, p.score);
-    // Of each head the last queries first, which see the most.
+    // A head's last queries come first, since they see the most.
     const std::int64_t blocks = ceil_div(s.queries, query_lanes);
     const auto run = [&](const Attention& one, std::int64_t head, std::int64_t block, int worker) {
         const std::int64_t first = (blocks - 1 - block) * query_lanes;

@@ -244,7 +244,7 @@ struct TiledOperands : PairedOperands {
     }
 };
 
-/// Of 32 rows of 16 words each, `present` are there: as two tiles `along` to whose second it is
+/// Packs 32 rows of 16 words, of which `present` are there: as two tiles `along` to whose second it is
 /// `next_rows` words, and as two tiles `across`, one behind the other.
 void pack_square(const HeadRows<const BF16>& x, std::int64_t present, float* along, std::int64_t next_rows,
                  float* across) {
