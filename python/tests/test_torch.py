@@ -277,7 +277,8 @@ class Meanings(unittest.TestCase):
 
         def said(change):
             model = Module()
-            step = mantissa.torch.trainer(model, F.cross_entropy, (X, Y), check=False)
+            step = mantissa.torch.trainer(model, F.cross_entropy, (X, Y))
+            self.assertTrue(step(X, Y, lr=0.1).applied)
             change(model)
             with self.assertRaises(mantissa.Error) as raised:
                 step(X, Y, lr=0.1)

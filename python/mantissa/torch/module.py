@@ -115,6 +115,7 @@ class TorchTrainer:
         self.load()
         self._predicted_shape = None
         self.distance = self._checked() if check else None
+        self._remember()  # comparing writes buffers back as they were
 
     def load(self):
         """Takes parameters and running statistics over from the module."""
