@@ -7,6 +7,7 @@ own distance from FP64, or 2e-5; or it is refused, and says by name what. Anythi
 """
 import argparse
 import json
+import importlib.util
 import multiprocessing
 import sys
 import time
@@ -86,9 +87,14 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--json")
     given = parser.parse_args()
+    for package in ("mantissa", "torch"):
+        if importlib.util.find_spec(package) is None:
+            sys.exit(f"torch_table.py compares mantissa with PyTorch: there is no Python package '{package}' here; install it")
     _import_all()
     from torch_modules import cases
     names = [name for name in cases() if any(word in name for word in given.only.split(","))]
+    if not names:
+        sys.exit(f"--only {given.only}: no module's name has one of these words; there are: {', '.join(cases())}")
     results = {}
     for name, result in map(in_process, names):
         results[name] = result

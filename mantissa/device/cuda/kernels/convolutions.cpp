@@ -30,10 +30,7 @@ constexpr std::int64_t scratch_alignment = 256;
 
 /// A kernel that writes elements elsewhere, perhaps as others: cuDNN's filter from the graph's, or back, or
 /// an operand in FP32.
-struct Rewrite {
-    std::shared_ptr<const GpuKernel> kernel = nullptr;
-    std::int64_t blocks = 0;
-
+struct Rewrite : SizedKernel {
     void queue(const Context& context, cuda::DevicePtr from, cuda::DevicePtr to) const {
         launch(context, *kernel, blocks, {from, to});
     }
@@ -56,7 +53,7 @@ Rewrite rewrite(Context& context, std::vector<std::int64_t> extents, codegen::St
     for (const int count : {8, 4, 2})
         if (kernel.at_once == 1 && moves_at_once(count)) kernel.at_once = count;
     const std::int64_t blocks = codegen::blocks_of(codegen::GridKernel{.name = "", .code = kernel});
-    return {add_element_kernel(context, std::move(kernel)), blocks};
+    return {{add_element_kernel(context, std::move(kernel)), blocks}};
 }
 
 Rewrite widened(Context& context, const Type& type) {

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cuda/kernels/elements.h"
@@ -39,11 +38,6 @@ Launch rows_of_ids(const Problem& problem, Context& context) {
         };
 }
 
-struct Launched {
-    std::shared_ptr<const GpuKernel> kernel;
-    std::int64_t blocks = 0;
-};
-
 /// One block adds up the rows of an id in a stretch, and one those of all stretches: as many of one as of the
 /// other, for an id that is everywhere. Each stretch has a word for each row of the table.
 std::int64_t tokens_of_stretch(std::int64_t tokens) {
@@ -65,13 +59,11 @@ OrReason<PreparedKernel> gradient_of_rows(const Problem& problem, Context& conte
                 .report = report_of_ids(context, table.shape[0])};
     const auto stage = [&](const char* name, Kernel::Stage which) {
         code.stage = which;
-        codegen::GridKernel kernel{.name = fmt::format("{}_{}", name, name_of(table.dtype)), .code = code};
-        const std::int64_t blocks = codegen::blocks_of(kernel);
-        return Launched{context.modules.add(std::move(kernel)), blocks};
+        return add_sized(context, {.name = fmt::format("{}_{}", name, name_of(table.dtype)), .code = code});
     };
-    const Launched firsts = stage("embedding_firsts", Kernel::Stage::firsts),
-                   stretches = stage("embedding_stretches", Kernel::Stage::stretches),
-                   rows = stage("embedding_rows", Kernel::Stage::rows);
+    const SizedKernel firsts = stage("embedding_firsts", Kernel::Stage::firsts),
+                      stretches = stage("embedding_stretches", Kernel::Stage::stretches),
+                      rows = stage("embedding_rows", Kernel::Stage::rows);
     const bool has_addend = problem.inputs.size() == 3;
     const std::int64_t firsts_bytes =
                            code.rows * code.stretches() * static_cast<std::int64_t>(sizeof(std::int32_t)),

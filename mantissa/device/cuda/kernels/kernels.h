@@ -56,6 +56,13 @@ using KernelTable = std::map<std::string, std::vector<Kernel>, std::less<>>;
 
 cuda::DevicePtr address_of(const std::byte* pointer);
 
+/// A kernel of a grid, with the blocks that it takes.
+struct SizedKernel {
+    std::shared_ptr<const GpuKernel> kernel = nullptr;
+    std::int64_t blocks = 0;
+};
+SizedKernel add_sized(Context& context, codegen::GridKernel kernel);
+
 /// Queues a kernel of a grid; nothing for no blocks.
 void launch(const Context& context, const GpuKernel& kernel, std::int64_t blocks,
             std::vector<std::uint64_t> parameters, int threads = codegen::grid_threads);

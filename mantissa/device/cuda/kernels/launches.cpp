@@ -45,6 +45,11 @@ void launch_with_table(const Context& context, const GpuKernel& kernel, const Gr
 
 }  // namespace
 
+SizedKernel add_sized(Context& context, codegen::GridKernel kernel) {
+    const std::int64_t blocks = codegen::blocks_of(kernel);
+    return {context.modules.add(std::move(kernel)), blocks};
+}
+
 void launch(const Context& context, const GpuKernel& kernel, std::int64_t blocks,
             std::vector<std::uint64_t> parameters, int threads) {
     launch_with_table(context, kernel, {blocks, threads, context.work}, {}, std::move(parameters));

@@ -142,15 +142,9 @@ void choose_threads(const codegen::LoopNest& nest, codegen::NvptxTarget& target)
     }
 }
 
-/// A kernel that adds up partial sums.
-struct AddedSums {
-    std::shared_ptr<const GpuKernel> kernel = nullptr;
-    std::int64_t blocks = 0;
-};
-
 /// One sum over rows: an output's place among a block's partial sums.
 struct FinishedSum {
-    AddedSums added = {};
+    SizedKernel added = {};
     std::size_t output = 0;
     std::int64_t offset = 0;  ///< FP32 numbers
 };
@@ -208,8 +202,8 @@ struct BoundNest {
 };
 
 /// Adds up `terms` of each of some neighbouring partial sums, of which the first is number `first`.
-AddedSums added_sums(Context& context, const codegen::LoopNest& nest, std::int64_t first, std::int64_t sums,
-                     std::int64_t terms) {
+SizedKernel added_sums(Context& context, const codegen::LoopNest& nest, std::int64_t first, std::int64_t sums,
+                       std::int64_t terms) {
     constexpr int at_once = 4;
     codegen::ReductionKernel code{
         .kept = {{sums, 1}}, .reduced = {{terms, nest.partial_sums}}, .terms_of_chunk = terms};
@@ -218,9 +212,7 @@ AddedSums added_sums(Context& context, const codegen::LoopNest& nest, std::int64
     code.spread = code.threads > 1;
     if (first % at_once == 0 && sums % at_once == 0 && nest.partial_sums % at_once == 0)
         code.at_once = at_once;
-    codegen::GridKernel kernel{.name = "sum_of_blocks", .code = code};
-    const std::int64_t blocks = codegen::blocks_of(kernel);
-    return {.kernel = context.modules.add(std::move(kernel)), .blocks = blocks};
+    return add_sized(context, {.name = "sum_of_blocks", .code = code});
 }
 
 /// Says how the partial sums of all blocks become what the nest writes.
