@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "mantissa/device/cuda/cuda_device.h"
+#include "mantissa/numerics/formats.h"
 #include "tests/emulated_gpu/emulated_gpu.h"
 
 namespace mantissa::testing {
@@ -33,6 +34,10 @@ class PlantedClock {
         return std::exchange(state_->launches, std::vector<int>(state_->milliseconds.size()));
     }
     void set(std::vector<double> milliseconds) const { state_->milliseconds = std::move(milliseconds); }
+    /// The algorithm at this place stores a first element that is so much greater from now on, of this type.
+    void falsify(std::size_t place, DType stored, double by) const {
+        state_->faults.at(place) = {stored, by};
+    }
 
     cuda::Libraries libraries;
 
@@ -40,6 +45,7 @@ class PlantedClock {
     struct State {
         std::vector<double> milliseconds;
         std::vector<int> launches = std::vector<int>(3);
+        std::vector<std::pair<DType, double>> faults = std::vector<std::pair<DType, double>>(3);
         double now = 0;
         std::map<cuda::Event, double> recorded;
         std::map<std::array<std::uint64_t, 8>, std::size_t> place;
@@ -76,7 +82,7 @@ class PlantedClock {
                 state->place[results[i].algorithm.data] = static_cast<std::size_t>(i);
             return status;
         };
-        blas.matmul = [multiply = blas.matmul, state = state_](
+        blas.matmul = [multiply = blas.matmul, driver = libraries.driver, state = state_](
                           auto handle, auto product, auto alpha, auto a, auto layout_of_a, auto b,
                           auto layout_of_b, auto beta, auto c, auto layout_of_c, auto d, auto layout_of_d,
                           const cuda::MatmulAlgorithm* algorithm, auto workspace, auto bytes, auto stream) {
@@ -84,9 +90,23 @@ class PlantedClock {
             ++state->launches.at(place);
             if (state->milliseconds.at(place) == 0) return cuda::BlasStatus::not_supported;
             state->now += state->milliseconds[place];
-            return multiply(handle, product, alpha, a, layout_of_a, b, layout_of_b, beta, c, layout_of_c, d,
-                            layout_of_d, algorithm, workspace, bytes, stream);
+            const cuda::BlasStatus status =
+                multiply(handle, product, alpha, a, layout_of_a, b, layout_of_b, beta, c, layout_of_c, d,
+                         layout_of_d, algorithm, workspace, bytes, stream);
+            const auto [stored, by] = state->faults.at(place);
+            if (by != 0) add(driver, stream, reinterpret_cast<cuda::DevicePtr>(d), stored, by);
+            return status;
         };
+    }
+
+    static void add(const cuda::Driver& driver, cuda::Stream stream, cuda::DevicePtr at, DType stored,
+                    double by) {
+        std::array<std::byte, sizeof(double)> element = {};
+        driver.memcpy_dtoh_async(element.data(), at, size_of(stored), stream);
+        driver.stream_synchronize(stream);
+        store_from_f64(element.data(), stored, 0, load_as_f64(element.data(), stored, 0) + by);
+        driver.memcpy_htod_async(at, element.data(), size_of(stored), stream);
+        driver.stream_synchronize(stream);
     }
 
     cuda::EmulatedGpu gpu_;

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view words_of_algorithms = "mantissa algorithms 1 ";
+constexpr std::string_view words_of_algorithms = "mantissa algorithms 2 ";
 constexpr std::size_t digits_of_word = 16;
 
 /// A line of first words and the checksum of what follows: a line a product, the words of its algorithm in

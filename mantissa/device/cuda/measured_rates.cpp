@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "mantissa/base/error.h"
-#include "mantissa/device/cuda/kernels/product_algorithms.h"
+#include "mantissa/device/cuda/kernels/product_sample.h"
 
 namespace mantissa::inline v0::on_cuda {
 

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "mantissa/base/error.h"
-#include "mantissa/device/cuda/kernels/products.h"
+#include "mantissa/device/cuda/kernels/product_sample.h"
 #include "mantissa/device/tf32_refusal.h"
 
 namespace mantissa::inline v0::on_cuda {
@@ -314,14 +314,15 @@ OrReason<PreparedKernel> prepare_product(Context& context, const Product& produc
     const auto type = [&](const Product::Matrix& of) {
         return Type{of.dtype, {product.batch, of.rows, of.columns}};
     };
-    bound->chosen = std::make_shared<ChosenAlgorithm>(
-        ChosenAlgorithm{.product = text_of(product, bound->alignment),
-                        .offered = std::move(*offered),
-                        .inputs = {type(product.a), type(product.b)},
-                        .outputs = {type(product.y)},
-                        .multiply = [bound = bound.get()](const auto& algorithm, const Operands& operands) {
-                            return bound->multiply(algorithm, operands);
-                        }});
+    bound->chosen = std::make_shared<ChosenAlgorithm>(ChosenAlgorithm{
+        .product = text_of(product, bound->alignment),
+        .offered = std::move(*offered),
+        .inputs = {type(product.a), type(product.b)},
+        .outputs = {type(product.y)},
+        .multiply = [bound = bound.get()](
+                        const auto& algorithm,
+                        const Operands& operands) { return bound->multiply(algorithm, operands); },
+        .expected = [bound = bound.get()] { return sample_of(bound->product); }});
     const Type row{product.y.dtype, {product.y.columns}};
     if (product.bias) bound->chosen->inputs.push_back(row);
     if (product.reads_gelu_input()) bound->chosen->inputs.push_back(type(product.y));

@@ -9,8 +9,8 @@
 
 #include "mantissa/base/checksum.h"
 #include "mantissa/base/error.h"
-#include "mantissa/base/random.h"
 #include "mantissa/device/cuda/kernels/kernels.h"
+#include "mantissa/device/cuda/kernels/product_sample.h"
 #include "mantissa/numerics/formats.h"
 
 namespace mantissa::inline v0::on_cuda {
@@ -25,6 +25,7 @@ constexpr int timed_rounds = 5;
 /// Between two events, which tell times apart by half a microsecond: a 400th.
 constexpr double least_milliseconds = 0.2;
 constexpr int most_launches = 100;
+
 /// Memory of the GPU that goes when nobody times any more.
 class Scratch {
   public:
@@ -49,6 +50,12 @@ class Scratch {
         const auto bytes = static_cast<std::size_t>(type.bytes());
         std::byte* const memory = allocate(bytes);
         if (!memory) return nullptr;
+        fill(memory, type);
+        return memory;
+    }
+
+    void fill(std::byte* memory, const Type& type) {
+        const auto bytes = static_cast<std::size_t>(type.bytes());
         const std::vector<std::byte> drawn = numbers_to_multiply(type.dtype);
         std::size_t there = std::min(bytes, drawn.size());
         require(context_.driver,
@@ -58,7 +65,6 @@ class Scratch {
             queue_copy(context_, memory + there, memory, std::min(there, bytes - there));
         require(context_.driver, context_.driver.stream_synchronize(context_.work),
                 "numbers to time products with");
-        return memory;
     }
 
   private:
@@ -96,6 +102,10 @@ class Timer {
     std::array<cuda::Event, 2> events_ = {};
 };
 
+std::string name_of(const MatmulHeuristic& algorithm) {
+    return checksum_text(checksum_of(std::as_bytes(std::span(algorithm.algorithm.data))));
+}
+
 /// One of those offered as it is timed.
 struct Candidate {
     const MatmulHeuristic* algorithm = nullptr;
@@ -109,8 +119,31 @@ double median_of(std::vector<double> values) {
     return *middle;
 }
 
-/// The quickest of those that run; null where there is no memory to time them in.
-const MatmulHeuristic* quickest_of(const Context& context, const ChosenAlgorithm& chosen) {
+/// The worst error of what lies in `outputs`, in units of what is allowed: above 1 is wrong.
+double worst_error(const Context& context, const ChosenAlgorithm& chosen,
+                   const std::vector<ExpectedNumber>& expected, const std::vector<std::byte*>& outputs) {
+    std::vector<std::array<std::byte, sizeof(double)>> stored(expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        const std::size_t bytes = size_of(chosen.outputs[expected[i].output].dtype);
+        const std::byte* const from =
+            outputs[expected[i].output] + static_cast<std::size_t>(expected[i].element) * bytes;
+        require(context.driver,
+                context.driver.memcpy_dtoh_async(stored[i].data(), address_of(from), bytes, context.work),
+                "results of a product");
+    }
+    require(context.driver, context.driver.stream_synchronize(context.work), "results of a product");
+    double worst = 0;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        const auto& [output, element, value, allowed] = expected[i];
+        const double error = std::abs(load_as_f64(stored[i].data(), chosen.outputs[output].dtype, 0) - value);
+        if (error == 0) continue;
+        if (!(error <= worst * allowed)) worst = std::isnan(error) ? INFINITY : error / allowed;
+    }
+    return worst;
+}
+
+/// The quickest of those that run and store what they should; null where there is no memory to time them in.
+const MatmulHeuristic* quickest_of(const Context& context, ChosenAlgorithm& chosen) {
     Scratch scratch(context);
     std::vector<const std::byte*> inputs;
     std::vector<std::byte*> outputs;
@@ -120,11 +153,18 @@ const MatmulHeuristic* quickest_of(const Context& context, const ChosenAlgorithm
     if (!workspace || std::ranges::count(inputs, nullptr) > 0 || std::ranges::count(outputs, nullptr) > 0)
         return nullptr;
     const Operands operands{inputs, outputs, workspace};
+    const std::vector<ExpectedNumber> expected = chosen.expected();
     Timer timer(context);
     std::vector<Candidate> candidates;
     for (const MatmulHeuristic& algorithm : chosen.offered) {
         const auto run = [&] { return chosen.multiply(algorithm, operands); };
+        for (std::size_t i = 0; i < outputs.size(); ++i) scratch.fill(outputs[i], chosen.outputs[i]);
         if (run() != cuda::BlasStatus::success) continue;  // it was offered, and does not run
+        if (const double error = worst_error(context, chosen, expected, outputs); error > 1) {
+            chosen.refused += fmt::format("{}algorithm {}, off by {:.2g} times what rounding allows",
+                                          chosen.refused.empty() ? "" : "; ", name_of(algorithm), error);
+            continue;
+        }
         // Timed after a first launch, in which the library loads its kernel.
         const double once = timer.milliseconds(run);
         const double launches = std::ceil(least_milliseconds / std::max(once, 1e-6));
@@ -132,8 +172,9 @@ const MatmulHeuristic* quickest_of(const Context& context, const ChosenAlgorithm
                               .launches = static_cast<int>(std::clamp(launches, 1.0, 1.0 * most_launches))});
     }
     if (candidates.empty())
-        throw UserError(fmt::format("cuBLASLt offers {} algorithms for {}, of which none runs",
-                                    chosen.offered.size(), chosen.product));
+        throw UserError(fmt::format("cuBLASLt offers {} algorithms for {}, of which none runs{}",
+                                    chosen.offered.size(), chosen.product,
+                                    chosen.refused.empty() ? "" : " as it should: " + chosen.refused));
     for (int round = 0; round < timed_rounds; ++round)
         for (Candidate& candidate : candidates) {
             const double all = timer.milliseconds([&] {
@@ -148,20 +189,6 @@ const MatmulHeuristic* quickest_of(const Context& context, const ChosenAlgorithm
 
 }  // namespace
 
-std::vector<std::byte> numbers_to_multiply(DType dtype) {
-    constexpr std::int64_t drawn_numbers = std::int64_t{1} << 16;
-    std::vector<std::byte> drawn(static_cast<std::size_t>(drawn_numbers) * size_of(dtype));
-    const RandomStream random{.seed = 1};
-    for (std::int64_t i = 0; i < drawn_numbers; ++i) {
-        const double number = 2.0 * random.uniform(static_cast<std::uint64_t>(i)) - 1;
-        if (dtype == DType::s8)
-            drawn[static_cast<std::size_t>(i)] = static_cast<std::byte>(std::lround(127 * number));
-        else if (dtype != DType::i32)  // sums, which are zeros
-            store_from_f64(drawn.data(), dtype, i, number);
-    }
-    return drawn;
-}
-
 std::size_t ChosenAlgorithm::workspace() const {
     if (taken) return taken->workspace;
     return std::ranges::max_element(offered, {}, &MatmulHeuristic::workspace)->workspace;
@@ -171,9 +198,9 @@ std::string ChosenAlgorithm::text() const {
     if (!taken)
         return fmt::format("one of {} algorithms of cuBLASLt, yet to be timed, for {}", offered.size(),
                            product);
-    return fmt::format("algorithm {} of cuBLASLt for {}{}",
-                       checksum_text(checksum_of(std::as_bytes(std::span(taken->algorithm.data)))), product,
-                       without_memory ? ", not timed for want of memory" : "");
+    return fmt::format("algorithm {} of cuBLASLt for {}{}{}", name_of(*taken), product,
+                       without_memory ? ", not timed for want of memory" : "",
+                       refused.empty() ? "" : ", refused: " + refused);
 }
 
 bool ProductAlgorithms::take_if_known(ChosenAlgorithm& chosen) const {

@@ -1,6 +1,6 @@
-// The choice of a library's algorithm for a product: the quickest of those that it offers, timed once on the
-// device and kept in a file, where its times mean something; else the one that the library thinks best. What
-// was taken never changes while the device lives.
+// The choice of a library's algorithm for a product: the quickest of those that it offers and that round as
+// they should, timed once on the device and kept in a file, where its times mean something; else the one that
+// the library thinks best. What was taken never changes while the device lives.
 #pragma once
 
 #include <functional>
@@ -18,9 +18,12 @@ namespace mantissa::inline v0::on_cuda {
 
 struct Context;
 
-/// Operands to time products with, as stored: 65,536 numbers between -1 and 1, whole ones between -127 and
-/// 127. With zeros a GPU makes less heat, and is quicker.
-std::vector<std::byte> numbers_to_multiply(DType dtype);
+/// A number that a product is to store.
+struct ExpectedNumber {
+    std::size_t output = 0;  ///< which of its outputs
+    std::int64_t element = 0;
+    double value = 0, allowed = 0;  ///< allowed: the largest error
+};
 
 /// A product whose algorithm is taken, or will be when kernels are finished.
 struct ChosenAlgorithm {
@@ -29,9 +32,11 @@ struct ChosenAlgorithm {
     /// The data of the timing: operands of these types, filled with numbers, and outputs.
     std::vector<Type> inputs = {}, outputs = {};
     std::function<cuda::BlasStatus(const cuda::MatmulHeuristic&, const Operands&)> multiply = {};
+    std::function<std::vector<ExpectedNumber>()> expected = {};  ///< of that data
 
     const cuda::MatmulHeuristic* taken = nullptr;  ///< of those offered
     bool without_memory = false;                   ///< to time it in: the library's best was taken
+    std::string refused = {};                      ///< algorithms, and why; empty if there are none
 
     /// Bytes: of the one that is taken, before it is the most of all.
     std::size_t workspace() const;
@@ -51,7 +56,8 @@ class ProductAlgorithms {
     int asked() const { return choose_ == Choose::the_first ? 1 : most_offered; }
     /// Takes one of those offered if it is known which; else `finish` will, if anybody still wants it then.
     void add(const std::shared_ptr<ChosenAlgorithm>& chosen);
-    /// Times those that are still wanted, and keeps what it took. Throws UserError where the device fails.
+    /// Times those that are still wanted, and keeps what it took. Throws UserError where the device fails, or
+    /// where none of a product's algorithms stores what it is to.
     void finish(const Context& context);
 
   private:

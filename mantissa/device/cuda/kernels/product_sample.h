@@ -1,0 +1,26 @@
+// Numbers that a product must store where its operands are those that algorithms are timed with, so that an
+// algorithm that stores others is refused.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "mantissa/device/cuda/kernels/products.h"
+
+namespace mantissa::inline v0::on_cuda {
+
+/// Operands to time products with, as stored: 65,536 numbers between -1 and 1, whole ones between -127 and
+/// 127; operands that are larger repeat them. With zeros a GPU makes less heat, and is quicker.
+std::vector<std::byte> numbers_to_multiply(DType dtype);
+
+/// Elements of y, and of GELU's input where it is stored, computed in FP64: 64 places, among them corners of
+/// the first and of the last matrix. All operands, and what lies in y before, are `numbers_to_multiply`.
+///
+/// An error is allowed that sums in FP32 and one rounding to what is stored may have: 2^-23 of the largest
+/// partial sum for each addition; 2^-9 of the sum of absolute values where operands are rounded or cut to
+/// TF32; 2^-10 of GELU's operand, since a GPU's tanh has an error of 2^-11; and half a unit in the last
+/// place. Sums of GELU's gradient over rows are not among them.
+std::vector<ExpectedNumber> sample_of(const Product& product);
+
+}  // namespace mantissa::on_cuda

@@ -1,0 +1,149 @@
+// Algorithms that compute something else than they should, or round otherwise, are refused: on the emulated
+// GPU with planted times and planted faults, for every form of product that is asked for.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "mantissa/base/error.h"
+#include "mantissa/codegen/compiler.h"
+#include "mantissa/graph/call.h"
+#include "mantissa/graph/graph.h"
+#include "mantissa/graph/tensor.h"
+#include "mantissa/passes/expand.h"
+#include "mantissa/passes/fuse.h"
+#include "mantissa/passes/pipeline.h"
+#include "mantissa/passes/simplify.h"
+#include "mantissa/runtime/plan.h"
+#include "tests/support/planted_clock.h"
+
+namespace mantissa {
+namespace {
+
+using testing::PlantedClock;
+
+/// A form of product, and an error of an element that must be noticed. Sums of 40 products of numbers between
+/// -1 and 1 are below 8, so that a unit in the last place is at most 2^-5 in BF16 and 2^-8 in FP16.
+struct Form {
+    std::string name;
+    DType dtype = DType::f32;
+    double fault = 0x1p-13;
+    bool transpose_a = false, transpose_b = false, bias = false, tf32 = false;
+    std::int64_t batch = 1;
+    enum class Tail { none, result, result_and_input, gradient, gradient_and_sums } tail = Tail::none;
+
+    friend void PrintTo(const Form& form, std::ostream* out) { *out << form.name; }
+};
+
+std::vector<Form> forms() {
+    using enum Form::Tail;
+    constexpr double of_bf16 = 0x1p-4, of_fp16 = 0x1p-7;
+    return {
+        {.name = "Plain"},
+        {.name = "TransposedLeft", .transpose_a = true},
+        {.name = "TransposedRight", .transpose_b = true},
+        {.name = "Batch", .transpose_b = true, .batch = 3},
+        {.name = "Bias", .bias = true},
+        {.name = "Bf16", .dtype = DType::bf16, .fault = of_bf16},
+        {.name = "Bf16WithBias", .dtype = DType::bf16, .fault = of_bf16, .bias = true},
+        {.name = "Fp16WithBias", .dtype = DType::f16, .fault = of_fp16, .bias = true},
+        {.name = "Tf32", .fault = 0.05, .tf32 = true},
+        {.name = "Gelu", .fault = 0.02, .bias = true, .tail = result},
+        {.name = "GeluAndInput", .dtype = DType::bf16, .fault = 0.1, .bias = true, .tail = result_and_input},
+        {.name = "GeluGradient", .dtype = DType::bf16, .fault = 0.1, .tail = gradient},
+        {.name = "GeluGradientAndSums", .fault = 0.02, .tail = gradient_and_sums}};
+}
+
+constexpr std::int64_t rows = 24, terms = 40, columns = 48;
+
+Graph graph_of(const Form& form) {
+    using enum Form::Tail;
+    Graph graph;
+    const bool gradient_of_gelu = form.tail == gradient || form.tail == gradient_and_sums;
+    const OriginScope scope(graph,
+                            {.scope = "", .stage = gradient_of_gelu ? Stage::backward : Stage::forward});
+    const auto given = [&](const char* name, std::vector<std::int64_t> extents) {
+        return Tensor(graph, graph.add_input(name, {form.dtype, Shape(std::move(extents))}));
+    };
+    const auto matrix = [&](const char* name, std::int64_t high, std::int64_t wide, bool transposed) {
+        if (transposed) std::swap(high, wide);
+        return form.batch == 1 ? given(name, {high, wide}) : given(name, {form.batch, high, wide});
+    };
+    MatmulOptions options{.transpose_a = form.transpose_a, .transpose_b = form.transpose_b};
+    if (form.bias) options.bias = given("bias", {columns});
+    if (form.tf32) options.multiply = "tf32";
+    const Tensor a = matrix("a", rows, terms, form.transpose_a);
+    const Tensor b = matrix("b", terms, columns, form.transpose_b);
+    Tensor y = matmul(a, b, options);
+    if (form.tail == result_and_input) graph.add_result("input", y.value());
+    if (form.tail == result || form.tail == result_and_input) y = gelu(y);
+    if (gradient_of_gelu)
+        y = Tensor(graph, {graph.add("gelu_grad", {y.value(), given("x", {rows, columns}).value()}, {}), 0});
+    graph.add_result("y", y.value());
+    if (form.tail == gradient_and_sums) graph.add_result("sums", sum(y, {0}).value());
+    return graph;
+}
+
+class CudaProductSample : public ::testing::TestWithParam<Form> {
+  protected:
+    void SetUp() override {
+        if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
+    }
+
+    /// The plan's words on its only product's algorithm.
+    static std::string algorithm_on(const PlantedClock& clock) {
+        const auto device = clock.device();
+        const Graph graph = expand(graph_of(GetParam()), [](const Graph&, const Node&) { return true; });
+        const Plan plan(fuse(simplify(graph), machine_for_passes(*device)).graph, *device);
+        std::string text;
+        for (const PlannedNode& node : plan.nodes()) text += node.algorithm;
+        return text;
+    }
+};
+
+TEST_P(CudaProductSample, WhatIsRightIsTaken) {
+    const std::string text = algorithm_on(PlantedClock({5, 1, 3}));
+    EXPECT_TRUE(text.starts_with("algorithm ")) << text;
+    EXPECT_EQ(text.find("refused"), std::string::npos) << text;
+    EXPECT_EQ(text.find("gelu") != std::string::npos, GetParam().tail != Form::Tail::none) << text;
+}
+
+TEST_P(CudaProductSample, WhatIsWrongIsRefused) {
+    const PlantedClock clock({5, 1, 3});
+    clock.falsify(1, GetParam().dtype, GetParam().fault);
+    const std::string text = algorithm_on(clock);
+    EXPECT_NE(text.find("refused: algorithm "), std::string::npos) << text;
+    for (const std::size_t place : {0u, 2u}) clock.falsify(place, GetParam().dtype, GetParam().fault);
+    EXPECT_THROW(algorithm_on(clock), UserError);
+}
+
+/// The products of a fused linear cross-entropy, of which one adds to what lies in its output.
+TEST(CudaProductSums, AddToWhatIsThere) {
+    if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
+    Graph graph;
+    const auto given = [&](const char* name, DType dtype, Shape shape) {
+        return Tensor(graph, graph.add_input(name, {dtype, std::move(shape)}));
+    };
+    const Tensor inputs[] = {given("x", DType::f32, {rows, terms}), given("w", DType::f32, {columns, terms}),
+                             given("targets", DType::i32, {rows}), given("scale", DType::f32, {})};
+    for (const Tensor output : call(graph, "linear_cross_entropy", inputs))
+        graph.add_result(fmt::format("y{}", graph.results().size()), output.value());
+    const auto algorithms = [&](const PlantedClock& clock) {
+        const auto device = clock.device();
+        return Plan(graph, *device).nodes().at(0).algorithm;
+    };
+    const PlantedClock clock({5, 1, 3});
+    const std::string text = algorithms(clock);
+    EXPECT_NE(text.find("added to it"), std::string::npos) << text;
+    EXPECT_EQ(text.find("refused"), std::string::npos) << text;
+    clock.falsify(1, DType::f32, 0x1p-13);
+    const std::string added = algorithms(clock).substr(algorithms(clock).find("added to it"));
+    EXPECT_NE(added.find("refused"), std::string::npos) << added;
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, CudaProductSample, ::testing::ValuesIn(forms()),
+                         [](const auto& form) { return form.param.name; });
+
+}  // namespace
+}  // namespace mantissa
