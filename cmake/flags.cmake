@@ -111,8 +111,9 @@ function(mantissa_compile_together target)
   endforeach()
 endfunction()
 
-# Compiles headers of other people and of the C++ library once for all sources of a target. None of ours: a change of
-# one would compile everything anew. Every source names what it uses all the same, which the preset no-llvm shows.
+# Compiles headers once for all sources of a target: those of other people and of the C++ library, and of ours only what
+# most of its sources include, since a change of one compiles everything anew. Every source names what it uses all the
+# same, which the preset no-llvm shows.
 function(mantissa_precompile target)
   target_precompile_headers(${target} PRIVATE ${ARGN})
   # Compiler caches preprocess first; without this GCC leaves no trace of the header there, and they give up.
