@@ -48,7 +48,10 @@ std::string wrong_number(const std::string& given) {
 std::string no_number(const std::string& given) {
     char* end = nullptr;
     std::strtod(given.c_str(), &end);
-    return !given.empty() && *end == '\0' ? std::string() : fmt::format("expected a number, got '{}'", given);
+    if (!given.empty() && *end == '\0') return "";
+    const bool has_comma = given.find(',') != std::string::npos;
+    return fmt::format("expected a number, got '{}'{}", given,
+                       has_comma ? "; write 0.5 with a point, and several numbers with blanks between" : "");
 }
 
 /// As after `--checkpoint "$PLACE"` where nothing set PLACE.

@@ -15,9 +15,10 @@ target_compile_options(mantissa_flags INTERFACE
   -fno-math-errno -fno-trapping-math
   $<$<BOOL:${MANTISSA_WARNINGS_AS_ERRORS}>:-Werror>)
 if(MANTISSA_SANITIZE)
-  # Accesses outside of objects are AddressSanitizer's to find; looked for twice, they take a tenth of the compile time.
+  # Accesses outside of objects and through null are AddressSanitizer's to find; looked for twice, they take a fourth of
+  # the kernels' compile time and more.
   target_compile_options(mantissa_flags INTERFACE -fsanitize=${MANTISSA_SANITIZE} -fno-omit-frame-pointer
-                         -fno-sanitize-recover=all -fno-sanitize=object-size,pointer-overflow)
+                         -fno-sanitize-recover=all -fno-sanitize=null,object-size,pointer-overflow)
   target_link_options(mantissa_flags INTERFACE -fsanitize=${MANTISSA_SANITIZE})
 endif()
 

@@ -17,7 +17,7 @@ TEST(WrongUsage, NamesTheOptionThatWasProbablyMeant) {
     EXPECT_EQ(ran.status, 2);
     EXPECT_EQ(
         last_line(ran.output),
-        "mantissa: train has no option --stpes; did you mean --steps?; `mantissa train --help` lists them");
+        "mantissa: train has no option --stpes; did you mean --steps? `mantissa train --help` lists them");
     EXPECT_NE(run("train --learing-rate=3").output.find("did you mean --learning-rate?"), std::string::npos);
     EXPECT_EQ(run("ladder --xyzzyplugh").output.find("did you mean"), std::string::npos);
     EXPECT_NE(run("train my.txt").output.find("takes no word 'my.txt'"), std::string::npos);
@@ -62,6 +62,7 @@ TEST(WrongUsage, AWrongValueOfAnyOptionEndsAsOfAnyOther) {
         {"explain --roofline --for v100", "--for: there is no accelerator 'v100'"},
         {"generate --prompt x --checkpoint x --temperature -1", "--temperature: the temperature"},
         {"tokenize --train x", "--out DIR is missing"},
+        {"train --images x --std 1,2,3", "--std: expected a number, got '1,2,3'; write 0.5 with a point"},
         {"tokenize --count x", "--tokenizer DIR is missing"},
     };
     for (const auto& [arguments, says] : wrong) {
@@ -108,13 +109,13 @@ TEST(WrongUsage, NamesTheCommandThatWasProbablyMeant) {
     EXPECT_EQ(last_line(run("trian --steps 1").output),
               "mantissa: there is no command 'trian'; did you mean train?");
     EXPECT_EQ(last_line(run("tokenize --trian my.txt").output),
-              "mantissa: tokenize has no option --trian; did you mean --train?; `mantissa tokenize --help` "
+              "mantissa: tokenize has no option --trian; did you mean --train? `mantissa tokenize --help` "
               "lists them");
     EXPECT_EQ(last_line(run("numerics converge --polices fp32").output),
-              "mantissa: converge has no option --polices; did you mean --policies?; `mantissa numerics "
+              "mantissa: converge has no option --polices; did you mean --policies? `mantissa numerics "
               "converge --help` lists them");
     EXPECT_EQ(last_line(run("--vresion").output),
-              "mantissa: mantissa has no option --vresion; did you mean --version?; `mantissa --help` lists "
+              "mantissa: mantissa has no option --vresion; did you mean --version? `mantissa --help` lists "
               "them");
 }
 
