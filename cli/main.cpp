@@ -81,8 +81,8 @@ std::string unknown_option(const CLI::App& app) {
         if (!option.starts_with("-"))
             return fmt::format("{} takes no word '{}'; options begin with --", command->get_name(), word);
         const std::string hint = mantissa::cli::what_to_type(mantissa::cli::options_of(*command), option);
-        return fmt::format("{} has no option {}{}{} `{} --help` lists them", command->get_name(), option, hint,
-                           hint.ends_with('?') ? "" : ";", typed_name(app));
+        return fmt::format("{} has no option {}{}{} `{} --help` lists them", command->get_name(), option,
+                           hint, hint.ends_with('?') ? "" : ";", typed_name(app));
     }
     return "";
 }
