@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,9 +14,10 @@ namespace mantissa::inline v0 {
 
 struct IdRange {
     std::string input = {};
-    std::int64_t limit = 0;        ///< ids are below it
-    bool may_be_negative = false;  ///< a target below 0 is none
-    bool is_target = false;        ///< of a cross-entropy; else ids of an embedding
+    std::int64_t limit = 0;                    ///< ids are below it
+    bool may_be_negative = false;              ///< a target below 0 is none
+    std::optional<std::int64_t> ignored = {};  ///< an id besides, which is put aside before
+    bool is_target = false;                    ///< of a cross-entropy; else ids of an embedding
 };
 
 /// Those of the inputs of a traced forward pass that name rows or classes.

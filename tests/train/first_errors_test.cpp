@@ -130,6 +130,32 @@ TEST(FirstErrors, WhatAStepIsGiven) {
 }
 
 /// Where the loss is fused, no kernel looks at targets: a class that there is not counted as none.
+TEST(FirstErrors, IdsButTheIgnoredOneAreRefusedOutOfRange) {
+    for (const bool weighted : {false, true})
+        for (const Reduction reduction : {Reduction::mean, Reduction::sum, Reduction::none}) {
+            const nn::Model model{
+                .name = "m",
+                .inputs = {{"x", DType::f32, {4}}, {"y", DType::i32, {}}},
+                .loss = [=](Tensor x, Tensor y) {
+                    CrossEntropyOptions options{.ignore_index = -100, .reduction = reduction};
+                    if (weighted) options.class_weights = constant(x.graph(), 2, DType::f32, {3});
+                    return mean(cross_entropy(nn::linear(x, "classes", {.outputs = 3}), y, options));
+                }};
+            Trainer trainer(cpu(), model, {.batch = 2});
+            const auto step = [&](std::int32_t second) {
+                const std::vector<float> x(8, 1);
+                return said([&] { trainer.step({x, std::vector<std::int32_t>{0, second}}, 0.1); });
+            };
+            EXPECT_EQ(step(2), "no error");
+            EXPECT_EQ(step(-100), "no error");
+            for (const std::int32_t wrong : {3, -1, -5, 1000})
+                EXPECT_EQ(step(wrong).find("cross_entropy: target " + std::to_string(wrong) +
+                                           " at position 1 is out of range, expected 0 to 2, or -100"),
+                          0u)
+                    << step(wrong);
+        }
+}
+
 TEST(FirstErrors, ClassesAndIdsOutOfRangeWhateverThePasses) {
     const nn::Model model{.name = "m",
                           .inputs = {{"ids", DType::i32, {2}}, {"y", DType::i32, {}}},
