@@ -67,6 +67,7 @@ void validate(const GenerateCommand& options) {
 
 /// Tokenizer that the options name, or that lies beside the weights.
 Tokenizer open_tokenizer(const GenerateCommand& options, const ModelFile& file) {
+    warn_of_another_tokenizer(options.run.tokenizer, file.directory());
     return named_tokenizer(options.run.tokenizer.empty() ? tokenizer_beside(file.directory(), "--checkpoint")
                                                          : options.run.tokenizer);
 }

@@ -42,6 +42,7 @@
 #include "cli/tokenize.h"
 #include "cli/train.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/shell_word.h"
 #include "mantissa/base/version.h"
 
 namespace {
@@ -89,18 +90,8 @@ std::string unknown_option(const CLI::App& app) {
 
 /// The command line as a shell would take it again.
 std::string command_line(int argc, char** argv) {
-    constexpr const char* plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+,./:@%";
     std::string line = "mantissa";
-    for (int i = 1; i < argc; ++i) {
-        const std::string word = argv[i];
-        if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) {
-            line += " " + word;
-            continue;
-        }
-        line += " '";
-        for (const char c : word) line += c == '\'' ? std::string("'\\''") : std::string(1, c);
-        line += "'";
-    }
+    for (int i = 1; i < argc; ++i) line += " " + mantissa::shell_word(argv[i]);
     return line;
 }
 

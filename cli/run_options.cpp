@@ -299,8 +299,22 @@ void take_model_of_files(const CLI::App& command, RunOptions& options) {
 
 void take_tokenizer_of_files(RunOptions& options) {
     if (options.from.empty() || nn::is_image_model(options.model)) return;
-    if (!options.tokenizer.empty() || !options.tokens.empty()) return;
-    options.tokenizer = tokenizer_beside(options.from, "--from");
+    if (options.tokenizer.empty() && options.tokens.empty())
+        options.tokenizer = tokenizer_beside(options.from, "--from");
+    else
+        warn_of_another_tokenizer(options.tokenizer, options.from);
+}
+
+void warn_of_another_tokenizer(const std::string& given, const std::filesystem::path& folder) {
+    const bool has_own = holds_tokenizer(folder);
+    if (given.empty() || (!has_own && !is_of_bytes(folder))) return;
+    const bool same = given == bytes_word ? !has_own : has_own && is_kept_in(folder, load_tokenizer(given));
+    if (!same)
+        print_error(
+            fmt::format("mantissa: warning: --tokenizer {}: the weights in {} learnt {}; leave the option "
+                        "out to use {}\n",
+                        given, folder.string(), has_own ? "the tokens of the tokenizer beside them" : "bytes",
+                        has_own ? "that one" : "them"));
 }
 
 std::string tokenizer_beside(const std::filesystem::path& folder, const char* option) {

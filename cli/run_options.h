@@ -88,6 +88,8 @@ std::string tokenizer_beside(const std::filesystem::path& folder, const char* op
 /// the checkpoint says that it was trained on them. Throws UserError, beginning with the option, if there is
 /// neither.
 void take_tokenizer_of_files(RunOptions& options);
+/// Warns where a tokenizer is given and another lies beside the weights.
+void warn_of_another_tokenizer(const std::string& given, const std::filesystem::path& folder);
 
 /// The corpus of --text, --tokens and --tokenizer, for a language model.
 Corpus open_corpus(const RunOptions& options, CorpusOptions::Untokenized untokenized);

@@ -33,6 +33,11 @@ TextWindows::TextWindows(const TokenStream& stream, TokenRange range, std::int64
     windows_ = options.all ? rounded_up_parts(targets, sequence_) : targets / sequence_;
     const bool random = options.order == BatchOrder::random;
     const std::uint64_t needed = random || options.all ? 1 : sequences_;
+    if (windows_ < needed && needed == 1)
+        throw UsageError(fmt::format(
+            "{}: {} tokens, but a sequence of {} needs {}; give more text{}", stream.source(), range.size(),
+            sequence, options.all ? 2 : sequence_ + 1,
+            options.all || targets == 0 ? "" : fmt::format(", or a `sequence` of at most {}", targets)));
     if (windows_ < needed)
         throw UsageError(fmt::format(
             "{}: {} tokens, but {} of {} x {} (batch x sequence) needs {}; give more text, or lower "
@@ -40,7 +45,7 @@ TextWindows::TextWindows(const TokenStream& stream, TokenRange range, std::int64
             stream.source(), range.size(),
             options.accumulate == 1 ? "a step"
                                     : fmt::format("a step of {} micro-batches", options.accumulate),
-            options.batch, sequence, options.all ? 2 : needed * sequence_ + 1));
+            options.batch, sequence, needed * sequence_ + 1));
     // One window less leaves room to begin anywhere within a window's length; a text of one window only
     // begins where the tokens that are left let it.
     if (random && windows_ > 1) --windows_;

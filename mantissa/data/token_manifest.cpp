@@ -15,6 +15,7 @@
 #include "mantissa/base/checksum.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
+#include "mantissa/base/shell_word.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/formats/sealed_json.h"
 #include "mantissa/formats/strict_json.h"
@@ -116,11 +117,13 @@ std::string what_to_do(const TokenManifest& manifest) {
     const path stem = name.substr(0, name.size() - std::string_view(".tokens.json").size());
     const bool one = manifest.shards.contains(json_name(stem.filename().string() + ".bin"));
     std::vector<std::string> texts;
-    for (const TextOrigin& text : origin.texts) texts.push_back(text.path.empty() ? "-" : text.path.string());
+    for (const TextOrigin& text : origin.texts)
+        texts.push_back(text.path.empty() ? "-" : shell_word(text.path.string()));
     return fmt::format(
-        "write them anew (`encode_text` {} `tokenizer` {} `out` {}{}), or remove {} to use the "
+        "write them anew (`encode_text` {} `tokenizer` {} `out` {}), or remove {} to use the "
         "tokens as they are",
-        fmt::join(texts, " "), origin.tokenizer.string(), stem.string(), one ? ".bin" : "", name);
+        fmt::join(texts, " "), shell_word(origin.tokenizer.string()),
+        shell_word(stem.string() + (one ? ".bin" : "")), name);
 }
 
 ShardRecord record_of(const path& shard) {

@@ -187,6 +187,11 @@ std::string read_text(const fs::path& path, const ManifestFile& entry) {
 
 LoadedCheckpoint read_checkpoint(const fs::path& directory) {
     require_checkpoint(directory);
+    if (const std::string version = saved_over_by_transformers(directory); !version.empty())
+        refuse(directory,
+               fmt::format("transformers {} has saved a model over it, to which the optimizer's states do "
+                           "not belong; begin with its weights by `load_weights`",
+                           version));
     const Manifest manifest =
         parse_manifest(MappedFile(directory / manifest_name).text(), (directory / manifest_name).string());
     LoadedCheckpoint loaded{.directory = directory,
@@ -224,6 +229,20 @@ LoadedCheckpoint read_settled_checkpoint(const fs::path& directory) {
 }
 
 }  // namespace
+
+std::string saved_over_by_transformers(const fs::path& directory) {
+    constexpr const char* config_name = "config.json";
+    if (!fs::exists(directory / manifest_name) || !fs::exists(directory / config_name)) return "";
+    const MappedFile file(directory / config_name);
+    const auto config = nlohmann::json::parse(file.text(), nullptr, false);
+    if (!config.is_object() || !config.contains("transformers_version")) return "";
+    const Manifest manifest =
+        parse_manifest(MappedFile(directory / manifest_name).text(), (directory / manifest_name).string());
+    const auto own = manifest.find(config_name);
+    if (own == manifest.end() || own->second.checksum == checksum_of(file.bytes())) return "";
+    const auto& version = config["transformers_version"];
+    return version.is_string() ? version.get<std::string>() : version.dump();
+}
 
 void require_checkpoint(const fs::path& directory) {
     if (!fs::exists(directory)) refuse(directory, "does not exist");

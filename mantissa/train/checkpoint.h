@@ -59,4 +59,8 @@ struct LoadedCheckpoint {
 /// tensor and reason, if neither is whole.
 LoadedCheckpoint load_checkpoint(const std::filesystem::path& directory);
 
+/// The version of Hugging Face's transformers that wrote a model over the checkpoint's own, as its
+/// config.json says; empty if none did.
+std::string saved_over_by_transformers(const std::filesystem::path& directory);
+
 }  // namespace mantissa

@@ -20,8 +20,13 @@ bool holds(const fs::path& directory, const char* name) { return fs::exists(dire
 }  // namespace
 
 ModelFile::ModelFile(const fs::path& directory) : directory_(directory) {
-    if (holds(directory, "manifest.json") || holds(directory, "state.json") ||
-        (!fs::exists(directory) && fs::exists(AtomicDirectory::previous_of(directory)))) {
+    if (const std::string version = saved_over_by_transformers(directory); !version.empty()) {
+        saved_over_ =
+            fmt::format("{}: transformers {} has saved a model over this checkpoint, whose weights are taken",
+                        directory.string(), version);
+        file_.emplace(directory);
+    } else if (holds(directory, "manifest.json") || holds(directory, "state.json") ||
+               (!fs::exists(directory) && fs::exists(AtomicDirectory::previous_of(directory)))) {
         checkpoint_ = load_checkpoint(directory);
         directory_ = checkpoint_->directory;
     } else {

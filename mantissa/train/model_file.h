@@ -21,8 +21,9 @@ class ModelFile {
     const nn::LanguageModel& model() const { return model_; }
     /// The directory that was read: `directory`, or the checkpoint before it.
     const std::filesystem::path& directory() const { return directory_; }
-    /// Empty, or a warning to show: that the checkpoint was damaged and the one before it was taken.
-    std::string warning() const { return checkpoint_ ? checkpoint_->warning : ""; }
+    /// Empty, or a warning to show: that the checkpoint was damaged and the one before it was taken, or that
+    /// another library has saved a model over it.
+    std::string warning() const { return checkpoint_ ? checkpoint_->warning : saved_over_; }
 
     /// Copies the weights into the parameters of `state`, converting F16 and BF16.
     void load(StateBlock& state) const;
@@ -34,6 +35,7 @@ class ModelFile {
     std::filesystem::path directory_;
     std::optional<LoadedCheckpoint> checkpoint_;
     std::optional<SafetensorsModel> file_;
+    std::string saved_over_;
     nn::LanguageModel model_;
 };
 

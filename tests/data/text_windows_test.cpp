@@ -157,6 +157,9 @@ TEST(TextWindows, TooShortATextIsRefused) {
         "text.txt: 24 tokens, but a step of 2 micro-batches of 2 x 6 (batch x sequence) needs 25; give more "
         "text, or lower `batch` or `sequence`");
     EXPECT_EQ(refusal({.batch = 4, .sequence = 6, .order = BatchOrder::random}), "accepted");
+    EXPECT_EQ(
+        refusal({.batch = 4, .sequence = 60, .order = BatchOrder::random}),
+        "text.txt: 24 tokens, but a sequence of 60 needs 61; give more text, or a `sequence` of at most 23");
     EXPECT_THROW(windows(stream, {3, 3}, {.batch = 1, .sequence = 1}), UserError);
 }
 

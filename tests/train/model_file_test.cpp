@@ -78,6 +78,32 @@ TEST(ModelFile, GoesBackToTheCheckpointBefore) {
     EXPECT_EQ(file.directory(), saved.checkpoint().string() + ".previous");
 }
 
+/// As `from_pretrained("ckpt").save_pretrained("ckpt")` leaves it: weights and configuration are new, all
+/// else is not.
+TEST(ModelFile, ReadsWhatTransformersSavedOverACheckpoint) {
+    Saved saved;
+    const fs::path config = saved.checkpoint() / "config.json";
+    auto json = nlohmann::json::parse(read_file(config));
+    json["transformers_version"] = "5.24.0";
+    std::ofstream(config) << json.dump();
+    const ModelFile file(saved.checkpoint());
+    EXPECT_EQ(file.warning(), saved.checkpoint().string() +
+                                  ": transformers 5.24.0 has saved a model over this "
+                                  "checkpoint, whose weights are taken");
+    EXPECT_EQ(file.model().context, 9);
+    try {
+        load_checkpoint(saved.checkpoint());
+        ADD_FAILURE() << "states of an optimizer were taken that belong to other weights";
+    } catch (const UserError& error) {
+        EXPECT_NE(std::string(error.what()).find("begin with its weights"), std::string::npos)
+            << error.what();
+    }
+    // Without that library's mark it is damage.
+    json.erase("transformers_version");
+    std::ofstream(config) << json.dump();
+    EXPECT_NE(error_of(saved.checkpoint()).find("config.json: damaged"), std::string::npos);
+}
+
 TEST(ModelFile, WhatIsNoModelIsRefused) {
     Saved saved;
     EXPECT_EQ(error_of(saved.directory / "none"), (saved.directory / "none").string() + ": does not exist");
