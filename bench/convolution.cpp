@@ -5,9 +5,10 @@
 // step.
 //
 // BENCH_BATCH images (4), BENCH_FORMAT f32, tf32, bf16 or f16 (f32), BENCH_NETWORK (all), BENCH_CALLS (5) of
-// which the median counts, BENCH_THREADS (1), BENCH_LEAST share: shapes above it are not printed (1: all
-// are), BENCH_LIST (0) 1: their names and how often they are there, none is run; BENCH_ONLY those whose line
-// begins with this ("14 x  128 ->   32, 3x3, stride 1, dW"); BENCH_GROUPED (0) 1: only those in groups.
+// which the median counts, or with BENCH_MINIMUM 1 the fastest, BENCH_THREADS (1), BENCH_LEAST share: shapes
+// above it are not printed (1: all are), BENCH_LIST (0) 1: their names and how often they are there, none is
+// run; BENCH_ONLY those whose line begins with this ("14 x  128 ->   32, 3x3, stride 1, dW"); BENCH_GROUPED
+// (0) 1: only those in groups.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -354,8 +355,9 @@ class Bench {
             seconds.push_back(watch.seconds());
         }
         best = std::max(best, peak(bound.kernel));
-        const double median = on_cpu::median(seconds);
-        const Measured out{bound.flops, median, bound.flops / median / best};
+        const bool fastest = on_cpu::option("BENCH_MINIMUM", 0) != 0;
+        const double counts = fastest ? *std::ranges::min_element(seconds) : on_cpu::median(seconds);
+        const Measured out{bound.flops, counts, bound.flops / counts / best};
         if (out.share < std::atof(text_option("BENCH_LEAST", "2").c_str()))
             fmt::print("{} {:2} times {:8.2f} ms {:6.3f} of peak {:8.1f} MB  {}\n", text_of(layer, product),
                        count, 1e3 * out.seconds, out.share, 1e-6 * bound.bytes, bound.kernel);
