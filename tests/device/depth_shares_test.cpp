@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/device/contraction_reference.h"
+#include "tests/device/contraction_twins.h"
 
 namespace mantissa::on_cpu {
 namespace {
@@ -13,7 +14,7 @@ struct Case {
     Transpose a, b;
 };
 
-constexpr std::int64_t m = 24, n = 40, k = 2304;
+constexpr std::int64_t m = 24, n = 40, k = 12288;
 
 struct Operands {
     Operands(const Case& c, Values values)
@@ -77,18 +78,25 @@ TEST(DepthShares, HaveTheSameBitsForAnyNumberOfThreads) {
 }
 
 TEST(DepthShares, AreForFewSumsOverALongDepthOfEqualParts) {
-    const auto pays = [](ContractionProblem problem) {
+    const auto pays_on = [](const ContractionKernels& kernels, ContractionProblem problem) {
         problem.a.transpose = Transpose::yes;
         problem.a.leading = problem.m;
         problem.b.leading = problem.out.leading = problem.n;
         problem.out.batch_stride[1] = problem.m * problem.n;
-        return DepthShares::of(prepare_contraction(problem, Isa::generic)).has_value();
+        return DepthShares::of(prepare_contraction(problem, kernels)).has_value();
+    };
+    const auto pays = [&](const ContractionProblem& problem) {
+        return pays_on(contraction_kernels_generic(), problem);
     };
     EXPECT_TRUE(pays({.m = 128, .n = 128, .k = 50176}));
     EXPECT_FALSE(pays({.m = 128, .n = 128, .k = 50177})) << "no equal parts";
     EXPECT_FALSE(pays({.m = 128, .n = 128, .k = 512})) << "short";
     EXPECT_FALSE(pays({.m = 768, .n = 3072, .k = 4096})) << "blocks enough";
     EXPECT_FALSE(pays({.batch = {1, 2}, .m = 128, .n = 128, .k = 50176})) << "a batch as it is";
+    EXPECT_TRUE(pays({.m = 128, .n = 128, .k = 8 * 1528}));
+    const ContractionKernels tiles = contraction_kernels_tile_twin();
+    EXPECT_FALSE(pays_on(tiles, {.m = 128, .n = 128, .k = 8 * 1528})) << "tiles are quicker than memory";
+    EXPECT_TRUE(pays_on(tiles, {.m = 128, .n = 128, .k = 8 * 1536}));
     ContractionProblem more{.m = 128, .n = 128, .k = 50176};
     more.store = Store::accumulate;
     EXPECT_FALSE(pays(more)) << "sums are added to what there is";

@@ -53,11 +53,13 @@ std::int64_t pack_lines(std::int64_t panel_size, bool many) {
 }
 
 /// How many chunks of the depth blocks go through, one block after another: all of them, or equal parts of
-/// which two, packed, are not too much.
+/// which two, packed, are not too much. One where the sums of all blocks together stay in L2 between chunks:
+/// then packed chunks do, too.
 std::int64_t depths_inside_of(const ContractionProblem& problem, const ContractionKernels& kernels,
                               const Blocking& blocking) {
     const std::int64_t chunks = blocking.depth_chunks;
     if (blocking.rows * kernels.width * 4 > kernels.most_partial_bytes) return 1;
+    if (problem.m * blocking.columns * 4 <= 2 * kernels.most_partial_bytes) return 1;
     const std::int64_t most = blocking.entry_per_thread ? most_packed_bytes_of_entry : most_packed_bytes;
     const std::int64_t packed = problem.b.packed ? 0 : blocking.columns * kernels.line_bytes(blocking.depth);
     if (packed * chunks * std::min<std::int64_t>(blocking.column_chunks, 2) <= most) return chunks;

@@ -6,11 +6,7 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-// As many blocks keep threads busy, though their sums pass from one to another with each chunk of the depth.
-constexpr std::int64_t enough_blocks = 16;
 constexpr std::int64_t least_shares = 8, most_shares = 16;
-// Some products for each sum that is written, and read again.
-constexpr std::int64_t least_depth = 96;
 // The most that all shares of the sums may take: of caches, and of the plan's memory.
 constexpr std::int64_t most_bytes = 16 << 20;
 constexpr std::int64_t rows_of_item = 16;
@@ -28,12 +24,20 @@ std::int64_t unit_of_depth(const ContractionProblem& problem) {
     return problem.a.window ? problem.a.window->rows_of_image() : 1;
 }
 
+// As many blocks keep threads busy, though their sums pass from one to another with each chunk of the depth.
+constexpr std::int64_t enough_blocks = 16;
+
+/// The least depth of a share: some products for each sum that is written, and read again. In the time that
+/// memory takes for one sum, 12 bytes at 10 GB/s, tiles do some 1,500 products.
+std::int64_t least_depth_of(const ContractionKernels& kernels) { return kernels.interleaves() ? 1536 : 96; }
+
 /// 0: it stays whole.
-std::int64_t shares_of(const ContractionProblem& problem, const Blocking& blocking) {
+std::int64_t shares_of(const ContractionProblem& problem, const Blocking& blocking,
+                       const ContractionKernels& kernels) {
     if (!only_sums(problem) || blocking.few_blocks >= enough_blocks) return 0;
     const std::int64_t units = problem.k / unit_of_depth(problem);
     for (std::int64_t shares = least_shares; shares <= most_shares; ++shares)
-        if (units % shares == 0 && problem.k / shares >= least_depth &&
+        if (units % shares == 0 && problem.k / shares >= least_depth_of(kernels) &&
             shares * problem.m * problem.n * 4 <= most_bytes)
             return shares;
     return 0;
@@ -56,7 +60,7 @@ ContractionProblem problem_of_shares(ContractionProblem problem, std::int64_t sh
 
 std::optional<DepthShares> DepthShares::of(const PreparedContraction& whole) {
     const auto* const matrices = std::get_if<PreparedMatrices>(&whole.way);
-    const std::int64_t shares = matrices ? shares_of(whole.problem, matrices->blocking) : 0;
+    const std::int64_t shares = matrices ? shares_of(whole.problem, matrices->blocking, whole.kernels) : 0;
     if (shares == 0) return std::nullopt;
     return DepthShares(whole, shares);
 }
