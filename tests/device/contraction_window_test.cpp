@@ -87,6 +87,7 @@ std::vector<Case> cases(DType type) {
     return {{type, 2, 33, 32, 32, same, same},
             {type, 2, 40, 64, 70, backward, same},
             {type, 1, 17, 3, 3, same, same},
+            {type, 2, 9, 12, 12, same, same},
             {type, 3, 5, 18, 18, strided, backward},
             {type, 2, 50, 96, 96, same, strided}};
 }

@@ -102,6 +102,11 @@ enum class PanelSource : std::uint8_t { along_depth, across_depth };
 /// [PanelSource][0 FP32, 1 BF16]
 using PanelKernels = std::array<std::array<PanelKernel, 2>, 2>;
 
+/// Copies columns of a gathered operand from images for some rows: zeros where a pixel is outside of its
+/// image (window.h).
+struct WindowPiece;
+using GatherKernel = void (*)(const WindowPiece& piece);
+
 /// Turns `count` numbers into parts: parts[i] gets part i of each. What the parts are, the kind of conversion
 /// says. False where a first part of several may be infinite or a NaN.
 using ConvertKernel = bool (*)(const void* from, std::int64_t count, void* const* parts);
@@ -155,6 +160,7 @@ struct ContractionKernels {
     PanelKernels pack_a = {};
     PanelKernels pack_b = {};
     Conversion conversion = {};
+    GatherKernel gather = nullptr;  ///< null: plain loops do it
     /// Panels of a are blocks of so much depth, one after another, each its lines as they are: `height` rows
     /// of this many elements. 0: they are otherwise.
     std::int64_t depth_of_blocks = 0;

@@ -1,5 +1,6 @@
 // The tile unit of AMX.
 #include "mantissa/device/cpu/amx_tiles.h"
+#include "mantissa/device/cpu/contraction/gather_avx512.h"
 #include "mantissa/device/cpu/contraction/pack_avx512.h"
 #include "mantissa/device/cpu/contraction/tile_kernels.h"
 
@@ -71,6 +72,7 @@ ContractionKernels contraction_kernels_amx(const CacheSizes& caches) {
     ContractionKernels kernels = tile_kernels<AmxUnit>(caches);
     kernels.pack_a = tile_panels_a_avx512();
     kernels.pack_b = tile_panels_b_avx512();
+    kernels.gather = gather_avx512;
     kernels.finish = finish_block_avx512bf16;
     kernels.multiply_row = row_product_avx512();
     kernels.begin = configure_tiles;

@@ -1,4 +1,5 @@
 // The contraction's inner kernels for AVX-512.
+#include "mantissa/device/cpu/contraction/gather_avx512.h"
 #include "mantissa/device/cpu/contraction/lanes_avx512.h"
 #include "mantissa/device/cpu/contraction/pack_avx512.h"
 #include "mantissa/device/cpu/contraction/panel_kernels.h"
@@ -22,6 +23,7 @@ ContractionKernels kernels() {
             .multiply_across = Product::template multiply_across<>,
             .pack_a = widened_panels_avx512<height>(),
             .pack_b = widened_panels_avx512<Product::width>(),
+            .gather = gather_avx512,
             .multiply_row = row_product_avx512()};
 }
 

@@ -1,5 +1,6 @@
 // The contraction's inner kernels for two operands of BF16 on CPUs with AVX512_BF16.
 #include "mantissa/device/cpu/contraction/dot_kernels.h"
+#include "mantissa/device/cpu/contraction/gather_avx512.h"
 #include "mantissa/device/cpu/contraction/lanes_avx512bf16.h"
 #include "mantissa/device/cpu/contraction/pack_avx512.h"
 #include "mantissa/device/cpu/contraction/panel_kernels.h"
@@ -20,6 +21,7 @@ ContractionKernels kernels() {
     kernels.multiply_in_place = Product::template multiply_in_place<>;
     kernels.pack_a = paired_panels_avx512<dot_height>();
     kernels.pack_b = paired_panels_avx512<Product::width>();
+    kernels.gather = gather_avx512;
     return kernels;
 }
 

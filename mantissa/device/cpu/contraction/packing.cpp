@@ -145,13 +145,13 @@ void OperandPanels::gather_window(const OperandSource& source, std::int64_t entr
     const auto element_bytes = static_cast<std::int64_t>(size_of(layout_.dtype));
     const auto* const images =
         static_cast<const std::byte*>(source.data) + layout_.offset_of(entry, inner_batch_) * element_bytes;
-    gather(*layout_.window, images, element_bytes, rows, columns, to);
+    gather(*layout_.window, {images, element_bytes, kernels_.gather}, rows, columns, to);
 }
 
 bool OperandPanels::gathers_blocks() const {
     const std::int64_t block = kernels_.depth_of_blocks;
     return is_a_ && block > 0 && layout_.window && form_ == PanelSource::along_depth &&
-           !kernels_.conversion.convert && k_ % block == 0;
+           !kernels_.conversion.convert;
 }
 
 void OperandPanels::pack_blocks(const OperandSource& source, std::int64_t entry, PanelRange lines,
@@ -160,7 +160,8 @@ void OperandPanels::pack_blocks(const OperandSource& source, std::int64_t entry,
     for (std::int64_t line = 0; line < lines.size; line += panel_size_) {
         std::byte* const panel = chunk.panels + line * line_bytes;
         const std::int64_t count = std::min(panel_size_, lines.size - line);
-        if (count < panel_size_) std::memset(panel, 0, static_cast<std::size_t>(panel_size_ * line_bytes));
+        if (count < panel_size_ || depth.size % block != 0)
+            std::memset(panel, 0, static_cast<std::size_t>(panel_size_ * line_bytes));
         gather_window(source, entry, {lines.begin + line, count}, depth,
                       {panel, block, block, panel_size_ * block});
     }

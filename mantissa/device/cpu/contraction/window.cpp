@@ -7,22 +7,16 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-/// Rows whose places are known at a time.
-constexpr std::int64_t most_corners = 64;
-
-/// Where the window of a row begins: a pixel, perhaps outside of the image, and its element.
-struct Corner {
-    std::int64_t row, column, element;
-};
-
 /// Those of `count` rows from `first` on.
-void find_corners(const ImageWindow& window, std::int64_t first, std::int64_t count, Corner* corners) {
+void find_corners(const ImageWindow& window, std::int64_t first, std::int64_t count, Corners& corners) {
     const ConvolutionAxis &down = window.vertical, &across = window.horizontal;
     std::int64_t j = first % across.output, i = first / across.output % down.output;
     std::int64_t image = first / window.rows_of_image() * window.image_pitch;
     for (std::int64_t row = 0; row < count; ++row) {
         const std::int64_t h = down.image_place(i, 0), w = across.image_place(j, 0);
-        corners[row] = {h, w, image + h * window.row_pitch + w * window.pixel_pitch};
+        corners.row[row] = static_cast<std::int32_t>(h);
+        corners.column[row] = static_cast<std::int32_t>(w);
+        corners.element[row] = image + h * window.row_pitch + w * window.pixel_pitch;
         if (++j < across.output) continue;
         j = 0;
         if (++i < down.output) continue;
@@ -51,12 +45,31 @@ void clear(std::byte* to, std::int64_t bytes) { std::memset(to, 0, static_cast<s
 /// Rows and columns of a window, written run by run.
 class Gathering {
   public:
-    Gathering(const ImageWindow& window, const std::byte* images, std::int64_t element_bytes)
+    Gathering(const ImageWindow& window, const ImagesInMemory& images)
         : window_(window),
           images_(images),
-          bytes_(element_bytes),
+          bytes_(images.element_bytes),
           neighbours_(window.horizontal.dilation == 1 && window.pixel_pitch == window.channels) {}
 
+    /// Writes `columns` of `rows`, whose corners are there, from row `row` of the destination on.
+    void write(const Corners& corners, std::int64_t row, std::int64_t rows, PanelRange columns,
+               const GatheredTo& to) const {
+        for (std::int64_t column = 0; column < columns.size;) {
+            const std::int64_t block = column / to.block_columns, in_block = column % to.block_columns;
+            const std::int64_t first = block * to.block_elements + row * to.leading + in_block;
+            std::byte* const there = to.data + first * bytes_;
+            const std::int64_t left = columns.size - column, left_of_block = to.block_columns - in_block;
+            if (images_.kernel) {
+                column += copy(run_at(columns.begin + column, left), corners, rows, left_of_block, to, there);
+                continue;
+            }
+            const Run run = run_at(columns.begin + column, std::min(left, left_of_block));
+            write_run(run, corners, rows, there, to.leading);
+            column += run.length;
+        }
+    }
+
+  private:
     /// At most so many columns from `column` on that are one run.
     Run run_at(std::int64_t column, std::int64_t most) const {
         const std::int64_t of_r = window_.horizontal.filter * window_.channels, in_r = column % of_r;
@@ -68,41 +81,56 @@ class Gathering {
                 .length = std::min(most, all - element)};
     }
 
+    std::int64_t from_corner(const Run& run) const {
+        return run.down * window_.row_pitch + run.across * window_.pixel_pitch + run.element;
+    }
+
+    /// The beginning of a run for each row, by the kernel: how many columns of it that are. Of those of a
+    /// block of the destination so many are left.
+    std::int64_t copy(const Run& run, const Corners& corners, std::int64_t rows, std::int64_t left_of_block,
+                      const GatheredTo& to, std::byte* there) const {
+        const std::int64_t line = 64 / bytes_;
+        WindowPiece piece{.corners = &corners,
+                          .rows = rows,
+                          .down = run.down,
+                          .across = run.across,
+                          .element = run.element,
+                          .images = images_.data + from_corner(run) * bytes_,
+                          .element_bytes = bytes_,
+                          .length = std::min({run.length, left_of_block, line}),
+                          .image_rows = window_.vertical.image,
+                          .row_elements = window_.horizontal.image * window_.channels,
+                          .channels = window_.channels,
+                          .to = there,
+                          .next_row = to.leading * bytes_,
+                          .next_piece = 64};
+        const bool are_blocks = to.block_columns == line;
+        if (are_blocks) piece.next_piece = to.block_elements * bytes_;
+        if (piece.length == line) {
+            const std::int64_t of_pixel = std::min(run.length, window_.channels - run.element);
+            const std::int64_t most = are_blocks ? of_pixel : std::min(of_pixel, left_of_block);
+            piece.count = std::max<std::int64_t>(1, most / line);
+        }
+        images_.kernel(piece);
+        return piece.length * piece.count;
+    }
+
     /// The run of each row, rows `leading` elements apart.
-    void write(const Run& run, const Corner* corners, std::int64_t rows, std::byte* to,
-               std::int64_t leading) const {
+    void write_run(const Run& run, const Corners& corners, std::int64_t rows, std::byte* to,
+                   std::int64_t leading) const {
         const ConvolutionAxis &down = window_.vertical, &across = window_.horizontal;
-        const std::int64_t from_corner =
-            run.down * window_.row_pitch + run.across * window_.pixel_pitch + run.element;
         const std::int64_t last_pixel = neighbours_ ? (run.element + run.length - 1) / window_.channels : 0;
-        if (last_pixel == 0 && run.length * bytes_ == line_bytes)
-            return write_lines(run, corners, rows, images_ + from_corner * bytes_, to, leading * bytes_);
         for (std::int64_t row = 0; row < rows; ++row, to += leading * bytes_) {
-            const std::int64_t pixel_row = corners[row].row + run.down;
-            const std::int64_t pixel = corners[row].column + run.across;
+            const std::int64_t pixel_row = corners.row[row] + run.down;
+            const std::int64_t pixel = corners.column[row] + run.across;
+            const std::int64_t element = corners.element[row] + from_corner(run);
             if (pixel_row < 0 || pixel_row >= down.image)
                 clear(to, run.length * bytes_);
             else if (pixel >= 0 && pixel + last_pixel < across.image)
-                copy_bytes(to, images_ + (corners[row].element + from_corner) * bytes_, run.length * bytes_);
+                copy_bytes(to, images_.data + element * bytes_, run.length * bytes_);
             else
-                write_beside_edge(run, pixel, corners[row].element + from_corner, to);
+                write_beside_edge(run, pixel, element, to);
         }
-    }
-
-  private:
-    /// Runs of one pixel that are as long as a cache line, as blocks of a tile's depth are in BF16.
-    static constexpr std::int64_t line_bytes = 64;
-    void write_lines(const Run& run, const Corner* corners, std::int64_t rows, const std::byte* from,
-                     std::byte* to, std::int64_t step) const {
-        // Negative ones are too large, too.
-        const auto pixel_rows = static_cast<std::uint64_t>(window_.vertical.image);
-        const auto pixels = static_cast<std::uint64_t>(window_.horizontal.image);
-        for (std::int64_t row = 0; row < rows; ++row, to += step)
-            if (static_cast<std::uint64_t>(corners[row].row + run.down) < pixel_rows &&
-                static_cast<std::uint64_t>(corners[row].column + run.across) < pixels)
-                std::memcpy(to, from + corners[row].element * bytes_, line_bytes);
-            else
-                std::memset(to, 0, line_bytes);
     }
 
     /// Writes pixels of which some lie outside of the image, and all do where one run is one pixel.
@@ -114,13 +142,13 @@ class Gathering {
             last = std::clamp((pixels - pixel) * window_.channels, first, end);
         }
         clear(to, (first - run.element) * bytes_);
-        copy_bytes(to + (first - run.element) * bytes_, images_ + (element + first - run.element) * bytes_,
-                   (last - first) * bytes_);
+        copy_bytes(to + (first - run.element) * bytes_,
+                   images_.data + (element + first - run.element) * bytes_, (last - first) * bytes_);
         clear(to + (last - run.element) * bytes_, (end - last) * bytes_);
     }
 
     const ImageWindow& window_;
-    const std::byte* images_;
+    const ImagesInMemory& images_;
     std::int64_t bytes_;
     bool neighbours_;
 };
@@ -133,21 +161,14 @@ std::int64_t elements_of(const ImageWindow& window, std::int64_t rows) {
            (window.horizontal.image - 1) * window.pixel_pitch + window.channels;
 }
 
-void gather(const ImageWindow& window, const std::byte* images, std::int64_t element_bytes, PanelRange rows,
-            PanelRange columns, const GatheredTo& to) {
-    const Gathering gathering(window, images, element_bytes);
-    Corner corners[most_corners];
+void gather(const ImageWindow& window, const ImagesInMemory& images, PanelRange rows, PanelRange columns,
+            const GatheredTo& to) {
+    const Gathering gathering(window, images);
+    Corners corners;
     for (std::int64_t row = 0; row < rows.size; row += most_corners) {
         const std::int64_t count = std::min(most_corners, rows.size - row);
         find_corners(window, rows.begin + row, count, corners);
-        for (std::int64_t column = 0; column < columns.size;) {
-            const std::int64_t block = column / to.block_columns, in_block = column % to.block_columns;
-            const Run run = gathering.run_at(columns.begin + column,
-                                             std::min(columns.size - column, to.block_columns - in_block));
-            const std::int64_t first = block * to.block_elements + row * to.leading + in_block;
-            gathering.write(run, corners, count, to.data + first * element_bytes, to.leading);
-            column += run.length;
-        }
+        gathering.write(corners, row, count, columns, to);
     }
 }
 

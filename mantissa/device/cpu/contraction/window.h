@@ -21,9 +21,40 @@ struct GatheredTo {
     std::int64_t block_elements = 0;  ///< from one block to the next
 };
 
-/// Writes these rows and columns of the matrix that the window is. `images` is where the first image begins;
-/// an element has `element_bytes`.
-void gather(const ImageWindow& window, const std::byte* images, std::int64_t element_bytes, PanelRange rows,
-            PanelRange columns, const GatheredTo& to);
+/// Images in memory: where the first begins, and how its elements are copied.
+struct ImagesInMemory {
+    const std::byte* data = nullptr;
+    std::int64_t element_bytes = 0;
+    GatherKernel kernel = nullptr;  ///< null: plain loops
+};
+
+/// Writes these rows and columns of the matrix that the window is.
+void gather(const ImageWindow& window, const ImagesInMemory& images, PanelRange rows, PanelRange columns,
+            const GatheredTo& to);
+
+/// Rows whose places are known at a time.
+constexpr std::int64_t most_corners = 64;
+
+/// Where the windows of some rows begin: a pixel, perhaps outside of the image, and its element.
+struct Corners {
+    alignas(64) std::int32_t row[most_corners];
+    alignas(64) std::int32_t column[most_corners];
+    std::int64_t element[most_corners];
+};
+
+/// Columns that lie behind one another in memory for each of some rows: at most a cache line of one row of
+/// the window, or `count` such lines, one after another, of one of its pixels.
+struct WindowPiece {
+    const Corners* corners = nullptr;
+    std::int64_t rows = 0;
+    std::int64_t down = 0, across = 0;   ///< from a corner to its first pixel
+    std::int64_t element = 0;            ///< the first of that pixel
+    const std::byte* images = nullptr;   ///< where it is if the corner's element is 0
+    std::int64_t element_bytes = 0;      ///< 2 or 4
+    std::int64_t length = 0, count = 1;  ///< length: in elements
+    std::int64_t image_rows = 0, row_elements = 0, channels = 0;
+    std::byte* to = nullptr;
+    std::int64_t next_row = 0, next_piece = 0;  ///< distances there, in bytes
+};
 
 }  // namespace mantissa::on_cpu
