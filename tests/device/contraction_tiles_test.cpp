@@ -1,4 +1,4 @@
-// The order of sums on tiles: a depth of up to 1,536 is one loop, a deeper one is chunks of 384 whose sums
+// The order of sums on tiles: a depth of up to 1,536 is one loop, a deeper one is chunks of 768 whose sums
 // are added one after another. Whatever the caches, the blocks that follow from them and the threads are, a
 // sum has the bits of that order.
 #include <gtest/gtest.h>
@@ -97,7 +97,7 @@ std::vector<float> sums_of_one_loop(const Operands& operands, const Sizes& sizes
 /// if that is added to.
 std::vector<float> expected_sums(const Operands& operands, const Sizes& sizes, Store store,
                                  const ContractionKernels& kernels) {
-    const std::int64_t chunks = sizes.k <= 1536 ? 1 : ceil_div(sizes.k, 384);
+    const std::int64_t chunks = sizes.k <= 1536 ? 1 : ceil_div(sizes.k, 768);
     const std::int64_t chunk = align_up(ceil_div(sizes.k, chunks), 32);
     std::vector<float> sums;
     if (store == Store::accumulate)
@@ -205,10 +205,32 @@ TEST(ContractionTiles, BlocksFollowFromTheCaches) {
     EXPECT_EQ(blocks({4096, 3072, 768}, 2 << 20), (Block{512, 1536, 768, 1}));
     EXPECT_EQ(blocks({4096, 3072, 768}, 0), (Block{512, 1536, 768, 1}));
     EXPECT_EQ(blocks({4096, 768, 768}, 2 << 20), (Block{256, 768, 768, 1}));
-    EXPECT_EQ(blocks({4096, 768, 3072}, 2 << 20), (Block{256, 768, 384, 8}));
+    EXPECT_EQ(blocks({4096, 768, 3072}, 2 << 20), (Block{256, 768, 768, 4}));
     EXPECT_EQ(blocks({4096, 3072, 1536}, 2 << 20), (Block{256, 3072, 1536, 1}));
     EXPECT_EQ(blocks({4096, 3072, 768}, 1 << 20), (Block{256, 3072, 768, 1}));
-    EXPECT_EQ(blocks({4096, 768, 3072}, 1 << 20), (Block{128, 768, 384, 8}));
+    EXPECT_EQ(blocks({4096, 768, 3072}, 1 << 20), (Block{128, 768, 768, 4}));
+}
+
+/// How many chunks of the depth a block goes through, and its rows.
+TEST(ContractionTiles, WhatStaysInL2FollowsFromTheSums) {
+    const auto blocks = [](const Sizes& sizes, int threads) {
+        const MatrixLayout operand{.dtype = DType::bf16, .leading = std::max(sizes.n, sizes.k)};
+        const Blocking blocking = blocking_of({.m = sizes.m,
+                                               .n = sizes.n,
+                                               .k = sizes.k,
+                                               .a = operand,
+                                               .b = operand,
+                                               .out = {.dtype = DType::bf16, .leading = sizes.n},
+                                               .threads = threads},
+                                              contraction_kernels_tile_twin());
+        return std::array{blocking.depths_inside, blocking.rows};
+    };
+    using Block = std::array<std::int64_t, 2>;
+    EXPECT_EQ(blocks({256, 1024, 3136}, 2), (Block{1, 128})) << "sums of 1 MB";
+    EXPECT_EQ(blocks({4096, 768, 3072}, 2), (Block{4, 256})) << "of 12 MB, all of b packed";
+    EXPECT_EQ(blocks({1024, 768, 50304}, 2), (Block{1, 256})) << "of 3 MB, b too large";
+    EXPECT_EQ(blocks({1024, 768, 50304}, 3), (Block{1, 128})) << "four blocks for three threads";
+    EXPECT_EQ(blocks({1056, 768, 50304}, 2), (Block{7, 128})) << "of more, b in parts";
 }
 
 TEST(ContractionTiles, CachesAndThreadsChangeNoBit) {

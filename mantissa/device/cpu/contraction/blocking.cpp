@@ -54,15 +54,18 @@ std::int64_t pack_lines(std::int64_t panel_size, bool many) {
 
 /// How many chunks of the depth blocks go through, one block after another: all of them, or equal parts of
 /// which two, packed, are not too much. One where the sums of all blocks together stay in L2 between chunks:
-/// then packed chunks do, too.
+/// then packed chunks do, too. Where not all chunks can be packed at a time, sums twice as large are worth
+/// that: they pass L2 with each chunk, but for them packed chunks do.
 std::int64_t depths_inside_of(const ContractionProblem& problem, const ContractionKernels& kernels,
                               const Blocking& blocking) {
     const std::int64_t chunks = blocking.depth_chunks;
     if (blocking.rows * kernels.width * 4 > kernels.most_partial_bytes) return 1;
-    if (problem.m * blocking.columns * 4 <= 2 * kernels.most_partial_bytes) return 1;
+    const std::int64_t sums = problem.m * blocking.columns * 4;
+    if (sums <= 2 * kernels.most_partial_bytes) return 1;
     const std::int64_t most = blocking.entry_per_thread ? most_packed_bytes_of_entry : most_packed_bytes;
     const std::int64_t packed = problem.b.packed ? 0 : blocking.columns * kernels.line_bytes(blocking.depth);
     if (packed * chunks * std::min<std::int64_t>(blocking.column_chunks, 2) <= most) return chunks;
+    if (sums <= 4 * kernels.most_partial_bytes) return 1;
     const std::int64_t part = std::min(most / 2, most_packed_bytes_of_part);
     return ceil_div(chunks, ceil_div(chunks, std::max<std::int64_t>(1, part / packed)));
 }
@@ -72,6 +75,15 @@ std::int64_t most_rows_of(const ContractionKernels& kernels, const Blocking& blo
     if (blocking.depth_chunks == 1 || kernels.most_partial_bytes == 0) return kernels.most_rows;
     const std::int64_t rows = kernels.most_partial_bytes / 4 / kernels.least_columns;
     return std::clamp(rows / kernels.height * kernels.height, kernels.height, kernels.most_rows);
+}
+
+/// Whether few blocks of a deep contraction on tiles are as many for each thread. Then they stay as tall as
+/// L2 allows: a panel of b that more rows meet is asked for less often. Whoever finishes the sums may add
+/// some of them up a block of rows, which then follows from the shape alone.
+bool are_shared_evenly(const ContractionProblem& problem, const ContractionKernels& kernels,
+                       std::int64_t depth_chunks, std::int64_t blocks) {
+    return kernels.interleaves() && depth_chunks > 1 && !problem.custom_epilogue &&
+           blocks >= 2 * problem.threads && blocks % problem.threads == 0;
 }
 
 /// Cuts blocks finer where they are few for many threads: rows first, then columns where that packs no row
@@ -130,10 +142,12 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
         out.split_columns = even_part(out.columns, most, kernels.width);
         return row_blocks * ceil_div(out.columns, out.split_columns);
     };
-    if (!out.entry_per_thread && cut_columns() < enough_blocks) {
+    const std::int64_t tall_rows = out.rows, tall_blocks = cut_columns();
+    if (!out.entry_per_thread && tall_blocks < enough_blocks) {
         out.rows = even_part(problem.m, std::min(most_rows_of_block, most_rows / 2), kernels.height);
         cut_columns();
     }
+    const std::int64_t low_rows = out.rows;
     // Rows too many to be packed for all blocks are packed by each: once where enough blocks lie below one
     // another, and not for each split of the columns.
     const bool too_many = problem.m * line_bytes * out.depths_inside > most_shared_bytes;
@@ -146,6 +160,10 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
     }
     out.a_in_place = reads_a_in_place(problem, kernels) || reads_a_across(problem, kernels);
     out.few_blocks = ceil_div(problem.m, out.rows) * ceil_div(out.columns, out.split_columns);
+    if (are_shared_evenly(problem, kernels, out.depth_chunks, tall_blocks) && out.rows == low_rows) {
+        out.rows = tall_rows;
+        cut_columns();
+    }
     if (!out.entry_per_thread && many)
         cut_for_many_threads(problem, kernels, problem.a.packed || out.a_in_place || !too_many, out);
     out.row_blocks = ceil_div(problem.m, out.rows);
