@@ -84,12 +84,9 @@ std::vector<Case> cases(DType type) {
     const ConvolutionAxis backward{.image = 5, .output = 5, .filter = 3, .dilation = -1, .before = -1};
     const ConvolutionAxis strided{
         .image = 5, .output = 3, .filter = 2, .stride = 2, .dilation = 3, .before = 2};
-    return {{type, 2, 33, 32, 32, same, same},
-            {type, 2, 40, 64, 70, backward, same},
-            {type, 1, 17, 3, 3, same, same},
-            {type, 2, 9, 12, 12, same, same},
-            {type, 3, 5, 18, 18, strided, backward},
-            {type, 2, 50, 96, 96, same, strided}};
+    return {{type, 2, 33, 32, 32, same, same},       {type, 2, 40, 64, 70, backward, same},
+            {type, 1, 17, 3, 3, same, same},         {type, 2, 9, 12, 12, same, same},
+            {type, 3, 5, 18, 18, strided, backward}, {type, 2, 50, 96, 96, same, strided}};
 }
 
 TEST(ContractionWindow, GivesTheProductOfTheMatrixAtEveryLevel) {
