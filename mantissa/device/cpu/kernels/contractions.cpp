@@ -1,4 +1,5 @@
 // Binds the contraction to `matmul`, and to the three products of a convolution.
+#include <emmintrin.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -65,8 +66,19 @@ void write_rows(float* sums, std::int64_t ld, std::int64_t row0, std::int64_t co
         block.out = out + at * static_cast<std::int64_t>(size_of(layout.dtype));
         block.out_dtype = layout.dtype;
         block.out_ld = pixels.horizontal.stride * layout.leading;
+        block.streaming = bound.contraction.large;
         bound.contraction.kernels.finish(block);
     }
+}
+
+/// `streaming`: whole lines go past the caches.
+void clear_row(std::byte* to, std::int64_t bytes, bool streaming) {
+    if (!streaming || reinterpret_cast<std::uintptr_t>(to) % 64 != 0 || bytes % 64 != 0) {
+        std::memset(to, 0, static_cast<std::size_t>(bytes));
+        return;
+    }
+    for (std::int64_t at = 0; at < bytes; at += 16)
+        _mm_stream_si128(reinterpret_cast<__m128i*>(to + at), _mm_setzero_si128());
 }
 
 void BoundPart::write_zeros(std::byte* out, ThreadPool& pool) const {
@@ -76,7 +88,8 @@ void BoundPart::write_zeros(std::byte* out, ThreadPool& pool) const {
     pool.for_each_block(part.problem.m / pixels, [&](std::int64_t line, int) {
         std::byte* at = out + part.rows->of(line * pixels) * step;
         for (std::int64_t pixel = 0; pixel < pixels; ++pixel, at += part.rows->horizontal.stride * step)
-            std::memset(at, 0, static_cast<std::size_t>(row_bytes));
+            clear_row(at, row_bytes, contraction.large);
+        _mm_sfence();
     });
 }
 
