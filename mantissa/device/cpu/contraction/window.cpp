@@ -12,18 +12,26 @@ void find_corners(const ImageWindow& window, std::int64_t first, std::int64_t co
     const ConvolutionAxis &down = window.vertical, &across = window.horizontal;
     std::int64_t j = first % across.output, i = first / across.output % down.output;
     std::int64_t image = first / window.rows_of_image() * window.image_pitch;
-    for (std::int64_t row = 0; row < count; ++row) {
-        const std::int64_t h = down.image_place(i, 0), w = across.image_place(j, 0);
-        corners.row[row] = static_cast<std::int32_t>(h);
-        corners.column[row] = static_cast<std::int32_t>(w);
-        corners.element[row] = image + h * window.row_pitch + w * window.pixel_pitch;
-        if (++j < across.output) continue;
-        j = 0;
+    const std::int64_t step = across.stride * window.pixel_pitch;
+    for (std::int64_t row = 0; row < count; j = 0) {
+        const std::int64_t h = down.image_place(i, 0);
+        std::int64_t w = across.image_place(j, 0);
+        std::int64_t element = image + h * window.row_pitch + w * window.pixel_pitch;
+        for (; j < across.output && row < count; ++j, ++row, w += across.stride, element += step) {
+            corners.row[row] = static_cast<std::int32_t>(h);
+            corners.column[row] = static_cast<std::int32_t>(w);
+            corners.element[row] = element;
+        }
         if (++i < down.output) continue;
         i = 0;
         image += window.image_pitch;
     }
 }
+
+/// A column of the window.
+struct Place {
+    std::int64_t r = 0, s = 0, channel = 0;
+};
 
 /// Columns that lie behind one another in memory: of one r, and of one s or, where neighbours in the window
 /// are neighbours in the image, of several.
@@ -54,31 +62,48 @@ class Gathering {
     /// Writes `columns` of `rows`, whose corners are there, from row `row` of the destination on.
     void write(const Corners& corners, std::int64_t row, std::int64_t rows, PanelRange columns,
                const GatheredTo& to) const {
+        Place place = place_of(columns.begin);
         for (std::int64_t column = 0; column < columns.size;) {
             const std::int64_t block = column / to.block_columns, in_block = column % to.block_columns;
             const std::int64_t first = block * to.block_elements + row * to.leading + in_block;
             std::byte* const there = to.data + first * bytes_;
             const std::int64_t left = columns.size - column, left_of_block = to.block_columns - in_block;
+            std::int64_t written = 0;
             if (images_.kernel) {
-                column += copy(run_at(columns.begin + column, left), corners, rows, left_of_block, to, there);
-                continue;
+                written = copy(run_at(place, left), corners, rows, left_of_block, to, there);
+            } else {
+                const Run run = run_at(place, std::min(left, left_of_block));
+                write_run(run, corners, rows, there, to.leading);
+                written = run.length;
             }
-            const Run run = run_at(columns.begin + column, std::min(left, left_of_block));
-            write_run(run, corners, rows, there, to.leading);
-            column += run.length;
+            column += written;
+            advance(place, written);
         }
     }
 
   private:
-    /// At most so many columns from `column` on that are one run.
-    Run run_at(std::int64_t column, std::int64_t most) const {
-        const std::int64_t of_r = window_.horizontal.filter * window_.channels, in_r = column % of_r;
-        const std::int64_t s = in_r / window_.channels, element = in_r % window_.channels;
-        const std::int64_t all = neighbours_ ? of_r - s * window_.channels : window_.channels;
-        return {.down = column / of_r * window_.vertical.dilation,
-                .across = s * window_.horizontal.dilation,
-                .element = element,
-                .length = std::min(most, all - element)};
+    Place place_of(std::int64_t column) const {
+        const std::int64_t pixel = column / window_.channels;
+        return {pixel / window_.horizontal.filter, pixel % window_.horizontal.filter,
+                column % window_.channels};
+    }
+
+    /// By columns of one run.
+    void advance(Place& place, std::int64_t columns) const {
+        place.channel += columns;
+        for (; place.channel >= window_.channels; place.channel -= window_.channels) ++place.s;
+        if (place.s < window_.horizontal.filter) return;
+        place.s = 0;
+        ++place.r;
+    }
+
+    /// At most so many columns that are one run.
+    Run run_at(const Place& place, std::int64_t most) const {
+        const std::int64_t pixels = neighbours_ ? window_.horizontal.filter - place.s : 1;
+        return {.down = place.r * window_.vertical.dilation,
+                .across = place.s * window_.horizontal.dilation,
+                .element = place.channel,
+                .length = std::min(most, pixels * window_.channels - place.channel)};
     }
 
     std::int64_t from_corner(const Run& run) const {
