@@ -1,6 +1,7 @@
 // Autocast: which operation runs in which format, by which rule, and what that does to gradients.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 #include <set>
 
@@ -135,6 +136,18 @@ TEST(Autocast, MixedOperandsArePromoted) {
     EXPECT_EQ(sum.operand(1), DType::f32);
     EXPECT_EQ(sum.node().origin.rule, "promotion: add");
     EXPECT_EQ(sum.graph.node(sum.node().inputs[1].node).origin.rule, "promotion: add");
+}
+
+TEST(Autocast, PartsOfMixedFormatsAreJoinedInTheWidest) {
+    const Rewritten joined("bf16", f32_matrix, f32_matrix, [](Tensor x, Tensor y) {
+        return concat(std::array{x, matmul(x, y)}, 0);
+    });
+    EXPECT_EQ(joined.dtype(), DType::f32);
+    EXPECT_EQ(joined.node().origin.rule, "promotion: concat");
+    const Rewritten low("bf16", f32_matrix, f32_matrix, [](Tensor x, Tensor y) {
+        return concat(std::array{matmul(x, y), matmul(y, x)}, 0);
+    });
+    EXPECT_EQ(low.dtype(), DType::bf16);
 }
 
 TEST(Autocast, ANumberWidensNothing) {

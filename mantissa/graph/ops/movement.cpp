@@ -310,6 +310,7 @@ std::span<const Op> movement_ops() {
          .most_inputs = 1 << 16,
          .types = concat_types,
          .gradient = concat_gradient,
+         .autocast = AutocastClass::widest,
          .fuser = FuserClass::movement},
         {.name = "write_slice",
          .least_inputs = 3,
