@@ -29,6 +29,30 @@ class Placed:
         return self.tensor.dtype
 
 
+class Merged(Placed):
+    """A value of which some axes are several axes of another one, which do not lie side by side: as [T, B, C] that
+    lies as [B, T, C], seen as [T B, C]. Nothing moves until somebody reads the tensor; a view may part them again."""
+    __slots__ = ("whole", "_extents", "_moved")
+
+    def __init__(self, whole, extents):
+        self.whole, self._extents, self._moved = whole, tuple(extents), None
+        self.order = tuple(range(len(self._extents)))
+
+    @property
+    def tensor(self):
+        if self._moved is None:
+            self._moved = plain(self.whole).reshape(list(self._extents))
+        return self._moved
+
+    @property
+    def shape(self):
+        return self._extents
+
+    @property
+    def dtype(self):
+        return self.whole.dtype
+
+
 def _stretched(order, shape):
     """The order of axes that are longer than 1: the others lie anywhere."""
     return tuple(axis for axis, extent in zip(order, shape) if extent != 1)
@@ -63,6 +87,10 @@ def plain(x):
 
 def permuted(x, axes):
     """Axis i of the result is axis axes[i] of x."""
+    if isinstance(x, Merged):
+        parts = [left for left, _ in _groups(x.whole.shape, x.shape)]
+        whole = permuted(x.whole, [axis for to in axes for axis in parts[to]])
+        return Merged(whole, [x.shape[axis] for axis in axes])
     return Placed(x.tensor, [x.order[axis] for axis in axes])
 
 
@@ -109,11 +137,20 @@ def _groups(before, after):
         yield left, right
 
 
+def _parted(before, after):
+    """The extents that both shapes are made of, as [8, 6, 64] for [8, 384] and [48, 64]; None: there are none."""
+    ends = sorted({math.prod(shape[:axis + 1]) for shape in (before, after) for axis in range(len(shape))} - {1})
+    extents = [end // start for start, end in zip([1] + ends, ends)]
+    return extents if math.prod(extents) == math.prod(after) and 1 not in after else None
+
+
 def viewed(x, shape):
     """x with its elements, in the order of its axes, under another shape. Moves them only where it must."""
     shape = list(shape)
     if list(x.shape) == shape:
         return x
+    if isinstance(x, Merged):
+        return viewed(x.whole, shape)
     if x.order == tuple(range(len(x.order))):
         return Placed(x.tensor.reshape(shape))
     before = [(axis, extent) for axis, extent in enumerate(x.shape) if extent != 1]
@@ -123,7 +160,8 @@ def viewed(x, shape):
     for left, right in _groups([extent for _, extent in before], [extent for _, extent in after]):
         places = [place[before[axis][0]] for axis in left]
         if places != list(range(places[0], places[0] + len(places))):
-            return Placed(plain(x).reshape(shape))
+            parts = _parted(x.shape, shape)
+            return Merged(viewed(x, parts), shape) if parts else Placed(plain(x).reshape(shape))
         runs.append((places[0], [after[axis][0] for axis in right]))
     stored = [axis for _, axes in sorted(runs) for axis in axes]
     stored += [axis for axis, extent in enumerate(shape) if extent == 1]
@@ -131,6 +169,24 @@ def viewed(x, shape):
     for at, axis in enumerate(stored):
         order[axis] = at
     return Placed(x.tensor.reshape([shape[axis] for axis in stored]), order)
+
+
+def rows_of(x, count=1):
+    """x with its last `count` axes stored last, and those before in whatever order they lie: what reads rows wants no
+    more. Axes before may be more than those of x, whose shape `viewed` gives back."""
+    whole = x.whole if isinstance(x, Merged) else x
+    last = x.shape[len(x.shape) - count:]
+    lead, size = len(whole.shape), 1
+    while size < math.prod(last):
+        lead -= 1
+        size *= whole.shape[lead]
+    if size != math.prod(last) or lead < 0:
+        return Placed(plain(x))
+    rows = sorted(range(lead), key=lambda axis: whole.order[axis])
+    order = [rows.index(axis) for axis in range(lead)]
+    tensor = stored_as(whole, order + list(range(lead, len(whole.shape))))
+    return Placed(tensor.reshape([whole.shape[axis] for axis in rows] + list(last)),
+                  order + [lead + i for i in range(count)])
 
 
 def broadcast(x, shape):

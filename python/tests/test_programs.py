@@ -107,6 +107,71 @@ class Programs(unittest.TestCase):
         self.assertIn("There are no complex numbers.", str(raised.exception))
 
 
+class Stored:
+    """A tensor as layout sees it, of NumPy's."""
+
+    def __init__(self, array):
+        self.array, self.shape, self.dtype = array, array.shape, "f32"
+
+    def reshape(self, shape):
+        return Stored(self.array.reshape(shape))
+
+    def transpose(self, order):
+        return Stored(self.array.transpose(order))
+
+
+class Layouts(unittest.TestCase):
+    def test_any_chain_of_views_and_permutations_keeps_the_elements_in_their_places(self):
+        random = np.random.default_rng(5)
+        merged = 0
+        for _ in range(3000):
+            array = np.arange(48).reshape(self.extents(random))
+            order = [int(axis) for axis in random.permutation(array.ndim)]
+            x = Placed(Stored(array.transpose(np.argsort(order))), order)
+            for _ in range(4):
+                if random.random() < 0.5:
+                    axes = [int(axis) for axis in random.permutation(array.ndim)]
+                    x, array = layout.permuted(x, axes), array.transpose(axes)
+                else:
+                    shape = self.extents(random)
+                    x, array = layout.viewed(x, shape), array.reshape(shape)
+                merged += isinstance(x, layout.Merged)
+                self.assertEqual(tuple(x.shape), array.shape)
+                rows_of = layout.rows_of(x, int(random.integers(1, array.ndim + 1)))
+                np.testing.assert_array_equal(layout.plain(layout.viewed(rows_of, array.shape)).array, array)
+                self.assertEqual(rows_of.order[-1], len(rows_of.order) - 1)
+            np.testing.assert_array_equal(layout.plain(x).array, array)
+        self.assertGreater(merged, 100)
+
+    @staticmethod
+    def extents(random):
+        factors = list(random.permutation([2, 2, 2, 2, 3]))
+        cuts = sorted(random.choice(range(1, 5), size=int(random.integers(0, 4)), replace=False))
+        extents = [int(np.prod(part)) for part in np.split(factors, cuts)]
+        return extents + [1] * int(random.random() < 0.2)
+
+    def test_rows_that_a_module_has_in_another_order_are_not_moved(self):
+        """As torch.nn.MultiheadAttention: [B, T, C] -> [T, B, C] -> a product -> [T B, C] -> a product -> [B, T, C]."""
+        moved = []
+
+        class Counted(Stored):
+            def reshape(self, shape):
+                return Counted(self.array.reshape(shape))
+
+            def transpose(self, order):
+                moved.append(order)
+                return Counted(self.array.transpose(order))
+
+        x = layout.permuted(Placed(Counted(np.zeros((4, 6, 8)))), [1, 0, 2])
+        for shape in ([6, 4, 8], [24, 8], [6, 4, 8]):
+            rows_of = layout.rows_of(layout.viewed(x, shape))
+            x = layout.viewed(Placed(rows_of.tensor, rows_of.order), shape)
+        heads = layout.permuted(layout.viewed(x, [6, 8, 4]), [1, 0, 2])  # [B H, T, D]
+        self.assertEqual(layout.viewed(heads, [4, 2, 6, 4]).order, (0, 2, 1, 3))
+        self.assertEqual(layout.plain(layout.permuted(x, [1, 0, 2])).shape, (4, 6, 8))
+        self.assertEqual(moved, [])
+
+
 @contextlib.contextmanager
 def instead(of, name, value):
     before = getattr(of, name)

@@ -49,13 +49,13 @@ def matmul(at, self, other=None, mat2=None, vec=None, tensor=None):
 
 @row("aten.linear")
 def linear(at, input, weight, bias=None):
-    x = layout.plain(input)
+    x = layout.rows_of(input)  # rows may lie in any order: those of the result lie in the same
     matrix, turned = _matrix(weight)
-    flat = x.reshape([math.prod(input.shape[:-1]), input.shape[-1]]) if len(input.shape) != 2 else x
     if len(weight.shape) == 1:
         raise Refused("linear with a vector")
+    flat = x.tensor.reshape([math.prod(input.shape[:-1]), input.shape[-1]]) if len(x.shape) != 2 else x.tensor
     y = native.matmul(flat, matrix, False, not turned, None if bias is None else layout.plain(bias))
-    return Placed(y.reshape(list(at.shape)))
+    return layout.viewed(Placed(y.reshape(list(x.tensor.shape[:-1]) + [at.shape[-1]]), x.order), at.shape)
 
 
 @row("aten.addmm", "aten.baddbmm", "aten.addbmm")

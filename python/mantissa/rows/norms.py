@@ -23,10 +23,10 @@ def _channels(at, x, count, otherwise):
 @row("aten.layer_norm", "aten.native_layer_norm")
 def layer_norm(at, input, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True):
     count = math.prod(normalized_shape)
-    x = layout.plain(input)
-    flat = x.reshape(list(input.shape[:len(input.shape) - len(normalized_shape)]) + [count])
+    x = layout.rows_of(input, len(normalized_shape))
+    flat = x.tensor.reshape(list(x.tensor.shape[:len(x.shape) - len(normalized_shape)]) + [count])
     y = native.layer_norm(flat, _channels(at, weight, count, _ones), _channels(at, bias, count, _zeros), eps)
-    y = Placed(y.reshape(list(input.shape)))
+    y = layout.viewed(Placed(y.reshape(list(x.tensor.shape)), x.order), input.shape)
     return (y, None, None) if at.node.op == "aten.native_layer_norm" else y
 
 
