@@ -351,7 +351,7 @@ Tensor conv_transpose2d(Tensor x, Tensor filter, const Conv2dOptions& options,
     }
     const Tensor y = call1("conv2d_input_gradient", {x, filter},
                            convolution_attributes(x, options).with("extents", std::move(extents)));
-    return options.bias ? y + cast(*options.bias, y.dtype()) : y;
+    return options.bias ? call1("add_bias", {y, *options.bias}) : y;
 }
 
 Tensor conv1d(Tensor x, Tensor filter, const Conv1dOptions& options, Tensor::Where at) {

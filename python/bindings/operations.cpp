@@ -186,16 +186,17 @@ void bind_images(nb::module_& module) {
     module.def(
         "conv2d_transposed",
         [](Tensor x, Tensor filter, Pair stride, Sides padding, Pair dilation, std::int64_t groups,
-           Pair extents) {
+           Pair extents, std::optional<Tensor> bias) {
             const Attributes attributes{{"stride", Extents(stride.begin(), stride.end())},
                                         {"padding", Extents(padding.begin(), padding.end())},
                                         {"dilation", Extents(dilation.begin(), dilation.end())},
                                         {"groups", groups},
                                         {"extents", Extents(extents.begin(), extents.end())}};
-            return call1("conv2d_input_gradient", {x, filter}, attributes);
+            const Tensor y = call1("conv2d_input_gradient", {x, filter}, attributes);
+            return bias ? call1("add_bias", {y, *bias}) : y;
         },
         nb::arg("x"), nb::arg("filter"), nb::arg("stride"), nb::arg("padding"), nb::arg("dilation"),
-        nb::arg("groups"), nb::arg("extents"),
+        nb::arg("groups"), nb::arg("extents"), nb::arg("bias") = nb::none(),
         "What a conv2d of these filters would pass back to images of these rows and columns");
     module.def(
         "max_pool2d",

@@ -150,6 +150,16 @@ TEST(Autocast, PartsOfMixedFormatsAreJoinedInTheWidest) {
     EXPECT_EQ(low.dtype(), DType::bf16);
 }
 
+TEST(Autocast, ABiasOfATransposedConvolutionWidensNothing) {
+    const Type images{DType::f32, {1, 4, 4, 3}}, filter{DType::f32, {2, 2, 5, 3}};
+    const Rewritten grown("bf16", images, filter, [](Tensor x, Tensor w) {
+        const Tensor bias(x.graph(), x.graph().add_input("bias", {DType::f32, {5}}));
+        return conv_transpose2d(x, w, {.stride = {2, 2}, .bias = bias});
+    });
+    EXPECT_EQ(grown.dtype(), DType::bf16);
+    EXPECT_EQ(grown.node().op->name, "add_bias");
+}
+
 TEST(Autocast, ANumberWidensNothing) {
     const Rewritten scaled("bf16", f32_matrix, f32_matrix,
                            [](Tensor x, Tensor y) { return matmul(x, y) * (1.0 / 3.0); });

@@ -566,6 +566,13 @@ std::vector<OpCase> composite_cases() {
              return std::vector{call1("softmax_grad", {x[0], softmax(x[1])})};
          },
          {16, 38}},
+        {"add_bias",
+         "add_bias",
+         {f32({3, 5, 41}), f32({41})},
+         [](Graph&, In x) {
+             return std::vector{call1("add_bias", {x[0], x[1]})};
+         },
+         {1, 1}},
         {"gelu", "gelu", {f32({3, 41})}, [](Graph&, In x) { return std::vector{gelu(x[0])}; }, {8, 8}},
         {"gelu_grad",
          "gelu_grad",

@@ -35,6 +35,24 @@ std::vector<Type> division(const OpCall& call) {
     return arithmetic(call);
 }
 
+/// x [..., C], bias [C] -> as x.
+std::vector<Type> add_bias_types(const OpCall& call) {
+    expect_floating(call, 0);
+    expect_dtype(call, 1, call.inputs[0].dtype);
+    expect_shape(call, 1, {call.inputs[0].shape[-1]});
+    return {call.inputs[0]};
+}
+
+std::vector<Tensor> add_bias_definition(const DefinitionCall& call) {
+    return {call.inputs[0] + call.inputs[1]};
+}
+
+/// As that of a contraction's bias: summed and kept in the format in which the parameter lies.
+std::vector<Tensor> add_bias_gradient(const GradientCall& c) {
+    const Tensor dy = c.cotangents[0], bias = c.inputs[1];
+    return {dy, reduce_to(dy, bias.shape(), gradient_dtype(bias))};
+}
+
 std::vector<Type> comparison(const OpCall& call) { return {{DType::boolean, arithmetic(call)[0].shape}}; }
 
 std::vector<Type> logical(const OpCall& call) {
@@ -247,6 +265,15 @@ std::span<const Op> elementwise_ops() {
         binary_row("less_equal", of_two<std::less_equal<>>, comparison, nullptr, gives_booleans),
         binary_row("equal", of_two<std::equal_to<>>, comparison, nullptr, gives_booleans),
         binary_row("logical_and", of_two<std::logical_and<>>, logical, nullptr, gives_booleans),
+        {.name = "add_bias",  // its own operation for autocast: a sum would be promoted to the bias's FP32
+         .least_inputs = 2,
+         .most_inputs = 2,
+         .types = add_bias_types,
+         .gradient = add_bias_gradient,
+         .autocast = AutocastClass::lower,
+         .fuser = FuserClass::elementwise,
+         .flops = flops_per_output<1>,
+         .definition = add_bias_definition},
         {.name = "select",
          .least_inputs = 3,
          .most_inputs = 3,

@@ -104,8 +104,9 @@ def conv_transpose2d(at, input, weight, bias=None, stride=1, padding=0, output_p
     """The images that a convolution of these filters would have been given, as its gradient has it."""
     rows, columns = pair(padding)
     y = native.conv2d_transposed(images(input), _filter(weight), pair(stride), [rows, rows, columns, columns],
-                                 pair(dilation), groups, list(at.shape[2:]))
-    return Placed(y if bias is None else y + layout.plain(bias), NCHW)
+                                 pair(dilation), groups, list(at.shape[2:]),
+                                 None if bias is None else layout.plain(bias))
+    return Placed(y, NCHW)
 
 
 @row("aten.conv_transpose1d")
@@ -113,9 +114,9 @@ def conv_transpose1d(at, input, weight, bias=None, stride=1, padding=0, output_p
     x, filters = _row_of(input, weight)
     sides = pair(padding, 1)[0]
     y = native.conv2d_transposed(x, filters, [1, pair(stride, 1)[0]], [0, 0, sides, sides],
-                                 [1, pair(dilation, 1)[0]], groups, [1, at.shape[2]])
-    y = native_reshape(y, lambda n, one, w, c: [n, w, c])
-    return Placed(y if bias is None else y + layout.plain(bias), NCW)
+                                 [1, pair(dilation, 1)[0]], groups, [1, at.shape[2]],
+                                 None if bias is None else layout.plain(bias))
+    return Placed(native_reshape(y, lambda n, one, w, c: [n, w, c]), NCW)
 
 
 def _rooms(extent, window, stride, padding, ceil_mode, wanted):
