@@ -44,6 +44,10 @@ class StateBlock {
     std::vector<float> read_f32(const std::string& name) const;
     /// How often something was written from outside: what follows from the states may be out of date then.
     std::int64_t writes() const { return writes_; }
+    /// Tells of a write to a state at its address.
+    void note_write() { ++writes_; }
+    /// While this is held, addresses of states of its own stay good, whatever becomes of the block.
+    std::shared_ptr<const DeviceMemory> memory() const { return memory_; }
 
     /// Its own, without those that it shares.
     const std::vector<State>& states() const { return states_; }
@@ -66,7 +70,7 @@ class StateBlock {
     std::map<std::string, Entry> entries_;
     std::int64_t bytes_ = 0;
     std::int64_t writes_ = 0;
-    std::unique_ptr<DeviceMemory> memory_;
+    std::shared_ptr<DeviceMemory> memory_;
 };
 
 }  // namespace mantissa

@@ -102,6 +102,20 @@ void write_state(PythonTrainer& self, const std::string& name, const nb::bytes& 
     states.write(name, std::span(static_cast<const std::byte*>(value.data()), value.size()));
 }
 
+/// A weight where it lies, as an array that trainer and array share. It holds the memory, not the trainer.
+nb::object view_of_state(const PythonTrainer& self, const std::string& name) {
+    const StateBlock& states = self.trainer.state();
+    const Type& type = states.type(name);
+    if (type.dtype != DType::f32) throw UserError("state '" + name + "' is " + type.text() + ", no f32");
+    using Held = std::shared_ptr<const DeviceMemory>;
+    const nb::capsule owner(new Held(states.memory()),
+                            [](void* held) noexcept { delete static_cast<Held*>(held); });
+    std::vector<std::size_t> shape;
+    for (const std::int64_t extent : type.shape.extents()) shape.push_back(static_cast<std::size_t>(extent));
+    auto* const numbers = reinterpret_cast<float*>(states.address(name));
+    return nb::cast(nb::ndarray<nb::numpy, float>(numbers, shape.size(), shape.data(), owner));
+}
+
 /// Type and shape of each state, by name.
 nb::dict states_of(const PythonTrainer& self) {
     nb::dict all;
@@ -210,6 +224,9 @@ void bind_trainers(nb::module_& module) {
             nb::arg("file"), nb::arg("strict") = true, nb::call_guard<nb::gil_scoped_release>())
         .def("read_state", &read_state, nb::arg("name"))
         .def("write_state", &write_state, nb::arg("name"), nb::arg("value"))
+        .def("view_of_state", &view_of_state, nb::arg("name"),
+             "A weight where it lies: who writes into the array calls note_write")
+        .def("note_write", [](PythonTrainer& self) { self.trainer.state().note_write(); })
         .def_prop_ro("states", &states_of)
         .def(
             "continue_after",

@@ -1,4 +1,5 @@
 """PyTorch modules as they are met: traps that are right, or refused by name. Skipped where torch is missing."""
+import copy
 import gc
 import os
 import signal
@@ -286,6 +287,47 @@ class Meanings(unittest.TestCase):
         self.assertIn("scale of the module was changed from outside", said(lambda m: m.scale.mul_(2)))
         self.assertIn("layer.bias of the module", said(lambda m: m.layer.bias.requires_grad_(False)))
         self.assertIn("layer.weight of the module", said(lambda m: m.layer.weight.data.mul_(2)))
+
+    def test_parameters_are_views_of_what_is_trained(self):
+        model = small(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3))
+        x, twin = torch.randn(8, 3, 6, 6), None
+        weight, optimizer = model[0].weight, torch.optim.SGD(model.parameters(), lr=0.1)
+        step = mantissa.torch.trainer(model, F.cross_entropy, (x, Y), optimizer=ADAMW)
+        self.assertEqual(step.copied, {})
+        self.assertIs(model[0].weight, weight)
+        before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        step(x, Y, lr=1e-2)
+        for name, learned in step.state_dict().items():
+            if not name.endswith("num_batches_tracked"):
+                self.assertFalse(torch.equal(before[name], learned), name)
+                self.assertTrue(torch.equal(model.state_dict()[name], learned), name)
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), Y).backward()
+        optimizer.step()  # writes into what is trained, BF16 copies and all
+        step.load()
+        twin = mantissa.torch.trainer(copy.deepcopy(model), F.cross_entropy, (x, Y), optimizer=ADAMW)
+        self.assertEqual(step(x, Y, lr=0.0).loss, twin(x, Y, lr=0.0).loss)
+        del step
+        gc.collect()
+        self.assertTrue(bool(torch.isfinite(model(x)).all()))  # the memory stays with the module
+
+    def test_what_cannot_be_a_view_is_copied_and_said(self):
+        flat = torch.randn(2 * 18)
+        model = small(nn.Linear(6, 3))
+        model[0].weight.data = flat[:18].view(3, 6)
+        step = mantissa.torch.trainer(model, F.cross_entropy, (X, Y))
+        self.assertEqual(step.copied, {"0.weight": "it shares its memory with another tensor"})
+        self.assertIn("1 of 2 weights are copied", step.capture)
+        step(X, Y, lr=0.1)
+        self.assertTrue(torch.equal(model[0].weight.detach(), flat[:18].view(3, 6)))
+        self.assertFalse(torch.equal(step.state_dict()["0.weight"], flat[:18].view(3, 6)))
+        whole = small()
+        before = whole[0].weight.clone()
+        step = mantissa.torch.trainer(whole, F.cross_entropy, (X, Y), views=False)
+        step(X, Y, lr=0.1)
+        self.assertTrue(torch.equal(whole[0].weight, before))
+        step.into(whole)
+        self.assertFalse(torch.equal(whole[0].weight, before))
 
     def test_a_frozen_trunk(self):
         model = small()

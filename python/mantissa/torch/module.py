@@ -1,4 +1,6 @@
 """A trainer of a PyTorch module: hands its parameters over, makes steps, and gives them back."""
+import collections
+import itertools
 import time
 
 import numpy as np
@@ -24,6 +26,8 @@ def trainer(model, loss=None, example=None, **options):
     policy     "fp32", "tf32", "bf16" or "fp16"
     optimizer  mantissa.adamw(...), sgd(...) or muon(...)
     check      whether the first step is compared with eager
+    views      whether the module's parameters become views of what is trained: they are held once, and follow each
+               step. False: the module stays as it is until into(), and has a copy of its own
 
     Other options are those of mantissa.Trainer. Raises CaptureError, naming all that cannot be trained, each with its
     place; DifferenceError where the first step is not the module's.
@@ -69,10 +73,10 @@ def gradients(model, loss=None, example=None, **options):
 
 
 class TorchTrainer:
-    """A module in training. The module itself stays as it is until `into`."""
+    """A module in training. Its parameters are views of those that are trained, where they can be: see `copied`."""
 
-    def __init__(self, model, loss, example, *, inputs=None, policy="fp32", optimizer=None, check=True, threads=0,
-                 accumulate=1, **options):
+    def __init__(self, model, loss, example, *, inputs=None, policy="fp32", optimizer=None, check=True, views=True,
+                 threads=0, accumulate=1, **options):
         began = time.monotonic()
         self.model, self._loss, self._threads = model, loss, threads
         if hasattr(model, "_orig_mod"):
@@ -103,8 +107,9 @@ class TorchTrainer:
         self._options = dict(options, batch=self._batch, policy=policy, accumulate=accumulate, optimizer=optimizer)
         if frozen:
             self._options["frozen"] = frozen + list(options.get("frozen", []))
-        began = time.monotonic()
         self._is_planned = False
+        self.distance = self._checked() if check else None  # before there is memory for steps
+        began = time.monotonic()
         self._trainer = _native.Trainer(self._native_model, options_of(**self._options), threads)
         self._is_planned = True
         kept = set(self._trainer.states)  # what the loss depends on: all else stays as it is
@@ -112,17 +117,38 @@ class TorchTrainer:
         self.plan_seconds = time.monotonic() - began
         self._counts = {name: int(buffer) for name, buffer in model.named_buffers()
                         if name.endswith("num_batches_tracked")}
-        self.load()
+        self._views = {}
+        self.copied = self._reasons_to_copy(views)
         self._predicted_shape = None
-        self.distance = self._checked() if check else None
-        self._remember()  # comparing writes buffers back as they were
+        self.load()
+
+    def _reasons_to_copy(self, views):
+        """Weights that are no views of what is trained, and why, by name."""
+        tensors = {id(tensor): tensor for tensor in itertools.chain(self.model.parameters(), self.model.buffers())}
+        owners = collections.Counter(tensor.untyped_storage().data_ptr() for tensor in tensors.values())
+        reasons = {name: _no_view(self._tensor(name, weight), owners) if views else "views=False"
+                   for name, (weight, _) in self._weights.items()}
+        return {name: reason for name, reason in reasons.items() if reason}
 
     def load(self):
         """Takes parameters and running statistics over from the module."""
         for name, (weight, order) in self._weights.items():
-            array = self._tensor(name, weight).detach().to(torch.float32).numpy()
-            self._trainer.write_state(name, to_stored(array, order).tobytes())
+            tensor = self._tensor(name, weight)
+            if self._is_view(name, tensor):
+                continue
+            with torch.no_grad():
+                torch.from_numpy(from_stored(self._trainer.view_of_state(name), order)).copy_(tensor)
+            self._make_view(name)
+        self._trainer.note_write()
         self._remember()
+
+    def _make_view(self, name):
+        """The module's tensor is what is trained, where it can be."""
+        if name not in self.copied:
+            weight, order = self._weights[name]
+            stored = self._trainer.view_of_state(name)
+            self._tensor(name, weight).data = torch.from_numpy(from_stored(stored, order))
+            self._views[name] = stored.reshape(-1)
 
     def step(self, *batch, lr):
         """One step on a batch. Returns loss, gradient_norm, applied, seconds and metrics."""
@@ -130,7 +156,9 @@ class TorchTrainer:
 
     def __call__(self, *batch, lr):
         self._refuse_changed()
-        return self._trainer.step(self._arrays(batch), lr)
+        result = self._trainer.step(self._arrays(batch), lr)
+        self._remember_views()
+        return result
 
     def evaluate(self, *batch):
         """The loss of any number of examples, with the module in evaluation."""
@@ -143,8 +171,10 @@ class TorchTrainer:
         return torch.from_numpy(made).reshape((-1,) + tuple(self._predicted_shape[1:]))
 
     def state_dict(self):
-        """The module's state_dict with what was learned: torch's own names and layouts."""
-        result = dict(self.model.state_dict())
+        """The module's state_dict with what was learned, copied: torch's own names and layouts."""
+        return self._learned(dict(self.model.state_dict()))
+
+    def _learned(self, result):
         first = capture.names_of(self.model)
         steps = self._trainer.steps * self._accumulate
         for key, before in list(result.items()):
@@ -157,16 +187,19 @@ class TorchTrainer:
 
     def into(self, model=None):
         """Copies what was learned into the module's own tensors, or another module's of the same kind."""
-        target = self.model if model is None else model
-        target.load_state_dict(self.state_dict())
-        if target is self.model:
-            self._remember()
-        return target
+        if model is not None and model is not self.model:
+            model.load_state_dict(self.state_dict())
+            return model
+        first = capture.names_of(self.model)
+        others = {key: value for key, value in self.model.state_dict().items() if first.get(key, key) not in self._views}
+        self.model.load_state_dict(self._learned(others), strict=False)
+        self._remember()
+        return self.model
 
     def _statistics_into_module(self):
         """Running statistics alone, and one more batch counted."""
         with torch.no_grad():
-            for name in self._running:
+            for name in self._running - set(self._views):
                 self.model.get_buffer(name).copy_(torch.from_numpy(self._array(name)))
             for name in self._counts:
                 self.model.get_buffer(name).add_(self._accumulate)
@@ -177,7 +210,11 @@ class TorchTrainer:
 
     def resume(self, directory):
         """Goes on where a run was saved."""
-        return self._trainer.resume(directory)
+        said = self._trainer.resume(directory)
+        for name in self._views:  # states lie elsewhere now
+            self._make_view(name)
+        self._remember()
+        return said
 
     def gradients(self, *batch):
         """The loss of a batch and the gradient of each parameter, in torch's own layouts; nothing is updated."""
@@ -195,7 +232,8 @@ class TorchTrainer:
         """What was captured, in words."""
         nodes = len(self.program.used([self.program.loss]))
         return (f"{self.program.name}: {nodes} operations, {self.program.folded} computed once"
-                + (f"; {self.distance}" if self.distance else ""))
+                + (f"; {self.distance}" if self.distance else "")
+                + (f"; {len(self.copied)} of {len(self._weights)} weights are copied" if self.copied else ""))
 
     @property
     def native_model(self):
@@ -304,7 +342,26 @@ class TorchTrainer:
     # Changes from outside.
 
     def _remember(self):
-        self._seen = {name: _trace_of(tensor) for name, tensor in self._watched()}
+        self._seen = {name: self._trace(name, tensor) for name, tensor in self._watched()}
+
+    def _remember_views(self):
+        """What a step wrote is no change from outside."""
+        for name, view in self._views.items():
+            if name in self._seen and self._is_view(name, self._tensor(name, self._weights[name][0])):
+                self._seen[name] = self._seen[name][:-1] + (_some(view),)
+
+    def _is_view(self, name, tensor):
+        """Whether the module's tensor still is what is trained: another trainer may have taken it over."""
+        return name in self._views and tensor.data_ptr() == self._views[name].ctypes.data
+
+    def _trace(self, name, tensor):
+        """What tells that a tensor was written, or is trained no longer: its count of writes, and some of its numbers."""
+        if self._is_view(name, tensor):
+            numbers = self._views[name]
+        else:
+            numbers = tensor.detach().float().numpy()
+            numbers = (to_stored(numbers, self._weights[name][1]) if name in self._views else numbers).reshape(-1)
+        return tensor._version, tensor.requires_grad, _some(numbers)
 
     def _watched(self):
         """What the program took over from the module: parameters, and buffers that are its constants."""
@@ -316,7 +373,7 @@ class TorchTrainer:
 
     def _refuse_changed(self):
         for name, tensor in self._watched():
-            if _trace_of(tensor) != self._seen.get(name):
+            if self._trace(name, tensor) != self._seen.get(name):
                 is_weight = name in self._weights
                 raise _native.Error(f"{name} of the module was changed from outside since the trainer took it over; "
                                     + ("load() takes it over again, into(model) gives it back" if is_weight else
@@ -325,8 +382,11 @@ class TorchTrainer:
     def _checked(self):
         still = _native.Trainer(self._model_of(True), options_of(**dict(
             self._options, policy="fp32", optimizer=_native.sgd(), accumulate=1)), self._threads)
-        for name in self._weights:
-            still.write_state(name, self._trainer.read_state(name))
+        for name in set(still.states) & set(self._weights):
+            weight, order = self._weights[name]
+            with torch.no_grad():
+                torch.from_numpy(from_stored(still.view_of_state(name), order)).copy_(self._tensor(name, weight))
+        still.note_write()
         values = [value if whole else value[:self._batch] for value, whole in zip(self._example, self._is_whole)]
         loss, stored = still.gradients(self._arrays(values))
         gradients = {name: from_stored(array, self._weights[name][1]) for name, array in stored.items()}
@@ -340,8 +400,18 @@ def _of_rows(value, rows):
     return value[torch.arange(rows) % value.shape[0]]
 
 
-def _trace_of(tensor):
-    """What tells that a tensor was written, or is trained no longer: its count of writes, and some of its numbers."""
-    flat = tensor.detach().reshape(-1)
-    some = flat[:: max(1, flat.numel() // 3)].tolist() if flat.numel() else []
-    return tensor._version, tensor.requires_grad, repr(some)
+def _some(numbers):
+    """Some of the numbers, to the bit."""
+    return numbers[:: max(1, numbers.size // 3)].tobytes()
+
+
+def _no_view(tensor, owners):
+    """Why a parameter cannot be a view of what is trained, or nothing. owners: how many tensors lie in a storage."""
+    if tensor.dtype != torch.float32:
+        return f"it is {str(tensor.dtype).removeprefix('torch.')}"
+    if type(tensor) not in (torch.nn.Parameter, torch.Tensor) or tensor.device.type != "cpu":
+        return f"it is a {type(tensor).__name__} on {tensor.device}"
+    storage = tensor.untyped_storage()
+    if owners[storage.data_ptr()] > 1 or storage.nbytes() != tensor.numel() * 4:
+        return "it shares its memory with another tensor"
+    return ""
