@@ -408,6 +408,68 @@ class Meanings(unittest.TestCase):
         self.assertAlmostEqual(step.evaluate(X, Y), (F.cross_entropy(model(X), Y)).item(), 5)
 
 
+class Decisions(unittest.TestCase):
+    """What FP32's rounding decides in the first step may be decided either way, and nothing else may."""
+
+    def gradients(self, model, x, y, choose):
+        """The loss, and gradients in FP64 where `choose` says which of the hidden numbers pass."""
+        double = copy.deepcopy(model).double()
+        hidden = double[0](x.double())
+        loss = F.cross_entropy(double[-1](choose(hidden)), y)
+        loss.backward()
+        return loss.item(), {name: p.grad.numpy() for name, p in double.named_parameters()}
+
+    def judged(self, model, x, y, near, decided):
+        """The check accepts a step in which `near` is decided otherwise, and refuses one where `decided` is."""
+        check = mantissa.torch.check
+        self.assertLess(check.check(self.gradients(model, x, y, near), model, F.cross_entropy, (x, y), 1, None).loss,
+                        1e-5)
+        with self.assertRaises(mantissa.torch.DifferenceError) as raised:
+            check.check(self.gradients(model, x, y, decided), model, F.cross_entropy, (x, y), 1, None)
+        self.assertIn("0.bias", str(raised.exception))
+
+    def data(self, *layers):
+        torch.manual_seed(3)
+        model = nn.Sequential(nn.Linear(6, 16), *layers)
+        x, y = torch.randn(64, 6, generator=torch.Generator().manual_seed(2)), torch.arange(64) % 3
+        return model, x, y
+
+    def test_a_rectifier_as_near_to_zero_as_rounding(self):
+        model, x, y = self.data(nn.ReLU(), nn.Linear(16, 3))
+        with torch.no_grad():
+            model[0].bias[5] -= model[0](x)[7, 5]
+        hidden = copy.deepcopy(model[0]).double()(x.double())
+        self.assertLess(hidden[7, 5].abs(), 1e-7)
+        self.assertGreater(hidden[9, 3].abs(), 1e-3)
+
+        def turned(example, channel):
+            passes = hidden.detach() > 0
+            passes[example, channel] = ~passes[example, channel]
+            return lambda h: h * passes + (F.relu(h) - h * passes).detach()
+        self.judged(model, x, y, turned(7, 5), turned(9, 3))
+
+    def test_the_greatest_of_a_window_as_near_to_the_second(self):
+        model, x, y = self.data(nn.Unflatten(1, (1, 4, 4)), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4, 3))
+
+        def window(h):
+            return h.reshape(-1, 2, 2, 2, 2).transpose(2, 3).reshape(-1, 4, 4)  # four windows of four
+
+        with torch.no_grad():
+            best = window(model[0](x))[7, 2].topk(2)
+            channel = [8, 9, 12, 13][int(best.indices[1])]
+            model[0].bias[channel] += best.values[0] - best.values[1]
+        best = window(copy.deepcopy(model[0]).double()(x.double()))
+        self.assertLess(best[7, 2].topk(2).values.diff().abs(), 1e-6)
+        self.assertGreater(best[9, 1].topk(2).values.diff().abs(), 1e-3)
+
+        def turned(example, place):
+            taken = best.detach().argmax(-1)
+            taken[example, place] = best[example, place].topk(2).indices[1]
+            return lambda h: (window(h).gather(2, taken[..., None])[..., 0]
+                              + (window(h).amax(-1) - window(h).gather(2, taken[..., None])[..., 0]).detach())
+        self.judged(model, x, y, turned(7, 2), turned(9, 1))
+
+
 class Runs(unittest.TestCase):
     def test_twenty_steps_of_adamw_are_those_of_torch(self):
         model, twin = small(), small()
