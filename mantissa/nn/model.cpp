@@ -182,7 +182,7 @@ std::vector<bool> needed_for(const std::vector<ParameterGradient>& gradients, co
 ModelFacts facts_of(const Model& model, std::int64_t batch, std::span<const std::string> frozen) {
     Graph graph;
     graph.freeze({frozen.begin(), frozen.end()});
-    const Tensor loss = trace_loss(model, graph, batch);
+    const Tensor loss = trace_loss(model, graph, batch, Mode::training(graph));
     ModelFacts facts;
     for (const State& state : graph.states()) {
         if (state.kind != State::Kind::parameter) continue;

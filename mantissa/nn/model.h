@@ -175,7 +175,7 @@ Tensor trace_output(const Model& model, Graph& graph, std::int64_t batch);
 /// Model::files, or the rules of none.
 const WeightFiles& files_of(const Model& model);
 
-/// Facts that the trace of a model tells of it.
+/// Facts that the trace of a training step tells of a model.
 struct ModelFacts {
     std::int64_t parameters = 0;  ///< elements of all parameters, each once
     std::int64_t frozen = 0;      ///< elements of those that are not trained

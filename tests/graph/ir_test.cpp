@@ -202,6 +202,12 @@ TEST(Ir, EmbeddingTakesRowsAndRefusesIdsOutside) {
     const Tensor y = embedding(table, r.given({2, 0, 2}, DType::i32));
     expect_same(r.values(y), {5, 6, 1, 2, 5, 6});
     expect_same(r.gradient(y, table), {1, 1, 0, 0, 2, 2});  // a row used twice gets both
+    const Tensor whole = r.given({2, 1}, {-2147483648.0, 7}, DType::i32);
+    expect_same(r.values(embedding(whole, r.given({1, 0}, DType::i32))), {7, -2147483648.0});
+    EXPECT_NE(error_of<UserError>([&] {
+                  take(less(table, table), 0, r.given({0}, DType::i32));
+              }).find("the table must be floating or i32, got bool[3, 2]; cast it"),
+              std::string::npos);
     for (double id : {-1.0, 3.0}) {
         Recording bad;
         embedding(bad.given({3, 1}, {0, 0, 0}), bad.given({id}, DType::i32));

@@ -157,6 +157,23 @@ TEST(Model, FactsAreOfTheBatchThatIsTrained) {
               std::string::npos);
 }
 
+/// A head that trains and predicts nothing has parameters and work, too.
+TEST(Model, FactsAreOfTheModelInTraining) {
+    const Model model{
+        .name = "two heads",
+        .inputs = {{"x", DType::f32, {6}}},
+        .loss = [](Graph&, std::span<const Tensor> in, const Mode& mode) {
+            Tensor loss = mean(linear(in[0], "head", {.outputs = 2, .bias = false}), {0, 1});
+            if (mode.is_training())
+                loss = loss + mean(linear(dropout(in[0], 0.5, mode), "aside", {.outputs = 3, .bias = false}),
+                                   {0, 1});
+            return loss;
+        }};
+    EXPECT_EQ(facts_of(model).parameters, 6 * 2 + 6 * 3);
+    // A product forward and two backward: dX, which formulas count, and dW.
+    EXPECT_EQ(facts_of(model).flops_per_example, 3 * 2 * (6 * 2 + 6 * 3));
+}
+
 TEST(Layers, BatchNormFollowsItsBatchesWhileTraining) {
     Graph graph;
     const Mode mode = Mode::training(graph);

@@ -239,6 +239,15 @@ std::vector<OpCase> axis_cases() {
     indexed("take of rows", {6, 4}, ids({2, 3}, 6), [](Tensor x, Tensor i) { return take(x, 0, i); });
     indexed("take of a middle axis", {2, 5, 3}, ids({4}, 5),
             [](Tensor x, Tensor i) { return take(x, -2, i); });
+    // Whole numbers, whose bits as FP32 are tiny numbers, infinities and NaN.
+    const std::int64_t most = std::int64_t{1} << 31;
+    const Operand whole{{DType::i32, {6, 4}}, Values::index, most, -most};
+    cases.push_back({"embedding", "take of whole numbers", {whole, ids({2, 3}, 6)}, [](Graph&, In x) {
+                         return std::vector{take(x[0], 0, x[1])};
+                     }});
+    cases.push_back({"embedding", "gather of whole numbers", {whole, ids({6, 3}, 4)}, [](Graph&, In x) {
+                         return std::vector{gather(x[0], 1, x[1])};
+                     }});
     for (const std::int64_t extent : {3, 1})
         cases.push_back({"embedding_grad",
                          fmt::format("scatter_add over {}", extent),

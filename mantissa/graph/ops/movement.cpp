@@ -120,10 +120,13 @@ std::vector<Type> write_slice_types(const OpCall& call) {
 
 std::vector<Type> embedding_types(const OpCall& call) {
     expect_dtype(call, 1, DType::i32);
-    expect(call.inputs[0].shape.rank() == 2, "the table must be [V, C], got {}", call.inputs[0].text());
+    const Type& table = call.inputs[0];
+    expect(table.shape.rank() == 2, "the table must be [V, C], got {}", table.text());
+    expect(is_floating(table.dtype) || table.dtype == DType::i32,
+           "the table must be floating or i32, got {}; cast it", table.text());
     std::vector<std::int64_t> extents = call.inputs[1].shape.extents();
-    extents.push_back(call.inputs[0].shape[1]);
-    return {{call.inputs[0].dtype, Shape(extents)}};
+    extents.push_back(table.shape[1]);
+    return {{table.dtype, Shape(extents)}};
 }
 
 /// dy [..., C], ids [...] and, where there is one, what the sum begins with, [rows, C].

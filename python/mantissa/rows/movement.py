@@ -27,16 +27,11 @@ def joined(parts, axis):
 
 
 def read(at, tensor, axis, ids, function=native.take):
-    """native.take or native.gather of any type. Kernels read floating tables: whole numbers go there in two halves."""
-    if tensor.dtype == "f32":
+    """native.take or native.gather of any type."""
+    if tensor.dtype in ("f32", "i32"):
         return function(tensor, axis, ids)
-    if tensor.dtype != "i32":
-        return function(tensor.cast("f32"), axis, ids).cast(tensor.dtype) if tensor.dtype != "bool" else \
-            nn.less(native.constant(at.anchor, 0.5), function(tensor.cast("f32"), axis, ids))
-    half = native.constant(at.anchor, 65536, "i32")
-    high, low = (function(part_.cast("f32"), axis, ids).cast("i32")
-                 for part_ in (native.floor_divide(tensor, half), native.remainder(tensor, half)))
-    return high * half + low
+    moved = function(tensor.cast("i32"), axis, ids)
+    return nn.less(native.constant(at.anchor, 0, "i32"), moved) if tensor.dtype == "bool" else moved.cast(tensor.dtype)
 
 
 @row("aten.view", "aten.reshape", "aten._unsafe_view", "aten.flatten", "aten.unflatten", "aten.view_as",

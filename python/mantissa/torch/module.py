@@ -107,11 +107,9 @@ class TorchTrainer:
         self._options = dict(options, batch=self._batch, policy=policy, accumulate=accumulate, optimizer=optimizer)
         if frozen:
             self._options["frozen"] = frozen + list(options.get("frozen", []))
-        self._is_planned = False
         self.distance = self._checked() if check else None  # before there is memory for steps
         began = time.monotonic()
         self._trainer = _native.Trainer(self._native_model, options_of(**self._options), threads)
-        self._is_planned = True
         kept = set(self._trainer.states)  # what the loss depends on: all else stays as it is
         self._weights = {name: each for name, each in self._weights.items() if name in kept}
         self.plan_seconds = time.monotonic() - began
@@ -312,10 +310,8 @@ class TorchTrainer:
 
     def _model_of(self, is_still):
         def loss(*tensors):
-            # A trace before the first step is counted alone: no need for the module in evaluation.
-            is_counted = not self._is_planned and not _native.operations.is_training()
-            if is_still or is_counted or _native.operations.is_training():
-                return self._recorded(tensors, "train", is_still or is_counted)
+            if is_still or _native.operations.is_training():
+                return self._recorded(tensors, "train", is_still)
             return self._recorded(tensors, "evaluate", False)
 
         def output(*tensors):

@@ -158,15 +158,17 @@ Launch prepare_cross_entropy_grad(const Problem& problem, const BoundRows& b) {
 }
 
 Launch prepare_embedding(const Problem& problem, const BoundRows& b) {
-    return [b, tokens = problem.inputs[1].shape.elements(),
+    // Bits are moved, whatever they mean: whole numbers of 32 bits go as FP32.
+    const DType moved = problem.inputs[0].dtype == DType::i32 ? DType::f32 : problem.inputs[0].dtype;
+    return [b, moved, tokens = problem.inputs[1].shape.elements(),
             vocabulary = problem.inputs[0].shape[0]](const Operands& o) {
         embedding(b.kernels,
                   {.tokens = tokens,
                    .vocabulary = vocabulary,
                    .channels = b.columns,
                    .ids = o.input<std::int32_t>(1),
-                   .table = b.in(o, 0),
-                   .y = b.out(o, 0)},
+                   .table = {o.inputs[0], moved},
+                   .y = {o.outputs[0], moved}},
                   b.pool);
     };
 }
