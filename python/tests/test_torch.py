@@ -520,6 +520,33 @@ class Runs(unittest.TestCase):
         for name, theirs in twin.state_dict().items():
             self.assertLess((model.state_dict()[name] - theirs).abs().max().item(), 1e-4, name)
 
+    def test_gradients_draw_another_dropout_in_every_call(self):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(6, 64), nn.ReLU(), nn.Dropout(0.5), nn.Linear(64, 3))
+        grads = mantissa.torch.gradients(model, F.cross_entropy, (X, Y))
+        ours = [grads(X, Y) for _ in range(200)]
+        self.assertEqual(len(set(ours)), 200)
+        with torch.no_grad():
+            theirs = [F.cross_entropy(model(X), Y).item() for _ in range(200)]
+        # Two means of 200 differ by less than 5 of their standard errors, but once in a million times.
+        self.assertLess(abs(np.mean(ours) - np.mean(theirs)), 5 * np.std(theirs) * (2 / 200) ** 0.5)
+
+    def test_what_a_batch_lacks_is_said(self):
+        step = mantissa.torch.trainer(small(), F.cross_entropy, (X, Y))
+
+        def said(call):
+            with self.assertRaises(mantissa.Error) as raised:
+                call()
+            return str(raised.exception)
+        self.assertIn("has 5 rows, and a step takes 8", said(lambda: step(X[:5], Y[:5], lr=0.1)))
+        self.assertIn("is torch.int64 in the example, got torch.float32", said(lambda: step(X, Y.float(), lr=0.1)))
+        self.assertIn("target 3 at position 0 is out of range, expected 0 to 2, or -100",
+                      said(lambda: step(X, Y + 3, lr=0.1)))
+        self.assertEqual(step.evaluate(X.numpy(), Y.numpy()), step.evaluate(X, Y))
+        self.assertIn("got AdamW; mantissa.torch.gradients", said(lambda: mantissa.torch.trainer(
+            small(), F.cross_entropy, (X, Y), optimizer=torch.optim.AdamW(small().parameters()))))
+        self.assertIn("got str", said(lambda: mantissa.torch.trainer("small", F.cross_entropy, (X, Y))))
+
     def test_two_trainers_a_fork_and_a_thread(self):
         first, second = (mantissa.torch.trainer(small(), F.cross_entropy, (X, Y)) for _ in range(2))
         self.assertEqual(first(X, Y, lr=0.1).loss, second(X, Y, lr=0.1).loss)

@@ -59,6 +59,8 @@ class Gradients:
         if trainer._running:
             trainer._trainer.update(0.0)
             trainer._statistics_into_module()
+        else:
+            trainer._trainer.continue_after(trainer.steps + 1)  # or the next dropout would be this one
         return loss
 
     @property
@@ -79,6 +81,11 @@ class TorchTrainer:
                  threads=0, accumulate=1, **options):
         began = time.monotonic()
         self.model, self._loss, self._threads = model, loss, threads
+        if not isinstance(model, torch.nn.Module):
+            raise _native.Error(f"a torch.nn.Module is trained, got {type(model).__name__}")
+        if optimizer is not None and not isinstance(optimizer, _native.Optimizer):
+            raise _native.Error(f"optimizer is mantissa.adamw(...), sgd(...) or muon(...), got {type(optimizer).__name__}; "
+                                "mantissa.torch.gradients goes with torch's own")
         if hasattr(model, "_orig_mod"):
             raise _native.Error("the module is one of torch.compile; give the one it was made of")
         values, self._names = capture.flat(example)
@@ -154,7 +161,7 @@ class TorchTrainer:
 
     def __call__(self, *batch, lr):
         self._refuse_changed()
-        result = self._trainer.step(self._arrays(batch), lr)
+        result = self._trainer.step(self._step_arrays(batch), lr)
         self._remember_views()
         return result
 
@@ -216,7 +223,7 @@ class TorchTrainer:
 
     def gradients(self, *batch):
         """The loss of a batch and the gradient of each parameter, in torch's own layouts; nothing is updated."""
-        loss, stored = self._trainer.gradients(self._arrays(batch))
+        loss, stored = self._trainer.gradients(self._step_arrays(batch))
         return loss, {name: torch.from_numpy(np.ascontiguousarray(from_stored(array, self._weights[name][1])))
                       for name, array in stored.items()}
 
@@ -252,16 +259,37 @@ class TorchTrainer:
 
     def _arrays(self, batch, count=None):
         if len(batch) == 1 and isinstance(batch[0], dict):
+            missing = [name for name in self._names or () if name not in batch[0]]
+            if missing or not self._names:
+                raise _native.Error(f"the batch has no {missing[0]!r}, and the example has" if missing else
+                                    "the batch is a dictionary, and the example is none")
             batch = [batch[0][name] for name in self._names]
         arrays = []
-        for value in batch[:count]:
-            value = value.detach()
+        for index, value in enumerate(batch[:count]):
+            value = torch.as_tensor(value).detach()
+            meant = self._example[index].dtype if index < len(self._example) else value.dtype
+            if value.dtype.is_floating_point and not meant.is_floating_point:
+                raise _native.Error(f"{self._name_of(index)} is {meant} in the example, got {value.dtype}")
             if value.dtype == torch.bool:
                 value = value.to(torch.uint8)
             elif value.dtype in (torch.bfloat16, torch.float16):
                 value = value.float()
             arrays.append(value.contiguous())
         return tuple(arrays)
+
+    def _name_of(self, index):
+        return self._names[index] if self._names else f"number {index} of a batch"
+
+    def _step_arrays(self, batch):
+        """The arrays of a step, which takes as many examples as the example has."""
+        arrays = self._arrays(batch)
+        for index, (value, whole) in enumerate(zip(arrays, self._is_whole)):
+            if not whole and (value.dim() == 0 or value.shape[0] != self._rows):
+                rows = value.shape[0] if value.dim() else "none"
+                raise _native.Error(f"{self._name_of(index)} has {rows} rows, and a step takes {self._rows}, as the "
+                                    "example has: a DataLoader leaves a short last batch out by drop_last=True; "
+                                    "evaluate and predict take any number")
+        return arrays
 
     def _outputs_take(self):
         return len(self._example) if self._names else self._split
