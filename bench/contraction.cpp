@@ -1,7 +1,7 @@
 // The contraction at the shapes of GPT-2 124M and 4,096 tokens: forward, gradient of the input, gradient of
 // the weight, and the products of attention; a small one, where what a call does besides multiplying shows;
 // FP32 on each level this CPU has, and BF16 on the unit for it. On tiles also what is made of several BF16
-// products, from plain operands: TF32 (bf16x3) and FP16; `share` then counts one product.
+// products: TF32 (bf16x3) and FP16; `share` then counts one product.
 //
 // Each measurement is one call between two measurements of the peak of one thread on the unit that the call
 // runs on; its share is of the larger one times the threads, since a disturbed peak would flatter. Operands
@@ -92,8 +92,7 @@ struct Unit {
 /// Two sets of operands, of at least 64 MiB together, so that a call finds none of its own in the caches.
 class Operands {
   public:
-    /// Packs those that the problem wants packed.
-    Operands(ContractionProblem problem, Isa isa) {
+    explicit Operands(const ContractionProblem& problem) {
         const std::int64_t entries = problem.batch[0] * problem.batch[1];
         const auto bytes_of = [entries](std::int64_t rows, std::int64_t cols, const MatrixLayout& layout) {
             return entries * rows * cols * static_cast<std::int64_t>(size_of(layout.dtype));
@@ -109,27 +108,15 @@ class Operands {
             fill(a_.back(), problem.a.dtype, 1);
             fill(b_.back(), problem.b.dtype, 2);
             std::ranges::fill(out_.back().as<std::byte>(), std::byte{0});
-            if (problem.a.packed) a_.back() = packed(problem, Side::a, a_.back(), isa);
-            if (problem.b.packed) b_.back() = packed(problem, Side::b, b_.back(), isa);
         }
     }
 
     ContractionArguments next() {
         turn_ = (turn_ + 1) % sets_;
-        return {.a = a_[turn_].data(),
-                .b = b_[turn_].data(),
-                .out = out_[turn_].data(),
-                .packed_a_bytes = a_[turn_].size(),
-                .packed_b_bytes = b_[turn_].size()};
+        return {.a = a_[turn_].data(), .b = b_[turn_].data(), .out = out_[turn_].data()};
     }
 
   private:
-    static Buffer packed(ContractionProblem problem, Side side, const Buffer& plain, Isa isa) {
-        problem.a.packed = problem.b.packed = false;
-        Buffer out(packed_bytes(problem, side, isa));
-        pack(problem, side, plain.data(), out.as<std::byte>(), pool(), isa);
-        return out;
-    }
     /// Normal values, a block of 2^16 of them repeated.
     static void fill(Buffer& buffer, DType type, std::uint32_t operation) {
         const RandomStream random{.seed = 1, .operation = operation};
@@ -158,9 +145,8 @@ long preemptions() {
 }
 
 void run(benchmark::State& state, const ContractionProblem& problem, Unit unit) {
-    const Isa isa = unit.isa;
-    Operands operands(problem, isa);
-    const PreparedContraction prepared = prepare_contraction(problem, isa);
+    Operands operands(problem);
+    const PreparedContraction prepared = prepare_contraction(problem, unit.isa);
     Buffer workspace(prepared.workspace_bytes(pool().threads()));
     const double flops = 2.0 * static_cast<double>(problem.batch[0] * problem.batch[1] * problem.m) *
                          static_cast<double>(problem.n) * static_cast<double>(problem.k);
@@ -205,21 +191,17 @@ void add(const std::string& name, const ContractionProblem& problem, Unit unit, 
         ->Unit(benchmark::kMillisecond);
 }
 
-/// Also from operands packed beforehand, but for what is made of several products, which nothing packs so.
 void add_linears(Unit unit, int calls) {
     constexpr std::array<std::array<std::int64_t, 2>, 5> shapes{
         {{768, 768}, {2304, 768}, {3072, 768}, {768, 3072}, {50304, 768}}};
-    const bool one_product = unit.on_vectors() || unit.operands == DType::bf16;
-    for (const bool packed : one_product ? std::vector{false, true} : std::vector{false})
-        for (const Pass pass : {Pass::forward, Pass::input_gradient, Pass::weight_gradient})
-            for (const auto& [out, in] : shapes) {
-                ContractionProblem problem = linear_problem(pass, out, in, unit.operands);
-                problem.a.packed = problem.b.packed = packed;
-                problem.multiply = unit.multiply;
-                add(std::string(pass_names[static_cast<int>(pass)]) + "/N:" + std::to_string(out) +
-                        "/K:" + std::to_string(in) + (packed ? "/packed" : ""),
-                    problem, unit, out > 10000 ? std::min(calls, 3) : calls);
-            }
+    for (const Pass pass : {Pass::forward, Pass::input_gradient, Pass::weight_gradient})
+        for (const auto& [out, in] : shapes) {
+            ContractionProblem problem = linear_problem(pass, out, in, unit.operands);
+            problem.multiply = unit.multiply;
+            add(std::string(pass_names[static_cast<int>(pass)]) + "/N:" + std::to_string(out) +
+                    "/K:" + std::to_string(in),
+                problem, unit, out > 10000 ? std::min(calls, 3) : calls);
+        }
 }
 
 /// Some tens of microseconds.

@@ -25,7 +25,7 @@ TOKENS = 4096
 SHAPES = [(768, 768), (2304, 768), (3072, 768), (768, 3072)]
 LARGE = (50304, 768)
 PASSES = ("forward", "dX", "dW")
-CONTENDERS = ("mantissa", "packed", "torch", "oneDNN", "own layout")
+CONTENDERS = ("mantissa", "torch", "oneDNN", "own layout")
 TYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -47,11 +47,11 @@ def torch_seconds(which, dtype, out, inner, calls):
     return seconds
 
 
-def mantissa_seconds(options, which, dtype, out, inner, packed):
+def mantissa_seconds(options, which, dtype, out, inner):
     environment = dict(os.environ, BENCH_CALLS=str(options.calls), BENCH_THREADS=str(options.threads))
     # The prefix of the benchmark's names; BF16 runs on the unit that this CPU has for it.
     unit = options.isa if dtype == "f32" else "[a-z0-9_]+/bf16"
-    name = f"^{unit}/{which}/N:{out}/K:{inner}{'/packed' if packed else ''}/iterations"
+    name = f"^{unit}/{which}/N:{out}/K:{inner}/iterations"
     run = subprocess.run(
         [options.program, f"--benchmark_filter={name}", "--benchmark_format=json"],
         env=environment, check=True, capture_output=True, text=True)
@@ -82,10 +82,9 @@ def compare(options, program, which, dtype, out, inner):
     seconds, peaks, chosen = collections.defaultdict(list), [], "-"
     for _ in range(options.rounds):
         seconds["torch"] += torch_seconds(which, TYPES[dtype], out, inner, options.calls)
-        for name, packed in (("mantissa", False), ("packed", True)):
-            median, peak = mantissa_seconds(options, which, dtype, out, inner, packed)
-            seconds[name].append(median)
-            peaks.append(peak)
+        median, peak = mantissa_seconds(options, which, dtype, out, inner)
+        seconds["mantissa"].append(median)
+        peaks.append(peak)
         if program:
             theirs, chosen = onednn_seconds(options, program, which, dtype, out, inner)
             seconds["oneDNN"] += theirs["plain"]
@@ -97,8 +96,8 @@ def compare(options, program, which, dtype, out, inner):
 
 def line(name, rates, peak, note=""):
     cells = "".join(f"{rates[c]:11.1f}" if c in rates else "          -" for c in CONTENDERS)
-    share = max(rates["mantissa"], rates["packed"]) / peak
-    ratio = rates["mantissa"] / max(rate for c, rate in rates.items() if c not in ("mantissa", "packed"))
+    share = rates["mantissa"] / peak
+    ratio = rates["mantissa"] / max(rate for c, rate in rates.items() if c != "mantissa")
     print(f"{name:26}{cells}{peak:9.1f} {share:7.1%} {ratio:7.2f}  {note}", flush=True)
 
 
@@ -117,8 +116,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         program = compile_onednn(pathlib.Path(folder))
         print(f"torch {torch.__version__}, {options.threads} threads, GFLOP/s, medians of {options.rounds} alternating rounds of "
-              f"{options.calls} calls; share: the better of ours over the peak measured beside it; "
-              "ratio: ours from plain operands over the best of theirs")
+              f"{options.calls} calls; share: ours over the peak measured beside it; "
+              "ratio: ours over the best of theirs")
         print(f"{'':26}" + "".join(f"{c:>11}" for c in CONTENDERS) + f"{'peak':>9} {'share':>7} {'ratio':>7}  oneDNN ran")
         for dtype in options.types.split(","):
             spent, work, peaks = collections.defaultdict(float), 0.0, []

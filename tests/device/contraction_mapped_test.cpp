@@ -98,9 +98,6 @@ TEST(ContractionMapped, IsRefusedWhereItCannotBe) {
     problem.b.mapped = true;
     EXPECT_EQ(refusal(problem), "only a can be mapped");
     problem = plain;
-    problem.a.mapped = problem.a.packed = true;
-    EXPECT_EQ(refusal(problem), "a mapped a is not packed");
-    problem = plain;
     problem.a.mapped = true;
     problem.batch = {1, 2};
     problem.out.batch_stride = {0, 16};

@@ -191,12 +191,13 @@ TEST(ContractionTiles, BlocksFollowFromTheCaches) {
     EXPECT_EQ(resident(8 << 10), 32);  // one product at least
     EXPECT_EQ(resident(0), 576);       // unknown: as measured
     const auto blocks = [](const Sizes& sizes, std::int64_t l2) {
-        const MatrixLayout packed{.dtype = DType::bf16, .packed = true};
+        const MatrixLayout a{.dtype = DType::bf16, .leading = sizes.k};
+        const MatrixLayout b{.dtype = DType::bf16, .leading = sizes.n};
         const Blocking blocking = blocking_of({.m = sizes.m,
                                                .n = sizes.n,
                                                .k = sizes.k,
-                                               .a = packed,
-                                               .b = packed,
+                                               .a = a,
+                                               .b = b,
                                                .out = {.dtype = DType::bf16, .leading = sizes.n}},
                                               contraction_kernels_tile_twin({.l1d = 48 << 10, .l2 = l2}));
         return std::array{blocking.rows, blocking.split_columns, blocking.depth, blocking.depths_inside};

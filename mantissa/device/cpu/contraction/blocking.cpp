@@ -63,7 +63,7 @@ std::int64_t depths_inside_of(const ContractionProblem& problem, const Contracti
     const std::int64_t sums = problem.m * blocking.columns * 4;
     if (sums <= 2 * kernels.most_partial_bytes) return 1;
     const std::int64_t most = blocking.entry_per_thread ? most_packed_bytes_of_entry : most_packed_bytes;
-    const std::int64_t packed = problem.b.packed ? 0 : blocking.columns * kernels.line_bytes(blocking.depth);
+    const std::int64_t packed = blocking.columns * kernels.line_bytes(blocking.depth);
     if (packed * chunks * std::min<std::int64_t>(blocking.column_chunks, 2) <= most) return chunks;
     if (sums <= 4 * kernels.most_partial_bytes) return 1;
     const std::int64_t part = std::min(most / 2, most_packed_bytes_of_part);
@@ -124,7 +124,7 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
         even_part(problem.n, out.entry_per_thread ? most_columns_of_entry : most_columns, kernels.width);
     out.column_chunks = ceil_div(problem.n, out.columns);
     out.pack_columns = std::min(out.columns, pack_lines(kernels.width, many));
-    out.b_groups = problem.b.packed ? 0 : ceil_div(out.columns, out.pack_columns);
+    out.b_groups = ceil_div(out.columns, out.pack_columns);
 
     const std::int64_t line_bytes = kernels.line_bytes(out.depth);
     const std::int64_t most_rows = most_rows_of(kernels, out);
@@ -153,7 +153,7 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
     const bool too_many = problem.m * line_bytes * out.depths_inside > most_shared_bytes;
     const std::int64_t rows_of_enough =
         even_part(problem.m, ceil_div(problem.m, enough_blocks), kernels.height);
-    if (!out.entry_per_thread && !problem.a.packed && too_many && out.split_columns < out.columns &&
+    if (!out.entry_per_thread && too_many && out.split_columns < out.columns &&
         rows_of_enough >= most_rows / 2 && rows_of_enough < out.rows) {
         out.rows = rows_of_enough;
         cut_columns();
@@ -165,14 +165,13 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
         cut_columns();
     }
     if (!out.entry_per_thread && many)
-        cut_for_many_threads(problem, kernels, problem.a.packed || out.a_in_place || !too_many, out);
+        cut_for_many_threads(problem, kernels, out.a_in_place || !too_many, out);
     out.row_blocks = ceil_div(problem.m, out.rows);
     out.column_splits = ceil_div(out.columns, out.split_columns);
     // Column chunks are many passes over a, too, and where k is one chunk they all read the same.
     const bool read_again = out.column_splits > 1 || (out.column_chunks > 1 && out.rows_once());
     out.pack_rows = pack_lines(kernels.height, many);
-    if (read_again && !problem.a.packed && !out.a_in_place && !too_many)
-        out.a_groups = ceil_div(problem.m, out.pack_rows);
+    if (read_again && !out.a_in_place && !too_many) out.a_groups = ceil_div(problem.m, out.pack_rows);
     out.partial_sums = out.depth_groups() > 1 && (problem.custom_epilogue || problem.out.dtype != DType::f32);
     return out;
 }

@@ -20,7 +20,7 @@ struct Blocking {
     std::int64_t depths_inside = 1;
     std::int64_t columns = 0;
     std::int64_t column_chunks = 0;
-    /// A chunk of b is packed in `b_groups` items of `pack_columns` columns; none where it comes packed.
+    /// A chunk of b is packed in `b_groups` items of `pack_columns` columns.
     std::int64_t pack_columns = 0;
     std::int64_t b_groups = 0;
     /// a is read where it lies, and not packed at all.
@@ -55,8 +55,7 @@ struct Blocking {
     std::int64_t items() const { return pack_groups() + chunks() * (pack_groups() + blocks()); }
 };
 
-/// Length of the chunks that the depth is cut into: from k and the kernels alone, so that an operand packed
-/// for one problem serves every problem of the same k.
+/// Length of the chunks that the depth is cut into: from k and the kernels alone.
 std::int64_t depth_of_chunks(std::int64_t k, const ContractionKernels& kernels);
 
 Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels& kernels);

@@ -17,14 +17,6 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-// A packed operand that no L2 holds is read from behind it: written past it, its lines are not fetched
-// before.
-constexpr std::size_t packed_past_caches_from = std::size_t{2} << 20;
-
-// The amount that a thread packs at a time of an operand that is packed on its own: hardware has to learn
-// anew where each begins. Half of it lost five points of a copy in the middle, a quarter nine.
-constexpr std::int64_t packing_item_bytes = 512 << 10;
-
 /// Runs an item of one of the entries that are handed out together: in the order of matrix_run.h, each round
 /// of all entries before the next.
 void run_item_of(std::span<MatrixRun> runs, const Blocking& blocking, std::int64_t item,
@@ -92,34 +84,6 @@ void contract(const PreparedContraction& prepared, const ContractionArguments& a
     run_matrices({prepared, matrices, arguments, finish, finish_args,
                   prepared.finish == Finish::standard ? &standard : nullptr, pool.threads()},
                  workspace, pool);
-}
-
-std::size_t packed_bytes(const ContractionProblem& problem, Side side, Isa isa) {
-    return packed_bytes(problem, side, kernels_of(problem, isa));
-}
-
-std::size_t packed_bytes(const ContractionProblem& problem, Side side, const ContractionKernels& kernels) {
-    return OperandPanels(problem, side, kernels).bytes();
-}
-
-void pack(const ContractionProblem& problem, Side side, const void* source, std::span<std::byte> packed,
-          ThreadPool& pool, Isa isa) {
-    require_accepted(problem);
-    pack(problem, side, source, packed, pool, kernels_of(problem, isa));
-}
-
-void pack(const ContractionProblem& problem, Side side, const void* source, std::span<std::byte> packed,
-          ThreadPool& pool, const ContractionKernels& kernels) {
-    const std::size_t bytes = packed_bytes(problem, side, kernels);
-    check_packing(problem, side, source, packed, bytes);
-    const bool streaming = bytes >= packed_past_caches_from;
-    const OperandPanels panels(problem, side, kernels,
-                               streaming ? PanelStores::streaming : PanelStores::plain);
-    const std::int64_t rows = panels.stored_rows(), part = panels.stored_rows_of(packing_item_bytes);
-    pool.for_each_block(ceil_div(rows, part), [&](std::int64_t item, int) {
-        panels.pack_stored(source, part_of(rows, part, item), packed.data());
-        if (streaming) _mm_sfence();
-    });
 }
 
 }  // namespace mantissa::on_cpu

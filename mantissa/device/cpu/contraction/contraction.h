@@ -26,19 +26,4 @@ namespace mantissa::inline v0::on_cpu {
 void contract(const PreparedContraction& prepared, const ContractionArguments& arguments,
               std::span<std::byte> workspace, ThreadPool& pool);
 
-/// Bytes of one operand of the problem, packed. How it is packed follows from its own sizes, the types of
-/// operands and output, the form of a, and the level: so a packed b serves any m, and a packed a any n.
-std::size_t packed_bytes(const ContractionProblem& problem, Side side, Isa isa);
-
-/// Packs one operand, which lies in memory as its layout says, for calls whose layout says that it is packed.
-/// An operand that stays the same over several calls is so packed once. `packed` is aligned to 64 bytes.
-/// Throws InternalError like contract(), where the problem is refused, and where it has a batch.
-void pack(const ContractionProblem& problem, Side side, const void* source, std::span<std::byte> packed,
-          ThreadPool& pool, Isa isa);
-
-/// The same for a given set of inner kernels.
-std::size_t packed_bytes(const ContractionProblem& problem, Side side, const ContractionKernels& kernels);
-void pack(const ContractionProblem& problem, Side side, const void* source, std::span<std::byte> packed,
-          ThreadPool& pool, const ContractionKernels& kernels);
-
 }  // namespace mantissa::on_cpu

@@ -27,7 +27,7 @@ std::int64_t word_of(const ContractionKernels& kernels) { return 4 / kernels.ele
 
 /// Gathered, of elements that are multiplied as they are stored.
 bool is_as_stored(const MatrixLayout& a, const ContractionKernels& kernels) {
-    return a.window && !a.packed && !a.mapped && !kernels.conversion.convert &&
+    return a.window && !a.mapped && !kernels.conversion.convert &&
            static_cast<std::int64_t>(size_of(a.dtype)) == kernels.element_bytes;
 }
 

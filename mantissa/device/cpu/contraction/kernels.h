@@ -85,9 +85,6 @@ struct PanelCopy {
     /// So many stored rows behind those that are copied are read soon; kernels may ask for them, and never
     /// fault.
     std::int64_t rows_ahead = 0;
-    /// Where lines run along the depth: elements of the same rows that are copied right before and after.
-    std::int64_t depth_before = 0;
-    std::int64_t depth_after = 0;
     /// The panels may go past the caches.
     bool streaming = false;
 };

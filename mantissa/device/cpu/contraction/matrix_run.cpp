@@ -104,16 +104,9 @@ std::byte* MatrixRun::buffer_of_a(std::int64_t chunk, std::int64_t inner) const 
            inner * a_.padded_lines() * kernels_.line_bytes(blocking_.depth);
 }
 
-const std::byte* MatrixRun::panels_of_b(std::int64_t chunk, std::int64_t inner) const {
-    if (!p_.b.packed) return buffer_of_b(chunk, inner);
-    return static_cast<const std::byte*>(c_.arguments.b) +
-           b_.offset(columns_of(chunk).begin, depth_of(chunk, inner));
-}
-
 const std::byte* MatrixRun::shared_panels_of_a(std::int64_t chunk, std::int64_t inner,
                                                PanelRange rows) const {
     const PanelRange depth = depth_of(chunk, inner);
-    if (p_.a.packed) return static_cast<const std::byte*>(c_.arguments.a) + a_.offset(rows.begin, depth);
     if (blocking_.a_groups == 0) return nullptr;
     return buffer_of_a(chunk, inner) + rows.begin * kernels_.line_bytes(depth.size);
 }
@@ -256,7 +249,7 @@ void MatrixRun::multiply_panels(std::int64_t chunk, std::int64_t inner, std::int
     const std::int64_t line_bytes = kernels_.line_bytes(depth.size);
     const std::int64_t height = kernels_.height, width = kernels_.width;
     const RowsOfTiles rows_of_a(*this, chunk, inner, rows, worker_memory);
-    const std::byte* const panels_b = panels_of_b(chunk, inner);
+    const std::byte* const panels_b = buffer_of_b(chunk, inner);
     const Sums sums = sums_of(chunk, rows, columns, worker_memory);
     const bool first = depth_index(chunk, inner) == 0;
     const bool last = depth_index(chunk, inner) + 1 == blocking_.depth_chunks;

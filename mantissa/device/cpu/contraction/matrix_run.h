@@ -5,7 +5,6 @@
 // the depth, or several, where a block goes through those before the next (Blocking::depths_inside).
 //
 // Items of one matrix:   pack chunk 0 | pack chunk 1, multiply chunk 0 | pack chunk 2, multiply chunk 1 | ...
-// Where operands come packed, only the multiplications are left.
 #pragma once
 
 #include <cstddef>
@@ -56,7 +55,6 @@ class MatrixRun {
     /// Panels of the columns of a chunk, and of its rows.
     std::byte* buffer_of_b(std::int64_t chunk, std::int64_t inner) const;
     std::byte* buffer_of_a(std::int64_t chunk, std::int64_t inner) const;
-    const std::byte* panels_of_b(std::int64_t chunk, std::int64_t inner) const;
     /// Null where each block packs its own.
     const std::byte* shared_panels_of_a(std::int64_t chunk, std::int64_t inner, PanelRange rows) const;
     const std::byte* panels_of_a(std::int64_t chunk, std::int64_t inner, PanelRange rows,

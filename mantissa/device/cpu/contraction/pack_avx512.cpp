@@ -166,10 +166,6 @@ class Ahead {
           stride_(stride * static_cast<std::int64_t>(sizeof(Element))),
           row_bytes_(align_up(columns * static_cast<std::int64_t>(sizeof(Element)), 64)) {}
 
-    void skip(std::int64_t lines_of_cache) {
-        row_ += lines_of_cache * 64 / row_bytes_ * stride_;
-        at_ = lines_of_cache * 64 % row_bytes_;
-    }
     void ask(int lines_of_cache) {
         for (int i = 0; i < lines_of_cache; ++i) {
             _mm_prefetch(row_ + at_, _MM_HINT_T0);
@@ -193,14 +189,9 @@ inline void pack_along(const PanelCopy& copy) {
     constexpr auto along = PanelSource::along_depth;
     constexpr std::int64_t deep = 16 * Words::depth, lines = Panel::size < 16 ? 8 : 16;
     constexpr auto lines_of_cache = static_cast<int>(lines * deep * sizeof(typename Words::Element) / 64);
-    // A panel that is read at once goes on with the rest of its rows, others with their next lines.
-    const std::int64_t before = Panel::size == lines ? copy.depth_before : 0;
-    const std::int64_t columns = Panel::size == lines ? before + copy.depth + copy.depth_after : copy.depth;
     for (std::int64_t line = 0; line < padded_lines<Panel>(copy); line += lines) {
         const bool more = line + lines < copy.lines + copy.rows_ahead;
-        Ahead ahead(place_in<Words, along, Panel>(copy, line + lines, 0).source - before, copy.stride,
-                    columns);
-        if (before > 0) ahead.skip(before / deep * lines_of_cache);
+        Ahead ahead(place_in<Words, along, Panel>(copy, line + lines, 0).source, copy.stride, copy.depth);
         for (std::int64_t k = 0; k < copy.depth; k += deep) {
             const auto place = place_in<Words, along, Panel>(copy, line, k);
             if (more) ahead.ask(lines_of_cache);

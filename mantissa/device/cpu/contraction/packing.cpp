@@ -55,16 +55,6 @@ OperandPanels::OperandPanels(const ContractionProblem& problem, Side side, const
 
 std::int64_t OperandPanels::padded_lines() const { return align_up(lines_, panel_size_); }
 
-std::size_t OperandPanels::bytes() const {
-    const std::int64_t last = k_ % chunk_depth_;
-    return static_cast<std::size_t>(offset(0, {k_ - last, last}) +
-                                    padded_lines() * kernels_.line_bytes(last));
-}
-
-std::int64_t OperandPanels::offset(std::int64_t line, PanelRange depth) const {
-    return padded_lines() * kernels_.line_bytes(depth.begin) + line * kernels_.line_bytes(depth.size);
-}
-
 const std::byte* OperandPanels::element(const void* source, std::int64_t entry, std::int64_t line,
                                         std::int64_t depth) const {
     const std::int64_t matrix = layout_.offset_of(entry, inner_batch_);
@@ -97,39 +87,7 @@ void OperandPanels::pack_part(const OperandSource& source, std::int64_t entry, P
              .panel = chunk.panels + before,
              .panel_bytes = panel_size_ * kernels_.line_bytes(chunk.depth.size),
              .rows_ahead = along ? lines_left : depth_left,
-             .depth_before = chunk.whole_rows ? depth.begin : 0,
-             .depth_after = chunk.whole_rows ? depth_left : 0,
              .streaming = stores_ == PanelStores::streaming});
-}
-
-std::int64_t OperandPanels::stored_rows() const { return form_ == PanelSource::along_depth ? lines_ : k_; }
-
-std::int64_t OperandPanels::stored_rows_of(std::int64_t bytes) const {
-    // Sixteen words of two elements along the depth, which begin with a tile.
-    const std::int64_t unit = form_ == PanelSource::along_depth ? panel_size_ : 32;
-    const std::int64_t row = form_ == PanelSource::along_depth ? k_ : lines_;
-    const std::int64_t row_bytes = row * static_cast<std::int64_t>(size_of(layout_.dtype));
-    return std::max<std::int64_t>(1, bytes / std::max<std::int64_t>(1, row_bytes * unit)) * unit;
-}
-
-void OperandPanels::pack_stored(const void* source, PanelRange rows, std::byte* packed) const {
-    const std::int64_t deep = chunk_depth_, end = rows.begin + rows.size;
-    const auto chunk_of = [&](std::int64_t k, std::int64_t line) {
-        const PanelRange depth = part_of(k_, deep, k / deep);
-        return PanelChunk{depth, packed + offset(line, depth), form_ == PanelSource::along_depth};
-    };
-    if (form_ == PanelSource::across_depth) {
-        for (std::int64_t k = rows.begin; k < end;) {
-            const PanelChunk chunk = chunk_of(k, 0);
-            const std::int64_t next = std::min(end, chunk.depth.begin + chunk.depth.size);
-            pack_part({.data = source}, 0, {0, lines_}, {k, next - k}, chunk);
-            k = next;
-        }
-        return;
-    }
-    for (std::int64_t line = rows.begin; line < end; line += panel_size_)
-        for (std::int64_t k = 0; k < k_; k += deep)
-            pack({.data = source}, 0, {line, std::min(panel_size_, end - line)}, chunk_of(k, line));
 }
 
 void OperandPanels::make(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,

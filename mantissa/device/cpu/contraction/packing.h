@@ -1,6 +1,5 @@
-// Operands in panels: how they lie, and writing them. A packed operand is its depth in the chunks of the
-// blocking; in each chunk panels of the kernels' size, one after another, the last filled up with lines of
-// zeros.
+// Operands in panels: how they lie, and writing them. In each chunk of the depth panels of the kernels' size
+// lie one after another, the last filled up with lines of zeros.
 #pragma once
 
 #include <cstddef>
@@ -31,8 +30,6 @@ struct OperandSource {
 struct PanelChunk {
     PanelRange depth;
     std::byte* panels;
-    /// The same lines are packed into all chunks, one after another.
-    bool whole_rows = false;
 };
 
 /// plain: panels are read soon, from L2. streaming: past the caches, where the kernels can do that; the
@@ -51,21 +48,10 @@ class OperandPanels {
     std::int64_t panel_size() const { return panel_size_; }
     /// All lines, with those that fill up the last panel.
     std::int64_t padded_lines() const;
-    /// Bytes of the whole operand, packed.
-    std::size_t bytes() const;
-    /// Where the panel of `line` begins in the chunk that is `depth` of a packed operand.
-    std::int64_t offset(std::int64_t line, PanelRange depth) const;
-
     /// Writes the panels of `lines` x the depth of the chunk from where the operand lies in memory; `lines`
     /// begins with a panel.
     void pack(const OperandSource& source, std::int64_t entry, PanelRange lines,
               const PanelChunk& chunk) const;
-    /// Rows as the operand lies in memory, which are its lines or its depth: how many there are.
-    std::int64_t stored_rows() const;
-    /// How many of them make about `bytes`, and whole panels or whole lines of them.
-    std::int64_t stored_rows_of(std::int64_t bytes) const;
-    /// Writes what some stored rows are of the whole operand, packed. Memory is read in its order.
-    void pack_stored(const void* source, PanelRange rows, std::byte* packed) const;
     /// Asks for the part `share` of `shares` of `lines` x `depth`, where it lies in memory, to come into L2.
     void prefetch(const void* source, std::int64_t entry, PanelRange lines, PanelRange depth,
                   std::int64_t share, std::int64_t shares) const;

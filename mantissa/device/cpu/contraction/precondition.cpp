@@ -43,14 +43,6 @@ OperandMemory memory_of(const NamedMatrix& matrix, const ContractionProblem& pro
     return memory;
 }
 
-OperandMemory memory_of(const ContractionProblem& problem, Side side, const ContractionKernels& kernels) {
-    const NamedMatrix matrix = stored(problem, side);
-    OperandMemory memory = memory_of(matrix, problem);
-    memory.packed = matrix.layout.packed;
-    if (memory.packed) memory.bytes = OperandPanels(problem, side, kernels).bytes();
-    return memory;
-}
-
 [[noreturn]] void fail(const std::string& what) { throw InternalError("contraction: " + what); }
 
 struct ByteRange {
@@ -66,21 +58,11 @@ bool overlap(ByteRange a, ByteRange b) {
     return a.begin < a.end && b.begin < b.end && a.begin < b.end && b.begin < a.end;
 }
 
-/// `bytes` are there, where it is packed.
-void check_packed(const OperandMemory& operand, const void* data, std::size_t bytes) {
-    if (bytes < operand.bytes)
-        fail(fmt::format("the packed {} has {} bytes; {} are needed", operand.name, bytes, operand.bytes));
-    if (reinterpret_cast<std::uintptr_t>(data) % 64 != 0)
-        fail(fmt::format("the packed {} at {} is not aligned to 64 bytes", operand.name, data));
-}
-
 /// The operand is there, whole and aligned; the bytes that it takes.
-ByteRange checked(const OperandMemory& operand, const void* data, std::size_t packed_bytes = 0) {
+ByteRange checked(const OperandMemory& operand, const void* data) {
     if (operand.bytes == 0) return {};
     if (!data) fail(fmt::format("{} is missing", operand.name));
-    if (operand.packed)
-        check_packed(operand, data, packed_bytes);
-    else if (reinterpret_cast<std::uintptr_t>(data) % size_of(operand.dtype) != 0)
+    if (reinterpret_cast<std::uintptr_t>(data) % size_of(operand.dtype) != 0)
         fail(fmt::format("{} at {} is not aligned to its elements of type {}", operand.name, data,
                          name_of(operand.dtype)));
     return range_of(data, operand.bytes);
@@ -116,16 +98,6 @@ std::string refusal_of_layout(const NamedMatrix& matrix) {
     return {};
 }
 
-std::string refusal_of_operand(const NamedMatrix& matrix, const ContractionProblem& problem) {
-    if (!matrix.layout.packed) return refusal_of_layout(matrix);
-    if (!is_known(matrix.layout.dtype))
-        return fmt::format("{} is {}; expected f32, bf16 or f16", matrix.name, name_of(matrix.layout.dtype));
-    if (problem.batch != std::array<std::int64_t, 2>{1, 1})
-        return fmt::format("{} is packed, which only a single matrix can be; the batch is {} x {}",
-                           matrix.name, problem.batch[0], problem.batch[1]);
-    return {};
-}
-
 std::string refusal_of_output(const ContractionProblem& problem) {
     const StandardEpilogue& epilogue = problem.epilogue;
     const bool finishes = epilogue.bias || epilogue.residual || epilogue.activation != Activation::none;
@@ -134,8 +106,6 @@ std::string refusal_of_output(const ContractionProblem& problem) {
         if (problem.store == Store::accumulate) return "a custom epilogue cannot accumulate into the output";
         return {};
     }
-    if (problem.out.packed || epilogue.residual_layout.packed)
-        return "only a and b can be packed, not the output or the residual";
     if (problem.out.window || epilogue.residual_layout.window)
         return "only a and b can be gathered, not the output or the residual";
     if (problem.out.transpose == Transpose::yes) return "the output cannot be stored transposed";
@@ -160,7 +130,6 @@ std::string refusal_of_map(const ContractionProblem& problem) {
     if (problem.b.mapped || problem.out.mapped || problem.epilogue.residual_layout.mapped)
         return "only a can be mapped";
     if (!problem.a.mapped) return {};
-    if (problem.a.packed) return "a mapped a is not packed";
     if (problem.batch != std::array<std::int64_t, 2>{1, 1})
         return fmt::format("a is mapped, which only a single matrix can be; the batch is {} x {}",
                            problem.batch[0], problem.batch[1]);
@@ -185,8 +154,8 @@ std::string refusal(const ContractionProblem& problem) {
     if (std::min({problem.m, problem.n, problem.k, problem.batch[0], problem.batch[1]}) < 0)
         return fmt::format("sizes must not be negative: batch {} x {}, m {}, n {}, k {}", problem.batch[0],
                            problem.batch[1], problem.m, problem.n, problem.k);
-    std::string reason = refusal_of_operand(stored(problem, Side::a), problem);
-    if (reason.empty()) reason = refusal_of_operand(stored(problem, Side::b), problem);
+    std::string reason = refusal_of_layout(stored(problem, Side::a));
+    if (reason.empty()) reason = refusal_of_layout(stored(problem, Side::b));
     if (reason.empty()) reason = refusal_of_map(problem);
     if (reason.empty()) reason = refusal_of_multiply(problem);
     if (reason.empty()) reason = refusal_of_output(problem);
@@ -197,10 +166,10 @@ void require_accepted(const ContractionProblem& problem) {
     if (const std::string refused = refusal(problem); !refused.empty()) fail(refused);
 }
 
-ContractionMemory memory_of(const ContractionProblem& problem, const ContractionKernels& kernels) {
+ContractionMemory memory_of(const ContractionProblem& problem) {
     ContractionMemory memory;
-    memory.a = memory_of(problem, Side::a, kernels);
-    memory.b = memory_of(problem, Side::b, kernels);
+    memory.a = memory_of(stored(problem, Side::a), problem);
+    memory.b = memory_of(stored(problem, Side::b), problem);
     if (problem.custom_epilogue) return memory;
     memory.out = memory_of(stored("the output", problem.out, problem.m, problem.n), problem);
     const StandardEpilogue& epilogue = problem.epilogue;
@@ -217,8 +186,8 @@ ContractionMemory memory_of(const ContractionProblem& problem, const Contraction
 void check_arguments(const ContractionProblem& problem, const ContractionMemory& memory,
                      const ContractionArguments& arguments, std::span<const std::byte> workspace,
                      std::size_t workspace_needed) {
-    const ByteRange read_a = checked(memory.a, arguments.a, arguments.packed_a_bytes);
-    const ByteRange read_b = checked(memory.b, arguments.b, arguments.packed_b_bytes);
+    const ByteRange read_a = checked(memory.a, arguments.a);
+    const ByteRange read_b = checked(memory.b, arguments.b);
     if (problem.a.mapped && !arguments.map_a) fail("the function that maps a is missing");
     if (workspace.size() < workspace_needed)
         fail(fmt::format("the workspace has {} bytes; {} are needed", workspace.size(), workspace_needed));
@@ -237,24 +206,6 @@ void check_arguments(const ContractionProblem& problem, const ContractionMemory&
     if (overlap(written, read_b)) fail("the output overlaps b");
     if (overlap(written, range_of(workspace.data(), workspace.size())))
         fail("the output overlaps the workspace");
-}
-
-void check_packing(const ContractionProblem& problem, Side side, const void* source,
-                   std::span<const std::byte> packed, std::size_t needed) {
-    const NamedMatrix matrix = stored(problem, side);
-    const MatrixLayout& layout = matrix.layout;
-    if (layout.packed || layout.mapped || layout.window)
-        fail(fmt::format("{} is to be packed, but its layout says that it is {}", matrix.name,
-                         layout.packed   ? "already"
-                         : layout.mapped ? "mapped"
-                                         : "gathered"));
-    if (problem.batch != std::array<std::int64_t, 2>{1, 1})
-        fail(fmt::format("only a single matrix can be packed; the batch is {} x {}", problem.batch[0],
-                         problem.batch[1]));
-    const ByteRange read = checked(memory_of(matrix, problem), source);
-    const ByteRange written =
-        checked({.name = matrix.name, .packed = true, .bytes = needed}, packed.data(), packed.size());
-    if (overlap(written, read)) fail(fmt::format("{} overlaps its packed copy", matrix.name));
 }
 
 }  // namespace mantissa::on_cpu

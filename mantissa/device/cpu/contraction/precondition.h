@@ -16,7 +16,6 @@ void require_accepted(const ContractionProblem& problem);
 struct OperandMemory {
     const char* name = nullptr;
     DType dtype = DType::f32;
-    bool packed = false;
     /// Bytes of an operand from its first byte to behind its last, over all entries of the batch; 0: none is
     /// touched.
     std::size_t bytes = 0;
@@ -27,17 +26,13 @@ struct ContractionMemory {
     OperandMemory a, b, out, bias, residual;
 };
 
-ContractionMemory memory_of(const ContractionProblem& problem, const ContractionKernels& kernels);
+ContractionMemory memory_of(const ContractionProblem& problem);
 
-/// Throws InternalError unless every operand is there and aligned to its elements (packed ones to 64 bytes),
+/// Throws InternalError unless every operand is there and aligned to its elements,
 /// the workspace is aligned, everything has the bytes needed, and the output overlaps neither an input nor
 /// the workspace.
 void check_arguments(const ContractionProblem& problem, const ContractionMemory& memory,
                      const ContractionArguments& arguments, std::span<const std::byte> workspace,
                      std::size_t workspace_needed);
-
-/// The same for pack(), where the packed operand needs `needed` bytes.
-void check_packing(const ContractionProblem& problem, Side side, const void* source,
-                   std::span<const std::byte> packed, std::size_t needed);
 
 }  // namespace mantissa::on_cpu

@@ -40,7 +40,7 @@ bool is_large(const ContractionProblem& problem, const ContractionKernels& kerne
 /// Whether b is read as it lies, and the kernels have functions for that.
 bool are_few_rows(const ContractionProblem& problem, const ContractionKernels& kernels) {
     const MatrixLayout &a = problem.a, &b = problem.b;
-    return problem.m <= most_rows_in_place && !a.packed && !a.mapped && !a.window && !b.packed && !b.window &&
+    return problem.m <= most_rows_in_place && !a.mapped && !a.window && !b.window &&
            kernels.multiply_row[0][0] != nullptr;
 }
 
@@ -66,11 +66,11 @@ WorkspaceLayout::WorkspaceLayout(const ContractionProblem& problem, const Blocki
     buffers_of_b = blocking.chunks() > 1 ? 2 : 1;
     buffers_of_a = blocking.rows_once() ? 1 : buffers_of_b;
     counters = whole_lines((4 + blocking.blocks()) * 8);
-    packed_b = problem.b.packed ? 0 : whole_lines(chunk_bytes * blocking.columns);
+    packed_b = whole_lines(chunk_bytes * blocking.columns);
     const bool shares_a = blocking.a_groups > 0;
     packed_a = shares_a ? whole_lines(chunk_bytes * align_up(problem.m, kernels.height)) : 0;
     partial = blocking.partial_sums ? whole_lines(problem.m * blocking.columns * 4) : 0;
-    block_of_a = problem.a.packed || shares_a ? 0 : whole_lines(line_bytes * blocking.rows);
+    block_of_a = shares_a ? 0 : whole_lines(line_bytes * blocking.rows);
     if (blocking.a_in_place) {
         const std::size_t addresses =
             reads_a_across(problem, kernels)
@@ -139,7 +139,7 @@ PreparedContraction prepare_contraction(const ContractionProblem& problem,
                             .way = NothingToDo{},
                             .large = is_large(problem, kernels)};
     if (problem.sums() == 0) return out;
-    out.memory = memory_of(problem, kernels);
+    out.memory = memory_of(problem);
     bool in_place = !needs_finishing(problem);
     if (are_few_rows(problem, kernels)) {
         out.way.emplace<PreparedRows>(problem, kernels);

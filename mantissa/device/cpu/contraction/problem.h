@@ -39,8 +39,6 @@ struct MatrixLayout {
     std::int64_t leading = 0;
     /// The distance between matrices of the batch, outer and inner batch dimension. 0 repeats an input.
     std::array<std::int64_t, 2> batch_stride = {0, 0};
-    /// The operand was written by pack(); the other members but `dtype` mean nothing.
-    bool packed = false;
     /// a only: its elements become others as they are packed, by ContractionArguments::map_a.
     bool mapped = false;
     /// a and b: what is stored is gathered from images; `leading` means nothing.
@@ -131,8 +129,6 @@ struct ContractionArguments {
     const void* epilogue_args = nullptr;
     MapFunction map_a = nullptr;  ///< of a mapped a
     const void* map_a_args = nullptr;
-    std::size_t packed_a_bytes = 0;  ///< of the memory at a, if it is packed
-    std::size_t packed_b_bytes = 0;  ///< of the memory at b, if it is packed
 };
 
 enum class Side : std::uint8_t { a, b };

@@ -15,8 +15,8 @@ bool only_sums(const ContractionProblem& problem) {
     const MatrixLayout &a = problem.a, &b = problem.b;
     const bool epilogue = problem.epilogue.bias || problem.epilogue.residual ||
                           problem.epilogue.activation != Activation::none || problem.custom_epilogue;
-    return problem.entries() == 1 && problem.store == Store::overwrite && !epilogue && !a.packed &&
-           !b.packed && !a.mapped && !b.window && (!a.window || a.transpose == Transpose::yes);
+    return problem.entries() == 1 && problem.store == Store::overwrite && !epilogue && !a.mapped &&
+           !b.window && (!a.window || a.transpose == Transpose::yes);
 }
 
 /// Steps of the depth that stay together: those of an image, where a is gathered from images.
