@@ -17,29 +17,26 @@ namespace {
 constexpr std::int64_t rows = 5, ld = 96;
 
 struct Case {
-    bool bias, gelu, residual, addend;
+    bool bias, addend;
     DType type, out;
     std::int64_t cols;
 };
 
 /// The output that the kernel leaves, of `rows` x `ld` that was full of ones.
 std::vector<std::byte> finished(EpilogueKernel kernel, const Case& c, bool streaming) {
-    Buffer sums(rows * ld * 4), bias(ld * 4), residual(rows * ld * 4), addend(rows * ld * 4),
-        out(rows * ld * 4);
+    Buffer sums(rows * ld * 4), bias(ld * 4), addend(rows * ld * 4), out(rows * ld * 4);
     const RandomStream random{.seed = 3};
     std::uint64_t element = 0;
     for (float& x : sums.as<float>()) x = 3 * random.normal(element++);
     // Ties of BF16 both ways, what rounds to infinity, infinity, a NaN.
     const float special[] = {0x1.01p0f, 0x1.03p0f, 0x1.ffp127f, -INFINITY, std::nanf("")};
     std::ranges::copy(special, sums.as<float>().begin() + 8);
-    for (Buffer* terms : {&bias, &residual})
-        for (float& x : terms->as<float>()) x = random.normal(element++);
+    for (float& x : bias.as<float>()) x = random.normal(element++);
     for (float& x : addend.as<float>()) x = random.normal(element++);
     std::ranges::fill(out.as<std::byte>(), std::byte{1});
     // As BF16, each number is its upper half, twice.
-    for (Buffer* terms : {&bias, &residual})
-        if (c.type == DType::bf16)
-            for (std::uint32_t& x : terms->as<std::uint32_t>()) x = (x & 0xffff0000U) | x >> 16;
+    if (c.type == DType::bf16)
+        for (std::uint32_t& x : bias.as<std::uint32_t>()) x = (x & 0xffff0000U) | x >> 16;
     kernel({.sums = sums.as<float>().data(),
             .ld = ld,
             .rows = rows,
@@ -48,10 +45,6 @@ std::vector<std::byte> finished(EpilogueKernel kernel, const Case& c, bool strea
             .addend_ld = ld,
             .bias = c.bias ? bias.data() : nullptr,
             .bias_dtype = c.type,
-            .gelu_tanh = c.gelu,
-            .residual = c.residual ? residual.data() : nullptr,
-            .residual_dtype = c.type,
-            .residual_ld = ld,
             .out = out.data(),
             .out_dtype = c.out,
             .out_ld = ld,
@@ -64,17 +57,11 @@ TEST(ContractionEpilogue, SameBitsOnEveryLevel) {
     if (best_isa() >= Isa::avx2) others.push_back(finish_block_avx2);
     if (best_isa() >= Isa::avx512) others.push_back(finish_block_avx512);
     if (has_bf16_dot()) others.push_back(finish_block_avx512bf16);
-    for (const int flags : {0, 1, 2, 4, 7, 8, 9, 15})
+    for (const int flags : {0, 1, 2, 3})
         for (const DType type : {DType::f32, DType::bf16})
             for (const DType out : {DType::f32, DType::bf16})
                 for (const std::int64_t cols : {1, 17, 32, 48, 64}) {
-                    const Case c{(flags & 1) != 0,
-                                 (flags & 2) != 0,
-                                 (flags & 4) != 0,
-                                 (flags & 8) != 0,
-                                 type,
-                                 out,
-                                 cols};
+                    const Case c{(flags & 1) != 0, (flags & 2) != 0, type, out, cols};
                     const std::vector<std::byte> expected = finished(finish_block_generic, c, false);
                     for (const EpilogueKernel kernel : others)
                         for (const bool streaming : {false, true})

@@ -159,7 +159,7 @@ TEST(ContractionWindow, RefusalsGiveTheReason) {
     EXPECT_EQ(refused([](ContractionProblem& p) { p.a.mapped = true; }),
               "a cannot be mapped and gathered at once");
     EXPECT_EQ(refused([](ContractionProblem& p) { p.out.window = p.a.window; }),
-              "only a and b can be gathered, not the output or the residual");
+              "only a and b can be gathered, not the output");
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace mantissa::inline v0::on_cpu {
 using EpilogueFunction = void (*)(float* sums, std::int64_t ld, std::int64_t row0, std::int64_t col0,
                                   std::int64_t rows, std::int64_t cols, const void* args);
 
-/// out = cast(activation(sum + addend + bias[column]) + residual); pointers are at the block's first element.
+/// out = cast(sum + addend + bias[column]); pointers are at the block's first element.
 struct EpilogueBlock {
     float* sums = nullptr;
     std::int64_t ld = 0;
@@ -26,10 +26,6 @@ struct EpilogueBlock {
     std::int64_t addend_ld = 0;
     const void* bias = nullptr;  ///< null: none
     DType bias_dtype = DType::f32;
-    bool gelu_tanh = false;
-    const void* residual = nullptr;  ///< null: none
-    DType residual_dtype = DType::f32;
-    std::int64_t residual_ld = 0;
     void* out = nullptr;  ///< may be `sums` or `addend`
     DType out_dtype = DType::f32;
     std::int64_t out_ld = 0;

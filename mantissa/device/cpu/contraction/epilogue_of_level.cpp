@@ -6,39 +6,15 @@
 
 #include "mantissa/device/cpu/contraction/epilogue_kernels.h"
 #include "mantissa/device/cpu/rows/body_loops.h"
-#include "mantissa/numerics/elementary_body.h"
 
 namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-/// x becomes f(x) for each sum of a row.
-template <class Change>
-MANTISSA_LANES void change_row(float* sums, std::int64_t count, Change change) {
+inline void add_row(float* sums, const float* terms, std::int64_t count) {
     for_lanes(count, [&](std::int64_t c, auto extent) MANTISSA_BODY {
-        store(sums + c, change(c, load(sums + c, extent), extent), extent, false);
+        store(sums + c, Lanes::add(load(sums + c, extent), load(terms + c, extent)), extent, false);
     });
-}
-
-inline void add_row(float* sums, const void* terms, DType type, std::int64_t count) {
-    with_type(type, [&](auto* element) {
-        const auto* const from = static_cast<decltype(element)>(const_cast<void*>(terms));
-        change_row(sums, count, [&](std::int64_t c, Float x, auto extent) MANTISSA_BODY {
-            return Lanes::add(x, load(from + c, extent));
-        });
-    });
-}
-
-/// 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
-MANTISSA_LONG_LANES Float gelu(Float x) {
-    const Float cube = Lanes::multiply(Lanes::multiply(Lanes::multiply(Lanes::constant(0.044715f), x), x), x);
-    const Float u = Lanes::multiply(Lanes::constant(0.797884560802865f), Lanes::add(x, cube));
-    const Float gate = Lanes::add(Lanes::constant(1.0f), elementary::tanh(lanes, u));
-    return Lanes::multiply(Lanes::multiply(Lanes::constant(0.5f), x), gate);
-}
-
-inline void gelu_row(float* sums, std::int64_t count) {
-    change_row(sums, count, [](std::int64_t, Float x, auto) MANTISSA_BODY { return gelu(x); });
 }
 
 /// A line that is stored past the caches in two parts at different times is expected to cost more than it
@@ -93,33 +69,21 @@ inline void store_sums(const EpilogueBlock& block, Terms<Term> terms) {
     });
 }
 
-inline const void* at(const void* base, DType type, std::int64_t elements) {
-    return static_cast<const char*>(base) + elements * (type == DType::f32 ? 4 : 2);
-}
-
 }  // namespace
 
-/// All changes of sums but an addend or a bias alone are done in place, a row after another.
+/// An addend beside a bias is added in place.
 void MANTISSA_OF_LEVEL(finish_block)(const EpilogueBlock& block) {
-    const bool alone = !block.gelu_tanh && !block.residual;
-    if (block.bias && alone && !block.addend)
-        return with_type(block.bias_dtype, [&](auto* element) {
-            using Term = std::remove_pointer_t<decltype(element)>;
-            store_sums(block, Terms<Term>{static_cast<const Term*>(block.bias), 0});
-        });
-    if (block.addend && alone && !block.bias)
-        return store_sums(block, Terms<float>{block.addend, block.addend_ld});
-    if (!alone || block.addend)
-        for (std::int64_t i = 0; i < block.rows; ++i) {
-            float* const row = block.sums + i * block.ld;
-            if (block.addend) add_row(row, block.addend + i * block.addend_ld, DType::f32, block.cols);
-            if (block.bias) add_row(row, block.bias, block.bias_dtype, block.cols);
-            if (block.gelu_tanh) gelu_row(row, block.cols);
-            if (block.residual)
-                add_row(row, at(block.residual, block.residual_dtype, i * block.residual_ld),
-                        block.residual_dtype, block.cols);
-        }
-    if (block.out != block.sums) store_sums(block, Terms<void>{nullptr, 0});
+    if (block.addend && !block.bias) return store_sums(block, Terms<float>{block.addend, block.addend_ld});
+    if (!block.bias) {
+        if (block.out != block.sums) store_sums(block, Terms<void>{nullptr, 0});
+        return;
+    }
+    for (std::int64_t i = 0; block.addend && i < block.rows; ++i)
+        add_row(block.sums + i * block.ld, block.addend + i * block.addend_ld, block.cols);
+    with_type(block.bias_dtype, [&](auto* element) {
+        using Term = std::remove_pointer_t<decltype(element)>;
+        store_sums(block, Terms<Term>{static_cast<const Term*>(block.bias), 0});
+    });
 }
 
 }  // namespace mantissa::on_cpu

@@ -34,8 +34,6 @@ void SumsBehind::finish_rows(std::int64_t most) {
     block.sums += count * block.ld;
     block.out = const_cast<std::byte*>(behind_elements(block.out, block.out_dtype, count * block.out_ld));
     if (block.addend) block.addend += count * block.addend_ld;
-    if (block.residual)
-        block.residual = behind_elements(block.residual, block.residual_dtype, count * block.residual_ld);
     row0 += count;
     rows -= count;
 }

@@ -100,26 +100,20 @@ std::string refusal_of_layout(const NamedMatrix& matrix) {
 
 std::string refusal_of_output(const ContractionProblem& problem) {
     const StandardEpilogue& epilogue = problem.epilogue;
-    const bool finishes = epilogue.bias || epilogue.residual || epilogue.activation != Activation::none;
     if (problem.custom_epilogue) {
-        if (finishes) return "a custom epilogue replaces the standard one; both were asked for";
+        if (epilogue.bias) return "a custom epilogue replaces the standard one; both were asked for";
         if (problem.store == Store::accumulate) return "a custom epilogue cannot accumulate into the output";
         return {};
     }
-    if (problem.out.window || epilogue.residual_layout.window)
-        return "only a and b can be gathered, not the output or the residual";
+    if (problem.out.window) return "only a and b can be gathered, not the output";
     if (problem.out.transpose == Transpose::yes) return "the output cannot be stored transposed";
     if (problem.store == Store::accumulate && problem.out.dtype != DType::f32)
         return "accumulation needs an f32 output";
-    if (problem.store == Store::accumulate && finishes) return "accumulation takes no epilogue";
+    if (problem.store == Store::accumulate && epilogue.bias) return "accumulation takes no epilogue";
     for (int level = 0; level < 2; ++level)
         if (problem.batch[level] > 1 && problem.out.batch_stride[level] == 0)
             return "the entries of the batch share one output (batch stride 0)";
     std::string reason = refusal_of_layout(stored("the output", problem.out, problem.m, problem.n));
-    if (reason.empty() && epilogue.residual)
-        reason = refusal_of_layout(stored("the residual", epilogue.residual_layout, problem.m, problem.n));
-    if (reason.empty() && epilogue.residual && epilogue.residual_layout.transpose == Transpose::yes)
-        reason = "the residual cannot be stored transposed";
     if (reason.empty() && epilogue.bias && !is_known(epilogue.bias_dtype))
         reason = fmt::format("the bias is {}; expected f32, bf16 or f16", name_of(epilogue.bias_dtype));
     return reason;
@@ -127,8 +121,7 @@ std::string refusal_of_output(const ContractionProblem& problem) {
 
 /// How a mapped operand lies, and which operand is one.
 std::string refusal_of_map(const ContractionProblem& problem) {
-    if (problem.b.mapped || problem.out.mapped || problem.epilogue.residual_layout.mapped)
-        return "only a can be mapped";
+    if (problem.b.mapped || problem.out.mapped) return "only a can be mapped";
     if (!problem.a.mapped) return {};
     if (problem.batch != std::array<std::int64_t, 2>{1, 1})
         return fmt::format("a is mapped, which only a single matrix can be; the batch is {} x {}",
@@ -177,9 +170,6 @@ ContractionMemory memory_of(const ContractionProblem& problem) {
         memory.bias = {.name = "the bias",
                        .dtype = epilogue.bias_dtype,
                        .bytes = static_cast<std::size_t>(problem.n) * size_of(epilogue.bias_dtype)};
-    if (epilogue.residual)
-        memory.residual =
-            memory_of(stored("the residual", epilogue.residual_layout, problem.m, problem.n), problem);
     return memory;
 }
 
@@ -199,9 +189,6 @@ void check_arguments(const ContractionProblem& problem, const ContractionMemory&
     }
     const ByteRange written = checked(memory.out, arguments.out);
     checked(memory.bias, arguments.bias);
-    // Partial sums lie in the output before the residual is read.
-    if (overlap(written, checked(memory.residual, arguments.residual)))
-        fail("the output overlaps the residual");
     if (overlap(written, read_a)) fail("the output overlaps a");
     if (overlap(written, read_b)) fail("the output overlaps b");
     if (overlap(written, range_of(workspace.data(), workspace.size())))

@@ -23,7 +23,7 @@ struct OperandMemory {
 
 /// That of all operands; what the problem has not, takes no bytes.
 struct ContractionMemory {
-    OperandMemory a, b, out, bias, residual;
+    OperandMemory a, b, out, bias;
 };
 
 ContractionMemory memory_of(const ContractionProblem& problem);

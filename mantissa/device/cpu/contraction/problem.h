@@ -53,19 +53,10 @@ struct MatrixLayout {
 /// Treatment of what `out` held before.
 enum class Store : std::uint8_t { overwrite, accumulate };
 
-enum class Activation : std::uint8_t {
-    none,
-    gelu_tanh,  ///< 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
-};
-
-/// The function of each sum before it is stored: out = cast(activation(sum + bias[column]) + residual).
+/// The function of each sum before it is stored: out = cast(sum + bias[column]).
 struct StandardEpilogue {
     bool bias = false;
     DType bias_dtype = DType::f32;
-    Activation activation = Activation::none;
-    bool residual = false;
-    /// The layout of the residual, shaped as out; not transposed.
-    MatrixLayout residual_layout = {};
 };
 
 /// Some of an operand as it is stored, on its way into panels.
@@ -122,9 +113,8 @@ struct ContractionProblem {
 struct ContractionArguments {
     const void* a = nullptr;
     const void* b = nullptr;
-    void* out = nullptr;             ///< unused with a custom epilogue
-    const void* bias = nullptr;      ///< [n], if the epilogue adds one
-    const void* residual = nullptr;  ///< if the epilogue adds one
+    void* out = nullptr;         ///< unused with a custom epilogue
+    const void* bias = nullptr;  ///< [n], if the epilogue adds one
     EpilogueFunction epilogue = nullptr;
     const void* epilogue_args = nullptr;
     MapFunction map_a = nullptr;  ///< of a mapped a

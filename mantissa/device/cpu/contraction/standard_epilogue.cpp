@@ -13,28 +13,19 @@ const void* at(const void* base, DType type, std::int64_t elements) {
 }  // namespace
 
 bool needs_finishing(const ContractionProblem& problem) {
-    const StandardEpilogue& epilogue = problem.epilogue;
-    return epilogue.bias || epilogue.residual || epilogue.activation != Activation::none ||
-           problem.out.dtype != DType::f32;
+    return problem.epilogue.bias || problem.out.dtype != DType::f32;
 }
 
 EpilogueBlock standard_block(const StandardEpilogueArguments& args, std::int64_t row0, std::int64_t col0) {
     const auto& [problem, arguments, kernel, streaming] = args;
     const StandardEpilogue& epilogue = problem->epilogue;
-    const MatrixLayout &out = problem->out, &residual = epilogue.residual_layout;
+    const MatrixLayout& out = problem->out;
     // Nothing is divided where there is one matrix: this is done for every tile.
     const std::int64_t entry = row0 < problem->m ? 0 : row0 / problem->m, row = row0 - entry * problem->m;
     EpilogueBlock block{.streaming = streaming};
     if (epilogue.bias) {
         block.bias = at(arguments->bias, epilogue.bias_dtype, col0);
         block.bias_dtype = epilogue.bias_dtype;
-    }
-    block.gelu_tanh = epilogue.activation == Activation::gelu_tanh;
-    if (epilogue.residual) {
-        block.residual = at(arguments->residual, residual.dtype,
-                            residual.offset_of(entry, problem->batch[1]) + row * residual.leading + col0);
-        block.residual_dtype = residual.dtype;
-        block.residual_ld = residual.leading;
     }
     block.out = const_cast<void*>(
         at(arguments->out, out.dtype, out.offset_of(entry, problem->batch[1]) + row * out.leading + col0));

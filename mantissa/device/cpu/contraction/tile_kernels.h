@@ -76,7 +76,7 @@ struct PlainRows {
         const EpilogueBlock& block = behind.block;
         const std::int64_t element = block.out_dtype == DType::f32 ? 4 : 2;
         return (block.out_dtype == DType::f32 || block.out_dtype == DType::bf16) && !behind.finish &&
-               !block.bias && !block.gelu_tanh && !block.residual && block.cols == tile_panel &&
+               !block.bias && block.cols == tile_panel &&
                reinterpret_cast<std::uintptr_t>(block.out) % 64 == 0 && block.out_ld * element % 64 == 0;
     }
 

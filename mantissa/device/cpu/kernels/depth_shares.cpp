@@ -13,8 +13,7 @@ constexpr std::int64_t rows_of_item = 16;
 
 bool only_sums(const ContractionProblem& problem) {
     const MatrixLayout &a = problem.a, &b = problem.b;
-    const bool epilogue = problem.epilogue.bias || problem.epilogue.residual ||
-                          problem.epilogue.activation != Activation::none || problem.custom_epilogue;
+    const bool epilogue = problem.epilogue.bias || problem.custom_epilogue;
     return problem.entries() == 1 && problem.store == Store::overwrite && !epilogue && !a.mapped &&
            !b.window && (!a.window || a.transpose == Transpose::yes);
 }
@@ -92,12 +91,12 @@ void DepthShares::add(float* first, std::int64_t rows, std::byte* out) const {
     const std::int64_t n = contraction_.problem.n;
     EpilogueBlock block;
     block.sums = first;
-    block.ld = block.residual_ld = n;
+    block.ld = block.addend_ld = n;
     block.rows = rows;
     block.cols = n;
     for (std::int64_t share = 1; share < shares(); ++share) {
         const bool last = share + 1 == shares();
-        block.residual = first + share * sums();
+        block.addend = first + share * sums();
         block.out = last ? static_cast<void*>(out) : first;
         block.out_dtype = last ? out_.dtype : DType::f32;
         block.out_ld = last ? out_.leading : n;
