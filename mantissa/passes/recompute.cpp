@@ -17,8 +17,12 @@ namespace mantissa::inline v0 {
 namespace {
 
 /// The operations whose outputs a name stands for; those of one name together.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 4> operations = {
-    {{"gelu", "gelu"}, {"norm", "layer_norm"}, {"norm", "rms_norm"}, {"softmax", "softmax"}}};
+constexpr std::array<std::pair<std::string_view, std::string_view>, 5> operations = {
+    {{"gelu", "gelu"},
+     {"gelu", "erf_gelu"},
+     {"norm", "layer_norm"},
+     {"norm", "rms_norm"},
+     {"softmax", "softmax"}}};
 
 /// "h.3" of "h.3.mlp.c_fc": the scope up to its first number; empty if it has none.
 std::string_view block_of(std::string_view scope) {

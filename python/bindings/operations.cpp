@@ -106,6 +106,8 @@ void bind_elements(nb::module_& module) {
         "clamp", [](Tensor x, double least, double most) { return clamp(x, least, most); }, nb::arg("x"),
         nb::arg("least"), nb::arg("most"));
     module.def(
+        "erf_gelu", [](Tensor x) { return call1("erf_gelu", {x}); }, nb::arg("x"));
+    module.def(
         "elu", [](Tensor x, double alpha) { return elu(x, alpha); }, nb::arg("x"), nb::arg("alpha") = 1.0);
     module.def(
         "dropout",

@@ -668,6 +668,8 @@ TEST(Ir, GeluIsTheTanhForm) {
     Recording r;
     const double x = 0.75, inner = std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x);
     EXPECT_NEAR(r.values(gelu(r.given({x})))[0], x / 2 * (1 + std::tanh(inner)), 1e-15);
+    EXPECT_NEAR(r.values(call1("erf_gelu", {r.given({x})}))[0], x / 2 * (1 + std::erf(x / std::sqrt(2.0))),
+                1e-15);
 }
 
 TEST(Ir, CrossEntropyIsTheMeanOverRows) {

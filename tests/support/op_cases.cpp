@@ -626,6 +626,7 @@ std::vector<OpCase> activation_cases() {
     add("elu", {{"alpha", 0.3}}, " with another alpha", 8);
     add("softplus", {}, "", 8);
     add("swish", {}, "", 8);
+    add("erf_gelu", {}, "", 8);
     return cases;
 }
 

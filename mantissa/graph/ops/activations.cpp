@@ -14,6 +14,7 @@ using namespace rules;
 
 // Names as template arguments, which must have linkage.
 constexpr std::string_view gelu_name = "gelu", gelu_grad_name = "gelu_grad";
+constexpr std::string_view erf_gelu_name = "erf_gelu", erf_gelu_grad_name = "erf_gelu_grad";
 constexpr std::string_view relu_name = "relu";
 constexpr std::string_view sigmoid_name = "sigmoid", sigmoid_grad_name = "sigmoid_grad";
 constexpr std::string_view elu_name = "elu", elu_grad_name = "elu_grad";
@@ -103,6 +104,12 @@ std::vector<Tensor> gelu_definition(const DefinitionCall& call) {
     return {cast(x * 0.5 * (tanh(inner) + 1.0), call.inputs[0].dtype())};
 }
 
+/// x Phi(x), as Hendrycks and Gimpel define it (2016).
+std::vector<Tensor> erf_gelu_definition(const DefinitionCall& call) {
+    const Tensor x = as_f32(call.inputs[0]);
+    return {cast(x * 0.5 * (erf(x * std::sqrt(0.5)) + 1.0), call.inputs[0].dtype())};
+}
+
 std::vector<Type> dropout_types(const OpCall& call) {
     expect_floating(call, 0);
     const double rate = call.attributes.number("rate");
@@ -164,6 +171,8 @@ std::span<const Op> activation_ops() {
     static const std::vector<Op> rows = {
         activation<gelu_grad_name>(gelu_name, gelu_definition, flops_per_input<23>),
         gradient<gelu_name>(gelu_grad_name, flops_per_input<32>),
+        activation<erf_gelu_grad_name>(erf_gelu_name, erf_gelu_definition, flops_per_input<19>),
+        gradient<erf_gelu_name>(erf_gelu_grad_name, flops_per_input<32>),
         {.name = "relu",
          .types = activation_types,
          .gradient = relu_gradient,

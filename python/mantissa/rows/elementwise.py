@@ -292,9 +292,7 @@ def celu(at, self, alpha=1.0):
 
 @row("aten.gelu")
 def gelu(at, self, approximate="none"):
-    if approximate == "tanh":
-        return at.each(nn.gelu, self)
-    return at.each(lambda x: x * 0.5 * (nn.erf(x * math.sqrt(0.5)) + 1.0), self)
+    return at.each(nn.gelu if approximate == "tanh" else native.erf_gelu, self)
 
 
 @row("aten.softplus")
