@@ -22,16 +22,18 @@ std::string_view name_of(Stage stage) {
     throw InternalError("a stage has a name");
 }
 
+Line::Line(std::string_view path, std::uint32_t number_in_it)
+    : file(path.substr(path.rfind('/') + 1)), number(number_in_it) {}
+
+std::string Line::text() const { return number == 0 ? "" : fmt::format("{}:{}", file, number); }
+
 namespace {
 
 /// " (traced in h.0.attn at gpt2.cpp:42)", as far as it is known.
 std::string traced_in(const Origin& origin) {
     std::string text;
     if (!origin.scope.empty()) text += " in " + origin.scope;
-    if (origin.line.line() != 0) {
-        const std::string_view path = origin.line.file_name();
-        text += fmt::format(" at {}:{}", path.substr(path.rfind('/') + 1), origin.line.line());
-    }
+    if (origin.line) text += " at " + origin.line.text();
     return text.empty() ? text : " (traced" + text + ")";
 }
 

@@ -4,8 +4,10 @@
 // runs), gives `results`, and at its end replaces states by the values of `updates`.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <source_location>
 #include <span>
@@ -23,12 +25,26 @@ namespace mantissa::inline v0 {
 enum class Stage : std::uint8_t { forward, backward, update };
 std::string_view name_of(Stage stage);
 
+/// A line of the program that traces a model, in whatever language that is written.
+struct Line {
+    std::string file;          ///< its name without folders: "gpt2.cpp"
+    std::uint32_t number = 0;  ///< from 1; 0: unknown
+
+    Line() = default;
+    Line(std::string_view path, std::uint32_t number_in_it);
+    Line(const std::source_location& at) : Line(at.file_name(), at.line()) {}  // NOLINT(*-explicit-*)
+
+    explicit operator bool() const { return number != 0; }
+    /// "gpt2.cpp:42"; empty where it is unknown.
+    std::string text() const;
+};
+
 /// Where a node comes from: the model's own names, the line that traced it if it is known, and the rule of
 /// the precision policy that decided its formats.
 struct Origin {
     std::string scope;  ///< as in "h.3.mlp"
     Stage stage = Stage::forward;
-    std::source_location line = {};
+    Line line = {};
     std::string rule = {};                ///< as in "bf16 list: matmul"; empty: the formats of its operands
     std::optional<DType> precision = {};  ///< forced by the model's code; see PrecisionScope
 };
@@ -77,6 +93,8 @@ struct State {
     std::optional<Shape> part_of = {};
     /// Whether training keeps it as it is: nothing differentiates by it, and it has no update.
     bool frozen = false;
+    /// Writes what it starts with, where that is somewhere already; empty: the initializer draws it.
+    std::function<void(std::span<std::byte>)> values = {};
     NodeId node = -1;
 
     /// Its value and the rows of zeros behind it.
@@ -181,8 +199,7 @@ class OriginScope {
 /// called a layer, not the layer's own.
 class LineScope {
   public:
-    LineScope(Graph& graph, std::source_location line)
-        : graph_(graph), named_(graph.origin.line.line() == 0) {
+    LineScope(Graph& graph, const std::source_location& line) : graph_(graph), named_(!graph.origin.line) {
         if (named_) graph_.origin.line = line;
     }
     ~LineScope() {

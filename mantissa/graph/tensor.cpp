@@ -20,7 +20,7 @@ namespace {
 
 Origin traced_at(const Graph* graph, Tensor::Where at) {
     Origin origin = graph ? graph->origin : Origin{};
-    if (origin.line.line() == 0) origin.line = at;
+    if (!origin.line) origin.line = at;
     return origin;
 }
 

@@ -144,11 +144,7 @@ class Search {
 }  // namespace
 
 std::string NonFinite::text() const {
-    const std::string_view path = origin.line.file_name();
-    const std::string line =
-        origin.line.line() == 0
-            ? ""
-            : fmt::format(", {}:{}", path.substr(path.rfind('/') + 1), origin.line.line());
+    const std::string line = origin.line ? ", " + origin.line.text() : "";
     const std::string where = fmt::format("{}{} ({}{})", origin.scope.empty() ? "" : " in ", origin.scope,
                                           name_of(origin.stage), line);
     const std::string what =

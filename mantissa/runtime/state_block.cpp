@@ -127,8 +127,11 @@ void StateBlock::initialize(std::uint64_t seed) {
         if (state.kind == State::Kind::derived) continue;
         const Type whole{state.type.dtype, state.part_of.value_or(state.type.shape)};
         std::vector<std::byte> value(whole.bytes());
-        fill(value, state.type.dtype, state.initializer,
-             {.seed = seed, .step = 0, .operation = hash_of(state.name)});
+        if (state.values)
+            state.values(value);
+        else
+            fill(value, state.type.dtype, state.initializer,
+                 {.seed = seed, .step = 0, .operation = hash_of(state.name)});
         write(state.name, value);
     }
 }

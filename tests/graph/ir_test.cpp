@@ -218,6 +218,21 @@ TEST(Ir, EmbeddingTakesRowsAndRefusesIdsOutside) {
     }
 }
 
+TEST(Ir, AnOriginMayBeALineOfAnyLanguage) {
+    Recording r;
+    const Tensor x = r.given({2, 3}, {1, 2, 3, 4, 5, 6});
+    {
+        const OriginScope layer(r.graph, Origin{.scope = "h.0", .line = Line("folder/model.py", 52)});
+        EXPECT_EQ(r.graph.node((x + x).value().node).origin.line.text(), "model.py:52");
+        EXPECT_EQ(error_of<UserError>([&] {
+                      matmul(x, x);
+                  }).substr(0, std::string_view("matmul (traced in h.0 at model.py:52): ").size()),
+                  "matmul (traced in h.0 at model.py:52): ");
+    }
+    EXPECT_EQ(r.graph.node((x + x).value().node).origin.line.text(),
+              "ir_test.cpp:" + std::to_string(__LINE__ - 1));
+}
+
 TEST(Ir, WriteSliceWritesAPartAtAPlaceGivenWhenItRuns) {
     Recording r;
     const Tensor x = r.given({2, 3}, {1, 2, 3, 4, 5, 6}), part = r.given({2, 1}, {7, 8});

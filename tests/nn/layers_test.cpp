@@ -126,7 +126,7 @@ TEST(Layers, WhatIsForgottenOrDoesNotFitNamesTheLineThatCallsTheLayer) {
               "state (traced in h.0 at HERE): extents must not be negative, got [-1]");
     EXPECT_EQ(error_of([&] { Mode().random(); }),
               "a Mode of evaluation has no random numbers; ask Mode::is_training first");
-    EXPECT_EQ(graph.origin.line.line(), 0u) << "a layer leaves the line that it named";
+    EXPECT_EQ(graph.origin.line.text(), "") << "a layer leaves the line that it named";
 }
 
 TEST(Layers, TwoBatchNormsOfOneNameAreRefusedWithBothLines) {

@@ -34,6 +34,22 @@ std::vector<float> floats(const std::vector<std::byte>& bytes) {
     return values;
 }
 
+/// A weight that is somewhere already is taken from there, and no seed changes it.
+TEST(StateBlock, StartsWithTheValuesThatAStateHas) {
+    const auto device = make_cpu_device({.threads = 1});
+    State given{.name = "given", .type = {DType::f32, {2}}, .initializer = {.mean = 1.5}};
+    given.values = [](std::span<std::byte> to) {
+        const float values[] = {3, -4};
+        ASSERT_EQ(to.size(), sizeof values);
+        std::memcpy(to.data(), values, sizeof values);
+    };
+    const State drawn{.name = "drawn", .type = {DType::f32, {2}}, .initializer = {.mean = 1.5}};
+    StateBlock states(*device, std::vector{given, drawn});
+    states.initialize(7);
+    EXPECT_EQ(floats(states.read("given")), (std::vector<float>{3, -4}));
+    EXPECT_EQ(floats(states.read("drawn")), (std::vector<float>{1.5, 1.5}));
+}
+
 TEST(StateBlock, RowsOfZerosAreViewedAndNeverWritten) {
     const auto device = make_cpu_device({.threads = 1});
     for (const std::int64_t viewed : {1, 2, 3}) {  // three: more than there are, so a copy
