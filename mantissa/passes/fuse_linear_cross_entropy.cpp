@@ -277,8 +277,9 @@ ChunkedLoss fuse_linear_cross_entropy(const Graph& graph, std::span<Value> kept)
             replaced.insert(form->replaced.begin(), form->replaced.end());
             forms.emplace(id, *form);
         } else {
-            chunked.refused.push_back(
-                {"fuse_linear_cross_entropy", "cross_entropy", graph.node(id).origin.scope, form.reason()});
+            chunked.refused.push_back({"fuse_linear_cross_entropy", "cross_entropy",
+                                       graph.node(id).origin.scope, form.reason(),
+                                       graph.node(id).origin.line.text()});
         }
     }
     chunked.matched = static_cast<int>(forms.size());

@@ -83,6 +83,7 @@ ExplainedNode formats_of(const Graph& graph, const Node& node, DType sums) {
     const std::vector<Type> inputs = tensors_of(graph.input_types(node));
     return {.op = std::string(node.op->name),
             .name = {},
+            .line = {},
             .pass = {},
             .storage = formats_of(inputs),
             .multiply = multiply_of(node, inputs),
@@ -108,6 +109,7 @@ std::vector<ExplainedNode> parts_of(const Graph& body, NodeId contraction, const
         if (id == contraction || !is_part(node)) continue;
         ExplainedNode part = formats_of(body, node, sums);
         part.name = whole.name;
+        part.line = whole.line;
         part.pass = whole.pass;
         parts.push_back(std::move(part));
     }
@@ -134,6 +136,7 @@ ExplainedNode explain_node(const Graph& graph, const PlannedNode& planned) {
                                   ? formats_of(*body, body->node(contraction), planned.arithmetic.sums)
                                   : formats_of(graph, node, planned.arithmetic.sums);
     explained.name = node.origin.scope;
+    explained.line = node.origin.line.text();
     explained.pass = std::string(name_of(node.origin.stage));
     explained.output = formats_of(node.outputs);
     explained.kernel = planned.kernel;

@@ -7,6 +7,7 @@
 #include "mantissa/report/html.h"
 #include "mantissa/report/html_charts.h"
 #include "mantissa/report/quantities.h"
+#include "mantissa/report/source_lines.h"
 
 namespace mantissa::inline v0 {
 
@@ -30,14 +31,14 @@ Grid kinds(const Explanation& explanation) {
 }
 
 Grid every_node(const Explanation& explanation) {
-    Grid grid{{"where", "operation", "pass", "stored", "multiplied", "sum", "output", "GFLOP", "MB", "rule",
-               "kernel"}};
+    Grid grid{{"where", "line", "operation", "pass", "stored", "multiplied", "sum", "output", "GFLOP", "MB",
+               "rule", "kernel"}};
     for (const ExplainedNode& node : explanation.nodes) {
-        grid.rows.push_back({node.name, node.op, node.pass, node.storage, arithmetic_of(node),
+        grid.rows.push_back({node.name, node.line, node.op, node.pass, node.storage, arithmetic_of(node),
                              or_dash(node.sum), node.output, gigas(node.flops), megas(node.bytes), node.rule,
                              node.kernel});
         for (const ExplainedNode& part : node.parts)
-            grid.rows.push_back({"", "  in it: " + part.op, "", part.storage, arithmetic_of(part),
+            grid.rows.push_back({"", "", "  in it: " + part.op, "", part.storage, arithmetic_of(part),
                                  or_dash(part.sum), part.output, "", "", part.rule, ""});
     }
     return grid;
@@ -62,9 +63,10 @@ Grid attentions(const Explanation& explanation) {
 }
 
 Grid refusals(const Explanation& explanation) {
-    Grid grid{{"left as it was", "operation", "times", "the first", "why"}};
+    Grid grid{{"left as it was", "operation", "times", "the first", "line", "why"}};
     for (const auto& [refusal, count] : kinds_of(explanation.refused))
-        grid.rows.push_back({refusal.pass, refusal.op, std::to_string(count), refusal.place, refusal.reason});
+        grid.rows.push_back(
+            {refusal.pass, refusal.op, std::to_string(count), refusal.place, refusal.line, refusal.reason});
     return grid;
 }
 
@@ -110,13 +112,13 @@ std::string arithmetic_bars(const Explanation& explanation) {
 
 /// Nodes, or the parts of one, which have no kernel, bytes and FLOPs of their own.
 Table nodes_of(const std::vector<ExplainedNode>& nodes, bool are_parts = false) {
-    Table table{{"op", "name", "pass", "storage", "multiply", "sum", "output", "rule", "kernel", "bytes",
-                 "flops", "parts"}};
+    Table table{{"op", "name", "line", "pass", "storage", "multiply", "sum", "output", "rule", "kernel",
+                 "bytes", "flops", "parts"}};
     const auto of_node = [&](const auto& value) { return are_parts ? Datum() : Datum(value); };
     for (const ExplainedNode& node : nodes)
-        table.add(node.op, node.name, node.pass, node.storage, or_null(node.multiply), or_null(node.sum),
-                  node.output, node.rule, of_node(node.kernel), of_node(node.bytes), of_node(node.flops),
-                  node.parts.empty() ? Datum() : Datum(nodes_of(node.parts, true)));
+        table.add(node.op, node.name, or_null(node.line), node.pass, node.storage, or_null(node.multiply),
+                  or_null(node.sum), node.output, node.rule, of_node(node.kernel), of_node(node.bytes),
+                  of_node(node.flops), node.parts.empty() ? Datum() : Datum(nodes_of(node.parts, true)));
     return table;
 }
 
@@ -180,6 +182,7 @@ std::string explain_html(const Explanation& explanation, const Roofline* rooflin
             html::escaped(explanation.passes_text()) + "</p>\n<h2>What arithmetic is done in</h2>\n" +
             arithmetic_bars(explanation) + html::table(totals(explanation)) +
             section("Operations by kind", kinds(explanation)) +
+            section("Operations by source line", lines_of(explanation)) +
             section("Attention", attentions(explanation)) +
             (explanation.casts.empty() ? "<h2>Casts</h2>\n<p>None.</p>\n"
                                        : section("Casts", casts(explanation))) +

@@ -130,7 +130,9 @@ std::string no_change(const Rung& rung, const TrainingPlan& plan) {
     const auto missing = [&](std::string_view op, std::string_view pass, std::string_view what) {
         if (!plan.step().kernels_of(op).empty()) return std::string();
         for (const PassRefusal& refusal : plan.refused())
-            if (refusal.pass == pass) return fmt::format("no {} was found: {}", what, refusal.reason);
+            if (refusal.pass == pass)
+                return fmt::format("no {} was found: {}{}", what, refusal.reason,
+                                   refusal.line.empty() ? "" : " (" + refusal.line + ")");
         return fmt::format("{} has no {}", plan.model().name, what);
     };
     switch (rung.change) {

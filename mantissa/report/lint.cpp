@@ -70,6 +70,7 @@ std::int64_t nearest_multiple(std::int64_t size, std::int64_t multiple) {
 /// A contraction of the model with a parameter: [M, K] times [N, K] transposed.
 struct ParameterProduct {
     std::string parameter;
+    std::string line;  ///< that traced the product
     std::int64_t m = 0, n = 0, k = 0;
     bool classes = false;  ///< whether its columns are those of a loss
     DType dtype = DType::f32;
@@ -86,6 +87,7 @@ struct ParameterProduct {
 /// A convolution with a parameter as its filters.
 struct ParameterConvolution {
     std::string parameter;
+    std::string line;
     LintProbe probe;
     std::int64_t groups = 1;
     bool reads_input = false;  ///< its images are given: their channels are no choice
@@ -130,6 +132,7 @@ class Reading {
         const bool joint = node.op->name == "linear_cross_entropy";
         const bool stored_by_column = joint || node.attributes.flag("transpose_b");
         ParameterProduct product{.parameter = name,
+                                 .line = node.origin.line.text(),
                                  .n = w.shape[stored_by_column ? 0 : 1],
                                  .k = w.shape[stored_by_column ? 1 : 0],
                                  .classes = joint || becomes_logits({id, 0}),
@@ -149,6 +152,7 @@ class Reading {
         while (graph_.node(images.node).op->name == "cast") images = graph_.node(images.node).inputs[0];
         sizes_.convolutions.push_back(
             {.parameter = name,
+             .line = node.origin.line.text(),
              .probe = {.kind = LintProbe::Kind::convolution,
                        .extents = {x.shape[0], x.shape[1], x.shape[2], x.shape[3], filter.shape[0],
                                    filter.shape[1], filter.shape[3]},
@@ -197,7 +201,7 @@ class Linter {
     }
 
     /// The finding of this rule and size, new or known, to which a place is added.
-    LintFinding& found(const LintRule& rule, std::int64_t is, std::string where) {
+    LintFinding& found(const LintRule& rule, std::int64_t is, std::string where, std::string line = {}) {
         for (LintFinding& known : findings_)
             if (known.rule == &rule && known.extent == is) {
                 if (std::find(known.where.begin(), known.where.end(), where) == known.where.end())
@@ -208,6 +212,7 @@ class Linter {
                              .multiple = multiple_of(rule),
                              .extent = is,
                              .where = {std::move(where)},
+                             .line = std::move(line),
                              .note = {},
                              .ugly = {},
                              .nice = {}});
@@ -218,7 +223,7 @@ class Linter {
         const LintRule& rule = rule_of("vocabulary");
         const std::int64_t multiple = multiple_of(rule);
         if (product.n % multiple == 0) return;
-        LintFinding& finding = found(rule, product.n, product.parameter);
+        LintFinding& finding = found(rule, product.n, product.parameter, product.line);
         finding.change_to = align_up(product.n, multiple);
         finding.ugly = finding.nice = product.probe();
         finding.nice.extents[1] = finding.change_to;
@@ -243,7 +248,7 @@ class Linter {
             for (const std::int64_t size : {product.n, product.k}) {
                 const auto ugly = root.find(size);
                 if (ugly == root.end() || (product.classes && size == product.n)) continue;
-                LintFinding& finding = found(rule, ugly->second, product.parameter);
+                LintFinding& finding = found(rule, ugly->second, product.parameter, product.line);
                 if (finding.change_to != 0) continue;
                 finding.change_to = nearest_multiple(ugly->second, multiple);
                 finding.ugly = finding.nice = product.probe();
@@ -261,7 +266,7 @@ class Linter {
             const LintRule& few = rule_of("few filters");
             const LintRule& rule = is < few.multiple ? few : rule_of("filters");
             if (is % rule.multiple == 0) continue;
-            LintFinding& finding = found(rule, is, convolution.parameter);
+            LintFinding& finding = found(rule, is, convolution.parameter, convolution.line);
             if (finding.change_to != 0) continue;
             finding.change_to = nearest_multiple(is, rule.multiple);
             finding.ugly = finding.nice = convolution.probe;
@@ -272,7 +277,8 @@ class Linter {
     }
 
     void look_at_groups(const ParameterConvolution& convolution) {
-        LintFinding& finding = found(rule_of("groups"), convolution.groups, convolution.parameter);
+        LintFinding& finding =
+            found(rule_of("groups"), convolution.groups, convolution.parameter, convolution.line);
         if (finding.change_to != 0) return;
         finding.change_to = 1;
         finding.note = fmt::format("of {} channels and {} filters each",

@@ -59,6 +59,7 @@ struct LintFinding {
     std::int64_t multiple = 0;
     std::int64_t extent = 0, change_to = 0;
     std::vector<std::string> where;  ///< parameters, or scopes of attention
+    std::string line = {};           ///< that traced the first of them, as in "model.py:52"; empty: unknown
     std::string note;                ///< what else the change means; may be empty
     LintProbe ugly, nice;
     std::optional<LintMeasurement> measured = {};

@@ -9,10 +9,12 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// "h.0.attn and 47 more".
-std::string places(const std::vector<std::string>& where) {
-    if (where.size() == 1) return where[0];
-    return fmt::format("{} and {} more", where[0], where.size() - 1);
+/// "h.0.attn (gpt2.cpp:42) and 47 more".
+std::string places(const LintFinding& finding) {
+    std::string text = finding.where[0];
+    if (!finding.line.empty()) text += fmt::format(" ({})", finding.line);
+    if (finding.where.size() > 1) text += fmt::format(" and {} more", finding.where.size() - 1);
+    return text;
 }
 
 std::string measurement_text(const LintFinding& finding) {
@@ -44,7 +46,7 @@ std::string heading() {
 
 std::string finding_line(const LintFinding& finding) {
     return fmt::format("{:<12} {:>8} {:>8}  {:<40} {}\n", finding.rule->size, finding.extent,
-                       finding.change_to, places(finding.where), measurement_text(finding));
+                       finding.change_to, places(finding), measurement_text(finding));
 }
 
 std::string finding_text(const LintFinding& finding) {
@@ -99,7 +101,7 @@ std::string lint_html(const LintReport& report, const std::string& command) {
     for (const LintFinding& finding : report.findings)
         grid.rows.push_back(
             {std::string(finding.rule->size), std::to_string(finding.extent),
-             std::to_string(finding.change_to), places(finding.where), measurement_text(finding),
+             std::to_string(finding.change_to), places(finding), measurement_text(finding),
              fmt::format("not a multiple of {}{}: {}", finding.multiple,
                          finding.note.empty() ? "" : fmt::format(" ({})", finding.note), finding.rule->why)});
     const std::string found = report.findings.empty() ? "<p>No ugly size found.</p>" : html::table(grid);

@@ -49,7 +49,9 @@ void add_outputs(const Execution& execution, NodeId id, bool is_gradient, Numeri
         if (node.outputs[output].dtype != DType::f32) continue;
         const ExponentHistogram histogram = histogram_of(execution, {id, static_cast<std::int32_t>(output)});
         NumericsOfKind& kind = is_gradient ? report.gradients : report.activations;
-        kind.add(fmt::format("{} {}", node.origin.scope, node.op->name), histogram);
+        std::string name = fmt::format("{} {}", node.origin.scope, node.op->name);
+        if (node.origin.line) name += fmt::format(" ({})", node.origin.line.text());
+        kind.add(std::move(name), histogram);
     }
 }
 

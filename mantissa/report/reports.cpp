@@ -10,6 +10,7 @@
 #include "mantissa/report/lint.h"
 #include "mantissa/report/numerics.h"
 #include "mantissa/report/roofline.h"
+#include "mantissa/report/source_lines.h"
 #include "mantissa/train/training_plan.h"
 
 namespace mantissa::inline v0::report {
@@ -36,7 +37,7 @@ Report explain(Device& device, const nn::Model& model, const Options& options) {
     TrainerOptions settings = options.trainer;
     settings.make_kernels = MakeKernels::no;
     const Explanation explanation = mantissa::explain(TrainingPlan(device, model, settings));
-    return {.text = explain_table(explanation, Detail::kinds),
+    return {.text = explain_table(explanation, Detail::kinds) + "\n" + lines_of(explanation).text(),
             .page = explain_html(explanation, nullptr, call_of("explain", model)),
             .json = explain_json(explanation)};
 }
@@ -47,7 +48,7 @@ Report roofline(Device& device, const nn::Model& model, const BatchSource& batch
     const Roofline measured =
         measure_roofline(trainer, buffer.fill(batches, 0), known_peaks(device), options.progress);
     const Explanation explanation = mantissa::explain(trainer.plan());
-    return {.text = roofline_table(measured),
+    return {.text = roofline_table(measured) + "\n" + source_lines_of(measured).text(),
             .page = explain_html(explanation, &measured, call_of("roofline", model)),
             .json = explain_json(explanation)};
 }

@@ -140,6 +140,7 @@ std::vector<RooflineEntry> entries_of(const Plan& plan, const Profile& profile) 
         const Node& node = plan.graph().node(planned.node);
         entries.push_back({.op = std::string(node.op->name),
                            .name = node.origin.scope,
+                           .line = node.origin.line.text(),
                            .pass = std::string(name_of(node.origin.stage)),
                            .kernel = planned.kernel,
                            .start = start,

@@ -20,7 +20,7 @@ std::string_view name_of(Bound bound);
 
 /// One launch, in the order of the run.
 struct RooflineEntry {
-    std::string op, name, pass, kernel;
+    std::string op, name, line, pass, kernel;
     double start = 0;    ///< seconds from the first launch of the step
     double seconds = 0;  ///< of this launch
     Cost cost = {};

@@ -404,7 +404,8 @@ AttentionMatch match_attention(const Graph& graph, std::span<Value> kept, const 
         const Node& node = graph.node(core.id);
         if (inside.contains(core.id) || (core.product >= 0 && inside.contains(core.product))) continue;
         if (node.op->name == "exp" && core.product < 0 && met.contains(node.origin.scope)) continue;
-        const PassRefusal refused{"match_attention", "softmax", node.origin.scope, core.reason};
+        const PassRefusal refused{"match_attention", "softmax", node.origin.scope, core.reason,
+                                  node.origin.line.text()};
         if (node.op->name == "softmax" || said.insert(refused.text()).second)
             match.refused.push_back(refused);
     }

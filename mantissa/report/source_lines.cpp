@@ -1,0 +1,88 @@
+#include "mantissa/report/source_lines.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "mantissa/report/quantities.h"
+
+namespace mantissa::inline v0 {
+
+namespace {
+
+/// The work that one line asks for.
+struct OnLine {
+    std::string line;
+    std::vector<std::string> places = {};  ///< modules, each once
+    std::vector<std::string> arithmetic = {};
+    std::int64_t nodes = 0, flops = 0, bytes = 0;
+    double seconds = 0;
+
+    std::string places_text() const {
+        return places.size() < 2 ? places.empty() ? "-" : places[0]
+                                 : fmt::format("{} and {} more", places[0], places.size() - 1);
+    }
+    std::string arithmetic_text() const { return fmt::format("{}", fmt::join(arithmetic, " ")); }
+};
+
+void add_once(std::vector<std::string>& to, const std::string& text) {
+    if (!text.empty() && std::ranges::find(to, text) == to.end()) to.push_back(text);
+}
+
+/// In order of first use; what has no line last.
+template <class Entry, class Add>
+std::vector<OnLine> by_line(const std::vector<Entry>& entries, const Add& add) {
+    std::vector<OnLine> lines;
+    std::map<std::string, std::size_t> known;
+    for (const Entry& entry : entries) {
+        const auto [found, is_new] = known.try_emplace(entry.line, lines.size());
+        if (is_new) lines.push_back({.line = entry.line.empty() ? "-" : entry.line});
+        OnLine& line = lines[found->second];
+        add_once(line.places, entry.name);
+        ++line.nodes;
+        add(line, entry);
+    }
+    std::ranges::stable_partition(lines, [](const OnLine& line) { return line.line != "-"; });
+    return lines;
+}
+
+}  // namespace
+
+Grid lines_of(const Explanation& explanation) {
+    Grid grid{{"line", "where", "nodes", "GFLOP", "MB", "arithmetic"}};
+    const std::vector<OnLine> lines = by_line(explanation.nodes, [](OnLine& line, const ExplainedNode& node) {
+        line.flops += node.flops;
+        line.bytes += node.bytes;
+        if (const std::string arithmetic = arithmetic_of(node); arithmetic != "-")
+            add_once(line.arithmetic, arithmetic);
+    });
+    for (const OnLine& line : lines)
+        grid.rows.push_back({line.line, line.places_text(), std::to_string(line.nodes),
+                             with_decimals(gigaflops(line.flops), 3), with_decimals(megabytes(line.bytes), 2),
+                             line.arithmetic_text()});
+    return grid;
+}
+
+Grid source_lines_of(const Roofline& roofline) {
+    Grid grid{{"line", "where", "launches", "ms", "time", "GFLOP/s", "GB/s"}};
+    std::vector<OnLine> lines = by_line(roofline.entries, [](OnLine& line, const RooflineEntry& entry) {
+        line.flops += entry.cost.flops;
+        line.bytes += entry.cost.bytes;
+        line.seconds += entry.seconds;
+    });
+    std::ranges::stable_sort(lines, std::greater{}, &OnLine::seconds);
+    const auto rate = [](std::int64_t count, double seconds) {
+        return seconds > 0 ? with_decimals(static_cast<double>(count) / seconds / 1e9, 1) : std::string("-");
+    };
+    for (const OnLine& line : lines)
+        grid.rows.push_back({line.line, line.places_text(), std::to_string(line.nodes),
+                             with_decimals(1e3 * line.seconds, 2),
+                             percent(line.seconds / roofline.wall_seconds), rate(line.flops, line.seconds),
+                             rate(line.bytes, line.seconds)});
+    return grid;
+}
+
+}  // namespace mantissa
