@@ -11,7 +11,7 @@ import numpy as np
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from mantissa.torch import capture
+from mantissa.torch import capture, check
 
 FOLDER = pathlib.Path(__file__).parent / "programs"
 
@@ -174,7 +174,7 @@ def in_double(model, loss, values, split):
     double = copy.deepcopy(model).double()
     torch.set_default_dtype(torch.float64)
     try:
-        with capture.Still(in_double=True):
+        with check.Still(in_double=True):
             result = loss(double(*[v.double() if v.is_floating_point() else v for v in values[:split]]),
                           *[v.double() if v.is_floating_point() else v for v in values[split:]])
         result.backward()

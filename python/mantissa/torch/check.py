@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from .. import _native
-from . import capture, undecided
+from . import export, undecided
 
 ROUNDING = 2e-5
 COARSE = 1e-3  # where a module has no FP64: against eager FP32, and of gradients that are more than nothing
@@ -37,13 +37,50 @@ class Distance:
                 + (f" ({self.parameter})" if self.parameter else ""))
 
 
+class Still(torch.utils._python_dispatch.TorchDispatchMode):
+    """While active, random numbers are the means of their distributions, and a normal number is 0.5.
+
+    in_double: what asks for float32 gets float64, so that a module that does so by itself runs in FP64, too.
+    """
+
+    def __init__(self, in_double=False):
+        super().__init__()
+        self.in_double = in_double
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        if self.in_double:
+            if kwargs.get("dtype") is torch.float32:
+                kwargs["dtype"] = torch.float64
+            args = tuple(torch.float64 if each is torch.float32 else each for each in args)
+        name = function._schema.name.split("::")[1]
+        if name in ("bernoulli_", "bernoulli"):
+            p = args[1] if len(args) > 1 and not isinstance(args[1], torch.Generator) else kwargs.get("p", None)
+            if name == "bernoulli":
+                return args[0].clone() if p is None else torch.full_like(args[0], p)
+            return args[0].fill_(0.5 if p is None else p) if not isinstance(p, torch.Tensor) else args[0].copy_(p)
+        if name == "native_dropout":
+            return args[0].clone(), torch.ones_like(args[0], dtype=torch.bool)
+        if name in ("rand", "rand_like", "randn", "randn_like"):
+            return function(*args, **kwargs).fill_(0.5)
+        if name == "uniform_":
+            low = args[1] if len(args) > 1 else kwargs.get("from", 0.0)
+            high = args[2] if len(args) > 2 else kwargs.get("to", 1.0)
+            return args[0].fill_((low + high) / 2)
+        if name == "normal_":
+            mean = args[1] if len(args) > 1 else kwargs.get("mean", 0.0)
+            std = args[2] if len(args) > 2 else kwargs.get("std", 1.0)
+            return args[0].fill_(0.5 * std + mean)
+        return function(*args, **kwargs)
+
+
 def eager(model, loss, values, split, names, in_double=False, mode=None):
     """Loss and gradients by name, as torch computes them; the module is left as it was. `mode`: active meanwhile."""
-    wrapped = capture.WithLoss(model, loss, split, names)
+    wrapped = export.WithLoss(model, loss, split, names)
     trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
     with torch.random.fork_rng(devices=[]):
-        with capture.Still(in_double), mode or contextlib.nullcontext():
+        with Still(in_double), mode or contextlib.nullcontext():
             result = wrapped.both(*values)[0]
         gradients = torch.autograd.grad(result, [p for _, p in trained], allow_unused=True)
     with torch.no_grad():
