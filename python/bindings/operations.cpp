@@ -76,32 +76,30 @@ void bind_sources(nb::module_& module) {
         "Whether what is traced is a training step");
 }
 
+using Unary = Tensor (*)(Tensor, Tensor::Where);
+using Binary = Tensor (*)(Tensor, Tensor, Tensor::Where);
+
+constexpr std::pair<const char*, Unary> unaries[] = {
+    {"rsqrt", ops::rsqrt},         {"floor", ops::floor},
+    {"ceil", ops::ceil},           {"round", ops::round},
+    {"trunc", ops::trunc},         {"sign", ops::sign},
+    {"log1p", ops::log1p},         {"expm1", ops::expm1},
+    {"is_finite", ops::is_finite}, {"logical_not", ops::logical_not}};
+
+constexpr std::pair<const char*, Binary> binaries[] = {
+    {"power", ops::pow},         {"remainder", ops::remainder},     {"floor_divide", ops::floor_divide},
+    {"copysign", ops::copysign}, {"logical_and", ops::logical_and}, {"logical_or", ops::logical_or}};
+
 void bind_elements(nb::module_& module) {
-    const auto unary = [&](const char* name, Tensor (*function)(Tensor, Tensor::Where)) {
+    for (const auto& [name, function] : unaries)
         module.def(
-            name, [function](Tensor x) { return function(x, Tensor::Where::current()); }, nb::arg("x"));
-    };
-    unary("rsqrt", ops::rsqrt);
-    unary("floor", ops::floor);
-    unary("ceil", ops::ceil);
-    unary("round", ops::round);
-    unary("trunc", ops::trunc);
-    unary("sign", ops::sign);
-    unary("log1p", ops::log1p);
-    unary("expm1", ops::expm1);
-    unary("is_finite", ops::is_finite);
-    unary("logical_not", ops::logical_not);
-    const auto binary = [&](const char* name, Tensor (*function)(Tensor, Tensor, Tensor::Where)) {
+            name, [function = function](Tensor x) { return function(x, Tensor::Where::current()); },
+            nb::arg("x"));
+    for (const auto& [name, function] : binaries)
         module.def(
-            name, [function](Tensor a, Tensor b) { return function(a, b, Tensor::Where::current()); },
+            name,
+            [function = function](Tensor a, Tensor b) { return function(a, b, Tensor::Where::current()); },
             nb::arg("a"), nb::arg("b"));
-    };
-    binary("power", ops::pow);
-    binary("remainder", ops::remainder);
-    binary("floor_divide", ops::floor_divide);
-    binary("copysign", ops::copysign);
-    binary("logical_and", ops::logical_and);
-    binary("logical_or", ops::logical_or);
     module.def(
         "clamp", [](Tensor x, double least, double most) { return clamp(x, least, most); }, nb::arg("x"),
         nb::arg("least"), nb::arg("most"));
