@@ -35,18 +35,29 @@ if(MANTISSA_LLVM)
   endif()
 endif()
 
-# An executable of these sources or objects, mantissa and the libraries, with nothing that it does not call.
+# Links mantissa and the libraries into a target, with nothing that it does not call.
+function(mantissa_link_portable target)
+  if(missing)
+    list(JOIN missing ", " missing_text)
+    message(FATAL_ERROR "${target} cannot be linked for other machines: ${missing_text} not found")
+  endif()
+  target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/portable_fmt.cpp)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${target} PRIVATE $<TARGET_FILE:mantissa> -Wl,--start-group
+                        ${MANTISSA_PORTABLE_LIBRARIES} -Wl,--end-group Threads::Threads ${CMAKE_DL_LIBS} rt m)
+  target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc -Wl,--gc-sections -s)
+  add_dependencies(${target} mantissa)
+endfunction()
+
+# An executable of these sources or objects.
 function(mantissa_add_portable target)
   if(missing)
     return()
   endif()
-  add_executable(${target} EXCLUDE_FROM_ALL ${ARGN} ${PROJECT_SOURCE_DIR}/cmake/portable_fmt.cpp)
-  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  add_executable(${target} EXCLUDE_FROM_ALL ${ARGN})
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
-  target_link_libraries(${target} PRIVATE mantissa_flags $<TARGET_FILE:mantissa> -Wl,--start-group
-                        ${MANTISSA_PORTABLE_LIBRARIES} -Wl,--end-group Threads::Threads ${CMAKE_DL_LIBS} rt m)
-  target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc -Wl,--gc-sections -s)
-  add_dependencies(${target} mantissa)
+  target_link_libraries(${target} PRIVATE mantissa_flags)
+  mantissa_link_portable(${target})
 endfunction()
 
 if(missing)
