@@ -5,10 +5,12 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "mantissa/engine.h"
 #include "python/bindings/bindings.h"
 
 namespace mantissa::python {
@@ -29,11 +31,23 @@ class ModeScope {
     const nn::Mode* before_;
 };
 
-/// Calls a function of Python with the inputs. The function is borrowed: the model keeps it.
+/// Where a function of Python begins; unknown for what is none.
+Line line_of(const nb::handle function) {
+    const nb::object code = nb::getattr(function, "__code__", nb::none());
+    if (code.is_none()) return {};
+    return {nb::cast<std::string>(code.attr("co_filename")),
+            nb::cast<std::uint32_t>(code.attr("co_firstlineno"))};
+}
+
+/// Calls a function of Python with the inputs. The function is borrowed: the model keeps it. What it records
+/// is traced at its first line, unless an importer knows better.
 nn::Trace trace_of(PyObject* function) {
-    return [function](std::span<const Tensor> inputs, const nn::Mode& mode) {
+    return [function](Graph& graph, std::span<const Tensor> inputs, const nn::Mode& mode) {
         const nb::gil_scoped_acquire gil;
         const ModeScope scope(mode);
+        Origin origin = graph.origin;
+        origin.line = line_of(function);
+        const OriginScope at(graph, std::move(origin));
         nb::list arguments;
         for (const Tensor& input : inputs) arguments.append(input);
         const nb::object result = nb::borrow(function)(*nb::tuple(arguments));

@@ -1,7 +1,10 @@
 // Weights under names of one's own, and scopes and formats that no policy changes.
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,12 +16,25 @@ namespace mantissa::python {
 
 namespace {
 
-/// A weight under this name, whatever the scope. It starts at zero: its values are written.
-Tensor weight(Tensor x, State::Kind kind, const std::string& name, std::vector<std::int64_t> shape) {
-    return {
-        x.graph(),
-        x.graph().add_state(
-            {.kind = kind, .name = name, .type = {DType::f32, Shape(std::move(shape))}, .initializer = {}})};
+using Numbers = nb::ndarray<const float, nb::ro, nb::c_contig, nb::device::cpu>;
+
+/// A weight under this name, whatever the scope. It starts with the array that a function of Python gives,
+/// which is borrowed: the model keeps it.
+Tensor weight(Tensor x, State::Kind kind, const std::string& name, std::vector<std::int64_t> shape,
+              const nb::callable& values) {
+    const auto write = [name, values = values.ptr()](std::span<std::byte> to) {
+        const nb::gil_scoped_acquire gil;
+        const auto array = nb::cast<Numbers>(nb::borrow<nb::callable>(values)(name));
+        if (array.nbytes() != to.size())
+            throw UserError("weight '" + name + "' has " + std::to_string(to.size()) +
+                            " bytes, and its array " + std::to_string(array.nbytes()));
+        std::memcpy(to.data(), array.data(), to.size());
+    };
+    return {x.graph(), x.graph().add_state({.kind = kind,
+                                            .name = name,
+                                            .type = {DType::f32, Shape(std::move(shape))},
+                                            .initializer = {},
+                                            .values = write})};
 }
 
 Graph& graph_of_state(Tensor state, int& index) {
@@ -38,14 +54,18 @@ void follow(Tensor running, Tensor statistic, double momentum) {
     graph.add_update(index, blended.value());
 }
 
-/// While alive, nodes stand in this scope, and in this format whatever the policy.
+/// While alive, nodes stand in this scope and at this line, and in this format whatever the policy.
 class Place {
   public:
-    Place(Tensor in_graph_of, std::string scope, bool is_exact)
-        : graph_(&in_graph_of.graph()), scope_(std::move(scope)), is_exact_(is_exact) {}
+    Place(Tensor in_graph_of, std::string scope, Line line, bool is_exact)
+        : graph_(&in_graph_of.graph()),
+          scope_(std::move(scope)),
+          line_(std::move(line)),
+          is_exact_(is_exact) {}
     void enter() {
         Origin origin = graph_->origin;
         origin.scope = scope_;
+        if (line_) origin.line = line_;
         origin_ = std::make_unique<OriginScope>(*graph_, origin);
         if (is_exact_) exact_ = std::make_unique<PrecisionScope>(*graph_, DType::f32);
     }
@@ -57,6 +77,7 @@ class Place {
   private:
     Graph* graph_;
     std::string scope_;
+    Line line_;
     bool is_exact_;
     std::unique_ptr<OriginScope> origin_;
     std::unique_ptr<PrecisionScope> exact_;
@@ -66,21 +87,27 @@ class Place {
 
 void bind_states(nb::module_& module) {
     nb::class_<Place>(module, "Place")
-        .def(nb::init<Tensor, std::string, bool>(), nb::arg("x"), nb::arg("scope"), nb::arg("exact") = false)
+        .def(
+            "__init__",
+            [](Place* self, Tensor x, std::string scope, const std::string& file, std::uint32_t line,
+               bool exact) { new (self) Place(x, std::move(scope), Line(file, line), exact); },
+            nb::arg("x"), nb::arg("scope"), nb::arg("file") = "", nb::arg("line") = 0,
+            nb::arg("exact") = false, "A module, a line of its program (0: unknown), and whether it is FP32")
         .def("__enter__", [](Place& self) { self.enter(); })
         .def("__exit__", [](Place& self, const nb::args&) { self.leave(); });
     module.def(
         "weight",
-        [](Tensor x, const std::string& name, std::vector<std::int64_t> shape) {
-            return weight(x, State::Kind::parameter, name, std::move(shape));
+        [](Tensor x, const std::string& name, std::vector<std::int64_t> shape, const nb::callable& values) {
+            return weight(x, State::Kind::parameter, name, std::move(shape), values);
         },
-        nb::arg("x"), nb::arg("name"), nb::arg("shape"), "A parameter in the graph of x, by its whole name");
+        nb::arg("x"), nb::arg("name"), nb::arg("shape"), nb::arg("values"),
+        "A parameter in the graph of x, by its whole name; values(name) is the array that it starts with");
     module.def(
         "running",
-        [](Tensor x, const std::string& name, std::vector<std::int64_t> shape) {
-            return weight(x, State::Kind::running, name, std::move(shape));
+        [](Tensor x, const std::string& name, std::vector<std::int64_t> shape, const nb::callable& values) {
+            return weight(x, State::Kind::running, name, std::move(shape), values);
         },
-        nb::arg("x"), nb::arg("name"), nb::arg("shape"), "A statistic that steps update");
+        nb::arg("x"), nb::arg("name"), nb::arg("shape"), nb::arg("values"), "A statistic that steps update");
     module.def("follow", &follow, nb::arg("running"), nb::arg("statistic"), nb::arg("momentum"),
                "After a good step: (1 - momentum) running + momentum statistic");
 }

@@ -42,17 +42,18 @@ def trainer_of(name):
     inputs = [np.array(_array(packed)) for packed in fixture["inputs"]]
     lies = build.Weights(program).by_name
 
+    def values(weight):
+        return rows.to_stored(_array(fixture["weights"][weight]), lies[weight][1])
+
     def loss(*tensors):
         is_training = _native.operations.is_training()
-        builder = rows.Builder(program, tensors, is_training=is_training, is_still=not is_training)
+        builder = rows.Builder(program, tensors, values=values, is_training=is_training, is_still=not is_training)
         return layout.plain(builder.build([program.loss])[0])
 
     kinds = {"float32": "f32", "int64": "i32"}
     model = mantissa.Model(name, {f"input{i}": mantissa.whole(value.shape, kinds[str(value.dtype)])
                                   for i, value in enumerate(inputs)}, loss)
     trainer = mantissa.Trainer(model, batch=1, optimizer=mantissa.sgd())
-    for weight, packed in fixture["weights"].items():
-        trainer._trainer.write_state(weight, rows.to_stored(_array(packed), lies[weight][1]).tobytes())
     return trainer, lies, inputs
 
 
@@ -97,7 +98,7 @@ class Programs(unittest.TestCase):
         program.nodes[4].op = "aten._fft_r2c"
 
         def loss(*tensors):
-            return layout.plain(rows.Builder(program, tensors, is_training=False).build([program.loss])[0])
+            return layout.plain(rows.Builder(program, tensors, values=len, is_training=False).build([program.loss])[0])
         model = mantissa.Model("losses", {f"input{i}": mantissa.whole(program.types[value][1], kind) for i, (value, kind)
                                           in enumerate(zip(program.inputs, ("f32", "i32", "f32")))}, loss)
         with self.assertRaises(mantissa.rows.CaptureError) as raised:

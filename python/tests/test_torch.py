@@ -29,6 +29,19 @@ def small(*layers):
     return nn.Sequential(*layers) if layers else nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 3))
 
 
+class OneLayer(nn.Module):
+    """What modules of the tests have, each with a forward of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+
+
+class OneLayerTwice(OneLayer):
+    def forward(self, x):
+        return self.layer(x) - self.layer(x * 0.5)
+
+
 X, Y = torch.randn(8, 6, generator=torch.Generator().manual_seed(1)), torch.arange(8) % 3
 
 
@@ -61,11 +74,7 @@ class Refusals(unittest.TestCase):
             def backward(ctx, dy):
                 return dy
 
-        class Module(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.layer = nn.Linear(6, 3)
-
+        class Module(OneLayer):
             def forward(self, x):
                 return Round.apply(self.layer(x))
         text = self.said(Module())
@@ -81,11 +90,7 @@ class Refusals(unittest.TestCase):
         model[1].register_full_backward_hook(lambda module, before, after: None)
         self.assertIn("a backward hook of a module, which would be lost (1 time)\n    first in 1 ", self.said(model))
 
-        class Module(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.layer = nn.Linear(6, 3)
-
+        class Module(OneLayer):
             def forward(self, x):
                 y = self.layer(x)
                 y.register_hook(lambda g: g * 2)
@@ -93,11 +98,7 @@ class Refusals(unittest.TestCase):
         self.assertIn("a hook on a tensor, which would be lost", self.said(Module()))
 
     def test_all_that_is_missing_at_once_with_places(self):
-        class Module(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.layer = nn.Linear(6, 3)
-
+        class Module(OneLayer):
             def forward(self, x):
                 y = self.layer(x)
                 y = torch.lgamma(y.abs() + 1)
@@ -111,11 +112,7 @@ class Refusals(unittest.TestCase):
         self.assertIn("There are no complex numbers.", text)
 
     def test_a_branch_on_numbers_of_the_batch(self):
-        class Module(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.layer = nn.Linear(6, 3)
-
+        class Module(OneLayer):
             def forward(self, x):
                 y = self.layer(x)
                 return y if y.sum() > 0 else -y
@@ -124,10 +121,9 @@ class Refusals(unittest.TestCase):
         self.assertIn("return y if y.sum() > 0 else -y", text)
 
     def test_a_buffer_that_forward_changes(self):
-        class Module(nn.Module):
+        class Module(OneLayer):
             def __init__(self):
                 super().__init__()
-                self.layer = nn.Linear(6, 3)
                 self.register_buffer("average", torch.zeros(3))
 
             def forward(self, x):
@@ -138,11 +134,7 @@ class Refusals(unittest.TestCase):
         self.assertIn("the buffer average, which forward changes", self.said(Module()))
 
     def test_autocast_in_the_module(self):
-        class Module(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.layer = nn.Linear(6, 3)
-
+        class Module(OneLayer):
             def forward(self, x):
                 with torch.autocast("cpu", torch.bfloat16):
                     return self.layer(x).float()
@@ -151,11 +143,7 @@ class Refusals(unittest.TestCase):
     def test_what_python_counts_is_found_by_the_first_step(self):
         calls = []
 
-        class Module(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.layer = nn.Linear(6, 3)
-
+        class Module(OneLayer):
             def forward(self, x):
                 calls.append(1)
                 return self.layer(x) * len(calls)
@@ -187,11 +175,7 @@ class Meanings(unittest.TestCase):
         self.assertEqual(float(gradients["b.weight"].abs().max()) if "b.weight" in gradients else 0.0, 0.0)
 
     def test_autocast_off_is_exact_under_bf16(self):
-        class Module(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.layer = nn.Linear(6, 3)
-
+        class Module(OneLayer):
             def forward(self, x):
                 with torch.autocast("cpu", enabled=False):
                     return self.layer(x.float())
@@ -205,11 +189,7 @@ class Meanings(unittest.TestCase):
         self.assertGreater(float((exact - rounded).abs().max()), 1e-6)
 
     def test_straight_through_by_detach(self):
-        class Module(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.layer = nn.Linear(6, 3)
-
+        class Module(OneLayer):
             def forward(self, x):
                 y = self.layer(x)
                 return y + (torch.round(y) - y).detach()
@@ -267,10 +247,9 @@ class Meanings(unittest.TestCase):
         self.assertAlmostEqual(step(X, Y, lr=0.0).loss, (F.cross_entropy(model(X), Y)).item(), 5)
 
     def test_what_else_changes_from_outside(self):
-        class Module(nn.Module):
+        class Module(OneLayer):
             def __init__(self):
                 super().__init__()
-                self.layer = nn.Linear(6, 3)
                 self.register_buffer("scale", torch.tensor(2.0))
 
             def forward(self, x):
@@ -496,6 +475,56 @@ class Runs(unittest.TestCase):
         model.eval()
         self.assertAlmostEqual(step.evaluate(x, y), (F.cross_entropy(model(x), y)).item(), 5)
 
+    def test_moments_of_adamw_go_to_torch_and_back(self):
+        model = small()
+        step = mantissa.torch.trainer(model, F.cross_entropy, (X, Y), optimizer=ADAMW)
+        for _ in range(5):
+            step(X, Y, lr=1e-2)
+        step.into(model)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.01)
+        step.into_optimizer(optimizer)
+
+        def by_torch(count):
+            losses = []
+            for _ in range(count):
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(X), Y)
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.item())
+            return losses
+        np.testing.assert_allclose([step(X, Y, lr=1e-2).loss for _ in range(5)], by_torch(5), rtol=1e-5)
+        step.load()
+        step.from_optimizer(optimizer)
+        np.testing.assert_allclose([step(X, Y, lr=1e-2).loss for _ in range(5)], by_torch(5), rtol=1e-5)
+        with self.assertRaises(mantissa.Error) as raised:
+            step.into_optimizer(torch.optim.SGD(model.parameters(), lr=1e-2))
+        self.assertIn("SGD has other states than AdamW's two moments", str(raised.exception))
+        with self.assertRaises(mantissa.Error) as raised:
+            mantissa.torch.trainer(model, F.cross_entropy, (X, Y), optimizer=mantissa.sgd()).from_optimizer(optimizer)
+        self.assertIn("the trainer's optimizer is no AdamW", str(raised.exception))
+
+    def test_gradients_take_over_what_was_written_alone(self):
+        model = small()
+        grads = mantissa.torch.gradients(model, F.cross_entropy, (X, Y))
+        grads(X, Y)
+        taken = []
+        value = grads._trainer._value
+        grads._trainer._value = lambda name: taken.append(name) or value(name)
+        grads(X, Y)
+        self.assertEqual(taken, [])
+        with torch.no_grad():
+            model[2].bias.add_(1)
+        self.assertAlmostEqual(grads(X, Y), F.cross_entropy(model(X), Y).item(), 5)
+        self.assertEqual(taken, ["2.bias"])
+
+    def test_reports_name_modules_and_lines(self):
+        step = mantissa.torch.trainer(OneLayerTwice(), F.cross_entropy, (X, Y))
+        text = str(mantissa.explain(step))
+        line = OneLayerTwice.forward.__code__.co_firstlineno + 1
+        self.assertRegex(text, rf"(?m)^test_torch\.py:{line} +layer +\d+")
+        self.assertIn(f"layer.weight (test_torch.py:{line})", str(mantissa.lint(step, repeats=0)))
+
     def test_gradients_in_a_loop_of_ones_own(self):
         def make():
             torch.manual_seed(0)
@@ -594,11 +623,7 @@ class Runs(unittest.TestCase):
         def lgamma(at, self):
             return at.each(lambda x: x * x, self)
 
-        class Module(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.layer = nn.Linear(6, 3)
-
+        class Module(OneLayer):
             def forward(self, x):
                 return torch.lgamma(self.layer(x))
         try:

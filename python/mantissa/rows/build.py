@@ -158,8 +158,11 @@ def from_stored(array, order):
 class Builder:
     """Records one program in the graph of its inputs."""
 
-    def __init__(self, program, inputs, *, is_training, is_still=False, module=""):
+    def __init__(self, program, inputs, *, values, is_training, is_still=False, module=""):
+        """values(name): a weight's array as it is stored, from which it starts; whoever has the model keeps it."""
         self.program, self.is_training, self.is_still, self.module = program, is_training, is_still, module
+        self.values_of = values
+        self.line = ("", 0)  # that was recorded last: what has none follows from it
         self.anchor = inputs[0]
         self.values = {value: Placed(tensor) for value, tensor in zip(program.inputs, inputs)}
         self.refusals = []
@@ -199,7 +202,7 @@ class Builder:
         for axis, extent in enumerate(shape):
             stored[order[axis]] = extent
         make = _native.running if weight.running else _native.weight
-        state = make(self.anchor, weight.name, stored)
+        state = make(self.anchor, weight.name, stored, self.values_of)
         self.states[weight.value] = state
         self.values[weight.value] = Placed(state, order)
 
@@ -216,7 +219,9 @@ class Builder:
             if function is None:
                 raise Refused(node.op, advice_for(node.op))
             place = Place(self, node)
-            with _native.Place(self.anchor, node.path, node.exact):
+            file, _, number = node.line.rpartition(":")
+            self.line = (file, int(number)) if number.isdigit() else self.line
+            with _native.Place(self.anchor, node.path, *self.line, node.exact):
                 arguments = {name: self._argument(x) for name, x in node.arguments.items()}
                 made = function(place, **arguments)
             made = made if isinstance(made, tuple) else (made,)

@@ -11,7 +11,7 @@ from ..program import refs
 from ..rows import Builder, CaptureError, from_stored, to_stored
 from ..rows.build import Weights
 from ..trainer import options_of
-from . import capture, check
+from . import capture, check, optimizers
 
 _INPUTS = {"f32": "f32", "i64": "i32", "i32": "i32", "u8": "u8", "bool": "u8"}
 
@@ -48,7 +48,7 @@ class Gradients:
     def __call__(self, *batch):
         """The loss of a batch, after which each parameter's `grad` has its gradient."""
         trainer = self._trainer
-        trainer.load()
+        trainer.load_changed()
         loss, gradients = trainer.gradients(*batch)
         for name, gradient in gradients.items():
             parameter = trainer.model.get_parameter(name)
@@ -105,7 +105,8 @@ class TorchTrainer:
         self._programs, self._running = {}, ()
         captured = self._captured(self._batch, "train")
         self.program = captured.program
-        self._weights = Weights(self.program).by_name
+        self._weights = self._known = Weights(self.program).by_name
+        self._values = self._value  # one object: what the model is given is borrowed
         self._running = {name for name, (weight, _) in self._weights.items() if weight.running}
         self._refuse_all(captured)
         self.capture_seconds = time.monotonic() - began
@@ -125,7 +126,9 @@ class TorchTrainer:
         self._views = {}
         self.copied = self._reasons_to_copy(views)
         self._predicted_shape = None
-        self.load()
+        for name in self._weights:  # states begin with the module's own values
+            self._make_view(name)
+        self._remember()
 
     def _reasons_to_copy(self, views):
         """Weights that are no views of what is trained, and why, by name."""
@@ -137,7 +140,18 @@ class TorchTrainer:
 
     def load(self):
         """Takes parameters and running statistics over from the module."""
-        for name, (weight, order) in self._weights.items():
+        self._take_over(self._weights)
+
+    def load_changed(self):
+        """The same of what was written since it was taken over."""
+        changed = [name for name, tensor in self._watched() if self._trace(name, tensor) != self._seen.get(name)]
+        if any(name not in self._weights for name in changed):
+            self._refuse_changed()
+        self._take_over(changed)
+
+    def _take_over(self, names):
+        for name in names:
+            weight, order = self._weights[name]
             tensor = self._tensor(name, weight)
             if self._is_view(name, tensor):
                 continue
@@ -154,6 +168,11 @@ class TorchTrainer:
             stored = self._trainer.view_of_state(name)
             self._tensor(name, weight).data = torch.from_numpy(from_stored(stored, order))
             self._views[name] = stored.reshape(-1)
+
+    def _value(self, name):
+        """A weight of the module as it is stored."""
+        weight, order = self._known[name]
+        return to_stored(self._tensor(name, weight).detach().to(torch.float32).numpy(), order)
 
     def step(self, *batch, lr):
         """One step on a batch. Returns loss, gradient_norm, applied, seconds and metrics."""
@@ -201,6 +220,14 @@ class TorchTrainer:
         self._remember()
         return self.model
 
+    def into_optimizer(self, optimizer):
+        """Gives AdamW's moments and count of steps to a torch.optim.AdamW of the module's parameters."""
+        optimizers.into_optimizer(self, optimizer)
+
+    def from_optimizer(self, optimizer):
+        """Takes them over from one: the next step goes on where it was."""
+        optimizers.from_optimizer(self, optimizer)
+
     def _statistics_into_module(self):
         """Running statistics alone, and one more batch counted."""
         with torch.no_grad():
@@ -242,19 +269,25 @@ class TorchTrainer:
 
     @property
     def native_model(self):
-        """The model as mantissa's reports take it: mantissa.explain(step.native_model, batch=...)."""
+        """The model as mantissa's reports have it, which starts from the module's own weights."""
         return self._native_model
+
+    @property
+    def options(self):
+        """Batch, policy, optimizer and all else that the trainer was made with."""
+        return dict(self._options)
 
     def _tensor(self, name, weight):
         return self.model.get_buffer(name) if weight.running else self.model.get_parameter(name)
 
-    def _array(self, name):
+    def _array(self, name, state=None):
+        """A weight, or a state that lies as it does, as torch has it."""
         weight, order = self._weights[name]
         shape = tuple(self.program.types[weight.value][1])
         stored = [0] * len(shape)
         for axis, extent in enumerate(shape):
             stored[order[axis]] = extent
-        array = np.frombuffer(self._trainer.read_state(name), np.float32).reshape(stored)
+        array = np.frombuffer(self._trainer.read_state(state or name), np.float32).reshape(stored)
         return np.array(from_stored(array, order), order="C")
 
     def _arrays(self, batch, count=None):
@@ -326,7 +359,7 @@ class TorchTrainer:
             raise _native.Error(f"{missing[0]} is a weight in evaluation and none in training")
         given = [tensor.cast("bool") if program.types[value][0] == "bool" else tensor
                  for value, tensor in zip(program.inputs, tensors)]
-        builder = Builder(program, given, is_training=purpose == "train", is_still=is_still,
+        builder = Builder(program, given, values=self._values, is_training=purpose == "train", is_still=is_still,
                           module=type(self.model).__name__)
         builder.refusals += captured.refusals
         if root < 0:
@@ -406,11 +439,6 @@ class TorchTrainer:
     def _checked(self):
         still = _native.Trainer(self._model_of(True), options_of(**dict(
             self._options, policy="fp32", optimizer=_native.sgd(), accumulate=1)), self._threads)
-        for name in set(still.states) & set(self._weights):
-            weight, order = self._weights[name]
-            with torch.no_grad():
-                torch.from_numpy(from_stored(still.view_of_state(name), order)).copy_(self._tensor(name, weight))
-        still.note_write()
         values = [value if whole else value[:self._batch] for value, whole in zip(self._example, self._is_whole)]
         loss, stored = still.gradients(self._arrays(values))
         gradients = {name: from_stored(array, self._weights[name][1]) for name, array in stored.items()}
