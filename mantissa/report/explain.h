@@ -19,13 +19,13 @@ class TrainingPlan;
 
 struct ExplainedNode {
     std::string op;
-    std::string name;      ///< the model's scope, as in "h.3.mlp.c_fc"
-    std::string line;      ///< that traced it, as in "model.py:52"; empty: unknown
-    std::string pass;      ///< forward, backward or update
-    std::string storage;   ///< of the operands: "bf16", or "bf16,f32" where they differ
-    std::string multiply;  ///< what arithmetic is done in; empty where nothing is computed
-    std::string sum;       ///< what is added up in; empty where nothing is
-    std::string output;    ///< of the outputs
+    std::string name;       ///< the model's scope, as in "h.3.mlp.c_fc"
+    std::string line = {};  ///< that traced it, as in "model.py:52"; empty: unknown
+    std::string pass;       ///< forward, backward or update
+    std::string storage;    ///< of the operands: "bf16", or "bf16,f32" where they differ
+    std::string multiply;   ///< what arithmetic is done in; empty where nothing is computed
+    std::string sum;        ///< what is added up in; empty where nothing is
+    std::string output;     ///< of the outputs
     std::string rule;
     std::string kernel;
     bool contracts = false;  ///< whether what it does is to multiply matrices, as attention does, too

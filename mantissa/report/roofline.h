@@ -20,7 +20,9 @@ std::string_view name_of(Bound bound);
 
 /// One launch, in the order of the run.
 struct RooflineEntry {
-    std::string op, name, line, pass, kernel;
+    std::string op, name;
+    std::string line = {};  ///< that traced it, as in "model.py:52"; empty: unknown
+    std::string pass, kernel;
     double start = 0;    ///< seconds from the first launch of the step
     double seconds = 0;  ///< of this launch
     Cost cost = {};

@@ -76,9 +76,9 @@ def handed_over(model, loss_of, loss, batches, options, steps):
     some = [batches(random) for _ in range(10)]
     optimizer = optimizer_of(model)
     step.into_optimizer(optimizer)
-    theirs = trained_by_torch(model, optimizer, some)
+    ours = [step(*batch, lr=lr).loss for batch in some]
     found["10 steps of torch with the moments of mantissa, beside mantissa"] = relative(
-        [step(*batch, lr=lr).loss for batch in some], theirs)
+        ours, trained_by_torch(model, optimizer, some))
     step.load()
     step.from_optimizer(optimizer)
     some = [batches(random) for _ in range(10)]

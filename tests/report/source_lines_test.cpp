@@ -11,12 +11,12 @@ namespace {
 TEST(SourceLines, OfAnExplanationAddUpByLineAndEndInWhatHasNone) {
     Explanation explanation;
     const auto add = [&](const char* line, const char* name, const char* multiply, std::int64_t flops) {
-        explanation.nodes.push_back({.op = "matmul",
-                                     .name = name,
-                                     .line = line,
-                                     .multiply = multiply,
-                                     .bytes = 2'000'000,
-                                     .flops = flops});
+        ExplainedNode& node = explanation.nodes.emplace_back();
+        node.name = name;
+        node.line = line;
+        node.multiply = multiply;
+        node.bytes = 2'000'000;
+        node.flops = flops;
     };
     add("", "", "f32", 1);
     add("model.py:52", "h.0.attn", "bf16", 3'000'000'000);
@@ -32,7 +32,8 @@ TEST(SourceLines, OfAnExplanationAddUpByLineAndEndInWhatHasNone) {
 }
 
 TEST(SourceLines, OfARooflineBeginWithTheSlowest) {
-    Roofline roofline{.title = "", .peaks = {}, .wall_seconds = 0.01};
+    Roofline roofline;
+    roofline.wall_seconds = 0.01;
     const auto add = [&](const char* line, const char* name, double seconds) {
         roofline.entries.push_back({.op = "matmul",
                                     .name = name,

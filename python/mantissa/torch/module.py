@@ -48,7 +48,7 @@ class Gradients:
     def __call__(self, *batch):
         """The loss of a batch, after which each parameter's `grad` has its gradient."""
         trainer = self._trainer
-        trainer.load_changed()
+        trainer.load()
         loss, gradients = trainer.gradients(*batch)
         for name, gradient in gradients.items():
             parameter = trainer.model.get_parameter(name)
@@ -140,18 +140,7 @@ class TorchTrainer:
 
     def load(self):
         """Takes parameters and running statistics over from the module."""
-        self._take_over(self._weights)
-
-    def load_changed(self):
-        """The same of what was written since it was taken over."""
-        changed = [name for name, tensor in self._watched() if self._trace(name, tensor) != self._seen.get(name)]
-        if any(name not in self._weights for name in changed):
-            self._refuse_changed()
-        self._take_over(changed)
-
-    def _take_over(self, names):
-        for name in names:
-            weight, order = self._weights[name]
+        for name, (weight, order) in self._weights.items():
             tensor = self._tensor(name, weight)
             if self._is_view(name, tensor):
                 continue
