@@ -44,7 +44,8 @@ std::vector<Type> add_bias_types(const OpCall& call) {
 }
 
 std::vector<Tensor> add_bias_definition(const DefinitionCall& call) {
-    return {call.inputs[0] + call.inputs[1]};
+    const Tensor x = call.inputs[0];
+    return {cast(as_f32(x) + as_f32(call.inputs[1]), x.dtype())};
 }
 
 /// As that of a contraction's bias: summed and kept in the format in which the parameter lies.
