@@ -67,7 +67,6 @@ void validate(const GenerateCommand& options) {
 
 /// Tokenizer that the options name, or that lies beside the weights.
 Tokenizer open_tokenizer(const GenerateCommand& options, const ModelFile& file) {
-    warn_of_another_tokenizer(options.run.tokenizer, file.directory());
     return named_tokenizer(options.run.tokenizer.empty() ? tokenizer_beside(file.directory(), "--checkpoint")
                                                          : options.run.tokenizer);
 }
@@ -321,6 +320,7 @@ void run(const GenerateCommand& options) {
     const Policy policy = policy_for(options.run, device->target());
     const TextModel model(*device, file, open_tokenizer(options, file));
     const Tokenizer& tokenizer = model.tokenizer();
+    warn_of_another_tokenizer(options.run.tokenizer, file.directory());
     std::vector<TokenId> text;
     if (!options.validation.empty()) text = tokenizer.encode_whole(TextFile(options.validation).text());
     const std::vector<Job> jobs = jobs_of(options, tokenizer);

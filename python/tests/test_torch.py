@@ -478,25 +478,33 @@ class Runs(unittest.TestCase):
     def test_moments_of_adamw_go_to_torch_and_back(self):
         model = small()
         step = mantissa.torch.trainer(model, F.cross_entropy, (X, Y), optimizer=ADAMW)
-        for _ in range(5):
-            step(X, Y, lr=1e-2)
-        step.into(model)
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.01)
-        step.into_optimizer(optimizer)
 
-        def by_torch(count):
+        def by_torch():
             losses = []
-            for _ in range(count):
+            for _ in range(5):
                 optimizer.zero_grad()
                 loss = F.cross_entropy(model(X), Y)
                 loss.backward()
                 optimizer.step()
                 losses.append(loss.item())
             return losses
-        np.testing.assert_allclose([step(X, Y, lr=1e-2).loss for _ in range(5)], by_torch(5), rtol=1e-5)
-        step.load()
+
+        def by_mantissa():
+            return [step(X, Y, lr=1e-2).loss for _ in range(5)]
+
+        def from_here(first, second):
+            """Losses of both from the weights as they are: the module's are those that are trained."""
+            start = {name: value.clone() for name, value in model.state_dict().items()}
+            losses = first()
+            model.load_state_dict(start)
+            step.load()
+            np.testing.assert_allclose(second(), losses, rtol=1e-5)
+        by_mantissa()
+        step.into_optimizer(optimizer)
+        from_here(by_torch, by_mantissa)
         step.from_optimizer(optimizer)
-        np.testing.assert_allclose([step(X, Y, lr=1e-2).loss for _ in range(5)], by_torch(5), rtol=1e-5)
+        from_here(by_mantissa, by_torch)
         with self.assertRaises(mantissa.Error) as raised:
             step.into_optimizer(torch.optim.SGD(model.parameters(), lr=1e-2))
         self.assertIn("SGD has other states than AdamW's two moments", str(raised.exception))
@@ -504,19 +512,15 @@ class Runs(unittest.TestCase):
             mantissa.torch.trainer(model, F.cross_entropy, (X, Y), optimizer=mantissa.sgd()).from_optimizer(optimizer)
         self.assertIn("the trainer's optimizer is no AdamW", str(raised.exception))
 
-    def test_gradients_take_over_what_was_written_alone(self):
+    def test_gradients_take_over_what_was_written(self):
         model = small()
         grads = mantissa.torch.gradients(model, F.cross_entropy, (X, Y))
         grads(X, Y)
-        taken = []
-        value = grads._trainer._value
-        grads._trainer._value = lambda name: taken.append(name) or value(name)
-        grads(X, Y)
-        self.assertEqual(taken, [])
         with torch.no_grad():
             model[2].bias.add_(1)
         self.assertAlmostEqual(grads(X, Y), F.cross_entropy(model(X), Y).item(), 5)
-        self.assertEqual(taken, ["2.bias"])
+        model[2].bias.data[0] += 1  # which leaves no trace
+        self.assertAlmostEqual(grads(X, Y), F.cross_entropy(model(X), Y).item(), 5)
 
     def test_reports_name_modules_and_lines(self):
         step = mantissa.torch.trainer(OneLayerTwice(), F.cross_entropy, (X, Y))

@@ -4,6 +4,7 @@
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/report/explain_attention.h"
+#include "mantissa/report/source_lines.h"
 
 #include <gtest/gtest.h>
 
@@ -124,11 +125,13 @@ TEST(Explain, ThePageHasWhatTheTableHas) {
           "h.3.mlp.c_fc", "GFLOP", "mantissa explain --model &#39;&lt;&#39;"})
         EXPECT_NE(page.find(part), std::string::npos) << part << " is missing in\n" << page.substr(0, 8000);
     EXPECT_EQ(page.find("Roofline"), std::string::npos);
-    // As many lines as nodes, kinds and casts, and one heading in each of the four tables.
+    // As many lines as nodes, kinds, lines of the source and casts, and one heading in each of the five
+    // tables.
     std::size_t lines = 0;
     for (std::size_t at = page.find("<tr>"); at != std::string::npos; at = page.find("<tr>", at + 1)) ++lines;
     EXPECT_EQ(lines, explanation.nodes.size() + kinds_of(explanation.nodes).size() +
-                         kinds_of(explanation.casts).size() + totals_of(explanation).size() + 1 + 4);
+                         kinds_of(explanation.casts).size() + totals_of(explanation).size() + 1 +
+                         lines_of(explanation).rows.size() + 5);
     const Roofline measured{.title = {},
                             .peaks = {.f32_fma = 1e11, .bf16_matrix = 0, .copy = 1e10},
                             .wall_seconds = 1,
