@@ -302,6 +302,16 @@ TEST(Convolution, OfManyImagesIsExactOnWholeNumbers) {
     });
 }
 
+/// Strided, with sums of more than 2 Mi a phase: the gradient of the image, and the zeros that no filter
+/// meets, are stored past the caches, in lines where rows are made of them and byte by byte where they are
+/// not.
+TEST(Convolution, OfLargeStridedImagesIsExactOnWholeNumbers) {
+    expect_exact_at_every_level({
+        {{8, 92, 92, 128}, {1, 1, 128, 4}, {.stride = {2, 2}}},
+        {{8, 91, 93, 130}, {1, 1, 130, 4}, {.stride = {2, 2}}},
+    });
+}
+
 TEST(Convolution, BadOperandsAreNamed) {
     const auto error_of = [](Shape x, Shape filter, const Conv2dOptions& options) -> std::string {
         Graph graph;
