@@ -38,7 +38,7 @@ std::string text_option(const char* name, const std::string& standard) {
 
 struct Layer {
     std::int64_t pixels, channels, filters, filter, stride;
-    bool reads_pictures = false;  ///< nobody asks for the gradient of its input
+    bool reads_images = false;  ///< nobody asks for the gradient of its input
     std::int64_t groups = 1;
 
     bool operator==(const Layer&) const = default;
@@ -108,7 +108,7 @@ struct Bottleneck {
     std::int64_t filter, expanded, outputs, stride;
 };
 
-/// Blocks behind a stem that leaves 112 x 112 pixels. Squeeze and excitation, a product a picture, is left
+/// Blocks behind a stem that leaves 112 x 112 pixels. Squeeze and excitation, a product a image, is left
 /// out.
 Layers bottlenecks(std::int64_t stem, const std::vector<Bottleneck>& blocks, std::int64_t last) {
     Layers all{{224, 3, stem, 3, 2, true}};
@@ -234,7 +234,7 @@ class Bound {
         const std::vector<Type> types = graph.input_types(node);
         const Problem problem{*node.op, types, node.outputs, node.attributes};
         for (const Kernel& each : device.kernels(node.op->name)) {
-            const OrReason<PreparedKernel> prepared = each.prepare(problem);
+            const Expected<PreparedKernel> prepared = each.prepare(problem);
             if (!prepared) continue;
             kernel = each.name;
             launch_ = prepared->launch;
@@ -299,7 +299,7 @@ class Bench {
         for (const auto& [layer, count] : different)
             for (const Product product :
                  {Product::forward, Product::input_gradient, Product::filter_gradient}) {
-                if (product == Product::input_gradient && layer.reads_pictures) continue;
+                if (product == Product::input_gradient && layer.reads_images) continue;
                 if (layer.groups == 1 && on_cpu::option("BENCH_GROUPED", 0) != 0) continue;
                 if (!text_of(layer, product).starts_with(text_option("BENCH_ONLY", ""))) continue;
                 if (on_cpu::option("BENCH_LIST", 0) != 0) {

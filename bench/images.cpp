@@ -28,7 +28,7 @@ using namespace mantissa;
 using namespace mantissa::on_cpu;
 
 constexpr std::int64_t arena_bytes = 640 << 20;
-constexpr std::int64_t least_bytes = 128 << 20;  // of a sample
+constexpr std::int64_t min_bytes = 128 << 20;  // of a sample
 
 /// Hands out slices of one buffer in turn, so that a slice is cold when it comes round again.
 class Arena {
@@ -208,7 +208,7 @@ void measure(benchmark::State& state, const Kernel& kernel, Isa isa, int threads
     ThreadPool& pool = threads == 1 ? one : two;
     std::vector<float> small(1 << 20, 0.5f);
     const Run run = {image_kernels(isa), pool, arena, small};
-    const std::int64_t calls = ceil_div(least_bytes, kernel.bytes);
+    const std::int64_t calls = ceil_div(min_bytes, kernel.bytes);
     const auto copy_once = [&] {
         const std::int64_t bytes = kernel.bytes / 2;
         const void* from = arena.take(bytes);

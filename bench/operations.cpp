@@ -155,16 +155,16 @@ void run() {
     compare(*device,
             {"top_k of 8 of 1024", {f32({4096, 1024})}, [](Graph&, In x) { return top_k(x[0], 8).indices; }},
             softmaxed);
-    const Side pictures{"copy", {f32({8, 128, 128, 64})}, [](Graph&, In x) {
-                            return ops::concat({&x[0], 1}, 0);
-                        }};
+    const Side images{"copy", {f32({8, 128, 128, 64})}, [](Graph&, In x) {
+                          return ops::concat({&x[0], 1}, 0);
+                      }};
     compare(*device,
             {"resize to twice the size",
              {f32({8, 64, 64, 64})},
              [](Graph&, In x) {
                  return resize(x[0], {128, 128});
              }},
-            pictures);
+            images);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ using namespace mantissa;
 using namespace mantissa::on_cpu;
 
 constexpr std::int64_t arena_bytes = 320 << 20;
-constexpr std::int64_t least_bytes = 128 << 20;  // of a sample
+constexpr std::int64_t min_bytes = 128 << 20;  // of a sample
 
 /// Hands out slices of one buffer in turn, so that a slice is cold when it comes round again.
 class Arena {
@@ -409,8 +409,8 @@ void measure(benchmark::State& state, const Kernel& kernel, const RowKernels& le
     ThreadPool& pool = threads == 1 ? one : two;
     const Run run = {level, pool, memory};
     constexpr std::int64_t block = 256 << 10;
-    const std::int64_t calls = ceil_div(least_bytes, kernel.bytes);
-    const std::int64_t bytes = std::min(kernel.bytes, 2 * least_bytes) / (2 * block) * (2 * block);
+    const std::int64_t calls = ceil_div(min_bytes, kernel.bytes);
+    const std::int64_t bytes = std::min(kernel.bytes, 2 * min_bytes) / (2 * block) * (2 * block);
     const auto copy_once = [&](Stores stores) {
         const Copy problem = {.bytes = bytes / 2,
                               .source = memory.in.take<char>(bytes / 2),

@@ -13,7 +13,7 @@ namespace mantissa::cli {
 /// Copies the weights of --from, for a model that writes text. Returns what to say of it.
 std::string begin_with_files(const RunOptions& options, StateBlock& weights);
 
-/// The same for a network for pictures, whose head is made anew where the files' tells other classes apart.
+/// The same for a network for images, whose head is made anew where the files' tells other classes apart.
 /// `classes`: the names of those that it is to learn; null: the files' own. Throws UserError, naming every
 /// tensor, where the trunk is not that of the network.
 std::string begin_with_files(const RunOptions& options, const nn::ImageModel& network,

@@ -105,7 +105,7 @@ void run(const BenchCommand& options) {
     if (!nn::is_image_model(options.run.model))
         throw UserError(fmt::format("--model: there is no network '{}'; there are: {}", options.run.model,
                                     fmt::join(nn::image_model_names(), ", ")));
-    const nn::ImageModel network = *picture_network(options.run);
+    const nn::ImageModel network = *image_network(options.run);
     bench.model = network.model;
     bench.size = options.size;
     const auto device = open_device(options.run);
@@ -140,7 +140,7 @@ void add_network_options(CLI::App& command, BenchCommand& options) {
         .add_option("--model", options.run.model,
                     fmt::format("Network: {}", fmt::join(nn::image_model_names(), ", ")))
         ->capture_default_str();
-    add_picture_options(command, options.run.pictures);
+    add_image_options(command, options.run.images);
 }
 
 void add_precision_options(CLI::App& command, BenchCommand& options) {

@@ -1,4 +1,4 @@
-// `mantissa bench`: the mixed-precision tutorial's benchmark of networks for pictures.
+// `mantissa bench`: the mixed-precision tutorial's benchmark of networks for images.
 #pragma once
 
 #include <string>

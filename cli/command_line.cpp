@@ -87,7 +87,7 @@ std::size_t edits_between(std::string_view a, std::string_view b) {
 }
 
 /// That of the names which is most like a word; none where nothing is.
-std::string most_like(const std::vector<std::string>& names, const std::string& word) {
+std::string max_like(const std::vector<std::string>& names, const std::string& word) {
     std::string best;
     const std::size_t size = word.size() - std::min(word.find_first_not_of('-'), word.size());
     std::size_t least = (size < 4 ? 1 : std::max<std::size_t>(2, size / 4)) + 1;
@@ -142,7 +142,7 @@ std::vector<std::string> options_of(const CLI::App& command) {
 }
 
 std::string did_you_mean(const std::vector<std::string>& names, const std::string& word) {
-    const std::string like = most_like(names, word);
+    const std::string like = max_like(names, word);
     return like.empty() ? "" : fmt::format("; did you mean {}?", like);
 }
 

@@ -10,15 +10,15 @@
 
 #include "cli/begin_with_files.h"
 #include "cli/command_line.h"
+#include "cli/image_data.h"
 #include "cli/output_file.h"
-#include "cli/picture_data.h"
 #include "cli/progress_line.h"
 #include "cli/run_options.h"
 #include "cli/training_data.h"
 #include "mantissa/base/error.h"
 #include "mantissa/report/converge.h"
 #include "mantissa/runtime/state_block.h"
-#include "mantissa/train/picture_scores.h"
+#include "mantissa/train/image_scores.h"
 
 namespace mantissa::cli {
 
@@ -31,7 +31,7 @@ struct ConvergeCommand {
     int seeds = 3;
     bool has_tolerance = false, has_loss_scale = false;
     std::string html, command;
-    PictureDataOptions images;
+    ImageDataOptions images;
     double min_learning_rate = -1;  ///< negative: the same as the learning rate
     std::int64_t warmup = 0, validate_every = 0;
 };
@@ -62,12 +62,12 @@ TrainingData open_data(const ConvergeCommand& options) {
     return open_training_data(options.run, options.images, batch, options.validate_every > 0);
 }
 
-void validate_on(const PictureData& pictures, std::int64_t every, ConvergeOptions& converge) {
+void validate_on(const ImageData& images, std::int64_t every, ConvergeOptions& converge) {
     converge.validate_every = every;
-    converge.accuracy = [&pictures](Trainer& trainer) {
-        const PictureBatches& held_out = *pictures.validation;
-        return PictureScorer(trainer)
-            .score(held_out, held_out.steps_per_epoch(), pictures.read_threads,
+    converge.accuracy = [&images](Trainer& trainer) {
+        const ImageBatches& held_out = *images.validation;
+        return ImageScorer(trainer)
+            .score(held_out, held_out.steps_per_epoch(), images.read_threads,
                    [](std::uint64_t, std::uint64_t) {})
             .top1_share();
     };
@@ -98,7 +98,7 @@ void run(const ConvergeCommand& options) {
     if (!options.run.from.empty())
         converge.begin = [&](StateBlock& weights) { begin_with_files(options.run, data, weights); };
     const auto device = open_device(options.run);
-    if (options.validate_every > 0) validate_on(*data.pictures, options.validate_every, converge);
+    if (options.validate_every > 0) validate_on(*data.images, options.validate_every, converge);
     const ConvergeReport report = run_converge(*device, *data.batches, converge);
     progress.clear();
     fmt::print("{}\n{}", data.description, converge_table(report));
@@ -124,7 +124,7 @@ void add_converge_command(CLI::App& numerics, const std::string& typed) {
         "Train the same model in several precisions and hold their losses against one another; ends with 1 "
         "where one does not agree with the first");
     add_run_options(*command, options->run);
-    add_picture_data_options(*command, options->images);
+    add_image_data_options(*command, options->images);
     add_from_option(
         *command, options->run,
         "Begin with these weights instead of random ones, whatever the seed, so that --seeds is 1: a "

@@ -109,7 +109,7 @@ void print_on_paper(const ExplainCommand& options) {
     if (!options.html.empty() || !options.trace.empty() || !options.run.json.empty())
         throw UserError("--for prints a table and does nothing else: no --html, --trace or --json");
     const Card card = in_option("--for", [&] { return card_of(options.card); });
-    OrReason<std::unique_ptr<Device>> device = make_cuda_device(cuda::planned_libraries(card.architecture));
+    Expected<std::unique_ptr<Device>> device = make_cuda_device(cuda::planned_libraries(card.architecture));
     if (!device) throw UserError(device.reason() + ", for --for");
     const Policy policy = policy_for(options.run, (*device)->target());
     const TrainingPlan plan(**device, training_model(options.run),

@@ -51,7 +51,7 @@ TrainerOptions in_policy(const RunOptions& options, const Policy& policy, const 
 
 std::unique_ptr<const BatchSource> some_batches(const RunOptions& options, const nn::Model& model) {
     if (nn::is_image_model(options.model))
-        return std::make_unique<SyntheticImages>(nn::image_sizes(options.model, options.pictures),
+        return std::make_unique<SyntheticImages>(nn::image_sizes(options.model, options.images),
                                                  options.seed);
     return std::make_unique<SomeTokens>(language_model(options).vocabulary, model.units_per_example);
 }

@@ -13,7 +13,7 @@ namespace mantissa::cli {
 /// Settings of a trainer under a policy, as the options have them.
 TrainerOptions in_policy(const RunOptions& options, const Policy& policy, const Target& target);
 
-/// Tokens without a text, or synthetic pictures: how long a step takes depends on sizes.
+/// Tokens without a text, or synthetic images: how long a step takes depends on sizes.
 std::unique_ptr<const BatchSource> some_batches(const RunOptions& options, const nn::Model& model);
 
 }  // namespace mantissa::cli

@@ -22,13 +22,13 @@ namespace mantissa::cli {
 
 namespace {
 
-constexpr int most_threads = 1024;
+constexpr int max_threads = 1024;
 
 void validate(const RunOptions& run, const ThreadQuestion& question) {
     if (run.device != "cpu") refuse_value("--device", "a step on more threads is predicted of the CPU alone");
-    if (run.threads < 1 || run.threads > most_threads)
-        refuse_value("--threads", fmt::format("must be from 1 to {} to predict a step, got {}", most_threads,
-                                              run.threads));
+    if (run.threads < 1 || run.threads > max_threads)
+        refuse_value("--threads",
+                     fmt::format("must be from 1 to {} to predict a step, got {}", max_threads, run.threads));
     if (!(question.memory_rate >= 0))
         refuse_value("--memory-rate",
                      fmt::format("must be more than 0 GB/s, got {:g}", question.memory_rate));

@@ -62,7 +62,7 @@ void validate(const GenerateCommand& options) {
     in_option("--min-p", [&] { mantissa::validate(SamplingOptions{.min_p = options.min_p}); });
     in_option("--repetition-penalty",
               [&] { mantissa::validate(SamplingOptions{.repetition_penalty = options.repetition_penalty}); });
-    in_option("--stop", [&] { StopWords(options.stop); });
+    in_option("--stop", [&] { StopSequences(options.stop); });
 }
 
 /// Tokenizer that the options name, or that lies beside the weights.

@@ -38,9 +38,9 @@ void choose_batch(Device& device, LadderOptions& ladder) {
     ladder.trainer.batch = size.batch;
     fmt::print("{} a step, about {} by this machine's peaks{}\n", nn::batch_text(ladder.model, size.batch),
                duration_text(size.seconds),
-               size.batch == size.most_that_fits
+               size.batch == size.max_that_fits
                    ? std::string()
-                   : fmt::format("; --batch {} fits the memory, too, and takes about {}", size.most_that_fits,
+                   : fmt::format("; --batch {} fits the memory, too, and takes about {}", size.max_that_fits,
                                  duration_text(size.seconds_of_most)));
     std::fflush(stdout);
 }

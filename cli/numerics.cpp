@@ -24,7 +24,7 @@ namespace {
 
 struct NumericsCommand {
     RunOptions run;
-    PictureDataOptions images;
+    ImageDataOptions images;
     std::string html, command;
 };
 
@@ -63,7 +63,7 @@ void add_numerics_command(CLI::App& app, const std::string& typed) {
         "Hold the numbers of a training step against the ranges of formats, after some steps in FP32");
     add_converge_command(*command, typed);  // first: it would inherit the section of the last option
     add_run_options(*command, options->run);
-    add_picture_data_options(*command, options->images);
+    add_image_data_options(*command, options->images);
     add_from_option(*command, options->run,
                     "Begin with these weights instead of random ones: a checkpoint, or model.safetensors and "
                     "config.json as published; with the tokenizer beside them");

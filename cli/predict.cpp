@@ -17,11 +17,11 @@
 #include "cli/run_options.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/printable.h"
-#include "mantissa/data/picture_reader.h"
-#include "mantissa/data/pictures_to_predict.h"
+#include "mantissa/data/image_reader.h"
+#include "mantissa/data/images_to_predict.h"
 #include "mantissa/runtime/state_block.h"
-#include "mantissa/train/picture_model_file.h"
-#include "mantissa/train/picture_scores.h"
+#include "mantissa/train/image_model_file.h"
+#include "mantissa/train/image_scores.h"
 #include "mantissa/train/predictor.h"
 
 namespace mantissa::cli {
@@ -31,7 +31,7 @@ namespace {
 struct PredictCommand {
     RunOptions run;  // device, threads, policy, json, quiet
     std::string checkpoint, csv;
-    std::vector<std::string> pictures;
+    std::vector<std::string> images;
     std::int64_t top = 5, batch = 32;
 };
 
@@ -41,7 +41,7 @@ struct Guess {
 };
 
 struct Predicted {
-    std::string picture;
+    std::string image;
     std::int32_t label = unknown_class;
     std::vector<Guess> guesses;  ///< the likeliest first
 };
@@ -67,17 +67,17 @@ std::vector<Guess> guesses_of(std::span<const double> logits, std::int64_t top) 
 void validate(const PredictCommand& options) {
     if (options.checkpoint.empty())
         throw UserError("--checkpoint DIR is missing: which network, trained by train --images?");
-    if (options.pictures.empty())
-        throw UserError("predict needs an image, or a folder of them: predict --checkpoint DIR PICTURE");
+    if (options.images.empty())
+        throw UserError("predict needs an image, or a folder of them: predict --checkpoint DIR IMAGE");
     if (options.top < 1) throw UserError(fmt::format("--top must be 1 class or more, got {}", options.top));
     if (options.batch < 1)
         throw UserError(fmt::format("--batch must be 1 image or more, got {}", options.batch));
 }
 
-/// Reads pictures ahead, predicts them, and shows each as it comes.
+/// Reads images ahead, predicts them, and shows each as it comes.
 class Prediction {
   public:
-    Prediction(const PredictCommand& options, const PictureModelFile& file, const PictureSet& set,
+    Prediction(const PredictCommand& options, const ImageModelFile& file, const ImageSet& set,
                Predictor& predictor)
         : options_(options), file_(file), set_(set), predictor_(predictor) {
         for (const std::string& name : set.files) widest_ = std::max(widest_, name.size());
@@ -86,11 +86,11 @@ class Prediction {
     void run() {
         const auto batch = static_cast<std::uint64_t>(
             std::min<std::int64_t>(options_.batch, static_cast<std::int64_t>(set_.count())));
-        const PictureBatches batches(set_, {.batches = {.batch = static_cast<std::int64_t>(batch)},
-                                            .cut = file_.cut(),
-                                            .use = PictureBatchOptions::Use::validation,
-                                            .bad = BadPicture::skip});
-        PictureReader reader(batches, {.end = batches.steps_per_epoch()});
+        const ImageBatches batches(set_, {.batches = {.batch = static_cast<std::int64_t>(batch)},
+                                          .cut = file_.cut(),
+                                          .use = ImageBatchOptions::Use::validation,
+                                          .bad = BadImage::skip});
+        ImageReader reader(batches, {.end = batches.steps_per_epoch()});
         for (std::uint64_t first = 0; first < set_.count(); first += batch) {
             const Batch read = reader.next();
             add(read, first, std::min(batch, set_.count() - first));
@@ -102,12 +102,12 @@ class Prediction {
     }
 
     std::string summary() const {
-        if (scores_.pictures == 0) return "";
+        if (scores_.images == 0) return "";
         const bool has_more = file_.network().sizes.classes > 5;
         return fmt::format("top-1 {:.2f} %{} of {} image{} in folders named like classes\n",
                            100 * scores_.top1_share(),
                            has_more ? fmt::format(", top-5 {:.2f} %", 100 * scores_.top5_share()) : "",
-                           scores_.pictures, scores_.pictures == 1 ? "" : "s");
+                           scores_.images, scores_.images == 1 ? "" : "s");
     }
 
     nlohmann::ordered_json json() const {
@@ -119,11 +119,11 @@ class Prediction {
                                {"probability", std::isfinite(guess.probability)
                                                    ? nlohmann::ordered_json(guess.probability)
                                                    : nlohmann::ordered_json(nullptr)}});
-            all.push_back({{"picture", each.picture}, {"folder_class", folder_class(each)}, {"top", top}});
+            all.push_back({{"image", each.image}, {"folder_class", folder_class(each)}, {"top", top}});
         }
-        nlohmann::ordered_json json = {{"pictures", std::move(all)}, {"damaged", damaged_}};
-        if (scores_.pictures > 0)
-            json["scores"] = {{"pictures", scores_.pictures},
+        nlohmann::ordered_json json = {{"images", std::move(all)}, {"damaged", damaged_}};
+        if (scores_.images > 0)
+            json["scores"] = {{"images", scores_.images},
                               {"top1", scores_.top1_share()},
                               {"top5", scores_.top5_share()},
                               {"loss", std::isfinite(scores_.loss()) ? nlohmann::ordered_json(scores_.loss())
@@ -133,12 +133,12 @@ class Prediction {
 
     std::string csv() const {
         const auto guesses = predicted_.empty() ? 0 : predicted_.front().guesses.size();
-        std::string text = "picture,folder_class";
+        std::string text = "image,folder_class";
         for (std::size_t i = 1; i <= guesses; ++i) text += fmt::format(",class_{0},probability_{0}", i);
         text += "\n";
         for (const Predicted& each : predicted_) {
             const auto label = folder_class(each);
-            text += field(each.picture) + "," + (label.is_null() ? "" : field(label.get<std::string>()));
+            text += field(each.image) + "," + (label.is_null() ? "" : field(label.get<std::string>()));
             for (const Guess& guess : each.guesses)
                 text += fmt::format(",{},{:.6g}", field(name_of(guess.label)), guess.probability);
             text += "\n";
@@ -178,7 +178,7 @@ class Prediction {
         const auto* const labels = reinterpret_cast<const std::int32_t*>(read.values()[1].bytes.data());
         const auto classes = static_cast<std::size_t>(predictor_.values_per_example());
         for (std::size_t i = 0; i < count; ++i) {
-            if (labels[i] == PictureBatches::no_class) continue;  // it is damaged
+            if (labels[i] == ImageBatches::no_class) continue;  // it is damaged
             const std::vector<double> scores(logits.begin() + static_cast<std::ptrdiff_t>(i * classes),
                                              logits.begin() + static_cast<std::ptrdiff_t>((i + 1) * classes));
             if (labels[i] >= 0) scores_.add(scores, labels[i]);
@@ -188,33 +188,33 @@ class Prediction {
     }
 
     void show(const Predicted& predicted) const {
-        std::string line = fmt::format("{:<{}}", printable(predicted.picture), widest_);
+        std::string line = fmt::format("{:<{}}", printable(predicted.image), widest_);
         for (const Guess& guess : predicted.guesses)
             line += fmt::format("  {} {:.2f} %", printable(name_of(guess.label)), 100 * guess.probability);
         fmt::print("{}\n", line);
     }
 
     const PredictCommand& options_;
-    const PictureModelFile& file_;
-    const PictureSet& set_;
+    const ImageModelFile& file_;
+    const ImageSet& set_;
     Predictor& predictor_;
     std::size_t widest_ = 0;
     std::vector<Predicted> predicted_;
     std::vector<std::string> damaged_;
-    PictureScores scores_;
+    ImageScores scores_;
 };
 
 void run(const PredictCommand& options) {
     validate(options);
-    const PictureModelFile file(options.checkpoint);
+    const ImageModelFile file(options.checkpoint);
     if (!file.warning().empty()) print_error(fmt::format("mantissa: warning: {}\n", file.warning()));
-    const PictureSet set = pictures_to_predict(options.pictures, file.classes());
+    const ImageSet set = images_to_predict(options.images, file.classes());
     const auto device = open_device(options.run);
     const Policy policy = policy_for(options.run, device->target());
     const nn::Model& model = file.network().model;
-    const auto pictures = static_cast<std::int64_t>(set.count());
+    const auto images = static_cast<std::int64_t>(set.count());
     Predictor predictor(*device, model,
-                        {.policy = policy, .batch = std::min<std::int64_t>(options.batch, pictures)});
+                        {.policy = policy, .batch = std::min<std::int64_t>(options.batch, images)});
     StateBlock weights(*device, predictor.parameters());
     file.load(weights);
     predictor.bind(weights);
@@ -237,7 +237,7 @@ void run(const PredictCommand& options) {
 void add_predict_command(CLI::App& app) {
     const auto options = std::make_shared<PredictCommand>();
     CLI::App* command = app.add_subcommand("predict", "Name what is on images, with a trained network");
-    command->add_option("images", options->pictures, "JPEG or PNG files, or folders with all that they hold")
+    command->add_option("images", options->images, "JPEG or PNG files, or folders with all that they hold")
         ->type_name("IMAGE|DIR");
     command
         ->add_option("--checkpoint", options->checkpoint,
@@ -250,7 +250,7 @@ void add_predict_command(CLI::App& app) {
     add_policy_option(*command, options->run, PolicyUse::training);
     add_machine_options(*command, options->run);
     add_output_file(*command, "--csv", options->csv,
-                    "Write a line for each image: picture, folder_class, class_1, probability_1 ...");
+                    "Write a line for each image: image, folder_class, class_1, probability_1 ...");
     command->add_flag("--quiet", options->run.quiet, "Print the predictions alone");
     command->callback([options] { run(*options); });
 }

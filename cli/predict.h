@@ -1,4 +1,4 @@
-// `mantissa predict`: says what is on pictures, with a network that train --images trained.
+// `mantissa predict`: says what is on images, with a network that train --images trained.
 #pragma once
 
 namespace CLI {

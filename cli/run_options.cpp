@@ -56,7 +56,7 @@ void add_size_options(CLI::App& command, nn::ModelSizes& sizes) {
 
 }  // namespace
 
-void add_picture_options(CLI::App& command, nn::GivenImageSizes& sizes) {
+void add_image_options(CLI::App& command, nn::GivenImageSizes& sizes) {
     begin_section(command, "Model");
     command.add_option("--image-size", sizes.image,
                        "Rows and columns of an image, in pixels (default: the network's, 224 or 32)");
@@ -74,7 +74,7 @@ void add_model_options(CLI::App& command, RunOptions& options, ModelUse use) {
     begin_section(command, "Model");
     command.add_option("--model", options.model, names)->capture_default_str();
     add_size_options(command, options.sizes);
-    if (use == ModelUse::any) add_picture_options(command, options.pictures);
+    if (use == ModelUse::any) add_image_options(command, options.images);
     begin_section(command, "Training");
     command
         .add_option(
@@ -209,7 +209,7 @@ std::unique_ptr<Device> open_device(const RunOptions& options, Ranks* ranks) {
     if (options.threads < 0)
         refuse_value("--threads", fmt::format("must be 1 or more, got {}", options.threads));
     if (options.device == "cuda") {
-        OrReason<std::unique_ptr<Device>> gpu = make_cuda_device(ranks);
+        Expected<std::unique_ptr<Device>> gpu = make_cuda_device(ranks);
         if (!gpu) throw UserError(gpu.reason() + ", for --device cuda");
         return std::move(*gpu);
     }
@@ -245,7 +245,7 @@ void refuse_beside_files(const CLI::App& command, std::initializer_list<const ch
                 fmt::format("--from takes model and weights from files: give it without {}", name));
 }
 
-/// Whether this program trained a network for pictures there.
+/// Whether this program trained a network for images there.
 bool holds_network(const std::filesystem::path& directory) {
     const bool is_checkpoint =
         std::filesystem::exists(directory / "state.json") ||
@@ -256,20 +256,20 @@ bool holds_network(const std::filesystem::path& directory) {
     return model != saved.end() && model->second.size() == 1 && nn::is_image_model(model->second[0]);
 }
 
-/// Trained on pictures, the head may be of other classes.
+/// Trained on images, the head may be of other classes.
 void take_network_of_files(const CLI::App& command, RunOptions& options) {
     refuse_beside_files(command, {"--model", "--image-size", "--width", "--resume"});
     const bool trains_on_others = was_given(command, "--images");
     if (!trains_on_others) refuse_beside_files(command, {"--classes"});
-    auto file = std::make_shared<const PictureModelFile>(options.from);
+    auto file = std::make_shared<const ImageModelFile>(options.from);
     if (!file->warning().empty()) print_error(fmt::format("mantissa: warning: {}\n", file->warning()));
     const nn::ImageSizes& sizes = file->network().sizes;
     options.from = file->directory().string();
     options.model = file->network().model.name;
-    options.pictures.image = sizes.image;
-    options.pictures.width = sizes.width;
-    if (!trains_on_others) options.pictures.classes = sizes.classes;
-    options.from_pictures = std::move(file);
+    options.images.image = sizes.image;
+    options.images.width = sizes.width;
+    if (!trains_on_others) options.images.classes = sizes.classes;
+    options.from_images = std::move(file);
 }
 
 }  // namespace
@@ -425,9 +425,9 @@ void refuse_text_options(const RunOptions& options) {
 
 }  // namespace
 
-std::optional<nn::ImageModel> picture_network(const RunOptions& options) {
+std::optional<nn::ImageModel> image_network(const RunOptions& options) {
     if (!nn::is_image_model(options.model)) {
-        if (options.pictures != nn::GivenImageSizes{})
+        if (options.images != nn::GivenImageSizes{})
             throw UserError(fmt::format("--image-size, --classes and --width are of {}, got --model {}",
                                         fmt::join(nn::image_model_names(), ", "), options.model));
         return {};
@@ -437,9 +437,9 @@ std::optional<nn::ImageModel> picture_network(const RunOptions& options) {
         return in_option(
             option, [&] { return nn::image_model(options.model, nn::image_sizes(options.model, given)); });
     };
-    checked("--image-size", {.image = options.pictures.image});
-    checked("--classes", {.classes = options.pictures.classes});
-    return checked("--width", options.pictures);
+    checked("--image-size", {.image = options.images.image});
+    checked("--classes", {.classes = options.images.classes});
+    return checked("--width", options.images);
 }
 
 std::function<nn::Model(std::int64_t sequence)> on_sequences_of(const nn::LanguageModel& model,
@@ -448,7 +448,7 @@ std::function<nn::Model(std::int64_t sequence)> on_sequences_of(const nn::Langua
 }
 
 nn::Model training_model(const RunOptions& options) {
-    if (const std::optional<nn::ImageModel> network = picture_network(options)) return network->model;
+    if (const std::optional<nn::ImageModel> network = image_network(options)) return network->model;
     if (options.sequence < 0 || options.sequence > most)
         throw UserError(
             fmt::format("--sequence must be 1 or more, and at most {}, got {}", most, options.sequence));
@@ -459,8 +459,8 @@ nn::Model training_model(const RunOptions& options) {
 }
 
 nn::Model model_to_train(const RunOptions& options) {
-    // The networks for pictures are small beside what their pictures take.
-    if (const std::optional<nn::ImageModel> network = picture_network(options)) return network->model;
+    // The networks for images are small beside what their images take.
+    if (const std::optional<nn::ImageModel> network = image_network(options)) return network->model;
     constexpr double bytes_of_each = 16;  // FP32: itself, its gradient and two moments
     const nn::LanguageModel model = language_model(options);
     const double needed = bytes_of_each * static_cast<double>(model.parameters);
@@ -536,7 +536,7 @@ namespace {
 
 /// Each fused kernel as pseudo-code (.txt), LLVM IR (.ll) and assembly (.s).
 void dump_kernels(const std::string& directory, const Device& device) {
-    for (const KernelListing& kernel : device.made_kernels()) {
+    for (const KernelListing& kernel : device.compiled_kernels()) {
         write_output(directory + "/" + kernel.name + ".txt", kernel.pseudo_code);
         write_output(directory + "/" + kernel.name + ".ll", kernel.ir);
         write_output(directory + "/" + kernel.name + ".s", kernel.assembly);

@@ -14,7 +14,7 @@
 #include "mantissa/nn/documents.h"
 #include "mantissa/nn/image_model_parts.h"
 #include "mantissa/nn/language_model.h"
-#include "mantissa/train/picture_model_file.h"
+#include "mantissa/train/image_model_file.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_plan.h"
 
@@ -28,10 +28,10 @@ struct RunOptions {
     std::string model = "gpt2-tiny";
     std::string from;                             ///< a folder with a model and its weights
     std::optional<nn::LanguageModel> from_files;  ///< that model, in place of --model
-    /// The network for pictures of that folder, whose name and sizes then are those of --model.
-    std::shared_ptr<const PictureModelFile> from_pictures;
-    nn::ModelSizes sizes;          ///< in place of the model's own
-    nn::GivenImageSizes pictures;  ///< in place of those of a network for pictures
+    /// The network for images of that folder, whose name and sizes then are those of --model.
+    std::shared_ptr<const ImageModelFile> from_images;
+    nn::ModelSizes sizes;        ///< in place of the model's own
+    nn::GivenImageSizes images;  ///< in place of those of a network for images
     std::string device = "cpu";
     std::int64_t batch = 8, sequence = 0, steps = 0;  ///< sequence 0: the model's context
     std::vector<std::string> text, tokens;
@@ -56,7 +56,7 @@ void add_run_options(CLI::App& command, RunOptions& options, ModelUse use = Mode
 // Parts of them, for commands that do not train.
 void add_model_options(CLI::App& command, RunOptions& options, ModelUse use = ModelUse::any);
 /// --image-size, --classes and --width.
-void add_picture_options(CLI::App& command, nn::GivenImageSizes& sizes);
+void add_image_options(CLI::App& command, nn::GivenImageSizes& sizes);
 /// --from, in place of all that add_model_options says of the model.
 void add_from_option(CLI::App& command, RunOptions& options, const char* what);
 void add_machine_options(CLI::App& command, RunOptions& options);
@@ -74,7 +74,7 @@ nn::Documents documents_of(const RunOptions& options);
 /// Throws UserError if --device is none that this build has. `ranks`: those among which it is one.
 std::unique_ptr<Device> open_device(const RunOptions& options, Ranks* ranks = nullptr);
 
-/// The model of --from, if it is given: one that writes text, or a network for pictures; shows the warning
+/// The model of --from, if it is given: one that writes text, or a network for images; shows the warning
 /// where the checkpoint is damaged and the one before it was taken. With --images, files that do not say
 /// which network they hold are taken for that of --model. Throws UserError that names the file if there is
 /// no model, and, naming the option, where the command line says of the model what its files say.
@@ -98,9 +98,9 @@ Corpus open_corpus(const RunOptions& options, CorpusOptions::Untokenized untoken
 /// that make none.
 nn::LanguageModel language_model(const RunOptions& options);
 
-/// The network for pictures of --model, of the sizes that were given; none if it names another model. Throws
+/// The network for images of --model, of the sizes that were given; none if it names another model. Throws
 /// UserError, beginning with the option, for sizes that make none, and for options of language models.
-std::optional<nn::ImageModel> picture_network(const RunOptions& options);
+std::optional<nn::ImageModel> image_network(const RunOptions& options);
 
 /// A language model in training on sequences, as --documents says.
 std::function<nn::Model(std::int64_t sequence)> on_sequences_of(const nn::LanguageModel& model,

@@ -80,7 +80,7 @@ class Run {
             require_room_for_checkpoint(options.checkpoint, plan);
             checkpoint_lock_.emplace(AtomicDirectory::lock_of(options.checkpoint), options.checkpoint);
         }
-        if (sampler_ && !plan.pipeline().distribution.in_parts.empty())
+        if (sampler_ && !plan.pipeline().distribution.sharded.empty())
             throw UserError(
                 fmt::format("--sample-every: samples are drawn from all parameters in FP32, of which ranks "
                             "under {} have parts; give --states whole",
@@ -555,7 +555,7 @@ class Run {
 std::unique_ptr<TrainInput> open_train_input(const TrainOptions& options, const TrainerOptions& settings,
                                              int kept) {
     return options.images.directory.empty() ? open_text_input(options, settings, kept)
-                                            : open_picture_input(options, settings, kept);
+                                            : open_image_input(options, settings, kept);
 }
 
 void add_train_command(CLI::App& app, const std::string& typed) {

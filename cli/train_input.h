@@ -47,14 +47,14 @@ class TrainInput {
     virtual std::string remark() const { return ""; }
 };
 
-/// The text, the tokens or the pictures of the options; so many batches are kept. Throws UserError as their
+/// The text, the tokens or the images of the options; so many batches are kept. Throws UserError as their
 /// readers do.
 std::unique_ptr<TrainInput> open_train_input(const TrainOptions& options, const TrainerOptions& settings,
                                              int kept);
 
 std::unique_ptr<TrainInput> open_text_input(const TrainOptions& options, const TrainerOptions& settings,
                                             int kept);
-std::unique_ptr<TrainInput> open_picture_input(const TrainOptions& options, const TrainerOptions& settings,
-                                               int kept);
+std::unique_ptr<TrainInput> open_image_input(const TrainOptions& options, const TrainerOptions& settings,
+                                             int kept);
 
 }  // namespace mantissa::cli

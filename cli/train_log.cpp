@@ -171,13 +171,12 @@ void TrainLog::validation(const Validation& result) {
     const auto step = step_["step"].get<std::int64_t>();
     nlohmann::ordered_json report = {{"step", step}, {"loss", result.loss}, {"batches", result.batches}};
     step_["validation_loss"] = result.loss;
-    if (const std::optional<PictureScores>& scores = result.scores) {
+    if (const std::optional<ImageScores>& scores = result.scores) {
         fmt::print("step {:5d} | validation loss {:.6f} | top 1 {:.2f} % | top 5 {:.2f} % of {} images\n",
-                   step, result.loss, 100 * scores->top1_share(), 100 * scores->top5_share(),
-                   scores->pictures);
+                   step, result.loss, 100 * scores->top1_share(), 100 * scores->top5_share(), scores->images);
         step_["validation_top1"] = report["top1"] = scores->top1_share();
         step_["validation_top5"] = report["top5"] = scores->top5_share();
-        report["pictures"] = scores->pictures;
+        report["images"] = scores->images;
     } else {
         fmt::print("step {:5d} | validation loss {:.6f} over {} batches\n", step, result.loss,
                    result.batches);

@@ -255,11 +255,11 @@ void recall(CLI::App& command, TrainOptions& options) {
     if (!options.run.from.empty()) options.run.from_files = ModelFile(options.resume).model();
 }
 
-/// A network that goes on learning sees pictures as it did, unless it is said otherwise; and so does the run
+/// A network that goes on learning sees images as it did, unless it is said otherwise; and so does the run
 /// once it is resumed, whatever became of the files.
 void take_cut_of_files(TrainOptions& options) {
-    const PictureModelFile& file = *options.run.from_pictures;
-    const PictureCut& cut = file.cut();
+    const ImageModelFile& file = *options.run.from_images;
+    const ImageCut& cut = file.cut();
     const auto remember = [&](const char* option, const auto& value) {
         if (options.typed.contains(option)) return;
         std::vector<std::string>& words = options.typed[option];
@@ -279,7 +279,7 @@ void take_cut_of_files(TrainOptions& options) {
     take(options.images.standard_deviation, cut.pixels.standard_deviation);
 }
 
-/// `trunk` stands for all weights of a network for pictures that do not follow its classes.
+/// `trunk` stands for all weights of a network for images that do not follow its classes.
 void name_trunk(TrainOptions& options) {
     const auto trunk = std::ranges::find(options.freeze, "trunk");
     if (trunk == options.freeze.end()) return;
@@ -288,7 +288,7 @@ void name_trunk(TrainOptions& options) {
             "--freeze trunk is all of a network for images but what follows its classes; give patterns of "
             "names for another model");
     const auto names =
-        nn::trunk_of(options.run.model, nn::image_sizes(options.run.model, options.run.pictures));
+        nn::trunk_of(options.run.model, nn::image_sizes(options.run.model, options.run.images));
     options.freeze.erase(trunk);
     options.freeze.insert(options.freeze.end(), names.begin(), names.end());
 }
@@ -344,7 +344,7 @@ void complete_options(CLI::App& command, TrainOptions& options, int ranks) {
     require_images(command, options.images);
     options.typed = options_to_remember(command);
     if (!options.images.directory.empty()) options.typed.erase("--from");  // a checkpoint has all of it
-    if (options.run.from_pictures && !options.images.directory.empty()) take_cut_of_files(options);
+    if (options.run.from_images && !options.images.directory.empty()) take_cut_of_files(options);
     name_trunk(options);
     if (options.keep_best && !options.resume.empty() && options.checkpoint.ends_with(best_suffix))
         throw UserError(fmt::format(
@@ -400,7 +400,7 @@ void validate_loop(const TrainOptions& options) {
                                             {"--json", options.run.json},
                                             {"--html", options.views.html},
                                             {"--trace", options.views.trace}};
-    require_outside_pictures(options.images, folders);
+    require_outside_images(options.images, folders);
     std::vector<NamedFile> inputs;
     for (const std::string& text : options.run.text) inputs.push_back({"--text", text});
     for (const std::string& tokens : options.run.tokens) inputs.push_back({"--tokens", tokens});
@@ -576,7 +576,7 @@ void add_rank_options(CLI::App& command, TrainOptions& options) {
 
 void add_train_options(CLI::App& command, TrainOptions& options) {
     add_run_options(command, options.run);
-    add_picture_data_options(command, options.images);
+    add_image_data_options(command, options.images);
     add_policy_option(command, options.run);
     add_emulate_option(command, options.run);
     add_passes_option(command, options.run);

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/picture_data.h"
+#include "cli/image_data.h"
 #include "cli/remembered_options.h"
 #include "cli/run_options.h"
 #include "cli/train_sampler.h"
@@ -26,7 +26,7 @@ namespace mantissa::cli {
 
 struct TrainOptions {
     RunOptions run;
-    PictureDataOptions images;
+    ImageDataOptions images;
     std::string optimizer = "adamw";
     std::vector<double> betas = {0.9, 0.95};  ///< of AdamW
     double momentum = 0;                      ///< of SGD

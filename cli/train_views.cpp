@@ -51,7 +51,7 @@ std::vector<std::pair<std::string, std::string>> facts_of(const TrainingPlan& pl
     const Target& target = plan.device().target();
     std::string batch = nn::batch_text(plan.model(), options.batch);
     if (options.accumulate > 1) batch = fmt::format("{} x {}", options.accumulate, batch);
-    return {{plan.model().unit == "images" ? "pictures" : "text", data},
+    return {{plan.model().unit == "images" ? "images" : "text", data},
             {"model", fmt::format("{}, {} parameters", plan.model().name,
                                   grouped(static_cast<double>(plan.facts().parameters)))},
             {"a step", batch},

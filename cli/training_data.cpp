@@ -18,7 +18,7 @@ TrainingData open_training_data(const RunOptions& options, const nn::Model& mode
     TrainingData data{.model = model};
     if (nn::is_image_model(options.model)) {
         data.made =
-            std::make_unique<SyntheticImages>(nn::image_sizes(options.model, options.pictures), options.seed);
+            std::make_unique<SyntheticImages>(nn::image_sizes(options.model, options.images), options.seed);
         data.description = data.made->description();
     } else {
         data.corpus = std::make_unique<Corpus>(open_corpus(options, untokenized));
@@ -30,23 +30,23 @@ TrainingData open_training_data(const RunOptions& options, const nn::Model& mode
     return data;
 }
 
-TrainingData open_training_data(const RunOptions& options, const PictureDataOptions& images,
-                                std::int64_t batch, bool hold_out) {
+TrainingData open_training_data(const RunOptions& options, const ImageDataOptions& images, std::int64_t batch,
+                                bool hold_out) {
     if (images.directory.empty())
         return open_training_data(options, model_to_train(options), batch, CorpusOptions::Untokenized::bytes);
     TrainingData data;
-    data.pictures = open_picture_data(
+    data.images = open_image_data(
         images, options, {.batch = batch, .order = BatchOrder::random, .seed = options.seed}, hold_out);
-    data.model = data.pictures->network.model;
-    data.description = data.pictures->description;
-    data.batches = data.pictures->training.get();
+    data.model = data.images->network.model;
+    data.description = data.images->description;
+    data.batches = data.images->training.get();
     return data;
 }
 
 void begin_with_files(const RunOptions& options, const TrainingData& data, StateBlock& weights) {
-    if (data.pictures) {
-        begin_with_files(options, data.pictures->network, &data.pictures->split.training.classes, weights);
-    } else if (const auto network = picture_network(options)) {
+    if (data.images) {
+        begin_with_files(options, data.images->network, &data.images->split.training.classes, weights);
+    } else if (const auto network = image_network(options)) {
         begin_with_files(options, *network, nullptr, weights);
     } else {
         begin_with_files(options, weights);

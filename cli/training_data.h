@@ -1,10 +1,10 @@
-// Data that a command trains a model on: a text, read from front to back, pictures, or synthetic ones.
+// Data that a command trains a model on: a text, read from front to back, images, or synthetic ones.
 #pragma once
 
 #include <memory>
 #include <string>
 
-#include "cli/picture_data.h"
+#include "cli/image_data.h"
 #include "cli/run_options.h"
 #include "mantissa/data/batch.h"
 #include "mantissa/runtime/state_block.h"
@@ -13,11 +13,11 @@ namespace mantissa::cli {
 
 struct TrainingData {
     nn::Model model = {};
-    std::string description = {};                      ///< for people
-    std::unique_ptr<Corpus> corpus = {};               ///< of a text
-    std::unique_ptr<const PictureData> pictures = {};  ///< of --images
-    std::unique_ptr<const BatchSource> made = {};      ///< of a text, or synthetic pictures
-    const BatchSource* batches = nullptr;              ///< those of one of these
+    std::string description = {};                  ///< for people
+    std::unique_ptr<Corpus> corpus = {};           ///< of a text
+    std::unique_ptr<const ImageData> images = {};  ///< of --images
+    std::unique_ptr<const BatchSource> made = {};  ///< of a text, or synthetic images
+    const BatchSource* batches = nullptr;          ///< those of one of these
 };
 
 /// Sequences of a text, as it was opened: packed documents where it tells them apart. Both must outlive them.
@@ -28,10 +28,10 @@ std::unique_ptr<BatchSource> text_batches(const Corpus& corpus, TokenRange range
 TrainingData open_training_data(const RunOptions& options, const nn::Model& model, std::int64_t batch,
                                 CorpusOptions::Untokenized untokenized);
 
-/// The model that the options stand for, and pictures of --images in random order, or what it else trains on.
-/// `hold_out`: whether some of the pictures are kept for validation.
-TrainingData open_training_data(const RunOptions& options, const PictureDataOptions& images,
-                                std::int64_t batch, bool hold_out = false);
+/// The model that the options stand for, and images of --images in random order, or what it else trains on.
+/// `hold_out`: whether some of the images are kept for validation.
+TrainingData open_training_data(const RunOptions& options, const ImageDataOptions& images, std::int64_t batch,
+                                bool hold_out = false);
 
 /// Begins with the weights of --from, as cli/begin_with_files.h has it.
 void begin_with_files(const RunOptions& options, const TrainingData& data, StateBlock& weights);

@@ -4,14 +4,14 @@
 #include <cstdint>
 #include <optional>
 
-#include "mantissa/train/picture_scores.h"
+#include "mantissa/train/image_scores.h"
 
 namespace mantissa::cli {
 
 struct Validation {
     double loss = 0;
     std::uint64_t batches = 0;
-    std::optional<PictureScores> scores = {};  ///< of a network for pictures
+    std::optional<ImageScores> scores = {};  ///< of a network for images
 };
 
 }  // namespace mantissa::cli

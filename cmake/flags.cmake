@@ -68,7 +68,7 @@ function(mantissa_write_sources_of_levels sources)
 endfunction()
 
 # Leaves out of a list of sources those of libraries that are not there, or the stand-ins for those that are.
-function(mantissa_choose_picture_sources sources)
+function(mantissa_choose_image_sources sources)
   foreach(kind IN ITEMS JPEG PNG)
     string(TOLOWER ${kind} name)
     if(MANTISSA_${kind})

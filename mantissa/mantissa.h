@@ -18,8 +18,8 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/data/batch.h"
+#include "mantissa/data/images.h"
 #include "mantissa/data/own_data.h"
-#include "mantissa/data/pictures.h"
 #include "mantissa/data/text_windows.h"
 #include "mantissa/device/devices.h"
 #include "mantissa/nn/image_model.h"

@@ -11,7 +11,7 @@ namespace mantissa::testing {
 namespace {
 
 /// ctest gives a program 900 s, the slow tests 3,600 s (tests/CMakeLists.txt): the rest is for the others.
-constexpr unsigned most_seconds = 600, most_seconds_if_slow = 3000;
+constexpr unsigned max_seconds = 600, max_seconds_if_slow = 3000;
 
 std::string last_words, crash_words;  // made beforehand: in a handler no memory may be asked for
 
@@ -42,7 +42,7 @@ class TimeLimit : public ::testing::EmptyTestEventListener {
         const std::string suite = test.test_suite_name();
         const bool slow = suite.find("Slow") != std::string::npos;
         const std::string name = suite + "." + test.name();
-        limit_time(name, slow ? most_seconds_if_slow : most_seconds);
+        limit_time(name, slow ? max_seconds_if_slow : max_seconds);
         crash_words =
             fmt::format("[ CRASHES  ] {} ends the program; repeat it with --gtest_filter={}\n", name, name);
     }

@@ -53,13 +53,13 @@ class Timed {
         const Op& row = find_op(op);
         const std::vector<Type> outputs = row.types({row, inputs, attributes_});
         for (const Kernel& kernel : device.kernels(op)) {
-            OrReason<PreparedKernel> prepared = kernel.prepare({row, inputs, outputs, attributes_});
+            Expected<PreparedKernel> prepared = kernel.prepare({row, inputs, outputs, attributes_});
             if (!prepared) continue;
             prepared_ = std::move(*prepared);
             break;
         }
         if (!prepared_.launch) throw UserError(fmt::format("no kernel for {}", op));
-        device.finish_kernels();
+        device.compile_kernels();
         for (const Type& type : inputs) {
             const std::vector<std::byte> bytes = random_bytes(type);
             const auto& memory = held_.emplace_back(device.allocate(bytes.size(), "an operand"));
@@ -159,7 +159,7 @@ void sweep_contraction(Device& device, bool small) {
 }
 
 int run_sweep(std::string_view which, bool small) {
-    OrReason<std::unique_ptr<Device>> device = make_cuda_device();
+    Expected<std::unique_ptr<Device>> device = make_cuda_device();
     if (!device) {
         fmt::print(stderr, "gpu_checks: {}\n", device.reason());
         return 1;

@@ -14,7 +14,7 @@ void Contention::judge(Duration taken) {
     since_ = {};
     if (disturbed) {
         // A thread that was tried in vain is tried again later and later.
-        rest_ = trying_ ? std::min(2 * rest_, most_rest) : least_rest;
+        rest_ = trying_ ? std::min(2 * rest_, max_rest) : min_rest;
         --threads_;
     }
     trying_ = !disturbed && threads_ < cores_;

@@ -33,13 +33,12 @@ class Contention {
     const int cores_;
     int threads_;
     Duration since_{};  ///< time in loops since the last judgement
-    Duration rest_ = least_rest;
+    Duration rest_ = min_rest;
     bool trying_ = false;  ///< whether a thread more than before is being tried
 
     /// Ten time slices of a busy machine.
     static constexpr Duration window = std::chrono::milliseconds(40);
-    static constexpr Duration least_rest = std::chrono::milliseconds(200),
-                              most_rest = std::chrono::seconds(3);
+    static constexpr Duration min_rest = std::chrono::milliseconds(200), max_rest = std::chrono::seconds(3);
 };
 
 }  // namespace mantissa

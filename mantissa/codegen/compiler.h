@@ -26,7 +26,7 @@ struct FusedArguments {
     float* scratch = nullptr;       ///< the nest's scratch rows, of this thread
     float* partial_sums = nullptr;  ///< this block's sums over rows, which start at zero
     std::uint64_t streamed = 0;     ///< by output: whether its rows are stored past the caches
-    // For the tail of a contraction: a block of sums, rows [first, last) and columns [first_column,
+    // For the epilogue of a contraction: a block of sums, rows [first, last) and columns [first_column,
     // last_column) of them, which stands for the first of `inputs`.
     const float* sums = nullptr;
     std::int64_t leading = 0;  ///< from one row of the block to the next
@@ -45,7 +45,8 @@ struct HostFeatures {
 /// An NVIDIA GPU. A kernel's parameters are the operands' addresses, the outputs' addresses, the number of
 /// rows (flat: of elements), that of one block of threads, and the addresses of the partial sums, which start
 /// at zero, and of the scratch rows, where they do not fit the block's shared memory: of each block after the
-/// other. No output may lie where an operand does, unless `in_place`. A tail takes the sums as one matrix.
+/// other. No output may lie where an operand does, unless `in_place`. An epilogue takes the sums as one
+/// matrix.
 struct NvptxTarget {
     std::string architecture = "sm_80";
     /// Threads of a row, or of a flat nest's block: eight warps, of which four blocks fill a multiprocessor

@@ -9,7 +9,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/graph/graph.h"
-#include "mantissa/passes/analysis/contraction_tail.h"
+#include "mantissa/passes/analysis/contraction_epilogue.h"
 
 namespace mantissa::inline v0::codegen {
 
@@ -52,11 +52,11 @@ class Lowering {
         for (NodeId id : nodes_) count_beside_one(id);
     }
 
-    LoopNest run(OrReason<Nest> made, bool tail) {
+    LoopNest run(Expected<Nest> made, bool epilogue) {
         if (!made) throw InternalError("the body of a fused node is no nest: " + made.reason());
         nest_ = std::move(*made);
         out_.flat = nest_.flat;
-        out_.tail = tail;
+        out_.epilogue = epilogue;
         out_.columns = nest_.flat ? 0 : nest_.columns;
         for (NodeId id : nodes_) add_node(id);
         place_outputs();
@@ -416,19 +416,19 @@ class Lowering {
 
 /// Bytes of a GPU's shared memory, without asking the driver for more: what every architecture has for a
 /// block, less a number a warp, of which a block has 32 at most.
-constexpr std::int64_t most_shared_bytes = 48 * 1024 - 32 * sizeof(float);
+constexpr std::int64_t max_shared_bytes = 48 * 1024 - 32 * sizeof(float);
 
 }  // namespace
 
 std::int64_t global_scratch_floats(const LoopNest& nest) {
     const std::int64_t floats = scratch_floats(nest);
-    return floats * static_cast<std::int64_t>(sizeof(float)) > most_shared_bytes ? floats : 0;
+    return floats * static_cast<std::int64_t>(sizeof(float)) > max_shared_bytes ? floats : 0;
 }
 
 LoopNest lower(const Graph& body) {
-    if (const auto tail = contraction_tail(body)) {
-        Lowering lowering(tail->graph);
-        return lowering.run(nest_of_tail(tail->graph), true);
+    if (const auto epilogue = contraction_epilogue(body)) {
+        Lowering lowering(epilogue->graph);
+        return lowering.run(nest_of_epilogue(epilogue->graph), true);
     }
     std::vector<NodeId> nodes;
     for (NodeId id = 0; id < body.end(); ++id)

@@ -70,8 +70,8 @@ struct Walk {
 
 struct LoopNest {
     bool flat = true;  ///< one loop over elements, whose number is an argument
-    /// The tail of a contraction: called for a block of some rows and columns, whose sums are operand 0.
-    bool tail = false;
+    /// The epilogue of a contraction: called for a block of some rows and columns, whose sums are operand 0.
+    bool epilogue = false;
     std::int64_t columns = 0;  ///< unless flat; the number of rows is an argument
     std::vector<DType> inputs;
     std::vector<DType> outputs;
@@ -97,9 +97,9 @@ inline std::int64_t scratch_floats(const LoopNest& nest) { return nest.scratch_r
 /// The part of them that a block of a GPU's threads needs in global memory: none where they fit the shared.
 std::int64_t global_scratch_floats(const LoopNest& nest);
 
-/// Lowers a fused node's body; of one that starts with a contraction, the tail
-/// (passes/analysis/contraction_tail.h), whose operands after the sums are those that
-/// `ContractionTail::operands` names. Throws InternalError if it is no nest.
+/// Lowers a fused node's body; of one that starts with a contraction, the epilogue
+/// (passes/analysis/contraction_epilogue.h), whose operands after the sums are those that
+/// `ContractionEpilogue::operands` names. Throws InternalError if it is no nest.
 LoopNest lower(const Graph& body);
 
 /// As readable pseudo-code. Equal kernels have equal texts.

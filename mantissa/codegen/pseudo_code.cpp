@@ -51,7 +51,7 @@ class Writer {
             parts.push_back(fmt::format("out{}: {}", i, name_of(nest_.outputs[i])));
         line("({}) -> ({}){}", inputs, fmt::join(parts, ", "),
              nest_.flat ? std::string() : fmt::format(", {} columns", nest_.columns));
-        if (nest_.tail) line("of each block of sums of a contraction, in0:");
+        if (nest_.epilogue) line("of each block of sums of a contraction, in0:");
     }
 
     std::string place(const Access& access) const {

@@ -11,31 +11,31 @@ namespace mantissa::inline v0::codegen {
 namespace {
 
 /// As much as one instruction loads.
-constexpr std::int64_t most_bytes_at_once = 16;
-constexpr std::int64_t most_rows_of_warp = 8;
+constexpr std::int64_t max_bytes_at_once = 16;
+constexpr std::int64_t max_rows_of_warp = 8;
 /// A lane with several columns has more bytes on their way, and x is read for all of them; but there should
 /// be warps for all multiprocessors, of which an H100 has 132: eight for each.
-constexpr std::int64_t most_columns_of_warp = 4, least_warps = 1024;
+constexpr std::int64_t max_columns_of_warp = 4, min_warps = 1024;
 /// Sums that a lane keeps. Of four bits the numbers are taken apart, and each sum has scales: 32 spilled.
-constexpr std::int64_t most_sums = 32, most_sums_of_groups = 16;
+constexpr std::int64_t max_sums = 32, max_sums_of_groups = 16;
 
 const char* with_bias(bool bias) { return bias ? ", with a bias" : ""; }
 
 }  // namespace
 
 std::int64_t QuantizedRowsKernel::bytes_at_once() const {
-    if (four_bits || bytes_of_row() % most_bytes_at_once == 0) return most_bytes_at_once;
+    if (four_bits || bytes_of_row() % max_bytes_at_once == 0) return max_bytes_at_once;
     return numbers_of_word;
 }
 
-std::int64_t QuantizedRowsKernel::rows_of_warp() const { return std::min(rows, most_rows_of_warp); }
+std::int64_t QuantizedRowsKernel::rows_of_warp() const { return std::min(rows, max_rows_of_warp); }
 
 std::int64_t QuantizedRowsKernel::columns_of_warp() const {
     if (!is_aligned()) return 1;
     const std::int64_t chunks = ceil_div(rows, rows_of_warp());
-    for (std::int64_t many = most_columns_of_warp; many > 1; many /= 2)
-        if (many <= columns && columns * chunks / many >= least_warps &&
-            many * rows_of_warp() <= (four_bits ? most_sums_of_groups : most_sums))
+    for (std::int64_t many = max_columns_of_warp; many > 1; many /= 2)
+        if (many <= columns && columns * chunks / many >= min_warps &&
+            many * rows_of_warp() <= (four_bits ? max_sums_of_groups : max_sums))
             return many;
     return 1;
 }

@@ -34,9 +34,9 @@ class PairsMaker {
         : body_(body), domain_(body.node(body.inputs()[0]).outputs[0].shape) {}
 
     /// Results are those of the body, by name.
-    OrReason<Graph> run() {
+    Expected<Graph> run() {
         if (domain_.rank() != 4)
-            return NoValue{fmt::format("scores must be [B, H, T, S], got {}", domain_.text())};
+            return Unexpected{fmt::format("scores must be [B, H, T, S], got {}", domain_.text())};
         for (NodeId id = 0; id < body_.end(); ++id)
             if (!place(id)) return why_.none();
         for (const Result& result : body_.results()) {
@@ -201,9 +201,9 @@ class FormMaker {
   public:
     FormMaker(const ScoreRequest& request, Graph pairs) : request_(request), pairs_(std::move(pairs)) {}
 
-    OrReason<ScoreForm> run() {
+    Expected<ScoreForm> run() {
         if (differentiable("multiplier"))
-            return NoValue{"the factors of the weights have gradients of their own"};
+            return Unexpected{"the factors of the weights have gradients of their own"};
         form_.hides = find_result(pairs_, "visible") != nullptr;
         form_.multiplies = find_result(pairs_, "multiplier") != nullptr;
         const Node& score = made_by(pairs_, find_result(pairs_, "score")->value);
@@ -355,10 +355,10 @@ std::string text(const ScoreCode& code) {
     return text + print(code.graph);
 }
 
-OrReason<ScoreForm> score_form(const ScoreRequest& request) {
-    if (std::string reason = refuse_results(request.body); !reason.empty()) return NoValue{reason};
-    OrReason<Graph> pairs = PairsMaker(request.body).run();
-    if (!pairs) return NoValue{pairs.reason()};
+Expected<ScoreForm> score_form(const ScoreRequest& request) {
+    if (std::string reason = refuse_results(request.body); !reason.empty()) return Unexpected{reason};
+    Expected<Graph> pairs = PairsMaker(request.body).run();
+    if (!pairs) return Unexpected{pairs.reason()};
     return FormMaker(request, std::move(*pairs)).run();
 }
 

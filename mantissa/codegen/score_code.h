@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/base/or_reason.h"
+#include "mantissa/base/expected.h"
 #include "mantissa/graph/graph.h"
 
 namespace mantissa::inline v0::codegen {
@@ -70,6 +70,6 @@ struct ScoreForm {
 };
 
 /// Or why no function can be made of it.
-OrReason<ScoreForm> score_form(const ScoreRequest& request);
+Expected<ScoreForm> score_form(const ScoreRequest& request);
 
 }  // namespace mantissa::codegen

@@ -99,7 +99,7 @@ struct BatchOptions {
 /// another size.
 struct DataPlace {
     std::uint64_t step = 0;       ///< that comes next
-    std::uint64_t examples = 0;   ///< windows of a text, pictures: read before it, from the first epoch on
+    std::uint64_t examples = 0;   ///< windows of a text, images: read before it, from the first epoch on
     std::uint64_t per_step = 0;   ///< examples of a step when the run began
     std::uint64_t per_epoch = 0;  ///< 0: not known
     /// The epoch in words that are equal where its examples and their order are; empty: not known.

@@ -4,7 +4,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/folder_files.h"
-#include "mantissa/data/picture_folders.h"
+#include "mantissa/data/image_folders.h"
 
 namespace mantissa::inline v0 {
 
@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t most_classes = 256;  // a byte says which
+constexpr std::size_t max_classes = 256;  // a byte says which
 
 /// A line each; the published file ends in an empty one. Without the file the classes are numbers.
 std::vector<std::string> class_names(const fs::path& directory) {
@@ -32,9 +32,9 @@ std::vector<std::string> class_names(const fs::path& directory) {
         if (!line.empty()) names.push_back(std::move(line));
         line.clear();
     }
-    if (names.empty() || names.size() > most_classes)
+    if (names.empty() || names.size() > max_classes)
         throw UserError(fmt::format("{}: expected the name of a class a line, 1 to {}, got {}", file.string(),
-                                    most_classes, names.size()));
+                                    max_classes, names.size()));
     return names;
 }
 
@@ -70,8 +70,8 @@ void require_records(const fs::path& path, std::size_t bytes) {
                         path.string(), bytes, cifar10_record_bytes));
 }
 
-PictureSet set_of(const std::vector<fs::path>& paths, const std::vector<std::string>& classes) {
-    PictureSet set{.classes = classes};
+ImageSet set_of(const std::vector<fs::path>& paths, const std::vector<std::string>& classes) {
+    ImageSet set{.classes = classes};
     std::vector<MappedFile> files;
     for (const fs::path& path : paths) {
         const std::span<const std::byte> bytes = files.emplace_back(path).bytes();
@@ -83,7 +83,7 @@ PictureSet set_of(const std::vector<fs::path>& paths, const std::vector<std::str
             if (label >= classes.size())
                 throw UserError(fmt::format("{}, record {}: class {}, but there are {}, from 0 on",
                                             path.string(), record, label, classes.size()));
-            set.pictures.push_back({file, static_cast<std::uint32_t>(record), static_cast<int>(label)});
+            set.images.push_back({file, static_cast<std::uint32_t>(record), static_cast<int>(label)});
         }
     }
     set.records = std::make_shared<const std::vector<MappedFile>>(std::move(files));
@@ -96,15 +96,15 @@ bool holds_cifar10(const fs::path& directory) {
     return fs::exists(test_file(directory)) || !batch_files(directory).empty();
 }
 
-PictureSplit open_cifar10(const fs::path& directory) {
+ImageSplit open_cifar10(const fs::path& directory) {
     const std::vector<fs::path> batches = batch_files(directory);
     if (batches.empty())
         throw UserError(fmt::format("{}: there is test_batch.bin but no data_batch_1.bin to train on",
                                     directory.string()));
     require_no_gap(directory, batches);
     const std::vector<std::string> classes = class_names(directory);
-    PictureSplit split{
-        .training = set_of(batches, classes), .validation = {}, .format = PictureSplit::Format::cifar10};
+    ImageSplit split{
+        .training = set_of(batches, classes), .validation = {}, .format = ImageSplit::Format::cifar10};
     split.account = fmt::format("{} file{} data_batch_*.bin taken for training", batches.size(),
                                 batches.size() == 1 ? "" : "s");
     if (!fs::exists(test_file(directory))) return split;
@@ -113,15 +113,15 @@ PictureSplit open_cifar10(const fs::path& directory) {
     return split;
 }
 
-Picture cifar10_picture(std::span<const std::byte> file, std::uint32_t record) {
+Image cifar10_image(std::span<const std::byte> file, std::uint32_t record) {
     constexpr std::size_t plane = cifar10_side * cifar10_side;
     const auto pixels = file.subspan(record * cifar10_record_bytes + 1, 3 * plane);
-    Picture picture{.height = cifar10_side, .width = cifar10_side};
-    picture.pixels.resize(3 * plane);
+    Image image{.height = cifar10_side, .width = cifar10_side};
+    image.pixels.resize(3 * plane);
     for (std::size_t channel = 0; channel < 3; ++channel)
         for (std::size_t i = 0; i < plane; ++i)
-            picture.pixels[3 * i + channel] = std::to_integer<std::uint8_t>(pixels[channel * plane + i]);
-    return picture;
+            image.pixels[3 * i + channel] = std::to_integer<std::uint8_t>(pixels[channel * plane + i]);
+    return image;
 }
 
 }  // namespace mantissa

@@ -7,14 +7,14 @@
 #include <cstdint>
 #include <span>
 
-#include "mantissa/formats/picture.h"
+#include "mantissa/formats/image.h"
 
 namespace mantissa::inline v0 {
 
 inline constexpr std::int64_t cifar10_side = 32;
 inline constexpr std::size_t cifar10_record_bytes = 1 + 3 * cifar10_side * cifar10_side;
 
-/// The picture of a record, which must be there.
-Picture cifar10_picture(std::span<const std::byte> file, std::uint32_t record);
+/// The image of a record, which must be there.
+Image cifar10_image(std::span<const std::byte> file, std::uint32_t record);
 
 }  // namespace mantissa

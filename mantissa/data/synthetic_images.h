@@ -1,5 +1,5 @@
-// Pictures of noise and classes drawn at random, the same batch in every step: what benchmarks train on,
-// where reading pictures must not be what is measured.
+// Images of noise and classes drawn at random, the same batch in every step: what benchmarks train on,
+// where reading images must not be what is measured.
 #pragma once
 
 #include <cstdint>

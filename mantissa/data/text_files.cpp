@@ -15,10 +15,10 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Names that are told, before the rest is counted.
-constexpr std::size_t most_named = 10;
+constexpr std::size_t max_named = 10;
 
 std::string named(const std::vector<std::string>& names) {
-    const std::size_t shown = std::min(names.size(), most_named);
+    const std::size_t shown = std::min(names.size(), max_named);
     std::string text =
         fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<long>(shown), ", "));
     if (shown < names.size()) text += fmt::format(" and {} more", names.size() - shown);

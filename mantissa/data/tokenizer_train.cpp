@@ -12,7 +12,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-constexpr std::uint64_t least_count = 2;
+constexpr std::uint64_t min_count = 2;
 constexpr const char* end_of_text = "<|endoftext|>";
 
 std::uint64_t pair_key(TokenId left, TokenId right) {
@@ -70,8 +70,8 @@ class Trainer {
             candidates_.pop();
             const auto pair = pairs_.find(top.key);
             if (pair == pairs_.end()) continue;
-            if (pair->second.count == top.count) return top.count < least_count ? Candidate{0, 0} : top;
-            if (pair->second.count >= least_count)
+            if (pair->second.count == top.count) return top.count < min_count ? Candidate{0, 0} : top;
+            if (pair->second.count >= min_count)
                 candidates_.push({pair->second.count, top.key});
             else
                 pairs_.erase(pair);

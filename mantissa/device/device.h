@@ -13,7 +13,7 @@
 #include <variant>
 #include <vector>
 
-#include "mantissa/base/or_reason.h"
+#include "mantissa/base/expected.h"
 #include "mantissa/device/format_peaks.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/target.h"
@@ -133,7 +133,7 @@ struct Kernel {
     std::string name;  ///< as reports call it: "gemm bf16*bf16+f32 amx"
     Arithmetic arithmetic = {};
     /// Ready for a problem, or why it cannot do it.
-    std::function<OrReason<PreparedKernel>(const Problem&)> prepare;
+    std::function<Expected<PreparedKernel>(const Problem&)> prepare;
 };
 
 /// A kernel made in process, for people.
@@ -193,9 +193,9 @@ class Device {
 
     /// Called when all kernels of a plan are prepared, before the first launch: makes those that are made in
     /// process.
-    virtual void finish_kernels() {}
+    virtual void compile_kernels() {}
     /// All that were made in process so far.
-    virtual std::vector<KernelListing> made_kernels() const { return {}; }
+    virtual std::vector<KernelListing> compiled_kernels() const { return {}; }
 
     /// Peaks of every format, with what the device's facts let one expect. Takes seconds.
     virtual FormatPeaks measure_formats() = 0;

@@ -29,7 +29,7 @@ Device& cpu(int threads) {
 namespace {
 
 std::unique_ptr<Device> make_gpu(Ranks* ranks) {
-    OrReason<std::unique_ptr<Device>> made = make_cuda_device(ranks);
+    Expected<std::unique_ptr<Device>> made = make_cuda_device(ranks);
     if (!made) throw UserError(fmt::format("there is no GPU to train on: {}; use cpu()", made.reason()));
     return std::move(*made);
 }

@@ -10,7 +10,7 @@
 #include <jpeglib.h>
 
 #include "mantissa/base/error.h"
-#include "mantissa/formats/picture_kinds.h"
+#include "mantissa/formats/image_kinds.h"
 
 namespace mantissa::inline v0 {
 
@@ -28,7 +28,7 @@ struct Errors {
     std::longjmp(errors->where, 1);
 }
 
-/// libjpeg warns where it goes on with something made up: a picture cut short ends in grey. Of its warnings,
+/// libjpeg warns where it goes on with something made up: a image cut short ends in grey. Of its warnings,
 /// these leave every pixel as it was meant.
 void warn(j_common_ptr info, int level) {
     constexpr int harmless[] = {JWRN_EXTRANEOUS_DATA, JWRN_ADOBE_XFORM, JWRN_BOGUS_PROGRESSION,
@@ -48,9 +48,9 @@ class JpegFile {
     JpegFile(const JpegFile&) = delete;
     JpegFile& operator=(const JpegFile&) = delete;
 
-    Picture decode(std::span<const std::byte> bytes, std::int64_t enough) {
+    Image decode(std::span<const std::byte> bytes, std::int64_t enough) {
         if (!read(bytes, enough)) throw UserError(fmt::format("damaged JPEG: {}", errors_.text));
-        return std::move(picture_);
+        return std::move(image_);
     }
 
   private:
@@ -79,15 +79,15 @@ class JpegFile {
     }
 
     void take_memory() {
-        picture_.height = info_.output_height;
-        picture_.width = info_.output_width;
-        picture_.pixels.resize(picture_.height * picture_.width * 3);
-        if (info_.out_color_space == JCS_CMYK) row_.resize(static_cast<std::size_t>(picture_.width) * 4);
+        image_.height = info_.output_height;
+        image_.width = info_.output_width;
+        image_.pixels.resize(image_.height * image_.width * 3);
+        if (info_.out_color_space == JCS_CMYK) row_.resize(static_cast<std::size_t>(image_.width) * 4);
     }
 
     void read_row() {
         const std::size_t width = info_.output_width;
-        JSAMPROW to = picture_.pixels.data() + std::size_t{info_.output_scanline} * width * 3;
+        JSAMPROW to = image_.pixels.data() + std::size_t{info_.output_scanline} * width * 3;
         if (row_.empty()) {
             jpeg_read_scanlines(&info_, &to, 1);
             return;
@@ -103,13 +103,13 @@ class JpegFile {
 
     Errors errors_;
     jpeg_decompress_struct info_ = {};
-    Picture picture_;
+    Image image_;
     std::vector<std::uint8_t> row_;  // [W, 4]; empty unless it is CMYK
 };
 
 }  // namespace
 
-Picture decode_jpeg(std::span<const std::byte> bytes, std::int64_t enough) {
+Image decode_jpeg(std::span<const std::byte> bytes, std::int64_t enough) {
     return JpegFile().decode(bytes, enough);
 }
 

@@ -1,10 +1,10 @@
 // In place of jpeg.cpp where libjpeg was not there.
 #include "mantissa/base/error.h"
-#include "mantissa/formats/picture_kinds.h"
+#include "mantissa/formats/image_kinds.h"
 
 namespace mantissa::inline v0 {
 
-Picture decode_jpeg(std::span<const std::byte>, std::int64_t) {
+Image decode_jpeg(std::span<const std::byte>, std::int64_t) {
     throw UserError(
         "this build reads no JPEG: libjpeg was missing when it was built (libjpeg-dev on Debian)");
 }

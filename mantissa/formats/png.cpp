@@ -10,7 +10,7 @@
 #include <png.h>
 
 #include "mantissa/base/error.h"
-#include "mantissa/formats/picture_kinds.h"
+#include "mantissa/formats/image_kinds.h"
 
 namespace mantissa::inline v0 {
 
@@ -30,16 +30,16 @@ class PngFile {
     PngFile(const PngFile&) = delete;
     PngFile& operator=(const PngFile&) = delete;
 
-    Picture decode() {
+    Image decode() {
         if (!read_header()) throw damaged();
         const std::uint32_t height = png_get_image_height(png_, info_),
                             width = png_get_image_width(png_, info_);
         require_decodable(height, width);
-        picture_.height = height;
-        picture_.width = width;
-        picture_.pixels.resize(std::size_t{height} * width * 3);
+        image_.height = height;
+        image_.width = width;
+        image_.pixels.resize(std::size_t{height} * width * 3);
         if (!read_rows()) throw damaged();
-        return std::move(picture_);
+        return std::move(image_);
     }
 
   private:
@@ -75,8 +75,8 @@ class PngFile {
         const int passes = png_set_interlace_handling(png_);
         png_read_update_info(png_, info_);
         for (int pass = 0; pass < passes; ++pass)
-            for (std::int64_t row = 0; row < picture_.height; ++row)
-                png_read_row(png_, picture_.pixels.data() + row * picture_.width * 3, nullptr);
+            for (std::int64_t row = 0; row < image_.height; ++row)
+                png_read_row(png_, image_.pixels.data() + row * image_.width * 3, nullptr);
         return true;
     }
 
@@ -85,11 +85,11 @@ class PngFile {
     png_infop info_ = nullptr;
     std::jmp_buf where_ = {};
     char why_[128] = {};
-    Picture picture_;
+    Image image_;
 };
 
 }  // namespace
 
-Picture decode_png(std::span<const std::byte> bytes) { return PngFile(bytes).decode(); }
+Image decode_png(std::span<const std::byte> bytes) { return PngFile(bytes).decode(); }
 
 }  // namespace mantissa

@@ -1,10 +1,10 @@
 // In place of png.cpp where libpng was not there.
 #include "mantissa/base/error.h"
-#include "mantissa/formats/picture_kinds.h"
+#include "mantissa/formats/image_kinds.h"
 
 namespace mantissa::inline v0 {
 
-Picture decode_png(std::span<const std::byte>) {
+Image decode_png(std::span<const std::byte>) {
     throw UserError("this build reads no PNG: libpng was missing when it was built (libpng-dev on Debian)");
 }
 

@@ -1,4 +1,4 @@
-// Networks for pictures in files of torchvision's state dicts: same names as here; filters that are stored
+// Networks for images in files of torchvision's state dicts: same names as here; filters that are stored
 // [K, C, R, S] there and [R, S, C, K] here; and the first fully connected layer of a VGG, which reads channel
 // by channel there and pixel by pixel here.
 #pragma once

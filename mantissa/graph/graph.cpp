@@ -63,9 +63,9 @@ NodeId Graph::add(std::string_view name, std::vector<Value> inputs, Attributes a
     const std::vector<Type> types = input_types(node);
     try {
         const int count = static_cast<int>(types.size());
-        if (count < op.least_inputs || count > op.most_inputs)
+        if (count < op.min_inputs || count > op.max_inputs)
             throw UserError(
-                fmt::format("expected {} to {} operands, got {}", op.least_inputs, op.most_inputs, count));
+                fmt::format("expected {} to {} operands, got {}", op.min_inputs, op.max_inputs, count));
         node.outputs = op.types({op, types, node.attributes});
     } catch (const UserError& error) {
         refuse(op.name, origin, error.what());

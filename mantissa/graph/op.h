@@ -112,8 +112,8 @@ using PaddingRule = std::optional<LongerOutputs> (*)(const LongerOperands&);
 
 struct Op {
     std::string_view name;
-    int least_inputs = 1;
-    int most_inputs = 1;
+    int min_inputs = 1;
+    int max_inputs = 1;
     TypeRule types = nullptr;
     GradientRule gradient = nullptr;    ///< null only with a reason in `no_gradient`
     std::string_view no_gradient = {};  ///< why there is none

@@ -444,7 +444,7 @@ std::vector<Values> reduced_alone(const Node& node, Inputs in) {
 }
 
 /// A part of everything, filled up with zeros; or everything, without them.
-std::vector<Values> part_of_one(const Node& node, Inputs in) {
+std::vector<Values> own_shard_of_one(const Node& node, Inputs in) {
     std::vector<Values> out = reduced_alone(node, in);
     for (std::size_t i = 0; i < out.size(); ++i) out[i].resize(sized(node.outputs[i]).size());
     return out;
@@ -469,9 +469,9 @@ const std::map<std::string_view, Evaluate>& table() {
         {"all_reduce_start", reduced_alone},
         {"all_reduce_wait", reduced_alone},
         {"reduce_scatter_start", reduced_alone},
-        {"reduce_scatter_wait", part_of_one},
-        {"own_part", part_of_one},
-        {"all_gather_start", part_of_one},
+        {"reduce_scatter_wait", own_shard_of_one},
+        {"own_shard", own_shard_of_one},
+        {"all_gather_start", own_shard_of_one},
         {"all_gather_rows_start", reduced_alone},
         {"all_gather_wait", reduced_alone},
         {"norm_of_parts", norm_of_one},

@@ -11,9 +11,9 @@ namespace mantissa::inline v0 {
 struct FusionCosts {
     /// The least that a fused kernel must save each time that it runs, in bytes moved. Compiling one for the
     /// CPU takes about 3 ms, in which memory moves some 30 MB; over a thousand runs that is 30 KB a run.
-    std::int64_t least_bytes_saved = 32 << 10;
+    std::int64_t min_bytes_saved = 32 << 10;
     /// Operands and outputs of one kernel. Each takes a register for its address, of which x86-64 has 16.
-    std::size_t most_operands = 16;
+    std::size_t max_operands = 16;
     /// Instructions on sixteen lanes in the time that memory moves one byte: a core of a CPU runs about 3.5
     /// of them in a nanosecond, while both directions together move some 8 bytes for it.
     double instructions_per_byte = 0.44;
@@ -49,12 +49,13 @@ struct Target {
     /// (passes/join_updates.h).
     bool joins_updates = false;
     FusionCosts fusion = {};
-    std::string cannot_compile = {};       ///< why fused nodes have no kernels; empty if they have
-    std::string cannot_attach_tails = {};  ///< why contractions take no compiled tail; empty if they do
-    /// Why contractions take no tails but those for which a kernel is offered; empty: they take any.
-    std::string attaches_few_tails = {};
-    std::string tails_lose_at_16_bits = {};  ///< why those of 16-bit operands take none; empty if they do
-    std::string cannot_multiply_tf32 = {};   ///< why TF32 is forbidden; empty if it is not
+    std::string cannot_compile = {};  ///< why fused nodes have no kernels; empty if they have
+    std::string cannot_attach_epilogues =
+        {};  ///< why contractions take no compiled epilogue; empty if they do
+    /// Why contractions take no epilogues but those for which a kernel is offered; empty: they take any.
+    std::string attaches_few_epilogues = {};
+    std::string epilogues_lose_at_16_bits = {};  ///< why those of 16-bit operands take none; empty if they do
+    std::string cannot_multiply_tf32 = {};       ///< why TF32 is forbidden; empty if it is not
 };
 
 }  // namespace mantissa

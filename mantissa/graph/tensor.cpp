@@ -201,10 +201,10 @@ Tensor whole_power(Tensor x, int exponent) {
 }  // namespace
 
 Tensor pow(Tensor x, double exponent, Tensor::Where at) {
-    constexpr double most_multiplied_out = 64;
+    constexpr double max_multiplied_out = 64;
     const LineScope line(graph_of("pow", {x}, at), at);
     const double size = std::abs(exponent);
-    if (size > most_multiplied_out || size != std::floor(size)) return exp(log(x) * exponent);
+    if (size > max_multiplied_out || size != std::floor(size)) return exp(log(x) * exponent);
     if (size == 0) return broadcast_to(like("pow", {x, at}, 1), x.shape());
     const Tensor power = whole_power(x, static_cast<int>(size));
     return exponent < 0 ? 1.0 / power : power;

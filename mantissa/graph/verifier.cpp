@@ -51,7 +51,7 @@ class Verifier {
         for (const Value& input : node.inputs)
             require(exists(input, static_cast<std::size_t>(id)), "an operand of %{} is no earlier value", id);
         const int count = static_cast<int>(node.inputs.size());
-        require(count >= node.op->least_inputs && count <= node.op->most_inputs, "{} has {} operands",
+        require(count >= node.op->min_inputs && count <= node.op->max_inputs, "{} has {} operands",
                 print(graph_, id), count);
         const std::vector<Type> types = graph_.input_types(node);
         require(node.op->types({*node.op, types, node.attributes}) == node.outputs,

@@ -13,7 +13,7 @@ namespace {
 
 /// A mask with a border or two along 8,192 positions takes some hundred thousand boxes; noise takes as many
 /// as there are pairs.
-constexpr std::int64_t most_boxes = 1 << 20;
+constexpr std::int64_t max_boxes = 1 << 20;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
@@ -154,7 +154,7 @@ PositionMask::Interval PositionMask::evaluated(const PairBox& box, std::vector<I
 /// Adds the visible pairs of the box; false if that takes too long.
 bool PositionMask::count(const PairBox& box, std::vector<Interval>& values, std::int64_t& pairs,
                          std::int64_t& boxes) const {
-    if (++boxes > most_boxes) return false;
+    if (++boxes > max_boxes) return false;
     const Interval visible = evaluated(box, values);
     if (visible.low != 0) pairs += box.pairs();
     if (visible.low != 0 || visible.high == 0) return true;

@@ -23,7 +23,7 @@ namespace {
 /// The stages of each network halve an image five times.
 constexpr std::int64_t smallest_image = 32;
 /// Far beyond what fits a memory, and few enough that elements can be counted.
-constexpr std::int64_t largest_image = 16384, most_channels = 16384, most_classes = 1 << 24;
+constexpr std::int64_t largest_image = 16384, max_channels = 16384, max_classes = 1 << 24;
 
 struct ImageFamily {
     const char* name;
@@ -32,7 +32,7 @@ struct ImageFamily {
 };
 
 /// CIFAR-10's.
-constexpr ImageSizes of_small_pictures{.classes = 10, .image = 32, .width = 16};
+constexpr ImageSizes of_small_images{.classes = 10, .image = 32, .width = 16};
 
 constexpr ImageFamily image_families[] = {
     {"ResNet50", [](const ImageSizes& sizes) { return resnet_model({.sizes = sizes}); }},
@@ -47,13 +47,13 @@ constexpr ImageFamily image_families[] = {
          return resnet_model(
              {.name = "ResNet20", .version = ResNetVersion::cifar, .blocks = {3, 3, 3}, .sizes = sizes});
      },
-     of_small_pictures},
+     of_small_images},
     {"ResNet56",
      [](const ImageSizes& sizes) {
          return resnet_model(
              {.name = "ResNet56", .version = ResNetVersion::cifar, .blocks = {9, 9, 9}, .sizes = sizes});
      },
-     of_small_pictures}};
+     of_small_images}};
 
 bool is_same_word(std::string_view a, std::string_view b) {
     return std::ranges::equal(a, b, [](char x, char y) {
@@ -83,9 +83,9 @@ void validate(const ImageSizes& sizes, std::string_view model) {
             throw UserError(fmt::format("{}: {} must be {} or more, and at most {}, got {}", model, what,
                                         least, most, got));
     };
-    require("the classes", 2, most_classes, sizes.classes);
+    require("the classes", 2, max_classes, sizes.classes);
     require("the image size", smallest_image, largest_image, sizes.image);
-    require("the width", 2, most_channels, sizes.width);
+    require("the width", 2, max_channels, sizes.width);
     if (sizes.width % 2 != 0)
         throw UserError(fmt::format("{}: the width must be even, got {}", model, sizes.width));
 }

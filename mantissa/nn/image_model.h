@@ -1,4 +1,4 @@
-// Networks that say what is on a picture, as values, by name.
+// Networks that say what is on a image, as values, by name.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct ImageModel {
     std::function<Tensor(Tensor images, const Mode& mode)> logits = {};
 };
 
-/// ResNet50, ResNet50v1.5, VGG19, DenseNet121; for pictures of 32 x 32 pixels ResNet20 and ResNet56.
+/// ResNet50, ResNet50v1.5, VGG19, DenseNet121; for images of 32 x 32 pixels ResNet20 and ResNet56.
 std::vector<std::string> image_model_names();
 
 /// The network of that name, as published. Throws UserError, naming those there are, for another name.

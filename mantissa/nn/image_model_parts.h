@@ -1,4 +1,4 @@
-// The parts of networks for pictures, and their sizes: for those that are there, and for programs that are
+// The parts of networks for images, and their sizes: for those that are there, and for programs that are
 // asked for one by name.
 #pragma once
 

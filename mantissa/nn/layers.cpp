@@ -116,21 +116,21 @@ Tensor rms_norm(Tensor x, std::string_view name, double epsilon, Tensor::Where a
     return ops::rms_norm(x, weight, epsilon);
 }
 
-KeptKeys::KeptKeys(Tensor positions, std::int64_t context, DType dtype)
+KeyCache::KeyCache(Tensor positions, std::int64_t context, DType dtype)
     : positions_(positions),
       starts_(reshape(slice(positions, 1, 0, 1), {positions.dim(0)})),
       context_(context),
       dtype_(dtype) {}
 
-Tensor KeptKeys::attention(Tensor q, Tensor k, Tensor v, double scale, std::int64_t window) const {
+Tensor KeyCache::attention(Tensor q, Tensor k, Tensor v, double scale, std::int64_t window) const {
     const std::vector operands{cast(q, dtype_), with_kept("k", cast(k, dtype_)),
                                with_kept("v", cast(v, dtype_)), positions_};
     Attributes attributes{{"scale", scale}};
     if (window > 0 && window < context_) attributes = attributes.with("window", window);
-    return cast(call(q.graph(), "kept_attention", operands, attributes)[0], q.dtype());
+    return cast(call(q.graph(), "cached_attention", operands, attributes)[0], q.dtype());
 }
 
-Tensor KeptKeys::with_kept(std::string_view name, Tensor part) const {
+Tensor KeyCache::with_kept(std::string_view name, Tensor part) const {
     Graph& graph = part.graph();
     const std::string state = fmt::format("cache.{}.{}", graph.origin.scope, name);
     Type type = part.type();

@@ -79,11 +79,11 @@ Tensor rms_norm(Tensor x, std::string_view name, double epsilon = 1e-5,
                 Tensor::Where at = Tensor::Where::current());
 
 /// Keys and values of a whole context, which are kept from one run to the next while text is generated.
-class KeptKeys {
+class KeyCache {
   public:
     /// `positions` i32 [B, T], of each sequence one after another: of the tokens at hand, whose keys and
     /// values take their places in the context. `dtype`: in which they are kept.
-    KeptKeys(Tensor positions, std::int64_t context, DType dtype);
+    KeyCache(Tensor positions, std::int64_t context, DType dtype);
 
     /// Attention of the queries q [B, H, T, D] to what is kept, with k and v [B, G, T, D] in their places; to
     /// the last `window` of it, where that is not 0. The states are cache.SCOPE.k and cache.SCOPE.v,

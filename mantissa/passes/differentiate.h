@@ -16,7 +16,7 @@ namespace mantissa::inline v0 {
 struct ParameterGradient {
     int state = 0;  ///< index into the graph's states
     Tensor gradient;
-    bool is_part = false;  ///< the gradient is this rank's part of it alone (ranks/part.h)
+    bool is_shard = false;  ///< the gradient is this rank's part of it alone (ranks/shard.h)
 };
 
 /// `loss` is a scalar. Frozen parameters have no gradient; another on which the loss does not depend has one

@@ -8,7 +8,7 @@
 //                                                   %42:2 = all_reduce_wait(%10.0, %10.1) {ranks=4, sum=0}
 //                                                   %43 = global_norm(%42.0, %42.1, ...)
 //
-// Of a gradient that is cut (ranks/part.h) a rank gets the sum of its part: reduce_scatter_start and
+// Of a gradient that is cut (ranks/shard.h) a rank gets the sum of its part: reduce_scatter_start and
 // reduce_scatter_wait. It updates its part of the parameter alone, and what all have made of theirs is put
 // together: all_gather_start and all_gather_wait.
 //
@@ -36,9 +36,9 @@ struct Distribution {
     States states = States::sharded;
     /// How gradients travel; losses always do in FP32.
     Wire wire = Wire::fp32;
-    /// Parameters of which a rank has a part, as the graph that updates them says (keep_in_parts.h): for
+    /// Parameters of which a rank has a part, as the graph that updates them says (shard_parameters.h): for
     /// those that do not.
-    std::set<std::string> in_parts = {};
+    std::set<std::string> sharded = {};
 };
 
 /// A term of a sum.

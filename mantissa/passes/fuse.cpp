@@ -11,7 +11,7 @@
 #include "mantissa/passes/analysis/fuse_groups.h"
 #include "mantissa/passes/analysis/nest.h"
 #include "mantissa/passes/expand.h"
-#include "mantissa/passes/fuse_tails.h"
+#include "mantissa/passes/fuse_epilogues.h"
 #include "mantissa/passes/recompute.h"
 #include "mantissa/passes/recompute_in_nests.h"
 #include "mantissa/passes/rewriter.h"
@@ -161,10 +161,10 @@ Fusion fuse(const Graph& graph, const Machine& machine) {
         const Grouping grouping(again.graph, costs, fusion.refused);
         fusion.graph = Placing(again.graph, grouping, fusion).run();
     }
-    Fusion tails = fuse_tails(fusion.graph, machine);
-    fusion.graph = std::move(tails.graph);
-    fusion.bytes_saved += tails.bytes_saved;
-    for (PassRefusal& refusal : tails.refused) fusion.refused.push_back(std::move(refusal));
+    Fusion epilogues = fuse_epilogues(fusion.graph, machine);
+    fusion.graph = std::move(epilogues.graph);
+    fusion.bytes_saved += epilogues.bytes_saved;
+    for (PassRefusal& refusal : epilogues.refused) fusion.refused.push_back(std::move(refusal));
     return fusion;
 }
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "mantissa/base/or_reason.h"
+#include "mantissa/base/expected.h"
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/ignored_targets.h"
@@ -40,7 +40,7 @@ class LossRecognition {
         form_.targets = graph.node(loss).inputs[1];
     }
 
-    OrReason<LossForm> run() {
+    Expected<LossForm> run() {
         if (require(!node(form_.loss).attributes.has("classes"), "the logits are padded already") &&
             follow_logits() && follow_gradient())
             return form_;
@@ -273,7 +273,7 @@ ChunkedLoss fuse_linear_cross_entropy(const Graph& graph, std::span<Value> kept)
     std::set<NodeId> replaced;
     for (NodeId id = 0; id < graph.end(); ++id) {
         if (graph.node(id).op->name != "cross_entropy") continue;
-        if (const OrReason<LossForm> form = LossRecognition(graph, uses, id).run()) {
+        if (const Expected<LossForm> form = LossRecognition(graph, uses, id).run()) {
             replaced.insert(form->replaced.begin(), form->replaced.end());
             forms.emplace(id, *form);
         } else {

@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-#include "mantissa/base/or_reason.h"
+#include "mantissa/base/expected.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/passes/rewriter.h"
@@ -19,7 +19,7 @@ namespace {
 
 /// Rows of zeros are work. A contraction that ends inside a tile loses at most the rest of that tile, and
 /// what ugly ends cost in all was never more than a few percent; so more zeros than this share cannot win.
-constexpr std::int64_t least_rows_a_zero = 16;
+constexpr std::int64_t min_rows_a_zero = 16;
 
 /// The change that padding one parameter makes.
 struct PaddingForm {
@@ -44,9 +44,9 @@ class PaddingRecognition {
         form_.axes[{parameter.node, 0}] = 0;
     }
 
-    OrReason<PaddingForm> run() {
+    Expected<PaddingForm> run() {
         if (!follow_zeros()) return why_not_.none();
-        if (!contracted_) return NoValue{not_contracted_};
+        if (!contracted_) return Unexpected{not_contracted_};
         return form_;
     }
 
@@ -194,24 +194,25 @@ class PaddedCopy {
 };
 
 /// How many rows of zeros a parameter should have, or why none.
-OrReason<std::int64_t> zero_rows_for(const State& parameter, std::int64_t multiple) {
+Expected<std::int64_t> zero_rows_for(const State& parameter, std::int64_t multiple) {
     if (parameter.type.shape.rank() != 2)
-        return NoValue{fmt::format("{} is no matrix", parameter.type.text())};
+        return Unexpected{fmt::format("{} is no matrix", parameter.type.text())};
     const std::int64_t rows = parameter.type.shape[0];
     if (parameter.zero_rows > 0)
-        return NoValue{fmt::format("{} rows of zeros lie behind it already", parameter.zero_rows)};
-    if (rows % multiple == 0) return NoValue{fmt::format("its {} rows are a multiple of {}", rows, multiple)};
+        return Unexpected{fmt::format("{} rows of zeros lie behind it already", parameter.zero_rows)};
+    if (rows % multiple == 0)
+        return Unexpected{fmt::format("its {} rows are a multiple of {}", rows, multiple)};
     const std::int64_t zero_rows = multiple - rows % multiple;
-    if (zero_rows * least_rows_a_zero > rows)
-        return NoValue{fmt::format("{} rows of zeros behind its {} are more than one in {}", zero_rows, rows,
-                                   least_rows_a_zero)};
+    if (zero_rows * min_rows_a_zero > rows)
+        return Unexpected{fmt::format("{} rows of zeros behind its {} are more than one in {}", zero_rows,
+                                      rows, min_rows_a_zero)};
     return zero_rows;
 }
 
 /// How that parameter can be padded, or why not.
-OrReason<PaddingForm> padding_of(const Graph& graph, int state, std::int64_t multiple) {
-    const OrReason<std::int64_t> zero_rows = zero_rows_for(graph.state(state), multiple);
-    if (!zero_rows) return NoValue{zero_rows.reason()};
+Expected<PaddingForm> padding_of(const Graph& graph, int state, std::int64_t multiple) {
+    const Expected<std::int64_t> zero_rows = zero_rows_for(graph.state(state), multiple);
+    if (!zero_rows) return Unexpected{zero_rows.reason()};
     return PaddingRecognition(graph, state, *zero_rows).run();
 }
 

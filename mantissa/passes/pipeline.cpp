@@ -21,11 +21,11 @@
 #include "mantissa/passes/fuse.h"
 #include "mantissa/passes/fuse_linear_cross_entropy.h"
 #include "mantissa/passes/join_updates.h"
-#include "mantissa/passes/keep_in_parts.h"
 #include "mantissa/passes/lay_out.h"
 #include "mantissa/passes/loop_bodies.h"
 #include "mantissa/passes/quantize.h"
 #include "mantissa/passes/recompute.h"
+#include "mantissa/passes/shard_parameters.h"
 #include "mantissa/passes/simplify.h"
 
 namespace mantissa::inline v0 {
@@ -164,14 +164,14 @@ void keep_parts_of_parameters(Graph& graph, BuiltGraph& built, const Distributio
         return graph.node(update.value.node).op->name == "all_gather_wait";
     });
     if (!updates) {
-        graph = with_parts(graph, distribution.in_parts, distribution.ranks);
-        built.derive = derived_from_parts(built.derive, distribution.in_parts, distribution.ranks);
+        graph = with_parts(graph, distribution.sharded, distribution.ranks);
+        built.derive = derived_from_shards(built.derive, distribution.sharded, distribution.ranks);
         return;
     }
-    KeptInParts kept = keep_in_parts(graph, built.derive, distribution.ranks);
+    ShardedParameters kept = shard_parameters(graph, built.derive, distribution.ranks);
     graph = std::move(kept.graph);
     built.derive = std::move(kept.derive);
-    built.in_parts = std::move(kept.names);
+    built.sharded = std::move(kept.names);
 }
 
 /// The body of a loop, by the passes that need to know nothing of what stands around it.
@@ -228,7 +228,8 @@ BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions
             built.derive = std::move(laid.derive);
         });
     if (options.distribution.ranks > 1 && options.distribution.states == States::sharded)
-        pipeline.run("keep_in_parts", [&] { keep_parts_of_parameters(graph, built, options.distribution); });
+        pipeline.run("shard_parameters",
+                     [&] { keep_parts_of_parameters(graph, built, options.distribution); });
     pipeline.run("expand", [&] { graph = expand(graph, expands); });
     if (options.fuse) {
         if (options.simplify) pipeline.run("simplify", [&] { graph = simplify(graph, MergeStages::no); });

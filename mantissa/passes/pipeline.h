@@ -79,8 +79,8 @@ std::vector<std::string> chosen_passes(const PipelineOptions& options);
 
 struct BuiltGraph {
     Graph graph;
-    Graph derive = {};                    ///< makes the derived states of `graph`; see lay_out.h
-    std::set<std::string> in_parts = {};  ///< parameters of which a rank has a part; see keep_in_parts.h
+    Graph derive = {};                   ///< makes the derived states of `graph`; see lay_out.h
+    std::set<std::string> sharded = {};  ///< parameters of which a rank has a part; see shard_parameters.h
     std::vector<PassTime> times;
     std::vector<PaddedParameter> padded = {};
     std::vector<PassRefusal> refused = {};  ///< what the passes left as it was, in their order

@@ -66,7 +66,7 @@ class Bench {
         batch_ = buffer_.fill(batches_, 0);  // once the step is known to fit the memory
         const Stopwatch watch;
         for (RunningPrecision& running : running_) warm_up(running);
-        settle_size(options_.most_seconds - watch.seconds());
+        settle_size(options_.max_seconds - watch.seconds());
         for (std::int64_t i = 0; i < size_.iterations; ++i)
             for (RunningPrecision& running : running_) iterate(running, i);
         if (options_.finish) options_.finish(*memory_->state);

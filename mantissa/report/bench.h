@@ -33,8 +33,8 @@ struct BenchOptions {
     /// One for each precision. They differ in policy, passes and loss scale alone.
     std::vector<TrainerOptions> precisions;
     BenchSize size;
-    FreeBenchSize free = {};    ///< what the last warm-up batches may make less, so that
-    double most_seconds = 300;  ///< all takes about so long
+    FreeBenchSize free = {};   ///< what the last warm-up batches may make less, so that
+    double max_seconds = 300;  ///< all takes about so long
     double learning_rate = 0.01;
     /// The share of the machine's fastest peak that a rate in FLOP/s is.
     std::function<double(double rate)> share_of_peak;

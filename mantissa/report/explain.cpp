@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "mantissa/graph/graph.h"
-#include "mantissa/passes/analysis/contraction_tail.h"
+#include "mantissa/passes/analysis/contraction_epilogue.h"
 #include "mantissa/report/explain_attention.h"
 #include "mantissa/train/training_plan.h"
 
@@ -127,7 +127,7 @@ void read_products(ExplainedNode& node) {
     node.sum = node.kernel.substr(plus + 1, node.kernel.find(' ', plus) - plus - 1);
 }
 
-/// A contraction with a tail is explained as the contraction that it is; other fused kernels as a whole.
+/// A contraction with an epilogue is explained as the contraction that it is; other fused kernels as a whole.
 ExplainedNode explain_node(const Graph& graph, const PlannedNode& planned) {
     const Node& node = graph.node(planned.node);
     const Graph* body = node.op->name == "fused" ? &node.attributes.body("body").graph() : nullptr;

@@ -31,8 +31,9 @@ struct ExplainedNode {
     bool contracts = false;  ///< whether what it does is to multiply matrices, as attention does, too
     std::int64_t bytes = 0;  ///< read and written once each
     std::int64_t flops = 0;
-    /// The operations in a fused kernel, casts too, in their order; of a contraction with a tail those of the
-    /// tail. Their values stay in registers, so they have no bytes, FLOPs and kernels of their own.
+    /// The operations in a fused kernel, casts too, in their order; of a contraction with an epilogue those
+    /// of the epilogue. Their values stay in registers, so they have no bytes, FLOPs and kernels of their
+    /// own.
     std::vector<ExplainedNode> parts = {};
 };
 

@@ -21,11 +21,11 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int file_version = 1;
-constexpr std::size_t most_file_bytes = 1 << 20;  // some thousand machines
+constexpr std::size_t max_file_bytes = 1 << 20;  // some thousand machines
 // A thousand times what the fastest machine does in BF16: more was never measured.
-constexpr double most_rate = 1e18;
+constexpr double max_rate = 1e18;
 // The least rise that is written anew: less is noise.
-constexpr double least_rise = 1.002;
+constexpr double min_rise = 1.002;
 
 std::string today() {
     const std::chrono::year_month_day day(
@@ -49,7 +49,7 @@ bool is_of(const Json& entry, const Json& key) {
 
 double rate_in(const Json& entry, const char* name) {
     const double rate = entry.at(name).get<double>();
-    if (!(rate >= 0 && rate < most_rate)) throw UserError(fmt::format("{} is no rate", name));
+    if (!(rate >= 0 && rate < max_rate)) throw UserError(fmt::format("{} is no rate", name));
     return rate;
 }
 
@@ -61,7 +61,7 @@ struct Entry {
 /// The file's entries of the machines, whatever they are; nothing where it cannot be read, or is damaged.
 Json entries_of(const std::filesystem::path& file) {
     try {
-        const Json json = parse_strict_json(read_file(file), file.string(), {.bytes = most_file_bytes});
+        const Json json = parse_strict_json(read_file(file), file.string(), {.bytes = max_file_bytes});
         if (json.is_object() && json.value("version", 0) == file_version && json.at("machines").is_array())
             return json["machines"];
     } catch (const std::exception&) {
@@ -88,8 +88,8 @@ std::optional<Entry> find_entry(const Json& entries, const Json& key) {
 }
 
 bool rose(const Peaks& now, const Peaks& before) {
-    return now.f32_fma > least_rise * before.f32_fma || now.bf16_matrix > least_rise * before.bf16_matrix ||
-           now.copy > least_rise * before.copy;
+    return now.f32_fma > min_rise * before.f32_fma || now.bf16_matrix > min_rise * before.bf16_matrix ||
+           now.copy > min_rise * before.copy;
 }
 
 }  // namespace

@@ -412,19 +412,19 @@ PlannedLadder planned_ladder(Device& device, const LadderOptions& options, std::
 
 }  // namespace
 
-LadderSize ladder_size(Device& device, const LadderOptions& options, double most_seconds) {
+LadderSize ladder_size(Device& device, const LadderOptions& options, double max_seconds) {
     LadderSize size;
     for (const std::int64_t batch : {4, 2, 1}) {
         const PlannedLadder ladder = planned_ladder(device, options, batch);
         const std::int64_t needed = ladder.memory + scratch_beside(ladder.arena, device.target());
         if (batch > 1 && needed > device.free_memory()) continue;
-        if (batch > size.most_that_fits || size.seconds_of_most == 0) {
-            size.most_that_fits = batch;
+        if (batch > size.max_that_fits || size.seconds_of_most == 0) {
+            size.max_that_fits = batch;
             size.seconds_of_most = ladder.seconds;
         }
         size.batch = batch;
         size.seconds = ladder.seconds;
-        if (ladder.seconds <= most_seconds) break;
+        if (ladder.seconds <= max_seconds) break;
     }
     return size;
 }

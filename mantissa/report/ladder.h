@@ -89,13 +89,13 @@ struct LadderSize {
     std::int64_t batch = 1;  ///< examples of a step
     double seconds = 0;      ///< of all rungs, losses and timing
     /// The size that the memory has room for, if time alone makes it fewer.
-    std::int64_t most_that_fits = 1;
+    std::int64_t max_that_fits = 1;
     double seconds_of_most = 0;
 };
 
 /// The largest of 4, 2 and 1 examples a step with which the rungs fit in the available memory and take at
 /// most about so many seconds by LadderOptions::known_peaks; 1 if none does.
-LadderSize ladder_size(Device& device, const LadderOptions& options, double most_seconds = 240);
+LadderSize ladder_size(Device& device, const LadderOptions& options, double max_seconds = 240);
 
 /// How far losses may lie from those of FP32 over some tens of steps, under a policy or its emulation.
 double loss_tolerance_of(const Policy& policy);

@@ -338,7 +338,7 @@ class Linter {
     }
 
     /// Rows of an item of the batch, and so of the nice batch, follow the nice sequence. Beside convolutions,
-    /// whose rows are pixels, the few products of a network for pictures do not count.
+    /// whose rows are pixels, the few products of a network for images do not count.
     void look_at_batch() {
         const LintRule& rule = rule_of("batch");
         if (sizes_.products.empty() || !sizes_.convolutions.empty()) return;

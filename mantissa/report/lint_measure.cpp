@@ -23,8 +23,8 @@ namespace mantissa::inline v0 {
 namespace {
 
 /// Enough for every kernel's blocks; with the 50,257 classes of GPT-2 124M half a second on two cores.
-constexpr std::int64_t most_rows = 512;
-constexpr std::int64_t most_pixels = 16384;
+constexpr std::int64_t max_rows = 512;
+constexpr std::int64_t max_pixels = 16384;
 
 Tensor input(Graph& graph, const char* name, DType dtype, Shape shape) {
     return {graph, graph.add_input(name, {dtype, std::move(shape)})};
@@ -150,10 +150,10 @@ class RunningProbe {
 /// Where the size is not that of the rows, fewer of them do.
 LintProbe shortened(LintProbe probe, const LintProbe& other) {
     if (probe.kind == LintProbe::Kind::contraction && probe.extents[0] == other.extents[0])
-        probe.extents[0] = std::min(probe.extents[0], most_rows);
+        probe.extents[0] = std::min(probe.extents[0], max_rows);
     if (probe.kind == LintProbe::Kind::convolution)
-        probe.extents[0] = std::clamp<std::int64_t>(most_pixels / (probe.extents[1] * probe.extents[2]), 1,
-                                                    probe.extents[0]);
+        probe.extents[0] =
+            std::clamp<std::int64_t>(max_pixels / (probe.extents[1] * probe.extents[2]), 1, probe.extents[0]);
     return probe;
 }
 
@@ -162,14 +162,14 @@ LintProbe shortened(LintProbe probe, const LintProbe& other) {
 LintMeasurement measurement_of(const std::vector<double>& ugly, const std::vector<double>& nice,
                                double arithmetic) {
     // Two hundredths: what the clock and the place of the memory make of the same work in two runs.
-    constexpr double least_noise = 0.02;
+    constexpr double min_noise = 0.02;
     std::vector<double> gains, deviations;
     for (std::size_t i = 0; i < ugly.size(); ++i) gains.push_back(ugly[i] / nice[i] * arithmetic);
     LintMeasurement measurement{
         .ugly_milliseconds = median(ugly), .nice_milliseconds = median(nice), .gain = median(gains)};
     for (const double gain : gains) deviations.push_back(std::abs(gain - measurement.gain));
     // The median of so few turns lies within about two median deviations of the truth.
-    measurement.noise = std::max(least_noise, 2 * median(deviations));
+    measurement.noise = std::max(min_noise, 2 * median(deviations));
     return measurement;
 }
 

@@ -114,7 +114,7 @@ std::string outline(const ExponentHistogram& histogram, const Axis& axis, double
     return path;
 }
 
-double most_of(const ExponentHistogram& histogram) {
+double max_of(const ExponentHistogram& histogram) {
     std::int64_t most = 1;
     for (int e = ExponentHistogram::lowest; e <= ExponentHistogram::highest; ++e)
         most = std::max(most, histogram.count(e));
@@ -138,7 +138,7 @@ std::string chart(const NumericsReport& report, const std::vector<Layer>& layers
     double bottom = first;
     for (const Layer& layer : layers) {
         bottom += band;
-        const double most = most_of(layer.histogram);
+        const double most = max_of(layer.histogram);
         svg += fmt::format(
             "<path class='fill {}' d='{}'/><path class='axis' d='M{:.1f} {:.1f}H{:.1f}'/>"
             "<text x='{:.1f}' y='{:.1f}' text-anchor='end'>{}</text>"
@@ -175,7 +175,7 @@ std::string tensors(const NumericsReport& report, const char* title, const Numer
             "<text x='890' y='{0:.1f}' text-anchor='end'>{5}</text>"
             "<text x='990' y='{0:.1f}' text-anchor='end'>{6}</text>\n",
             bottom - 5, html::escaped(tensor.name), html::color_class(color),
-            outline(tensor.histogram, axis, bottom, line - 4, most_of(tensor.histogram)),
+            outline(tensor.histogram, axis, bottom, line - 4, max_of(tensor.histogram)),
             tensor.histogram.greatest(), percent(tensor.histogram.lost_in_f16(0)),
             percent(tensor.histogram.lost_in_f16(proposed)));
     }

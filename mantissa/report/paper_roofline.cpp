@@ -47,7 +47,7 @@ struct LeastTime {
     double seconds() const { return std::max(arithmetic, memory); }
 };
 
-LeastTime least_time(const Cost& cost, const Arithmetic& arithmetic, const CardRates& rates) {
+LeastTime min_time(const Cost& cost, const Arithmetic& arithmetic, const CardRates& rates) {
     return {static_cast<double>(cost.flops) / rate_of(arithmetic, rates),
             static_cast<double>(cost.bytes) / rates.memory};
 }
@@ -76,14 +76,14 @@ struct PaperSums {
 
 PaperLine line_of(const Plan& plan, const PlannedNode& planned, const Cost& cost, const Card& card) {
     const Node& node = plan.graph().node(planned.node);
-    const LeastTime sheet = least_time(cost, planned.arithmetic, card.sheet);
+    const LeastTime sheet = min_time(cost, planned.arithmetic, card.sheet);
     return {.op = std::string(node.op->name),
             .pass = std::string(name_of(node.origin.stage)),
             .kernel = planned.kernel,
             .launches = planned.launches,
             .cost = cost,
             .by_sheet = sheet.seconds(),
-            .by_measured = card.measured ? least_time(cost, planned.arithmetic, *card.measured).seconds() : 0,
+            .by_measured = card.measured ? min_time(cost, planned.arithmetic, *card.measured).seconds() : 0,
             .waits_for_memory = sheet.memory > sheet.arithmetic ? sheet.seconds() : 0};
 }
 

@@ -10,7 +10,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/ranks/exchange.h"
-#include "mantissa/ranks/part.h"
+#include "mantissa/ranks/shard.h"
 #include "mantissa/report/quantities.h"
 #include "mantissa/report/report.h"
 #include "mantissa/report/unit_peak.h"
@@ -39,7 +39,8 @@ std::int64_t bytes_of(std::span<const Type> types) {
 std::int64_t part_bytes(std::span<const Type> wholes, std::int64_t ranks) {
     std::int64_t bytes = 0;
     for (const Type& type : wholes)
-        bytes += part_elements(type.shape.elements(), ranks) * static_cast<std::int64_t>(size_of(type.dtype));
+        bytes +=
+            shard_elements(type.shape.elements(), ranks) * static_cast<std::int64_t>(size_of(type.dtype));
     return bytes;
 }
 
@@ -69,7 +70,7 @@ std::optional<Sent> sent_by(const Node& node) {
         std::int64_t elements = 0;
         for (std::int64_t of : node.attributes.list("elements")) elements += of;
         const auto size = static_cast<std::int64_t>(sizeof(double));
-        return Sent{.bytes = elements / part_block * size, .pieces = 1, .is_awaited = true};
+        return Sent{.bytes = elements / shard_block * size, .pieces = 1, .is_awaited = true};
     }
     return std::nullopt;
 }

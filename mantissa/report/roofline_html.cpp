@@ -20,10 +20,9 @@ std::size_t color_of(const std::string& pass) { return pass == "forward" ? 0 : p
 /// Logarithmic axes: FLOP per byte from left to right, FLOP a second upwards.
 class Plane {
   public:
-    Plane(double most_flops, double least_flops)
-        : top_(std::log10(most_flops)), low_(std::log10(least_flops)) {}
+    Plane(double max_flops, double min_flops) : top_(std::log10(max_flops)), low_(std::log10(min_flops)) {}
     double x(double intensity) const {
-        const double at = (std::log10(intensity) - least_intensity) / (most_intensity - least_intensity);
+        const double at = (std::log10(intensity) - min_intensity) / (max_intensity - min_intensity);
         return left + std::clamp(at, 0.0, 1.0) * (width - left - 20);
     }
     double y(double flops) const {
@@ -31,7 +30,7 @@ class Plane {
         return height - bottom - std::clamp(at, 0.0, 1.0) * (height - bottom - 20);
     }
     bool shows(double flops) const { return std::log10(flops) >= low_ && std::log10(flops) <= top_; }
-    static constexpr double least_intensity = -2, most_intensity = 4;
+    static constexpr double min_intensity = -2, max_intensity = 4;
 
   private:
     double top_, low_;
@@ -39,8 +38,8 @@ class Plane {
 
 /// The label stands by so much below the roof.
 std::string roof_line(const Plane& plane, double peak, double copy, const char* label, double below) {
-    const double ridge = peak / copy, from = std::pow(10, Plane::least_intensity),
-                 to = std::pow(10, Plane::most_intensity);
+    const double ridge = peak / copy, from = std::pow(10, Plane::min_intensity),
+                 to = std::pow(10, Plane::max_intensity);
     return fmt::format(
         "<polyline class='roof' points='{:.1f},{:.1f} {:.1f},{:.1f} {:.1f},{:.1f}'/>"
         "<text x='{:.1f}' y='{:.1f}' text-anchor='end'>{}: {:.0f} GFLOP/s</text>\n",

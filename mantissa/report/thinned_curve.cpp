@@ -25,7 +25,7 @@ void ThinnedCurve::Part::add(const Part& after) {
 void ThinnedCurve::add(double step, double value) {
     if (!std::isfinite(value)) return;
     const auto is_full = [&] { return parts_.empty() || parts_.back().count >= width_; };
-    if (is_full() && parts_.size() >= most_parts_) halve();
+    if (is_full() && parts_.size() >= max_parts_) halve();
     if (is_full()) parts_.emplace_back();  // of an odd number of parts, the last has room now
     const Point point{step, value};
     parts_.back().add(

@@ -14,8 +14,8 @@ class ThinnedCurve {
         double step = 0, value = 0;
     };
 
-    /// `most_points` is four or more.
-    explicit ThinnedCurve(std::size_t most_points = 1000) : most_parts_((most_points - 2) / 2) {}
+    /// `max_points` is four or more.
+    explicit ThinnedCurve(std::size_t max_points = 1000) : max_parts_((max_points - 2) / 2) {}
 
     /// Steps ascend. A value that is not finite is left out.
     void add(double step, double value);
@@ -46,7 +46,7 @@ class ThinnedCurve {
     };
     void halve();
 
-    std::size_t most_parts_;
+    std::size_t max_parts_;
     std::int64_t width_ = 1;
     std::vector<Part> parts_;
 };

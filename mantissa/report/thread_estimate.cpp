@@ -28,7 +28,7 @@ double seconds_outside_loops(const RecordedLaunch& launch) {
 }
 
 /// One launch of several runs. Who disturbs one makes it longer, so the least time of each block counts.
-RecordedLaunch least_launch(const std::vector<RecordedStep>& steps, std::size_t index) {
+RecordedLaunch min_launch(const std::vector<RecordedStep>& steps, std::size_t index) {
     RecordedLaunch least = steps.front().launches[index];
     double outside = seconds_outside_loops(least);
     for (const RecordedStep& step : steps) {
@@ -71,7 +71,7 @@ RecordedStep typical_step(const std::vector<RecordedStep>& recorded, const Profi
     check(!recorded.empty(), "a typical step is of one step or more");
     RecordedStep typical{.seconds = undisturbed.wall_seconds, .launches = {}};
     for (std::size_t i = 0; i < undisturbed.profile.size(); ++i) {
-        typical.launches.push_back(least_launch(recorded, i));
+        typical.launches.push_back(min_launch(recorded, i));
         scale(typical.launches.back(), undisturbed.profile[i]);
     }
     return typical;

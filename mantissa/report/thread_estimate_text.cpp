@@ -9,7 +9,7 @@ namespace mantissa::inline v0 {
 namespace {
 
 /// Lines of launches that do not scale, at most.
-constexpr std::size_t most_lines = 15;
+constexpr std::size_t max_lines = 15;
 
 std::string why(const UnscaledLaunches& launches, int threads) {
     switch (launches.lost.greatest()) {
@@ -89,7 +89,7 @@ std::string thread_table(const ThreadReport& report) {
                "why", "kernel"}};
     for (const UnscaledLaunches& each : report.unscaled) {
         const double lost = each.lost.all();
-        if (grid.rows.size() == most_lines || lost < 1e-3 * computing) break;
+        if (grid.rows.size() == max_lines || lost < 1e-3 * computing) break;
         grid.rows.push_back({each.op, each.stage, std::to_string(each.launches),
                              with_decimals(1e3 * each.seconds, 2), with_decimals(1e3 * each.computing, 3),
                              with_decimals(1e3 * lost, 3), percent(lost / computing), why(each, threads),

@@ -16,7 +16,7 @@ namespace {
 
 /// How often a page that is open looks for what is new, and how many samples it shows.
 constexpr int reload_seconds = 10;
-constexpr std::size_t most_samples = 20;
+constexpr std::size_t max_samples = 20;
 
 // Two drawings side by side on a broad page, one on a narrow one.
 constexpr html::DrawingOptions half_page{.width = 480, .height = 240};
@@ -35,9 +35,9 @@ html::Curve curve_of(std::string name, const std::vector<ThinnedCurve::Point>& p
 /// A curve, and where it is long, its means.
 std::vector<html::Curve> with_means(const std::string& name, const ThinnedCurve& thinned, std::size_t color,
                                     std::size_t mean_color) {
-    constexpr std::size_t most_means = 60;
+    constexpr std::size_t max_means = 60;
     std::vector<html::Curve> curves{curve_of(name, thinned.points(), color)};
-    if (const ThinnedCurve::Means means = thinned.means(most_means); means.each > 2)
+    if (const ThinnedCurve::Means means = thinned.means(max_means); means.each > 2)
         curves.push_back(
             curve_of(fmt::format("mean of each {} steps", means.each), means.points, mean_color));
     return curves;
@@ -92,7 +92,7 @@ void TrainingPage::add_accuracy(double top1, double top5) {
 
 void TrainingPage::add_sample(std::string text) {
     samples_.push_front({last_.step, std::move(text)});
-    if (samples_.size() > most_samples) samples_.pop_back();
+    if (samples_.size() > max_samples) samples_.pop_back();
 }
 
 std::string TrainingPage::status(TrainingState state, const std::string& time, double seconds) const {

@@ -72,17 +72,17 @@ void Execution::place_inputs_and_constants() {
 }
 
 void Execution::place_small_results() {
-    constexpr std::int64_t most_bytes = 64;  // losses, norms, flags
+    constexpr std::int64_t max_bytes = 64;  // losses, norms, flags
     const Graph& graph = plan_.graph();
     const auto size = [&](const Result& result) {
         const std::int64_t bytes = graph.type(result.value).bytes();
-        return bytes <= most_bytes ? static_cast<std::size_t>(bytes) : 0;
+        return bytes <= max_bytes ? static_cast<std::size_t>(bytes) : 0;
     };
     small_results_memory_ = plan_.device().allocate_on_host(
-        graph.results().size() * static_cast<std::size_t>(most_bytes), "results");
+        graph.results().size() * static_cast<std::size_t>(max_bytes), "results");
     for (std::size_t i = 0; i < graph.results().size(); ++i)
         small_results_.push_back(small_results_memory_->bytes().subspan(
-            i * static_cast<std::size_t>(most_bytes), size(graph.results()[i])));
+            i * static_cast<std::size_t>(max_bytes), size(graph.results()[i])));
 }
 
 std::byte* Execution::address(Value value) const {
@@ -248,12 +248,12 @@ void Execution::read_value(Value value, std::int64_t offset, std::span<std::byte
 
 bool Execution::read_in_pieces(
     Value value, FunctionRef<bool(std::int64_t first, std::span<const std::byte> bytes)> piece) const {
-    constexpr std::int64_t most_elements = 1 << 16;
+    constexpr std::int64_t max_elements = 1 << 16;
     const Type& type = plan_.graph().type(value);
     const auto size = static_cast<std::int64_t>(size_of(type.dtype));
     std::vector<std::byte> bytes;
-    for (std::int64_t first = 0; first < type.shape.elements(); first += most_elements) {
-        const std::int64_t count = std::min(most_elements, type.shape.elements() - first);
+    for (std::int64_t first = 0; first < type.shape.elements(); first += max_elements) {
+        const std::int64_t count = std::min(max_elements, type.shape.elements() - first);
         bytes.resize(count * size);
         read_value(value, first * size, bytes);
         if (!piece(first, bytes)) return false;

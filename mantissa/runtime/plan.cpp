@@ -8,7 +8,7 @@
 #include "mantissa/base/whole_units.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/printer.h"
-#include "mantissa/passes/analysis/contraction_tail.h"
+#include "mantissa/passes/analysis/contraction_epilogue.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/runtime/input_staging.h"
 #include "mantissa/runtime/scan_kernel.h"
@@ -27,7 +27,7 @@ struct Choice {
 Choice choose(const Device& device, const Problem& problem) {
     Choice choice;
     for (const Kernel& kernel : device.kernels(problem.op.name)) {
-        OrReason<PreparedKernel> answer = kernel.prepare(problem);
+        Expected<PreparedKernel> answer = kernel.prepare(problem);
         if (answer) {
             choice.kernel = &kernel;
             choice.prepared = std::move(*answer);
@@ -44,7 +44,7 @@ const Kernel scan_kernel{.name = "its body, step by step", .prepare = {}};
 /// Sources have values without running; views have those of their operand.
 bool runs(const Graph& graph, const Node& node) { return !is_source(node) && !is_view(graph, node); }
 
-/// Whether a node is the operation, or a contraction of that name with a tail.
+/// Whether a node is the operation, or a contraction of that name with an epilogue.
 bool runs_op(const Node& node, std::string_view op) {
     if (node.op->name != "fused") return node.op->name == op;
     const Graph& body = node.attributes.body("body").graph();
@@ -109,7 +109,7 @@ Plan::Plan(Graph graph, Device& device, MakeKernels make) : graph_(std::move(gra
              .launches = choice.prepared.launches,
              .cost = choice.prepared.cost.value_or(node.op->cost(inputs, node.outputs, node.attributes))});
     }
-    if (make == MakeKernels::yes) device_.finish_kernels();
+    if (make == MakeKernels::yes) device_.compile_kernels();
     for (std::size_t i = 0; i < nodes_.size(); ++i)
         if (algorithms[i]) nodes_[i].algorithm = algorithms[i]();
     memory_ = plan_memory(graph_, {.workspace = [&](NodeId id) { return workspace[id]; },

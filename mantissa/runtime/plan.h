@@ -45,7 +45,8 @@ class Plan {
     const std::vector<PlannedNode>& nodes() const { return nodes_; }
     Device& device() const { return device_; }
 
-    /// For each kernel that runs an operation the first node that it runs; contractions with a tail included.
+    /// For each kernel that runs an operation the first node that it runs; contractions with an epilogue
+    /// included.
     std::vector<const PlannedNode*> nodes_of(std::string_view op) const;
     /// The names of these kernels.
     std::vector<std::string> kernels_of(std::string_view op) const;

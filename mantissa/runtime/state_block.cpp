@@ -113,7 +113,7 @@ void StateBlock::allocate(std::span<const State> states) {
     for (const State& state : states_) {
         check(!entries_.contains(state.name), "states have different names");
         entries_[state.name] = {state.type, state.zero_rows, next,
-                                state.part_of ? state.part_of->elements() : 0};
+                                state.shard_of ? state.shard_of->elements() : 0};
         next += aligned(state.stored_bytes());
     }
 }
@@ -125,7 +125,7 @@ bool StateBlock::has(const std::string& name) const {
 void StateBlock::initialize(std::uint64_t seed) {
     for (const State& state : states_) {
         if (state.kind == State::Kind::derived) continue;
-        const Type whole{state.type.dtype, state.part_of.value_or(state.type.shape)};
+        const Type whole{state.type.dtype, state.shard_of.value_or(state.type.shape)};
         std::vector<std::byte> value(whole.bytes());
         if (state.values)
             state.values(value);
@@ -140,12 +140,12 @@ const StateBlock::Entry& StateBlock::entry(const std::string& name) const {
     const auto found = entries_.find(name);
     if (found != entries_.end()) return found->second;
     if (shared_) return shared_->entry(name);
-    constexpr std::size_t most_named = 12;
+    constexpr std::size_t max_named = 12;
     std::vector<std::string_view> names;
     for (const auto& [known, _] : entries_)
-        if (names.size() < most_named) names.push_back(known);
+        if (names.size() < max_named) names.push_back(known);
     throw UserError(fmt::format("there is no state '{}' among these {}: {}{}", name, entries_.size(),
-                                fmt::join(names, ", "), entries_.size() > most_named ? ", ..." : ""));
+                                fmt::join(names, ", "), entries_.size() > max_named ? ", ..." : ""));
 }
 
 std::byte* StateBlock::address(const std::string& name) const { return entry(name).address; }

@@ -13,7 +13,7 @@ namespace mantissa::inline v0 {
 
 class StateBlock {
   public:
-    /// Room for the states, all zero. `rank`: whose part lies here of what lies in parts (ranks/part.h).
+    /// Room for the states, all zero. `rank`: whose part lies here of what lies in parts (ranks/shard.h).
     StateBlock(Device& device, std::span<const State> states, std::int64_t rank = 0);
     /// The same, but states that `shared` has are those, and only the others get room here. `shared` must
     /// outlive this.

@@ -6,7 +6,7 @@
 
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
-#include "mantissa/ranks/part.h"
+#include "mantissa/ranks/shard.h"
 #include "mantissa/train/running_statistics.h"
 
 namespace mantissa::inline v0 {
@@ -65,16 +65,16 @@ void reduce_over_ranks(Graph& graph, Sums& sums, Tensor loss, const std::vector<
     for (std::size_t i = 0; i < gradients.size(); ++i) {
         ParameterGradient& sum = sums.gradients[i];
         const State& parameter = graph.state(sum.state);
-        sum.is_part = distribution.states == States::sharded &&
-                      can_be_cut(parameter.type.shape.elements(), distribution.ranks) && may_be_cut &&
-                      may_be_cut(graph, parameter);
-        (sum.is_part ? cut : whole).push_back({sum.gradient, gradients[i].gradient.value().node});
+        sum.is_shard = distribution.states == States::sharded &&
+                       can_be_cut(parameter.type.shape.elements(), distribution.ranks) && may_be_cut &&
+                       may_be_cut(graph, parameter);
+        (sum.is_shard ? cut : whole).push_back({sum.gradient, gradients[i].gradient.value().node});
     }
     const std::vector<Tensor> parts = reduce_scattered(graph, cut, distribution);
     const std::vector<Tensor> wholes = all_reduced(graph, whole, distribution);
     auto next_part = parts.begin(), next_whole = wholes.begin();
     if (are_among_them) next_whole += std::ssize(numbers);
-    for (ParameterGradient& sum : sums.gradients) sum.gradient = sum.is_part ? *next_part++ : *next_whole++;
+    for (ParameterGradient& sum : sums.gradients) sum.gradient = sum.is_shard ? *next_part++ : *next_whole++;
     const std::vector<Tensor> reduced = are_among_them ? wholes : all_reduced(graph, numbers, exact);
     sums.loss = reduced[0];
     for (std::size_t i = 0; i < sums.metrics.size(); ++i) sums.metrics[i].value = reduced[i + 1].value();

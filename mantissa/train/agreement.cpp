@@ -70,7 +70,7 @@ void require_same_states(Ranks& ranks, const StateBlock& state, std::int64_t ste
         // States that are in parts differ from rank to rank. Of parameters the copies that all have are
         // compared.
         const bool is_kept = is_weight(each) || is_of_optimizer(each) || each.kind == State::Kind::derived;
-        if (!is_kept || each.part_of) continue;
+        if (!is_kept || each.shard_of) continue;
         names.push_back(each.name);
         checksums.push_back(checksum_of(state.read(each.name)));
     }

@@ -16,7 +16,7 @@ constexpr const char* scale_name = "loss_scale.scale";
 
 /// FP32 holds these and their reciprocals, which gradients are multiplied by: those of 2^127 and 2^128 are
 /// subnormal, and flushed to 0.
-constexpr double least_scale = 0x1p-100, most_scale = 0x1p100;
+constexpr double min_scale = 0x1p-100, max_scale = 0x1p100;
 
 Tensor scalar_state(Graph& graph, const std::string& name, DType dtype, double start) {
     return {graph, graph.add_state({.kind = State::Kind::optimizer,
@@ -37,14 +37,14 @@ void validate(const LossScaleOptions& options) {
     const auto require = [](bool holds, const char* what, double got) {
         if (!holds) throw UserError(fmt::format("{}, got {}", what, got));
     };
-    require(options.initial >= least_scale && options.initial <= most_scale,
+    require(options.initial >= min_scale && options.initial <= max_scale,
             "the loss scale must lie between 2^-100 and 2^100", options.initial);
     if (options.kind == LossScaleOptions::Kind::fixed) return;
     require(options.growth >= 1 && std::isfinite(options.growth),
             "the growth of the loss scale must be 1 or more", options.growth);
     require(options.backoff > 0 && options.backoff < 1,
             "the backoff of the loss scale must lie between 0 and 1", options.backoff);
-    require(options.floor >= least_scale && options.floor <= options.initial,
+    require(options.floor >= min_scale && options.floor <= options.initial,
             "the floor of the loss scale must be 2^-100 or more and not above the initial scale",
             options.floor);
     require(options.interval >= 1, "the interval of the loss scale must be 1 step or more",
@@ -86,7 +86,7 @@ void update_loss_scale(Graph& graph, Tensor applied, const LossScaleOptions& opt
         less_equal(constant(graph, static_cast<double>(options.interval), DType::f64), next_good);
     // At the end of its range it stays where it is.
     const Tensor raised = scale * options.growth;
-    const Tensor fits = less_equal(raised, constant(graph, most_scale));
+    const Tensor fits = less_equal(raised, constant(graph, max_scale));
     const Tensor grown = select(logical_and(is_due, fits), raised, scale);
     update(graph, scale_name, select(applied, grown, lowered));
     update(graph, "loss_scale.good_steps", select(applied, select(is_due, zero, next_good), zero));

@@ -48,7 +48,7 @@ std::vector<Tensor> norm_of_gradients(Graph& graph, const std::vector<ParameterG
     std::vector<std::int64_t> elements;
     for (const ParameterGradient& parameter : gradients) {
         all.push_back(parameter.gradient);
-        elements.push_back(parameter.is_part ? state_of(graph, parameter).type.shape.elements() : 0);
+        elements.push_back(parameter.is_shard ? state_of(graph, parameter).type.shape.elements() : 0);
     }
     if (std::ranges::all_of(elements, [](std::int64_t of) { return of == 0; }))
         return call(graph, "global_norm", all);
@@ -67,12 +67,12 @@ void update_all(Graph& graph, const std::vector<ParameterGradient>& gradients,
         const State state = state_of(graph, parameter);
         const OriginScope scope(graph, state.name);
         const Tensor whole(graph, {state.node, 0});
-        if (!parameter.is_part) {
+        if (!parameter.is_shard) {
             graph.add_update(parameter.state,
                              update(UpdatedParameter{state, whole, parameter.gradient}).value());
             continue;
         }
-        const Tensor part = call1("own_part", {whole}, {{"ranks", std::int64_t{distribution.ranks}}});
+        const Tensor part = call1("own_shard", {whole}, {{"ranks", std::int64_t{distribution.ranks}}});
         cut.push_back(parameter.state);
         parts.push_back(update(UpdatedParameter{state, part, parameter.gradient}));
         shapes.push_back(state.type.shape);
@@ -187,7 +187,7 @@ Tensor optimizer_state(Graph& graph, const std::string& prefix, const UpdatedPar
     State state{.name = prefix + "." + parameter.state.name,
                 .type = {parameter.state.type.dtype, parameter.value.shape()},
                 .initializer = {}};
-    if (parameter.is_part()) state.part_of = parameter.state.type.shape;
+    if (parameter.is_shard()) state.shard_of = parameter.state.type.shape;
     return added_state(graph, std::move(state));
 }
 

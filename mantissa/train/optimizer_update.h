@@ -24,7 +24,7 @@ struct UpdatedParameter {
     State state;                              ///< of the parameter
     Tensor value, gradient;                   ///< of one type: the parameter's, or that of a part of it
     std::optional<double> weight_decay = {};  ///< its group's, in place of the optimizer's
-    bool is_part() const { return value.shape() != state.type.shape; }
+    bool is_shard() const { return value.shape() != state.type.shape; }
 };
 
 /// Adds the input `learning_rate` (f32 scalar); the states of the optimizer; and the results `loss`,

@@ -14,7 +14,7 @@ namespace mantissa::inline v0 {
 namespace {
 
 TensorSpec spec_of(const State& state) {
-    return {state.name, state.type.dtype, state.part_of.value_or(state.type.shape).extents()};
+    return {state.name, state.type.dtype, state.shard_of.value_or(state.type.shape).extents()};
 }
 
 std::int64_t elements_of(const TensorSpec& spec) { return Shape(spec.shape).elements(); }
@@ -22,7 +22,7 @@ std::int64_t elements_of(const TensorSpec& spec) { return Shape(spec.shape).elem
 /// The part that a name says; none: it is a whole tensor's.
 struct NameOfPart {
     std::string state;
-    Part part;
+    Shard part;
 };
 std::optional<NameOfPart> parsed_part(const std::string& name) {
     const std::size_t open = name.rfind('['), colon = name.rfind(':');
@@ -47,7 +47,7 @@ void read_together(const StateBlock& block, const TensorSpec& state, std::int64_
     const auto size = static_cast<std::int64_t>(size_of(state.dtype));
     std::vector<std::vector<std::span<std::byte>>> by_rank;
     for (int rank = 0; rank < ranks.size(); ++rank) {
-        const Part part = part_of(elements_of(state), ranks.size(), rank);
+        const Shard part = shard_of(elements_of(state), ranks.size(), rank);
         const std::int64_t first = std::max(begin, part.first * size);
         const std::int64_t last = std::min(begin + std::ssize(to), (part.first + part.count) * size);
         std::span<std::byte> theirs;
@@ -73,11 +73,11 @@ std::vector<TensorToWrite> tensors_of(const StateBlock& block, Chosen chosen, Ra
     std::vector<TensorToWrite> tensors;
     for (const State& state : block.states()) {
         if (!chosen(state)) continue;
-        check(!state.part_of || ranks, "what lies in parts is put together by ranks");
+        check(!state.shard_of || ranks, "what lies in parts is put together by ranks");
         const TensorSpec spec = spec_of(state);
         TensorToWrite& tensor = tensors.emplace_back();
         tensor.tensor = {spec.name, spec.dtype, spec.shape};
-        if (state.part_of)
+        if (state.shard_of)
             tensor.read = [&block, spec, ranks](std::uint64_t begin, std::span<std::byte> to) {
                 read_together(block, spec, static_cast<std::int64_t>(begin), to, *ranks);
             };
@@ -92,10 +92,10 @@ std::vector<TensorToWrite> tensors_of(const StateBlock& block, Chosen chosen, Ra
 std::vector<TensorToWrite> parts_of_states(const StateBlock& block, Chosen chosen, RankOf self) {
     std::vector<TensorToWrite> tensors;
     for (const State& state : block.states()) {
-        if (!chosen(state) || (!state.part_of && self.rank != 0)) continue;
+        if (!chosen(state) || (!state.shard_of && self.rank != 0)) continue;
         TensorSpec spec = spec_of(state);
-        if (state.part_of) {
-            const Part part = part_of(elements_of(spec), self.ranks, self.rank);
+        if (state.shard_of) {
+            const Shard part = shard_of(elements_of(spec), self.ranks, self.rank);
             if (part.count == 0) continue;
             spec.name = fmt::format("{}[{}:{}]", state.name, part.first, part.first + part.count);
             spec.shape = {part.count};
@@ -118,7 +118,7 @@ SavedStates::SavedStates(std::span<const SafetensorsFile* const> files) : source
                 throw UserError(fmt::format("{}: tensor '{}' has {} elements", file->path().string(),
                                             view.name, elements));
             const std::string name = part ? part->state : view.name;
-            pieces_[name].push_back({file, std::move(view), part ? part->part : Part{0, elements}, !part});
+            pieces_[name].push_back({file, std::move(view), part ? part->part : Shard{0, elements}, !part});
         }
     for (auto& [name, pieces] : pieces_)
         std::ranges::sort(pieces, {}, [](const Piece& piece) { return piece.part.first; });
@@ -139,7 +139,7 @@ void SavedStates::require(const TensorSpec& state) const {
                                     name_of(state.dtype), shape_text(state.shape)));
 }
 
-void SavedStates::read(const TensorSpec& state, Part part, std::span<std::byte> to) const {
+void SavedStates::read(const TensorSpec& state, Shard part, std::span<std::byte> to) const {
     const auto size = static_cast<std::int64_t>(size_of(state.dtype));
     check(static_cast<std::int64_t>(to.size()) == part.count * size, "there is room for the elements");
     for (const Piece& piece : pieces_.at(state.name)) {

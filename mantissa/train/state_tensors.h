@@ -7,8 +7,8 @@
 
 #include "mantissa/formats/safetensors.h"
 #include "mantissa/formats/safetensors_write.h"
-#include "mantissa/ranks/part.h"
 #include "mantissa/ranks/ranks.h"
+#include "mantissa/ranks/shard.h"
 #include "mantissa/runtime/state_block.h"
 
 namespace mantissa::inline v0 {
@@ -44,13 +44,13 @@ class SavedStates {
     /// Throws UserError, naming the tensor, unless all of a state is there, once, of that type and shape.
     void require(const TensorSpec& state) const;
     /// Elements [first, first + count) of a state, whose place is `to`, a span of their bytes.
-    void read(const TensorSpec& state, Part part, std::span<std::byte> to) const;
+    void read(const TensorSpec& state, Shard part, std::span<std::byte> to) const;
 
   private:
     struct Piece {
         const SafetensorsFile* file;
         TensorView view;
-        Part part;
+        Shard part;
         bool is_whole;
     };
     std::string source_;                                ///< of the first file

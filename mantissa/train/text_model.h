@@ -9,7 +9,7 @@
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/generate.h"
 #include "mantissa/train/model_file.h"
-#include "mantissa/train/stop_words.h"
+#include "mantissa/train/stop_sequences.h"
 
 namespace mantissa::inline v0 {
 
@@ -62,7 +62,7 @@ class TextWriter {
     }
 
     StreamDecoder decoder_;
-    StopWords stop_;
+    StopSequences stop_;
     std::string text_;
 };
 

@@ -281,8 +281,8 @@ RankOf rank_of(const TrainingPlan& plan) {
 void write_saved(StateBlock& block, const SavedStates& saved, const TensorSpec& state, RankOf self) {
     std::vector<std::byte> value(block.type(state.name).bytes());
     const std::int64_t elements = Shape(state.shape).elements();
-    const bool is_part = block.type(state.name).shape.extents() != state.shape;
-    const Part part = is_part ? part_of(elements, self.ranks, self.rank) : Part{0, elements};
+    const bool is_shard = block.type(state.name).shape.extents() != state.shape;
+    const Shard part = is_shard ? shard_of(elements, self.ranks, self.rank) : Shard{0, elements};
     const auto bytes = static_cast<std::size_t>(part.count) * size_of(state.dtype);
     saved.read({name_in_checkpoint(state.name), state.dtype, state.shape}, part,
                std::span(value).first(bytes));
@@ -297,7 +297,7 @@ void require_room_for_checkpoint(const std::filesystem::path& directory, const T
     for (const State& state : plan.step().graph().states())
         if (is_weight(state) || is_of_optimizer(state))
             bytes += static_cast<std::uint64_t>(
-                Type{state.type.dtype, state.part_of.value_or(state.type.shape)}.bytes());
+                Type{state.type.dtype, state.shard_of.value_or(state.type.shape)}.bytes());
     const AtomicDirectory probe(directory, bytes);  // is removed again, since nothing commits it
 }
 

@@ -124,7 +124,7 @@ std::unique_ptr<Plan> TrainingPlan::build(const TraceUpdate& update, const Pipel
     if (!step_) {
         refused_ = std::move(step.refused);
         padded_ = std::move(step.padded);
-        pipeline_.distribution.in_parts = std::move(step.in_parts);
+        pipeline_.distribution.sharded = std::move(step.sharded);
         if (!step.derive.states().empty())
             derive_ = std::make_unique<Plan>(std::move(step.derive), *device_, options_.make_kernels);
     }

@@ -62,7 +62,7 @@ TEST(GenerateCommand, SeveralTextsAreThoseThatEachIsAlone) {
     EXPECT_NE(printed.output.find("\n----\nsaw"), std::string::npos) << printed.output;
 }
 
-TEST(GenerateCommand, TextsEndBeforeAStopWord) {
+TEST(GenerateCommand, TextsEndBeforeAStopSequence) {
     const Model model;
     const nlohmann::json whole = model.json("--length 20 --temperature 0 --prompt the");
     const std::string text = whole["text"];

@@ -1,4 +1,4 @@
-// Commands that take networks for pictures as they take language models, and what they say of options that
+// Commands that take networks for images as they take language models, and what they say of options that
 // belong to the other kind.
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ using testing::run;
 
 const std::string small = " --image-size 32 --classes 5 --width 4 --batch 2 ";
 
-TEST(NetworksForPictures, AreTakenByEachCommandThatLooksAtAStep) {
+TEST(NetworksForImages, AreTakenByEachCommandThatLooksAtAStep) {
     const std::pair<std::string, std::string> cases[] = {
         {"explain --model ResNet50 --policy bf16", "bf16 list: conv2d"},
         {"explain --model VGG19 --policy fp32 --roofline --quiet", "conv2d_filter_gradient"},
@@ -29,7 +29,7 @@ TEST(NetworksForPictures, AreTakenByEachCommandThatLooksAtAStep) {
     }
 }
 
-TEST(NetworksForPictures, OptionsOfTheOtherKindAreRefusedByTheirNames) {
+TEST(NetworksForImages, OptionsOfTheOtherKindAreRefusedByTheirNames) {
     const std::pair<std::string, std::string> cases[] = {
         {"explain --model ResNet50 --layers 3",
          "--model ResNet50: its sizes are --image-size, --classes and --width; the others are of language "

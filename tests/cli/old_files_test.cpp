@@ -101,7 +101,7 @@ TEST_F(OldFiles, ACheckpointOfPackedDocumentsGoesOnToTheSameBits) {
                      "--tokens " + fixtures + "/documents.bin --tokenizer " + fixtures + "/tokenizer");
 }
 
-TEST_F(OldFiles, APictureCheckpointGoesOnToTheSameBits) {
+TEST_F(OldFiles, AImageCheckpointGoesOnToTheSameBits) {
     expect_same_bits("pictures_run", "--images " + fixtures + "/pictures");
 }
 

@@ -1,4 +1,4 @@
-// `mantissa predict`: pictures to classes, by a network that was trained here or by an earlier revision.
+// `mantissa predict`: images to classes, by a network that was trained here or by an earlier revision.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -6,7 +6,7 @@
 
 #include "mantissa/base/file.h"
 #include "tests/cli/run_program.h"
-#include "tests/support/picture_files.h"
+#include "tests/support/image_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
@@ -17,7 +17,7 @@ using testing::Ran;
 using testing::run;
 
 const std::string fixtures = MANTISSA_SOURCE_DIR "/tests/fixtures/248ad45";
-const std::string pictures = fixtures + "/pictures";
+const std::string images = fixtures + "/pictures";
 
 class Predict : public ::testing::Test {
   protected:
@@ -30,38 +30,38 @@ class Predict : public ::testing::Test {
 
 TEST_F(Predict, GivesTheClassesThatTrainingSaw) {
     const Ran trained =
-        run("train --images " + pictures +
+        run("train --images " + images +
             " --model ResNet20 --width 8 --batch 8 --steps 40 --policy fp32 --validate-every 40 "
             "--checkpoint " +
             checkpoint_);
     ASSERT_EQ(trained.status, 0) << trained.output;
-    const Ran ran = run("predict --checkpoint " + checkpoint_ + " --policy fp32 --top 2 " + pictures +
+    const Ran ran = run("predict --checkpoint " + checkpoint_ + " --policy fp32 --top 2 " + images +
                         write_report() + " --csv " + (directory_ / "list.csv").string());
     ASSERT_EQ(ran.status, 0) << ran.output;
     const json said = report();
-    ASSERT_EQ(said["pictures"].size(), 30U);
-    for (const json& picture : said["pictures"]) {
-        EXPECT_EQ(picture["top"].size(), 2U);
-        EXPECT_EQ(picture["top"][0]["class"], picture["folder_class"]) << picture;
+    ASSERT_EQ(said["images"].size(), 30U);
+    for (const json& image : said["images"]) {
+        EXPECT_EQ(image["top"].size(), 2U);
+        EXPECT_EQ(image["top"][0]["class"], image["folder_class"]) << image;
     }
     EXPECT_EQ(said["scores"]["top1"], 1.0);
     EXPECT_NE(ran.output.find("blue 100.00 %"), std::string::npos) << ran.output;
     EXPECT_NE(ran.output.find("top-1 100.00 % of 30 images in folders named like classes"), std::string::npos)
         << ran.output;
     const std::string csv = read_file((directory_ / "list.csv").string());
-    EXPECT_TRUE(csv.starts_with("picture,folder_class,class_1,probability_1,class_2,probability_2\n" +
-                                pictures + "/blue/0.png,blue,blue,"))
+    EXPECT_TRUE(csv.starts_with("image,folder_class,class_1,probability_1,class_2,probability_2\n" + images +
+                                "/blue/0.png,blue,blue,"))
         << csv;
     EXPECT_EQ(std::ranges::count(csv, '\n'), 31);
 }
 
 TEST_F(Predict, ReadsACheckpointOfRevision248ad45) {
-    // That revision kept no file of how pictures are cut, and put it into words.
-    const Ran ran = run("predict --checkpoint " + fixtures + "/pictures_run --policy fp32 " + pictures +
+    // That revision kept no file of how images are cut, and put it into words.
+    const Ran ran = run("predict --checkpoint " + fixtures + "/pictures_run --policy fp32 " + images +
                         "/green/3.png --quiet" + write_report());
     ASSERT_EQ(ran.status, 0) << ran.output;
-    EXPECT_EQ(report()["pictures"][0]["folder_class"], "green");
-    EXPECT_EQ(report()["pictures"][0]["top"].size(), 3U);
+    EXPECT_EQ(report()["images"][0]["folder_class"], "green");
+    EXPECT_EQ(report()["images"][0]["top"].size(), 3U);
 }
 
 TEST_F(Predict, LeavesOutWhatCannotBeDecodedAndSaysSo) {
@@ -72,7 +72,7 @@ TEST_F(Predict, LeavesOutWhatCannotBeDecodedAndSaysSo) {
     const std::string second = testing::write_file(directory_ / "second.png", "no image either");
     EXPECT_EQ(testing::last_line(run(predict + damaged + " " + second).output),
               "mantissa: none of the 2 images could be decoded, so nothing was predicted");
-    const Ran ran = run("predict --checkpoint " + fixtures + "/pictures_run " + damaged + " " + pictures +
+    const Ran ran = run("predict --checkpoint " + fixtures + "/pictures_run " + damaged + " " + images +
                         "/red/1.png" + write_report());
     EXPECT_EQ(ran.status, 1);
     EXPECT_NE(ran.output.find("warning: " + damaged + ": neither JPEG nor PNG"), std::string::npos)
@@ -80,7 +80,7 @@ TEST_F(Predict, LeavesOutWhatCannotBeDecodedAndSaysSo) {
     EXPECT_NE(ran.output.find("1 of 2 images could not be decoded; the others were predicted"),
               std::string::npos)
         << ran.output;
-    ASSERT_EQ(report()["pictures"].size(), 1U);
+    ASSERT_EQ(report()["images"].size(), 1U);
     EXPECT_EQ(report()["damaged"].size(), 1U);
 }
 
@@ -90,14 +90,14 @@ TEST_F(Predict, SaysWhatIsMissing) {
         EXPECT_NE(ran.status, 0);
         return ran.output;
     };
-    EXPECT_EQ(error_of(pictures),
+    EXPECT_EQ(error_of(images),
               "mantissa: --checkpoint DIR is missing: which network, trained by train --images?\n");
     EXPECT_EQ(error_of("--checkpoint " + fixtures + "/pictures_run"),
-              "mantissa: predict needs an image, or a folder of them: predict --checkpoint DIR PICTURE\n");
-    EXPECT_EQ(error_of("--checkpoint " + fixtures + "/text " + pictures),
+              "mantissa: predict needs an image, or a folder of them: predict --checkpoint DIR IMAGE\n");
+    EXPECT_EQ(error_of("--checkpoint " + fixtures + "/text " + images),
               "mantissa: " + fixtures +
                   "/text: its run trained no network for images; expected the checkpoint of one that did\n");
-    EXPECT_EQ(error_of("--checkpoint " + fixtures + "/pictures_run --top 0 " + pictures),
+    EXPECT_EQ(error_of("--checkpoint " + fixtures + "/pictures_run --top 0 " + images),
               "mantissa: --top must be 1 class or more, got 0\n");
 }
 

@@ -135,7 +135,7 @@ TEST_P(Ranks, TrainToTheCheckpointOfOneProcess) {
         << uneven.output;
 }
 
-TEST_P(Ranks, TrainOnPicturesToTheCheckpointOfOneProcess) {
+TEST_P(Ranks, TrainOnImagesToTheCheckpointOfOneProcess) {
     const std::string set = (directory_ / "set").string();
     const Ran made = run_in_shell("python3 " MANTISSA_SOURCE_DIR "/bench/generate_pictures.py " + set +
                                   " --train 60 --test 20");

@@ -5,7 +5,7 @@
 
 #include "mantissa/base/file.h"
 #include "tests/cli/run_program.h"
-#include "tests/support/picture_files.h"
+#include "tests/support/image_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {

@@ -1,12 +1,12 @@
 // The program of a build without LLVM, libjpeg and libpng: everything but the rungs that compile and what
-// reads such pictures works, and says what is missing.
+// reads such images works, and says what is missing.
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
 #include "mantissa/codegen/compiler.h"
 #include "tests/cli/run_program.h"
-#include "tests/support/picture_files.h"
+#include "tests/support/image_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
@@ -76,12 +76,12 @@ TEST(WithoutLlvm, Explains) {
     EXPECT_NE(last_line(fused.output).find(reason), std::string::npos) << fused.output;
 }
 
-TEST(WithoutLlvm, PicturesThatNeedALibraryAreRefusedAndCifar10sAreNot) {
+TEST(WithoutLlvm, ImagesThatNeedALibraryAreRefusedAndCifar10sAreNot) {
     if (!codegen::Compiler::refusal().empty()) GTEST_SKIP() << codegen::Compiler::refusal();
     const TemporaryDirectory directory;
     for (int i = 0; i < 4; ++i)
         testing::write_file(directory / "set" / (i < 2 ? "a" : "b") / (std::to_string(i) + ".png"),
-                            testing::png_of(2, 2, testing::smooth_picture(2, 2)));
+                            testing::png_of(2, 2, testing::smooth_image(2, 2)));
     const std::string train = "train --model ResNet20 --width 2 --batch 2 --steps 1 --images ";
     const Ran png = run(train + (directory / "set").string());
     EXPECT_EQ(png.status, 1) << png.output;

@@ -1,12 +1,12 @@
 // The CPU, but with fused kernels on the emulated GPU (ptx_kernel.h), in blocks of few rows. Contractions
-// with a tail stay the CPU's.
+// with an epilogue stay the CPU's.
 #pragma once
 
 #include <map>
 
 #include "mantissa/device/cpu/kernels/fused_sums.h"
 #include "mantissa/graph/graph.h"
-#include "mantissa/passes/analysis/contraction_tail.h"
+#include "mantissa/passes/analysis/contraction_epilogue.h"
 #include "tests/codegen/ptx_kernel.h"
 #include "tests/support/device_around.h"
 #include "tests/support/run_graph.h"
@@ -20,8 +20,9 @@ class PtxDevice final : public DeviceAround {
           rows_per_block_(rows_per_block),
           gpu_{.threads = threads_per_block},
           pool_(1) {
-        const auto prepare_nest = [this](const Problem& problem) -> OrReason<PreparedKernel> {
-            if (contraction_of(problem.attributes.body("body").graph()) >= 0) return NoValue{"a contraction"};
+        const auto prepare_nest = [this](const Problem& problem) -> Expected<PreparedKernel> {
+            if (contraction_of(problem.attributes.body("body").graph()) >= 0)
+                return Unexpected{"a contraction"};
             return PreparedKernel{.launch = prepare(problem)};
         };
         fused_.push_back({.name = "ptx on the emulated GPU", .prepare = prepare_nest});

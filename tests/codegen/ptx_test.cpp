@@ -70,7 +70,7 @@ Graph layer_norm_of_sum() {
     return fused(graph);
 }
 
-/// GELU behind a linear layer, as the tail of its contraction: bias, rounding to BF16, GELU, what its
+/// GELU behind a linear layer, as the epilogue of its contraction: bias, rounding to BF16, GELU, what its
 /// gradient needs.
 Graph gelu_of_linear() {
     Graph graph;
@@ -192,13 +192,13 @@ std::shared_ptr<const FusedKernel> on_the_host(Compiler& compiler, const Graph& 
     return kernel;
 }
 
-/// A tail takes the sums as a whole matrix, one row after the other.
-TEST_F(Ptx, TailsHaveTheBitsOfTheCpu) {
+/// An epilogue takes the sums as a whole matrix, one row after the other.
+TEST_F(Ptx, EpiloguesHaveTheBitsOfTheCpu) {
     constexpr std::int64_t rows = 20, columns = 24;
     const Graph graph = gelu_of_linear();
     ASSERT_EQ(bodies_of(graph).size(), 1u);
     const PtxKernel gpu(*bodies_of(graph)[0], {.threads = 64});
-    ASSERT_TRUE(gpu.nest().tail);
+    ASSERT_TRUE(gpu.nest().epilogue);
     Compiler compiler{codegen::HostFeatures{}};
     const auto host = on_the_host(compiler, *bodies_of(graph)[0]);
     std::vector<float> sums;

@@ -69,7 +69,7 @@ double distance(std::size_t pair) {
 
 TEST(ScoreCode, HoldsTheBodysScoresTheirSlopesAndTheGradientOfAnOperand) {
     const Body body = capped_with_slope();
-    const OrReason<ScoreForm> form =
+    const Expected<ScoreForm> form =
         score_form({.body = body.graph, .operands = {AlongPairs{}}, .gradients = {true}});
     ASSERT_TRUE(form) << form.reason();
     const std::vector<double> s = given(0), slope = given(1), cotangent = given(2);
@@ -91,7 +91,7 @@ TEST(ScoreCode, HoldsTheBodysScoresTheirSlopesAndTheGradientOfAnOperand) {
 TEST(ScoreCode, ADerivativeOfOneIsSaidAndNotMade) {
     Body body;
     body.result("score", body.scores + body.operand);
-    const OrReason<ScoreForm> form = score_form({.body = body.graph, .operands = {AlongPairs{}}});
+    const Expected<ScoreForm> form = score_form({.body = body.graph, .operands = {AlongPairs{}}});
     ASSERT_TRUE(form) << form.reason();
     EXPECT_TRUE(form->unit_slope);
     EXPECT_EQ(form->backward.outputs.size(), 1u);
@@ -102,7 +102,7 @@ TEST(ScoreCode, MaskedScoresAreInfinitelySmallWhereNothingIsSeen) {
     Body body({DType::f32, {1}});
     body.result("score", body.scores * 2.0);
     body.result("visible", less_equal(body.key(), body.query()));
-    const OrReason<ScoreForm> form = score_form({.body = body.graph, .operands = {AlongPairs{}}});
+    const Expected<ScoreForm> form = score_form({.body = body.graph, .operands = {AlongPairs{}}});
     ASSERT_TRUE(form) << form.reason();
     ASSERT_TRUE(form->hides);
     const std::vector<double> s = given(0);
@@ -118,7 +118,7 @@ TEST(ScoreCode, OperandsGoAlongLanesOrRowsAsTheyLie) {
     Body body({DType::bf16, {T, S}});
     body.result("score", body.scores + cast(body.operand, DType::f32));
     // Keys of a query are neighbours: lanes of keys read them, lanes of queries need a copy.
-    const OrReason<ScoreForm> form = score_form({.body = body.graph, .operands = {{.query = S, .key = 1}}});
+    const Expected<ScoreForm> form = score_form({.body = body.graph, .operands = {{.query = S, .key = 1}}});
     ASSERT_TRUE(form) << form.reason();
     const ScoreCode::Operand &forward = form->forward.operands[0], &backward = form->backward.operands[0];
     EXPECT_TRUE(form->forward.lanes_are_queries && !form->backward.lanes_are_queries);
@@ -138,14 +138,14 @@ TEST(ScoreCode, EqualCodesHaveEqualTextsAndOthersOthers) {
     };
     EXPECT_EQ(text_of(body, false), text_of(same, false));
     EXPECT_NE(text_of(body, false), text_of(body, true));
-    const OrReason<ScoreForm> form = score_form({.body = body.graph, .operands = {AlongPairs{}}});
+    const Expected<ScoreForm> form = score_form({.body = body.graph, .operands = {AlongPairs{}}});
     EXPECT_NE(text(form->forward), text(form->backward));
 }
 
 TEST(ScoreCode, SaysWhyNoFunctionIsMade) {
     const auto reason = [](Body body, const std::function<Tensor(Body&)>& score) {
         body.result("score", score(body));
-        const OrReason<ScoreForm> form = score_form({.body = body.graph, .operands = {AlongPairs{}}});
+        const Expected<ScoreForm> form = score_form({.body = body.graph, .operands = {AlongPairs{}}});
         return form ? "none" : form.reason();
     };
     EXPECT_EQ(reason(Body(), [](Body& b) { return b.scores - max(b.scores, {3}, KeepAxes::yes); }),

@@ -8,7 +8,7 @@
 #include "mantissa/data/file_names.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/data/tokenizer_train.h"
-#include "tests/support/picture_files.h"
+#include "tests/support/image_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {

@@ -136,11 +136,11 @@ TEST(ContractionExact, TileKernelsOnTheirTwin) {
 TEST(ContractionExact, EveryWayOfCuttingAProblem) {
     ThreadPool pool(2);
     ContractionKernels twin = contraction_kernels_tile_twin();
-    twin.most_depth = 32;
+    twin.max_depth = 32;
     twin.whole_depth = 64;
-    twin.most_block_bytes = 64 * 64 * 2;
+    twin.max_block_bytes = 64 * 64 * 2;
     for (const std::int64_t sums : {0, 64 * 64 * 4}) {
-        twin.most_partial_bytes = sums;
+        twin.max_partial_bytes = sums;
         for (const std::int64_t k : {64, 70, 131})
             for (const Shape& shape : {Shape{.m = 300, .n = 70, .k = k}, Shape{.m = 70, .n = 800, .k = k},
                                        Shape{.m = 33, .n = 3100, .k = k}})

@@ -46,10 +46,10 @@ class EmulatedCublasLt : public ::testing::Test {
                   BlasStatus::success);
         ASSERT_EQ(blas.matmul_preference_create(&preference), BlasStatus::success);
         for (const auto least :
-             {cuda::PreferenceAttribute::least_alignment_a, cuda::PreferenceAttribute::least_alignment_b,
-              cuda::PreferenceAttribute::least_alignment_c, cuda::PreferenceAttribute::least_alignment_d})
+             {cuda::PreferenceAttribute::min_alignment_a, cuda::PreferenceAttribute::min_alignment_b,
+              cuda::PreferenceAttribute::min_alignment_c, cuda::PreferenceAttribute::min_alignment_d})
             prefer(least, std::uint32_t{16});
-        prefer(cuda::PreferenceAttribute::most_workspace, std::uint64_t{0});
+        prefer(cuda::PreferenceAttribute::max_workspace, std::uint64_t{0});
         prefer(cuda::PreferenceAttribute::reduction_schemes, cuda::reduce_in_f32);
         a = layout(BlasType::f32, 4, 6, 4);
         b = layout(BlasType::f32, 6, 5, 6);
@@ -127,7 +127,7 @@ TEST_F(EmulatedCublasLt, MultipliesWhenSomebodyWaits) {
 /// for, and no other.
 TEST_F(EmulatedCublasLt, OffersSumsInParts) {
     EXPECT_EQ(find_all().size(), 1u) << "parts have no workspace";
-    prefer(cuda::PreferenceAttribute::most_workspace, std::uint64_t{1} << 20);
+    prefer(cuda::PreferenceAttribute::max_workspace, std::uint64_t{1} << 20);
     const std::vector<cuda::MatmulHeuristic> offered = find_all();
     ASSERT_EQ(offered.size(), 3u);
     for (std::size_t parts = 1; parts <= 3; ++parts) {
@@ -287,7 +287,7 @@ TEST_F(EmulatedCublasLt, AsksForAWorkspaceWhereSumsAreLong) {
     b = layout(BlasType::f32, 10000, 1, 10000);
     d = layout(BlasType::f32, 1, 1, 1);
     EXPECT_EQ(find(), BlasStatus::not_supported);
-    prefer(cuda::PreferenceAttribute::most_workspace, std::uint64_t{1} << 20);
+    prefer(cuda::PreferenceAttribute::max_workspace, std::uint64_t{1} << 20);
     EXPECT_EQ(find(), BlasStatus::success);
     EXPECT_GT(best.workspace, 0u);
 }
@@ -346,13 +346,13 @@ static_assert(same(cuda::BlasEpilogue::none, CUBLASLT_EPILOGUE_DEFAULT) &&
               same(cuda::BlasEpilogue::gelu_and_bias_gradient, CUBLASLT_EPILOGUE_DGELU_BGRAD));
 static_assert(same(cuda::LayoutAttribute::batch_count, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT) &&
               same(cuda::LayoutAttribute::batch_stride, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET));
-static_assert(
-    same(cuda::PreferenceAttribute::most_workspace, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES) &&
-    same(cuda::PreferenceAttribute::reduction_schemes, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK) &&
-    same(cuda::PreferenceAttribute::least_alignment_a, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES) &&
-    same(cuda::PreferenceAttribute::least_alignment_b, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES) &&
-    same(cuda::PreferenceAttribute::least_alignment_c, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES) &&
-    same(cuda::PreferenceAttribute::least_alignment_d, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES));
+static_assert(same(cuda::PreferenceAttribute::max_workspace, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES) &&
+              same(cuda::PreferenceAttribute::reduction_schemes,
+                   CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK) &&
+              same(cuda::PreferenceAttribute::min_alignment_a, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES) &&
+              same(cuda::PreferenceAttribute::min_alignment_b, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES) &&
+              same(cuda::PreferenceAttribute::min_alignment_c, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES) &&
+              same(cuda::PreferenceAttribute::min_alignment_d, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES));
 static_assert(same(cuda::reduce_in_f32, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
 static_assert(sizeof(cuda::MatmulAlgorithm) == sizeof(cublasLtMatmulAlgo_t) &&
               sizeof(cuda::MatmulHeuristic) == sizeof(cublasLtMatmulHeuristicResult_t) &&

@@ -258,7 +258,7 @@ TEST(EmulatedJudgements, TextThatIsNoPtx) {
 }
 
 TEST(EmulatedJudgements, AKernelWithoutAnEndIsGivenUp) {
-    GpuUnderTest gpu({.architecture = "sm_80", .threads = 1, .most_instructions = 100000});
+    GpuUnderTest gpu({.architecture = "sm_80", .threads = 1, .max_instructions = 100000});
     EXPECT_EQ(gpu.run(kernel_text("$loop:\nbra $loop;", 0), "k", {}, {}), Result::launch_timeout);
     EXPECT_NE(gpu.report().find("does not come to an end"), std::string::npos) << gpu.report();
 }

@@ -232,7 +232,7 @@ TEST(EmulatedGpuOptions, AreRead) {
     EXPECT_EQ(options.memory, std::int64_t{2} << 30);
     EXPECT_FALSE(options.races);
     EXPECT_EQ(options.threads, 3);
-    EXPECT_EQ(options.most_instructions, 9);
+    EXPECT_EQ(options.max_instructions, 9);
     EXPECT_EQ(options.failing, "cuLaunchKernel");
     EXPECT_EQ(options.failing_call, 7);
 }

@@ -46,7 +46,7 @@ Outputs run(std::int64_t chunk, int threads, const std::vector<std::int32_t>& ta
     const LinearCrossEntropy problem{.rows = N,
                                      .channels = C,
                                      .classes = V,
-                                     .most_rows_of_chunk = chunk,
+                                     .max_rows_of_chunk = chunk,
                                      .gradients = true,
                                      .ignore_negative = ignore_negative};
     ThreadPool pool(threads);

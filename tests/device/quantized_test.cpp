@@ -10,7 +10,7 @@
 #include "mantissa/base/buffer.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/random.h"
-#include "mantissa/device/cpu/attention/kept.h"
+#include "mantissa/device/cpu/attention/cached.h"
 #include "tests/device/product_in_poison.h"
 
 namespace mantissa::on_cpu {
@@ -123,24 +123,24 @@ TEST(Quantized, AnInfinityOrANaNIsNotLost) {
     });
 }
 
-TEST(KeptAttention, APositionBeyondTheKeysIsNamed) {
+TEST(CachedAttention, APositionBeyondTheKeysIsNamed) {
     ThreadPool pool(1);
     float x[16] = {};
     const std::int32_t position = 4;
-    KeptAttention problem{.heads = 1,
-                          .queries = 1,
-                          .keys = 4,
-                          .head_size = 4,
-                          .q = x,
-                          .k = x,
-                          .v = x,
-                          .positions = &position,
-                          .o = x};
+    CachedAttention problem{.heads = 1,
+                            .queries = 1,
+                            .keys = 4,
+                            .head_size = 4,
+                            .q = x,
+                            .k = x,
+                            .v = x,
+                            .positions = &position,
+                            .o = x};
     try {
-        kept_attention(problem, pool, Isa::generic);
+        cached_attention(problem, pool, Isa::generic);
         FAIL() << "it was read";
     } catch (const UserError& error) {
-        EXPECT_STREQ(error.what(), "kept_attention: position 4 lies outside of the 4 keys that are kept");
+        EXPECT_STREQ(error.what(), "cached_attention: position 4 lies outside of the 4 keys that are kept");
     }
 }
 

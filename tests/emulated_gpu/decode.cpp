@@ -81,8 +81,8 @@ void Decoder::place_kernel_parameters(const TextFunction& text, Kernel& kernel) 
         kernel.parameter_bytes += one.size;
     }
     for (int i = 0; i < 3; ++i) kernel.required_threads[i] = text.required_threads[i];
-    if (text.most_threads[0])
-        kernel.most_threads = text.most_threads[0] * text.most_threads[1] * text.most_threads[2];
+    if (text.max_threads[0])
+        kernel.max_threads = text.max_threads[0] * text.max_threads[1] * text.max_threads[2];
 }
 
 void Decoder::place_function_parameters(const TextFunction& text, CalledFunction& made) {

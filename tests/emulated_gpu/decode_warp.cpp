@@ -223,9 +223,9 @@ void Decoder::matrix_product() {
     if (found < 0) refuse(fmt::format("'{}' is not emulated", fmt::join(op(), ".")));
     const MatrixShape& product = matrix_shape(found);
     if (const int target = std::atoi(module_.target.c_str() + 3);
-        target < product.least_architecture || module_.version < product.least_version)
-        refuse(fmt::format("the instruction needs sm_{} and PTX {}.{}", product.least_architecture,
-                           product.least_version / 10, product.least_version % 10));
+        target < product.min_architecture || module_.version < product.min_version)
+        refuse(fmt::format("the instruction needs sm_{} and PTX {}.{}", product.min_architecture,
+                           product.min_version / 10, product.min_version % 10));
     const bool is_double = types.starts_with("f64");
     const int width = is_double ? 8 : 4;
     Instruction made = fresh();

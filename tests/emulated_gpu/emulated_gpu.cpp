@@ -50,7 +50,7 @@ void read_option(std::string_view option, std::string_view whole, EmulatedGpuOpt
     } else if (name == "threads") {
         options.threads = static_cast<int>(number(value, whole));
     } else if (name == "instructions") {
-        options.most_instructions = number(value, whole);
+        options.max_instructions = number(value, whole);
     } else if (name == "fail" && value.find(':') != std::string_view::npos) {
         options.failing = value.substr(0, value.find(':'));
         options.failing_call = number(value.substr(value.find(':') + 1), whole);

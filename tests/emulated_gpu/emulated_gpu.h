@@ -27,7 +27,7 @@ struct EmulatedGpuOptions {
     bool sampled = false;
     int threads = 0;  ///< that run blocks; 0: as many as the machine is to use
     /// The most instructions of a warp's lanes in one launch, after which it is given up: minutes.
-    std::int64_t most_instructions = std::int64_t{1} << 33;
+    std::int64_t max_instructions = std::int64_t{1} << 33;
     std::string failing = {};       ///< a function of the driver that is to fail, as "cuLaunchKernel"
     std::int64_t failing_call = 0;  ///< which call of it, from 1
     /// At most so many does its cuBLASLt offer for a product, up to three. One is never timed.

@@ -36,8 +36,8 @@ double beside(double exact, double tolerance, double way, const SmallFormat& for
 }
 
 double ulp(double x, const SmallFormat& format) {
-    if (x == 0) return std::ldexp(1.0, format.least_exponent - format.fraction_bits);
-    return std::ldexp(1.0, std::max(std::ilogb(x), format.least_exponent) - format.fraction_bits);
+    if (x == 0) return std::ldexp(1.0, format.min_exponent - format.fraction_bits);
+    return std::ldexp(1.0, std::max(std::ilogb(x), format.min_exponent) - format.fraction_bits);
 }
 
 /// The function and its promised accuracy.

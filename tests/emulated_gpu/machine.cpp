@@ -259,7 +259,7 @@ Result Machine::func_get_attribute(int* value, FunctionAttribute attribute, Func
     const ptx::Kernel& kernel = *function->kernel;
     switch (attribute) {
         case FunctionAttribute::max_threads_per_block:
-            *value = kernel.most_threads ? kernel.most_threads : 1024;
+            *value = kernel.max_threads ? kernel.max_threads : 1024;
             return Result::success;
         case FunctionAttribute::shared_size_bytes:
             *value = static_cast<int>(kernel.static_shared);
@@ -281,7 +281,7 @@ Result Machine::func_get_attribute(int* value, FunctionAttribute attribute, Func
             return Result::success;
         case FunctionAttribute::max_dynamic_shared_size_bytes:
             *value = static_cast<int>(
-                std::max(function->most_dynamic_shared, shared_without_asking - kernel.static_shared));
+                std::max(function->max_dynamic_shared, shared_without_asking - kernel.static_shared));
             return Result::success;
     }
     return Result::invalid_value;
@@ -291,17 +291,17 @@ Result Machine::func_set_attribute(Function function, FunctionAttribute attribut
     if (attribute != FunctionAttribute::max_dynamic_shared_size_bytes || value < 0 ||
         value + function->kernel->static_shared > architecture_->shared_per_block)
         return Result::invalid_value;
-    function->most_dynamic_shared = value;
+    function->max_dynamic_shared = value;
     return Result::success;
 }
 
 /// Whether a block of so many threads with so much shared memory can be launched.
 Result Machine::occupied(Function function, std::int64_t threads, std::int64_t dynamic_shared) const {
     const ptx::Kernel& kernel = *function->kernel;
-    if (threads < 1 || threads > 1024 || (kernel.most_threads && threads > kernel.most_threads))
+    if (threads < 1 || threads > 1024 || (kernel.max_threads && threads > kernel.max_threads))
         return Result::invalid_value;
     const std::int64_t most =
-        std::max(function->most_dynamic_shared, shared_without_asking - kernel.static_shared);
+        std::max(function->max_dynamic_shared, shared_without_asking - kernel.static_shared);
     return dynamic_shared > most ? Result::invalid_value : Result::success;
 }
 
@@ -328,7 +328,7 @@ Result Machine::launch(Function function, ptx::Dimensions grid, ptx::Dimensions 
                                  .memory = memory_.get(),
                                  .races = options_.races,
                                  .sampled = options_.sampled,
-                                 .most_instructions = options_.most_instructions};
+                                 .max_instructions = options_.max_instructions};
     launched.parameters.resize(static_cast<std::size_t>(kernel.parameter_bytes));
     for (std::size_t i = 0; i < kernel.parameters.size(); ++i) {
         if (!parameters || !parameters[i]) return Result::invalid_value;

@@ -58,7 +58,7 @@ struct GraphExecHandle {
 struct FunctionHandle {
     const ptx::Program* program = nullptr;
     const ptx::Kernel* kernel = nullptr;
-    std::int64_t most_dynamic_shared = 0;
+    std::int64_t max_dynamic_shared = 0;
 };
 
 struct ModuleHandle {

@@ -90,7 +90,7 @@ struct Kernel {
     std::int64_t local = 0;          ///< bytes a thread
     int registers = 0;               ///< of 32 bits, by name: more than a compiler would need
     int required_threads[3] = {0, 0, 0};
-    int most_threads = 0;         ///< of a block, if the text says
+    int max_threads = 0;          ///< of a block, if the text says
     bool adds_to_global = false;  ///< atomics whose order would show
 };
 

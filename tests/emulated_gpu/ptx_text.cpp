@@ -196,7 +196,7 @@ class Parser {
             if (word == ".reqntid")
                 numbers(made.required_threads);
             else if (word == ".maxntid")
-                numbers(made.most_threads);
+                numbers(made.max_threads);
             else if (word == ".minnctapersm" || word == ".maxnreg" || word == ".maxnctapersm")
                 numbers(unused);
             else if (word == ".pragma")

@@ -58,7 +58,7 @@ struct TextFunction {
     std::map<std::string, int> labels;  ///< by name: which statement comes next
     std::map<std::string, std::vector<std::string>> branch_targets;
     int required_threads[3] = {0, 0, 0};  ///< .reqntid; zeros: not said
-    int most_threads[3] = {0, 0, 0};      ///< .maxntid
+    int max_threads[3] = {0, 0, 0};       ///< .maxntid
     bool has_body = false;
 };
 

@@ -7,7 +7,7 @@ namespace mantissa::inline v0::cuda::ptx {
 namespace {
 
 constexpr std::uint16_t several = 0x7fff, atomically = 0x8000;
-constexpr std::size_t most_entries = std::size_t{1} << 21;
+constexpr std::size_t max_entries = std::size_t{1} << 21;
 
 }  // namespace
 
@@ -25,7 +25,7 @@ BlockAccesses::Entry& BlockAccesses::entry(std::uint64_t key) {
 
 void BlockAccesses::make_room() {
     if (2 * held_ < table_.size()) return;
-    if (table_.size() >= most_entries) return next_interval();  // what was noted is forgotten
+    if (table_.size() >= max_entries) return next_interval();  // what was noted is forgotten
     std::vector<Entry> before(2 * table_.size());
     before.swap(table_);
     held_ = 0;

@@ -60,7 +60,7 @@ void run_on(mantissa::Device& cpu, const ConvolutionJob& job, const std::vector<
     const std::vector<Type> outputs{output};
     std::string reasons;
     for (const Kernel& kernel : cpu.kernels(op.name)) {
-        const OrReason<PreparedKernel> prepared = kernel.prepare({op, inputs, outputs, attributes});
+        const Expected<PreparedKernel> prepared = kernel.prepare({op, inputs, outputs, attributes});
         if (!prepared) {
             reasons += prepared.reason() + "; ";
             continue;

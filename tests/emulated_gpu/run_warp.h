@@ -42,7 +42,7 @@ struct MatrixShape {
     const char* types;  ///< of d, a, b, c
     int k;
     int a_registers, b_registers, c_registers;
-    int least_architecture, least_version;
+    int min_architecture, min_version;
 };
 /// -1 if there is none such.
 int find_matrix_product(const std::string& shape, const std::string& types);

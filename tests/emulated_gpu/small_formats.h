@@ -41,7 +41,7 @@ inline double on_grid(double value, int exponent, Rounding rounding) {
 
 struct SmallFormat {
     int fraction_bits = 0;
-    int least_exponent = 0;  ///< of the normal numbers
+    int min_exponent = 0;  ///< of the normal numbers
     double largest = 0;
 };
 
@@ -55,7 +55,7 @@ constexpr SmallFormat format_fp32{23, -126, 0x1.fffffep127};
 /// The number of the format; infinity, or the largest number where the direction says so, beyond its range.
 inline double rounded(double value, const SmallFormat& format, Rounding rounding) {
     if (!std::isfinite(value) || value == 0) return value;
-    const int exponent = std::max(std::ilogb(value), format.least_exponent) - format.fraction_bits;
+    const int exponent = std::max(std::ilogb(value), format.min_exponent) - format.fraction_bits;
     const double there = on_grid(value, exponent, rounding);
     if (std::fabs(there) <= format.largest) return there;
     const bool inwards = rounding == Rounding::zero || (rounding == Rounding::down && value > 0) ||
@@ -70,14 +70,14 @@ inline std::uint32_t bits_of_format(double value, const SmallFormat& format, int
     const int exponent_bits = bits - 1 - format.fraction_bits;
     if (std::isinf(value)) return sign | ((std::uint32_t{1} << exponent_bits) - 1) << format.fraction_bits;
     const double size = std::fabs(value);
-    if (size < std::ldexp(1.0, format.least_exponent))
+    if (size < std::ldexp(1.0, format.min_exponent))
         return sign |
-               static_cast<std::uint32_t>(std::ldexp(size, format.fraction_bits - format.least_exponent));
+               static_cast<std::uint32_t>(std::ldexp(size, format.fraction_bits - format.min_exponent));
     const int exponent = std::ilogb(size);
     const auto fraction =
         static_cast<std::uint32_t>(std::ldexp(size, format.fraction_bits - exponent));  // with the leading 1
-    return sign | ((static_cast<std::uint32_t>(exponent - format.least_exponent) << format.fraction_bits) +
-                   fraction);
+    return sign |
+           ((static_cast<std::uint32_t>(exponent - format.min_exponent) << format.fraction_bits) + fraction);
 }
 
 /// The number that bits stand for; not for those with all exponent bits set.
@@ -88,9 +88,9 @@ inline double value_of_bits(std::uint32_t bits, const SmallFormat& format, int w
     const std::uint32_t fraction = size & ((std::uint32_t{1} << format.fraction_bits) - 1);
     const double value =
         exponent == 0
-            ? std::ldexp(fraction, format.least_exponent - format.fraction_bits)
+            ? std::ldexp(fraction, format.min_exponent - format.fraction_bits)
             : std::ldexp(fraction + (std::uint32_t{1} << format.fraction_bits),
-                         static_cast<int>(exponent) - 1 + format.least_exponent - format.fraction_bits);
+                         static_cast<int>(exponent) - 1 + format.min_exponent - format.fraction_bits);
     return negative ? -value : value;
 }
 

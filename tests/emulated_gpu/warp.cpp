@@ -205,7 +205,7 @@ void Warp::run() {
         instruction.run(*this, instruction);
         if (state != State::runs) return;
     }
-    if (lane_instructions > static_cast<std::uint64_t>(block->launch->most_instructions))
+    if (lane_instructions > static_cast<std::uint64_t>(block->launch->max_instructions))
         fault(Result::launch_timeout, 0, "the kernel does not come to an end");
 }
 

@@ -35,8 +35,8 @@ struct LaunchedKernel {
     const DeviceMemory* memory = nullptr;
     std::uint32_t number = 0;  ///< of the launch
     bool races = true;
-    bool sampled = false;                ///< EmulatedGpuOptions'
-    std::int64_t most_instructions = 0;  ///< of a warp's lanes
+    bool sampled = false;               ///< EmulatedGpuOptions'
+    std::int64_t max_instructions = 0;  ///< of a warp's lanes
     bool counted = false;
 };
 

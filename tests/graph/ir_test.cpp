@@ -600,7 +600,7 @@ TEST(Ir, OrdersAreStableAndNanIsGreatest) {
     EXPECT_NE(refusal([&] { sort(x, 2); }).find("has no axis 2"), std::string::npos);
 }
 
-TEST(Ir, PicturesAreReadWhereTheirPixelsLie) {
+TEST(Ir, ImagesAreReadWhereTheirPixelsLie) {
     Recording r;
     const Tensor line = r.given({1, 1, 3, 1}, {0, 4, 8});
     const auto resized = [&](std::int64_t extent, ResizeOptions options = {}) {
@@ -611,13 +611,13 @@ TEST(Ir, PicturesAreReadWhereTheirPixelsLie) {
     expect_same(resized(1, {.align_corners = true}), {0});
     expect_same(resized(5, {.sampling = Sampling::nearest}), {0, 0, 4, 4, 8});
     expect_same(resized(2, {.sampling = Sampling::nearest}), {0, 4});
-    const Tensor picture = r.given({1, 2, 2, 1}, {1, 2, 3, 4});
+    const Tensor image = r.given({1, 2, 2, 1}, {1, 2, 3, 4});
     // The middle, a corner pixel's middle, half a pixel beyond the edge, and nowhere.
     const Tensor grid = r.given({1, 1, 4, 2}, {0, 0, -0.5, -0.5, 1, -0.5, 9, 9});
-    expect_same(r.values(grid_sample(picture, grid)), {2.5, 1, 1, 0});
-    expect_same(r.values(grid_sample(picture, grid, {.outside = Outside::border})), {2.5, 1, 2, 4});
-    expect_same(r.values(grid_sample(picture, grid, {.align_corners = true})), {2.5, 1.75, 2.5, 0});
-    expect_same(r.values(grid_sample(picture, grid, {.sampling = Sampling::nearest})), {1, 1, 0, 0});
+    expect_same(r.values(grid_sample(image, grid)), {2.5, 1, 1, 0});
+    expect_same(r.values(grid_sample(image, grid, {.outside = Outside::border})), {2.5, 1, 2, 4});
+    expect_same(r.values(grid_sample(image, grid, {.align_corners = true})), {2.5, 1.75, 2.5, 0});
+    expect_same(r.values(grid_sample(image, grid, {.sampling = Sampling::nearest})), {1, 1, 0, 0});
 }
 
 TEST(Ir, BagsOfRows) {

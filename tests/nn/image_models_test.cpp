@@ -1,4 +1,4 @@
-// Networks for pictures: how many parameters, under which names and how they start, what they give, and what
+// Networks for images: how many parameters, under which names and how they start, what they give, and what
 // is said of sizes that make none.
 #include "mantissa/graph/graph.h"
 #include "mantissa/nn/image_model_parts.h"

@@ -24,17 +24,17 @@ struct FixtureCase {
     std::size_t ids = 99;  ///< the operand of i32
 };
 
-const Shape picture{2, 4, 5, 3}, grid{2, 3, 4, 2};
+const Shape image{2, 4, 5, 3}, grid{2, 3, 4, 2};
 
-std::vector<FixtureCase> picture_cases() {
+std::vector<FixtureCase> image_cases() {
     const auto resized = [](std::int64_t rows, std::int64_t columns, ResizeOptions options) {
         return [=](In x) { return resize(x[0], {rows, columns}, options); };
     };
     std::vector<FixtureCase> cases = {
-        {"resize_more", {picture}, resized(7, 9, {})},
-        {"resize_fewer", {picture}, resized(3, 2, {})},
-        {"resize_corners", {picture}, resized(7, 9, {.align_corners = true})},
-        {"resize_nearest", {picture}, resized(7, 9, {.sampling = Sampling::nearest})}};
+        {"resize_more", {image}, resized(7, 9, {})},
+        {"resize_fewer", {image}, resized(3, 2, {})},
+        {"resize_corners", {image}, resized(7, 9, {.align_corners = true})},
+        {"resize_nearest", {image}, resized(7, 9, {.sampling = Sampling::nearest})}};
     for (const Sampling sampling : {Sampling::bilinear, Sampling::nearest})
         for (const Outside outside : {Outside::zeros, Outside::border})
             for (const bool corners : {false, true})
@@ -42,7 +42,7 @@ std::vector<FixtureCase> picture_cases() {
                                      (sampling == Sampling::bilinear ? "bilinear" : "nearest") +
                                      (outside == Outside::zeros ? "_zeros" : "_border") +
                                      (corners ? "_corners" : "_edges"),
-                                 {picture, grid},
+                                 {image, grid},
                                  [=](In x) {
                                      return grid_sample(x[0], x[1], {sampling, outside, corners});
                                  }});
@@ -111,7 +111,7 @@ void expect_near(const Numbers& got, const Numbers& expected, double tolerance) 
 
 TEST(OperationsFixture, ValuesAndGradientsArePyTorchs) {
     const TorchFixture fixture("operations");
-    std::vector<FixtureCase> cases = picture_cases();
+    std::vector<FixtureCase> cases = image_cases();
     for (FixtureCase& other : other_cases()) cases.push_back(std::move(other));
     for (const FixtureCase& test : cases) {
         SCOPED_TRACE(test.name);
@@ -127,7 +127,7 @@ TEST(OperationsFixture, ValuesAndGradientsArePyTorchs) {
             }
         }
         const Tensor y = test.build(inputs);
-        // Places and shares of pictures are FP32 numbers, as constants are.
+        // Places and shares of images are FP32 numbers, as constants are.
         expect_near(r.values(y), fixture.values<double>(test.name + ".y"), 1e-6);
         const Tensor weighted = y * r.given(y.shape(), fixture.f32(test.name + ".w"));
         for (std::size_t i = 0; i < inputs.size(); ++i) {

@@ -42,7 +42,7 @@ double squared_error(const std::vector<float>& weights, const WeightGroup& group
 }
 
 /// The least error of 4,000 scales of both signs.
-double least_error(const std::vector<float>& weights) {
+double min_error(const std::vector<float>& weights) {
     double largest = 0, least = std::numeric_limits<double>::infinity();
     for (const float weight : weights) largest = std::max(largest, std::abs(static_cast<double>(weight)));
     for (int i = 1; i <= 2000; ++i)
@@ -61,7 +61,7 @@ TEST(WeightGroups, ErrLittleMoreThanTheBestScaleThereIs) {
             EXPECT_LE(number, 7);
         }
         found += squared_error(weights, group);
-        best += least_error(weights);
+        best += min_error(weights);
         float largest = 0;
         for (const float weight : weights) largest = std::max(largest, std::abs(weight));
         by_largest += squared_error(weights, static_cast<double>(largest) / 7);

@@ -95,7 +95,7 @@ Graph gathered_update(bool is_read_later) {
     for (const char* name : {"v", "w"}) {
         const Tensor whole(graph,
                            graph.add_state({.name = name, .type = {DType::f32, shape}, .initializer = {}}));
-        parts.push_back(call1("own_part", {whole}, {{"ranks", std::int64_t{4}}}) * 2.0);
+        parts.push_back(call1("own_shard", {whole}, {{"ranks", std::int64_t{4}}}) * 2.0);
         shapes.push_back(shape);
     }
     const std::vector<Tensor> wholes = all_gathered(graph, parts, shapes, distribution);
@@ -108,12 +108,12 @@ TEST(Distribute, BringsPartsTogetherWhereTheyAreMade) {
     const Graph graph = distribute(gathered_update(false));
     verify(graph, "distribute");
     EXPECT_EQ(order_of(graph),
-              (std::vector<std::string>{"own_part", "mul", "all_gather_start", "own_part", "mul",
+              (std::vector<std::string>{"own_shard", "mul", "all_gather_start", "own_shard", "mul",
                                         "all_gather_start", "all_gather_wait", "all_gather_wait"}));
     // 4,500 elements among four: two blocks of 1,024 each.
     EXPECT_EQ(graph.type(graph.node(graph.updates()[0].value.node).inputs[0]).shape, (Shape{9, 500}));
     for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id)
-        if (graph.node(id).op->name == "own_part") {
+        if (graph.node(id).op->name == "own_shard") {
             EXPECT_EQ(graph.node(id).outputs[0].shape, Shape{2048});
         }
 }

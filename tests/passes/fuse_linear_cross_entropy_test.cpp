@@ -23,7 +23,7 @@ using testing::show_gradients;
 
 constexpr std::int64_t B = 2, T = 5, V = 13;
 /// Below 0: targets that a counted loss ignores.
-constexpr std::int64_t least_target = -6;
+constexpr std::int64_t min_target = -6;
 
 const nn::Gpt2Config model{
     .name = "small", .layers = 1, .heads = 2, .channels = 8, .vocabulary = V, .context = 8, .dropout = 0};
@@ -60,7 +60,7 @@ int count(const Graph& graph, std::string_view op) {
     return found;
 }
 
-const testing::Operand counted_targets{{DType::i32, {B, T}}, testing::Values::index, V, least_target};
+const testing::Operand counted_targets{{DType::i32, {B, T}}, testing::Values::index, V, min_target};
 
 ReferenceFeed feed_of(const Graph& graph, bool counted) {
     ReferenceFeed feed{{"tokens", testing::values_of(testing::ids({B, T}, V), 1)},

@@ -28,7 +28,7 @@ struct Step {
 
     NestRecomputation recomputed(double instructions_per_byte) const {
         std::vector<PassRefusal> refused;
-        const FusionCosts costs{.least_bytes_saved = 0};
+        const FusionCosts costs{.min_bytes_saved = 0};
         const Grouping grouping(graph, costs, refused);
         return recompute_in_nests(graph, grouping, instructions_per_byte);
     }

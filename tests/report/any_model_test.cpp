@@ -28,9 +28,7 @@ struct Case {
     Examples (*batches)(const nn::Model&, const BatchOptions&);
 };
 
-std::vector<Case> cases() {
-    return {{picture_mlp(), batches_of_pictures}, {two_losses(), batches_of_points}};
-}
+std::vector<Case> cases() { return {{image_mlp(), batches_of_images}, {two_losses(), batches_of_points}}; }
 
 TEST(AnyModel, LearnsUnderEveryPolicyWithAllPasses) {
     const auto device = make_cpu_device({.threads = 2});
@@ -150,7 +148,7 @@ TEST(AnyModel, IsResumedToTheSameBits) {
 TEST(AnyModel, OfAnotherConfigurationIsNotResumed) {
     const auto device = make_cpu_device({.threads = 1});
     const TemporaryDirectory directory;
-    Trainer saved(*device, picture_mlp(0.1), {.batch = 4}), other(*device, picture_mlp(0.3), {.batch = 4});
+    Trainer saved(*device, image_mlp(0.1), {.batch = 4}), other(*device, image_mlp(0.3), {.batch = 4});
     save_training(directory / "run", saved);
     try {
         resume_training(directory / "run", other);
@@ -178,7 +176,7 @@ TEST(AnyModel, ThatIsNoneIsRefusedInOneLine) {
     const std::vector<float> pixels(2 * 64), few(64);
     const std::vector<std::int32_t> classes(2);
     const std::vector<double> wide(2 * 64);
-    const nn::Model good = picture_mlp();
+    const nn::Model good = image_mlp();
     EXPECT_EQ(refusal(good, {pixels}), "model mlp takes 2 inputs, got 1; 'classes' is missing");
     EXPECT_EQ(refusal(good, {few, classes}),
               "model mlp: input 'pictures' of a step has 2 examples of f32[8, 8], 128 numbers, got 64");
@@ -221,7 +219,7 @@ TEST(AnyModel, ThatIsNoneIsRefusedInOneLine) {
 }
 
 TEST(AnyModel, ExamplesThatDoNotFitAreRefused) {
-    const nn::Model model = picture_mlp();
+    const nn::Model model = image_mlp();
     const auto says = [&](const Batch& all, const BatchOptions& options) -> std::string {
         try {
             const Examples examples(model, all, options);

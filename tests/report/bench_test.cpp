@@ -131,7 +131,7 @@ TEST(Bench, WhatIsLeftOfASizeIsSaidAfterTheWarmUp) {
     BenchOptions options = options_of({"fp32"});
     EXPECT_EQ(fitting_batch(*device, options), 16);
     options.free = {.batches = true, .iterations = true};
-    options.most_seconds = 0;
+    options.max_seconds = 0;
     BenchSize settled;
     double seconds = 0;
     options.settled = [&](const BenchSize& size, double about) { settled = size, seconds = about; };

@@ -258,10 +258,10 @@ TEST(Explain, FusedKernelsAreListedWithTheirPartsAndTheirRules) {
     if (!device->target().cannot_compile.empty()) GTEST_SKIP() << device->target().cannot_compile;
     const Explanation explanation =
         explained("bf16", "gpt2-tiny", runnable_passes(device->target(), find_policy("bf16")));
-    int fused = 0, tails = 0;
+    int fused = 0, epilogues = 0;
     for (const ExplainedNode& node : explanation.nodes) {
         fused += node.op == "fused";
-        tails += node.op == "matmul" && !node.parts.empty();
+        epilogues += node.op == "matmul" && !node.parts.empty();
         if (node.op == "fused") {
             EXPECT_FALSE(node.parts.empty()) << node.name;
         }
@@ -275,7 +275,7 @@ TEST(Explain, FusedKernelsAreListedWithTheirPartsAndTheirRules) {
         }
     }
     EXPECT_GT(fused, 0);
-    EXPECT_EQ(tails > 0, device->target().tails_lose_at_16_bits.empty());
+    EXPECT_EQ(epilogues > 0, device->target().epilogues_lose_at_16_bits.empty());
     // An operation that multiplies inside of itself says in what.
     for (const ExplainedNode& node : explanation.nodes)
         if (node.op == "attention" || node.op == "attention_grad" || node.op == "linear_cross_entropy") {

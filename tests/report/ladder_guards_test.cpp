@@ -38,7 +38,7 @@ class OtherMatmul final : public testing::DeviceAround {
 std::function<void(Kernel&)> times(double factor) {
     return [factor](Kernel& kernel) {
         kernel.prepare = [prepare = kernel.prepare, factor](const Problem& problem) {
-            OrReason<PreparedKernel> product = prepare(problem);
+            Expected<PreparedKernel> product = prepare(problem);
             if (!product || problem.inputs[0].dtype != DType::bf16) return product;
             product->launch = [launch = product->launch, factor,
                                type = problem.outputs[0]](const Operands& operands) {

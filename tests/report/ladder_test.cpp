@@ -39,12 +39,12 @@ TEST(Ladder, ASlowMachineClimbsWithFewerExamples) {
     options.known_peaks = {.f32_fma = 1e12, .bf16_matrix = 1e12, .copy = 1e11};
     const LadderSize quick = ladder_size(*device, options);
     EXPECT_EQ(quick.batch, 4);
-    EXPECT_EQ(quick.most_that_fits, 4);
+    EXPECT_EQ(quick.max_that_fits, 4);
     EXPECT_GT(quick.seconds, 0);
     EXPECT_LT(ladder_size(*device, options, quick.seconds / 1.2).batch, 4);
     const LadderSize slow = ladder_size(*device, options, 0);
     EXPECT_EQ(slow.batch, 1);
-    EXPECT_EQ(slow.most_that_fits, 4);
+    EXPECT_EQ(slow.max_that_fits, 4);
     EXPECT_NEAR(slow.seconds_of_most, quick.seconds, 1e-9 * quick.seconds);
     options.known_peaks.f32_fma /= 100;
     EXPECT_GT(ladder_size(*device, options).seconds, quick.seconds) << "the rung fp32 takes longer";
@@ -88,7 +88,7 @@ TEST(Ladder, NicePadsAnUglyVocabulary) {
 }
 
 /// Losses behind batch norms are shown and not judged.
-TEST(Ladder, TakesNetworksForPictures) {
+TEST(Ladder, TakesNetworksForImages) {
     const auto device = make_cpu_device({.threads = 1});
     const nn::ImageSizes sizes{.classes = 10, .image = 32, .width = 4};
     for (const auto& [name, judged] : {std::pair{"ResNet50", false}, {"VGG19", true}}) {

@@ -94,7 +94,7 @@ TEST(Lint, ReadsAnyGraph) {
     EXPECT_EQ(findings[2].note, "with 1 rows each, 112 in all");
 }
 
-/// Pictures of 3 channels through three convolutions, of which the second has groups.
+/// Images of 3 channels through three convolutions, of which the second has groups.
 Graph convolutions(std::int64_t first, std::int64_t second, std::int64_t groups, DType dtype = DType::f32) {
     Graph graph;
     const auto filter = [&](const char* name, std::vector<std::int64_t> shape) {
@@ -125,7 +125,7 @@ TEST(Lint, ReadsConvolutions) {
     EXPECT_TRUE(lint(convolutions(32, 40, 1), {}).empty());
 }
 
-TEST(Lint, TheBatchOfANetworkForPicturesIsNoFinding) {
+TEST(Lint, TheBatchOfANetworkForImagesIsNoFinding) {
     const auto network = [](Graph& graph) {
         const Tensor images(graph, graph.add_input("images", {DType::f32, {3, 32, 32, 3}}));
         const nn::ImageModel model = nn::image_model("ResNet20", {.classes = 128, .image = 32, .width = 32});

@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "mantissa/device/cpu/cpu_device.h"
-#include "mantissa/ranks/part.h"
+#include "mantissa/ranks/shard.h"
 #include "mantissa/runtime/execution.h"
 #include "mantissa/train/training_plan.h"
 #include "tests/support/delayed_transport.h"

@@ -31,14 +31,14 @@ void expect_whole(const report::Report& made, const std::string& command, const 
 
 TEST(Reports, PlanOfAStep) {
     const report::Options options{.trainer = {.batch = batch, .policy = "bf16"}};
-    expect_whole(report::explain(cpu(), picture_mlp(), options), "explain", "mlp at 16 images, policy bf16");
-    expect_whole(report::lint(cpu(), picture_mlp(), {.trainer = {.batch = batch}, .repeats = 0}), "lint",
+    expect_whole(report::explain(cpu(), image_mlp(), options), "explain", "mlp at 16 images, policy bf16");
+    expect_whole(report::lint(cpu(), image_mlp(), {.trainer = {.batch = batch}, .repeats = 0}), "lint",
                  "mlp, 16 images a step, fp32");
 }
 
 TEST(Reports, RunsOfAStep) {
-    const nn::Model model = picture_mlp();
-    const Examples source = batches_of_pictures(model, {.batch = batch});
+    const nn::Model model = image_mlp();
+    const Examples source = batches_of_images(model, {.batch = batch});
     const report::Options few{.trainer = {.batch = batch}, .steps = 2, .repeats = 1};
     expect_whole(report::roofline(cpu(), model, source, few), "explain", "mlp");
     expect_whole(report::numerics(cpu(), model, source, few), "numerics", "mlp");

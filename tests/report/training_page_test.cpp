@@ -37,7 +37,7 @@ TrainingPoint point_of(std::int64_t step, double loss) {
     return point;
 }
 
-TEST(TrainingPage, ShowsTheAccuracyOfANetworkForPictures) {
+TEST(TrainingPage, ShowsTheAccuracyOfANetworkForImages) {
     TrainingRun run = run_of(3);
     run.unit = "images";
     TrainingPage page(run);

@@ -175,7 +175,7 @@ TEST_F(CudaKernels, ConvolutionsAreCudnnsOrProducts) {
 TEST_F(CudaKernels, WithoutCudnnConvolutionsAreOwn) {
     const cuda::EmulatedGpu emulated({});
     const auto gpu = std::move(
-        *make_cuda_device({emulated.driver(), emulated.cublaslt(), NoValue{"there is no cuDNN here"}}));
+        *make_cuda_device({emulated.driver(), emulated.cublaslt(), Unexpected{"there is no cuDNN here"}}));
     for (const OpCase& test : testing::op_cases()) {
         if (!is_convolution(test) || is_product(test)) continue;
         EXPECT_EQ(kernel_of(test, *gpu), "a thread an element f32*f32+f32 sm_80") << test.name;

@@ -31,36 +31,45 @@ struct Form {
     double fault = 0x1p-13;
     bool transpose_a = false, transpose_b = false, bias = false, tf32 = false;
     std::int64_t batch = 1;
-    enum class Tail { none, result, result_and_input, gradient, gradient_and_sums } tail = Tail::none;
+    enum class Epilogue {
+        none,
+        result,
+        result_and_input,
+        gradient,
+        gradient_and_sums
+    } epilogue = Epilogue::none;
 
     friend void PrintTo(const Form& form, std::ostream* out) { *out << form.name; }
 };
 
 std::vector<Form> forms() {
-    using enum Form::Tail;
+    using enum Form::Epilogue;
     constexpr double of_bf16 = 0x1p-4, of_fp16 = 0x1p-7;
-    return {
-        {.name = "Plain"},
-        {.name = "TransposedLeft", .transpose_a = true},
-        {.name = "TransposedRight", .transpose_b = true},
-        {.name = "Batch", .transpose_b = true, .batch = 3},
-        {.name = "Bias", .bias = true},
-        {.name = "Bf16", .dtype = DType::bf16, .fault = of_bf16},
-        {.name = "Bf16WithBias", .dtype = DType::bf16, .fault = of_bf16, .bias = true},
-        {.name = "Fp16WithBias", .dtype = DType::f16, .fault = of_fp16, .bias = true},
-        {.name = "Tf32", .fault = 0.05, .tf32 = true},
-        {.name = "Gelu", .fault = 0.02, .bias = true, .tail = result},
-        {.name = "GeluAndInput", .dtype = DType::bf16, .fault = 0.1, .bias = true, .tail = result_and_input},
-        {.name = "GeluGradient", .dtype = DType::bf16, .fault = 0.1, .tail = gradient},
-        {.name = "GeluGradientAndSums", .fault = 0.02, .tail = gradient_and_sums}};
+    return {{.name = "Plain"},
+            {.name = "TransposedLeft", .transpose_a = true},
+            {.name = "TransposedRight", .transpose_b = true},
+            {.name = "Batch", .transpose_b = true, .batch = 3},
+            {.name = "Bias", .bias = true},
+            {.name = "Bf16", .dtype = DType::bf16, .fault = of_bf16},
+            {.name = "Bf16WithBias", .dtype = DType::bf16, .fault = of_bf16, .bias = true},
+            {.name = "Fp16WithBias", .dtype = DType::f16, .fault = of_fp16, .bias = true},
+            {.name = "Tf32", .fault = 0.05, .tf32 = true},
+            {.name = "Gelu", .fault = 0.02, .bias = true, .epilogue = result},
+            {.name = "GeluAndInput",
+             .dtype = DType::bf16,
+             .fault = 0.1,
+             .bias = true,
+             .epilogue = result_and_input},
+            {.name = "GeluGradient", .dtype = DType::bf16, .fault = 0.1, .epilogue = gradient},
+            {.name = "GeluGradientAndSums", .fault = 0.02, .epilogue = gradient_and_sums}};
 }
 
 constexpr std::int64_t rows = 24, terms = 40, columns = 48;
 
 Graph graph_of(const Form& form) {
-    using enum Form::Tail;
+    using enum Form::Epilogue;
     Graph graph;
-    const bool gradient_of_gelu = form.tail == gradient || form.tail == gradient_and_sums;
+    const bool gradient_of_gelu = form.epilogue == gradient || form.epilogue == gradient_and_sums;
     const OriginScope scope(graph,
                             {.scope = "", .stage = gradient_of_gelu ? Stage::backward : Stage::forward});
     const auto given = [&](const char* name, std::vector<std::int64_t> extents) {
@@ -76,12 +85,12 @@ Graph graph_of(const Form& form) {
     const Tensor a = matrix("a", rows, terms, form.transpose_a);
     const Tensor b = matrix("b", terms, columns, form.transpose_b);
     Tensor y = matmul(a, b, options);
-    if (form.tail == result_and_input) graph.add_result("input", y.value());
-    if (form.tail == result || form.tail == result_and_input) y = gelu(y);
+    if (form.epilogue == result_and_input) graph.add_result("input", y.value());
+    if (form.epilogue == result || form.epilogue == result_and_input) y = gelu(y);
     if (gradient_of_gelu)
         y = Tensor(graph, {graph.add("gelu_grad", {y.value(), given("x", {rows, columns}).value()}, {}), 0});
     graph.add_result("y", y.value());
-    if (form.tail == gradient_and_sums) graph.add_result("sums", sum(y, {0}).value());
+    if (form.epilogue == gradient_and_sums) graph.add_result("sums", sum(y, {0}).value());
     return graph;
 }
 
@@ -106,7 +115,7 @@ TEST_P(CudaProductSample, WhatIsRightIsTaken) {
     const std::string text = algorithm_on(PlantedClock({5, 1, 3}));
     EXPECT_TRUE(text.starts_with("algorithm ")) << text;
     EXPECT_EQ(text.find("refused"), std::string::npos) << text;
-    EXPECT_EQ(text.find("gelu") != std::string::npos, GetParam().tail != Form::Tail::none) << text;
+    EXPECT_EQ(text.find("gelu") != std::string::npos, GetParam().epilogue != Form::Epilogue::none) << text;
 }
 
 TEST_P(CudaProductSample, WhatIsWrongIsRefused) {

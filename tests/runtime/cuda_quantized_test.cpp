@@ -215,7 +215,7 @@ using CudaQuantizedSlow = CudaQuantized;
 /// Those of GPT-2 124M's products of one row, of eight and of a prompt. The assembler gives up one register,
 /// of 4 bytes, where a block more fits a multiprocessor for it.
 TEST_F(CudaQuantizedSlow, NvidiasAssemblerSpillsOneRegisterAtMost) {
-    constexpr int most_spilled = 4;
+    constexpr int max_spilled = 4;
     const std::string with_path = "PATH=$PATH:/usr/local/cuda/bin ";
     if (std::system((with_path + "sh -c 'command -v ptxas' >/dev/null").c_str()) != 0)
         GTEST_SKIP() << "no ptxas: CUDA's toolkit is not installed";
@@ -230,7 +230,7 @@ TEST_F(CudaQuantizedSlow, NvidiasAssemblerSpillsOneRegisterAtMost) {
     const TemporaryDirectory directory;
     const std::string path = (directory.path() / "kernel.ptx").string(),
                       said = (directory.path() / "said").string();
-    const std::vector<KernelListing> kernels = (*gpu).made_kernels();
+    const std::vector<KernelListing> kernels = (*gpu).compiled_kernels();
     EXPECT_GT(kernels.size(), 20u);
     for (const KernelListing& kernel : kernels) {
         std::ofstream(path) << kernel.assembly;
@@ -242,9 +242,8 @@ TEST_F(CudaQuantizedSlow, NvidiasAssemblerSpillsOneRegisterAtMost) {
             EXPECT_EQ(std::system(command.c_str()), 0) << kernel.pseudo_code;
             std::ifstream file(said);
             const std::string words{std::istreambuf_iterator<char>(file), {}};
-            EXPECT_LE(bytes_before(words, " bytes spill stores"), most_spilled)
-                << kernel.pseudo_code << words;
-            EXPECT_LE(bytes_before(words, " bytes spill loads"), most_spilled) << kernel.pseudo_code << words;
+            EXPECT_LE(bytes_before(words, " bytes spill stores"), max_spilled) << kernel.pseudo_code << words;
+            EXPECT_LE(bytes_before(words, " bytes spill loads"), max_spilled) << kernel.pseudo_code << words;
             const std::size_t used = words.find("Used "), end = words.find("registers", used);
             fmt::print("{:<6} {} registers: {}\n", architecture, words.substr(used, end - used),
                        kernel.pseudo_code);

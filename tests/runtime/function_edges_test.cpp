@@ -30,7 +30,7 @@ std::vector<Function> functions() {
     for (const OpCase& test : testing::op_cases()) ulps.emplace(test.op, test.error.ulps);
     std::vector<Function> all;
     for (const Op& op : function_ops())
-        if (op.gradient) all.push_back({std::string(op.name), op.most_inputs, ulps.at(std::string(op.name))});
+        if (op.gradient) all.push_back({std::string(op.name), op.max_inputs, ulps.at(std::string(op.name))});
     return all;
 }
 

@@ -40,11 +40,11 @@ TEST(Plan, ThatIsOnlyReadMakesNoKernels) {
     const Graph fused = testing::fused(graph);
     const auto milliseconds = [&] {
         double sum = 0;
-        for (const KernelListing& kernel : device->made_kernels()) sum += kernel.milliseconds;
+        for (const KernelListing& kernel : device->compiled_kernels()) sum += kernel.milliseconds;
         return sum;
     };
     const Plan read(fused, *device, MakeKernels::no);
-    EXPECT_EQ(device->made_kernels().size(), 1u) << "it is named";
+    EXPECT_EQ(device->compiled_kernels().size(), 1u) << "it is named";
     EXPECT_EQ(milliseconds(), 0);
     const Plan run(fused, *device);
     EXPECT_GT(milliseconds(), 0);

@@ -91,7 +91,7 @@ void expect_the_same(const Graph& graph, std::string_view op, const ReferenceFee
     const PreparedKernel kept = chosen.prepared();
     const auto fresh = [&](const ReferenceFeed& of) {
         const PreparedKernel again = chosen.prepared();
-        device.finish_kernels();
+        device.compile_kernels();
         return launched(chosen, again, of);
     };
     const ReferenceFeed other = reversed(feed);

@@ -263,59 +263,60 @@ std::vector<OpCase> attention_cases() {
     // As attention's; each query sees a part of the keys.
     for (const std::int64_t queries : {1, 3, 9})
         cases.push_back(
-            {"kept_attention",
-             fmt::format("kept_attention of {}", queries),
+            {"cached_attention",
+             fmt::format("cached_attention of {}", queries),
              {f32({2, 3, queries, 5}), f32({2, 3, 11, 5}), f32({2, 3, 11, 5}), ids({queries}, 11)},
              [](Graph& g, In x) {
-                 return call(g, "kept_attention", x, {{"scale", 0.5}});
+                 return call(g, "cached_attention", x, {{"scale", 0.5}});
              },
              {16, 60, 3}});
     for (const std::int64_t queries : {1, 9})
         cases.push_back(
-            {"kept_attention",
-             fmt::format("kept_attention of {}, sequences at places of their own", queries),
+            {"cached_attention",
+             fmt::format("cached_attention of {}, sequences at places of their own", queries),
              {f32({3, 4, queries, 5}), f32({3, 2, 11, 5}), f32({3, 2, 11, 5}), ids({3, queries}, 11)},
              [](Graph& g, In x) {
-                 return call(g, "kept_attention", x, {{"scale", 0.5}});
+                 return call(g, "cached_attention", x, {{"scale", 0.5}});
              },
              {16, 60, 3}});
     for (const std::int64_t window : {1, 4, 80})
         for (const Shape& positions : {Shape{9}, Shape{2, 9}})
             cases.push_back(
-                {"kept_attention",
-                 fmt::format("kept_attention of a window of {}, positions {}", window, positions.text()),
+                {"cached_attention",
+                 fmt::format("cached_attention of a window of {}, positions {}", window, positions.text()),
                  {f32({2, 4, 9, 5}), f32({2, 2, 70, 5}), f32({2, 2, 70, 5}), ids(positions, 70)},
                  [=](Graph& g, In x) {
-                     return call(g, "kept_attention", x, {{"scale", 0.5}, {"window", window}});
+                     return call(g, "cached_attention", x, {{"scale", 0.5}, {"window", window}});
                  },
                  {16, 60, 3}});
     for (const std::int64_t window : {11, 12})
-        cases.push_back({"kept_attention",
-                         fmt::format("kept_attention of a prompt and a window of {}", window),
-                         {f32({1, 4, 9, 5}), f32({1, 2, 70, 5}), f32({1, 2, 70, 5})},
-                         [=](Graph& g, In x) {
-                             std::vector<Tensor> operands(x.begin(), x.end());
-                             operands.push_back(iota(g, {9}, 0) + 3.0);
-                             return call(g, "kept_attention", operands, {{"scale", 0.5}, {"window", window}});
-                         },
-                         {16, 60, 3}});
+        cases.push_back(
+            {"cached_attention",
+             fmt::format("cached_attention of a prompt and a window of {}", window),
+             {f32({1, 4, 9, 5}), f32({1, 2, 70, 5}), f32({1, 2, 70, 5})},
+             [=](Graph& g, In x) {
+                 std::vector<Tensor> operands(x.begin(), x.end());
+                 operands.push_back(iota(g, {9}, 0) + 3.0);
+                 return call(g, "cached_attention", operands, {{"scale", 0.5}, {"window", window}});
+             },
+             {16, 60, 3}});
     // The queries of a prompt: those of attention.
-    cases.push_back({"kept_attention",
-                     "kept_attention of a prompt",
+    cases.push_back({"cached_attention",
+                     "cached_attention of a prompt",
                      {f32({1, 4, 9, 5}), f32({1, 2, 70, 5}), f32({1, 2, 70, 5})},
                      [](Graph& g, In x) {
                          std::vector<Tensor> operands(x.begin(), x.end());
                          operands.push_back(iota(g, {9}, 0) + 3.0);
-                         return call(g, "kept_attention", operands, {{"scale", 0.5}});
+                         return call(g, "cached_attention", operands, {{"scale", 0.5}});
                      },
                      {16, 60, 3}});
     for (const std::int64_t queries : {2, 9})
         cases.push_back(
-            {"kept_attention",
-             fmt::format("kept_attention of {} in heads that share keys", queries),
+            {"cached_attention",
+             fmt::format("cached_attention of {} in heads that share keys", queries),
              {f32({2, 6, queries, 5}), f32({2, 2, 11, 5}), f32({2, 2, 11, 5}), ids({queries}, 11)},
              [](Graph& g, In x) {
-                 return call(g, "kept_attention", x, {{"scale", 0.5}});
+                 return call(g, "cached_attention", x, {{"scale", 0.5}});
              },
              {16, 60, 3}});
     return cases;

@@ -41,7 +41,7 @@ void add_orders(std::vector<OpCase>& cases) {
                          }});
 }
 
-void add_pictures(std::vector<OpCase>& cases) {
+void add_images(std::vector<OpCase>& cases) {
     const auto resized = [&](const char* name, Shape shape, std::array<std::int64_t, 2> extents,
                              ResizeOptions options) {
         cases.push_back({"embedding",
@@ -255,7 +255,7 @@ std::vector<OpCase> axis_cases() {
                          [](Graph&, In x) { return std::vector{scatter_add(x[0], 1, x[1], x[2])}; },
                          {0, 10}});
     add_orders(cases);
-    add_pictures(cases);
+    add_images(cases);
     add_norms_and_bags(cases);
     add_groups(cases);
     add_loops(cases);

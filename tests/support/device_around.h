@@ -29,8 +29,8 @@ class DeviceAround : public Device {
         inner_->copy_to_host(to, from);
     }
     Peaks measure_peaks(DeviceMemory& scratch) override { return inner_->measure_peaks(scratch); }
-    void finish_kernels() override { inner_->finish_kernels(); }
-    std::vector<KernelListing> made_kernels() const override { return inner_->made_kernels(); }
+    void compile_kernels() override { inner_->compile_kernels(); }
+    std::vector<KernelListing> compiled_kernels() const override { return inner_->compiled_kernels(); }
     FormatPeaks measure_formats() override { return inner_->measure_formats(); }
     std::unique_ptr<Program> bind(std::span<const BoundStep> steps) override { return inner_->bind(steps); }
     std::unique_ptr<HostMemory> allocate_on_host(std::size_t bytes, const char* purpose) override {

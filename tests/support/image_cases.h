@@ -1,4 +1,4 @@
-// Cases of the operations that networks for pictures are made of: convolutions, batch norms and pools.
+// Cases of the operations that networks for images are made of: convolutions, batch norms and pools.
 #pragma once
 
 #include "tests/support/op_case.h"

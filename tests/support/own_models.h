@@ -1,4 +1,4 @@
-// Networks that are no GPT-2, as a user would define them: an MLP with dropout on pictures of floats, and one
+// Networks that are no GPT-2, as a user would define them: an MLP with dropout on images of floats, and one
 // whose loss is the sum of two.
 #pragma once
 
@@ -12,8 +12,8 @@
 
 namespace mantissa {
 
-/// Pictures f32 [8, 8] and their class, one of ten.
-inline nn::Model picture_mlp(double dropout = 0.1) {
+/// Images f32 [8, 8] and their class, one of ten.
+inline nn::Model image_mlp(double dropout = 0.1) {
     return {.name = "mlp",
             .unit = "images",
             .inputs = {{"pictures", DType::f32, {8, 8}}, {"classes", DType::i32, {}}},
@@ -42,12 +42,12 @@ inline nn::Model two_losses() {
             .configuration = {{"hidden", std::int64_t{32}}}};
 }
 
-/// `count` pictures whose class shows: a brighter row or column each.
-struct Pictures {
+/// `count` images whose class shows: a brighter row or column each.
+struct Images {
     std::vector<float> pixels;          // [count, 8, 8]
     std::vector<std::int32_t> classes;  // [count]
 
-    explicit Pictures(int count) {
+    explicit Images(int count) {
         for (int i = 0; i < count; ++i) {
             const int bright = i * 7 % 10;
             classes.push_back(bright);
@@ -76,9 +76,9 @@ struct Points {
     }
 };
 
-inline Examples batches_of_pictures(const nn::Model& model, const BatchOptions& options) {
-    const Pictures pictures(96);
-    return {model, {pictures.pixels, pictures.classes}, options};
+inline Examples batches_of_images(const nn::Model& model, const BatchOptions& options) {
+    const Images images(96);
+    return {model, {images.pixels, images.classes}, options};
 }
 
 inline Examples batches_of_points(const nn::Model& model, const BatchOptions& options) {

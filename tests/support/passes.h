@@ -19,6 +19,6 @@ inline std::vector<std::string> plain_and(std::initializer_list<std::pair<const 
 }
 
 /// A machine on which no kernel saves too little to be made.
-inline Machine any_size() { return {.target = {.fusion = {.least_bytes_saved = 0}}}; }
+inline Machine any_size() { return {.target = {.fusion = {.min_bytes_saved = 0}}}; }
 
 }  // namespace mantissa::testing

@@ -110,7 +110,7 @@ TEST_F(CudaRanks, TermsInBf16HaveTheBitsOfRanksOnCpus) {
 TEST_F(CudaRanks, PartsAndWhatIsPutTogetherHaveTheBitsOfRanksOnCpus) {
     for (const int count : {2, 3}) {
         const auto record = [&](Graph& graph, const std::vector<Tensor>& terms) {
-            const Tensor part = call1("own_part", {terms[2]}, {{"ranks", std::int64_t{count}}});
+            const Tensor part = call1("own_shard", {terms[2]}, {{"ranks", std::int64_t{count}}});
             const std::vector<std::int64_t> shapes{1, 5003, 1, 5003};
             const std::vector<Tensor> begun =
                 call(graph, "all_gather_start", std::vector{part, cast(part, DType::bf16)},
@@ -155,7 +155,7 @@ std::vector<std::vector<std::byte>> norm_of(Ranks* ranks, const std::vector<std:
         const Tensor whole(graph, graph.add_input(name, {DType::f32, {elements}}));
         cut.push_back(elements > 1000 ? elements : 0);
         parts.push_back(ranks && cut.back() > 0
-                            ? call1("own_part", {whole}, {{"ranks", std::int64_t{ranks->size()}}})
+                            ? call1("own_shard", {whole}, {{"ranks", std::int64_t{ranks->size()}}})
                             : whole);
     }
     const std::vector<Tensor> norm = ranks ? call(graph, "norm_of_parts", parts,

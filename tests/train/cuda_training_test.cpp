@@ -164,7 +164,7 @@ TEST_F(CudaTrainingSlow, KernelsAreTakenByNvidiasAssembler) {
     }
     const TemporaryDirectory directory;
     const std::string path = (directory.path() / "kernel.ptx").string();
-    const std::vector<KernelListing> kernels = (*gpu).made_kernels();
+    const std::vector<KernelListing> kernels = (*gpu).compiled_kernels();
     EXPECT_GT(kernels.size(), 50u);
     for (const KernelListing& kernel : kernels) {
         std::ofstream(path) << kernel.assembly;

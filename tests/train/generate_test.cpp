@@ -15,7 +15,7 @@
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/reference.h"
 #include "mantissa/nn/models/gpt2.h"
-#include "mantissa/train/stop_words.h"
+#include "mantissa/train/stop_sequences.h"
 
 namespace mantissa {
 namespace {
@@ -317,9 +317,9 @@ TEST(Generate, TextsAtOnceAreThoseThatEachIsAlone) {
         UserError);
 }
 
-TEST(StopWords, EndTheTextBeforeThem) {
+TEST(StopSequences, EndTheTextBeforeThem) {
     const auto shown = [](const std::vector<std::string>& words, const std::vector<std::string>& parts) {
-        StopWords stop(words);
+        StopSequences stop(words);
         std::string text;
         for (const std::string& part : parts) text += stop.push(part) + "|";
         return text + (stop.found() ? "found" : stop.finish());
@@ -331,7 +331,7 @@ TEST(StopWords, EndTheTextBeforeThem) {
     EXPECT_EQ(shown({"aab"}, {"aa", "ab"}), "|a|found");
     EXPECT_EQ(shown({"end"}, {"the en"}), "the |en");
     EXPECT_EQ(shown({}, {"the ", "end"}), "the |end|");
-    EXPECT_THROW(StopWords({"end", ""}), UserError);
+    EXPECT_THROW(StopSequences({"end", ""}), UserError);
 }
 
 /// ln softmax(scores)[token] in FP64.

@@ -41,7 +41,7 @@ TrainingPlan plan_of_text(Device& device) {
         {.model = nn::gpt2_config("gpt2-tiny"), .batch = 2, .sequence = 128, .policy = find_policy("bf16")});
 }
 
-TrainingPlan plan_of_pictures(Device& device) {
+TrainingPlan plan_of_images(Device& device) {
     return {device, network().model, {.optimizer = sgd(), .batch = 4, .policy = find_policy("fp32")}};
 }
 
@@ -53,9 +53,9 @@ Trained train_on_text(int threads) {
     return trained(trainer, {tokens, tokens});
 }
 
-Trained train_on_pictures(int threads) {
+Trained train_on_images(int threads) {
     const auto device = make_cpu_device({.threads = threads});
-    Trainer trainer(plan_of_pictures(*device));
+    Trainer trainer(plan_of_images(*device));
     BatchBuffer buffer(trainer.model(), 4);
     return trained(trainer, buffer.fill(SyntheticImages(network().sizes, 1), 0));
 }
@@ -80,19 +80,19 @@ class BusyProcess {
 };
 
 TEST(ManyThreads, TrainToTheBitsOfOne) {
-    const Trained text = train_on_text(1), pictures = train_on_pictures(1);
+    const Trained text = train_on_text(1), images = train_on_images(1);
     for (const int threads : {16, 64}) {
         EXPECT_EQ(train_on_text(threads), text) << threads;
-        EXPECT_EQ(train_on_pictures(threads), pictures) << threads;
+        EXPECT_EQ(train_on_images(threads), images) << threads;
     }
 }
 
 TEST(ManyThreads, TrainToTheBitsOfOneWhileAnotherProcessHoldsACore) {
-    const Trained text = train_on_text(1), pictures = train_on_pictures(1);
+    const Trained text = train_on_text(1), images = train_on_images(1);
     const BusyProcess busy;
     for (const int threads : {2, 16}) {
         EXPECT_EQ(train_on_text(threads), text) << threads;
-        EXPECT_EQ(train_on_pictures(threads), pictures) << threads;
+        EXPECT_EQ(train_on_images(threads), images) << threads;
     }
 }
 
@@ -108,7 +108,7 @@ std::int64_t bytes_of_a_thread(TrainingPlan (*plan)(Device&)) {
 TEST(ManyThreads, AddLittleMemoryEach) {
     constexpr std::int64_t most = 1 << 20;
     EXPECT_LE(bytes_of_a_thread(plan_of_text), most);
-    EXPECT_LE(bytes_of_a_thread(plan_of_pictures), most);
+    EXPECT_LE(bytes_of_a_thread(plan_of_images), most);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The networks for pictures against PyTorch: logits, loss, every gradient, running statistics and 20 steps of
+// The networks for images against PyTorch: logits, loss, every gradient, running statistics and 20 steps of
 // SGD with momentum, as bench/peers/networks_fixture.py computes them in FP64. This oracle shares nothing
 // with the op table. The small networks have all layers of their originals; the originals themselves are
 // compared where the script was run with --full.

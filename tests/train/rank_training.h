@@ -86,14 +86,14 @@ inline TrainerOptions options_of(const Device& device, const Split& split, Ranks
 /// A state, put together where each rank has a part of it.
 inline std::vector<std::byte> whole_state(const State& state, const StateBlock& block, Ranks* ranks) {
     std::vector<std::byte> own = block.read(state.name);
-    if (!state.part_of) return own;
+    if (!state.shard_of) return own;
     const std::string text(reinterpret_cast<const char*>(own.data()), own.size());
     std::vector<std::byte> all;
     for (const std::string& part : ranks->gather(text)) {
         const auto* bytes = reinterpret_cast<const std::byte*>(part.data());
         all.insert(all.end(), bytes, bytes + part.size());
     }
-    const auto used = static_cast<std::size_t>(Type{state.type.dtype, *state.part_of}.bytes());
+    const auto used = static_cast<std::size_t>(Type{state.type.dtype, *state.shard_of}.bytes());
     for (std::size_t i = used; i < all.size(); ++i) EXPECT_EQ(all[i], std::byte{0}) << "filled up with zeros";
     all.resize(used);
     return all;

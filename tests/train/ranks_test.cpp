@@ -221,9 +221,9 @@ TEST(RanksTrain, HoldPartsOfParametersOfWhichCopiesAloneAreRead) {
             return graph.states()[static_cast<std::size_t>(graph.find_state(name))];
         };
         EXPECT_EQ(state_of("h.0.mlp.c_fc.weight").type, (Type{DType::f32, {4096}}));
-        EXPECT_EQ(state_of("h.0.mlp.c_fc.weight").part_of, (Shape{256, 64}));
+        EXPECT_EQ(state_of("h.0.mlp.c_fc.weight").shard_of, (Shape{256, 64}));
         EXPECT_EQ(state_of("bf16.h.0.mlp.c_fc.weight").type, (Type{DType::bf16, {256, 64}}));
-        EXPECT_FALSE(state_of("h.0.mlp.c_fc.bias").part_of);  // is read in FP32
+        EXPECT_FALSE(state_of("h.0.mlp.c_fc.bias").shard_of);  // is read in FP32
         // The copies that travel back are those that are read.
         std::set<DType> formats;
         for (const PlannedNode& planned : plan.step().nodes()) {

@@ -39,13 +39,13 @@ class HostCode final : public TargetCode {
 
     void once_a_row(const std::function<void()>& body) override { body(); }
 
-    /// A tail reads a line or two a row beside the sums, which no hardware foresees: it asks for the rows
-    /// below, which are next, when the contraction has made their sums.
+    /// An epilogue reads a line or two a row beside the sums, which no hardware foresees: it asks for the
+    /// rows below, which are next, when the contraction has made their sums.
     Value* load(Value* address, DType dtype, const Columns& columns) override {
         Value* value = lanes_.load(address, dtype, columns.mask);
         if (columns.from_memory)
-            prefetch(nest_.tail ? control_.at(address, below_, dtype)
-                                : b_.CreateConstGEP1_64(b_.getInt8Ty(), address, prefetch_bytes));
+            prefetch(nest_.epilogue ? control_.at(address, below_, dtype)
+                                    : b_.CreateConstGEP1_64(b_.getInt8Ty(), address, prefetch_bytes));
         return value;
     }
 
@@ -68,10 +68,11 @@ class HostCode final : public TargetCode {
             [&] { b_.CreateAlignedStore(value, address, align); });
     }
 
-    /// In a tail, columns beside those of the block belong to other threads, and a block starts anywhere.
+    /// In an epilogue, columns beside those of the block belong to other threads, and a block starts
+    /// anywhere.
     void add_to(const RowSum&, Value* address, Value* value, const Columns& columns) override {
-        const llvm::Align align(nest_.tail ? 4 : 64);
-        if (nest_.tail && columns.mask) {
+        const llvm::Align align(nest_.epilogue ? 4 : 64);
+        if (nest_.epilogue && columns.mask) {
             Value* before = b_.CreateMaskedLoad(value->getType(), address, align, columns.mask);
             b_.CreateMaskedStore(b_.CreateFAdd(before, value), address, align, columns.mask);
             return;
@@ -104,7 +105,7 @@ class HostCode final : public TargetCode {
                                 .partial_sums = field(offsetof(FusedArguments, partial_sums), pointer)};
         Value* streamed = field(offsetof(FusedArguments, streamed), number);
         for (std::size_t i = 0; i < nest_.inputs.size(); ++i) arguments.inputs.push_back(entry(inputs, i));
-        if (nest_.tail) {
+        if (nest_.epilogue) {
             arguments.inputs[0] = field(offsetof(FusedArguments, sums), pointer);
             arguments.leading = field(offsetof(FusedArguments, leading), number);
             arguments.first_column = field(offsetof(FusedArguments, first_column), number);
@@ -206,8 +207,9 @@ class HostCode final : public TargetCode {
     const LoopNest& nest_;
     Control control_;
     Lanes lanes_;
-    Values streamed_;         // by output: whether it is stored past the caches
-    Value* below_ = nullptr;  // of a tail: elements from a column to that of the next block of as many rows
+    Values streamed_;  // by output: whether it is stored past the caches
+    Value* below_ =
+        nullptr;  // of an epilogue: elements from a column to that of the next block of as many rows
 };
 
 }  // namespace

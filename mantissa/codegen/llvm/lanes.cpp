@@ -243,8 +243,8 @@ llvm::Value* Lanes::rounded_to_f16(llvm::Value* value) const {
     llvm::Value* payload = ops.and_int(b_.CreateLShr(magnitude, ops.integer(13)), ops.integer(0x3ff));
     llvm::Value* nan = ops.or_int(payload, ops.integer(0x7e00));
     const auto below = [&](int bound) { return b_.CreateICmpULT(magnitude, ops.integer(bound)); };
-    constexpr int least_normal = 113 << 23, first_infinite = 0x477ff000, first_nan = 0x7f800001;
-    llvm::Value* finite = b_.CreateSelect(below(least_normal), subnormal, normal);
+    constexpr int min_normal = 113 << 23, first_infinite = 0x477ff000, first_nan = 0x7f800001;
+    llvm::Value* finite = b_.CreateSelect(below(min_normal), subnormal, normal);
     llvm::Value* number = b_.CreateSelect(below(first_infinite), finite, ops.integer(0x7c00));
     llvm::Value* sign = ops.and_int(b_.CreateLShr(bits, ops.integer(16)), ops.integer(0x8000));
     return b_.CreateTrunc(ops.or_int(sign, b_.CreateSelect(below(first_nan), number, nan)),
@@ -267,8 +267,8 @@ llvm::Value* Lanes::widened_from_f16(llvm::Value* value) const {
     llvm::Value* under = ops.from_bits(ops.or_int(magnitude, ops.integer(113 << 23)));
     llvm::Value* subnormal = ops.bits(ops.subtract(under, ops.from_bits(ops.integer(113 << 23))));
     const auto below = [&](int bound) { return b_.CreateICmpULT(magnitude, ops.integer(bound)); };
-    constexpr int least_normal = 1 << 23, infinite = 31 << 23;
-    llvm::Value* finite = b_.CreateSelect(below(least_normal), subnormal, normal);
+    constexpr int min_normal = 1 << 23, infinite = 31 << 23;
+    llvm::Value* finite = b_.CreateSelect(below(min_normal), subnormal, normal);
     llvm::Value* number = b_.CreateSelect(below(infinite), finite, special);
     return ops.from_bits(ops.or_int(ops.shift_left<16>(ops.and_int(bits, ops.integer(0x8000))), number));
 }

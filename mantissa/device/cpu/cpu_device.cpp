@@ -98,16 +98,16 @@ codegen::HostFeatures host_features(on_cpu::Isa isa) {
 }
 
 /// Compiled code works on 16 columns at a time. Plain C++ makes tiles of 8, which such code takes twice as
-/// long for: a step of GPT-2 tiny, 8 x 256, took 1.11 of the time with tails that it takes without.
-std::string refusal_of_tails(on_cpu::Isa isa) {
+/// long for: a step of GPT-2 tiny, 8 x 256, took 1.11 of the time with epilogues that it takes without.
+std::string refusal_of_epilogues(on_cpu::Isa isa) {
     if (isa != on_cpu::Isa::generic) return {};
     return "contractions of the level generic make tiles of 8 columns, compiled code works on 16";
 }
 
 /// Tiles are done with 16-bit operands before compiled code is with their sums: it takes one vector after
 /// the other, and waits longest for its own results. Kernels of rows, with four in turn, read the sums again
-/// and are faster: steps of GPT-2, ResNet50 and DenseNet121 took 0 to 8 % less time without tails.
-std::string refusal_of_short_tails(on_cpu::Isa isa) {
+/// and are faster: steps of GPT-2, ResNet50 and DenseNet121 took 0 to 8 % less time without epilogues.
+std::string refusal_of_short_epilogues(on_cpu::Isa isa) {
     if (on_cpu::bf16_unit(isa) != on_cpu::Bf16Unit::amx) return {};
     return "tiles multiply 16-bit operands faster than compiled code takes their sums";
 }
@@ -127,8 +127,8 @@ class CpuDevice final : public Device {
                    .matrix_unit_bf16 = on_cpu::bf16_unit(isa_) != on_cpu::Bf16Unit::none,
                    .bf16_unit = std::string(name_of(on_cpu::bf16_unit(isa_))),
                    .cannot_compile = codegen::Compiler::refusal(),
-                   .cannot_attach_tails = refusal_of_tails(isa_),
-                   .tails_lose_at_16_bits = refusal_of_short_tails(isa_),
+                   .cannot_attach_epilogues = refusal_of_epilogues(isa_),
+                   .epilogues_lose_at_16_bits = refusal_of_short_epilogues(isa_),
                    .cannot_multiply_tf32 = tf32_refusal()};
         const on_cpu::Context context{pool_, isa_, ranks, threads_to_cut_for};
         on_cpu::add_grouped_convolution_kernels(kernels_, context);
@@ -195,9 +195,9 @@ class CpuDevice final : public Device {
         return peaks;
     }
 
-    void finish_kernels() override { compiler_.compile_pending(pool_); }
+    void compile_kernels() override { compiler_.compile_pending(pool_); }
 
-    std::vector<KernelListing> made_kernels() const override {
+    std::vector<KernelListing> compiled_kernels() const override {
         std::vector<KernelListing> listings;
         for (const auto& kernel : compiler_.kernels()) {
             codegen::Listing code = compiler_.list(*kernel);

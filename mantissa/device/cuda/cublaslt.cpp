@@ -7,12 +7,12 @@
 
 namespace mantissa::inline v0::cuda {
 
-OrReason<CublasLt> load_cublaslt(const std::string& library) {
+Expected<CublasLt> load_cublaslt(const std::string& library) {
     const std::shared_ptr<void> handle(dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL), [](void* opened) {
         if (opened) dlclose(opened);
     });
     if (!handle)
-        return NoValue{fmt::format(
+        return Unexpected{fmt::format(
             "there is no cuBLASLt here ({} cannot be loaded); install CUDA's libcublas 12 or 13", library)};
     CublasLt table;
     table.kept = handle;
@@ -24,11 +24,11 @@ OrReason<CublasLt> load_cublaslt(const std::string& library) {
             absent = symbol;
     });
     if (!absent.empty())
-        return NoValue{fmt::format("cuBLASLt ({}) has no function {}; that of CUDA 12 or 13 is needed",
-                                   library, absent)};
+        return Unexpected{fmt::format("cuBLASLt ({}) has no function {}; that of CUDA 12 or 13 is needed",
+                                      library, absent)};
     const std::size_t version = table.get_version();
     if (version < 120000)
-        return NoValue{
+        return Unexpected{
             fmt::format("cuBLASLt ({}) is of version {}; 12 or 13 is needed", library, version / 10000)};
     table.name = fmt::format("cuBLASLt {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
     return table;

@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "mantissa/base/or_reason.h"
+#include "mantissa/base/expected.h"
 #include "mantissa/device/cuda/driver.h"
 
 namespace mantissa::inline v0::cuda {
@@ -70,12 +70,12 @@ enum class LayoutAttribute : int {
 };
 
 enum class PreferenceAttribute : int {
-    most_workspace = 1,     ///< std::uint64_t, bytes
+    max_workspace = 1,      ///< std::uint64_t, bytes
     reduction_schemes = 3,  ///< std::uint32_t, a bit each
-    least_alignment_a = 5,  ///< std::uint32_t, bytes, of this and those below
-    least_alignment_b = 6,
-    least_alignment_c = 7,
-    least_alignment_d = 8,
+    min_alignment_a = 5,    ///< std::uint32_t, bytes, of this and those below
+    min_alignment_b = 6,
+    min_alignment_c = 7,
+    min_alignment_d = 8,
 };
 
 /// Sums of parts of a contraction are added up in FP32, in one order; the other schemes add in the output's
@@ -168,7 +168,7 @@ void for_each_blas_function(AnyTable& table, const Visit& visit) {
 }
 
 /// That of a library; or one line that says what is missing: the library, a function of it, the version.
-OrReason<CublasLt> load_cublaslt(const std::string& library);
+Expected<CublasLt> load_cublaslt(const std::string& library);
 
 /// Throws UserError unless the status is success: what was tried, and the library's words.
 void require(const CublasLt& table, BlasStatus status, const std::string& what);

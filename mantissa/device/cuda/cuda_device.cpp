@@ -149,11 +149,11 @@ Target target_of(const Facts& facts, const Driver& driver) {
             .alignment = gpu_alignment,
             .overlaps_copies = true,
             .joins_updates = true,
-            .fusion = {.least_bytes_saved = anything,
-                       .most_operands = 32,
+            .fusion = {.min_bytes_saved = anything,
+                       .max_operands = 32,
                        .instructions_per_byte = facts.bandwidth > 0 ? vectors / facts.bandwidth : 0.5},
             .cannot_compile = codegen::Compiler::refusal(),
-            .attaches_few_tails = "it is none of cuBLASLt's epilogues, which are GELU and its gradient",
+            .attaches_few_epilogues = "it is none of cuBLASLt's epilogues, which are GELU and its gradient",
             .cannot_multiply_tf32 = tf32_refusal()};
 }
 
@@ -273,12 +273,12 @@ class CudaDevice final : public Device {
                                           .memory = facts_.bandwidth});
     }
 
-    void finish_kernels() override {
+    void compile_kernels() override {
         use();
         modules_.finish();
         algorithms_.finish(context_);
     }
-    std::vector<KernelListing> made_kernels() const override { return modules_.listings(); }
+    std::vector<KernelListing> compiled_kernels() const override { return modules_.listings(); }
 
     std::unique_ptr<Program> bind(std::span<const BoundStep> steps) override {
         use();
@@ -403,23 +403,24 @@ int number_of_gpu(const Driver& driver, const Ranks* ranks) {
 
 }  // namespace
 
-OrReason<std::unique_ptr<Device>> make_cuda_device(cuda::Libraries libraries, const CudaOptions& options) {
+Expected<std::unique_ptr<Device>> make_cuda_device(cuda::Libraries libraries, const CudaOptions& options) {
     const Driver& driver = libraries.driver;
-    if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) return NoValue{std::move(reason)};
+    if (std::string reason = codegen::Compiler::refusal(); !reason.empty())
+        return Unexpected{std::move(reason)};
     check(!options.ranks || libraries.nccl, "GPUs among ranks exchange by NCCL");
     cuda::Device device = 0;
     require(driver, driver.device_get(&device, number_of_gpu(driver, options.ranks)), "the GPU");
     const Facts facts(driver, device);
     if (facts.capability < 80)
-        return NoValue{fmt::format("{} has compute capability {}.{}; 8.0 is needed (Ampere or newer)",
-                                   facts.name, facts.capability / 10, facts.capability % 10)};
+        return Unexpected{fmt::format("{} has compute capability {}.{}; 8.0 is needed (Ampere or newer)",
+                                      facts.name, facts.capability / 10, facts.capability % 10)};
     std::unique_ptr<Device> made = std::make_unique<CudaDevice>(std::move(libraries), device, facts, options);
     return made;
 }
 
-OrReason<std::unique_ptr<Device>> make_cuda_device(Ranks* ranks) {
-    OrReason<cuda::Libraries> libraries = cuda::find_libraries(ranks ? cuda::Alone::no : cuda::Alone::yes);
-    if (!libraries) return NoValue{libraries.reason()};
+Expected<std::unique_ptr<Device>> make_cuda_device(Ranks* ranks) {
+    Expected<cuda::Libraries> libraries = cuda::find_libraries(ranks ? cuda::Alone::no : cuda::Alone::yes);
+    if (!libraries) return Unexpected{libraries.reason()};
     const std::filesystem::path cache = cache_folder();
     if (cache.empty()) return make_cuda_device(std::move(*libraries), {.ranks = ranks});
     return make_cuda_device(

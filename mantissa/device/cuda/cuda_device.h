@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "mantissa/base/or_reason.h"
+#include "mantissa/base/expected.h"
 #include "mantissa/device/cuda/libraries.h"
 #include "mantissa/device/device.h"
 
@@ -27,10 +27,10 @@ struct CudaOptions {
 /// compiler. Throws UserError where the driver fails. Kernels that it compiles are kept in the folder kernels
 /// of `cache_folder()`, and which of cuBLASLt's algorithms it timed as the quickest in the file algorithms
 /// there.
-OrReason<std::unique_ptr<Device>> make_cuda_device(Ranks* ranks = nullptr);
+Expected<std::unique_ptr<Device>> make_cuda_device(Ranks* ranks = nullptr);
 
 /// The GPU of these libraries, which have NCCL where there are ranks.
-OrReason<std::unique_ptr<Device>> make_cuda_device(cuda::Libraries libraries,
+Expected<std::unique_ptr<Device>> make_cuda_device(cuda::Libraries libraries,
                                                    const CudaOptions& options = {});
 
 }  // namespace mantissa

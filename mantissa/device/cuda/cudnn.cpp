@@ -9,12 +9,13 @@
 
 namespace mantissa::inline v0::cuda {
 
-OrReason<Cudnn> load_cudnn(const std::string& library) {
+Expected<Cudnn> load_cudnn(const std::string& library) {
     const std::shared_ptr<void> handle(dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL), [](void* opened) {
         if (opened) dlclose(opened);
     });
     if (!handle)
-        return NoValue{fmt::format("there is no cuDNN here ({} cannot be loaded); install cuDNN 9", library)};
+        return Unexpected{
+            fmt::format("there is no cuDNN here ({} cannot be loaded); install cuDNN 9", library)};
     Cudnn table;
     table.kept = handle;
     std::string absent;
@@ -25,10 +26,10 @@ OrReason<Cudnn> load_cudnn(const std::string& library) {
             absent = symbol;
     });
     if (!absent.empty())
-        return NoValue{fmt::format("cuDNN ({}) has no function {}; cuDNN 9 is needed", library, absent)};
+        return Unexpected{fmt::format("cuDNN ({}) has no function {}; cuDNN 9 is needed", library, absent)};
     const std::size_t version = table.get_version();
     if (version < 90000)
-        return NoValue{fmt::format("cuDNN ({}) is of version {}; 9 is needed", library, version / 1000)};
+        return Unexpected{fmt::format("cuDNN ({}) is of version {}; 9 is needed", library, version / 1000)};
     table.name = fmt::format("cuDNN {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
     return table;
 }

@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "mantissa/base/or_reason.h"
+#include "mantissa/base/expected.h"
 #include "mantissa/device/cuda/driver.h"
 
 namespace mantissa::inline v0::cuda {
@@ -183,7 +183,7 @@ void for_each_dnn_function(AnyTable& table, const Visit& visit) {
 }
 
 /// That of a library; or one line that says what is missing: the library, a function of it, the version.
-OrReason<Cudnn> load_cudnn(const std::string& library);
+Expected<Cudnn> load_cudnn(const std::string& library);
 
 /// A status in the library's words, with those on what failed last.
 std::string words_of(const Cudnn& table, DnnStatus status);

@@ -14,10 +14,9 @@ std::string missing(const Driver& driver, int& version) {
     if (const Result result = driver.init(0); result != Result::success)
         return "the NVIDIA driver does not start: " + words_of(driver, result);
     if (driver.driver_get_version(&version) != Result::success) return "the NVIDIA driver has no version";
-    if (version < least_driver_version)
+    if (version < min_driver_version)
         return fmt::format("the NVIDIA driver is of CUDA {}.{}; CUDA {}.{} is needed", version / 1000,
-                           version % 1000 / 10, least_driver_version / 1000,
-                           least_driver_version % 1000 / 10);
+                           version % 1000 / 10, min_driver_version / 1000, min_driver_version % 1000 / 10);
     int devices = 0;
     if (driver.device_get_count(&devices) != Result::success || devices == 0)
         return "the NVIDIA driver has no device";
@@ -26,11 +25,12 @@ std::string missing(const Driver& driver, int& version) {
 
 }  // namespace
 
-OrReason<Driver> load_driver(const std::string& library) {
+Expected<Driver> load_driver(const std::string& library) {
     const std::shared_ptr<void> handle(dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL), [](void* opened) {
         if (opened) dlclose(opened);
     });
-    if (!handle) return NoValue{fmt::format("there is no NVIDIA driver here ({} cannot be loaded)", library)};
+    if (!handle)
+        return Unexpected{fmt::format("there is no NVIDIA driver here ({} cannot be loaded)", library)};
     Driver driver;
     driver.kept = handle;
     std::string absent;
@@ -41,10 +41,11 @@ OrReason<Driver> load_driver(const std::string& library) {
             absent = symbol;
     });
     if (!absent.empty())
-        return NoValue{fmt::format("the NVIDIA driver ({}) has no function {}; CUDA {}.{} is needed", library,
-                                   absent, least_driver_version / 1000, least_driver_version % 1000 / 10)};
+        return Unexpected{fmt::format("the NVIDIA driver ({}) has no function {}; CUDA {}.{} is needed",
+                                      library, absent, min_driver_version / 1000,
+                                      min_driver_version % 1000 / 10)};
     int version = 0;
-    if (const std::string reason = missing(driver, version); !reason.empty()) return NoValue{reason};
+    if (const std::string reason = missing(driver, version); !reason.empty()) return Unexpected{reason};
     driver.name = fmt::format("NVIDIA driver of CUDA {}.{}", version / 1000, version % 1000 / 10);
     return driver;
 }

@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "mantissa/base/or_reason.h"
+#include "mantissa/base/expected.h"
 #include "mantissa/graph/graph.h"
 
 namespace mantissa::inline v0::cuda {
@@ -219,11 +219,11 @@ void for_each_function(AnyDriver& driver, const Visit& visit) {
 }
 
 /// The first version whose functions the table holds: CUDA 12.0.
-constexpr int least_driver_version = 12000;
+constexpr int min_driver_version = 12000;
 
 /// The driver of a library, initialised; or one line that says what is missing: the library, a function of
 /// it, the version, a device.
-OrReason<Driver> load_driver(const std::string& library = "libcuda.so.1");
+Expected<Driver> load_driver(const std::string& library = "libcuda.so.1");
 
 /// "CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory access was encountered".
 std::string words_of(const Driver& driver, Result result);

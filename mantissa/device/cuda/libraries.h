@@ -15,13 +15,13 @@ struct Libraries {
     Driver driver;
     CublasLt blas;
     /// Or why there is none: then convolutions run by kernels of our own.
-    OrReason<Cudnn> dnn = NoValue{"cuDNN was not looked for"};
+    Expected<Cudnn> dnn = Unexpected{"cuDNN was not looked for"};
     std::optional<Nccl> nccl = {};
 };
 
 enum class Alone : bool { no, yes };
 
 /// The machine's, or one line that says what is missing. NCCL is looked for where the program is not alone.
-OrReason<Libraries> find_libraries(Alone alone = Alone::yes);
+Expected<Libraries> find_libraries(Alone alone = Alone::yes);
 
 }  // namespace mantissa::cuda

@@ -31,11 +31,11 @@ std::optional<double> theoretical(const codegen::PeakKernel& kernel, const GpuFa
 /// Operations a second, of runs that take a few milliseconds.
 double measured_rate_of(Device& device, Context& context, const codegen::PeakKernel& kernel) {
     constexpr double enough = 2e-3;
-    constexpr std::int64_t most_times = std::int64_t{1} << 20;
+    constexpr std::int64_t max_times = std::int64_t{1} << 20;
     const codegen::GridKernel named{.name = fmt::format("peak_{}_{}", kernel.inputs, kernel.accumulator),
                                     .code = kernel};
     const auto made = context.modules.add(named);
-    device.finish_kernels();
+    device.compile_kernels();
     const auto bytes =
         static_cast<std::size_t>(kernel.blocks * codegen::grid_threads) * sizeof(std::uint32_t);
     const auto results = device.allocate(bytes, "results of products");
@@ -47,7 +47,7 @@ double measured_rate_of(Device& device, Context& context, const codegen::PeakKer
         };
         const double seconds = fastest_run(
             device, BoundLaunch{.launch = &queue, .inputs = {}, .outputs = {{results->data(), bytes}}});
-        if (seconds >= enough || times >= most_times)
+        if (seconds >= enough || times >= max_times)
             return static_cast<double>(kernel.blocks * warps * times * codegen::peak_products *
                                        codegen::operations_of_product(kernel)) /
                    seconds;

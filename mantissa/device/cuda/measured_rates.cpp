@@ -29,13 +29,13 @@ std::optional<double> seconds_of_product(Device& device, DType dtype, std::int64
     const std::vector<Type> inputs{matrix, matrix}, outputs{matrix};
     const Problem problem{find_op("matmul"), inputs, outputs, attributes};
     for (const Kernel& kernel : device.kernels("matmul")) {
-        const OrReason<PreparedKernel> prepared = kernel.prepare(problem);
+        const Expected<PreparedKernel> prepared = kernel.prepare(problem);
         if (!prepared) continue;
         const auto bytes = static_cast<std::size_t>(matrix.bytes());
         const auto held = device.allocate(3 * bytes, "measurement of arithmetic");
         const std::span memory(held->data(), held->size());
         fill(device, memory.first(2 * bytes), dtype);
-        device.finish_kernels();
+        device.compile_kernels();
         const auto workspace = device.allocate(static_cast<std::size_t>(prepared->workspace), "a workspace");
         return fastest_run(device,
                            BoundLaunch{.launch = &prepared->launch,

@@ -15,12 +15,12 @@ std::string version_text(int version) {
 
 }  // namespace
 
-OrReason<Nccl> load_nccl(const std::string& library) {
+Expected<Nccl> load_nccl(const std::string& library) {
     const std::shared_ptr<void> handle(dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL), [](void* opened) {
         if (opened) dlclose(opened);
     });
     if (!handle)
-        return NoValue{
+        return Unexpected{
             fmt::format("there is no NCCL here ({} cannot be loaded), by which ranks on GPUs exchange; "
                         "install libnccl2, or take `device` cpu",
                         library)};
@@ -34,12 +34,12 @@ OrReason<Nccl> load_nccl(const std::string& library) {
             absent = symbol;
     });
     if (!absent.empty())
-        return NoValue{fmt::format("NCCL ({}) has no function {}; {} or newer is needed", library, absent,
-                                   version_text(least_nccl_version))};
+        return Unexpected{fmt::format("NCCL ({}) has no function {}; {} or newer is needed", library, absent,
+                                      version_text(min_nccl_version))};
     int version = 0;
-    if (table.get_version(&version) != NcclResult::success || version < least_nccl_version)
-        return NoValue{fmt::format("NCCL ({}) is of version {}; {} or newer is needed", library,
-                                   version_text(version), version_text(least_nccl_version))};
+    if (table.get_version(&version) != NcclResult::success || version < min_nccl_version)
+        return Unexpected{fmt::format("NCCL ({}) is of version {}; {} or newer is needed", library,
+                                      version_text(version), version_text(min_nccl_version))};
     table.name = "NCCL " + version_text(version);
     return table;
 }

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "mantissa/base/or_reason.h"
+#include "mantissa/base/expected.h"
 #include "mantissa/device/cuda/driver.h"
 
 namespace mantissa::inline v0::cuda {
@@ -70,10 +70,10 @@ void for_each_nccl_function(AnyNccl& table, const Visit& visit) {
 }
 
 /// 2.16, of the time of CUDA 12: it takes part in graphs, and says what went wrong last.
-constexpr int least_nccl_version = 21600;
+constexpr int min_nccl_version = 21600;
 
 /// The functions of a library, or one line that says what is missing.
-OrReason<Nccl> load_nccl(const std::string& library = "libnccl.so.2");
+Expected<Nccl> load_nccl(const std::string& library = "libnccl.so.2");
 
 /// Throws UserError unless the result is success: what was tried, and the library's words.
 void require(const Nccl& table, NcclResult result, NcclComm comm, const std::string& what);

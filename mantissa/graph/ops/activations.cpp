@@ -150,8 +150,8 @@ Op activation(std::string_view name, Definition definition, CostRule flops) {
 template <const std::string_view& of>
 Op gradient(std::string_view name, CostRule flops) {
     return {.name = name,
-            .least_inputs = 2,
-            .most_inputs = 2,
+            .min_inputs = 2,
+            .max_inputs = 2,
             .types = activation_grad_types,
             .no_gradient = no_second_derivative,
             .fuser = FuserClass::elementwise,
@@ -190,8 +190,8 @@ std::span<const Op> activation_ops() {
         activation<swish_grad_name>(swish_name, swish_definition, flops_per_input<14>),
         gradient<swish_name>(swish_grad_name, flops_per_input<19>),
         {.name = "dropout",
-         .least_inputs = 3,
-         .most_inputs = 3,
+         .min_inputs = 3,
+         .max_inputs = 3,
          .types = dropout_types,
          .gradient = dropout_gradient,
          .fuser = FuserClass::elementwise,

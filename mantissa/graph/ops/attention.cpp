@@ -314,7 +314,7 @@ std::size_t attention_lowered(const Attributes& attributes) {
 }
 
 /// q [B, H, T, D], k and v [B, G, S, D], positions i32 [T], or [B, T] where sequences stand at others.
-std::vector<Type> kept_attention_types(const OpCall& call) {
+std::vector<Type> cached_attention_types(const OpCall& call) {
     const Type &q = call.inputs[0], &k = call.inputs[1];
     expect_floating(call, 0);
     expect(q.shape.rank() == 4 && k.shape.rank() == 4, "queries and keys must be [B, H, T, D], got {} and {}",
@@ -336,7 +336,7 @@ std::vector<Type> kept_attention_types(const OpCall& call) {
 
 /// The query at position p sees the keys 0 to p of those that are kept, or the last `window` of them:
 /// softmax(scale q k^T) v of these.
-std::vector<Tensor> kept_attention_definition(const DefinitionCall& call) {
+std::vector<Tensor> cached_attention_definition(const DefinitionCall& call) {
     const Tensor q = as_f32(call.inputs[0]), k = as_f32(call.inputs[1]), v = as_f32(call.inputs[2]);
     const std::int64_t T = q.dim(2), S = k.dim(2);
     const Tensor scores = scores_of(q, k, call.attributes.number("scale"));
@@ -353,7 +353,7 @@ std::vector<Tensor> kept_attention_definition(const DefinitionCall& call) {
 }
 
 /// As if every query saw every key: which it sees is known when it runs.
-std::int64_t kept_attention_flops(std::span<const Type> inputs, std::span<const Type>, const Attributes&) {
+std::int64_t cached_attention_flops(std::span<const Type> inputs, std::span<const Type>, const Attributes&) {
     const Shape& q = inputs[0].shape;
     return q[0] * q[1] * q[2] * inputs[1].shape[2] * (4 * q[3] + 14);
 }
@@ -363,8 +363,8 @@ std::int64_t kept_attention_flops(std::span<const Type> inputs, std::span<const 
 std::span<const Op> attention_ops() {
     static const std::vector<Op> rows = {
         {.name = "attention",
-         .least_inputs = 1,
-         .most_inputs = 1 << 16,
+         .min_inputs = 1,
+         .max_inputs = 1 << 16,
          .types = attention_types,
          .gradient = attention_gradient,
          .autocast = AutocastClass::lower,
@@ -373,23 +373,23 @@ std::span<const Op> attention_ops() {
          .flops = attention_flops,
          .definition = attention_definition},
         {.name = "attention_grad",
-         .least_inputs = 4,
-         .most_inputs = 1 << 16,
+         .min_inputs = 4,
+         .max_inputs = 1 << 16,
          .types = attention_grad_types,
          .no_gradient = no_second_derivative,
          .autocast = AutocastClass::lower,
          .fuser = FuserClass::opaque,
          .flops = attention_grad_flops,
          .definition = attention_grad_definition},
-        {.name = "kept_attention",
-         .least_inputs = 4,
-         .most_inputs = 4,
-         .types = kept_attention_types,
+        {.name = "cached_attention",
+         .min_inputs = 4,
+         .max_inputs = 4,
+         .types = cached_attention_types,
          .no_gradient = "keys and values are kept for inference",
          .autocast = AutocastClass::lower,
          .fuser = FuserClass::opaque,
-         .flops = kept_attention_flops,
-         .definition = kept_attention_definition},
+         .flops = cached_attention_flops,
+         .definition = cached_attention_definition},
     };
     return rows;
 }

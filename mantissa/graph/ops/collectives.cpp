@@ -1,8 +1,8 @@
 // Operations that make a step of many micro-batches one sum, in an order that does not depend on who makes
 // which of them: additions of one rank, sums over ranks, and what ranks make of parts of tensors
-// (ranks/part.h).
+// (ranks/shard.h).
 #include "mantissa/graph/ops/rules.h"
-#include "mantissa/ranks/part.h"
+#include "mantissa/ranks/shard.h"
 
 namespace mantissa::inline v0 {
 
@@ -34,7 +34,7 @@ std::vector<Type> all_reduce_types(const OpCall& call) {
 }
 
 Type part_type(const Type& whole, std::int64_t ranks) {
-    return {whole.dtype, {part_elements(whole.shape.elements(), ranks)}};
+    return {whole.dtype, {shard_elements(whole.shape.elements(), ranks)}};
 }
 
 /// terms... -> of each sum over all ranks this rank's part, with zeros where it is filled up.
@@ -45,7 +45,7 @@ std::vector<Type> reduce_scatter_wait_types(const OpCall& call) {
 }
 
 /// tensor -> this rank's part of it, with zeros where it is filled up.
-std::vector<Type> own_part_types(const OpCall& call) {
+std::vector<Type> own_shard_types(const OpCall& call) {
     expect_floating(call, 0);
     return {part_type(call.inputs[0], ranks_of(call))};
 }
@@ -62,7 +62,7 @@ std::vector<Type> all_gather_start_types(const OpCall& call) {
                "{} parts have a shape each, the list of shapes ends at the {}th", call.inputs.size(), i);
         const Shape shape({next + 1, next + 1 + *next});
         next += 1 + *next;
-        expect_shape(call, i, {part_elements(shape.elements(), ranks)});
+        expect_shape(call, i, {shard_elements(shape.elements(), ranks)});
         wholes.push_back({call.inputs[i].dtype, shape});
     }
     expect(next == shapes.end(), "there are more shapes than parts");
@@ -96,7 +96,7 @@ std::vector<Type> norm_of_parts_types(const OpCall& call) {
            call.inputs.size(), elements.size());
     for (std::size_t i = 0; i < elements.size(); ++i) {
         expect_dtype(call, i, DType::f32);
-        if (elements[i] != 0) expect_shape(call, i, {part_elements(elements[i], ranks)});
+        if (elements[i] != 0) expect_shape(call, i, {shard_elements(elements[i], ranks)});
     }
     return {{DType::f32, {}}, {DType::boolean, {}}};
 }
@@ -110,8 +110,8 @@ std::span<const Op> collective_ops() {
         // An addition that no pass makes part of something else: its operands have the bits that they would
         // have if they were results.
         {.name = "tree_add",
-         .least_inputs = 2,
-         .most_inputs = 2,
+         .min_inputs = 2,
+         .max_inputs = 2,
          .types = tree_add_types,
          .no_gradient = sums_of_gradients,
          .fuser = FuserClass::opaque,
@@ -119,58 +119,58 @@ std::span<const Op> collective_ops() {
          .meaning = [](std::span<const double> x) { return x[0] + x[1]; }},
         // The result is on its way, and not to be read before all_reduce_wait of the same sum gives it.
         {.name = "all_reduce_start",
-         .least_inputs = 1,
-         .most_inputs = 1 << 20,
+         .min_inputs = 1,
+         .max_inputs = 1 << 20,
          .types = all_reduce_types,
          .no_gradient = sums_of_gradients,
          .fuser = FuserClass::opaque},
         {.name = "all_reduce_wait",
-         .least_inputs = 1,
-         .most_inputs = 1 << 20,
+         .min_inputs = 1,
+         .max_inputs = 1 << 20,
          .types = all_reduce_types,
          .no_gradient = sums_of_gradients,
          .fuser = FuserClass::opaque},
         // The same two for those who need a part alone of what they sum.
         {.name = "reduce_scatter_start",
-         .least_inputs = 1,
-         .most_inputs = 1 << 20,
+         .min_inputs = 1,
+         .max_inputs = 1 << 20,
          .types = all_reduce_types,
          .no_gradient = sums_of_gradients,
          .fuser = FuserClass::opaque},
         {.name = "reduce_scatter_wait",
-         .least_inputs = 1,
-         .most_inputs = 1 << 20,
+         .min_inputs = 1,
+         .max_inputs = 1 << 20,
          .types = reduce_scatter_wait_types,
          .no_gradient = sums_of_gradients,
          .fuser = FuserClass::opaque},
-        {.name = "own_part",
-         .types = own_part_types,
+        {.name = "own_shard",
+         .types = own_shard_types,
          .no_gradient = "the update is not differentiated",
          .fuser = FuserClass::opaque},
         // The result is on its way, and not to be read before all_gather_wait of the same sum gives it.
         {.name = "all_gather_start",
-         .least_inputs = 1,
-         .most_inputs = 1 << 20,
+         .min_inputs = 1,
+         .max_inputs = 1 << 20,
          .types = all_gather_start_types,
          .no_gradient = "the update is not differentiated",
          .fuser = FuserClass::opaque},
         // The same of what each rank has whole.
         {.name = "all_gather_rows_start",
-         .least_inputs = 1,
-         .most_inputs = 1 << 20,
+         .min_inputs = 1,
+         .max_inputs = 1 << 20,
          .types = all_gather_rows_start_types,
          .no_gradient = "the update is not differentiated",
          .fuser = FuserClass::opaque},
         {.name = "all_gather_wait",
-         .least_inputs = 1,
-         .most_inputs = 1 << 20,
+         .min_inputs = 1,
+         .max_inputs = 1 << 20,
          .types = all_gather_wait_types,
          .no_gradient = "the update is not differentiated",
          .fuser = FuserClass::opaque,
          .passes_through = true},
         {.name = "norm_of_parts",
-         .least_inputs = 1,
-         .most_inputs = 1 << 20,
+         .min_inputs = 1,
+         .max_inputs = 1 << 20,
          .types = norm_of_parts_types,
          .no_gradient = "the update is not differentiated",
          .autocast = AutocastClass::fp32,

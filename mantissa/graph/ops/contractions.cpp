@@ -135,8 +135,8 @@ constexpr std::string_view rounds_everything = "it rounds to whole numbers, for 
 std::span<const Op> contraction_ops() {
     static const std::vector<Op> rows = {
         {.name = "matmul",
-         .least_inputs = 2,
-         .most_inputs = 3,
+         .min_inputs = 2,
+         .max_inputs = 3,
          .types = matmul_types,
          .gradient = matmul_gradient,
          .autocast = AutocastClass::lower,
@@ -154,8 +154,8 @@ std::span<const Op> contraction_ops() {
         // x is quantised to bytes, by rows as s8 weights are or by groups of 32 as s4 weights; sums are
         // exact, then scaled in FP32.
         {.name = "quantized_matmul",
-         .least_inputs = 3,
-         .most_inputs = 4,
+         .min_inputs = 3,
+         .max_inputs = 4,
          .types = quantized_matmul_types,
          .no_gradient = rounds_everything,
          .fuser = FuserClass::contraction,

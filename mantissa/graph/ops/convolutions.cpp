@@ -110,7 +110,7 @@ std::vector<Tensor> gradient_of_filter_gradient(const GradientCall& c) {
 Op row(const char* name, TypeRule types, GradientRule gradient) {
     Op op;
     op.name = name;
-    op.least_inputs = op.most_inputs = 2;
+    op.min_inputs = op.max_inputs = 2;
     op.types = types;
     op.gradient = gradient;
     op.autocast = AutocastClass::lower;
@@ -127,7 +127,7 @@ std::span<const Op> convolution_ops() {
             row("conv2d", conv2d_types, conv2d_gradient),
             row("conv2d_input_gradient", input_gradient_types, gradient_of_input_gradient),
             row("conv2d_filter_gradient", filter_gradient_types, gradient_of_filter_gradient)};
-        all[0].most_inputs = 3;
+        all[0].max_inputs = 3;
         return all;
     }();
     return rows;

@@ -93,7 +93,7 @@ Op long_function(Op row) {
 }
 
 Op of_two_row(Op row, TypeRule types) {
-    row.least_inputs = row.most_inputs = 2;
+    row.min_inputs = row.max_inputs = 2;
     row.types = types;
     row.autocast = AutocastClass::widest;
     return row;

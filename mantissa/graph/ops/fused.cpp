@@ -44,8 +44,8 @@ std::int64_t fused_flops(std::span<const Type>, std::span<const Type>, const Att
 std::span<const Op> fused_ops() {
     static const std::vector<Op> rows = {
         {.name = "fused",
-         .least_inputs = 0,
-         .most_inputs = 1 << 16,
+         .min_inputs = 0,
+         .max_inputs = 1 << 16,
          .types = fused_types,
          .no_gradient = "fusion comes after differentiation",
          .flops = fused_flops,

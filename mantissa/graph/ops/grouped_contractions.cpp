@@ -134,8 +134,8 @@ std::vector<Tensor> grouped_outer_definition(const DefinitionCall& call) {
 std::span<const Op> grouped_contraction_ops() {
     static const std::vector<Op> rows = {
         {.name = "grouped_matmul",
-         .least_inputs = 3,
-         .most_inputs = 3,
+         .min_inputs = 3,
+         .max_inputs = 3,
          .types = grouped_matmul_types,
          .gradient = grouped_matmul_gradient,
          .autocast = AutocastClass::lower,
@@ -144,8 +144,8 @@ std::span<const Op> grouped_contraction_ops() {
          .flops = grouped_flops,
          .definition = grouped_matmul_definition},
         {.name = "grouped_outer",
-         .least_inputs = 3,
-         .most_inputs = 3,
+         .min_inputs = 3,
+         .max_inputs = 3,
          .types = grouped_outer_types,
          .no_gradient = no_second_derivative,
          .autocast = AutocastClass::lower,

@@ -10,7 +10,7 @@ namespace {
 using namespace rules;
 
 /// The count that the output of max_pool2d can hold, which tells elements of a window apart.
-constexpr std::int64_t most_in_window = 256;
+constexpr std::int64_t max_in_window = 256;
 
 void expect_image(const OpCall& call) {
     const Type& x = call.inputs[0];
@@ -55,8 +55,8 @@ std::vector<Type> max_pool_types(const OpCall& call) {
     expect_image(call);
     expect_windows(call, x.shape);
     const auto& window = call.attributes.list("window");
-    expect(window[0] * window[1] <= most_in_window, "a window has up to {} elements, {} has {}",
-           most_in_window, Shape(window).text(), window[0] * window[1]);
+    expect(window[0] * window[1] <= max_in_window, "a window has up to {} elements, {} has {}", max_in_window,
+           Shape(window).text(), window[0] * window[1]);
     const Shape shape = pooled(call.attributes, x.shape);
     return {{x.dtype, shape}, {DType::u8, shape}};
 }
@@ -132,8 +132,8 @@ std::int64_t gradient_flops(std::span<const Type>, std::span<const Type> outputs
 
 Op gradient_row(std::string_view name, int inputs, TypeRule types) {
     return {.name = name,
-            .least_inputs = inputs,
-            .most_inputs = inputs,
+            .min_inputs = inputs,
+            .max_inputs = inputs,
             .types = types,
             .no_gradient = no_second_derivative,
             .flops = gradient_flops};

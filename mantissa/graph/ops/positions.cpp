@@ -50,8 +50,8 @@ std::vector<Tensor> rotary_gradient(const GradientCall& c) {
 std::span<const Op> position_ops() {
     static const std::vector<Op> rows = {
         {.name = "rotary",
-         .least_inputs = 3,
-         .most_inputs = 3,
+         .min_inputs = 3,
+         .max_inputs = 3,
          .types = rotary_types,
          .gradient = rotary_gradient,
          .fuser = FuserClass::opaque,

@@ -309,8 +309,8 @@ ScanForm scan_form(const Attributes& attributes) {
 std::span<const Op> scan_ops() {
     static const std::vector<Op> rows = {
         {.name = "scan",
-         .least_inputs = 1,
-         .most_inputs = 1 << 16,
+         .min_inputs = 1,
+         .max_inputs = 1 << 16,
          .types = scan_types,
          .gradient = scan_gradient,
          .autocast = AutocastClass::fp32,

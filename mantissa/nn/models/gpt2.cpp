@@ -14,7 +14,7 @@
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/nn/layers.h"
-#include "mantissa/nn/models/most_sizes.h"
+#include "mantissa/nn/models/max_sizes.h"
 
 namespace mantissa::inline v0::nn {
 
@@ -150,7 +150,7 @@ class Gpt2 {
     const Mode& mode_;
     Tensor wte_, wpe_;              // [V, C], [context, C]
     Tensor visible_;                // bool [T, T], [B, 1, T, T]: whether query (row) sees key (column)
-    std::optional<KeptKeys> kept_;  // where text is generated
+    std::optional<KeyCache> kept_;  // where text is generated
 };
 
 }  // namespace
@@ -181,12 +181,12 @@ std::vector<std::string> gpt2_names() {
 }
 
 void validate(const Gpt2Config& config) {
-    require_between("layers", config.layers, most_layers);
+    require_between("layers", config.layers, max_layers);
     for (const auto& [what, value] : {std::pair{"heads", config.heads},
                                       {"channels", config.channels},
                                       {"vocabulary", config.vocabulary},
                                       {"context", config.context}})
-        require_between(what, value, most_of_others);
+        require_between(what, value, max_of_others);
     if (config.channels % config.heads != 0)
         throw UserError(
             fmt::format("{} channels cannot be shared by {} heads", config.channels, config.heads));

@@ -1,4 +1,4 @@
-// Shared by the networks for pictures.
+// Shared by the networks for images.
 #pragma once
 
 #include "mantissa/nn/layers.h"

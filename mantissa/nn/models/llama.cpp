@@ -173,7 +173,7 @@ class Llama {
     Tensor embedding_;              // [V, C]
     Tensor cosine_, sine_;          // [T, D/2], or [B T, D/2]
     Tensor visible_;                // bool [T, T], [B, 1, T, T]: whether query (row) sees key (column)
-    std::optional<KeptKeys> kept_;  // where text is generated
+    std::optional<KeyCache> kept_;  // where text is generated
 };
 
 void require_fit(const LlamaConfig& config, std::int64_t sequence) {

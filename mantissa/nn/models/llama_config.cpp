@@ -9,7 +9,7 @@
 #include "mantissa/base/file.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/nn/models/llama.h"
-#include "mantissa/nn/models/most_sizes.h"
+#include "mantissa/nn/models/max_sizes.h"
 
 namespace mantissa::inline v0::nn {
 
@@ -120,21 +120,21 @@ std::vector<std::string> llama_names() {
 namespace {
 
 /// Angles are computed for positions below this; numerics/elementary.h.
-constexpr std::int64_t most_positions = std::int64_t{1} << 20;
+constexpr std::int64_t max_positions = std::int64_t{1} << 20;
 
 }  // namespace
 
 void validate(const LlamaConfig& config) {
     const LlamaSizes& sizes = config.sizes;
-    require_between("layers", sizes.layers, most_layers);
+    require_between("layers", sizes.layers, max_layers);
     for (const auto& [what, value] : {std::pair{"channels", sizes.channels},
                                       {"heads", sizes.heads},
                                       {"heads of keys", sizes.key_heads},
                                       {"head size", sizes.head_size},
                                       {"hidden channels", sizes.hidden},
                                       {"vocabulary", sizes.vocabulary}})
-        require_between(what, value, most_of_others);
-    require_between("context", sizes.context, most_positions);
+        require_between(what, value, max_of_others);
+    require_between("context", sizes.context, max_positions);
     if (sizes.window < 0) throw UserError(fmt::format("a window of {} tokens is none", sizes.window));
     if (sizes.heads % sizes.key_heads != 0)
         throw UserError(fmt::format("{} heads of queries cannot share {} heads of keys and values",
@@ -161,7 +161,7 @@ LlamaConfig with_sizes(LlamaConfig config, const ModelSizes& given) {
     sizes.layers = given.layers.value_or(sizes.layers);
     sizes.context = given.context.value_or(sizes.context);
     sizes.vocabulary = given.vocabulary.value_or(sizes.vocabulary);
-    if (given.channels && *given.channels > 0 && *given.channels <= most_of_others) {
+    if (given.channels && *given.channels > 0 && *given.channels <= max_of_others) {
         sizes.hidden = hidden_of(sizes, *given.channels);
         sizes.channels = *given.channels;
     } else if (given.channels) {

@@ -12,7 +12,7 @@ namespace mantissa::inline v0::nn {
 namespace {
 
 /// Each doubles the channels; the published networks have four at most.
-constexpr std::size_t most_stages = 8;
+constexpr std::size_t max_stages = 8;
 
 std::string_view name_of(ResNetVersion version) {
     switch (version) {
@@ -117,9 +117,9 @@ class ResNet {
 
 void validate(const ResNetConfig& config) {
     validate(config.sizes, config.name);
-    if (config.blocks.empty() || config.blocks.size() > most_stages)
+    if (config.blocks.empty() || config.blocks.size() > max_stages)
         throw UserError(fmt::format("{}: the stages must be 1 or more, and at most {}, got {}", config.name,
-                                    most_stages, config.blocks.size()));
+                                    max_stages, config.blocks.size()));
     for (const std::int64_t blocks : config.blocks)
         if (blocks < 1)
             throw UserError(

@@ -15,13 +15,13 @@ namespace mantissa::inline v0::nn {
 namespace {
 
 /// Stage i has width 2^i channels, but no more than this times the width.
-constexpr std::int64_t most_widths = 8;
+constexpr std::int64_t max_widths = 8;
 
 Tensor features(const VggConfig& config, Tensor x) {
     const OriginScope scope(x.graph(), "features");
     int layer = 0;  // torchvision counts convolutions, activations and pooling alike
     for (std::size_t stage = 0; stage < config.convolutions.size(); ++stage) {
-        const std::int64_t channels = config.sizes.width * std::min(most_widths, std::int64_t{1} << stage);
+        const std::int64_t channels = config.sizes.width * std::min(max_widths, std::int64_t{1} << stage);
         for (std::int64_t i = 0; i < config.convolutions[stage]; ++i, layer += 2)
             x = relu(conv2d(x, std::to_string(layer), {.outputs = channels, .padding = 1}));
         x = max_pool2d(x, {.window = {2, 2}, .stride = {2, 2}});

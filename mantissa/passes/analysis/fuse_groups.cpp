@@ -15,7 +15,7 @@ namespace {
 
 /// A tree of constants and counters of up to so many operations is made again by each user: about what
 /// loading its value takes.
-constexpr int most_source_operations = 4;
+constexpr int max_source_operations = 4;
 
 }  // namespace
 
@@ -159,7 +159,7 @@ bool Grouping::note_source(NodeId id) {
             if (!from_source(input)) return false;
             total += source_operations_[input.node];
         }
-        if (total <= most_source_operations) operations = total;
+        if (total <= max_source_operations) operations = total;
     }
     return operations >= 0;
 }
@@ -206,7 +206,7 @@ bool Grouping::joins_two_walks(const Nodes& group) const {
 std::string Grouping::refuse_group(const Nodes& group) {
     if (joins_two_walks(group)) return "it is computed again in a later walk, not beside an earlier one";
     if (depends_on_itself(group)) return "something between it and the nodes beside it is no part of a nest";
-    const OrReason<Nest> nest = make_nest(graph_, group, [&](Value value) { return from_source(value); });
+    const Expected<Nest> nest = make_nest(graph_, group, [&](Value value) { return from_source(value); });
     if (!nest) return nest.reason();
     const Border border = this->border(group);
     for (const Value& output : border.outputs) {
@@ -215,9 +215,9 @@ std::string Grouping::refuse_group(const Nodes& group) {
         if (!row_sum && (varies == Varies::by_column || varies == Varies::not_at_all))
             return "a value without rows is read elsewhere, too";
     }
-    if (const std::size_t count = border.inputs.size() + border.outputs.size(); count > costs_.most_operands)
+    if (const std::size_t count = border.inputs.size() + border.outputs.size(); count > costs_.max_operands)
         return fmt::format("{} operands and outputs; up to {} have addresses in registers", count,
-                           costs_.most_operands);
+                           costs_.max_operands);
     return "";
 }
 
@@ -253,10 +253,10 @@ void Grouping::drop_unless_worth_it(Nodes& group) {
     if (group.empty()) return;
     const Border border = this->border(group);
     const std::int64_t saved = bytes_saved(group, border);
-    if (saved >= costs_.least_bytes_saved && !border.outputs.empty()) return;
+    if (saved >= costs_.min_bytes_saved && !border.outputs.empty()) return;
     refuse(group.back(),
            fmt::format("a kernel would save {} bytes, less than the {} that compiling it is worth", saved,
-                       costs_.least_bytes_saved));
+                       costs_.min_bytes_saved));
     for (NodeId member : group) group_of_[member] = -1;
     group.clear();
 }

@@ -58,10 +58,10 @@ class NestMaker {
         nest_.nodes.assign(nodes.begin(), nodes.end());
     }
 
-    OrReason<Nest> run() {
+    Expected<Nest> run() {
         choose_domain();
         for (std::size_t i = 0; reason_.empty() && i < nest_.nodes.size(); ++i) visit(nest_.nodes[i]);
-        if (!reason_.empty()) return NoValue{std::move(reason_)};
+        if (!reason_.empty()) return Unexpected{std::move(reason_)};
         return std::move(nest_);
     }
 
@@ -274,7 +274,7 @@ class NestMaker {
 
 }  // namespace
 
-OrReason<Nest> make_nest(const Graph& graph, std::span<const NodeId> nodes,
+Expected<Nest> make_nest(const Graph& graph, std::span<const NodeId> nodes,
                          FunctionRef<bool(Value)> from_source, Loops loops, Doubles doubles) {
     return NestMaker(graph, nodes, from_source, loops, doubles).run();
 }

@@ -14,8 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "mantissa/base/expected.h"
 #include "mantissa/base/function_ref.h"
-#include "mantissa/base/or_reason.h"
 #include "mantissa/graph/graph.h"
 
 namespace mantissa::inline v0 {
@@ -53,7 +53,7 @@ enum class Doubles : std::uint8_t { none, single };
 
 /// The nest of these nodes, in the graph's order, or why they are none. Operands for which `from_source`
 /// holds are made inside the nest from constants and counters, whatever their shape.
-OrReason<Nest> make_nest(const Graph& graph, std::span<const NodeId> nodes,
+Expected<Nest> make_nest(const Graph& graph, std::span<const NodeId> nodes,
                          FunctionRef<bool(Value)> from_source, Loops loops = Loops::one_if_possible,
                          Doubles doubles = Doubles::none);
 

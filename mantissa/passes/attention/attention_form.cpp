@@ -16,10 +16,10 @@ namespace {
 
 /// A finite score that stands for a hidden one must lie this far below the others: exp of -104 is already 0
 /// in FP32, and scores of a model that trains differ by hundreds at most.
-constexpr double least_gap = 1000;
+constexpr double min_gap = 1000;
 
 /// Between a sum over the keys and its logarithm, as it is read elsewhere, stand a few nodes at most.
-constexpr int most_steps_to_logarithm = 5;
+constexpr int max_steps_to_logarithm = 5;
 
 bool is_floating_cast(const Graph& graph, const Node& node) {
     return node.op->name == "cast" && is_floating(graph.type(node.inputs[0]).dtype);
@@ -243,7 +243,7 @@ class AttentionRecognition {
         if (reader_->product().node < 0 && !expressions_->contains(id, "product"))
             return refuse("{}", reader_->no_product());
         WeightProduct product = algebra_.product_of(id);
-        OrReason<SoftmaxWeights> weights = algebra_.weights(product);
+        Expected<SoftmaxWeights> weights = algebra_.weights(product);
         if (!weights) {
             const std::string reason = weights.reason();
             if (!normalised_afterwards(product, weights)) return refuse("{}", reason);
@@ -256,7 +256,7 @@ class AttentionRecognition {
     }
 
     /// Follows the product with the values to what divides it.
-    bool normalised_afterwards(WeightProduct& product, OrReason<SoftmaxWeights>& weights) {
+    bool normalised_afterwards(WeightProduct& product, Expected<SoftmaxWeights>& weights) {
         NodeId last = form_.root;
         AxisMap axes = form_.output;
         std::vector<NodeId> passed;
@@ -359,7 +359,7 @@ class AttentionRecognition {
         PairId visible = softmax_.visible;
         PairSum dropped;
         // Finite scores that stand for hidden ones mean the same only where a query sees any key at all.
-        const auto parts = algebra_.unmasked(softmax_.score, 1, -least_gap);
+        const auto parts = algebra_.unmasked(softmax_.score, 1, -min_gap);
         const PairId both = x.make("logical_and", {visible, parts.visible});
         if (both != visible) {
             if (!every_query_sees_a_key(both))
@@ -523,7 +523,7 @@ class AttentionRecognition {
             if (id == form_.root) continue;
             const auto outputs = static_cast<std::int32_t>(graph_.node(id).outputs.size());
             for (std::int32_t output = 0; output < outputs; ++output)
-                if (!is_known_outside({id, output}, most_steps_to_logarithm)) return false;
+                if (!is_known_outside({id, output}, max_steps_to_logarithm)) return false;
         }
         return true;
     }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/base/or_reason.h"
+#include "mantissa/base/expected.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/passes/analysis/uses.h"
 #include "mantissa/passes/attention/axis_map.h"
@@ -65,7 +65,7 @@ struct AttentionForm {
 
 /// The result of a search for attention around a softmax or an exponential.
 struct AttentionSearch {
-    OrReason<AttentionForm> form;
+    Expected<AttentionForm> form;
     NodeId product = -1;  ///< with the values, to which the weights go; -1: not found
     /// Whether the node's values are summed over an axis, or meet a product of queries and keys.
     bool is_softmax = false;

@@ -64,7 +64,7 @@ struct LoneAttention {
 };
 
 /// Estimates are right within a fifth: an attention must lose by more than they may be wrong.
-constexpr double least_loss = 1.25;
+constexpr double min_loss = 1.25;
 
 /// Why attention is better left in its lines: they take less time, and the scores that they keep are no more
 /// memory than queries, keys, values and result, which are there either way. Longer texts want one operation
@@ -85,7 +85,7 @@ std::string why_it_loses(const LoneAttention& alone, NodeId gradient, const Pipe
         time->whole += of_gradient->whole;
         time->parts += of_gradient->parts;
     }
-    if (time->whole <= least_loss * time->parts) return {};
+    if (time->whole <= min_loss * time->parts) return {};
     return fmt::format(
         "as one operation it takes {:.1f} times as long as its lines: about {:.1f} us of one thread beside "
         "{:.1f} for {} x {} scores of heads of {}, {}, by {}",

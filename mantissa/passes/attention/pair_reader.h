@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/base/or_reason.h"
+#include "mantissa/base/expected.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/passes/attention/axis_map.h"
 #include "mantissa/passes/attention/pair_expression.h"

@@ -9,7 +9,7 @@ namespace mantissa::inline v0 {
 namespace {
 
 /// A constant this small may be added to scores without their losing more than they do by a scale.
-constexpr double most_shift = 100;
+constexpr double max_shift = 100;
 
 constexpr double unbounded = std::numeric_limits<double>::infinity();
 
@@ -41,7 +41,7 @@ void SoftmaxAlgebra::add_terms(PairId id, double factor, PairSum& to) {
         add_terms(term.in[0], factor * x_[term.in[1]].value, parts);
         // Adding to one side of a mask is not the same as taking from all: rounding tells.
         const auto constant = parts.find(x_.number(1));
-        if (constant != parts.end() && parts.size() > 1 && std::abs(constant->second) > most_shift)
+        if (constant != parts.end() && parts.size() > 1 && std::abs(constant->second) > max_shift)
             return add_to(to, id, factor);
         for (const auto& [part, number] : parts) add_to(to, part, number);
         return;
@@ -223,24 +223,24 @@ bool SoftmaxAlgebra::multiply_with_sinks(WeightProduct& into, PairId id, int pow
     return true;
 }
 
-OrReason<SoftmaxWeights> SoftmaxAlgebra::weights(const WeightProduct& product) {
-    if (!product.refused.empty()) return NoValue{product.refused};
-    if (product.exponent.empty()) return NoValue{"the weights are no exponentials"};
-    if (product.sums.empty()) return NoValue{"the weights are not divided by their sum over the keys"};
+Expected<SoftmaxWeights> SoftmaxAlgebra::weights(const WeightProduct& product) {
+    if (!product.refused.empty()) return Unexpected{product.refused};
+    if (product.exponent.empty()) return Unexpected{"the weights are no exponentials"};
+    if (product.sums.empty()) return Unexpected{"the weights are not divided by their sum over the keys"};
     if (product.sums.size() != 1 || product.sums.begin()->second != -1)
-        return NoValue{"the weights are divided by more than their sum over the keys"};
+        return Unexpected{"the weights are divided by more than their sum over the keys"};
     const KeySum& sum = product.sums.begin()->first;
     if (sum.exponent != product.exponent)
-        return NoValue{"the weights are divided by the sum of other exponentials"};
+        return Unexpected{"the weights are divided by the sum of other exponentials"};
     if (!std::ranges::includes(product.masks, sum.masks) ||
         !std::ranges::includes(product.factors, sum.factors))
-        return NoValue{"the weights are divided by a sum over other pairs than they are taken of"};
+        return Unexpected{"the weights are divided by a sum over other pairs than they are taken of"};
     if (!sum.factors.empty())
-        return NoValue{
+        return Unexpected{
             "the weights are multiplied by something that is not 0 or 1 before they are normalised"};
     if (!product.row_exponent.empty())
-        return NoValue{"the weights are multiplied by an exponential that does not cancel"};
-    if (sum.sinks.size() > 1) return NoValue{"more than one logit is added that is no key's"};
+        return Unexpected{"the weights are multiplied by an exponential that does not cancel"};
+    if (sum.sinks.size() > 1) return Unexpected{"more than one logit is added that is no key's"};
     SoftmaxWeights weights{.score = expression_of(product.exponent), .sum = sum};
     weights.visible = x_.conjunction({sum.masks.begin(), sum.masks.end()});
     const bool is_one = std::abs(product.number - 1) <= 4 * std::numeric_limits<double>::epsilon();
@@ -252,7 +252,7 @@ OrReason<SoftmaxWeights> SoftmaxAlgebra::weights(const WeightProduct& product) {
             weights.multiplier = x_.make("mul", {weights.multiplier, x_.cast(mask, DType::f32)});
     for (const auto& [row, power] : product.rows) {
         if (x_.contains(row, "row") || x_.contains(row, "product"))
-            return NoValue{"the weights are multiplied by something of the scores that does not cancel"};
+            return Unexpected{"the weights are multiplied by something of the scores that does not cancel"};
         for (int i = 0; i < std::abs(power); ++i)
             weights.multiplier = x_.make(power > 0 ? "mul" : "div", {weights.multiplier, row});
     }

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/base/or_reason.h"
+#include "mantissa/base/expected.h"
 #include "mantissa/passes/attention/pair_expression.h"
 
 namespace mantissa::inline v0 {
@@ -62,7 +62,7 @@ class SoftmaxAlgebra {
     /// Multiplies by the power of an expression.
     void multiply(WeightProduct& into, PairId id, int power);
     /// The weights that the product is, if everything but those cancels.
-    OrReason<SoftmaxWeights> weights(const WeightProduct& product);
+    Expected<SoftmaxWeights> weights(const WeightProduct& product);
     /// Whether it is the logarithm of this sum alone.
     bool is_log_of(PairId id, const KeySum& sum);
 

@@ -10,7 +10,7 @@ namespace mantissa {
 namespace {
 
 /// Groups are worth a kernel whatever they save.
-constexpr FusionCosts any_size{.least_bytes_saved = 0};
+constexpr FusionCosts any_size{.min_bytes_saved = 0};
 
 struct Chain {
     Graph graph;
@@ -57,7 +57,7 @@ TEST(FuseGroups, AGroupThatSavesTooLittleIsNone) {
     const Tensor a = exp(c.x), b = tanh(a);
     c.graph.add_result("b", b.value());
     std::vector<PassRefusal> refused;
-    const Grouping grouping(c.graph, {.least_bytes_saved = 4096}, refused);
+    const Grouping grouping(c.graph, {.min_bytes_saved = 4096}, refused);
     EXPECT_EQ(grouping.group_of(a.value().node), -1);
     ASSERT_EQ(refused.size(), 1u);
     EXPECT_EQ(refused[0].reason,
@@ -71,7 +71,7 @@ TEST(FuseGroups, OperandsOfAKernelAreCounted) {
         sum = sum + Tensor(c.graph, c.graph.add_input("y" + std::to_string(i), c.x.type()));
     c.graph.add_result("sum", sum.value());
     std::vector<PassRefusal> refused;
-    const Grouping grouping(c.graph, {.least_bytes_saved = 0, .most_operands = 4}, refused);
+    const Grouping grouping(c.graph, {.min_bytes_saved = 0, .max_operands = 4}, refused);
     ASSERT_FALSE(refused.empty());
     EXPECT_EQ(refused[0].reason, "5 operands and outputs; up to 4 have addresses in registers");
 }

@@ -15,7 +15,7 @@ Tensor input(Graph& graph, const char* name, Shape shape, DType dtype = DType::f
 }
 
 /// All nodes but inputs.
-OrReason<Nest> nest_of(const Graph& graph, Loops loops = Loops::one_if_possible) {
+Expected<Nest> nest_of(const Graph& graph, Loops loops = Loops::one_if_possible) {
     std::vector<NodeId> nodes;
     for (NodeId id = 0; id < graph.end(); ++id)
         if (graph.node(id).op->name != "input") nodes.push_back(id);

@@ -17,7 +17,7 @@ struct Algebra {
 
     PairId exp(PairId of) { return x.make("exp", {of}); }
     PairId softmax(PairId of) { return x.make("div", {exp(of), x.sum(exp(of))}); }
-    OrReason<SoftmaxWeights> weights(PairId of) { return algebra.weights(algebra.product_of(of)); }
+    Expected<SoftmaxWeights> weights(PairId of) { return algebra.weights(algebra.product_of(of)); }
 };
 
 TEST(SoftmaxAlgebra, ExponentialsOverTheirSumAreTheSoftmaxOfWhatChangesAlongTheKeys) {

@@ -20,9 +20,9 @@ namespace {
 
 /// The backward pass cuts the keys of a head into segments where there are few heads, so that threads have
 /// something to share; each has a dq of its own, which are then added. Sixteen pieces of work and no more
-/// than most_segments: then the causal triangle, largest segment first, leaves two threads within a tenth of
+/// than max_segments: then the causal triangle, largest segment first, leaves two threads within a tenth of
 /// one another.
-constexpr std::int64_t least_pieces = 16;
+constexpr std::int64_t min_pieces = 16;
 
 /// N
 std::int64_t all_heads(const AttentionSize& size) { return size.sequences * size.heads; }
@@ -31,7 +31,7 @@ std::int64_t all_key_heads(const AttentionSize& size) { return all_heads(size) /
 
 std::int64_t segment_keys(const AttentionSize& size, const Score* score) {
     const std::int64_t pieces = ScoreOrder(size, score).pieces(size);
-    const std::int64_t wanted = std::clamp<std::int64_t>(ceil_div(least_pieces, pieces), 1, most_segments);
+    const std::int64_t wanted = std::clamp<std::int64_t>(ceil_div(min_pieces, pieces), 1, max_segments);
     return align_up(ceil_div(size.keys, wanted), key_lanes);
 }
 
@@ -98,7 +98,7 @@ std::int64_t each_forward_scratch(const AttentionSize& size, const Score* score)
 void check_score(ProblemCheck& check, const AttentionSize& size, const Score* score,
                  codegen::ScoreFunction plain, codegen::ScoreFunction masked) {
     if (!score) return;
-    check.that(score->operand_count <= most_score_operands && score->gradient_count <= most_score_gradients,
+    check.that(score->operand_count <= max_score_operands && score->gradient_count <= max_score_gradients,
                "a score function has too many operands or gradients");
     check.that(!score->table.blocks || masked,
                "a table of blocks needs a function for those of which some is seen");
@@ -378,7 +378,7 @@ class GradRun {
         const Segment& segment = segments_of_head(key_head)[index];
         // The parts of a head's dq lie one after another.
         const std::int64_t array = count_ == 1 ? worker * s_.group : head * count_ + index;
-        ScoreGradient gradients[most_score_gradients];
+        ScoreGradient gradients[max_score_gradients];
         sums_.of_item(p_.workspace + at_.sums, key_head, index, gradients);
         const QueryGradients to{.first = p_.workspace + at_.dq + array * dq_floats(s_),
                                 .stride = count_ * dq_floats(s_),

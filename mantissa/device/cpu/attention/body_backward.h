@@ -281,7 +281,7 @@ void attention_sum_dq(const AttentionGrad& p, std::int64_t head, Range queries, 
         const auto of_dq = head_of(p.size, p.dq, head, type);
         for (std::int64_t row = queries.first; row < queries.last; ++row) {
             auto* const to = of_dq.row(row);
-            std::int64_t there[most_segments], count = 0;
+            std::int64_t there[max_segments], count = 0;
             for (std::int64_t i = 0; i < parts.count; ++i)
                 if (!parts.seen || (parts.seen[i].first <= row && row < parts.seen[i].last))
                     there[count++] = i;

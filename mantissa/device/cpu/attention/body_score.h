@@ -199,17 +199,17 @@ MANTISSA_LANES std::int64_t bytes_of(DType dtype) {
 }
 
 struct MetOperands {
-    const std::byte* first[most_score_operands];
-    std::int64_t rows[most_score_operands];   // elements
-    std::int64_t bytes[most_score_operands];  // of an element
+    const std::byte* first[max_score_operands];
+    std::int64_t rows[max_score_operands];   // elements
+    std::int64_t bytes[max_score_operands];  // of an element
 };
 
-void meet_operands(const ScoreMeeting& m, const ScoreBlock& block, std::int64_t most_rows, MetOperands& met) {
+void meet_operands(const ScoreMeeting& m, const ScoreBlock& block, std::int64_t max_rows, MetOperands& met) {
     for (std::int64_t i = 0; i < m.score.operand_count; ++i) {
         const ScoreOperand& operand = m.score.operands[i];
         const std::int64_t first = first_element(m, operand.strides);
         if (is_staged(lane_step(m, operand.strides))) {
-            float* const to = m.staged + i * most_rows * block.stride;
+            float* const to = m.staged + i * max_rows * block.stride;
             stage_operand(operand, first,
                           {.rows = m.rows.last - m.rows.first,
                            .row_step = row_step(m, operand.strides),
@@ -239,13 +239,13 @@ MANTISSA_LANES void place_block(const ScoreMeeting& m, ScoreBlock& block) {
 /// The rows from the first that any lane sees to behind the last: those of one block of which some are seen.
 /// Uses that many rows of `scratch`.
 Range rows_seen(const ScoreMeeting& m, codegen::ScoreFunction mask, std::int64_t count, const Block& scratch,
-                std::int64_t most_rows) {
+                std::int64_t max_rows) {
     if (!mask) return m.rows;
     ScoreBlock block{.from = scratch.data, .scores = scratch.data, .stride = scratch.lanes, .lanes = count};
     place_block(m, block);
     fill(scratch.data, block.rows * scratch.lanes, 0.0f);
     MetOperands met;
-    meet_operands(m, block, most_rows, met);
+    meet_operands(m, block, max_rows, met);
     block.operands = met.first;
     block.operand_rows = met.rows;
     mask(&block);
@@ -282,7 +282,7 @@ void call_functions(const ScorePair& functions, const ScoreMeeting& m, const See
         const ScoreFunction function = sees == Sees::everything ? functions.plain : functions.masked;
         const std::int64_t before = first - m.rows.first;
         if (function) {
-            const std::byte* operands[most_score_operands];
+            const std::byte* operands[max_score_operands];
             for (std::int64_t i = 0; i < m.score.operand_count; ++i)
                 operands[i] = met.first[i] + before * met.rows[i] * met.bytes[i];
             ScoreBlock part = whole;
@@ -304,8 +304,8 @@ void call_functions(const ScorePair& functions, const ScoreMeeting& m, const See
 /// Adds what a block gives to the gradients of the operands.
 void call_sums(const ScoreMeeting& m, ScoreBlock block, const MetOperands& met,
                const ScoreGradient* gradients, float* staged) {
-    float* to[most_score_gradients];
-    std::int64_t rows[most_score_gradients];
+    float* to[max_score_gradients];
+    std::int64_t rows[max_score_gradients];
     for (std::int64_t i = 0; i < m.score.gradient_count; ++i) {
         const ScoreGradient& gradient = gradients[i];
         if (is_staged(lane_step(m, gradient.strides))) {

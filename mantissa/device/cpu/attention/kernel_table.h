@@ -53,7 +53,7 @@ constexpr std::int64_t packed_floats(std::int64_t head_size, std::int64_t count)
 
 /// Segments that the keys of a head are cut into, at most: then the dq of a segment stays a small multiple of
 /// q.
-inline constexpr std::int64_t most_segments = 8;
+inline constexpr std::int64_t max_segments = 8;
 
 /// Where a piece of work adds up what it gives to others than dk and dv.
 struct QueryGradients {

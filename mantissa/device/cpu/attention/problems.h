@@ -95,8 +95,8 @@ struct Score {
 };
 
 /// The most operands of a score function, so that no block allocates.
-inline constexpr std::int64_t most_score_operands = 16;
-inline constexpr std::int64_t most_score_gradients = 4;
+inline constexpr std::int64_t max_score_operands = 16;
+inline constexpr std::int64_t max_score_gradients = 4;
 
 /// Operands as kernels pack them, where they do: of `heads` heads from `first_head` on, one form after
 /// another.

@@ -17,22 +17,22 @@ constexpr std::int64_t even_part(std::int64_t size, std::int64_t most, std::int6
 
 // Packed chunks of b, 384 x 3072 x 4 bytes, are read once per 256 rows: from L3 or memory, under the
 // arithmetic.
-constexpr std::int64_t most_columns = 3072;
-constexpr std::int64_t most_columns_of_entry = 1024;
+constexpr std::int64_t max_columns = 3072;
+constexpr std::int64_t max_columns_of_entry = 1024;
 // Enough items that threads which take them one by one end at about the same time.
 constexpr std::int64_t enough_blocks = 12;
 // A chunk of a that is packed for all blocks is to stay in L3, beside that of b.
-constexpr std::int64_t most_shared_bytes = 8 << 20;
+constexpr std::int64_t max_shared_bytes = 8 << 20;
 // All of k packed at a time must be worth its memory: GPT-2 124M's widest activation is 25 MB. Where that is
 // more, or an entry of a batch is one thread's, so that each has as much, a part of k packed, and the next
 // one beside it: 8 MB of b 768 wide are 13 chunks, after which sums go to memory and back.
-constexpr std::int64_t most_packed_bytes = 32 << 20;
-constexpr std::int64_t most_packed_bytes_of_entry = 4 << 20;
-constexpr std::int64_t most_packed_bytes_of_part = 8 << 20;
+constexpr std::int64_t max_packed_bytes = 32 << 20;
+constexpr std::int64_t max_packed_bytes_of_entry = 4 << 20;
+constexpr std::int64_t max_packed_bytes_of_part = 8 << 20;
 constexpr std::int64_t enough_entries = 8;
 // So few entries leave many threads idle; their chunks together stay in L3.
-constexpr std::int64_t most_entries_at_once = 16;
-constexpr std::int64_t most_pack_lines = 192;
+constexpr std::int64_t max_entries_at_once = 16;
+constexpr std::int64_t max_pack_lines = 192;
 
 // Six blocks for each of many threads, so that the last ones cost little. A panel of b that passes 64 rows is
 // read at 2 GB/s from behind L2, and one of a that passes 96 columns at less; tiles of AMX, twenty times as
@@ -40,7 +40,7 @@ constexpr std::int64_t most_pack_lines = 192;
 // 15 % of a step.
 constexpr int many_threads = 9;
 constexpr std::int64_t blocks_of_thread = 6;
-constexpr std::int64_t least_rows_of_many = 64, least_columns_of_many = 96;
+constexpr std::int64_t min_rows_of_many = 64, min_columns_of_many = 96;
 constexpr std::int64_t pack_lines_of_many = 96;
 
 bool has_many_threads(const ContractionProblem& problem, const ContractionKernels& kernels) {
@@ -49,7 +49,7 @@ bool has_many_threads(const ContractionProblem& problem, const ContractionKernel
 
 /// Lines of an operand that are packed as one item, in whole panels.
 std::int64_t pack_lines(std::int64_t panel_size, bool many) {
-    return align_up(many ? pack_lines_of_many : most_pack_lines, panel_size);
+    return align_up(many ? pack_lines_of_many : max_pack_lines, panel_size);
 }
 
 /// How many chunks of the depth blocks go through, one block after another: all of them, or equal parts of
@@ -59,22 +59,22 @@ std::int64_t pack_lines(std::int64_t panel_size, bool many) {
 std::int64_t depths_inside_of(const ContractionProblem& problem, const ContractionKernels& kernels,
                               const Blocking& blocking) {
     const std::int64_t chunks = blocking.depth_chunks;
-    if (blocking.rows * kernels.width * 4 > kernels.most_partial_bytes) return 1;
+    if (blocking.rows * kernels.width * 4 > kernels.max_partial_bytes) return 1;
     const std::int64_t sums = problem.m * blocking.columns * 4;
-    if (sums <= 2 * kernels.most_partial_bytes) return 1;
-    const std::int64_t most = blocking.entry_per_thread ? most_packed_bytes_of_entry : most_packed_bytes;
+    if (sums <= 2 * kernels.max_partial_bytes) return 1;
+    const std::int64_t most = blocking.entry_per_thread ? max_packed_bytes_of_entry : max_packed_bytes;
     const std::int64_t packed = blocking.columns * kernels.line_bytes(blocking.depth);
     if (packed * chunks * std::min<std::int64_t>(blocking.column_chunks, 2) <= most) return chunks;
-    if (sums <= 4 * kernels.most_partial_bytes) return 1;
-    const std::int64_t part = std::min(most / 2, most_packed_bytes_of_part);
+    if (sums <= 4 * kernels.max_partial_bytes) return 1;
+    const std::int64_t part = std::min(most / 2, max_packed_bytes_of_part);
     return ceil_div(chunks, ceil_div(chunks, std::max<std::int64_t>(1, part / packed)));
 }
 
-/// Rows of a block, whose sums stay in L2 beside `least_columns` where the depth is several chunks.
-std::int64_t most_rows_of(const ContractionKernels& kernels, const Blocking& blocking) {
-    if (blocking.depth_chunks == 1 || kernels.most_partial_bytes == 0) return kernels.most_rows;
-    const std::int64_t rows = kernels.most_partial_bytes / 4 / kernels.least_columns;
-    return std::clamp(rows / kernels.height * kernels.height, kernels.height, kernels.most_rows);
+/// Rows of a block, whose sums stay in L2 beside `min_columns` where the depth is several chunks.
+std::int64_t max_rows_of(const ContractionKernels& kernels, const Blocking& blocking) {
+    if (blocking.depth_chunks == 1 || kernels.max_partial_bytes == 0) return kernels.max_rows;
+    const std::int64_t rows = kernels.max_partial_bytes / 4 / kernels.min_columns;
+    return std::clamp(rows / kernels.height * kernels.height, kernels.height, kernels.max_rows);
 }
 
 /// Whether few blocks of a deep contraction on tiles are as many for each thread. Then they stay as tall as
@@ -94,13 +94,13 @@ void cut_for_many_threads(const ContractionProblem& problem, const ContractionKe
     const std::int64_t splits = ceil_div(blocking.columns, blocking.split_columns);
     const std::int64_t wanted = ceil_div(blocks_of_thread * problem.threads, blocking.entries_at_once);
     const std::int64_t wanted_rows = ceil_div(problem.m, ceil_div(wanted, splits));
-    const std::int64_t rows = even_part(problem.m, std::max(least_rows_of_many, wanted_rows), kernels.height);
+    const std::int64_t rows = even_part(problem.m, std::max(min_rows_of_many, wanted_rows), kernels.height);
     if (!problem.custom_epilogue) blocking.rows = std::min(blocking.rows, rows);
     if (!packs_rows_once) return;
     const std::int64_t row_blocks = std::max<std::int64_t>(1, ceil_div(problem.m, blocking.rows));
     const std::int64_t wanted_columns = ceil_div(blocking.columns, ceil_div(wanted, row_blocks));
     const std::int64_t columns =
-        even_part(blocking.columns, std::max(least_columns_of_many, wanted_columns), kernels.width);
+        even_part(blocking.columns, std::max(min_columns_of_many, wanted_columns), kernels.width);
     blocking.split_columns = std::min(blocking.split_columns, columns);
 }
 
@@ -108,7 +108,7 @@ void cut_for_many_threads(const ContractionProblem& problem, const ContractionKe
 
 std::int64_t depth_of_chunks(std::int64_t k, const ContractionKernels& kernels) {
     return even_part(
-        k, k <= kernels.whole_depth ? std::max(kernels.whole_depth, kernels.most_depth) : kernels.most_depth,
+        k, k <= kernels.whole_depth ? std::max(kernels.whole_depth, kernels.max_depth) : kernels.max_depth,
         std::max<std::int64_t>(8, kernels.depth_unit));
 }
 
@@ -116,45 +116,45 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
     Blocking out;
     const std::int64_t entries = problem.entries();
     const bool many = has_many_threads(problem, kernels);
-    if (entries >= enough_entries && entries <= most_entries_at_once && many) out.entries_at_once = entries;
+    if (entries >= enough_entries && entries <= max_entries_at_once && many) out.entries_at_once = entries;
     out.entry_per_thread = entries >= enough_entries && out.entries_at_once == 1;
     out.depth = depth_of_chunks(problem.k, kernels);
     out.depth_chunks = std::max<std::int64_t>(1, ceil_div(problem.k, out.depth));
     out.columns =
-        even_part(problem.n, out.entry_per_thread ? most_columns_of_entry : most_columns, kernels.width);
+        even_part(problem.n, out.entry_per_thread ? max_columns_of_entry : max_columns, kernels.width);
     out.column_chunks = ceil_div(problem.n, out.columns);
     out.pack_columns = std::min(out.columns, pack_lines(kernels.width, many));
     out.b_groups = ceil_div(out.columns, out.pack_columns);
 
     const std::int64_t line_bytes = kernels.line_bytes(out.depth);
-    const std::int64_t most_rows = most_rows_of(kernels, out);
-    const std::int64_t most_rows_of_block = std::clamp(
-        kernels.most_block_bytes / line_bytes / kernels.height * kernels.height, kernels.height, most_rows);
-    out.rows = even_part(problem.m, most_rows_of_block, kernels.height);
+    const std::int64_t max_rows = max_rows_of(kernels, out);
+    const std::int64_t max_rows_of_block = std::clamp(
+        kernels.max_block_bytes / line_bytes / kernels.height * kernels.height, kernels.height, max_rows);
+    out.rows = even_part(problem.m, max_rows_of_block, kernels.height);
     out.depths_inside = depths_inside_of(problem, kernels, out);
     out.split_columns = out.columns;
     const auto cut_columns = [&] {
         const std::int64_t row_blocks = std::max<std::int64_t>(1, ceil_div(problem.m, out.rows));
         const std::int64_t splits = std::min(ceil_div(enough_blocks, row_blocks),
-                                             std::max<std::int64_t>(1, out.columns / kernels.least_columns));
+                                             std::max<std::int64_t>(1, out.columns / kernels.min_columns));
         std::int64_t most = ceil_div(out.columns, splits);
-        if (out.depths_inside > 1) most = std::min(most, kernels.most_partial_bytes / 4 / out.rows);
+        if (out.depths_inside > 1) most = std::min(most, kernels.max_partial_bytes / 4 / out.rows);
         out.split_columns = even_part(out.columns, most, kernels.width);
         return row_blocks * ceil_div(out.columns, out.split_columns);
     };
     const std::int64_t tall_rows = out.rows, tall_blocks = cut_columns();
     if (!out.entry_per_thread && tall_blocks < enough_blocks) {
-        out.rows = even_part(problem.m, std::min(most_rows_of_block, most_rows / 2), kernels.height);
+        out.rows = even_part(problem.m, std::min(max_rows_of_block, max_rows / 2), kernels.height);
         cut_columns();
     }
     const std::int64_t low_rows = out.rows;
     // Rows too many to be packed for all blocks are packed by each: once where enough blocks lie below one
     // another, and not for each split of the columns.
-    const bool too_many = problem.m * line_bytes * out.depths_inside > most_shared_bytes;
+    const bool too_many = problem.m * line_bytes * out.depths_inside > max_shared_bytes;
     const std::int64_t rows_of_enough =
         even_part(problem.m, ceil_div(problem.m, enough_blocks), kernels.height);
     if (!out.entry_per_thread && too_many && out.split_columns < out.columns &&
-        rows_of_enough >= most_rows / 2 && rows_of_enough < out.rows) {
+        rows_of_enough >= max_rows / 2 && rows_of_enough < out.rows) {
         out.rows = rows_of_enough;
         cut_columns();
     }

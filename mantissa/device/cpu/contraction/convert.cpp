@@ -36,7 +36,7 @@ ContractionKernels converted(ContractionKernels base, Products products, const C
         base.multiply = products == Products::bf16x3 ? base.multiply_by_three : base.multiply_by_four;
         check(base.multiply, "the kernels multiply operands in two parts");
         // Both parts of as much as is one chunk of BF16.
-        base.most_depth /= base.conversion.parts;
+        base.max_depth /= base.conversion.parts;
         base.whole_depth /= base.conversion.parts;
         base.resident_depth = std::max(
             base.depth_unit, base.resident_depth / base.conversion.parts / base.depth_unit * base.depth_unit);

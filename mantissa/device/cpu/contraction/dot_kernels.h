@@ -14,7 +14,7 @@ constexpr int dot_height = 8;
 /// All but the functions and the width. A word is two elements, so that twice the depth of FP32 fills the
 /// same caches.
 inline ContractionKernels dot_kernels() {
-    return {.height = dot_height, .depth_unit = 2, .most_depth = 768, .element_bytes = 2};
+    return {.height = dot_height, .depth_unit = 2, .max_depth = 768, .element_bytes = 2};
 }
 
 }  // namespace

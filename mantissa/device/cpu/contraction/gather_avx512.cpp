@@ -53,7 +53,7 @@ template <int ElementBytes>
 void gather_elements(const WindowPiece& piece) {
     using Line = Elements<ElementBytes>;
     constexpr std::int64_t line = 64 / ElementBytes;
-    alignas(64) std::uint32_t masks[most_corners];
+    alignas(64) std::uint32_t masks[max_corners];
     for (std::int64_t row = 0; row < piece.rows; row += 16)
         _mm512_store_si512(masks + row, inside(piece, row));
     const auto some = static_cast<typename Line::Mask>((std::uint64_t{1} << piece.length) - 1);

@@ -13,14 +13,14 @@ namespace mantissa::inline v0::on_cpu {
 namespace {
 
 /// Below, a run is a few steps, and its addresses cost as much as its products.
-constexpr std::int64_t least_channels = 16;
+constexpr std::int64_t min_channels = 16;
 
 /// Zeros that are read for rows outside of the image, and for those that fill up a tile.
-constexpr std::int64_t most_run_bytes = 4096;
-alignas(64) constexpr std::array<std::byte, most_run_bytes> zeros{};
+constexpr std::int64_t max_run_bytes = 4096;
+alignas(64) constexpr std::array<std::byte, max_run_bytes> zeros{};
 
 /// Largest height of the tiles of all kernels that read in place.
-constexpr std::int64_t most_height = 8;
+constexpr std::int64_t max_height = 8;
 
 /// The word of a panel in elements: one of FP32, two of BF16.
 std::int64_t word_of(const ContractionKernels& kernels) { return 4 / kernels.element_bytes; }
@@ -36,7 +36,7 @@ bool is_as_stored(const MatrixLayout& a, const ContractionKernels& kernels) {
 bool reads_a_in_place(const ContractionProblem& problem, const ContractionKernels& kernels) {
     const MatrixLayout& a = problem.a;
     return kernels.multiply_in_place && a.transpose == Transpose::no && is_as_stored(a, kernels) &&
-           kernels.height <= most_height && a.window->channels >= least_channels &&
+           kernels.height <= max_height && a.window->channels >= min_channels &&
            a.window->channels % word_of(kernels) == 0;
 }
 
@@ -52,13 +52,13 @@ RowsInPlace::RowsInPlace(const ContractionProblem& problem, const ContractionKer
       inner_batch_(problem.batch[1]),
       height_(kernels.height),
       element_bytes_(static_cast<std::int64_t>(size_of(problem.a.dtype))) {
-    check(kernels.padded(depth_of_chunks(problem.k, kernels)) * element_bytes_ <= most_run_bytes,
+    check(kernels.padded(depth_of_chunks(problem.k, kernels)) * element_bytes_ <= max_run_bytes,
           "a run in place is no longer than the zeros that stand for one outside of the image");
 }
 
 std::size_t RowsInPlace::bytes(std::int64_t rows, std::int64_t depth) const {
     const std::int64_t run = static_cast<std::int64_t>(sizeof(RunInPlace)) + height_ * 8;
-    return static_cast<std::size_t>(ceil_div(rows, height_) * most_runs(depth) * run);
+    return static_cast<std::size_t>(ceil_div(rows, height_) * max_runs(depth) * run);
 }
 
 /// Where the window of a row begins: a pixel, perhaps outside of the image, and its place.
@@ -84,10 +84,10 @@ RowsInPlace::Runs RowsInPlace::write(const void* a, std::int64_t entry, PanelRan
     const ConvolutionAxis &down = window_.vertical, &across = window_.horizontal;
     const auto* const images =
         static_cast<const std::byte*>(a) + layout_.offset_of(entry, inner_batch_) * element_bytes_;
-    const std::int64_t tiles = ceil_div(rows.size, height_), most = tiles * most_runs(depth.size);
+    const std::int64_t tiles = ceil_div(rows.size, height_), most = tiles * max_runs(depth.size);
     auto* run = reinterpret_cast<RunInPlace*>(memory);
     auto* address = reinterpret_cast<const std::byte**>(run + most);
-    Corner corners[most_height];
+    Corner corners[max_height];
     for (std::int64_t line = 0; line < rows.size; line += height_) {
         find_corners(rows.begin + line, rows.size - line, corners);
         std::int64_t k = depth.begin, tap = k / window_.channels, channel = k % window_.channels;
@@ -121,7 +121,7 @@ ChannelsInPlace::ChannelsInPlace(const ContractionProblem& problem, const Contra
 
 std::size_t ChannelsInPlace::bytes(std::int64_t rows, std::int64_t depth) const {
     const std::int64_t taps = rows / window_.channels + 2;
-    return static_cast<std::size_t>(taps * most_runs(depth)) * sizeof(StepsInPlace);
+    return static_cast<std::size_t>(taps * max_runs(depth)) * sizeof(StepsInPlace);
 }
 
 StepsInPlace ChannelsInPlace::steps_of(std::int64_t tap, std::int64_t output_row, std::int64_t first,

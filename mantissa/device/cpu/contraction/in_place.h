@@ -36,7 +36,7 @@ class RowsInPlace {
     struct Corner;
     /// Corners of a tile that begins with row `first`, of which `count` rows are left.
     void find_corners(std::int64_t first, std::int64_t count, Corner* corners) const;
-    std::int64_t most_runs(std::int64_t depth) const { return depth / window_.channels + 2; }
+    std::int64_t max_runs(std::int64_t depth) const { return depth / window_.channels + 2; }
 
     ImageWindow window_;
     MatrixLayout layout_;
@@ -69,7 +69,7 @@ class ChannelsInPlace {
     void place(const Steps& steps, std::int64_t row, Tile& tile) const;
 
   private:
-    std::int64_t most_runs(std::int64_t depth) const { return depth / window_.horizontal.output + 2; }
+    std::int64_t max_runs(std::int64_t depth) const { return depth / window_.horizontal.output + 2; }
     /// Steps of tap `tap`, pixels `first` to `first + count` of one row of the output.
     StepsInPlace steps_of(std::int64_t tap, std::int64_t output_row, std::int64_t first,
                           std::int64_t count) const;

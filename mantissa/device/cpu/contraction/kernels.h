@@ -121,21 +121,21 @@ struct Conversion {
 struct ContractionKernels {
     std::int64_t height = 0;  ///< rows of a tile, lines of a panel of a
     std::int64_t width = 0;   ///< columns of a tile, lines of a panel of b
-    /// A panel is a multiple of `depth_unit` deep; chunks are at most `most_depth`, and a block of a takes at
-    /// most `most_block_bytes` and has at most `most_rows`. For FP32 vectors, 384 makes the block of a, 256 x
+    /// A panel is a multiple of `depth_unit` deep; chunks are at most `max_depth`, and a block of a takes at
+    /// most `max_block_bytes` and has at most `max_rows`. For FP32 vectors, 384 makes the block of a, 256 x
     /// 384 x 4 bytes, 384 KB and one panel of b, 48 wide, 72 KB: both stay in an L2 of 1 MB while every row
     /// of a passes the panel. Deeper chunks mean fewer passes over the sums; best between 256 and 512.
     std::int64_t depth_unit = 1;
-    std::int64_t most_depth = 384;
-    std::int64_t most_block_bytes = 384 << 10;
-    std::int64_t most_rows = 256;
+    std::int64_t max_depth = 384;
+    std::int64_t max_block_bytes = 384 << 10;
+    std::int64_t max_rows = 256;
     /// A block reads its rows of a from L2, or packs them for itself, which so many columns repay.
-    std::int64_t least_columns = 384;
-    /// No deeper k is one chunk, if that is more than `most_depth`.
+    std::int64_t min_columns = 384;
+    /// No deeper k is one chunk, if that is more than `max_depth`.
     std::int64_t whole_depth = 0;
     /// Where k is several chunks, sums of one block that stay in L2 from chunk to chunk; 0: they lie in
     /// memory, which is as good where products take long enough to hide that.
-    std::int64_t most_partial_bytes = 0;
+    std::int64_t max_partial_bytes = 0;
     /// The kernels finish the sums of the tile before while they form products, as Tile::behind says; so much
     /// of a panel of b then stays in L1 while the rows of a block pass it. 0: they do not.
     std::int64_t resident_depth = 0;

@@ -25,8 +25,8 @@ constexpr std::int64_t block_bytes_in_l2 = 192 << 10;
 ContractionKernels contraction_kernels_avx2() {
     return {.height = height,
             .width = Product::width,
-            .most_depth = depth_in_l1,
-            .most_block_bytes = block_bytes_in_l2,
+            .max_depth = depth_in_l1,
+            .max_block_bytes = block_bytes_in_l2,
             .finish = finish_block_avx2,
             .multiply = Product::multiply<>,
             .multiply_in_place = Product::multiply_in_place<>,

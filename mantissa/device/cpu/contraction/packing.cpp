@@ -26,7 +26,7 @@ constexpr std::int64_t slice_along = 64;
 
 /// The parts of some stored rows are staged as the source has them: of one panel, 64 deep, or of 32 rows
 /// across some panels, since short rows cost a call each. 48 KB hold them, four parts of BF16 or one of FP32.
-constexpr std::int64_t most_staged_lines = 192, most_staged_rows = 32;
+constexpr std::int64_t max_staged_lines = 192, max_staged_rows = 32;
 
 }  // namespace
 
@@ -148,7 +148,7 @@ bool OperandPanels::stage(const OperandSource& source, std::int64_t entry, Panel
         make(source, entry, lines, depth, staging.parts, staging.stride);
         return true;
     }
-    alignas(64) std::byte made[most_staged_lines * most_staged_rows * sizeof(float)];
+    alignas(64) std::byte made[max_staged_lines * max_staged_rows * sizeof(float)];
     if (is_made) make(source, entry, lines, depth, made, staging.stride);
     const bool along = form_ == PanelSource::along_depth;
     bool finite = true;
@@ -168,11 +168,11 @@ bool OperandPanels::stage(const OperandSource& source, std::int64_t entry, Panel
 
 void OperandPanels::pack_staged(const OperandSource& source, std::int64_t entry, PanelRange lines,
                                 PanelRange depth, const PanelChunk& chunk) const {
-    alignas(64) std::byte parts[most_staged_lines * most_staged_rows * 4 * 2];
+    alignas(64) std::byte parts[max_staged_lines * max_staged_rows * 4 * 2];
     const Conversion& conversion = kernels_.conversion;
     const bool along = form_ == PanelSource::along_depth;
-    const std::int64_t slice = along ? slice_along : most_staged_rows;
-    const std::int64_t group = along ? panel_size_ : most_staged_lines / panel_size_ * panel_size_;
+    const std::int64_t slice = along ? slice_along : max_staged_rows;
+    const std::int64_t group = along ? panel_size_ : max_staged_lines / panel_size_ * panel_size_;
     const auto part_bytes =
         static_cast<std::int64_t>(size_of(conversion.convert ? conversion.part : layout_.dtype));
     const std::int64_t stride = along ? slice : group, whole = group * slice * part_bytes;

@@ -20,10 +20,10 @@ constexpr std::int64_t large_from_beside_quick_products = 1 << 19;
 // are read from memory in any case; written past the caches, their lines are not fetched before and drive
 // nothing else out: with AMX's products replaced by reading their operands, the gradient of GPT-2's input to
 // the logits took 0.6 of the time.
-constexpr std::size_t most_shared_in_cache = std::size_t{8} << 20;
+constexpr std::size_t max_shared_in_cache = std::size_t{8} << 20;
 
 // Up to so many rows meet b as it lies: to pack it costs about as much as to read it in vain for each.
-constexpr std::int64_t most_rows_in_place = 8;
+constexpr std::int64_t max_rows_in_place = 8;
 
 // About 256 KB of FP32 a block of b: some 20 microseconds of reading.
 constexpr std::int64_t block_elements = 64 << 10;
@@ -33,14 +33,14 @@ constexpr std::int64_t columns_across = 256;
 std::size_t whole_lines(std::int64_t bytes) { return static_cast<std::size_t>(in_lines(bytes)); }
 
 bool is_large(const ContractionProblem& problem, const ContractionKernels& kernels) {
-    const bool quick = kernels.most_partial_bytes > 0;
+    const bool quick = kernels.max_partial_bytes > 0;
     return problem.sums() >= (quick ? large_from_beside_quick_products : large_from);
 }
 
 /// Whether b is read as it lies, and the kernels have functions for that.
 bool are_few_rows(const ContractionProblem& problem, const ContractionKernels& kernels) {
     const MatrixLayout &a = problem.a, &b = problem.b;
-    return problem.m <= most_rows_in_place && !a.mapped && !a.window && !b.window &&
+    return problem.m <= max_rows_in_place && !a.mapped && !a.window && !b.window &&
            kernels.multiply_row[0][0] != nullptr;
 }
 
@@ -86,8 +86,8 @@ WorkspaceLayout::WorkspaceLayout(const ContractionProblem& problem, const Blocki
 }
 
 PanelStores WorkspaceLayout::stores() const {
-    return buffers_of_b * packed_b + buffers_of_a * packed_a > most_shared_in_cache ? PanelStores::streaming
-                                                                                    : PanelStores::plain;
+    return buffers_of_b * packed_b + buffers_of_a * packed_a > max_shared_in_cache ? PanelStores::streaming
+                                                                                   : PanelStores::plain;
 }
 
 PreparedMatrices::PreparedMatrices(const ContractionProblem& problem, const ContractionKernels& kernels)

@@ -190,8 +190,8 @@ void gather(const ImageWindow& window, const ImagesInMemory& images, PanelRange 
             const GatheredTo& to) {
     const Gathering gathering(window, images);
     Corners corners;
-    for (std::int64_t row = 0; row < rows.size; row += most_corners) {
-        const std::int64_t count = std::min(most_corners, rows.size - row);
+    for (std::int64_t row = 0; row < rows.size; row += max_corners) {
+        const std::int64_t count = std::min(max_corners, rows.size - row);
         find_corners(window, rows.begin + row, count, corners);
         gathering.write(corners, row, count, columns, to);
     }

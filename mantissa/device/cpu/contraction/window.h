@@ -33,13 +33,13 @@ void gather(const ImageWindow& window, const ImagesInMemory& images, PanelRange 
             const GatheredTo& to);
 
 /// Rows whose places are known at a time.
-constexpr std::int64_t most_corners = 64;
+constexpr std::int64_t max_corners = 64;
 
 /// Where the windows of some rows begin: a pixel, perhaps outside of the image, and its element.
 struct Corners {
-    alignas(64) std::int32_t row[most_corners];
-    alignas(64) std::int32_t column[most_corners];
-    std::int64_t element[most_corners];
+    alignas(64) std::int32_t row[max_corners];
+    alignas(64) std::int32_t column[max_corners];
+    std::int64_t element[max_corners];
 };
 
 /// Columns that lie behind one another in memory for each of some rows: at most a cache line of one row of

@@ -105,7 +105,7 @@ void permute_row(const SourcePlanes& s, const BlockSource& of, const X* x, float
 /// Planes of a row of any groups.
 template <class X>
 void gather_row(const SourcePlanes& s, const BlockSource& of, const X* x, float* to) {
-    float wide[most_span];
+    float wide[max_span];
     for (std::int64_t pixel = 0; pixel < s.columns; ++pixel, x += s.channels, to += block_lanes) {
         for_lanes(of.span, [&](std::int64_t c, auto extent)
                                MANTISSA_BODY { store(wide + c, load(x + c, extent), extent, false); });
@@ -379,7 +379,7 @@ void sums_of_blocks(const GroupedSums& p, std::int64_t image, Range rows, std::i
     const std::int64_t next_rows = (s.rows + p.rows - 1) / p.rows;
     const std::int64_t source_pixels = (next_rows * s.columns + p.columns - 1) / p.columns;
     const float* const filter = p.packed + blocks.first * p.filter_rows * s.group_channels * taps;
-    SumRowFunction functions[most_phases];
+    SumRowFunction functions[max_phases];
     for (std::int64_t first = 0; first < p.column_phases; ++first)
         functions[first] = sum_row_function(p.column_phase[first], s.permuted);
     for (std::int64_t row = rows.first; row < rows.last; ++row) {

@@ -67,17 +67,17 @@ void pad_columns(SourcePlanes& source, const std::vector<WindowPhase>& phases) {
 /// Rows of the source that must be there at a time, while rows of the output are made in order.
 std::int64_t rows_at_once(const std::vector<WindowPhase>& phases, std::int64_t rows, std::int64_t most) {
     const auto count = static_cast<std::int64_t>(phases.size());
-    const auto least_of = [&](std::int64_t row) {
+    const auto min_of = [&](std::int64_t row) {
         const WindowPhase& phase = phases[row % count];
         return phase.source_first + row / count * phase.source_step;
     };
     std::int64_t at_once = 1, greatest = 0;
     for (std::int64_t row = 0; row < rows; ++row) {
         const WindowPhase& phase = phases[row % count];
-        if (phase.taps > 0) greatest = std::max(greatest, least_of(row) + (phase.taps - 1) * phase.distance);
+        if (phase.taps > 0) greatest = std::max(greatest, min_of(row) + (phase.taps - 1) * phase.distance);
         std::int64_t least = greatest;
         for (std::int64_t later = row; later < std::min(rows, row + count); ++later)
-            if (phases[later % count].taps > 0) least = std::min(least, least_of(later));
+            if (phases[later % count].taps > 0) least = std::min(least, min_of(later));
         at_once = std::max(at_once, greatest - least + 1);
     }
     return std::min(at_once, most);
@@ -103,13 +103,12 @@ bool is_permuted(const Convolution& of, Isa isa) {
 }  // namespace
 
 std::string refuse_grouped(const Convolution& of) {
-    constexpr std::int64_t most_channels = 16;  // a product a group fills the unit from there on
+    constexpr std::int64_t max_channels = 16;  // a product a group fills the unit from there on
     if (of.groups == 1) return "it is for groups of channels";
     const std::int64_t most = std::max(of.group_channels(), of.group_filters());
-    if (of.horizontal.stride > most_phases)
-        return fmt::format("its stride is up to {}, got {}", most_phases, of.horizontal.stride);
-    if (most > most_channels)
-        return fmt::format("groups have up to {} channels, got {}", most_channels, most);
+    if (of.horizontal.stride > max_phases)
+        return fmt::format("its stride is up to {}, got {}", max_phases, of.horizontal.stride);
+    if (most > max_channels) return fmt::format("groups have up to {} channels, got {}", max_channels, most);
     return "";
 }
 

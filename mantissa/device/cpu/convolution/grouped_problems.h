@@ -14,9 +14,9 @@ namespace mantissa::inline v0::on_cpu {
 /// Channels of a block.
 inline constexpr std::int64_t block_lanes = 16;
 /// Channels of the source that a block may read.
-inline constexpr std::int64_t most_span = 512;
+inline constexpr std::int64_t max_span = 512;
 /// Columns that lie so far apart meet the same taps in the gradient of the input.
-inline constexpr std::int64_t most_phases = 8;
+inline constexpr std::int64_t max_phases = 8;
 
 /// Room for three addresses of each of so many rows, in whole lines.
 constexpr std::int64_t floats_of_pointers(std::int64_t rows) { return (6 * rows + 15) / 16 * 16; }

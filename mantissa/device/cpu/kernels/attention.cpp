@@ -6,7 +6,7 @@
 #include "mantissa/base/function_ref.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/attention/attention.h"
-#include "mantissa/device/cpu/attention/kept.h"
+#include "mantissa/device/cpu/attention/cached.h"
 #include "mantissa/device/cpu/attention/places.h"
 #include "mantissa/device/cpu/kernels/attention_score.h"
 #include "mantissa/device/cpu/kernels/attention_time.h"
@@ -143,7 +143,7 @@ PreparedKernel gradient_kernel(const Prepared& at, std::size_t of_score, bool of
 }
 
 /// The kernel of a node that `refusal` lets through; `first` as there.
-OrReason<PreparedKernel> prepared(const Problem& problem, std::size_t first, const AttentionKernels& kernels,
+Expected<PreparedKernel> prepared(const Problem& problem, std::size_t first, const AttentionKernels& kernels,
                                   ThreadPool& pool, codegen::Compiler& compiler) {
     Prepared at(problem, first);
     const auto of_score = attention_score(problem.attributes).operands.size();
@@ -154,7 +154,7 @@ OrReason<PreparedKernel> prepared(const Problem& problem, std::size_t first, con
                                        .operands = {operands.begin(), operands.end()},
                                        .pass = first == 0 ? ScorePass::forward : ScorePass::backward},
                                       compiler, pool);
-    if (!score) return NoValue{score.reason()};
+    if (!score) return Unexpected{score.reason()};
     at.score = *score;
     const bool of_lse = problem.attributes.has("lse_gradient") && problem.attributes.flag("lse_gradient");
     PreparedKernel made =
@@ -164,7 +164,7 @@ OrReason<PreparedKernel> prepared(const Problem& problem, std::size_t first, con
     return made;
 }
 
-KeptAttention kept_of(const Problem& problem) {
+CachedAttention kept_of(const Problem& problem) {
     const Shape &q = problem.inputs[0].shape, &k = problem.inputs[1].shape;
     // One row of positions for all sequences makes them more heads of one.
     const bool own_positions = problem.inputs[3].shape.rank() == 2;
@@ -179,7 +179,7 @@ KeptAttention kept_of(const Problem& problem) {
             .window = problem.attributes.has("window") ? problem.attributes.integer("window") : 0};
 }
 
-KeptAttention placed(KeptAttention kept, const Operands& o) {
+CachedAttention placed(CachedAttention kept, const Operands& o) {
     kept.q = o.inputs[0];
     kept.k = o.inputs[1];
     kept.v = o.inputs[2];
@@ -221,7 +221,7 @@ struct PromptAttention {
 
 /// The number of keys that the last query sees, where queries of one sequence stand one after another and see
 /// all keys before them, which there are; else 0.
-std::int64_t keys_of_prompt(const KeptAttention& p) {
+std::int64_t keys_of_prompt(const CachedAttention& p) {
     if (p.sequences != 1 || p.positions[0] < 0 || p.positions[0] + p.queries > p.keys) return 0;
     if (p.window > 0 && p.window < p.positions[0] + p.queries) return 0;
     for (std::int64_t t = 1; t < p.queries; ++t)
@@ -230,9 +230,9 @@ std::int64_t keys_of_prompt(const KeptAttention& p) {
 }
 
 /// More than so many queries, of a prompt, are attention's: it reads keys and values fewer times.
-constexpr std::int64_t most_single_queries = 8;
+constexpr std::int64_t max_single_queries = 8;
 
-PreparedKernel prompt_kernel(const KeptAttention& fixed, const AttentionKernels& kernels, Isa isa,
+PreparedKernel prompt_kernel(const CachedAttention& fixed, const AttentionKernels& kernels, Isa isa,
                              ThreadPool& pool) {
     const PromptAttention prompt{kernels,
                                  {.sequences = fixed.sequences,
@@ -245,15 +245,15 @@ PreparedKernel prompt_kernel(const KeptAttention& fixed, const AttentionKernels&
                                   .dtype = fixed.dtype,
                                   .group = fixed.group}};
     const auto launch = [fixed, prompt, isa, &pool](const Operands& o) {
-        const KeptAttention kept = placed(fixed, o);
+        const CachedAttention kept = placed(fixed, o);
         if (const std::int64_t keys = keys_of_prompt(kept); keys > 0)
             prompt.launch(o, keys, pool);
         else
-            kept_attention(kept, pool, isa);
+            cached_attention(kept, pool, isa);
     };
     return {.launch = launch,
-            .workspace =
-                std::max(prompt.workspace(pool.threads()), kept_attention_workspace(fixed, pool.threads()))};
+            .workspace = std::max(prompt.workspace(pool.threads()),
+                                  cached_attention_workspace(fixed, pool.threads()))};
 }
 
 /// q, k, v, positions.
@@ -266,20 +266,21 @@ Kernel kept_kernel(const Context& context) {
         return "";
     };
     const auto prepare = [=, isa = context.isa,
-                          &pool = context.pool](const Problem& problem) -> OrReason<PreparedKernel> {
-        if (std::string reason = refuse(problem); !reason.empty()) return NoValue{reason};
-        const KeptAttention fixed = kept_of(problem);
+                          &pool = context.pool](const Problem& problem) -> Expected<PreparedKernel> {
+        if (std::string reason = refuse(problem); !reason.empty()) return Unexpected{reason};
+        const CachedAttention fixed = kept_of(problem);
         const AttentionKernels* const of_unit =
             fixed.dtype == DType::bf16 ? attention_kernels(bf16_unit(isa)) : nullptr;
         const AttentionKernels& kernels =
             of_unit && fixed.head_size % of_unit->head_unit == 0 ? *of_unit : attention_kernels(isa);
         // A sequence's positions are its own only where it has them.
-        if (fixed.queries > most_single_queries && fixed.sequences == 1)
+        if (fixed.queries > max_single_queries && fixed.sequences == 1)
             return prompt_kernel(fixed, kernels, isa, pool);
         const auto launch = [fixed, isa, &pool](const Operands& o) {
-            kept_attention(placed(fixed, o), pool, isa);
+            cached_attention(placed(fixed, o), pool, isa);
         };
-        return PreparedKernel{.launch = launch, .workspace = kept_attention_workspace(fixed, pool.threads())};
+        return PreparedKernel{.launch = launch,
+                              .workspace = cached_attention_workspace(fixed, pool.threads())};
     };
     return {.name = fmt::format("kept attention {}", name_of(context.isa)), .prepare = prepare};
 }
@@ -294,9 +295,9 @@ void add_attention_kernels(KernelTable& table, const Context& context, codegen::
                                     .unit = std::string(kernels.name)};
         for (const std::size_t first : {0u, 1u}) {  // where the tensors of queries, keys and values stand
             const auto prepare = [&kernels, &pool = context.pool, &compiler, first,
-                                  dtype](const Problem& problem) -> OrReason<PreparedKernel> {
+                                  dtype](const Problem& problem) -> Expected<PreparedKernel> {
                 if (std::string reason = refusal(problem, first, dtype, kernels); !reason.empty())
-                    return NoValue{reason};
+                    return Unexpected{reason};
                 return prepared(problem, first, kernels, pool, compiler);
             };
             table[first == 0 ? "attention" : "attention_grad"].push_back(
@@ -308,7 +309,7 @@ void add_attention_kernels(KernelTable& table, const Context& context, codegen::
     const AttentionKernels& kernels = attention_kernels(context.isa);
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
         add(kernels, dtype, dtype == DType::f32 ? "" : ", widened");
-    table["kept_attention"].push_back(kept_kernel(context));
+    table["cached_attention"].push_back(kept_kernel(context));
 }
 
 }  // namespace mantissa::on_cpu

@@ -74,26 +74,26 @@ void BoundScore::add_functions(const codegen::ScoreForm& form, ScorePass pass, c
     if (sums_) sizes_.sums = [](const codegen::ScoreBlock*) {};
 }
 
-OrReason<std::shared_ptr<const BoundScore>> BoundScore::of(const ScoreProblem& problem,
+Expected<std::shared_ptr<const BoundScore>> BoundScore::of(const ScoreProblem& problem,
                                                            codegen::Compiler& compiler, ThreadPool& pool) {
     if (!problem.attributes.has("score")) return std::shared_ptr<const BoundScore>{};
-    if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) return NoValue{reason};
+    if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) return Unexpected{reason};
     const auto bound = std::make_shared<BoundScore>();
     bound->pass_ = problem.pass;
     bound->add_operands(problem);
-    if (bound->operands_.size() > static_cast<std::size_t>(most_score_operands))
-        return NoValue{fmt::format("its score has {} operands, kernels take {}", bound->operands_.size(),
-                                   most_score_operands)};
-    if (bound->gradients_.size() > static_cast<std::size_t>(most_score_gradients))
-        return NoValue{fmt::format("its score has {} operands with gradients, kernels make {}",
-                                   bound->gradients_.size(), most_score_gradients)};
+    if (bound->operands_.size() > static_cast<std::size_t>(max_score_operands))
+        return Unexpected{fmt::format("its score has {} operands, kernels take {}", bound->operands_.size(),
+                                      max_score_operands)};
+    if (bound->gradients_.size() > static_cast<std::size_t>(max_score_gradients))
+        return Unexpected{fmt::format("its score has {} operands with gradients, kernels make {}",
+                                      bound->gradients_.size(), max_score_gradients)};
     codegen::ScoreRequest request{.body = problem.attributes.body("score").graph()};
     for (const ScoreOperand& operand : bound->operands_)
         request.operands.push_back({operand.strides.query, operand.strides.key});
     request.rounded = size_of(problem.size.dtype) == 2;
     request.gradients = asked_score_gradients(problem.attributes, bound->operands_.size());
-    const OrReason<codegen::ScoreForm> form = codegen::score_form(request);
-    if (!form) return NoValue{"its score: " + form.reason()};
+    const Expected<codegen::ScoreForm> form = codegen::score_form(request);
+    if (!form) return Unexpected{"its score: " + form.reason()};
     bound->find_blocks(problem, pool);
     bound->add_functions(*form, problem.pass, compiler);
     return std::shared_ptr<const BoundScore>(bound);
@@ -117,7 +117,7 @@ Score BoundScore::placed_functions() const {
 void BoundScore::launch(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs,
                         std::byte* workspace, ThreadPool& pool, FunctionRef<void(const Score&)> run) const {
     Score score = placed_functions();
-    std::array<ScoreOperand, most_score_operands> operands;
+    std::array<ScoreOperand, max_score_operands> operands;
     for (std::size_t i = 0; i < operands_.size(); ++i) {
         operands[i] = operands_[i];
         operands[i].data = inputs[i] + first_[i] * static_cast<std::int64_t>(size_of(operands_[i].dtype));
@@ -128,7 +128,7 @@ void BoundScore::launch(std::span<const std::byte* const> inputs, std::span<std:
         blocks_->fill({operands.data(), operands_.size()}, table, pool);
         score.table = blocks_->table(table);
     }
-    std::array<ScoreGradient, most_score_gradients> gradients;
+    std::array<ScoreGradient, max_score_gradients> gradients;
     std::byte* free = workspace + table_bytes_;
     for (std::size_t i = 0; i < gradients_.size(); ++i) {
         gradients[i] = gradient_sizes_[i];

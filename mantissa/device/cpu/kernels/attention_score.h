@@ -30,7 +30,7 @@ struct ScoreProblem {
 class BoundScore {
   public:
     /// Null for plain scores. Or why there is no function for it.
-    static OrReason<std::shared_ptr<const BoundScore>> of(const ScoreProblem& problem,
+    static Expected<std::shared_ptr<const BoundScore>> of(const ScoreProblem& problem,
                                                           codegen::Compiler& compiler, ThreadPool& pool);
 
     /// Without addresses, to size workspaces by.

@@ -9,8 +9,8 @@
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/device/cpu/rows/rows.h"
-#include "mantissa/ranks/part.h"
 #include "mantissa/ranks/ranks.h"
+#include "mantissa/ranks/shard.h"
 
 namespace mantissa::inline v0::on_cpu {
 
@@ -66,7 +66,7 @@ struct AmongRanks {
     std::int64_t size() const { return ranks ? ranks->size() : 1; }
     std::int64_t rank() const { return ranks ? ranks->rank() : 0; }
     /// This rank's part of so many elements.
-    Part own(std::int64_t elements) const { return part_of(elements, size(), rank()); }
+    Shard own(std::int64_t elements) const { return shard_of(elements, size(), rank()); }
 };
 
 PreparedKernel prepare_all_reduce_start(const Problem& problem, AmongRanks among) {
@@ -86,7 +86,7 @@ PreparedKernel prepare_reduce_scatter_start(const Problem& problem, AmongRanks a
         std::vector<std::vector<std::span<float>>> by_rank(among.size());
         for (std::size_t rank = 0; rank < by_rank.size(); ++rank)
             for (std::size_t i = 0; i < counts.size(); ++i) {
-                const Part part = part_of(counts[i], among.size(), static_cast<std::int64_t>(rank));
+                const Shard part = shard_of(counts[i], among.size(), static_cast<std::int64_t>(rank));
                 by_rank[rank].push_back(numbers[i].subspan(part.first, static_cast<std::size_t>(part.count)));
             }
         among.ranks->start_sum_of_parts(sum, std::move(by_rank), wire);
@@ -110,14 +110,14 @@ PreparedKernel prepare_wait(const Problem& problem, AmongRanks among) {
 /// Copies this rank's part of so many elements, of `size` bytes each, and zeros behind it.
 void copy_part(const std::byte* whole, std::byte* to, std::int64_t elements, std::int64_t size,
                AmongRanks among) {
-    const Part part = among.own(elements);
+    const Shard part = among.own(elements);
     const auto bytes = static_cast<std::size_t>(part.count * size);
     if (bytes > 0) std::memcpy(to, whole + part.first * size, bytes);
     std::memset(to + bytes, 0,
-                static_cast<std::size_t>(part_elements(elements, among.size()) * size) - bytes);
+                static_cast<std::size_t>(shard_elements(elements, among.size()) * size) - bytes);
 }
 
-PreparedKernel prepare_own_parts(const Problem& problem, AmongRanks among) {
+PreparedKernel prepare_own_shards(const Problem& problem, AmongRanks among) {
     const Launch launch = [among, counts = counts_of(problem.inputs),
                            size = static_cast<std::int64_t>(size_of(problem.inputs[0].dtype)),
                            sum = problem.attributes.has("sum") ? sum_of(problem)
@@ -143,7 +143,7 @@ PreparedKernel prepare_all_gather_start(const Problem& problem, AmongRanks among
             const auto [elements, size] = tensors[i];
             std::byte* const whole = operands.output<std::byte>(i);
             for (std::int64_t rank = 0; rank < among.size(); ++rank) {
-                const Part part = part_of(elements, among.size(), rank);
+                const Shard part = shard_of(elements, among.size(), rank);
                 by_rank[rank].emplace_back(whole + part.first * size,
                                            static_cast<std::size_t>(part.count * size));
             }
@@ -188,14 +188,14 @@ struct NormedPart {
         return {sums + first, static_cast<std::size_t>(blocks())};
     }
     /// Those of the sums that a rank has.
-    std::span<double> of(double* sums, Part part) const {
+    std::span<double> of(double* sums, Shard part) const {
         const std::int64_t begin = std::min(blocks(), part.first / norm_block);
         return of_all(sums).subspan(begin, static_cast<std::size_t>(ceil_div(part.count, norm_block)));
     }
 };
 
 PreparedKernel prepare_norm_of_parts(const Problem& problem, AmongRanks among, const Context& context) {
-    static_assert(part_block % norm_block == 0, "a block is one rank's");
+    static_assert(shard_block % norm_block == 0, "a block is one rank's");
     std::vector<NormedPart> parts;
     std::int64_t blocks = 0;
     const std::vector<std::int64_t>& elements = problem.attributes.list("elements");
@@ -212,7 +212,7 @@ PreparedKernel prepare_norm_of_parts(const Problem& problem, AmongRanks among, c
         std::vector<std::vector<std::span<std::byte>>> by_rank(among.size());
         for (std::size_t i = 0; i < parts.size(); ++i) {
             const NormedPart& each = parts[i];
-            const Part own = each.whole ? Part{0, each.elements} : among.own(each.elements);
+            const Shard own = each.whole ? Shard{0, each.elements} : among.own(each.elements);
             if (own.count > 0)
                 block_norms(kernels,
                             {.count = own.count,
@@ -222,7 +222,7 @@ PreparedKernel prepare_norm_of_parts(const Problem& problem, AmongRanks among, c
             if (each.whole) continue;
             for (std::int64_t rank = 0; rank < among.size(); ++rank)
                 by_rank[rank].push_back(
-                    std::as_writable_bytes(each.of(sums, part_of(each.elements, among.size(), rank))));
+                    std::as_writable_bytes(each.of(sums, shard_of(each.elements, among.size(), rank))));
         }
         if (among.ranks) {
             among.ranks->start_gather(norms, std::move(by_rank));
@@ -245,10 +245,10 @@ using PrepareAmongRanks = PreparedKernel (*)(const Problem&, AmongRanks);
 
 /// The same where the problem is one of as many ranks as the device is one of.
 auto among_ranks(Ranks* ranks, std::function<PreparedKernel(const Problem&, AmongRanks)> prepare) {
-    return [=](const Problem& problem) -> OrReason<PreparedKernel> {
+    return [=](const Problem& problem) -> Expected<PreparedKernel> {
         const std::int64_t wanted = problem.attributes.integer("ranks");
         if (const int have = ranks ? ranks->size() : 1; wanted != have)
-            return NoValue{fmt::format("it is for {} ranks, the device is one of {}", wanted, have)};
+            return Unexpected{fmt::format("it is for {} ranks, the device is one of {}", wanted, have)};
         return prepare(problem, AmongRanks{ranks});
     };
 }
@@ -256,7 +256,7 @@ auto among_ranks(Ranks* ranks, std::function<PreparedKernel(const Problem&, Amon
 }  // namespace
 
 void add_collective_kernels(KernelTable& table, const Context& context) {
-    const auto tree_add = [&pool = context.pool](const Problem& problem) -> OrReason<PreparedKernel> {
+    const auto tree_add = [&pool = context.pool](const Problem& problem) -> Expected<PreparedKernel> {
         return prepare_tree_add(problem, pool);
     };
     table["tree_add"].push_back({.name = "sum", .prepare = tree_add});
@@ -264,8 +264,8 @@ void add_collective_kernels(KernelTable& table, const Context& context) {
         {"all_reduce_start", prepare_all_reduce_start},
         {"all_reduce_wait", prepare_wait},
         {"reduce_scatter_start", prepare_reduce_scatter_start},
-        {"reduce_scatter_wait", prepare_own_parts},
-        {"own_part", prepare_own_parts},
+        {"reduce_scatter_wait", prepare_own_shards},
+        {"own_shard", prepare_own_shards},
         {"all_gather_start", prepare_all_gather_start},
         {"all_gather_rows_start", prepare_all_gather_rows_start},
         {"all_gather_wait", prepare_wait},

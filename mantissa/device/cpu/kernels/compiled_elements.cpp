@@ -78,11 +78,11 @@ StreamedOutputs streamed_outputs(const Problem& problem, const StridedLoops& loo
 Kernel compiled_kernel(const Context& context, codegen::Compiler& compiler) {
     const std::string unit(name_of(context.isa));
     const auto prepare = [&pool = context.pool,
-                          &compiler](const Problem& problem) -> OrReason<PreparedKernel> {
-        if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) return NoValue{reason};
+                          &compiler](const Problem& problem) -> Expected<PreparedKernel> {
+        if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) return Unexpected{reason};
         StridedLoops loops = loops_of(problem);
         const Graph body = operation_on_rows(problem, loops);
-        if (std::string reason = refuse_nest(body); !reason.empty()) return NoValue{reason};
+        if (std::string reason = refuse_nest(body); !reason.empty()) return Unexpected{reason};
         std::vector<std::int64_t> sizes;
         for (const auto& types : {problem.inputs, problem.outputs})
             for (const Type& type : types) sizes.push_back(static_cast<std::int64_t>(size_of(type.dtype)));

@@ -136,8 +136,8 @@ Kernel make_kernel(const Context& context, const ContractionUnit& unit) {
             if (reason = refusal(part.problem); !reason.empty()) break;
         return reason;
     };
-    const auto prepare = [=, &pool = context.pool](const Problem& problem) -> OrReason<PreparedKernel> {
-        if (std::string reason = refuse(problem); !reason.empty()) return NoValue{reason};
+    const auto prepare = [=, &pool = context.pool](const Problem& problem) -> Expected<PreparedKernel> {
+        if (std::string reason = refuse(problem); !reason.empty()) return Unexpected{reason};
         std::vector<BoundPart> parts = bound_parts(problem);
         std::size_t most = 0;
         for (const BoundPart& part : parts) most = std::max(most, part.workspace_bytes(pool.threads()));

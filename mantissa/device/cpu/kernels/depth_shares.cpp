@@ -6,9 +6,9 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-constexpr std::int64_t least_shares = 8, most_shares = 16;
+constexpr std::int64_t min_shares = 8, max_shares = 16;
 // The most that all shares of the sums may take: of caches, and of the plan's memory.
-constexpr std::int64_t most_bytes = 16 << 20;
+constexpr std::int64_t max_bytes = 16 << 20;
 constexpr std::int64_t rows_of_item = 16;
 
 bool only_sums(const ContractionProblem& problem) {
@@ -28,16 +28,16 @@ constexpr std::int64_t enough_blocks = 16;
 
 /// The least depth of a share: some products for each sum that is written, and read again. In the time that
 /// memory takes for one sum, 12 bytes at 10 GB/s, tiles do some 1,500 products.
-std::int64_t least_depth_of(const ContractionKernels& kernels) { return kernels.interleaves() ? 1536 : 96; }
+std::int64_t min_depth_of(const ContractionKernels& kernels) { return kernels.interleaves() ? 1536 : 96; }
 
 /// 0: it stays whole.
 std::int64_t shares_of(const ContractionProblem& problem, const Blocking& blocking,
                        const ContractionKernels& kernels) {
     if (!only_sums(problem) || blocking.few_blocks >= enough_blocks) return 0;
     const std::int64_t units = problem.k / unit_of_depth(problem);
-    for (std::int64_t shares = least_shares; shares <= most_shares; ++shares)
-        if (units % shares == 0 && problem.k / shares >= least_depth_of(kernels) &&
-            shares * problem.m * problem.n * 4 <= most_bytes)
+    for (std::int64_t shares = min_shares; shares <= max_shares; ++shares)
+        if (units % shares == 0 && problem.k / shares >= min_depth_of(kernels) &&
+            shares * problem.m * problem.n * 4 <= max_bytes)
             return shares;
     return 0;
 }

@@ -20,7 +20,7 @@ namespace {
 using codegen::FusedKernel;
 
 /// Blocks of a nest with sums over rows: their partial sums should take little beside what is read.
-constexpr std::int64_t most_blocks_with_sums = 64;
+constexpr std::int64_t max_blocks_with_sums = 64;
 
 struct Partition {
     std::int64_t rows = 1;  ///< elements where the nest is flat
@@ -36,13 +36,13 @@ Partition partition_of(const codegen::LoopNest& nest, std::int64_t elements) {
     partition.rows_per_block = nest.flat ? block_elements : rows_per_block(nest.bytes_per_row);
     if (nest.partial_sums > 0)
         partition.rows_per_block =
-            std::max(partition.rows_per_block, ceil_div(partition.rows, most_blocks_with_sums));
+            std::max(partition.rows_per_block, ceil_div(partition.rows, max_blocks_with_sums));
     partition.blocks = ceil_div(partition.rows, partition.rows_per_block);
     partition.scratch_floats = codegen::scratch_floats(nest);
     return partition;
 }
 
-OrReason<Nest> nest_of(const Graph& body) {
+Expected<Nest> nest_of(const Graph& body) {
     std::vector<NodeId> nodes;
     for (NodeId id = 0; id < body.end(); ++id)
         if (body.node(id).op->name != "input") nodes.push_back(id);
@@ -51,7 +51,7 @@ OrReason<Nest> nest_of(const Graph& body) {
 
 /// The elements that the loops go over.
 std::int64_t domain_of(const Graph& body) {
-    const OrReason<Nest> nest = nest_of(body);
+    const Expected<Nest> nest = nest_of(body);
     return nest->rows * nest->columns;
 }
 
@@ -125,8 +125,8 @@ std::string refuse(const Problem& problem) {
 
 void add_fused_kernels(KernelTable& table, const Context& context, codegen::Compiler& compiler) {
     const auto prepare = [&pool = context.pool,
-                          &compiler](const Problem& problem) -> OrReason<PreparedKernel> {
-        if (std::string reason = refuse(problem); !reason.empty()) return NoValue{reason};
+                          &compiler](const Problem& problem) -> Expected<PreparedKernel> {
+        if (std::string reason = refuse(problem); !reason.empty()) return Unexpected{reason};
         const Graph& body = problem.attributes.body("body").graph();
         const std::shared_ptr<const FusedKernel> kernel = compiler.add(body);
         const Bound bound{.kernel = kernel,

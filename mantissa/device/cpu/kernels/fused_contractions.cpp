@@ -11,7 +11,7 @@
 #include "mantissa/device/cpu/kernels/fused_sums.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/graph/graph.h"
-#include "mantissa/passes/analysis/contraction_tail.h"
+#include "mantissa/passes/analysis/contraction_epilogue.h"
 
 namespace mantissa::inline v0::on_cpu {
 
@@ -69,7 +69,7 @@ std::vector<FusedPart> bound_parts(const Inner& inner, const ContractionUnit& un
     return parts;
 }
 
-std::int64_t most_blocks(const std::vector<FusedPart>& parts) {
+std::int64_t max_blocks(const std::vector<FusedPart>& parts) {
     std::int64_t most = 0;
     for (const FusedPart& part : parts) most = std::max(most, part.blocks());
     return most;
@@ -84,10 +84,10 @@ std::size_t contraction_workspace(const std::vector<FusedPart>& parts, const Thr
 }
 
 /// Everything that a launch needs but addresses.
-struct BoundTail {
+struct BoundEpilogue {
     std::shared_ptr<const codegen::FusedKernel> kernel;
     std::vector<FusedPart> parts;
-    std::vector<int> contraction_operands, tail_operands;  // of the fused node
+    std::vector<int> contraction_operands, epilogue_operands;  // of the fused node
     StreamedOutputs streamed;
     std::size_t workspace = 0;  // of the contraction, in bytes
     ThreadPool& pool;
@@ -96,8 +96,8 @@ struct BoundTail {
 };
 
 /// Arguments of the epilogue.
-struct TailCall {
-    const BoundTail& bound;
+struct EpilogueCall {
+    const BoundEpilogue& bound;
     const FusedPart* part;
     std::vector<const std::byte*> inputs;  // of the compiled function; the first stands for the sums
     std::byte* const* outputs;
@@ -105,9 +105,9 @@ struct TailCall {
     float* partial_sums;
 };
 
-void run_tail(float* sums, std::int64_t ld, std::int64_t row0, std::int64_t col0, std::int64_t rows,
-              std::int64_t cols, const void* args) {
-    const auto& call = *static_cast<const TailCall*>(args);
+void run_epilogue(float* sums, std::int64_t ld, std::int64_t row0, std::int64_t col0, std::int64_t rows,
+                  std::int64_t cols, const void* args) {
+    const auto& call = *static_cast<const EpilogueCall*>(args);
     const FusedPart& part = *call.part;
     const codegen::FusedKernel& kernel = *call.bound.kernel;
     const std::int64_t m = part.contraction.problem.m, entry = row0 / m, row = row0 % m;
@@ -129,24 +129,24 @@ void run_tail(float* sums, std::int64_t ld, std::int64_t row0, std::int64_t col0
     }
 }
 
-void BoundTail::launch(const Operands& operands) const {
+void BoundEpilogue::launch(const Operands& operands) const {
     const codegen::LoopNest& nest = kernel->nest;
     check(kernel->function != nullptr, "fused kernels are compiled before they are launched");
     float* const partial_sums = reinterpret_cast<float*>(operands.workspace + workspace);
-    const std::int64_t blocks = most_blocks(parts);
+    const std::int64_t blocks = max_blocks(parts);
     std::fill_n(partial_sums, blocks * nest.partial_sums, 0.0f);
-    TailCall call{.bound = *this,
-                  .part = nullptr,
-                  .inputs = {nullptr},
-                  .outputs = operands.outputs.data(),
-                  .streamed = streamed.of(operands),
-                  .partial_sums = partial_sums};
-    for (int operand : tail_operands) call.inputs.push_back(operands.inputs[operand]);
+    EpilogueCall call{.bound = *this,
+                      .part = nullptr,
+                      .inputs = {nullptr},
+                      .outputs = operands.outputs.data(),
+                      .streamed = streamed.of(operands),
+                      .partial_sums = partial_sums};
+    for (int operand : epilogue_operands) call.inputs.push_back(operands.inputs[operand]);
     const auto input = [&](std::size_t i) { return operands.inputs[contraction_operands[i]]; };
     for (const FusedPart& part : parts) {
         call.part = &part;
         contract(part.contraction,
-                 {.a = input(0), .b = input(1), .epilogue = run_tail, .epilogue_args = &call},
+                 {.a = input(0), .b = input(1), .epilogue = run_epilogue, .epilogue_args = &call},
                  {operands.workspace, workspace}, pool);
     }
     finish_sums(pool, nest, partial_sums, blocks, operands.outputs);
@@ -158,17 +158,17 @@ std::string refuse(const Problem& problem, const ContractionUnit& unit) {
     const Inner inner(problem);
     if (std::string reason = unit.refusal(inner.problem()); !reason.empty()) return reason;
     for (const ContractionPart& part : contraction_parts(inner, unit)) {
-        if (part.repeats > 1) return "a tail goes over all columns, groups of filters have some";
+        if (part.repeats > 1) return "an epilogue goes over all columns, groups of filters have some";
         if (std::string reason = refusal(part.problem); !reason.empty()) return reason;
     }
-    return nest_of_tail(contraction_tail(inner.body)->graph).reason();
+    return nest_of_epilogue(contraction_epilogue(inner.body)->graph).reason();
 }
 
 Kernel fused_contraction_kernel(const Context& context, const ContractionUnit& unit,
                                 codegen::Compiler& compiler) {
     ThreadPool& pool = context.pool;
-    const auto prepare = [unit, &pool, &compiler](const Problem& problem) -> OrReason<PreparedKernel> {
-        if (std::string reason = refuse(problem, unit); !reason.empty()) return NoValue{reason};
+    const auto prepare = [unit, &pool, &compiler](const Problem& problem) -> Expected<PreparedKernel> {
+        if (std::string reason = refuse(problem, unit); !reason.empty()) return Unexpected{reason};
         const Inner inner(problem);
         std::vector<FusedPart> parts = bound_parts(inner, unit);
         const std::size_t workspace = contraction_workspace(parts, pool);
@@ -176,18 +176,18 @@ Kernel fused_contraction_kernel(const Context& context, const ContractionUnit& u
         // A row is stored tile by tile.
         const std::int64_t columns = std::gcd(kernel->nest.columns, parts[0].contraction.kernels.width);
         const std::int64_t sums =
-            most_blocks(parts) * kernel->nest.partial_sums * static_cast<std::int64_t>(sizeof(float));
-        const BoundTail bound{.kernel = kernel,
-                              .parts = std::move(parts),
-                              .contraction_operands = inner.operands,
-                              .tail_operands = contraction_tail(inner.body)->operands,
-                              .streamed = StreamedOutputs(problem, columns),
-                              .workspace = workspace,
-                              .pool = pool};
+            max_blocks(parts) * kernel->nest.partial_sums * static_cast<std::int64_t>(sizeof(float));
+        const BoundEpilogue bound{.kernel = kernel,
+                                  .parts = std::move(parts),
+                                  .contraction_operands = inner.operands,
+                                  .epilogue_operands = contraction_epilogue(inner.body)->operands,
+                                  .streamed = StreamedOutputs(problem, columns),
+                                  .workspace = workspace,
+                                  .pool = pool};
         return PreparedKernel{.launch = [bound](const Operands& operands) { bound.launch(operands); },
                               .workspace = static_cast<std::int64_t>(workspace) + sums};
     };
-    return {.name = unit.name + ", compiled tail", .arithmetic = unit.arithmetic, .prepare = prepare};
+    return {.name = unit.name + ", compiled epilogue", .arithmetic = unit.arithmetic, .prepare = prepare};
 }
 
 }  // namespace

@@ -106,12 +106,12 @@ GroupedContraction grouped_contraction(const Problem& problem, const Contraction
 }
 
 Kernel grouped_kernel(const Context& context, const ContractionUnit& unit) {
-    const auto prepare = [unit, &pool = context.pool](const Problem& problem) -> OrReason<PreparedKernel> {
-        if (std::string reason = unit.refusal(problem); !reason.empty()) return NoValue{reason};
+    const auto prepare = [unit, &pool = context.pool](const Problem& problem) -> Expected<PreparedKernel> {
+        if (std::string reason = unit.refusal(problem); !reason.empty()) return Unexpected{reason};
         GroupedContraction made = grouped_contraction(problem, unit, pool);
         ContractionProblem whole = made.one_row;
         (made.sums_over_rows ? whole.k : whole.m) = made.rows;
-        if (std::string reason = refusal(whole); !reason.empty()) return NoValue{reason};
+        if (std::string reason = refusal(whole); !reason.empty()) return Unexpected{reason};
         made.workspace = workspace_of(made);
         return PreparedKernel{.launch = [made](const Operands& operands) { made.launch(operands); },
                               .workspace = static_cast<std::int64_t>(made.workspace)};

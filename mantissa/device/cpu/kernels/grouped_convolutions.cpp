@@ -35,10 +35,10 @@ Launch launch_of(std::shared_ptr<const GroupedConvolution> made, const Problem& 
 
 Kernel grouped_convolution_kernel(const Context& context, const ContractionUnit& unit, GroupedResult makes) {
     const auto prepare = [unit, makes,
-                          &pool = context.pool](const Problem& problem) -> OrReason<PreparedKernel> {
-        if (std::string reason = unit.refusal(problem); !reason.empty()) return NoValue{reason};
+                          &pool = context.pool](const Problem& problem) -> Expected<PreparedKernel> {
+        if (std::string reason = unit.refusal(problem); !reason.empty()) return Unexpected{reason};
         const Convolution of = convolution_of(problem.inputs, problem.attributes);
-        if (std::string reason = refuse_grouped(of); !reason.empty()) return NoValue{reason};
+        if (std::string reason = refuse_grouped(of); !reason.empty()) return Unexpected{reason};
         auto made = std::make_shared<const GroupedConvolution>(of, makes, unit.isa, pool.threads());
         const std::int64_t workspace = made->workspace_bytes();
         return PreparedKernel{.launch = launch_of(std::move(made), problem, pool), .workspace = workspace};

@@ -227,7 +227,7 @@ Launch prepare_batch_norm_grad(const Problem& problem, const BoundImages& b) {
 }
 
 /// Rows that are added one after another in FP32: more than the pixels of any image that is averaged whole.
-constexpr std::int64_t most_pixels = 4096;
+constexpr std::int64_t max_pixels = 4096;
 
 /// A sum over neighbouring axes between others, as of an image's pixels: x [outer, pixels, C] -> [outer, C].
 struct PixelSum {
@@ -252,8 +252,8 @@ std::string refuse_unless_pixels(const Problem& problem) {
     if (!sum) return "it sums over neighbouring axes between others";
     if (problem.outputs[0].dtype != DType::f32)
         return fmt::format("it writes f32, not {}", name_of(problem.outputs[0].dtype));
-    if (sum->pixels > most_pixels)
-        return fmt::format("it adds up to {} terms in a row, not {}", most_pixels, sum->pixels);
+    if (sum->pixels > max_pixels)
+        return fmt::format("it adds up to {} terms in a row, not {}", max_pixels, sum->pixels);
     return "";
 }
 
@@ -350,8 +350,8 @@ void add_image_kernels(KernelTable& table, const Context& context) {
     const RowKernels& rows = row_kernels(context.isa);
     for (const Binding& binding : bindings) {
         const auto prepare = [&kernels, &rows, &binding,
-                              &pool = context.pool](const Problem& problem) -> OrReason<PreparedKernel> {
-            if (std::string reason = binding.refusal(problem); !reason.empty()) return NoValue{reason};
+                              &pool = context.pool](const Problem& problem) -> Expected<PreparedKernel> {
+            if (std::string reason = binding.refusal(problem); !reason.empty()) return Unexpected{reason};
             return PreparedKernel{.launch = binding.prepare(problem, {kernels, rows, pool}),
                                   .workspace = binding.workspace(problem)};
         };

@@ -49,9 +49,9 @@ std::vector<ContractionUnit> contraction_units(Isa best, int threads);
 inline Kernel kernel_of(std::string name, std::function<Launch(const Problem&)> launch,
                         std::function<std::string(const Problem&)> refuse = nullptr) {
     const auto prepare = [launch = std::move(launch),
-                          refuse = std::move(refuse)](const Problem& problem) -> OrReason<PreparedKernel> {
+                          refuse = std::move(refuse)](const Problem& problem) -> Expected<PreparedKernel> {
         std::string reason = refuse ? refuse(problem) : "";
-        if (!reason.empty()) return NoValue{std::move(reason)};
+        if (!reason.empty()) return Unexpected{std::move(reason)};
         return PreparedKernel{.launch = launch(problem)};
     };
     return {.name = std::move(name), .prepare = prepare};

@@ -30,8 +30,8 @@ Kernel joint_loss_kernel(const Context& context, const ContractionUnit& unit) {
         const std::string reason = unit.refusal(problem);
         return reason.empty() ? refusal(loss_of(problem, unit)) : reason;
     };
-    const auto prepare = [=, &pool = context.pool](const Problem& problem) -> OrReason<PreparedKernel> {
-        if (std::string reason = refuse(problem); !reason.empty()) return NoValue{reason};
+    const auto prepare = [=, &pool = context.pool](const Problem& problem) -> Expected<PreparedKernel> {
+        if (std::string reason = refuse(problem); !reason.empty()) return Unexpected{reason};
         const auto loss = prepare_linear_cross_entropy(loss_of(problem, unit), unit.isa);
         const auto launch = [loss, &pool](const Operands& o) {
             LinearCrossEntropyArguments arguments{.x = o.inputs[0],

@@ -5,7 +5,7 @@
 namespace mantissa::inline v0::on_cpu {
 
 void add_order_kernels(KernelTable& table, const Context& context) {
-    const auto prepare = [&pool = context.pool](const Problem& problem) -> OrReason<PreparedKernel> {
+    const auto prepare = [&pool = context.pool](const Problem& problem) -> Expected<PreparedKernel> {
         const Type& x = problem.inputs[0];
         OrderOfRows order{.columns = x.shape[-1],
                           .count = problem.attributes.integer("count"),

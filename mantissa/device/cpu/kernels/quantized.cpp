@@ -37,7 +37,7 @@ PreparedKernel quantize_groups_kernel(const Type& w, ThreadPool& pool) {
 
 Kernel quantize_kernel(const Context& context) {
     const auto prepare = [isa = context.isa,
-                          &pool = context.pool](const Problem& problem) -> OrReason<PreparedKernel> {
+                          &pool = context.pool](const Problem& problem) -> Expected<PreparedKernel> {
         const Type& w = problem.inputs[0];
         return problem.attributes.word("format") == "s4" ? quantize_groups_kernel(w, pool)
                                                          : quantize_rows_kernel(w, pool, isa);
@@ -69,9 +69,9 @@ using Prepare = PreparedKernel (*)(const Problem& problem, ThreadPool& pool, Isa
 
 Kernel product_kernel(const Context& context, const char* format, Arithmetic arithmetic, Prepare make) {
     const auto prepare = [=, isa = context.isa,
-                          &pool = context.pool](const Problem& problem) -> OrReason<PreparedKernel> {
+                          &pool = context.pool](const Problem& problem) -> Expected<PreparedKernel> {
         if (const std::string asked = problem.attributes.word("multiply"); asked != format)
-            return NoValue{fmt::format("it multiplies {}, asked for {}", format, asked)};
+            return Unexpected{fmt::format("it multiplies {}, asked for {}", format, asked)};
         return make(problem, pool, isa);
     };
     return {.name = fmt::format("gemm {}*s8+s32 {}", format, arithmetic.unit),

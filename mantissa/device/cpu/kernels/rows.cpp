@@ -349,13 +349,13 @@ struct PartsOfRows {
 };
 
 /// Shorter, a call for each costs more than it moves.
-constexpr std::int64_t least_part_bytes = 64;
+constexpr std::int64_t min_part_bytes = 64;
 
 std::string refuse_parts(const std::vector<Type>& parts, int axis) {
     for (const Type& part : parts) {
         if (part.shape.elements() == 0) return "it needs one element or more";
-        if (const std::int64_t bytes = PartsOfRows(part, axis).row; bytes < least_part_bytes)
-            return fmt::format("it moves {} bytes or more at a time, got {}", least_part_bytes, bytes);
+        if (const std::int64_t bytes = PartsOfRows(part, axis).row; bytes < min_part_bytes)
+            return fmt::format("it moves {} bytes or more at a time, got {}", min_part_bytes, bytes);
     }
     return "";
 }
@@ -536,8 +536,8 @@ const Row rows[] = {
 void add_row_kernels(KernelTable& table, const Context& context) {
     const RowKernels& kernels = row_kernels(context.isa);
     for (const Row& row : rows) {
-        const auto prepare = [=, &kernels, &row](const Problem& problem) -> OrReason<PreparedKernel> {
-            if (std::string reason = row.refusal(problem); !reason.empty()) return NoValue{reason};
+        const auto prepare = [=, &kernels, &row](const Problem& problem) -> Expected<PreparedKernel> {
+            if (std::string reason = row.refusal(problem); !reason.empty()) return Unexpected{reason};
             const BoundRows bound = bind(kernels, context, problem, problem.inputs[row.shaped_by]);
             return PreparedKernel{.launch = row.prepare(problem, bound),
                                   .workspace = row.workspace(problem),

@@ -35,7 +35,7 @@ struct LinearCrossEntropy {
     std::int64_t columns = 0;
     DType dtype = DType::f32;  ///< of x, w and dx
     Multiply multiply = Multiply::as_stored;
-    std::int64_t most_rows_of_chunk = rows_of_loss_chunk;
+    std::int64_t max_rows_of_chunk = rows_of_loss_chunk;
     bool gradients = false;        ///< else dx, dw and the seed mean nothing
     bool ignore_negative = false;  ///< rows with a target below 0 have no loss and no gradient
     bool by_rows = false;          ///< no mean

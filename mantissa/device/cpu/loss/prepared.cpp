@@ -14,13 +14,13 @@ namespace mantissa::inline v0::on_cpu {
 namespace {
 
 // Most classes of a product, as a chunk of the contraction's columns: 12 MB of sums for 1,024 tokens.
-constexpr std::int64_t most_classes = 3072;
+constexpr std::int64_t max_classes = 3072;
 
 /// As few chunks as the most rows allow, and those even: a last chunk of few rows would read all of w for
 /// them. In multiples of 32, since no level's panels are higher.
 std::int64_t rows_of_chunk(const LinearCrossEntropy& p) {
-    const std::int64_t chunks = ceil_div(p.rows, p.most_rows_of_chunk);
-    return std::min({p.rows, p.most_rows_of_chunk, align_up(ceil_div(p.rows, chunks), 32)});
+    const std::int64_t chunks = ceil_div(p.rows, p.max_rows_of_chunk);
+    return std::min({p.rows, p.max_rows_of_chunk, align_up(ceil_div(p.rows, chunks), 32)});
 }
 
 /// Elements between rows of exponentials, for so many tokens: whole cache lines of any format.
@@ -58,7 +58,7 @@ std::int64_t classes_of_product(const LinearCrossEntropy& p, ContractionProblem 
     logits.threads = 1;
     const std::int64_t chunk = p.rows_of_w() * stride_of(logits.n) * p.element_bytes();
     const auto bytes = static_cast<std::int64_t>(prepare_contraction(logits, isa).workspace_bytes(1));
-    return bytes > chunk / 8 ? std::min(p.rows_of_w(), most_classes) : p.rows_of_w();
+    return bytes > chunk / 8 ? std::min(p.rows_of_w(), max_classes) : p.rows_of_w();
 }
 
 PreparedLossChunk::Gradients prepare_gradients(const Products& products, bool several_chunks, Isa isa) {
@@ -137,7 +137,7 @@ std::string refusal(const LinearCrossEntropy& p) {
 }
 
 PreparedLinearCrossEntropy prepare_linear_cross_entropy(const LinearCrossEntropy& problem, Isa isa) {
-    check(problem.most_rows_of_chunk >= 1, "a chunk of logits has one row or more");
+    check(problem.max_rows_of_chunk >= 1, "a chunk of logits has one row or more");
     if (const std::string reason = refusal(problem); !reason.empty())
         throw InternalError("linear_cross_entropy: " + reason);
     const std::int64_t tokens = rows_of_chunk(problem), last = problem.rows % tokens;

@@ -139,13 +139,13 @@ void multiply_panels(const ByteProduct& problem, const BytePlan& plan, const std
 }  // namespace
 
 std::string refusal(const ByteProduct& problem) {
-    constexpr std::int64_t most_depth = INT32_MAX / (128 * 128);
+    constexpr std::int64_t max_depth = INT32_MAX / (128 * 128);
     if (problem.m < 0 || problem.n < 0 || problem.k < 0)
         return fmt::format("s8*s8+s32: M, N and K must be 0 or more, got {}, {} and {}", problem.m, problem.n,
                            problem.k);
-    if (problem.k > most_depth)
-        return fmt::format("s8*s8+s32: sums of more than {} products could leave 32 bits, K is {}",
-                           most_depth, problem.k);
+    if (problem.k > max_depth)
+        return fmt::format("s8*s8+s32: sums of more than {} products could leave 32 bits, K is {}", max_depth,
+                           problem.k);
     return "";
 }
 

@@ -20,7 +20,7 @@ namespace {
 constexpr std::int64_t group = weights_of_group;
 static_assert(numbers_together == groups_together * group);
 /// Up to so many rows the weights are read as they lie: making FP32 of them costs about as much.
-constexpr std::int64_t most_rows_as_they_lie = 8;
+constexpr std::int64_t max_rows_as_they_lie = 8;
 /// Rows of w that become FP32 at a time: with 1,024 columns 2 MB, as contractions like their operands.
 constexpr std::int64_t widened_rows = 512;
 
@@ -197,13 +197,13 @@ void quantize_groups(const QuantizeGroups& p, ThreadPool& pool) {
 }
 
 std::int64_t grouped_product_workspace(const GroupedProduct& p, Isa isa, int threads) {
-    if (p.m <= most_rows_as_they_lie) return FewRows::bytes(p);
+    if (p.m <= max_rows_as_they_lie) return FewRows::bytes(p);
     return ManyRowsWorkspace(p, isa, threads).end;
 }
 
 void grouped_product(const GroupedProduct& p, ThreadPool& pool, Isa isa) {
     check(p.k % 2 == 0, "rows of four bits are even");
-    if (p.m <= most_rows_as_they_lie)
+    if (p.m <= max_rows_as_they_lie)
         multiply_few_rows(p, pool, isa);
     else
         multiply_many_rows(p, pool, isa);

@@ -15,7 +15,7 @@ namespace mantissa::inline v0::on_cpu {
 namespace {
 
 /// Up to so many rows the weights are read row by row, as they lie: packing them costs about as much.
-constexpr std::int64_t most_single_rows = 8;
+constexpr std::int64_t max_single_rows = 8;
 constexpr float most = 127.0f;
 
 RowModeKernels row_mode_kernels(Isa isa) {
@@ -145,13 +145,13 @@ void quantize_rows(const QuantizeRows& p, ThreadPool& pool, Isa isa) {
 }
 
 std::int64_t quantized_product_workspace(const QuantizedProduct& p, Isa isa, int threads) {
-    if (p.m <= most_single_rows) return SingleRows::bytes(p) + in_lines(4 * p.k);
+    if (p.m <= max_single_rows) return SingleRows::bytes(p) + in_lines(4 * p.k);
     return MatrixWorkspace(p, isa, threads).end;
 }
 
 void quantized_product(const QuantizedProduct& p, ThreadPool& pool, Isa isa) {
     if (const std::string reason = refusal(byte_product(p)); !reason.empty()) throw UserError(reason);
-    if (p.m <= most_single_rows)
+    if (p.m <= max_single_rows)
         multiply_single_rows(p, pool, isa);
     else
         multiply_matrices(p, pool, isa);

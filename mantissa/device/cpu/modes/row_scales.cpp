@@ -43,8 +43,8 @@ RowScale scale_of(const float* x, std::int64_t count, float most) {
 std::int64_t columns_of_few_rows(std::int64_t n, std::int64_t bytes) {
     // Some microseconds of reading, and all rows of x pass while it is in L2; but sixteen blocks or more, so
     // that no thread waits long for the last. 64 KB began so often that INT4's products took a tenth longer.
-    constexpr std::int64_t block_bytes = 128 << 10, least_blocks = 16;
-    const std::int64_t columns = std::min(block_bytes / std::max<std::int64_t>(1, bytes), n / least_blocks);
+    constexpr std::int64_t block_bytes = 128 << 10, min_blocks = 16;
+    const std::int64_t columns = std::min(block_bytes / std::max<std::int64_t>(1, bytes), n / min_blocks);
     return std::max<std::int64_t>(16, columns / 16 * 16);
 }
 

@@ -25,7 +25,7 @@ constexpr std::int64_t loss_chunk = 1024;
 
 /// How far above the shift a logit may lie: its exponential carries the rounding of a difference of as much,
 /// and a row of them stays far from infinity.
-constexpr float most_above_shift = 8;
+constexpr float max_above_shift = 8;
 
 struct Exponentials {
     float sum;       ///< of exp(x - shift), NaN if one of them is
@@ -62,7 +62,7 @@ float log_sum_exp(const X* x, std::int64_t count) {
         // While all are -infinity there is nothing to add; a NaN among them must still come through.
         const float finite_shift = shift == -__builtin_inff() ? 0.0f : shift;
         Exponentials here = exponentials_of(x + c, length, finite_shift);
-        if (here.greatest > finite_shift + most_above_shift) {
+        if (here.greatest > finite_shift + max_above_shift) {
             sum *= one_exp(finite_shift - here.greatest);
             shift = here.greatest;
             here = exponentials_of(x + c, length, shift);

@@ -79,7 +79,7 @@ struct Lanes {
     /// are closer to one another, below FP32's least normal number: there the library's function is asked.
     MANTISSA_LONG_LANES Float fma(Float a, Float b, Float c) {
         constexpr std::int32_t below_fp32 = 0x1fffffff, half_way = 0x10000000;  // of FP64's low word
-        constexpr std::int32_t least_normal = 0x38100000;                       // FP64's high word of 2^-126
+        constexpr std::int32_t min_normal = 0x38100000;                         // FP64's high word of 2^-126
         Float sum;
         I4 in_doubt{};
         for (int k = 0; k < 4; ++k) {
@@ -90,7 +90,7 @@ struct Lanes {
             const I4 words = reinterpret_cast<I4>(first), others = reinterpret_cast<I4>(second);
             const I4 low_words = __builtin_shufflevector(words, others, 0, 2, 4, 6);
             const I4 size = __builtin_shufflevector(words, others, 1, 3, 5, 7) & 0x7fffffff;
-            in_doubt |= ((low_words & below_fp32) == half_way) | ((size > 0) & (size < least_normal));
+            in_doubt |= ((low_words & below_fp32) == half_way) | ((size > 0) & (size < min_normal));
         }
         if ((in_doubt[0] | in_doubt[1] | in_doubt[2] | in_doubt[3]) != 0) [[unlikely]]
             for (int k = 0; k < 4; ++k)

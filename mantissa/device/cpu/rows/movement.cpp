@@ -17,7 +17,7 @@ constexpr std::int64_t part_row_bytes = 256;
 constexpr std::int64_t part_column_bytes = 8 << 10;
 
 /// Runs that lie side by side in the source are moved together, up to these: 4 KB of heads of 64.
-constexpr std::int64_t most_in_group = 16;
+constexpr std::int64_t max_in_group = 16;
 
 /// A permutation after axes of extent 1 are dropped and axes that stay neighbours are merged.
 struct MergedAxes {
@@ -113,7 +113,7 @@ void move_runs(const RowKernels& kernels, const Permute& p, const MergedAxes& m,
     const int grouped = nearest_in_source(m, run, counter);
     const std::int64_t size = p.element_size;
     const std::int64_t grouped_extent = grouped < 0 ? 1 : m.extents[grouped];
-    const std::int64_t group = std::min(grouped_extent, most_in_group);
+    const std::int64_t group = std::min(grouped_extent, max_in_group);
     const std::int64_t groups = ceil_div(grouped_extent, group);
     const std::int64_t per_block = rows_per_block(2 * group * m.extents[run] * size);
     const std::int64_t pieces = ceil_div(m.extents[counter], per_block);

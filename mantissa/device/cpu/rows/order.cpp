@@ -19,7 +19,7 @@ using Item = std::uint64_t;
 
 /// So few are kept in order while a row is walked once. Random numbers move count log(columns / count) of
 /// them, sixteen at a time, which beats four passes of digits up to about here.
-constexpr std::int64_t most_kept = 64;
+constexpr std::int64_t max_kept = 64;
 
 std::uint32_t key_of(float x) {
     const auto bits = std::bit_cast<std::uint32_t>(x);
@@ -71,7 +71,7 @@ template <class T>
 void order_row(const OrderOfRows& p, std::int64_t row, std::span<Item> scratch) {
     const T* const x = static_cast<const T*>(p.x) + row * p.columns;
     std::span<Item> items;
-    if (p.count <= most_kept) {
+    if (p.count <= max_kept) {
         items = scratch.first(static_cast<std::size_t>(p.count));
         keep_first(p, x, items);
     } else {
@@ -86,9 +86,7 @@ void order_row(const OrderOfRows& p, std::int64_t row, std::span<Item> scratch) 
 }
 
 /// Items of one thread.
-std::int64_t items_of_thread(const OrderOfRows& p) {
-    return p.count <= most_kept ? most_kept : 2 * p.columns;
-}
+std::int64_t items_of_thread(const OrderOfRows& p) { return p.count <= max_kept ? max_kept : 2 * p.columns; }
 
 }  // namespace
 

@@ -200,16 +200,17 @@ void add_attention_kernels(KernelTable& table, Context& context) {
             fmt::format("attention {0}*{0}+f32 {1}", name_of(dtype), context.matrix_unit);
         for (const std::size_t first : {0u, 1u}) {  // where the tensors of queries, keys and values stand
             const auto prepare = [&context, first,
-                                  dtype](const Problem& problem) -> OrReason<PreparedKernel> {
+                                  dtype](const Problem& problem) -> Expected<PreparedKernel> {
                 const Type& one = problem.inputs[first];
                 if (one.dtype != dtype)
-                    return NoValue{fmt::format("it is written for {}, got {}", name_of(dtype), one.text())};
+                    return Unexpected{
+                        fmt::format("it is written for {}, got {}", name_of(dtype), one.text())};
                 DescribedAttention described(problem, first);
                 const auto score = bound_score(context, problem, first, described.kernel);
-                if (!score) return NoValue{score.reason()};
+                if (!score) return Unexpected{score.reason()};
                 described.kernel.score = score->score;
                 if (std::string reason = codegen::refuse_attention(described.kernel); !reason.empty())
-                    return NoValue{std::move(reason)};
+                    return Unexpected{std::move(reason)};
                 return first == 0 ? forward_kernel(context, described)
                                   : gradient_kernel(context, described, score->gradients, problem);
             };

@@ -66,16 +66,16 @@ class ScoreBinder {
         types_ = problem.inputs.subspan(first + tensors, score_.operands.size());
     }
 
-    OrReason<BoundScore> run() {
+    Expected<BoundScore> run() {
         add_operands();
         codegen::ScoreRequest request{.body = score_.body->graph(), .rounded = true};
         for (const PairScore::Operand& operand : made_.operands)
             request.operands.push_back({operand.places.query, operand.places.key});
         request.gradients = asked_;
-        const OrReason<codegen::ScoreForm> form = codegen::score_form(request);
-        if (!form) return NoValue{"its score: " + form.reason()};
+        const Expected<codegen::ScoreForm> form = codegen::score_form(request);
+        if (!form) return Unexpected{"its score: " + form.reason()};
         take_functions(*form);
-        if (std::string reason = add_gradients(); !reason.empty()) return NoValue{std::move(reason)};
+        if (std::string reason = add_gradients(); !reason.empty()) return Unexpected{std::move(reason)};
         if (!made_.gradients.empty()) made_.sums = form->sums;
         bound_.score = std::make_shared<const PairScore>(std::move(made_));
         return std::move(bound_);
@@ -216,7 +216,7 @@ void ScoreGradients::finish(const Context& context, const Operands& operands, st
                     address_of(operands.outputs[first_output + i])});
 }
 
-OrReason<BoundScore> bound_score(Context& context, const Problem& problem, std::size_t first,
+Expected<BoundScore> bound_score(Context& context, const Problem& problem, std::size_t first,
                                  const AttentionKernel& kernel) {
     if (!problem.attributes.has("score")) return BoundScore{};
     return ScoreBinder(context, problem, first, kernel).run();

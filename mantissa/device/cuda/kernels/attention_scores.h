@@ -50,7 +50,7 @@ struct BoundScore {
 
 /// The score of a node whose tensors of queries, keys and values stand from operand `first` on: 0 forward, 1
 /// backward. Or why there is no function for it.
-OrReason<BoundScore> bound_score(Context& context, const Problem& problem, std::size_t first,
+Expected<BoundScore> bound_score(Context& context, const Problem& problem, std::size_t first,
                                  const codegen::AttentionKernel& kernel);
 
 }  // namespace mantissa::on_cuda

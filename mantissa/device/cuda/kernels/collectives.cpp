@@ -14,14 +14,14 @@
 #include "mantissa/device/cuda/gpu_ranks.h"
 #include "mantissa/device/cuda/kernels/among_ranks.h"
 #include "mantissa/device/cuda/kernels/elements.h"
-#include "mantissa/ranks/part.h"
+#include "mantissa/ranks/shard.h"
 
 namespace mantissa::inline v0::on_cuda {
 
 namespace {
 
 /// [first, first + count) of a tensor.
-using TensorPart = mantissa::Part;
+using TensorPart = mantissa::Shard;
 
 /// The part of a rank of a tensor of so many elements.
 using Cut = TensorPart (*)(std::int64_t elements, std::int64_t ranks, std::int64_t rank);
@@ -255,7 +255,7 @@ PreparedKernel prepare_sum(Context& context, const Problem& problem, For whom) {
     std::shared_ptr<const SumOverRanks> over;
     if (context.ranks)
         over = std::make_shared<const SumOverRanks>(
-            context, problem.outputs, whom == For::all ? even_part : Cut{mantissa::part_of}, wire);
+            context, problem.outputs, whom == For::all ? even_part : Cut{mantissa::shard_of}, wire);
     const auto launch = [&context, over, whom, sum = sum_of(problem),
                          bytes = bytes_of(problem.outputs)](const Operands& operands) {
         copy_to_outputs(context, operands, bytes);
@@ -293,12 +293,12 @@ PreparedKernel prepare_wait(Context& context, const Problem& problem) {
 using ByteRange = TensorPart;
 
 ByteRange bytes_of_part(const Type& whole, const Context& context, int rank) {
-    const TensorPart part = part_of(whole.shape.elements(), ranks_of(context), rank);
+    const TensorPart part = shard_of(whole.shape.elements(), ranks_of(context), rank);
     return {part.first * width_of(whole.dtype), part.count * width_of(whole.dtype)};
 }
 
 /// This rank's parts, with zeros behind them; behind the sum, where it is one's.
-PreparedKernel prepare_own_parts(Context& context, const Problem& problem) {
+PreparedKernel prepare_own_shards(Context& context, const Problem& problem) {
     std::vector<ByteRange> own;
     for (const Type& type : problem.inputs) own.push_back(bytes_of_part(type, context, rank_of(context)));
     const bool is_sum = problem.attributes.has("sum");
@@ -378,8 +378,8 @@ void add_collective_kernels(KernelTable& table, Context& context) {
         {"all_reduce_start", prepare_all_reduce_start},
         {"all_reduce_wait", prepare_wait},
         {"reduce_scatter_start", prepare_reduce_scatter_start},
-        {"reduce_scatter_wait", prepare_own_parts},
-        {"own_part", prepare_own_parts},
+        {"reduce_scatter_wait", prepare_own_shards},
+        {"own_shard", prepare_own_shards},
         {"all_gather_start", prepare_all_gather_start},
         {"all_gather_rows_start", prepare_all_gather_rows_start},
         {"all_gather_wait", prepare_wait},
@@ -387,9 +387,9 @@ void add_collective_kernels(KernelTable& table, Context& context) {
     for (const auto& [op, prepare] : exchanges)
         table[op].push_back(
             {.name = name,
-             .prepare = [&context, prepare = prepare](const Problem& problem) -> OrReason<PreparedKernel> {
+             .prepare = [&context, prepare = prepare](const Problem& problem) -> Expected<PreparedKernel> {
                  if (std::string reason = refuse_ranks(context, problem); !reason.empty())
-                     return NoValue{std::move(reason)};
+                     return Unexpected{std::move(reason)};
                  return prepare(context, problem);
              }});
 }

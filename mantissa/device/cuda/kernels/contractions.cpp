@@ -17,7 +17,7 @@ using cuda::BlasStatus;
 using cuda::BlasType;
 
 /// NVIDIA's recommendation for sm_90; others need less.
-constexpr std::uint64_t most_workspace = std::uint64_t{32} << 20;
+constexpr std::uint64_t max_workspace = std::uint64_t{32} << 20;
 /// Addresses that are multiples of it are read 16 bytes at a time: nothing is gained by larger ones.
 constexpr std::uint32_t best_alignment = 16;
 
@@ -40,35 +40,35 @@ BlasType blas_type(DType dtype) {
 
 cuda::BlasEpilogue epilogue_of(const Product& product) {
     using enum cuda::BlasEpilogue;
-    switch (product.tail) {
-        case Product::Tail::none:
+    switch (product.epilogue) {
+        case Product::Epilogue::none:
             return product.bias ? bias : none;
-        case Product::Tail::gelu:
+        case Product::Epilogue::gelu:
             return product.bias ? gelu_bias : gelu;
-        case Product::Tail::gelu_and_input:
+        case Product::Epilogue::gelu_and_input:
             return product.bias ? gelu_kept_bias : gelu_kept;
-        case Product::Tail::gelu_gradient:
+        case Product::Epilogue::gelu_gradient:
             return gelu_gradient;
-        case Product::Tail::gelu_gradient_and_its_sums:
+        case Product::Epilogue::gelu_gradient_and_its_sums:
             return gelu_and_bias_gradient;
     }
-    throw InternalError("a tail of a product that is none");
+    throw InternalError("an epilogue of a product that is none");
 }
 
-std::string text_of(Product::Tail tail) {
-    switch (tail) {
-        case Product::Tail::none:
+std::string text_of(Product::Epilogue epilogue) {
+    switch (epilogue) {
+        case Product::Epilogue::none:
             return "";
-        case Product::Tail::gelu:
+        case Product::Epilogue::gelu:
             return ", gelu";
-        case Product::Tail::gelu_and_input:
+        case Product::Epilogue::gelu_and_input:
             return ", gelu and its input";
-        case Product::Tail::gelu_gradient:
+        case Product::Epilogue::gelu_gradient:
             return ", gelu's gradient";
-        case Product::Tail::gelu_gradient_and_its_sums:
+        case Product::Epilogue::gelu_gradient_and_its_sums:
             return ", gelu's gradient and its sums";
     }
-    throw InternalError("a tail of a product that is none");
+    throw InternalError("an epilogue of a product that is none");
 }
 
 /// The library's objects for a product, freed with it.
@@ -85,15 +85,15 @@ class Descriptions {
         // Its first operand is our second.
         set(transpose_a, operation(product.b.transposed));
         set(transpose_b, operation(product.a.transposed));
-        const cuda::BlasEpilogue tail = epilogue_of(product);
-        set(epilogue, tail);
+        const cuda::BlasEpilogue kind = epilogue_of(product);
+        set(epilogue, kind);
         // Any addresses, so that an algorithm is found.
         constexpr cuda::DevicePtr some = best_alignment;
-        if (has(tail, cuda::BlasEpilogue::bias) || has(tail, cuda::BlasEpilogue::gelu_and_bias_gradient)) {
+        if (has(kind, cuda::BlasEpilogue::bias) || has(kind, cuda::BlasEpilogue::gelu_and_bias_gradient)) {
             set(bias_type, blas_type(product.y.dtype));
             set(bias_pointer, some);
         }
-        if (has(tail, cuda::BlasEpilogue::gelu_kept) || has(tail, cuda::BlasEpilogue::gelu_gradient)) {
+        if (has(kind, cuda::BlasEpilogue::gelu_kept) || has(kind, cuda::BlasEpilogue::gelu_gradient)) {
             set(kept_leading, product.y.columns);
             set(kept_pointer, some);
         }
@@ -116,7 +116,7 @@ class Descriptions {
 
     /// Up to `most` of those that the library knows for operands so aligned, its best first, which add parts
     /// of sums in FP32 and in order; what it says where there is none.
-    OrReason<std::vector<cuda::MatmulHeuristic>> find(cuda::BlasHandle handle, std::uint32_t alignment,
+    Expected<std::vector<cuda::MatmulHeuristic>> find(cuda::BlasHandle handle, std::uint32_t alignment,
                                                       std::uint64_t workspace, int most) const {
         using enum cuda::PreferenceAttribute;
         cuda::MatmulPreference preference = nullptr;
@@ -125,9 +125,9 @@ class Descriptions {
             take(blas_.matmul_preference_set_attribute(preference, attribute, &value, sizeof value),
                  "what is asked of a product");
         };
-        prefer(most_workspace, workspace);
+        prefer(max_workspace, workspace);
         prefer(reduction_schemes, cuda::reduce_in_f32);
-        for (const auto least : {least_alignment_a, least_alignment_b, least_alignment_c, least_alignment_d})
+        for (const auto least : {min_alignment_a, min_alignment_b, min_alignment_c, min_alignment_d})
             prefer(least, alignment);
         std::vector<cuda::MatmulHeuristic> offered(static_cast<std::size_t>(most));
         int found = 0;
@@ -135,10 +135,10 @@ class Descriptions {
                                                                   preference, most, offered.data(), &found);
         blas_.matmul_preference_destroy(preference);
         if (status != BlasStatus::success)
-            return NoValue{fmt::format("cuBLASLt says {}", blas_.get_status_name(status))};
+            return Unexpected{fmt::format("cuBLASLt says {}", blas_.get_status_name(status))};
         offered.resize(static_cast<std::size_t>(found));
         std::erase_if(offered, [](const auto& one) { return one.state != BlasStatus::success; });
-        if (offered.empty()) return NoValue{"cuBLASLt has no algorithm for it"};
+        if (offered.empty()) return Unexpected{"cuBLASLt has no algorithm for it"};
         return offered;
     }
 
@@ -200,7 +200,7 @@ std::string text_of(const Product& product, std::uint32_t alignment) {
     };
     return fmt::format("{} x {} x {}{}{} -> {}{}{}, aligned to {} bytes", product.batch, matrix(product.a),
                        matrix(product.b), product.bias ? " + bias" : "", product.tf32 ? " as tf32" : "",
-                       matrix(product.y), product.adds ? ", added to it" : "", text_of(product.tail),
+                       matrix(product.y), product.adds ? ", added to it" : "", text_of(product.epilogue),
                        alignment);
 }
 
@@ -213,13 +213,13 @@ struct BoundProduct {
     /// GELU's input, which is written or read; null where there is none.
     const std::byte* kept_of(const Operands& operands) const {
         if (product.reads_gelu_input()) return operands.inputs[2];
-        return product.tail == Product::Tail::gelu_and_input ? operands.outputs[1] : nullptr;
+        return product.epilogue == Product::Epilogue::gelu_and_input ? operands.outputs[1] : nullptr;
     }
 
     BlasStatus multiply(const cuda::MatmulHeuristic& algorithm, const Operands& operands) {
         using enum cuda::MatmulAttribute;
         if (product.bias) descriptions.set(bias_pointer, address_of(operands.inputs[2]));
-        if (product.tail == Product::Tail::gelu_gradient_and_its_sums)
+        if (product.epilogue == Product::Epilogue::gelu_gradient_and_its_sums)
             descriptions.set(bias_pointer, address_of(operands.outputs[1]));
         if (const std::byte* kept = kept_of(operands)) descriptions.set(kept_pointer, address_of(kept));
         return descriptions.multiply(context.blas_handle, operands, algorithm, context.work);
@@ -263,8 +263,8 @@ struct BoundProduct {
     std::map<std::uint32_t, cuda::MatmulHeuristic> askew;  ///< by alignment
 };
 
-OrReason<PreparedKernel> prepare_matmul(Context& context, const ProductUnit& unit, const Problem& problem) {
-    if (std::string reason = unit.refusal(problem); !reason.empty()) return NoValue{std::move(reason)};
+Expected<PreparedKernel> prepare_matmul(Context& context, const ProductUnit& unit, const Problem& problem) {
+    if (std::string reason = unit.refusal(problem); !reason.empty()) return Unexpected{std::move(reason)};
     if (problem.outputs[0].shape.elements() == 0) return PreparedKernel{.launch = [](const Operands&) {}};
     const bool has_terms =
         std::ranges::all_of(problem.inputs, [](const Type& input) { return input.shape.elements() > 0; });
@@ -272,15 +272,15 @@ OrReason<PreparedKernel> prepare_matmul(Context& context, const ProductUnit& uni
         return PreparedKernel{
             .launch = [&context, bytes = static_cast<std::size_t>(problem.outputs[0].bytes())](
                           const Operands& operands) { queue_zeros(context, operands.outputs[0], bytes); }};
-    const OrReason<Product> product = product_of(unit, problem);
-    if (!product) return NoValue{product.reason()};
+    const Expected<Product> product = product_of(unit, problem);
+    if (!product) return Unexpected{product.reason()};
     return prepare_product(context, *product);
 }
 
 }  // namespace
 
-OrReason<Product> product_of(const ProductUnit& unit, const Problem& matmul) {
-    if (std::string reason = unit.refusal(matmul); !reason.empty()) return NoValue{std::move(reason)};
+Expected<Product> product_of(const ProductUnit& unit, const Problem& matmul) {
+    if (std::string reason = unit.refusal(matmul); !reason.empty()) return Unexpected{std::move(reason)};
     const auto matrix = [](const Type& type, bool transposed) {
         return Product::Matrix{type.dtype, type.shape[-2], type.shape[-1], transposed};
     };
@@ -292,25 +292,25 @@ OrReason<Product> product_of(const ProductUnit& unit, const Problem& matmul) {
     for (int axis = 0; axis < y.shape.rank() - 2; ++axis) product.batch *= y.shape[axis];
     product.tf32 = matmul.attributes.has("multiply");
     const std::int64_t terms = product.a.transposed ? product.a.rows : product.a.columns;
-    if (terms == 0) return NoValue{"cuBLASLt adds no bias to sums of nothing"};
+    if (terms == 0) return Unexpected{"cuBLASLt adds no bias to sums of nothing"};
     if (product.bias && matmul.inputs[2].dtype != product.y.dtype)
-        return NoValue{fmt::format("cuBLASLt adds a bias of the output's {}, got {}",
-                                   name_of(product.y.dtype), matmul.inputs[2].text())};
+        return Unexpected{fmt::format("cuBLASLt adds a bias of the output's {}, got {}",
+                                      name_of(product.y.dtype), matmul.inputs[2].text())};
     return product;
 }
 
-OrReason<PreparedKernel> prepare_product(Context& context, const Product& product) {
-    if (product.tail != Product::Tail::none && product.batch > 1)
-        return NoValue{"cuBLASLt has no epilogue of GELU for a batch"};
-    if ((product.reads_gelu_input() || product.tail == Product::Tail::gelu_and_input) &&
+Expected<PreparedKernel> prepare_product(Context& context, const Product& product) {
+    if (product.epilogue != Product::Epilogue::none && product.batch > 1)
+        return Unexpected{"cuBLASLt has no epilogue of GELU for a batch"};
+    if ((product.reads_gelu_input() || product.epilogue == Product::Epilogue::gelu_and_input) &&
         product.y.columns % 8 != 0)
-        return NoValue{
+        return Unexpected{
             fmt::format("cuBLASLt has GELU's input in rows of a multiple of 8, got {}", product.y.columns)};
     const auto bound = std::make_shared<BoundProduct>(context, product);
     bound->alignment = alignment_of(product, 0);
-    auto offered = bound->descriptions.find(context.blas_handle, bound->alignment, most_workspace,
+    auto offered = bound->descriptions.find(context.blas_handle, bound->alignment, max_workspace,
                                             context.algorithms.asked());
-    if (!offered) return NoValue{offered.reason()};
+    if (!offered) return Unexpected{offered.reason()};
     const auto type = [&](const Product::Matrix& of) {
         return Type{of.dtype, {product.batch, of.rows, of.columns}};
     };
@@ -326,8 +326,10 @@ OrReason<PreparedKernel> prepare_product(Context& context, const Product& produc
     const Type row{product.y.dtype, {product.y.columns}};
     if (product.bias) bound->chosen->inputs.push_back(row);
     if (product.reads_gelu_input()) bound->chosen->inputs.push_back(type(product.y));
-    if (product.tail == Product::Tail::gelu_and_input) bound->chosen->outputs.push_back(type(product.y));
-    if (product.tail == Product::Tail::gelu_gradient_and_its_sums) bound->chosen->outputs.push_back(row);
+    if (product.epilogue == Product::Epilogue::gelu_and_input)
+        bound->chosen->outputs.push_back(type(product.y));
+    if (product.epilogue == Product::Epilogue::gelu_gradient_and_its_sums)
+        bound->chosen->outputs.push_back(row);
     context.algorithms.add(bound->chosen);
     bound->workspace = bound->chosen->workspace();
     return PreparedKernel{.launch = [bound](const Operands& operands) { bound->queue(operands); },

@@ -146,9 +146,9 @@ class BoundDnn {
     std::int64_t bytes_ = 0;
 };
 
-OrReason<PreparedKernel> prepare_by_library(Context& context, const NamedConvolution& named,
+Expected<PreparedKernel> prepare_by_library(Context& context, const NamedConvolution& named,
                                             const ProductUnit& unit, const Problem& problem) {
-    if (std::string reason = unit.refusal(problem); !reason.empty()) return NoValue{std::move(reason)};
+    if (std::string reason = unit.refusal(problem); !reason.empty()) return Unexpected{std::move(reason)};
     const DType stored = problem.inputs[0].dtype, written = problem.outputs[0].dtype;
     const DnnConvolution of{.makes = named.makes,
                             .of = convolution_of(problem.inputs, problem.attributes),
@@ -156,9 +156,9 @@ OrReason<PreparedKernel> prepare_by_library(Context& context, const NamedConvolu
                             .bias = problem.inputs.size() == 3,
                             .tf32 = unit.tf32 || written != stored};
     for (const Type& type : problem.inputs)
-        if (type.shape.elements() == 0) return NoValue{"cuDNN takes no empty tensors, got " + type.text()};
-    OrReason<std::shared_ptr<DnnPlan>> plan = plan_convolution(context, of);
-    if (!plan) return NoValue{plan.reason()};
+        if (type.shape.elements() == 0) return Unexpected{"cuDNN takes no empty tensors, got " + type.text()};
+    Expected<std::shared_ptr<DnnPlan>> plan = plan_convolution(context, of);
+    if (!plan) return Unexpected{plan.reason()};
     const auto bound = std::make_shared<const BoundDnn>(context, of, problem.inputs, std::move(*plan));
     return PreparedKernel{.launch = [bound](const Operands& operands) { bound->queue(operands); },
                           .workspace = bound->workspace(),
@@ -169,18 +169,18 @@ OrReason<PreparedKernel> prepare_by_library(Context& context, const NamedConvolu
 /// A window of one pixel: the pixels of all images are rows, and the filter is a matrix [C, K] as it lies in
 /// the graph. So a gradient of filters is FP32, whatever its operands. With a stride, the pixels that count
 /// are copied together before.
-OrReason<PreparedKernel> prepare_by_product(Context& context, const NamedConvolution& named,
+Expected<PreparedKernel> prepare_by_product(Context& context, const NamedConvolution& named,
                                             const ProductUnit& unit, const Problem& problem) {
-    if (std::string reason = unit.refusal(problem); !reason.empty()) return NoValue{std::move(reason)};
+    if (std::string reason = unit.refusal(problem); !reason.empty()) return Unexpected{std::move(reason)};
     const Convolution of = convolution_of(problem.inputs, problem.attributes);
     const auto is_pixel = [](const ConvolutionAxis& axis) {
         return axis.filter == 1 && axis.before == 0 && axis.behind == 0;
     };
     if (!is_pixel(of.vertical) || !is_pixel(of.horizontal) || of.groups != 1)
-        return NoValue{"its windows are more than a pixel of all channels"};
+        return Unexpected{"its windows are more than a pixel of all channels"};
     for (const Type& type : problem.inputs)
         if (type.shape.elements() == 0)
-            return NoValue{"cuBLASLt takes no empty matrices, got " + type.text()};
+            return Unexpected{"cuBLASLt takes no empty matrices, got " + type.text()};
     const bool gathers = of.vertical.stride > 1 || of.horizontal.stride > 1;
     const std::int64_t rows = of.images * of.vertical.output * of.horizontal.output;
     const DType stored = problem.inputs[0].dtype, written = problem.outputs[0].dtype;
@@ -197,15 +197,15 @@ OrReason<PreparedKernel> prepare_by_product(Context& context, const NamedConvolu
     Product product{
         .a = x, .b = w, .y = as_written(y), .bias = problem.inputs.size() == 3, .tf32 = unit.tf32};
     if (named.makes == codegen::ConvolutionResult::gradient_of_images) {
-        if (gathers) return NoValue{"its stride leaves out pixels, whose gradients are 0"};
+        if (gathers) return Unexpected{"its stride leaves out pixels, whose gradients are 0"};
         product.a = y, product.b = transposed(w), product.y = as_written(x);
     } else if (named.makes == codegen::ConvolutionResult::gradient_of_filter) {
         product.a = transposed(x), product.b = y, product.y = as_written(w);
     }
     if (product.bias && problem.inputs[2].dtype != written)
-        return NoValue{fmt::format("cuBLASLt adds a bias of the output's {}, got {}", name_of(written),
-                                   problem.inputs[2].text())};
-    OrReason<PreparedKernel> prepared = prepare_product(context, product);
+        return Unexpected{fmt::format("cuBLASLt adds a bias of the output's {}, got {}", name_of(written),
+                                      problem.inputs[2].text())};
+    Expected<PreparedKernel> prepared = prepare_product(context, product);
     if (!prepared || !gathers) return prepared;
     const std::int64_t row = of.horizontal.image * of.channels;
     const Rewrite gathered = rewrite(
@@ -227,9 +227,9 @@ OrReason<PreparedKernel> prepare_by_product(Context& context, const NamedConvolu
 }
 
 /// A thread an output: for sizes that no library takes, and machines that have none.
-OrReason<PreparedKernel> prepare_plainly(Context& context, const NamedConvolution& named,
+Expected<PreparedKernel> prepare_plainly(Context& context, const NamedConvolution& named,
                                          const ProductUnit& unit, const Problem& problem) {
-    if (std::string reason = unit.refusal(problem); !reason.empty()) return NoValue{std::move(reason)};
+    if (std::string reason = unit.refusal(problem); !reason.empty()) return Unexpected{std::move(reason)};
     codegen::ConvolutionKernel convolution{.makes = named.makes,
                                            .of = convolution_of(problem.inputs, problem.attributes),
                                            .from = problem.inputs[0].dtype,

@@ -24,11 +24,11 @@ using List = std::vector<std::int64_t>;
 
 /// Engines for tensor cores read so many bytes at a time, and are not offered for less.
 constexpr std::int64_t tensor_alignment_bytes = 16;
-/// A plan's scratch is shared by all kernels of a step. Of ResNet50, VGG19 and DenseNet121 at 128 pictures
+/// A plan's scratch is shared by all kernels of a step. Of ResNet50, VGG19 and DenseNet121 at 128 images
 /// the engines that are taken of cuDNN 9.19's ask for 3.1 GB at most, in FP32 (bench/cudnn_engines.py).
-constexpr std::int64_t most_dnn_workspace = std::int64_t{4} << 30;
+constexpr std::int64_t max_dnn_workspace = std::int64_t{4} << 30;
 /// Configurations that are looked at.
-constexpr std::size_t most_configurations = 64;
+constexpr std::size_t max_configurations = 64;
 
 /// A tensor's number among a plan's.
 enum TensorId : std::int64_t { id_of_x = 1, id_of_w, id_of_y, id_of_bias, id_of_sum };
@@ -294,7 +294,7 @@ class PlannedConvolution final : public DnnPlan {
             return false;
         std::vector<OwnDescriptor*> all;
         std::vector<cuda::DnnDescriptor> handles;
-        for (std::size_t i = 0; i < std::min(most_configurations, static_cast<std::size_t>(offered)); ++i) {
+        for (std::size_t i = 0; i < std::min(max_configurations, static_cast<std::size_t>(offered)); ++i) {
             all.push_back(&graph_.add(DnnDescriptorKind::engine_config));
             handles.push_back(all.back()->handle());
         }
@@ -337,8 +337,8 @@ class PlannedConvolution final : public DnnPlan {
                                                        1, &count, &workspace_);
             status != DnnStatus::success)
             return said(status);
-        if (workspace_ > most_dnn_workspace) {
-            refused_.insert(fmt::format("more than {} MB of scratch", most_dnn_workspace >> 20));
+        if (workspace_ > max_dnn_workspace) {
+            refused_.insert(fmt::format("more than {} MB of scratch", max_dnn_workspace >> 20));
             return false;
         }
         if (const DnnStatus status = dnn.get_attribute(handle, cuda::DnnAttribute::engine_number,
@@ -379,10 +379,10 @@ class PlannedConvolution final : public DnnPlan {
 
 }  // namespace
 
-OrReason<std::shared_ptr<DnnPlan>> plan_convolution(const Context& context, const DnnConvolution& of) {
-    if (!context.dnn) return NoValue{context.no_dnn};
+Expected<std::shared_ptr<DnnPlan>> plan_convolution(const Context& context, const DnnConvolution& of) {
+    if (!context.dnn) return Unexpected{context.no_dnn};
     auto planned = std::make_shared<PlannedConvolution>(context, of);
-    if (std::string reason = planned->find(); !reason.empty()) return NoValue{std::move(reason)};
+    if (std::string reason = planned->find(); !reason.empty()) return Unexpected{std::move(reason)};
     return std::shared_ptr<DnnPlan>(std::move(planned));
 }
 

@@ -33,7 +33,7 @@ class DnnPlan {
 
 /// The first engine of cuDNN's heuristics that adds in one order in FP32 and multiplies what lies there, and
 /// FP32 as TF32 only where that may be. The reason, in the library's words, where there is none.
-OrReason<std::shared_ptr<DnnPlan>> plan_convolution(const Context& context,
+Expected<std::shared_ptr<DnnPlan>> plan_convolution(const Context& context,
                                                     const DnnConvolution& convolution);
 
 }  // namespace mantissa::on_cuda

@@ -66,14 +66,14 @@ bool has_plain_layouts(const Problem& problem) {
 }
 
 Kernel elementwise_kernel(Context& context) {
-    const auto prepare = [&context](const Problem& problem) -> OrReason<PreparedKernel> {
+    const auto prepare = [&context](const Problem& problem) -> Expected<PreparedKernel> {
         // The sum that no pass may fold into another is computed as any other.
         const std::string name(problem.op.name == "tree_add" ? "add" : problem.op.name);
-        if (!has_plain_layouts(problem)) return NoValue{"it reads and writes elements of whole bytes"};
+        if (!has_plain_layouts(problem)) return Unexpected{"it reads and writes elements of whole bytes"};
         if (std::string reason =
                 codegen::refuse_element(name, problem.inputs.back().dtype, problem.outputs[0].dtype);
             !reason.empty())
-            return NoValue{std::move(reason)};
+            return Unexpected{std::move(reason)};
         const std::string op = name == "round_to" ? "round_to " + problem.attributes.word("format") : name;
         return PreparedKernel{.launch = launch_of_elements(context, element_kernel(problem, op)),
                               .may_write_over = {operands_like_the_output(problem)}};
@@ -82,7 +82,7 @@ Kernel elementwise_kernel(Context& context) {
 }
 
 Kernel random_kernel(Context& context) {
-    const auto prepare = [&context](const Problem& problem) -> OrReason<PreparedKernel> {
+    const auto prepare = [&context](const Problem& problem) -> Expected<PreparedKernel> {
         codegen::ElementKernel kernel = element_kernel(problem, "random_uniform");
         kernel.operation = problem.attributes.integer("operation");
         return PreparedKernel{.launch = launch_of_elements(context, std::move(kernel))};

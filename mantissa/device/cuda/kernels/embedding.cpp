@@ -41,15 +41,15 @@ Launch rows_of_ids(const Problem& problem, Context& context) {
 /// One block adds up the rows of an id in a stretch, and one those of all stretches: as many of one as of the
 /// other, for an id that is everywhere. Each stretch has a word for each row of the table.
 std::int64_t tokens_of_stretch(std::int64_t tokens) {
-    constexpr std::int64_t least = 32, most_stretches = 128;
-    return std::max(least, ceil_div(tokens, most_stretches));
+    constexpr std::int64_t least = 32, max_stretches = 128;
+    return std::max(least, ceil_div(tokens, max_stretches));
 }
 
 /// dy [..., C], ids [...], perhaps an addend [rows, C].
-OrReason<PreparedKernel> gradient_of_rows(const Problem& problem, Context& context) {
+Expected<PreparedKernel> gradient_of_rows(const Problem& problem, Context& context) {
     const Type& table = problem.outputs[0];
     const std::int64_t tokens = problem.inputs[1].shape.elements();
-    if (tokens >= std::int64_t{1} << 31) return NoValue{"it counts tokens in i32"};
+    if (tokens >= std::int64_t{1} << 31) return Unexpected{"it counts tokens in i32"};
     using Kernel = codegen::EmbeddingGradientKernel;
     Kernel code{.tokens = tokens,
                 .columns = table.shape[1],
@@ -92,7 +92,7 @@ OrReason<PreparedKernel> gradient_of_rows(const Problem& problem, Context& conte
 
 void add_embedding_kernels(KernelTable& table, Context& context) {
     table["embedding"].push_back({.name = "rows by ids", .prepare = [&context](const Problem& problem) {
-                                      return OrReason(
+                                      return Expected(
                                           PreparedKernel{.launch = rows_of_ids(problem, context)});
                                   }});
     table["embedding_grad"].push_back(

@@ -11,7 +11,7 @@
 #include "mantissa/device/cuda/kernels/products.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
-#include "mantissa/passes/analysis/contraction_tail.h"
+#include "mantissa/passes/analysis/contraction_epilogue.h"
 #include "mantissa/passes/expand.h"
 #include "mantissa/passes/simplify.h"
 
@@ -21,15 +21,15 @@ namespace {
 
 /// A product and what is made of it, in primitives. Inputs are the product's, then GELU's where its gradient
 /// is made; results y and the product.
-struct TailPattern {
+struct EpiloguePattern {
     Graph graph;
 
     Value y() const { return graph.results()[0].value; }
     Value product() const { return graph.results()[1].value; }
 };
 
-/// `made`: the type of the tail's output.
-TailPattern pattern_of(const Graph& body, const Node& matmul, const Type& made, bool gradient) {
+/// `made`: the type of the epilogue's output.
+EpiloguePattern pattern_of(const Graph& body, const Node& matmul, const Type& made, bool gradient) {
     Graph graph;
     std::vector<Value> inputs;
     for (const Value& input : matmul.inputs)
@@ -103,7 +103,7 @@ bool is_sum_of_rows(const Graph& body, Value value, Value y) {
     return summed == y && node.attributes.list("axes") == rows && shape[-1] == body.type(y).shape[-1];
 }
 
-std::optional<Results> results_of(const Graph& body, const TailPattern& pattern, Alike& alike,
+std::optional<Results> results_of(const Graph& body, const EpiloguePattern& pattern, Alike& alike,
                                   std::size_t y) {
     Results results{.y = y};
     for (std::size_t i = 0; i < body.results().size(); ++i) {
@@ -119,7 +119,7 @@ std::optional<Results> results_of(const Graph& body, const TailPattern& pattern,
     return results;
 }
 
-/// The fused node as a product that has the tail of the pattern; nothing where it has another.
+/// The fused node as a product that has the epilogue of the pattern; nothing where it has another.
 std::optional<FusedProduct> as_pattern(const Graph& body, const Product& plain, const Node& matmul,
                                        bool gradient) {
     for (std::size_t y = 0; y < body.results().size(); ++y) {
@@ -128,7 +128,7 @@ std::optional<FusedProduct> as_pattern(const Graph& body, const Product& plain, 
         if (type.shape.elements() != matmul.outputs[0].shape.elements() ||
             type.dtype != matmul.outputs[0].dtype || type.shape[-1] != matmul.outputs[0].shape[-1])
             continue;
-        const TailPattern pattern = pattern_of(body, matmul, type, gradient);
+        const EpiloguePattern pattern = pattern_of(body, matmul, type, gradient);
         Alike alike(pattern.graph, body);
         if (!alike(pattern.y(), made)) continue;
         const std::optional<Results> results = results_of(body, pattern, alike, y);
@@ -136,13 +136,13 @@ std::optional<FusedProduct> as_pattern(const Graph& body, const Product& plain, 
         FusedProduct found{.product = plain, .outputs = {y}};
         for (std::size_t i = 0; i < pattern.graph.inputs().size(); ++i)
             found.inputs.push_back(alike.operand(i));
-        using enum Product::Tail;
-        found.product.tail = gradient ? gelu_gradient : results->product ? gelu_and_input : gelu;
+        using enum Product::Epilogue;
+        found.product.epilogue = gradient ? gelu_gradient : results->product ? gelu_and_input : gelu;
         if (results->product) found.outputs.push_back(*results->product);
         if (!results->sums) return found;
         const Value sums = body.results()[*results->sums].value;
         if (body.type(sums).dtype == type.dtype) {
-            found.product.tail = gelu_gradient_and_its_sums;
+            found.product.epilogue = gelu_gradient_and_its_sums;
             found.outputs.push_back(*results->sums);
         } else {
             found.sums = sums.node;
@@ -153,32 +153,32 @@ std::optional<FusedProduct> as_pattern(const Graph& body, const Product& plain, 
     return {};
 }
 
-OrReason<FusedProduct> fused_product(const ProductUnit& unit, const Graph& body) {
+Expected<FusedProduct> fused_product(const ProductUnit& unit, const Graph& body) {
     const NodeId contraction = contraction_of(body);
-    if (contraction < 0) return NoValue{"it multiplies nothing"};
+    if (contraction < 0) return Unexpected{"it multiplies nothing"};
     const Node& matmul = body.node(contraction);
-    if (matmul.op->name != "matmul") return NoValue{"cuBLASLt multiplies matrices"};
+    if (matmul.op->name != "matmul") return Unexpected{"cuBLASLt multiplies matrices"};
     const std::vector<Type> inputs = body.input_types(matmul);
-    const OrReason<Product> plain = product_of(unit, {*matmul.op, inputs, matmul.outputs, matmul.attributes});
-    if (!plain) return NoValue{plain.reason()};
-    if (matmul.outputs[0].shape.elements() == 0) return NoValue{"there is nothing to multiply"};
+    const Expected<Product> plain = product_of(unit, {*matmul.op, inputs, matmul.outputs, matmul.attributes});
+    if (!plain) return Unexpected{plain.reason()};
+    if (matmul.outputs[0].shape.elements() == 0) return Unexpected{"there is nothing to multiply"};
     if (auto found = as_pattern(body, *plain, matmul, false)) return std::move(*found);
-    if (plain->bias) return NoValue{"the tail is none of cuBLASLt's"};
+    if (plain->bias) return Unexpected{"the epilogue is none of cuBLASLt's"};
     if (auto found = as_pattern(body, *plain, matmul, true)) return std::move(*found);
-    return NoValue{"the tail is none of cuBLASLt's"};
+    return Unexpected{"the epilogue is none of cuBLASLt's"};
 }
 
 /// The sums of a fused node's output, by the first kernel of sums that takes them.
-OrReason<PreparedKernel> prepare_sums(const KernelTable& table, const Graph& body, NodeId sums) {
+Expected<PreparedKernel> prepare_sums(const KernelTable& table, const Graph& body, NodeId sums) {
     const Node& node = body.node(sums);
     const std::vector<Type> inputs = body.input_types(node);
     std::string reason;
     for (const Kernel& kernel : table.at("sum")) {
-        OrReason<PreparedKernel> made = kernel.prepare({*node.op, inputs, node.outputs, node.attributes});
+        Expected<PreparedKernel> made = kernel.prepare({*node.op, inputs, node.outputs, node.attributes});
         if (made) return made;
         reason = made.reason();
     }
-    return NoValue{std::move(reason)};
+    return Unexpected{std::move(reason)};
 }
 
 template <class Pointer>
@@ -188,20 +188,20 @@ std::vector<Pointer> chosen_of(std::span<const Pointer> all, const std::vector<s
     return chosen;
 }
 
-OrReason<PreparedKernel> prepare_fused(const KernelTable& table, Context& context, const ProductUnit& unit,
+Expected<PreparedKernel> prepare_fused(const KernelTable& table, Context& context, const ProductUnit& unit,
                                        const Problem& problem) {
     const Graph& body = problem.attributes.body("body").graph();
-    const OrReason<FusedProduct> fused = fused_product(unit, body);
-    if (!fused) return NoValue{fused.reason()};
-    OrReason<PreparedKernel> product = prepare_product(context, fused->product);
-    if (!product) return NoValue{product.reason()};
+    const Expected<FusedProduct> fused = fused_product(unit, body);
+    if (!fused) return Unexpected{fused.reason()};
+    Expected<PreparedKernel> product = prepare_product(context, fused->product);
+    if (!product) return Unexpected{product.reason()};
     PreparedKernel prepared;
     prepared.workspace = product->workspace;
     prepared.algorithm = product->algorithm;
     std::optional<PreparedKernel> sums;
     if (fused->sums) {
-        OrReason<PreparedKernel> made = prepare_sums(table, body, *fused->sums);
-        if (!made) return NoValue{made.reason()};
+        Expected<PreparedKernel> made = prepare_sums(table, body, *fused->sums);
+        if (!made) return Unexpected{made.reason()};
         sums = std::move(*made);
         prepared.workspace = std::max(prepared.workspace, sums->workspace);
         prepared.launches += sums->launches;

@@ -114,8 +114,8 @@ struct LossOfRows {
     }
 };
 
-OrReason<LossOfRows> loss_of_rows(Context& context, const DescribedLoss& of, std::int64_t rows) {
-    if (rows == 1) return NoValue{"of one row it is no nest"};
+Expected<LossOfRows> loss_of_rows(Context& context, const DescribedLoss& of, std::int64_t rows) {
+    if (rows == 1) return Unexpected{"of one row it is no nest"};
     const Product::Matrix x{of.dtype, rows, of.channels}, logits{of.dtype, rows, of.columns},
         w{of.dtype, of.columns, of.channels};
     const auto transposed = [](Product::Matrix matrix) {
@@ -124,7 +124,7 @@ OrReason<LossOfRows> loss_of_rows(Context& context, const DescribedLoss& of, std
     };
     LossOfRows made;
     std::string reason;
-    const auto take = [&](PreparedKernel& to, OrReason<PreparedKernel> from) {
+    const auto take = [&](PreparedKernel& to, Expected<PreparedKernel> from) {
         if (from)
             to = std::move(*from);
         else if (reason.empty())
@@ -140,7 +140,7 @@ OrReason<LossOfRows> loss_of_rows(Context& context, const DescribedLoss& of, std
         add.adds = true;
         take(made.added_dw, prepare_product(context, add));
     }
-    if (!reason.empty()) return NoValue{reason};
+    if (!reason.empty()) return Unexpected{reason};
     return made;
 }
 
@@ -200,13 +200,13 @@ Cost cost_of(const Problem& problem, const DescribedLoss& of) {
     return cost;
 }
 
-OrReason<PreparedKernel> prepare_loss(Context& context, const DescribedLoss& of, const Problem& problem) {
-    if (std::min({of.rows, of.channels, of.columns}) == 0) return NoValue{"it needs one element or more"};
+Expected<PreparedKernel> prepare_loss(Context& context, const DescribedLoss& of, const Problem& problem) {
+    if (std::min({of.rows, of.channels, of.columns}) == 0) return Unexpected{"it needs one element or more"};
     const std::int64_t rows = of.rows_of_chunk();
-    OrReason<LossOfRows> chunk = loss_of_rows(context, of, rows);
-    if (!chunk) return NoValue{chunk.reason()};
-    OrReason<LossOfRows> last = loss_of_rows(context, of, of.rows - (of.chunks() - 1) * rows);
-    if (!last) return NoValue{last.reason()};
+    Expected<LossOfRows> chunk = loss_of_rows(context, of, rows);
+    if (!chunk) return Unexpected{chunk.reason()};
+    Expected<LossOfRows> last = loss_of_rows(context, of, of.rows - (of.chunks() - 1) * rows);
+    if (!last) return Unexpected{last.reason()};
     const codegen::GridKernel sum{.name = "sum_of_losses",
                                   .code = codegen::ReductionKernel{.kept = {{1, 1}},
                                                                    .reduced = {{of.rows, 1}},
@@ -229,16 +229,16 @@ void add_loss_kernels(KernelTable& table, Context& context) {
     const auto add = [&](DType dtype, bool tf32) {
         const std::string format(tf32 ? "tf32" : name_of(dtype));
         const std::string unit = dtype == DType::f32 && !tf32 ? context.unit : context.matrix_unit;
-        const auto prepare = [&context, dtype, tf32](const Problem& problem) -> OrReason<PreparedKernel> {
+        const auto prepare = [&context, dtype, tf32](const Problem& problem) -> Expected<PreparedKernel> {
             const DescribedLoss described(problem);
             if (described.dtype != dtype)
-                return NoValue{
+                return Unexpected{
                     fmt::format("it multiplies {}, got {}", name_of(dtype), problem.inputs[0].text())};
             if (described.tf32 != tf32)
-                return NoValue{tf32 ? "it multiplies f32 as tf32, which was not asked for"
-                                    : "it multiplies f32 as it is stored, asked for tf32"};
+                return Unexpected{tf32 ? "it multiplies f32 as tf32, which was not asked for"
+                                       : "it multiplies f32 as it is stored, asked for tf32"};
             if (std::string reason = tf32 ? tf32_refusal() : ""; !reason.empty())
-                return NoValue{std::move(reason)};
+                return Unexpected{std::move(reason)};
             return prepare_loss(context, described, problem);
         };
         table["linear_cross_entropy"].push_back(

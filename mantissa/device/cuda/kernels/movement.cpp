@@ -152,7 +152,7 @@ void add_movement_kernels(KernelTable& table, Context& context) {
     const auto add = [&](const char* op, const char* name, Launch (*prepare)(const Problem&, Context&)) {
         table[op].push_back(
             {.name = name, .prepare = [&context, prepare](const Problem& problem) {
-                 return OrReason(PreparedKernel{
+                 return Expected(PreparedKernel{
                      .launch = prepare(problem, context),
                      // A concatenation copies each operand, a split each result.
                      .launches = static_cast<std::int64_t>(std::max(
@@ -167,9 +167,9 @@ void add_movement_kernels(KernelTable& table, Context& context) {
     add("pad", "strided copy", padded);
     add("write_slice", "strided copy", written_slice);
     table["iota"].push_back(
-        {.name = "counter", .prepare = [&context](const Problem& problem) -> OrReason<PreparedKernel> {
+        {.name = "counter", .prepare = [&context](const Problem& problem) -> Expected<PreparedKernel> {
              const DType dtype = problem.outputs[0].dtype;
-             if (dtype != DType::i32 && dtype != DType::f32) return NoValue{"it counts in i32 and f32"};
+             if (dtype != DType::i32 && dtype != DType::f32) return Unexpected{"it counts in i32 and f32"};
              return PreparedKernel{.launch = counted(problem, context)};
          }});
 }

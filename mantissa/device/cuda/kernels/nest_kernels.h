@@ -13,6 +13,6 @@ enum class NestOutputs : std::uint8_t {
 
 /// The kernel of a graph whose operations, taken apart into primitives, are one nest; its operands are the
 /// graph's inputs, in their order.
-OrReason<PreparedKernel> prepare_definition(Context& context, const Graph& definition, NestOutputs place);
+Expected<PreparedKernel> prepare_definition(Context& context, const Graph& definition, NestOutputs place);
 
 }  // namespace mantissa::on_cuda

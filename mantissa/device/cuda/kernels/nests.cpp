@@ -10,7 +10,7 @@
 #include "mantissa/device/cuda/kernels/nest_kernels.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
-#include "mantissa/passes/analysis/contraction_tail.h"
+#include "mantissa/passes/analysis/contraction_epilogue.h"
 #include "mantissa/passes/analysis/nest.h"
 #include "mantissa/passes/expand.h"
 #include "mantissa/passes/simplify.h"
@@ -24,10 +24,10 @@ constexpr std::int64_t elements_of_block = 4 * codegen::grid_threads;
 /// Blocks of a nest with sums over rows: their partial sums should take little beside what is read, and keep
 /// all multiprocessors busy. A row is read, summed twice and written before the next one: only many blocks
 /// hide that.
-constexpr std::int64_t most_blocks_with_sums = 1024;
+constexpr std::int64_t max_blocks_with_sums = 1024;
 /// Threads that add up the partial sums of a column: as many blocks then read at a time as there are results
 /// for, and each reads a few.
-constexpr std::int64_t most_threads_of_sum = 32, terms_of_thread = 4;
+constexpr std::int64_t max_threads_of_sum = 32, terms_of_thread = 4;
 
 /// How often the multiprocessors are filled with blocks of one nest by rows. Operands that all rows share are
 /// read once a block, so that few blocks read little; one wave alone would leave many idle where blocks are
@@ -52,23 +52,24 @@ std::string refuse_results(const Graph& body, const Nest& nest) {
     return "";
 }
 
-OrReason<NestBody> nest_of_body(Graph body) {
+Expected<NestBody> nest_of_body(Graph body) {
     std::vector<NodeId> nodes;
     for (std::size_t id = 0; id < body.size(); ++id)
         if (body.node(static_cast<NodeId>(id)).op->name != "input") nodes.push_back(static_cast<NodeId>(id));
-    OrReason<Nest> nest = make_nest(
+    Expected<Nest> nest = make_nest(
         body, nodes, [](Value) { return false; }, Loops::one_if_possible, Doubles::single);
-    if (!nest) return NoValue{nest.reason()};
-    if (std::string reason = refuse_results(body, *nest); !reason.empty()) return NoValue{std::move(reason)};
+    if (!nest) return Unexpected{nest.reason()};
+    if (std::string reason = refuse_results(body, *nest); !reason.empty())
+        return Unexpected{std::move(reason)};
     return NestBody{std::move(body), std::move(*nest)};
 }
 
-OrReason<NestBody> nest_of_definition(const Graph& definition) {
+Expected<NestBody> nest_of_definition(const Graph& definition) {
     return nest_of_body(simplify(expand(definition, [](const Graph&, const Node&) { return true; })));
 }
 
 /// The computation of a composite, in primitives.
-OrReason<NestBody> nest_of_composite(const Problem& problem) {
+Expected<NestBody> nest_of_composite(const Problem& problem) {
     Graph definition;
     std::vector<Tensor> inputs;
     for (std::size_t i = 0; i < problem.inputs.size(); ++i)
@@ -91,8 +92,8 @@ bool sums_row_values(const codegen::LoopNest& nest) {
 
 /// Whether so many rows side by side have room for their sums in a block's shared memory.
 bool holds_sums(const codegen::LoopNest& nest, std::int64_t rows) {
-    constexpr std::int64_t most_bytes = 32 << 10;
-    return rows * nest.partial_sums * static_cast<std::int64_t>(sizeof(float)) <= most_bytes;
+    constexpr std::int64_t max_bytes = 32 << 10;
+    return rows * nest.partial_sums * static_cast<std::int64_t>(sizeof(float)) <= max_bytes;
 }
 
 /// NvptxTarget::at_once: 16 bytes of the shortest of what varies by column, while that leaves a thread
@@ -110,13 +111,13 @@ int at_once_of(const codegen::LoopNest& nest) {
             count(nest.outputs[static_cast<std::size_t>(store.output)]);
         columns += walk.sums.size() + walk.kept.size();
     }
-    constexpr std::size_t most_values = 96;
+    constexpr std::size_t max_values = 96;
     std::size_t count_at_once = std::min<std::size_t>(8, 16 / shortest);
     const auto leaves_threads_idle = [&] {  // of a warp
         return waits(nest) && nest.columns < 32 * static_cast<std::int64_t>(count_at_once);
     };
     while (count_at_once > 1 &&
-           (count_at_once * columns > most_values || leaves_threads_idle() ||
+           (count_at_once * columns > max_values || leaves_threads_idle() ||
             (!nest.flat && nest.columns % static_cast<std::int64_t>(count_at_once) != 0)))
         count_at_once /= 2;
     return static_cast<int>(count_at_once);
@@ -125,7 +126,7 @@ int at_once_of(const codegen::LoopNest& nest) {
 /// As many as there are columns for, in whole warps. Of rows that are too long for one place a thread a block
 /// should be large: what is walked again then lies in the L2 cache, as few rows are on their way.
 void choose_threads(const codegen::LoopNest& nest, codegen::NvptxTarget& target) {
-    constexpr std::int64_t most_in_one_place = 512;
+    constexpr std::int64_t max_in_one_place = 512;
     target.threads = codegen::grid_threads;
     if (nest.flat) return;
     const std::int64_t places = std::max<std::int64_t>(1, ceil_div(nest.columns, target.at_once));
@@ -135,7 +136,7 @@ void choose_threads(const codegen::LoopNest& nest, codegen::NvptxTarget& target)
         holds_sums(nest, rows)) {
         target.threads = static_cast<int>(places);
         target.side_by_side = static_cast<int>(rows);
-    } else if (places <= most_in_one_place) {
+    } else if (places <= max_in_one_place) {
         target.threads = static_cast<int>(align_up(places, 32));
     } else if (target.at_once > 1) {
         target.threads = 1024;
@@ -208,7 +209,7 @@ SizedKernel added_sums(Context& context, const codegen::LoopNest& nest, std::int
     codegen::ReductionKernel code{
         .kept = {{sums, 1}}, .reduced = {{terms, nest.partial_sums}}, .terms_of_chunk = terms};
     code.threads = static_cast<int>(std::bit_floor(static_cast<std::uint64_t>(
-        std::clamp<std::int64_t>(terms / terms_of_thread, 1, most_threads_of_sum))));
+        std::clamp<std::int64_t>(terms / terms_of_thread, 1, max_threads_of_sum))));
     code.spread = code.threads > 1;
     if (first % at_once == 0 && sums % at_once == 0 && nest.partial_sums % at_once == 0)
         code.at_once = at_once;
@@ -227,11 +228,11 @@ void add_sums(Context& context, const codegen::LoopNest& nest, BoundNest& bound)
 }
 
 std::int64_t rows_of_block(const Context& context, const codegen::NvptxTarget& target, std::int64_t rows) {
-    constexpr int least_threads = 64;  // of a block: a multiprocessor holds 32 blocks of fewer
-    const std::int64_t most_blocks = std::max<std::int64_t>(
-        1, waves * context.resident_threads / std::max(least_threads, target.threads * target.side_by_side));
+    constexpr int min_threads = 64;  // of a block: a multiprocessor holds 32 blocks of fewer
+    const std::int64_t max_blocks = std::max<std::int64_t>(
+        1, waves * context.resident_threads / std::max(min_threads, target.threads * target.side_by_side));
     // Rows side by side are a block each.
-    return std::max<std::int64_t>(1, ceil_div(rows, most_blocks * target.side_by_side));
+    return std::max<std::int64_t>(1, ceil_div(rows, max_blocks * target.side_by_side));
 }
 
 /// The access to memory: several neighbours at once where they allow it, or each element by itself.
@@ -253,7 +254,7 @@ BoundNest bound_nest(Context& context, const NestBody& body, NestOutputs place, 
                     .side_by_side = target.side_by_side};
     if (nest.partial_sums > 0) {
         bound.per_block =
-            std::max(bound.per_block, ceil_div(bound.count, most_blocks_with_sums * target.side_by_side));
+            std::max(bound.per_block, ceil_div(bound.count, max_blocks_with_sums * target.side_by_side));
         bound.starts_at_zero = !codegen::has_one_place(nest, target) || sums_row_values(nest);
         add_sums(context, nest, bound);
     }
@@ -267,8 +268,8 @@ BoundNest bound_nest(Context& context, const NestBody& body, NestOutputs place, 
     return bound;
 }
 
-OrReason<PreparedKernel> prepare_nest(Context& context, const OrReason<NestBody>& body, NestOutputs place) {
-    if (!body) return NoValue{body.reason()};
+Expected<PreparedKernel> prepare_nest(Context& context, const Expected<NestBody>& body, NestOutputs place) {
+    if (!body) return Unexpected{body.reason()};
     const BoundNest bound = bound_nest(context, *body, place, Access::wide);
     PreparedKernel prepared{
         .launch = [&context, bound](const Operands& operands) { bound.queue(context, operands); },
@@ -308,7 +309,7 @@ struct BoundParts {
     }
 };
 
-OrReason<PreparedKernel> prepare_parts(Context& context, const Problem& problem) {
+Expected<PreparedKernel> prepare_parts(Context& context, const Problem& problem) {
     const Op& update = find_op(problem.attributes.word("update"));
     const auto parts = static_cast<std::size_t>(problem.attributes.integer("parts"));
     const std::size_t inputs = problem.inputs.size() / parts, outputs = problem.outputs.size() / parts;
@@ -320,14 +321,14 @@ OrReason<PreparedKernel> prepare_parts(Context& context, const Problem& problem)
     std::string text;
     Graph body;
     for (std::size_t part = 0; part < parts; ++part) {
-        const OrReason<NestBody> nest =
+        const Expected<NestBody> nest =
             nest_of_composite({update, problem.inputs.subspan(part * inputs, inputs),
                                problem.outputs.subspan(part * outputs, outputs), problem.attributes});
-        if (!nest) return NoValue{nest.reason()};
+        if (!nest) return Unexpected{nest.reason()};
         const codegen::LoopNest loops = codegen::lower(nest->graph);
-        if (!loops.flat || loops.partial_sums > 0) return NoValue{"its parts are no flat nests"};
+        if (!loops.flat || loops.partial_sums > 0) return Unexpected{"its parts are no flat nests"};
         std::string own = codegen::pseudo_code(loops);
-        if (part > 0 && own != text) return NoValue{"its parts are not one nest"};
+        if (part > 0 && own != text) return Unexpected{"its parts are not one nest"};
         text = std::move(own);
         bound.elements.push_back(nest->nest.rows * nest->nest.columns);
         if (part == 0) body = nest->graph;
@@ -346,20 +347,20 @@ OrReason<PreparedKernel> prepare_parts(Context& context, const Problem& problem)
 std::string refuse_without_compiler() { return codegen::Compiler::refusal(); }
 
 Kernel fused_kernel(Context& context) {
-    const auto prepare = [&context](const Problem& problem) -> OrReason<PreparedKernel> {
+    const auto prepare = [&context](const Problem& problem) -> Expected<PreparedKernel> {
         if (std::string reason = refuse_without_compiler(); !reason.empty())
-            return NoValue{std::move(reason)};
+            return Unexpected{std::move(reason)};
         const Graph& body = problem.attributes.body("body").graph();
-        if (contraction_of(body) >= 0) return NoValue{"it makes nests, and no contraction"};
+        if (contraction_of(body) >= 0) return Unexpected{"it makes nests, and no contraction"};
         return prepare_nest(context, nest_of_body(body), NestOutputs::apart);
     };
     return {.name = "compiled " + context.unit, .arithmetic = {.unit = context.unit}, .prepare = prepare};
 }
 
 Kernel composite_kernel(Context& context) {
-    const auto prepare = [&context](const Problem& problem) -> OrReason<PreparedKernel> {
+    const auto prepare = [&context](const Problem& problem) -> Expected<PreparedKernel> {
         if (std::string reason = refuse_without_compiler(); !reason.empty())
-            return NoValue{std::move(reason)};
+            return Unexpected{std::move(reason)};
         const bool writes_over = !problem.op.in_place.empty();
         return prepare_nest(context, nest_of_composite(problem),
                             writes_over ? NestOutputs::over_operands : NestOutputs::apart);
@@ -368,9 +369,9 @@ Kernel composite_kernel(Context& context) {
 }
 
 Kernel parts_kernel(Context& context) {
-    const auto prepare = [&context](const Problem& problem) -> OrReason<PreparedKernel> {
+    const auto prepare = [&context](const Problem& problem) -> Expected<PreparedKernel> {
         if (std::string reason = refuse_without_compiler(); !reason.empty())
-            return NoValue{std::move(reason)};
+            return Unexpected{std::move(reason)};
         return prepare_parts(context, problem);
     };
     return {.name = "compiled " + context.unit, .arithmetic = {.unit = context.unit}, .prepare = prepare};
@@ -378,7 +379,7 @@ Kernel parts_kernel(Context& context) {
 
 }  // namespace
 
-OrReason<PreparedKernel> prepare_definition(Context& context, const Graph& definition, NestOutputs place) {
+Expected<PreparedKernel> prepare_definition(Context& context, const Graph& definition, NestOutputs place) {
     return prepare_nest(context, nest_of_definition(definition), place);
 }
 

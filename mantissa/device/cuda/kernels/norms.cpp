@@ -8,7 +8,7 @@
 #include "mantissa/device/cuda/gpu_ranks.h"
 #include "mantissa/device/cuda/kernels/among_ranks.h"
 #include "mantissa/device/cuda/kernels/reductions.h"
-#include "mantissa/ranks/part.h"
+#include "mantissa/ranks/shard.h"
 
 namespace mantissa::inline v0::on_cuda {
 
@@ -16,10 +16,10 @@ namespace {
 
 constexpr std::int64_t number = sizeof(double);
 
-std::int64_t sums_of(std::int64_t elements) { return ceil_div(elements, part_block); }
+std::int64_t sums_of(std::int64_t elements) { return ceil_div(elements, shard_block); }
 
 /// Gradients of one format, whose squares one kernel adds up: those of each block by which ranks cut
-/// (ranks/part.h), so that a part has the sums that it has in the whole.
+/// (ranks/shard.h), so that a part has the sums that it has in the whole.
 class Squares {
   public:
     /// A gradient: so many elements of an operand; where its first sum goes.
@@ -30,7 +30,7 @@ class Squares {
 
     Squares(Context& context, DType dtype, std::vector<Gradient> gradients)
         : gradients_(std::move(gradients)) {
-        codegen::SquaresKernel kernel{.from = dtype, .of_sum = part_block};
+        codegen::SquaresKernel kernel{.from = dtype, .of_sum = shard_block};
         kernel.parts = codegen::parts_of_launch(std::ssize(gradients_), kernel.table().words, 1);
         table_ = kernel.table();
         kernel_ = context.modules.add({.name = fmt::format("squares_{}", name_of(dtype)), .code = kernel});
@@ -82,7 +82,7 @@ class RootOfSums {
 
 /// Squares are added in FP64, where those of FP32 numbers cannot overflow: by blocks of all gradients at
 /// once, then those of the blocks.
-OrReason<PreparedKernel> norm_of_all(const Problem& problem, Context& context) {
+Expected<PreparedKernel> norm_of_all(const Problem& problem, Context& context) {
     std::vector<Squares> all;
     std::int64_t sums = 0, launches = 0;
     for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
@@ -110,9 +110,9 @@ OrReason<PreparedKernel> norm_of_all(const Problem& problem, Context& context) {
 constexpr int norms = -2;
 
 /// The norm of gradients of which this rank has parts, or all: the same sums of blocks, in the same order.
-OrReason<PreparedKernel> norm_of_parts(const Problem& problem, Context& context) {
+Expected<PreparedKernel> norm_of_parts(const Problem& problem, Context& context) {
     if (std::string reason = refuse_ranks(context, problem); !reason.empty())
-        return NoValue{std::move(reason)};
+        return Unexpected{std::move(reason)};
     const std::int64_t ranks = problem.attributes.integer("ranks"),
                        self = context.ranks ? context.ranks->rank() : 0;
     std::vector<Squares::Gradient> own;
@@ -121,12 +121,12 @@ OrReason<PreparedKernel> norm_of_parts(const Problem& problem, Context& context)
     const std::vector<std::int64_t>& cut = problem.attributes.list("elements");
     for (std::size_t i = 0; i < cut.size(); ++i) {
         const std::int64_t elements = cut[i] > 0 ? cut[i] : problem.inputs[i].shape.elements();
-        const auto part = cut[i] > 0 ? part_of(elements, ranks, self) : mantissa::Part{0, elements};
-        if (part.count > 0) own.push_back({i, part.count, sums + part.first / part_block});
+        const auto part = cut[i] > 0 ? shard_of(elements, ranks, self) : mantissa::Shard{0, elements};
+        if (part.count > 0) own.push_back({i, part.count, sums + part.first / shard_block});
         for (std::int64_t rank = 0; cut[i] > 0 && rank < ranks; ++rank) {
-            const auto theirs = part_of(elements, ranks, rank);
+            const auto theirs = shard_of(elements, ranks, rank);
             by_rank[static_cast<std::size_t>(rank)].push_back(
-                {static_cast<std::uint64_t>((sums + theirs.first / part_block) * number),
+                {static_cast<std::uint64_t>((sums + theirs.first / shard_block) * number),
                  sums_of(theirs.count) * number});
         }
         sums += sums_of(elements);

@@ -35,7 +35,7 @@ codegen::PoolKernel pool_of(const Problem& problem, codegen::PoolResult makes) {
     return pool;
 }
 
-OrReason<PreparedKernel> prepare_pool(Context& context, const NamedPool& named, const Problem& problem) {
+Expected<PreparedKernel> prepare_pool(Context& context, const NamedPool& named, const Problem& problem) {
     codegen::GridKernel kernel{.name = fmt::format("{}_{}", named.op, name_of(problem.inputs[0].dtype)),
                                .code = pool_of(problem, named.makes)};
     const std::int64_t blocks = codegen::blocks_of(kernel);

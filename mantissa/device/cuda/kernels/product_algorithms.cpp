@@ -23,8 +23,8 @@ using cuda::MatmulHeuristic;
 /// meanwhile changes all alike; an odd number has a median.
 constexpr int timed_rounds = 5;
 /// Between two events, which tell times apart by half a microsecond: a 400th.
-constexpr double least_milliseconds = 0.2;
-constexpr int most_launches = 100;
+constexpr double min_milliseconds = 0.2;
+constexpr int max_launches = 100;
 
 /// Memory of the GPU that goes when nobody times any more.
 class Scratch {
@@ -167,9 +167,9 @@ const MatmulHeuristic* quickest_of(const Context& context, ChosenAlgorithm& chos
         }
         // Timed after a first launch, in which the library loads its kernel.
         const double once = timer.milliseconds(run);
-        const double launches = std::ceil(least_milliseconds / std::max(once, 1e-6));
+        const double launches = std::ceil(min_milliseconds / std::max(once, 1e-6));
         candidates.push_back({.algorithm = &algorithm,
-                              .launches = static_cast<int>(std::clamp(launches, 1.0, 1.0 * most_launches))});
+                              .launches = static_cast<int>(std::clamp(launches, 1.0, 1.0 * max_launches))});
     }
     if (candidates.empty())
         throw UserError(fmt::format("cuBLASLt offers {} algorithms for {}, of which none runs{}",

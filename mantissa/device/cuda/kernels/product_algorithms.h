@@ -53,7 +53,7 @@ class ProductAlgorithms {
         : choose_(choose), where_(std::move(where)), file_(std::move(file)) {}
 
     /// How many the library is to be asked for.
-    int asked() const { return choose_ == Choose::the_first ? 1 : most_offered; }
+    int asked() const { return choose_ == Choose::the_first ? 1 : max_offered; }
     /// Takes one of those offered if it is known which; else `finish` will, if anybody still wants it then.
     void add(const std::shared_ptr<ChosenAlgorithm>& chosen);
     /// Times those that are still wanted, and keeps what it took. Throws UserError where the device fails, or
@@ -62,7 +62,7 @@ class ProductAlgorithms {
 
   private:
     // The library offers them in the order of the times that it expects.
-    static constexpr int most_offered = 8;
+    static constexpr int max_offered = 8;
 
     bool take_if_known(ChosenAlgorithm& chosen) const;
 

@@ -71,9 +71,9 @@ class Sample {
         }
         if (product_.bias) sum.add(y_[column]);
         const double exact = y.dtype == DType::i32 ? 0 : sum.allowed(product_.tf32);
-        using enum Product::Tail;
-        if (product_.tail == gelu_and_input) expect(1, place, sum.value, exact);
-        switch (product_.tail) {
+        using enum Product::Epilogue;
+        if (product_.epilogue == gelu_and_input) expect(1, place, sum.value, exact);
+        switch (product_.epilogue) {
             case none:
                 return expect(0, place, sum.value, exact);
             case gelu:

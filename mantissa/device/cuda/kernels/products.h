@@ -31,7 +31,7 @@ struct Product {
         bool transposed = false;
     };
     /// The epilogue of the sums before they are stored.
-    enum class Tail : std::uint8_t {
+    enum class Epilogue : std::uint8_t {
         none,
         gelu,
         gelu_and_input,              ///< the sums are stored, too
@@ -42,22 +42,22 @@ struct Product {
     std::int64_t batch = 1;
     bool bias = false, tf32 = false;
     bool adds = false;  ///< to what lies in y
-    Tail tail = Tail::none;
+    Epilogue epilogue = Epilogue::none;
 
     bool reads_gelu_input() const {
-        return tail == Tail::gelu_gradient || tail == Tail::gelu_gradient_and_its_sums;
+        return epilogue == Epilogue::gelu_gradient || epilogue == Epilogue::gelu_gradient_and_its_sums;
     }
 };
 
 /// That of a matmul; why the unit does not make it, where the library would not or there is nothing to add
 /// up.
-OrReason<Product> product_of(const ProductUnit& unit, const Problem& matmul);
+Expected<Product> product_of(const ProductUnit& unit, const Problem& matmul);
 
 /// Operands a, b, a bias where there is one, and GELU's input where its gradient is made; outputs y, and what
-/// its tail stores besides. None of its extents is 0.
-OrReason<PreparedKernel> prepare_product(Context& context, const Product& product);
+/// its epilogue stores besides. None of its extents is 0.
+Expected<PreparedKernel> prepare_product(Context& context, const Product& product);
 
-/// Adds the kernels of fused nodes that are a product with a tail that cuBLASLt has. The table must stay
+/// Adds the kernels of fused nodes that are a product with an epilogue that cuBLASLt has. The table must stay
 /// where it is.
 void add_fused_product_kernels(KernelTable& table, Context& context);
 

@@ -10,7 +10,7 @@ namespace mantissa::inline v0::on_cuda {
 namespace {
 
 /// Up to so many rows share what a warp reads of the weights.
-constexpr std::int64_t most_rows_as_they_lie = 8;
+constexpr std::int64_t max_rows_as_they_lie = 8;
 /// The unit of extents of bytes that cuBLASLt asks for.
 constexpr std::int64_t unit = codegen::numbers_of_word;
 
@@ -35,7 +35,7 @@ struct Bound {
     }
 };
 
-OrReason<PreparedKernel> prepare_weight(Context& context, const Problem& problem) {
+Expected<PreparedKernel> prepare_weight(Context& context, const Problem& problem) {
     const Type& w = problem.inputs[0];
     const std::int64_t rows = w.shape[0], depth = w.shape[1];
     if (rows == 0) return PreparedKernel{.launch = [](const Operands&) {}};
@@ -121,10 +121,10 @@ struct ProductAsItLies {
     }
 };
 
-OrReason<PreparedKernel> prepare_as_it_lies(Context& context, const std::string& format,
+Expected<PreparedKernel> prepare_as_it_lies(Context& context, const std::string& format,
                                             const Problem& problem) {
     if (const std::string asked = problem.attributes.word("multiply"); asked != format)
-        return NoValue{fmt::format("it multiplies {}, asked for {}", format, asked)};
+        return Unexpected{fmt::format("it multiplies {}, asked for {}", format, asked)};
     if (problem.outputs[0].shape.elements() == 0) return PreparedKernel{.launch = [](const Operands&) {}};
     const Extents of(problem);
     const QuantizedRows x(context, problem, of, 0);
@@ -143,22 +143,22 @@ OrReason<PreparedKernel> prepare_as_it_lies(Context& context, const std::string&
 
 /// Sums by the library, scaled where they lie if it takes rows as long as y's. Else they are apart, and the
 /// last one to three columns are made without it.
-OrReason<PreparedKernel> prepare_many_rows(Context& context, const Problem& problem) {
+Expected<PreparedKernel> prepare_many_rows(Context& context, const Problem& problem) {
     if (const std::string asked = problem.attributes.word("multiply"); asked != "s8")
-        return NoValue{fmt::format("cuBLASLt multiplies no {}", asked)};
+        return Unexpected{fmt::format("cuBLASLt multiplies no {}", asked)};
     const Extents of(problem);
-    if (of.rows <= most_rows_as_they_lie)
-        return NoValue{fmt::format("up to {} rows read the weights as they lie, got {}",
-                                   most_rows_as_they_lie, of.rows)};
+    if (of.rows <= max_rows_as_they_lie)
+        return Unexpected{
+            fmt::format("up to {} rows read the weights as they lie, got {}", max_rows_as_they_lie, of.rows)};
     const std::int64_t columns = of.columns / unit * unit;
     if (of.depth % unit != 0 || of.depth == 0 || columns == 0)
-        return NoValue{
+        return Unexpected{
             fmt::format("cuBLASLt multiplies bytes in rows of a multiple of {}, and so many, got {}", unit,
                         problem.inputs[1].text())};
     const auto product = prepare_product(context, {.a = {DType::s8, of.rows, of.depth},
                                                    .b = {DType::s8, columns, of.depth, true},
                                                    .y = {DType::i32, of.rows, columns}});
-    if (!product) return NoValue{product.reason()};
+    if (!product) return Unexpected{product.reason()};
     const QuantizedRows x(context, problem, of, apart(product->workspace));
     const bool in_place = columns == of.columns;
     const std::int64_t sums_at = x.end, bytes_of_sums = of.rows * columns * 4;

@@ -14,7 +14,7 @@ namespace {
 /// Threads that keep any GPU of these architectures busy: 148 multiprocessors of 2,048 at most.
 constexpr std::int64_t enough_threads = 148 * 2048;
 /// The least work of a thread that is worth a launch of its own.
-constexpr std::int64_t least_terms = 64;
+constexpr std::int64_t min_terms = 64;
 
 using Axis = codegen::ReductionKernel::Axis;
 
@@ -66,7 +66,7 @@ int at_once_of(const ReducedAxes& apart, DType from) {
 
 std::int64_t chunks_of(std::int64_t threads_of_chunk, std::int64_t terms, int threads) {
     const std::int64_t wanted = enough_threads / std::max<std::int64_t>(1, threads_of_chunk);
-    const std::int64_t most = terms / (least_terms * threads);
+    const std::int64_t most = terms / (min_terms * threads);
     return std::clamp<std::int64_t>(std::min(wanted, most), 1, 1024);
 }
 
@@ -125,7 +125,7 @@ Stages stages_of(Context& context, const Shape& shape, const std::vector<std::in
 namespace {
 
 Kernel reduction_kernel(Context& context, bool maximum) {
-    const auto prepare = [&context, maximum](const Problem& problem) -> OrReason<PreparedKernel> {
+    const auto prepare = [&context, maximum](const Problem& problem) -> Expected<PreparedKernel> {
         const DType from = problem.inputs[0].dtype;
         const Stages stages = stages_of(context, problem.inputs[0].shape, problem.attributes.list("axes"),
                                         {.maximum = maximum,

@@ -22,22 +22,22 @@ struct AttributeRule {
     Needed needed = Needed::yes;
 };
 
-constexpr std::int64_t most_dimensions = 8, most_pointers = 64;
+constexpr std::int64_t max_dimensions = 8, max_pointers = 64;
 
 constexpr AttributeRule rules[] = {
     {Kind::tensor, tensor_type, DnnAttributeType::data_type},
     {Kind::tensor, tensor_alignment, DnnAttributeType::int64},
-    {Kind::tensor, tensor_dimensions, DnnAttributeType::int64, most_dimensions},
-    {Kind::tensor, tensor_strides, DnnAttributeType::int64, most_dimensions},
+    {Kind::tensor, tensor_dimensions, DnnAttributeType::int64, max_dimensions},
+    {Kind::tensor, tensor_strides, DnnAttributeType::int64, max_dimensions},
     {Kind::tensor, tensor_id, DnnAttributeType::int64},
     {Kind::tensor, tensor_is_virtual, DnnAttributeType::boolean, 1, Needed::no},
     {Kind::convolution, convolution_precision, DnnAttributeType::data_type},
     {Kind::convolution, convolution_mode, DnnAttributeType::convolution_mode},
     {Kind::convolution, convolution_spatial_dimensions, DnnAttributeType::int64},
-    {Kind::convolution, convolution_dilations, DnnAttributeType::int64, most_dimensions},
-    {Kind::convolution, convolution_strides, DnnAttributeType::int64, most_dimensions},
-    {Kind::convolution, convolution_pre_paddings, DnnAttributeType::int64, most_dimensions},
-    {Kind::convolution, convolution_post_paddings, DnnAttributeType::int64, most_dimensions},
+    {Kind::convolution, convolution_dilations, DnnAttributeType::int64, max_dimensions},
+    {Kind::convolution, convolution_strides, DnnAttributeType::int64, max_dimensions},
+    {Kind::convolution, convolution_pre_paddings, DnnAttributeType::int64, max_dimensions},
+    {Kind::convolution, convolution_post_paddings, DnnAttributeType::int64, max_dimensions},
     {Kind::pointwise, pointwise_mode, DnnAttributeType::pointwise_mode},
     {Kind::pointwise, pointwise_precision, DnnAttributeType::data_type},
     {Kind::forward, forward_alpha, DnnAttributeType::float32},
@@ -63,13 +63,13 @@ constexpr AttributeRule rules[] = {
     {Kind::pointwise_operation, operation_b, DnnAttributeType::descriptor},
     {Kind::pointwise_operation, operation_y, DnnAttributeType::descriptor},
     {Kind::graph, graph_handle, DnnAttributeType::handle, 1, Needed::no},
-    {Kind::graph, graph_operations, DnnAttributeType::descriptor, most_pointers},
+    {Kind::graph, graph_operations, DnnAttributeType::descriptor, max_pointers},
     {Kind::heuristics, heuristics_graph, DnnAttributeType::descriptor},
     {Kind::heuristics, heuristics_mode, DnnAttributeType::heuristics_mode},
     {Kind::plan, plan_handle, DnnAttributeType::handle, 1, Needed::no},
     {Kind::plan, plan_engine_config, DnnAttributeType::descriptor},
-    {Kind::variant_pack, pack_ids, DnnAttributeType::int64, most_pointers},
-    {Kind::variant_pack, pack_pointers, DnnAttributeType::void_pointer, most_pointers},
+    {Kind::variant_pack, pack_ids, DnnAttributeType::int64, max_pointers},
+    {Kind::variant_pack, pack_pointers, DnnAttributeType::void_pointer, max_pointers},
     {Kind::variant_pack, pack_workspace, DnnAttributeType::void_pointer, 1, Needed::no},
 };
 

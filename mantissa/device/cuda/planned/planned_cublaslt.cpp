@@ -15,7 +15,7 @@
 namespace mantissa::inline v0::cuda {
 
 struct MatmulPreferenceOf {
-    std::uint64_t most_workspace = 0;
+    std::uint64_t max_workspace = 0;
     std::uint32_t reduction_schemes = 7;
     std::array<std::uint32_t, 4> alignment = {256, 256, 256, 256};  // of a, b, c and d
 };
@@ -60,14 +60,14 @@ constexpr DevicePtr kept_alignment = 16;
 /// The unit that extents of bytes, and addresses, are multiples of.
 constexpr std::int64_t bytes_unit = 4;
 /// As many ways there are to add up a sum: at once, and in two and three parts.
-constexpr std::int64_t most_parts = 3;
+constexpr std::int64_t max_parts = 3;
 /// Parts of long sums are kept in memory and added up: where a real one would cut the sum, too, since the
 /// results alone would keep few of its multiprocessors busy.
-constexpr std::int64_t longest_sum_at_once = 4096, most_results_in_parts = std::int64_t{1} << 22;
+constexpr std::int64_t longest_sum_at_once = 4096, max_results_in_parts = std::int64_t{1} << 22;
 
 std::uint64_t workspace_of(const MatrixLayoutOf& d, std::int64_t terms, std::int64_t parts) {
     const std::int64_t results = d.rows * d.columns * d.batch;
-    const bool is_long = terms > longest_sum_at_once && results <= most_results_in_parts;
+    const bool is_long = terms > longest_sum_at_once && results <= max_results_in_parts;
     const std::int64_t kept = parts > 1 ? parts : is_long ? 1 : 0;
     return static_cast<std::uint64_t>(kept * results) * sizeof(float);
 }
@@ -165,7 +165,7 @@ BlasStatus take(T& to, const void* value, std::size_t bytes) {
 
 class PlannedBlas {
   public:
-    PlannedBlas(RunMatmul run, int most_offered) : run_(std::move(run)), most_offered_(most_offered) {}
+    PlannedBlas(RunMatmul run, int max_offered) : run_(std::move(run)), max_offered_(max_offered) {}
 
     BlasStatus set(MatrixLayout layout, LayoutAttribute attribute, const void* value, std::size_t bytes) {
         if (!layouts.has(layout)) return BlasStatus::invalid_value;
@@ -206,17 +206,17 @@ class PlannedBlas {
     BlasStatus set(MatmulPreference of, PreferenceAttribute attribute, const void* value, std::size_t bytes) {
         if (!preferences.has(of)) return BlasStatus::invalid_value;
         switch (attribute) {
-            case PreferenceAttribute::most_workspace:
-                return take(of->most_workspace, value, bytes);
+            case PreferenceAttribute::max_workspace:
+                return take(of->max_workspace, value, bytes);
             case PreferenceAttribute::reduction_schemes:
                 return take(of->reduction_schemes, value, bytes);
-            case PreferenceAttribute::least_alignment_a:
+            case PreferenceAttribute::min_alignment_a:
                 return take(of->alignment[0], value, bytes);
-            case PreferenceAttribute::least_alignment_b:
+            case PreferenceAttribute::min_alignment_b:
                 return take(of->alignment[1], value, bytes);
-            case PreferenceAttribute::least_alignment_c:
+            case PreferenceAttribute::min_alignment_c:
                 return take(of->alignment[2], value, bytes);
-            case PreferenceAttribute::least_alignment_d:
+            case PreferenceAttribute::min_alignment_d:
                 return take(of->alignment[3], value, bytes);
         }
         return BlasStatus::not_supported;
@@ -231,10 +231,10 @@ class PlannedBlas {
         if (const BlasStatus status = matrices.check(); status != BlasStatus::success) return status;
         Chosen chosen{.alignment = preference->alignment};
         chosen.in_place = (preference->reduction_schemes & ~reduce_in_f32) != 0;
-        for (; chosen.parts <= std::min(most_parts, matrices.terms()); ++chosen.parts) {
+        for (; chosen.parts <= std::min(max_parts, matrices.terms()); ++chosen.parts) {
             chosen.workspace = workspace_of(*matrices.d, matrices.terms(), chosen.parts);
-            if (chosen.workspace > preference->most_workspace) continue;
-            if (*found == most_offered_ || static_cast<std::size_t>(*found) == results.size()) break;
+            if (chosen.workspace > preference->max_workspace) continue;
+            if (*found == max_offered_ || static_cast<std::size_t>(*found) == results.size()) break;
             results[static_cast<std::size_t>((*found)++)] = {.algorithm = chosen.packed(),
                                                              .workspace = chosen.workspace};
         }
@@ -284,7 +284,7 @@ class PlannedBlas {
 
   private:
     RunMatmul run_;
-    int most_offered_;
+    int max_offered_;
 };
 
 struct NamedStatus {
@@ -363,8 +363,8 @@ DType dtype_of(BlasType type) {
     throw InternalError("a type of cuBLASLt that is none");
 }
 
-CublasLt make_planned_cublaslt(RunMatmul run, int most_offered) {
-    const auto blas = std::make_shared<PlannedBlas>(std::move(run), most_offered);
+CublasLt make_planned_cublaslt(RunMatmul run, int max_offered) {
+    const auto blas = std::make_shared<PlannedBlas>(std::move(run), max_offered);
     CublasLt table;
     table.create = [blas](BlasHandle* handle) {
         *handle = reinterpret_cast<BlasHandle>(blas.get());

@@ -12,7 +12,7 @@ namespace mantissa::inline v0::cuda {
 /// Runs a product in its order on a stream.
 using RunMatmul = std::function<Result(Stream stream, const MatmulJob& job)>;
 
-/// Not safe to be called by two threads. `most_offered`: algorithms for a product.
-CublasLt make_planned_cublaslt(RunMatmul run, int most_offered = 1);
+/// Not safe to be called by two threads. `max_offered`: algorithms for a product.
+CublasLt make_planned_cublaslt(RunMatmul run, int max_offered = 1);
 
 }  // namespace mantissa::cuda

@@ -26,7 +26,7 @@ DType dtype_of(DnnType type) {
     return type == DnnType::f32 ? DType::f32 : type == DnnType::f16 ? DType::f16 : DType::bf16;
 }
 
-std::int64_t least_alignment(const std::vector<Argument>& arguments) {
+std::int64_t min_alignment(const std::vector<Argument>& arguments) {
     std::int64_t least = tensor_core_alignment;
     for (const Argument& one : arguments) least = std::min(least, one.alignment);
     return least;
@@ -40,9 +40,8 @@ std::vector<DnnEngine> engines_of(const DnnDescriptorOf& graph, DnnHeuristics mo
     // Seen of cuDNN 9.19: nothing where the result is of another type than the operands.
     for (const Argument& one : arguments)
         if (one.type != type || !one.is_nhwc) return {};
-    const bool is_f32 = type == DnnType::f32,
-               is_aligned = least_alignment(arguments) >= tensor_core_alignment;
-    if (least_alignment(arguments) < static_cast<std::int64_t>(size_of(dtype_of(type)))) return {};
+    const bool is_f32 = type == DnnType::f32, is_aligned = min_alignment(arguments) >= tensor_core_alignment;
+    if (min_alignment(arguments) < static_cast<std::int64_t>(size_of(dtype_of(type)))) return {};
     if (!is_f32 && !is_aligned) return {};
     const Convolution& of = graph.job.of;
     const auto kept_filter =

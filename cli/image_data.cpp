@@ -1,0 +1,198 @@
+#include "cli/image_data.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+
+#include "mantissa/base/error.h"
+#include "mantissa/base/thread_pool.h"
+#include "mantissa/base/whole_units.h"
+#include "mantissa/data/image_folders.h"
+
+namespace mantissa::cli {
+
+namespace {
+
+/// One thread that reads for so many that compute.
+constexpr int threads_per_reader = 4;
+constexpr std::int64_t max_read_threads = 1024;
+
+bool is_cifar10(const ImageSplit& split) { return split.format == ImageSplit::Format::cifar10; }
+
+bool augments(const ImageDataOptions& options, const char* how) {
+    return std::ranges::find(options.augment, how) != options.augment.end();
+}
+
+void require_augment(const ImageDataOptions& options) {
+    for (const std::string& how : options.augment)
+        if (how != "crop" && how != "flip" && !(how == "none" && options.augment.size() == 1))
+            throw UserError(
+                fmt::format("--augment is crop, flip, both with a comma between, or none, got '{}'",
+                            fmt::join(options.augment, ",")));
+}
+
+BadImage bad_image_of(const ImageDataOptions& options) {
+    if (options.bad == "stop") return BadImage::stop;
+    if (options.bad == "skip") return BadImage::skip;
+    throw UserError(fmt::format("--bad-images is stop or skip, got '{}'", options.bad));
+}
+
+PixelStatistics pixels_of(const ImageDataOptions& options, const ImageSplit& split) {
+    PixelStatistics pixels = is_cifar10(split) ? cifar10_pixels : imagenet_pixels;
+    std::copy(options.mean.begin(), options.mean.end(), pixels.mean.begin());
+    std::copy(options.standard_deviation.begin(), options.standard_deviation.end(),
+              pixels.standard_deviation.begin());
+    for (std::size_t i = 0; i < 3; ++i) {
+        if (!std::isfinite(pixels.mean[i]))
+            throw UserError(fmt::format("--mean must be three numbers, got {}", pixels.mean[i]));
+        if (!(std::isfinite(pixels.standard_deviation[i]) && pixels.standard_deviation[i] > 0))
+            throw UserError(
+                fmt::format("--std must be three numbers above 0, got {}", pixels.standard_deviation[i]));
+    }
+    return pixels;
+}
+
+/// Images of CIFAR-10 are taken as they are, with black around them in training, those of folders a little
+/// larger than what is cut out of them: what is common for each.
+ImageBatchOptions batch_options(const ImageDataOptions& options, const ImageSplit& split, std::int64_t image,
+                                const BatchOptions& batches) {
+    const std::int64_t larger = is_cifar10(split) ? image : image + image / 7;
+    ImageBatchOptions chosen{.batches = batches,
+                             .cut = {.image = image,
+                                     .resize = options.resize.value_or(larger),
+                                     .pixels = pixels_of(options, split)},
+                             .random_place = augments(options, "crop"),
+                             .random_flip = augments(options, "flip"),
+                             .padding = options.padding.value_or(is_cifar10(split) ? image / 8 : 0),
+                             .bad = bad_image_of(options)};
+    if (chosen.cut.resize < image || chosen.cut.resize > max_pixels)
+        throw UserError(fmt::format("--resize must be --image-size, {}, or more, and at most {}, got {}",
+                                    image, max_pixels, chosen.cut.resize));
+    if (chosen.padding < 0 || chosen.padding > image)
+        throw UserError(
+            fmt::format("--crop-padding must be 0 to --image-size, {}, got {}", image, chosen.padding));
+    return chosen;
+}
+
+/// With as many classes as the images have, unless more were asked for.
+nn::ImageModel network_for(const ImageSplit& split, const RunOptions& run, const std::string& directory) {
+    if (!nn::is_image_model(run.model))
+        throw UserError(fmt::format("--images needs a network for images as --model: {}; got {}",
+                                    fmt::join(nn::image_model_names(), ", "), run.model));
+    const auto classes = static_cast<std::int64_t>(split.training.classes.size());
+    RunOptions sized = run;
+    if (!sized.images.classes) sized.images.classes = classes;
+    if (*sized.images.classes < classes)
+        throw UserError(fmt::format("--classes {}: {} has {} classes; leave it out, or give as many",
+                                    *sized.images.classes, directory, classes));
+    return *image_network(sized);
+}
+
+std::string description_of(const ImageData& data, const ImageBatchOptions& options,
+                           const std::string& directory) {
+    const ImageSplit& split = data.split;
+    const ImageCut& cut = options.cut;
+    std::string text =
+        fmt::format("{}: {} images of {} classes, {} steps an epoch", directory, split.training.count(),
+                    split.training.classes.size(), data.training->steps_per_epoch());
+    if (const std::uint64_t kept = split.validation.count())
+        text += fmt::format(", {} {} for validation", kept, split.held_out ? "held out" : "more");
+    text += fmt::format(
+        "\n{}\nresized to {}, {} x {} cropped {}{}{}, means {} standard deviations {}", split.account,
+        cut.resize, cut.image, cut.image, options.random_place ? "at random places" : "from the middle",
+        options.random_place && options.padding > 0 ? fmt::format(" with {} of black around", options.padding)
+                                                    : "",
+        options.random_flip ? ", flipped at random" : "", fmt::join(cut.pixels.mean, " "),
+        fmt::join(cut.pixels.standard_deviation, " "));
+    return text;
+}
+
+int read_threads_of(const ImageDataOptions& options, const RunOptions& run) {
+    const int threads = run.threads > 0 ? run.threads : default_thread_count();
+    const std::int64_t chosen = options.read_threads.value_or(ceil_div(threads, threads_per_reader));
+    if (chosen < 1 || chosen > max_read_threads)
+        throw UserError(fmt::format("--read-threads must be 1 or more, and at most {}, got {}",
+                                    max_read_threads, chosen));
+    return static_cast<int>(chosen);
+}
+
+}  // namespace
+
+void add_image_data_options(CLI::App& command, ImageDataOptions& options) {
+    begin_section(command, "Images");
+    command
+        .add_option("--images", options.directory,
+                    "Images to train on: a folder for each class with JPEG and PNG files, such folders in "
+                    "train/ and val/, or CIFAR-10's binary files")
+        ->type_name("DIR");
+    command.add_option("--resize", options.resize,
+                       "Pixels of an image's shorter side before --image-size is cropped from it (default: "
+                       "8/7 of that; CIFAR-10: as many)");
+    command.add_option(
+        "--crop-padding", options.padding,
+        "Black pixels around an image before a random crop (default: 0; CIFAR-10: 1/8 of --image-size)");
+    command
+        .add_option("--augment", options.augment,
+                    "Random changes in training: crop (at a random place), flip (left and right), both with "
+                    "a comma between, or none")
+        ->delimiter(',')
+        ->capture_default_str();
+    command
+        .add_option("--mean", options.mean,
+                    "Mean of red, green and blue, from 0 to 1 (default: ImageNet's or CIFAR-10's)")
+        ->expected(3);
+    command
+        .add_option("--std", options.standard_deviation,
+                    "Standard deviation of red, green and blue (default: ImageNet's or CIFAR-10's)")
+        ->expected(3);
+    command
+        .add_option("--bad-images", options.bad,
+                    "If an image cannot be decoded: stop, once all is saved, or skip and count it")
+        ->capture_default_str();
+    command.add_option("--read-threads", options.read_threads,
+                       "Threads that read images ahead (default: a fourth of --threads)");
+}
+
+void require_images(const CLI::App& command, const ImageDataOptions& options) {
+    if (!options.directory.empty()) return;
+    for (const char* name :
+         {"--resize", "--crop-padding", "--augment", "--mean", "--std", "--bad-images", "--read-threads"})
+        if (command.get_option(name)->count() > 0)
+            throw UserError(fmt::format("{} says how images are read: give them as --images DIR", name));
+}
+
+void require_outside_images(const ImageDataOptions& options, const std::vector<NamedFile>& folders) {
+    std::error_code none;
+    if (!std::filesystem::is_directory(options.directory, none) || holds_cifar10(options.directory)) return;
+    require_outside({"--images", options.directory}, "where each folder is a class", folders);
+}
+
+std::unique_ptr<const ImageData> open_image_data(const ImageDataOptions& options, const RunOptions& run,
+                                                 const BatchOptions& batches, bool hold_out) {
+    require_augment(options);
+    auto data = std::make_unique<ImageData>();
+    data->read_threads = read_threads_of(options, run);
+    ImageSplit& split = data->split;
+    split = open_images(options.directory, {.hold_out = hold_out, .seed = run.seed});
+    data->network = network_for(split, run, options.directory);
+    ImageBatchOptions chosen = batch_options(options, split, data->network.sizes.image, batches);
+    data->cut = chosen.cut;
+    try {
+        data->training = std::make_unique<ImageBatches>(split.training, chosen);
+    } catch (const UserError& error) {
+        throw UserError(fmt::format("--batch: {}", error.what()));
+    }
+    data->description = description_of(*data, chosen, options.directory);
+    if (split.validation.count() == 0) return data;
+    chosen.use = ImageBatchOptions::Use::validation;
+    chosen.batches.accumulate = 1;
+    data->validation = std::make_unique<ImageBatches>(split.validation, chosen);
+    return data;
+}
+
+}  // namespace mantissa::cli

@@ -1,0 +1,55 @@
+// --images: the images that a command trains a network on, and how they are cut.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/command_line.h"
+#include "cli/run_options.h"
+#include "mantissa/data/image_batches.h"
+
+namespace CLI {
+class App;
+}
+
+namespace mantissa::cli {
+
+struct ImageDataOptions {
+    std::string directory;  ///< empty: no images
+    std::optional<std::int64_t> resize, padding;
+    std::vector<std::string> augment = {"crop", "flip"};
+    std::vector<float> mean, standard_deviation;  ///< empty: as the format of the images has them
+    std::string bad = "stop";
+    std::optional<std::int64_t> read_threads;  ///< none: as many as the machine's threads suggest
+};
+
+/// Adds --images and those that say how its images are read and cut.
+void add_image_data_options(CLI::App& command, ImageDataOptions& options);
+
+/// Throws UserError, naming the option, where one of these was given to the command and no images were.
+void require_images(const CLI::App& command, const ImageDataOptions& options);
+
+/// Throws UserError, beginning with the option, for a folder that is to be written and lies among the folders
+/// of images: the next start would take it for a class.
+void require_outside_images(const ImageDataOptions& options, const std::vector<NamedFile>& folders);
+
+/// The images that are trained on, and those that are not; the network for them.
+struct ImageData {
+    std::string description;  ///< for people
+    ImageSplit split;         // what the batches are read from
+    nn::ImageModel network;
+    ImageCut cut;
+    std::unique_ptr<ImageBatches> training;
+    std::unique_ptr<const ImageBatches> validation;  ///< validation null: nothing is kept for it
+    int read_threads = 1;
+};
+
+/// The images of --images for --model. Throws UserError, naming the option or the file, where one is
+/// missing or does not fit the other.
+std::unique_ptr<const ImageData> open_image_data(const ImageDataOptions& options, const RunOptions& run,
+                                                 const BatchOptions& batches, bool hold_out);
+
+}  // namespace mantissa::cli

@@ -1,0 +1,42 @@
+// Turns a image of any size into the pixels that a network reads: resized until the shorter side fits,
+// cropped, flipped, normalised.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "mantissa/formats/image.h"
+
+namespace mantissa::inline v0 {
+
+/// Statistics of red, green and blue, where black is 0 and white 1.
+struct PixelStatistics {
+    std::array<float, 3> mean, standard_deviation;
+
+    bool operator==(const PixelStatistics&) const = default;
+};
+
+/// Statistics of ImageNet's and of CIFAR-10's training images, as they are commonly given.
+inline constexpr PixelStatistics imagenet_pixels{{0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}};
+inline constexpr PixelStatistics cifar10_pixels{{0.4914f, 0.4822f, 0.4465f}, {0.2470f, 0.2435f, 0.2616f}};
+
+struct ImageCut {
+    std::int64_t image = 224;   ///< H = W of what is cut
+    std::int64_t resize = 256;  ///< the shorter side is resized to it; at least `image`
+    PixelStatistics pixels = imagenet_pixels;
+};
+
+/// Where a image is cut.
+struct CutPlace {
+    std::int64_t padding = 0;  ///< pixels of black around the resized image
+    /// How far down and to the right of all places that there are, in units of 2^-32; the middle as it is.
+    std::uint32_t down = std::uint32_t{1} << 31, right = std::uint32_t{1} << 31;
+    bool flipped = false;  ///< left and right change places
+};
+
+/// Writes (pixel - mean) / standard_deviation to `to`, f32 [image, image, 3]. Resized by a triangle as wide
+/// as a pixel of the result, so that shrinking averages (PIL's bilinear, without its rounding to 8 bits).
+void cut_image(const Image& image, const ImageCut& cut, const CutPlace& place, std::span<float> to);
+
+}  // namespace mantissa

@@ -1,0 +1,184 @@
+#include "mantissa/data/image_folders.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <initializer_list>
+#include <string_view>
+
+#include "mantissa/base/error.h"
+#include "mantissa/base/folder_files.h"
+
+namespace mantissa::inline v0 {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* expected =
+    "expected a folder a class with .jpg, .jpeg or .png files, such folders in train/ and val/, or "
+    "CIFAR-10's data_batch_1.bin";
+
+std::string lower_case(std::string text) {
+    for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return text;
+}
+
+/// Files that were passed over, in words.
+struct LeftOut {
+    std::uint64_t other_files = 0, beside = 0, hidden = 0;
+    std::vector<std::string> folders, links;
+
+    /// The classes in a folder; what lies beside them is counted.
+    std::vector<std::string> classes_in(const fs::path& directory) {
+        const FolderContents contents = contents_of(directory);
+        hidden += contents.hidden;
+        beside += contents.files.size();
+        for (const fs::path& link : contents.dangling) links.push_back(link.string());
+        std::vector<std::string> names;
+        for (const fs::path& folder : contents.folders) names.push_back(folder.filename().string());
+        return names;
+    }
+
+    std::string text() const {
+        std::vector<std::string> parts;
+        const auto count = [&](std::uint64_t number, const char* one, const char* what) {
+            if (number > 0)
+                parts.push_back(fmt::format("{} {}{}{}", number, one, number == 1 ? "" : "s", what));
+        };
+        if (!folders.empty()) parts.push_back(fmt::format("{}", fmt::join(folders, ", ")));
+        count(other_files, "file", " with another ending than .jpg, .jpeg and .png");
+        count(beside, "file", " beside the folders of classes");
+        count(hidden, "hidden file", hidden == 1 ? " or folder" : " or folders");
+        if (!links.empty())
+            parts.push_back(fmt::format("links to nothing or to a folder that was read already ({})",
+                                        fmt::join(links, ", ")));
+        return parts.empty() ? "" : fmt::format("; left out: {}", fmt::join(parts, ", "));
+    }
+};
+
+/// Where the classes' folders are: their images with labels by the names in `classes`.
+ImageSet set_of(const fs::path& directory, std::vector<std::string> classes, LeftOut& left_out) {
+    ImageSet set{.classes = std::move(classes)};
+    for (std::size_t label = 0; label < set.classes.size(); ++label) {
+        const fs::path folder = directory / set.classes[label];
+        if (!fs::is_directory(folder)) continue;
+        const FolderFiles found = files_below(folder);
+        left_out.hidden += found.hidden;
+        for (const fs::path& link : found.unfollowed) left_out.links.push_back(link.string());
+        for (const fs::path& file : found.files) {
+            if (!is_image_file(file)) {
+                ++left_out.other_files;
+                continue;
+            }
+            set.images.push_back(
+                {static_cast<std::uint32_t>(set.files.size()), 0, static_cast<std::int32_t>(label)});
+            set.files.push_back(file.string());
+        }
+    }
+    return set;
+}
+
+/// The usual names of splits, in any case, and the folders that have them.
+struct Splits {
+    fs::path training, validation;    ///< empty: none
+    std::vector<std::string> unused;  ///< the other folders, as "test/"
+
+    /// A class may be called train, too; then there are images in it and no folders.
+    explicit Splits(const fs::path& directory) {
+        const auto named = [&](std::initializer_list<std::string_view> names) {
+            fs::path found;
+            for (const fs::path& folder : contents_of(directory).folders) {
+                if (std::ranges::find(names, lower_case(folder.filename().string())) == names.end()) continue;
+                if (!found.empty())
+                    throw UserError(fmt::format("{}: {}/ and {}/ both stand for the same part; keep one",
+                                                directory.string(), found.filename().string(),
+                                                folder.filename().string()));
+                found = folder;
+            }
+            return found;
+        };
+        const auto holds_classes = [](const fs::path& folder) {
+            return !folder.empty() && !contents_of(folder).folders.empty();
+        };
+        training = named({"train", "training"});
+        validation = named({"val", "valid", "validation"});
+        if (!holds_classes(training)) {
+            if (holds_classes(validation))
+                throw UserError(fmt::format("{}: {}/ is there, but no train/ with a folder a class",
+                                            directory.string(), validation.filename().string()));
+            training = validation = fs::path();
+            return;
+        }
+        if (const fs::path test = named({"test"}); validation.empty() && holds_classes(test))
+            validation = test;
+        for (const fs::path& folder : contents_of(directory).folders)
+            if (folder != training && folder != validation)
+                unused.push_back(folder.filename().string() + "/");
+    }
+};
+
+/// Every class has a image, and there are two classes or more.
+void require_classes(const ImageSet& set, const fs::path& directory) {
+    std::vector<bool> has(set.classes.size());
+    for (const ImageEntry& image : set.images) has[image.label] = true;
+    if (set.images.empty())
+        throw UserError(fmt::format("{}: no image is there: {}", directory.string(), expected));
+    if (const auto missing = std::find(has.begin(), has.end(), false); missing != has.end())
+        throw UserError(fmt::format(
+            "{}: a class without an image (.jpg, .jpeg or .png); put some there, or remove the folder",
+            (directory / set.classes[missing - has.begin()]).string()));
+    if (set.classes.size() < 2)
+        throw UserError(fmt::format("{}: only the class {} is there; two are the least to tell apart",
+                                    directory.string(), set.classes[0]));
+}
+
+ImageSplit read_folders(const fs::path& directory) {
+    ImageSplit split;
+    const Splits splits(directory);
+    LeftOut left_out{.folders = splits.unused, .links = {}};
+    const fs::path training = splits.training.empty() ? directory : splits.training;
+    split.training = set_of(training, left_out.classes_in(training), left_out);
+    require_classes(split.training, training);
+    const auto account = [&](const std::string& taken) {
+        split.account = taken + left_out.text();
+        return split;
+    };
+    if (splits.training.empty()) return account("each folder taken for a class");
+    const std::string taken = fmt::format("{}/ taken for training", training.filename().string());
+    const fs::path& validation = splits.validation;
+    if (validation.empty()) return account(taken);
+    const std::vector<std::string>& classes = split.training.classes;
+    for (const std::string& name : left_out.classes_in(validation))
+        if (!std::ranges::binary_search(classes, name))
+            throw UserError(fmt::format(
+                "{}: a class that is only there: {} has no folder of that name, so nothing teaches it",
+                (validation / name).string(), training.string()));
+    split.validation = set_of(validation, classes, left_out);
+    if (split.validation.images.empty())
+        throw UserError(
+            fmt::format("{}: no image is there; put a folder a class, or remove {}/ to have a "
+                        "tenth of {}/ held out",
+                        validation.string(), validation.filename().string(), training.filename().string()));
+    return account(fmt::format("{}, {}/ for validation", taken, validation.filename().string()));
+}
+
+}  // namespace
+
+bool is_image_file(const fs::path& path) {
+    const std::string extension = lower_case(path.extension().string());
+    return extension == ".jpg" || extension == ".jpeg" || extension == ".png";
+}
+
+ImageSplit open_folders(const fs::path& directory) {
+    try {
+        return read_folders(directory);
+    } catch (const fs::filesystem_error& error) {
+        throw UserError(
+            fmt::format("{}: cannot be read: {}", error.path1().string(), error.code().message()));
+    }
+}
+
+}  // namespace mantissa

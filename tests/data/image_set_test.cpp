@@ -1,0 +1,223 @@
+// The findings in a folder of images, and what is said of folders that hold none or the wrong ones.
+#include "mantissa/data/image_set.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "mantissa/base/error.h"
+#include "tests/support/image_files.h"
+#include "tests/support/temporary_directory.h"
+
+namespace mantissa {
+namespace {
+
+using testing::cifar_record;
+using testing::write_file;
+
+/// Nothing decodes them here.
+void write_images(const std::filesystem::path& folder, int count) {
+    for (int i = 0; i < count; ++i) write_file(folder / (std::to_string(i) + ".png"), "picture");
+}
+
+std::string refusal(const std::filesystem::path& directory, bool hold_out = false) {
+    try {
+        open_images(directory, {.hold_out = hold_out});
+    } catch (const UserError& error) {
+        return error.what();
+    }
+    return "opened";
+}
+
+TEST(ImageSets, AFolderIsAClass) {
+    const TemporaryDirectory directory;
+    write_images(directory / "dog", 2);
+    write_file(directory / "cat" / "b.JPEG", "");
+    write_file(directory / "cat" / "more" / "a.jpg", "");
+    write_file(directory / "cat" / "notes.txt", "");
+    write_file(directory / "cat" / ".hidden.png", "");
+    write_file(directory / ".cache" / "a.png", "");
+    const ImageSplit split = open_images(directory.path(), {});
+    EXPECT_EQ(split.training.classes, (std::vector<std::string>{"cat", "dog"}));
+    ASSERT_EQ(split.training.count(), 4u);
+    EXPECT_EQ(split.training.name(0), (directory / "cat" / "b.JPEG").string());
+    EXPECT_EQ(split.training.name(1), (directory / "cat" / "more" / "a.jpg").string());
+    EXPECT_EQ(split.training.images[1].label, 0);
+    EXPECT_EQ(split.training.images[3].label, 1);
+    EXPECT_EQ(
+        split.account,
+        "each folder taken for a class; left out: 1 file with another ending than .jpg, .jpeg and .png, 2 "
+        "hidden files or folders");
+    EXPECT_EQ(split.validation.count(), 0u);
+}
+
+TEST(ImageSets, TrainAndValAreTakenWhereTheyAre) {
+    const TemporaryDirectory directory;
+    for (const char* name : {"train/cat", "train/dog", "val/dog"}) write_images(directory / name, 3);
+    const ImageSplit split = open_images(directory.path(), {.hold_out = true});
+    EXPECT_EQ(split.training.count(), 6u);
+    ASSERT_EQ(split.validation.count(), 3u);
+    EXPECT_EQ(split.validation.images[0].label, 1);
+    EXPECT_FALSE(split.held_out);
+    // A class may have the name of a part.
+    const TemporaryDirectory vehicles;
+    for (const char* name : {"train", "car"}) write_images(vehicles / name, 1);
+    EXPECT_EQ(open_images(vehicles.path(), {}).training.classes, (std::vector<std::string>{"car", "train"}));
+}
+
+TEST(ImageSets, LinkedFoldersAreEnteredOnceAndHiddenOnesNever) {
+    const TemporaryDirectory directory, elsewhere;
+    namespace fs = std::filesystem;
+    for (const char* name : {"cat", "dog", "cat/.cache"}) write_images(directory / name, 2);
+    write_images(elsewhere / "more", 3);
+    fs::create_directory_symlink(elsewhere / "more", directory / "cat" / "linked");
+    fs::create_directory_symlink(elsewhere / "more", directory / "cat" / "linked again");
+    fs::create_directory_symlink(directory.path(), directory / "dog" / "up");
+    fs::create_directory_symlink(elsewhere / "none", directory / "dog" / "gone");
+    write_file(directory / "lies-here.png", "");
+    const ImageSplit split = open_images(directory.path(), {});
+    ASSERT_EQ(split.training.count(), 7u);
+    EXPECT_EQ(split.training.name(2), (directory / "cat" / "linked" / "0.png").string());
+    const std::string root = directory.path().string();
+    EXPECT_EQ(split.account,
+              "each folder taken for a class; left out: 1 file beside the folders of classes, 1 hidden file "
+              "or folder, links to nothing or to a folder that was read already (" +
+                  root + "/cat/linked again, " + root + "/dog/gone, " + root + "/dog/up)");
+}
+
+TEST(ImageSets, SplitsHaveTheirUsualNamesInAnyCase) {
+    for (const auto& [training, validation] :
+         {std::pair{"Train", "Val"}, {"training", "valid"}, {"TRAIN", "Validation"}, {"train", "Test"}}) {
+        const TemporaryDirectory directory;
+        for (const std::string& part : {std::string(training), std::string(validation)})
+            for (const char* name : {"cat", "dog"}) write_images(directory / part / name, 1);
+        const ImageSplit split = open_images(directory.path(), {});
+        EXPECT_EQ(split.training.classes, (std::vector<std::string>{"cat", "dog"}));
+        EXPECT_EQ(split.validation.count(), 2u);
+        EXPECT_EQ(split.account,
+                  std::string(training) + "/ taken for training, " + validation + "/ for validation");
+    }
+    const TemporaryDirectory directory;
+    for (const char* name : {"train/cat", "train/dog", "val/cat", "test/dog", "extra/cat"})
+        write_images(directory / name, 1);
+    EXPECT_EQ(open_images(directory.path(), {}).account,
+              "train/ taken for training, val/ for validation; left out: extra/, test/");
+    write_images(directory / "valid" / "cat", 1);
+    EXPECT_EQ(refusal(directory.path()),
+              directory.path().string() + ": val/ and valid/ both stand for the same part; keep one");
+}
+
+TEST(ImageSets, ATenthOfEachClassIsHeldOut) {
+    const TemporaryDirectory directory;
+    write_images(directory / "cat", 57);
+    write_images(directory / "dog", 20);
+    write_images(directory / "rare", 9);
+    const ImageSplit split = open_images(directory.path(), {.hold_out = true, .seed = 3});
+    std::multiset<std::int32_t> labels;
+    std::set<std::string> names;
+    for (std::uint64_t i = 0; i < split.validation.count(); ++i) {
+        labels.insert(split.validation.images[i].label);
+        names.insert(split.validation.name(i));
+    }
+    EXPECT_EQ(labels.count(0), 5u);
+    EXPECT_EQ(labels.count(1), 2u);
+    EXPECT_EQ(labels.count(2), 0u);
+    for (std::uint64_t i = 0; i < split.training.count(); ++i) names.insert(split.training.name(i));
+    EXPECT_EQ(names.size(), 86u);
+    EXPECT_EQ(open_images(directory.path(), {.hold_out = true, .seed = 3}).validation.images,
+              split.validation.images);
+    EXPECT_NE(open_images(directory.path(), {.hold_out = true, .seed = 4}).validation.images,
+              split.validation.images);
+}
+
+TEST(ImageSets, WhatIsMissingIsNamed) {
+    const TemporaryDirectory directory;
+    const std::string root = directory.path().string();
+    EXPECT_EQ(refusal(root + "/none"), root + "/none: does not exist; a folder of images was expected");
+    write_file(directory / "file", "");
+    EXPECT_EQ(refusal(root + "/file"), root + "/file: is no folder; a folder of images was expected");
+    const std::string expected =
+        ": no image is there: expected a folder a class with .jpg, .jpeg or .png files, such folders in "
+        "train/ and val/, or CIFAR-10's data_batch_1.bin";
+    EXPECT_EQ(refusal(root), root + expected);
+    write_images(directory / "cat", 2);
+    EXPECT_EQ(refusal(root), root + ": only the class cat is there; two are the least to tell apart");
+    std::filesystem::create_directory(directory / "dog");
+    EXPECT_EQ(refusal(root), root +
+                                 "/dog: a class without an image (.jpg, .jpeg or .png); put some there, or "
+                                 "remove the folder");
+    write_images(directory / "dog", 2);
+    EXPECT_EQ(refusal(root), "opened");
+    EXPECT_EQ(refusal(root, true), root +
+                                       ": validation takes a tenth of each class, but none has 10 images; "
+                                       "give more, or a folder val/ beside train/");
+}
+
+TEST(ImageSets, AClassThatOnlyValidationHasIsNamed) {
+    const TemporaryDirectory directory;
+    const std::string root = directory.path().string();
+    write_images(directory / "val" / "bird", 1);
+    EXPECT_EQ(refusal(root), root + ": val/ is there, but no train/ with a folder a class");
+    for (const char* name : {"train/cat", "train/dog"}) write_images(directory / name, 1);
+    EXPECT_EQ(refusal(root), root + "/val/bird: a class that is only there: " + root +
+                                 "/train has no folder of that name, so nothing teaches it");
+    std::filesystem::remove_all(directory / "val" / "bird");
+    EXPECT_EQ(refusal(root), root +
+                                 "/val: no image is there; put a folder a class, or remove val/ to have a "
+                                 "tenth of train/ held out");
+}
+
+TEST(ImageSets, Cifar10sFilesAreRead) {
+    const TemporaryDirectory directory;
+    write_file(directory / "data_batch_1.bin", cifar_record(3, 0) + cifar_record(0, 9));
+    write_file(directory / "data_batch_2.bin", cifar_record(1, 5));
+    write_file(directory / "test_batch.bin", cifar_record(2, 7));
+    write_file(directory / "batches.meta.txt", "a\r\nb\nc\nd\n\n");
+    const ImageSplit split = open_images(directory.path(), {.hold_out = true});
+    EXPECT_EQ(split.training.classes, (std::vector<std::string>{"a", "b", "c", "d"}));
+    ASSERT_EQ(split.training.count(), 3u);
+    EXPECT_EQ(split.validation.count(), 1u);
+    EXPECT_EQ(split.training.name(1), (directory / "data_batch_1.bin").string() + ", record 1");
+    EXPECT_EQ(split.training.images[1].label, 0);
+    const Image image = read_image(split.training, 1);
+    EXPECT_EQ(image.height, 32);
+    // Row 2, column 3 of the record whose tone is 9.
+    const std::size_t at = (2 * 32 + 3) * 3;
+    EXPECT_EQ(image.pixels[at], 22);
+    EXPECT_EQ(image.pixels[at + 1], 72);
+    EXPECT_EQ(image.pixels[at + 2], 122);
+    std::filesystem::remove(directory / "batches.meta.txt");
+    EXPECT_EQ(open_images(directory.path(), {}).training.classes.size(), 10u);
+    // The same names and other pixels are other images.
+    const std::string before = open_images(directory.path(), {}).training.description();
+    write_file(directory / "data_batch_2.bin", cifar_record(1, 6));
+    EXPECT_NE(open_images(directory.path(), {}).training.description(), before);
+}
+
+TEST(ImageSets, FaultsInCifar10sFilesAreNamed) {
+    const TemporaryDirectory directory;
+    const std::string root = directory.path().string(), file = root + "/data_batch_1.bin";
+    write_file(root + "/test_batch.bin", cifar_record(0, 0));
+    EXPECT_EQ(refusal(root), root + ": there is test_batch.bin but no data_batch_1.bin to train on");
+    for (const std::string& cut : {cifar_record(0, 0).substr(1), cifar_record(0, 0) + "x"}) {
+        write_file(file, cut);
+        EXPECT_EQ(refusal(root),
+                  file + ": " + std::to_string(cut.size()) +
+                      " bytes are no whole number of CIFAR-10's records of 3073 bytes; the file is cut short "
+                      "or of another kind");
+    }
+    write_file(root + "/data_batch_4.bin", cifar_record(0, 0));
+    EXPECT_EQ(refusal(root),
+              root +
+                  "/data_batch_2.bin: is missing, though 2 others are there, to number 4; copy "
+                  "it, too");
+    std::filesystem::remove(root + "/data_batch_4.bin");
+    write_file(file, cifar_record(0, 0) + cifar_record(10, 0));
+    EXPECT_EQ(refusal(root), file + ", record 1: class 10, but there are 10, from 0 on");
+    write_file(root + "/batches.meta.txt", "\n");
+    EXPECT_EQ(refusal(root),
+              root + "/batches.meta.txt: expected the name of a class a line, 1 to 256, got 0");
+}
+
+}  // namespace
+}  // namespace mantissa
