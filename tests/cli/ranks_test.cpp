@@ -137,7 +137,7 @@ TEST_P(Ranks, TrainToTheCheckpointOfOneProcess) {
 
 TEST_P(Ranks, TrainOnImagesToTheCheckpointOfOneProcess) {
     const std::string set = (directory_ / "set").string();
-    const Ran made = run_in_shell("python3 " MANTISSA_SOURCE_DIR "/bench/generate_pictures.py " + set +
+    const Ran made = run_in_shell("python3 " MANTISSA_SOURCE_DIR "/bench/generate_images.py " + set +
                                   " --train 60 --test 20");
     ASSERT_EQ(made.status, 0) << made.output;
     const auto training_at = [&](const std::string& place) {

@@ -23,7 +23,7 @@ using testing::run;
 std::string generated(const TemporaryDirectory& directory, int train, int test) {
     const std::string place = (directory / "set").string();
     const Ran made =
-        testing::run_in_shell("python3 " MANTISSA_SOURCE_DIR "/bench/generate_pictures.py " + place +
+        testing::run_in_shell("python3 " MANTISSA_SOURCE_DIR "/bench/generate_images.py " + place +
                               " --train " + std::to_string(train) + " --test " + std::to_string(test));
     EXPECT_EQ(made.status, 0) << made.output;
     return place;
