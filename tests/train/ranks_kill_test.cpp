@@ -99,9 +99,9 @@ class TrainingRanks {
     int saves() const { return watched_->saves; }
     void send(int rank, int signal) { ::kill(children_[static_cast<std::size_t>(rank)], signal); }
 
-    /// Waits until ranks have saved so often, or some seconds.
+    /// Waits until ranks have saved so often, or two minutes: a machine may be busy with other things.
     void wait_for_saves(int count) const {
-        for (int i = 0; i < 20'000 && saves() < count; ++i)
+        for (int i = 0; i < 120'000 && saves() < count; ++i)
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         EXPECT_GE(saves(), count);
     }
