@@ -200,10 +200,10 @@ TEST(RanksKill, OneThatStandsStillForLessThanTheTimeoutIsWaitedFor) {
 
 TEST(RanksKill, OneThatStandsStillForLongerEndsTheOthers) {
     const TemporaryDirectory directory;
-    TrainingRanks training(3, directory / "run", 1);
+    TrainingRanks training(3, directory / "run", 5);
     training.wait_for_saves(1);
     training.send(2, SIGSTOP);
-    for (const int rank : {0, 1}) EXPECT_EQ(training.end_of(rank, 10), ended_by_a_lost_rank);
+    for (const int rank : {0, 1}) EXPECT_EQ(training.end_of(rank, 60), ended_by_a_lost_rank);
     Undisturbed(3).expect_goes_on(directory / "run");
 }
 
