@@ -21,8 +21,8 @@ void open_standard_streams();
 
 bool is_utf8(std::string_view text);
 
-/// The first of the words but a prompt, or the folder in which the program runs, that is not UTF-8 and so
-/// could not be written into a checkpoint, in words; empty if there is none.
+/// A message that names the first word, or else the folder in which the program runs, that is not UTF-8. Such
+/// a word could not be written into a checkpoint. A prompt may be any bytes. Empty if all are UTF-8.
 std::string not_utf8(std::span<const std::string> words);
 
 /// The options of a command, with those of its groups.

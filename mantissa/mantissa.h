@@ -3,7 +3,7 @@
 // trains it on a device, under any policy; a Predictor says what it makes of examples, a Generator what
 // follows on a text; reports say the rest.
 //
-// `loss` and `network` being functions of tensors, (Tensor x, Tensor y) and (Tensor x),
+// An example, where `loss` and `network` are functions of tensors, (Tensor x, Tensor y) and (Tensor x):
 //
 //   mantissa::Trainer trainer(mantissa::cpu(), {.name = "line",
 //                                               .inputs = {nn::numbers("x", {1}), nn::numbers("y", {1})},
@@ -13,7 +13,8 @@
 //   trainer.step({x, y}, 0.05)             is a step on four rows, vectors of floats
 //   mantissa::Predictor(trainer).predict({x})  is what the network makes of any number of them
 //
-// Installed is what this header brings along and, for who adds a device, what mantissa/engine.h does.
+// The installation has the headers that this one includes and, for those who add a device, the ones that
+// mantissa/engine.h includes.
 #pragma once
 
 #include "mantissa/base/error.h"

@@ -1,8 +1,8 @@
 // Contention: how many threads of a pool to use while other programs take some of its cores.
 //
 // A loop ends with its slowest thread, so all wait for one that has lost its core. If cores were taken from n
-// threads for a share s of the time, n threads do at least n (1 - s) of one thread's work, and n - 1 threads
-// with a core for each do n - 1. So one thread fewer is better from s = 1/n on. Whether the cores are free
+// threads for a share s of the time, n threads do at least n (1 - s) of one thread's work. With a core for
+// each, n - 1 threads do n - 1. So one thread fewer is better from s = 1/n on. Whether the cores are free
 // again is found by trying, seldom enough to cost about 2 %.
 #pragma once
 

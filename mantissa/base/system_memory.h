@@ -13,9 +13,10 @@ struct MemorySources {
     std::filesystem::path control_groups = "/sys/fs/cgroup";
 };
 
-/// Memory that could be used now without swapping: MemAvailable, cut to what is left by every control group
-/// that this process is in, of version 2 or 1, those above it included (memory that only caches files counts
-/// as left), and by the limits of its address space and its data (ulimit -v, -d).
+/// Memory that could be used now without swapping: MemAvailable, or less where a limit leaves less. The
+/// limits are those of every control group of version 2 or 1 that this process is in, and of the groups above
+/// it. Memory that only caches files counts as left. The limits of address space and data (ulimit -v, -d)
+/// count, too.
 std::int64_t available_memory(const MemorySources& sources = {});
 
 /// Memory of this process that is resident now (VmRSS).

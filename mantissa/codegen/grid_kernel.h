@@ -47,8 +47,8 @@ struct ElementKernel {
     std::vector<Strided> operands;
     Strided output;
     std::optional<Indexed> indexed = {};
-    /// Neighbours along the last axis that a thread copies or casts, which lie side by side in the operand
-    /// and in the output, each group of them at a multiple of its bytes, or of 16. Other operations: 1.
+    /// Neighbours along the last axis that a thread copies or casts. They lie side by side in the operand and
+    /// in the output. Each group of them lies at a multiple of its bytes, or of 16. Other operations: 1.
     int at_once = 1;
     std::vector<std::int64_t> counter = {};  ///< of "iota": a stride an axis
     std::int64_t operation = 0;              ///< of "random_uniform"

@@ -166,10 +166,10 @@ class BatchSource {
 /// Examples that a caller has in memory, as a source of batches.
 class Examples : public BatchSource {
   public:
-    /// All examples: the values [count, ...] of each of the model's inputs (whole, of one without a batch
-    /// axis), which are copied. Throws UserError if an input is missing, of another type, has no whole number
-    /// of examples or another number than the first, or if there are fewer examples than a step takes (none,
-    /// in random order).
+    /// All examples: the values [count, ...] of each of the model's inputs (one without a batch axis: its
+    /// whole value). They are copied. Throws UserError if an input is missing, of another type, or has no
+    /// whole number of examples or another number than the first. Throws it, too, if there are fewer examples
+    /// than a step takes (in random order: none).
     Examples(const nn::Model& model, const Batch& all, const BatchOptions& options);
 
     void fill(std::uint64_t step, std::int64_t micro_batch,

@@ -39,10 +39,10 @@ struct Corpus {
 };
 
 /// Reads, encodes and checks everything; what is empty is left out, and the description says so. Throws
-/// UserError if a file is missing or binary, if none holds text, if both
-/// texts and token files are given, if the tokenizer is larger than the model's vocabulary, or if token
-/// files are not of today's text and tokenizer (check_token_origin); and, where documents are told apart, if
-/// there is no tokenizer that says which token ends them, or that token is nowhere.
+/// UserError if a file is missing or binary, if none holds text, or if both texts and token files are given.
+/// Throws it if the tokenizer is larger than the model's vocabulary, or if token files are not of today's
+/// text and tokenizer (check_token_origin). Where documents are told apart, throws it if no tokenizer says
+/// which token ends them, or if that token is nowhere.
 Corpus open_corpus(const CorpusOptions& options, ThreadPool& pool);
 
 /// Keeps the last tenth of each file for validation, moved to the end of the stream. Where documents are told

@@ -10,9 +10,10 @@ struct ShuffleKey {
     std::uint64_t seed = 0, epoch = 0;
 };
 
-/// A permutation of 0 ... count - 1: the image of `index`. A Feistel network over the next even power of two,
-/// walked along its cycle until within `count` (Black and Rogaway, "Ciphers with arbitrary finite domains",
-/// CT-RSA 2002), so under four steps on average. For one key, all indexes together give each value once.
+/// A permutation of 0 ... count - 1: the image of `index`. A Feistel network over the next even power of two
+/// is walked along its cycle until within `count`, in under four steps on average. It is that of Black and
+/// Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002. For one key, all indexes together give each
+/// value once.
 std::uint64_t shuffled(std::uint64_t index, std::uint64_t count, const ShuffleKey& key);
 
 }  // namespace mantissa

@@ -43,8 +43,8 @@ class TextFile {
     std::string read_;
 };
 
-/// The text in parts of about `part_bytes`, cut where the tokenizer's split rule allows it (safe_cut), so
-/// that the tokens of the parts one after the other are those of the whole. Follows from the text alone.
+/// The text in parts of about `part_bytes`, cut where the tokenizer's split rule allows it (safe_cut). So the
+/// tokens of the parts, one after the other, are those of the whole. The cuts follow from the text alone.
 std::vector<std::string_view> cut_text(std::string_view text, std::size_t part_bytes,
                                        Split split = Split::gpt2);
 

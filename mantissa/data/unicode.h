@@ -1,5 +1,5 @@
 // The tokenizer's Unicode: UTF-8 decoding that never fails, and whether a code point is a letter, a number or
-// white space, from tables of our own so that the answer depends on no library's version.
+// white space. The tables are our own, so that the answer depends on no library's version.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +28,8 @@ struct Utf8Step {
 };
 
 /// The code point that begins at `at` < text.size(). Where there is none, takes the longest prefix of a valid
-/// sequence, else one byte (Unicode 16.0, section 3.9, "maximal subpart"), so that each replaced part becomes
-/// one U+FFFD as in Python's decoder. Overlong forms, surrogates and values above U+10FFFF are invalid.
+/// sequence, else one byte (Unicode 16.0, section 3.9, "maximal subpart"). So each replaced part becomes one
+/// U+FFFD, as in Python's decoder. Overlong forms, surrogates and values above U+10FFFF are invalid.
 Utf8Step decode_utf8(std::string_view text, std::size_t at);
 
 /// The class of what ends just before `end` > 0: of the code point there, or other where it is invalid.

@@ -1,6 +1,6 @@
-// LLaMA in the files of Hugging Face's library: what config.json says of a LlamaForCausalLM or, where tokens
-// see a window of those before, of a MistralForCausalLM, and the rules of its weights, whose names and shapes
-// are the ones of here.
+// LLaMA in the files of Hugging Face's library: config.json and the rules of its weights, whose names and
+// shapes are those used here. The model is a LlamaForCausalLM or, where tokens see a window of those before,
+// a MistralForCausalLM.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace mantissa::inline v0 {
 
-/// Rotary positions: the pair i of a head of D elements turns by position * theta^(-2 i / D), which `kind`
-/// changes for contexts longer than those that a model was first trained on.
+/// Rotary positions: the pair i of a head of D elements turns by position * theta^(-2 i / D). `kind` changes
+/// that for contexts longer than those that a model was first trained on.
 struct LlamaRotary {
     enum class Kind : std::uint8_t {
         plain,
@@ -52,8 +52,8 @@ struct LlamaSizes {
 
 /// Reads the text of config.json: rope_theta and rope_scaling as transformers 4 writes them, or
 /// rope_parameters of transformers 5. Throws UserError, beginning with `source`, for another family or
-/// activation, for biases, for a window of a LLaMA or one of no token, and for a type of rotary positions
-/// that is none of the above.
+/// activation, and for biases. Throws it, too, for a window of a LLaMA or one of no token, and for another
+/// type of rotary positions than those above.
 LlamaSizes read_hf_llama_config(std::string_view text, const std::string& source);
 
 /// The text of config.json for such a model, as transformers 4 and 5 read it. It names no tokens that begin

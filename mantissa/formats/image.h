@@ -21,9 +21,9 @@ struct Image {
 inline constexpr std::int64_t max_pixels = std::int64_t{1} << 27;
 
 /// The image in a file's bytes; `name` says which file. A JPEG whose sides are a multiple of what is wanted
-/// is decoded at a half, a quarter or an eighth of its size, as long as the shorter side keeps `enough`
-/// pixels; 0: whole. Throws UserError that names the file if it is empty, damaged, of another kind or larger
-/// than max_pixels, or of a kind that this build lacks the library for.
+/// is decoded at a half, a quarter or an eighth of its size. Its shorter side keeps at least `enough` pixels;
+/// 0: the image is decoded whole. Throws UserError that names the file if it is empty, damaged, of another
+/// kind or larger than max_pixels, or of a kind that this build lacks the library for.
 Image decode_image(std::span<const std::byte> bytes, const std::string& name, std::int64_t enough = 0);
 
 }  // namespace mantissa

@@ -16,10 +16,10 @@ struct JsonLimits {
     std::size_t depth = 128;  ///< objects and arrays open at once
 };
 
-/// Parses `text`, one whole JSON document (RFC 8259). Beyond a syntax error, refused are: a key that appears
-/// twice in one object, an integer outside 64 bits (which the JSON library would turn into a rounded double),
-/// a NUL byte or byte order mark (which it would skip), and what exceeds `limits`. Throws UserError that
-/// begins with `source`, normally the path of the file.
+/// Parses `text`, one whole JSON document (RFC 8259). Refuses more than syntax errors: a key that appears
+/// twice in one object, and an integer outside 64 bits, which the JSON library would turn into a rounded
+/// double. Refuses a NUL byte or byte order mark, which the library would skip, and what exceeds `limits`.
+/// Throws UserError that begins with `source`, normally the path of the file.
 nlohmann::json parse_strict_json(std::string_view text, const std::string& source,
                                  const JsonLimits& limits = {});
 

@@ -12,9 +12,9 @@
 //               they are normalised, as by dropout
 //
 // `score_operands` has a word for each operand, "h,bt,hr": its axes as it is stored, b sequences, h heads, t
-// queries, s keys; r are distances, an axis of S + T - 1 that is read at j - i + T - 1 for query i and key j,
-// instead of t and s. A single number, which has no axis, is written 1. Operands stand behind the tensors of
-// queries, keys and values.
+// queries, s keys. r stands instead of t and s, for distances: an axis of S + T - 1 elements that is read at
+// j - i + T - 1 for query i and key j. A single number, which has no axis, is written 1. Operands stand
+// behind the tensors of queries, keys and values.
 #pragma once
 
 #include <optional>

@@ -1,10 +1,11 @@
 // The op table: one row per operation.
 //
-// A row says everything the rest of mantissa asks of every operation: what it takes and gives, its gradient,
-// its autocast class, what it is for the fuser, whether it is a view, what it makes of padding, its cost, and
-// for composites their definition in simpler operations. Primitives have no definition; the meaning of one
-// that is element-wise stands in its row, that of another in the reference evaluator (reference_ops.cpp).
-// Elsewhere a pass names the operations of the pattern that it looks for.
+// A row says everything that the rest of mantissa asks of every operation. That is what it takes and gives,
+// its gradient, its autocast class, and what it is for the fuser. A row also says whether the operation is a
+// view, what it makes of padding, and its cost. A composite's row has its definition in simpler operations.
+// Primitives have no definition; the meaning of one that is element-wise stands in its row, that of another
+// in the reference evaluator (reference_ops.cpp). Elsewhere a pass names the operations of the pattern that
+// it looks for.
 #pragma once
 
 #include <cstdint>
@@ -129,8 +130,8 @@ struct Op {
     /// Output i may be written over input `in_place[i]` when that input is not needed afterwards; -1: never.
     std::vector<int> in_place = {};
     InPlaceRule in_place_rule = nullptr;  ///< where that is not the same for all nodes; null: `in_place`
-    /// For updates of operand 0 that may take a copy of it in another format as their last operand, and then
-    /// give the new one, rounded once to that format, as their last output. Null: they take none.
+    /// For updates of operand 0 that may take a copy of it in another format as their last operand. They then
+    /// give the new copy, rounded once to that format, as their last output. Null: they take none.
     CopyRule copy = nullptr;
     ViewRule view = nullptr;        ///< null: its outputs have memory of their own
     PaddingRule padding = nullptr;  ///< null: it takes no operand with zeros behind it

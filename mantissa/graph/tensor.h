@@ -204,8 +204,9 @@ struct Conv2dOptions {
 Tensor conv2d(Tensor x, Tensor filter, const Conv2dOptions& options = {},
               Tensor::Where at = Tensor::Where::current());
 
-/// x [N, H, W, C] under filters [R, S, K / groups, C] -> [N, (H - 1) stride - top - bottom + (R - 1) dilation
-/// + 1 + `more`, ..., K]: the gradient of the input to a conv2d from K channels to C, as PyTorch has it.
+/// The gradient of the input to a conv2d from K channels to C, as PyTorch has it. x [N, H, W, C] under
+/// filters [R, S, K / groups, C] -> [N, H', W', K]. H' is (H - 1) stride - top - bottom + (R - 1) dilation +
+/// 1 + `more`, and W' likewise.
 Tensor conv_transpose2d(Tensor x, Tensor filter, const Conv2dOptions& options = {},
                         std::array<std::int64_t, 2> more = {0, 0},
                         Tensor::Where at = Tensor::Where::current());
@@ -242,9 +243,9 @@ Tensor layer_norm(Tensor x, Tensor gamma, Tensor beta, double epsilon = 1e-5,
                   Tensor::Where at = Tensor::Where::current());
 /// gamma x / sqrt(mean(x^2) + epsilon), over the last axis; gamma [C]. Zhang, Sennrich 2019.
 Tensor rms_norm(Tensor x, Tensor gamma, double epsilon = 1e-5, Tensor::Where at = Tensor::Where::current());
-/// Rotary positions: the pair of elements i and i + D/2 of each head of x [B, T, H, D] turned by the angle
-/// whose cosine and sine, FP32 [T, D/2], are given. They are tables: no gradient flows to them. Su et al.
-/// 2021; pairs as in GPT-NeoX.
+/// Rotary positions: turns the pair of elements i and i + D/2 of each head of x [B, T, H, D] by an angle. The
+/// angle's cosine and sine are FP32 [T, D/2]. They are tables: no gradient flows to them. Su et al. 2021;
+/// pairs as in GPT-NeoX.
 Tensor rotary(Tensor x, Tensor cosine, Tensor sine, Tensor::Where at = Tensor::Where::current());
 /// Over the last axis.
 Tensor softmax(Tensor x, Tensor::Where at = Tensor::Where::current());
@@ -294,8 +295,8 @@ Tensor adaptive_average_pool2d(Tensor x, std::array<std::int64_t, 2> extents,
 /// Mean over all rows of -log softmax(logits)[target]. logits [..., V], targets i32 [...] in [0, V).
 Tensor cross_entropy(Tensor logits, Tensor targets, Tensor::Where at = Tensor::Where::current());
 /// The same without the rows whose target is below 0: the sum over the others divided by `counted`, a
-/// floating scalar, or, where that is empty, by how many they are (by 1 where there are none, and the loss is
-/// 0).
+/// floating scalar. Where `counted` is empty, the sum is divided by the number of the others (by 1 where
+/// there are none, and the loss is 0).
 Tensor counted_cross_entropy(Tensor logits, Tensor targets, Tensor counted = {},
                              Tensor::Where at = Tensor::Where::current());
 struct RandomState {

@@ -19,8 +19,8 @@ struct GivenImageSizes {
     bool operator==(const GivenImageSizes&) const = default;
 };
 
-/// Throws UserError, naming the model, for less than two classes, an image smaller than 32 pixels, a width
-/// that is odd or less than 2, and for sizes far beyond any memory.
+/// Throws UserError, naming the model, for less than two classes, or an image smaller than 32 pixels. Throws
+/// it, too, for a width that is odd or less than 2, and for sizes far beyond any memory.
 void validate(const ImageSizes& sizes, std::string_view model);
 
 /// The model of a network whose logits are known. `configuration`: what else must be equal to resume.

@@ -164,8 +164,8 @@ struct Model {
 void metric(std::string_view name, Tensor value, Tensor::Where at = Tensor::Where::current());
 
 /// Traces the loss of a model on a batch of so many examples: adds its inputs, then what it records. Throws
-/// UserError, naming the model, if it has no loss, if that is no single floating number, or if two inputs
-/// have one name or one that the trainer uses itself.
+/// UserError, naming the model, if it has no loss, or if the loss is no single floating number. Throws it,
+/// too, if two inputs have one name, or one has a name that the trainer uses itself.
 Tensor trace_loss(const Model& model, Graph& graph, std::int64_t batch, const Mode& mode = {});
 
 /// The same for what the model predicts, in evaluation. Throws UserError, naming the model, if it has no

@@ -29,8 +29,8 @@ struct Tolerance {
     static Tolerance ulp(double ulps);
 
     /// At most c * n * eps * magnitude, plus half an ULP of the tensor's format for its own rounding. For
-    /// reductions: n terms are summed with rounding errors of at most eps each, and `magnitudes` is the sum
-    /// of the absolute values of the terms (one an element, or a single one for all).
+    /// reductions: n terms are summed with rounding errors of at most eps each. `magnitudes` has the sum of
+    /// the absolute values of the terms, one an element or a single one for all.
     static Tolerance bound(double c, double n, double eps, std::span<const double> magnitudes);
 
     /// Greatest and root-mean-square error are at most `factor` times those of `plain`, the straightforward

@@ -47,8 +47,9 @@ inline constexpr float erfc_log_series[] = {-0x1.68a762p-13f, 0x1.212708p+0f,  0
 /// The limit from which on erf rounds to 1.
 inline constexpr float erf_one = 4.0f;
 
-/// pi / 2 in three FP32 parts, and its inverse. A multiple of the first less the number that it stands beside
-/// is exact, so the three leave what two roundings do, however close the number is to a multiple of pi / 2.
+/// pi / 2 in three FP32 parts, and its inverse. The difference of a number and the multiple of the first part
+/// beside it is exact. So the three parts leave only the error of two roundings, however close the number is
+/// to a multiple of pi / 2.
 inline constexpr float half_pi_high = 0x1.921fb6p+0f;
 inline constexpr float half_pi_middle = -0x1.777a5cp-25f;
 inline constexpr float half_pi_low = -0x1.ee59dap-50f;

@@ -1,5 +1,5 @@
-// Finds the cross-entropy of a linear layer's logits, with its gradients, and makes them one operation, in
-// which logits exist for a chunk of tokens at a time and nothing is computed twice.
+// Finds the cross-entropy of a linear layer's logits, with its gradients, and makes them one operation.
+// Logits exist in it for a chunk of tokens at a time, and nothing is computed twice.
 //
 //   %1 = matmul(%x, %w) {transpose_b}, %2 = cross_entropy(%1, %t), %3 = cross_entropy_grad(%s, %1, %t, %2.1),
 //   %4 = matmul(%3, %w), %5 = matmul(%3, %x) {transpose_a}

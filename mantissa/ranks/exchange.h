@@ -70,8 +70,9 @@ ByRank<T> scattered(std::vector<std::vector<std::span<T>>> by_rank) {
 /// every rank: a sum or gather begins its first piece when the one before has begun its last exchange.
 class Exchange {
   public:
-    /// Bytes of a piece, of all ranks together: some hundred times those that a network of 10 Gb/s carries in
-    /// the time that an exchange takes to begin, and few enough to stay in a cache between the copies.
+    /// Bytes of a piece, of all ranks together. They are some hundred times what a network of 10 Gb/s carries
+    /// in the time that an exchange takes to begin. And they are few enough to stay in a cache between the
+    /// copies.
     static constexpr std::int64_t piece_bytes = std::int64_t{2} << 20;
     /// Pieces under way at a time: one that is added up here, one that arrives, and one that has begun when
     /// that has arrived.

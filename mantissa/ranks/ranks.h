@@ -1,10 +1,10 @@
 // The ranks that train one model together, as this one sees them: what they exchange between steps, and sums
 // of gradients that travel on a thread of their own while a step works.
 //
-// A sum is an exchange, in which each rank gets everybody's terms of its own part, a local sum in the order
-// of a fixed tree, and a second exchange, in which everybody gets everybody's sums: as many bytes as a ring
-// moves, and the same bits on every rank however many there are. Each half can be had alone: sums of one's
-// own part, and what everybody has made of theirs.
+// A sum has three steps. In an exchange each rank gets everybody's terms of its own part. It sums them in the
+// order of a fixed tree. In a second exchange everybody gets everybody's sums. The sum moves as many bytes as
+// a ring, and has the same bits on every rank, however many there are. Each half can be had alone: sums of
+// one's own part, and what everybody has made of theirs.
 #pragma once
 
 #include <cstdint>

@@ -102,8 +102,9 @@ double loss_tolerance_of(const Policy& policy);
 
 /// Runs the ladder on batches of LadderOptions::trainer's size. A rung that changes nothing in this model is
 /// skipped, with the reason in the report. Throws UserError for an unknown rung, if the memory does not
-/// suffice, if no rung is left, if a rung would run on other kernels than its own, or if its losses leave
-/// those of the first by more than its tolerance; of models with batch norms they are not judged.
+/// suffice, or if no rung is left. Throws it, too, if a rung would run on other kernels than its own, or if
+/// its losses differ from the first rung's by more than its tolerance. Losses of models with batch norms are
+/// not judged.
 LadderReport run_ladder(Device& device, const BatchSource& batches, const LadderOptions& options);
 
 /// The report as a table for people.

@@ -31,8 +31,8 @@ struct PlannedNode {
     std::string algorithm = {};  ///< of a library, by which the kernel runs; empty: none was to choose
 };
 
-/// Whether kernels that are made in process are made, which is most of the time that a plan takes, or only
-/// named, in a plan that is read and never run.
+/// Whether kernels that are made in process are made, which is most of the time that a plan takes. Else they
+/// are only named, for a plan that is read and never run.
 enum class MakeKernels : std::uint8_t { yes, no };
 
 class Plan {

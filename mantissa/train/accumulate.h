@@ -1,5 +1,5 @@
 // Gradient accumulation: the micro-batches of a step add up over one fixed tree, a binary one over their
-// indices, so that a sum has the same bits whoever makes which part of it:
+// indices. So a sum has the same bits whoever makes which part of it:
 //
 //     g0  g1   g2  g3   g4
 //      \ /      \ /     |
@@ -10,10 +10,10 @@
 //                (+)
 //
 // A sum of 2^k micro-batches is kept in the states `gradient.K.P`, one for each parameter P,
-// `gradient.K.loss`, and one for each metric (nn/metrics.h): where index i ends in c ones in binary,
-// micro-batch i completes the sums of c levels and leaves its own in the next. Micro-batches but the last run
-// a graph for each c, the last runs another, which adds up what is left. What the states hold between steps
-// means nothing: whatever a step reads there, it wrote before.
+// `gradient.K.loss`, and one for each metric (nn/metrics.h). Where index i ends in c ones in binary,
+// micro-batch i completes the sums of c levels and leaves its own in the next. All micro-batches but the last
+// run a graph for each c. The last runs another, which adds up the sums that are left. The states' values
+// mean nothing between steps: whatever a step reads there, it wrote before.
 #pragma once
 
 #include "mantissa/train/optimizer_update.h"

@@ -78,16 +78,18 @@ struct SgdOptions {
 };
 
 /// With momentum it keeps `sgd.step` (f64 scalar) and, for a parameter P, `sgd.momentum.P`; else nothing.
-/// Throws UserError for a momentum outside [0, 1), a dampening outside [0, 1], one of both that needs what is
-/// not there, and for a decay that is negative or not finite in FP32.
+/// Throws UserError for a momentum outside [0, 1), a dampening outside [0, 1], and for a decay that is
+/// negative or not finite in FP32. Throws it, too, for a dampening without momentum, and for Nesterov's
+/// momentum without momentum or with a dampening.
 Optimizer sgd(const SgdOptions& options = {});
 
 // Muon for the matrices of hidden layers, as torch.optim.Muon, beside AdamW for all else.
 
-/// The buffer of a matrix's gradients becomes momentum times itself plus (1 - momentum) times the gradient;
-/// that, or by Nesterov's momentum the same of both once more, is made orthogonal by `iterations` of Newton
-/// and Schulz and, times the learning rate and what `rates` makes of the shape, taken off the parameter,
-/// which decays first. Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024.
+/// The buffer of a matrix's gradients becomes momentum times itself plus (1 - momentum) times the gradient.
+/// The update is the buffer or, by Nesterov's momentum, the same mean of buffer and gradient once more. It is
+/// made orthogonal by `iterations` of Newton and Schulz. Times the learning rate and the factor of `rates`,
+/// it is taken off the parameter, which decays first. Jordan et al., "Muon: an optimizer for hidden layers in
+/// neural networks", 2024.
 struct MuonOptions {
     enum class Rates : std::uint8_t {
         original,   ///< times sqrt(max(1, rows / columns))

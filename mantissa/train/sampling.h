@@ -8,8 +8,8 @@
 
 namespace mantissa::inline v0 {
 
-/// Throws UserError for a temperature that is negative or not finite, a negative top_k, a top_p outside
-/// (0, 1], a min_p outside [0, 1], or a penalty that is not above 0 and finite.
+/// Throws UserError for a temperature that is negative or not finite, a negative top_k, or a top_p outside
+/// (0, 1]. Throws it, too, for a min_p outside [0, 1], or a penalty that is not above 0 and finite.
 void validate(const SamplingOptions& options);
 
 /// A token drawn by softmax(logits / temperature) over those considered. Of equal scores the lower token goes

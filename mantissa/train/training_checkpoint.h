@@ -62,9 +62,9 @@ std::map<std::string, std::vector<std::string>> saved_options(const std::filesys
 /// The checkpoint that a run goes on from.
 struct Resumed {
     std::filesystem::path directory;  ///< the checkpoint, or the one before it
-    /// Empty, or to be shown: that the checkpoint was damaged and the one before it was taken, that other
-    /// passes or instructions compute from here on, whose roundings are others, or that it goes on from other
-    /// inputs or with changes.
+    /// Empty, or to be shown: the checkpoint was damaged, and the one before it was taken. Or other passes or
+    /// instructions compute from here on, with other roundings. Or the run goes on from other inputs or with
+    /// changes.
     std::string warning;
     std::map<std::string, std::string> texts = {};  ///< the small files that were kept beside the weights
     ValidationProgress validations = {};

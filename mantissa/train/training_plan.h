@@ -24,8 +24,8 @@ struct MemoryUse {
 
 class TrainingPlan {
   public:
-    /// Throws UserError for a model that is none (nn/model.h), if batch or micro-batches are not positive or
-    /// too large to count, and for names to freeze or to group that the model does not have.
+    /// Throws UserError for an invalid model (nn/model.h), or if batch or micro-batches are not positive or
+    /// too large to count. Throws it, too, for names to freeze or to group that the model does not have.
     TrainingPlan(Device& device, nn::Model model, TrainerOptions options);
 
     Device& device() const { return *device_; }

@@ -1,6 +1,6 @@
-// Shared by attention's kernels: a block of threads has some rows, queries or keys, in registers, and goes
-// over the columns, keys or queries, a tile in shared memory at a time, of which the next is on its way. Each
-// warp has rows of its own, so that only tiles are shared.
+// Code that attention's kernels share. A block of threads has some rows, queries or keys, in registers. It
+// goes over the columns, keys or queries, a tile in shared memory at a time, and fetches the next tile
+// meanwhile. Each warp has rows of its own, so that only tiles are shared.
 #pragma once
 
 #include <functional>

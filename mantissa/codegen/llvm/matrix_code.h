@@ -1,8 +1,8 @@
 // Products of small matrices by a GPU's matrix units, out of tiles in shared memory: mma.sync of 16 rows, 8
 // columns and 16 terms in BF16 or FP16, summed in FP32 (PTX ISA, "Matrix fragments for mma.m16n8k16").
 //
-// A tile has rows of 16-bit numbers, `pitch` bytes apart. A thread of a warp has of 16 rows and 8 columns of
-// sums those of rows t / 4 and t / 4 + 8, columns 2 (t % 4) and the next.
+// A tile has rows of 16-bit numbers, `pitch` bytes apart. A warp has sums of 16 rows and 8 columns. Its
+// thread t has those of rows t / 4 and t / 4 + 8, columns 2 (t % 4) and the next.
 #pragma once
 
 #include <array>

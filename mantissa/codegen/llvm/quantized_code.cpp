@@ -1,5 +1,5 @@
-// Sums of whole numbers are exact, and everything in FP32 is done in the CPU's order with its roundings, so
-// that numbers and scales, and products in eight bits, have the CPU's bits.
+// Sums of whole numbers are exact, and everything in FP32 is done in the CPU's order with its roundings. So
+// numbers and scales, and products in eight bits, have the CPU's bits.
 #include "mantissa/codegen/llvm/quantized_code.h"
 
 #include <llvm/IR/IRBuilder.h>

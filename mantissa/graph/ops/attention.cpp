@@ -221,8 +221,9 @@ std::vector<Tensor> attention_gradient(const GradientCall& c) {
     return gradients;
 }
 
-/// do, the tensors of q, k, v, the operands of the score, then o and the log-sum-exp, and that one's gradient
-/// where it is taken -> the gradient of each tensor, and of each operand that is asked for, stored as it is.
+/// Operands: do, the tensors of q, k, v, the operands of the score, then o and the log-sum-exp, and the
+/// log-sum-exp's gradient where it is taken. Results: the gradient of each tensor, and of each operand that
+/// is asked for, stored as the tensor or operand is.
 std::vector<Type> attention_grad_types(const OpCall& call) {
     const AttentionLayout layout = attention_layout(call.attributes);
     const AttentionScore score = attention_score(call.attributes);

@@ -1,11 +1,11 @@
 // The memory plan: where every value of a graph lives.
 //
-// States and constants have places of their own in the state block; inputs are given from outside; views lie
-// in what they view; everything else shares the transient arena, each value from the node that makes it to
-// the last that reads it; where a kernel allows it, an output takes the place of an operand that nobody reads
-// later. An update is written straight into its state where nobody reads the old value
-// afterwards and the operation does not read it or allows it, and copied at the end of the run where not;
-// what is on its way to become one is there from when it is sent, on the same terms.
+// States and constants have places of their own in the state block. Inputs are given from outside. Views lie
+// in what they view. Everything else shares the transient arena, each value from the node that makes it to
+// the last that reads it. Where a kernel allows it, an output takes the place of an operand that nobody reads
+// later. An update is written straight into its state where nobody reads the old value afterwards, and the
+// operation does not read it or allows it. Else it is copied at the end of the run. A value that is sent to
+// become an update is in the state from then on, on the same terms.
 #pragma once
 
 #include <cstdint>

@@ -6,11 +6,12 @@
 // becomes
 //   %1 = attention(%q, %k, %v) {causal=true, scale=0.125}
 //
-// What is more than scale and causal mask becomes the operation's `score` (mantissa/graph/attention_score.h),
-// an extra logit a factor sigmoid(log-sum-exp - logit) of the result.
+// Whatever is more than scale and causal mask becomes the operation's `score`
+// (mantissa/graph/attention_score.h). An extra logit becomes a factor sigmoid(log-sum-exp - logit) of the
+// result.
 //
-// Keys and values that were repeated for heads of queries are taken from before that. A softmax that is not
-// part of attention stays as it was, with a reason.
+// Keys and values that were repeated for heads of queries are taken as they were before. A softmax that is
+// not part of attention stays as it was, with a reason.
 #pragma once
 
 #include <functional>

@@ -1,9 +1,9 @@
 // Reads what a graph computes for each pair of a query and a key as an expression of the scaled product.
 //
-// What does not depend on the product is made inside of the expression where it follows from positions or
-// from whole numbers and truth values, or where it is larger than what it is made of, as a slope for each
-// head times the distance; else it is an operand, computed outside as before. A row of a table taken by
-// distance is an operand of distances.
+// A value that does not depend on the product may be made inside of the expression. That is so where it
+// follows from positions, or from whole numbers and truth values. It is also so where the value is larger
+// than what it is made of, as a slope for each head times the distance. Else the value is an operand,
+// computed outside as before. A row of a table taken by distance is an operand of distances.
 #pragma once
 
 #include <map>

@@ -84,8 +84,8 @@ struct AttentionKernels {
     void (*forward)(const Attention&, std::int64_t head, Range queries, float* scratch) = nullptr;
     /// delta [N, T] = sum(do * o) of each of these queries of one head.
     void (*delta)(const AttentionGrad&, std::int64_t head, Range queries, float* delta) = nullptr;
-    /// dk and dv of these keys of one of the B G heads of keys, and what they add to dq of each head of
-    /// queries that reads them, and to the gradients of the score's operands. `delta` is of all rows.
+    /// Computes dk and dv of these keys of one of the B G heads of keys. Adds what they give to dq of each
+    /// head of queries that reads them, and to the gradients of the score's operands. `delta` has all rows.
     /// `scratch`: backward_scratch() and score_scratch floats.
     void (*backward)(const AttentionGrad&, std::int64_t key_head, Range keys, const float* delta,
                      const QueryGradients& to, float* scratch) = nullptr;

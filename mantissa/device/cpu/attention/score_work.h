@@ -21,8 +21,8 @@ struct Segment {
 void cut_segments(const AttentionSize& size, const BlockTable& table, std::int64_t key_head,
                   std::int64_t keys_of_segment, std::span<Segment> segments);
 
-/// Whether an element is read by one pair of a sequence's or a head's queries and keys alone, so that the
-/// gradient has as many elements as scores of one head at least.
+/// Whether only one pair of a sequence's or a head's queries and keys reads an element. Then the gradient has
+/// at least as many elements as one head has scores.
 bool is_dense(const ScoreGradient& gradient);
 
 /// Order of the pieces of work that add to the same elements: one after another.

@@ -12,8 +12,9 @@
 
 namespace mantissa::inline v0::on_cpu {
 
-/// Whether a is read in place: the kernels can, it is gathered with its channels along the depth, as it is
-/// stored and in whole words, and each pixel has enough of them to be worth its address.
+/// Whether a is read in place. The kernels must be able to. a must be gathered with its channels along the
+/// depth, in its stored format and in whole words. And each pixel must have enough channels to be worth its
+/// address.
 bool reads_a_in_place(const ContractionProblem& problem, const ContractionKernels& kernels);
 
 /// The runs of a block of rows in a chunk of the depth, tile after tile. A value, that refers to neither

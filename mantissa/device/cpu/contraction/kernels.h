@@ -109,8 +109,8 @@ using GatherKernel = void (*)(const WindowPiece& piece);
 using ConvertKernel = bool (*)(const void* from, std::int64_t count, void* const* parts);
 
 /// How operands that the panels do not take as they are become numbers that they do: `parts` numbers for each
-/// element. A panel has its first parts, then its second parts, and then for each step of `depth_unit` two
-/// bytes a line, of which the first says whether a first part in that step may be infinite or a NaN.
+/// element. A panel has its first parts, then its second parts, and then two bytes a line for each step of
+/// `depth_unit`. The first of the two says whether a first part in that step may be infinite or a NaN.
 struct Conversion {
     ConvertKernel convert = nullptr;  ///< null: operands are taken as they are
     DType source = DType::f32;

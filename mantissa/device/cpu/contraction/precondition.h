@@ -28,9 +28,8 @@ struct ContractionMemory {
 
 ContractionMemory memory_of(const ContractionProblem& problem);
 
-/// Throws InternalError unless every operand is there and aligned to its elements,
-/// the workspace is aligned, everything has the bytes needed, and the output overlaps neither an input nor
-/// the workspace.
+/// Throws InternalError unless every operand is there and aligned to its elements, the workspace is aligned,
+/// and everything has the bytes needed. The output must overlap neither an input nor the workspace.
 void check_arguments(const ContractionProblem& problem, const ContractionMemory& memory,
                      const ContractionArguments& arguments, std::span<const std::byte> workspace,
                      std::size_t workspace_needed);

@@ -17,9 +17,10 @@ namespace mantissa::inline v0::on_cpu {
 
 enum class Transpose : std::uint8_t { no, yes };
 
-/// A matrix that is not in memory, but gathered from images where it is packed, as the operand of a
-/// convolution is: stored row (n, i, j) and column (r, s, c), each counted row-major, hold channel c of the
-/// pixel of image n at the axes' image_place of i and r, and of j and s, and 0 where that is outside of it.
+/// A matrix that is not in memory, but gathered from images while it is packed, as the operand of a
+/// convolution is. Stored row (n, i, j) and column (r, s, c), each counted row-major, hold channel c of a
+/// pixel of image n. The pixel is at the axes' image_place of i and r, and of j and s; outside of the image
+/// the number is 0.
 struct ImageWindow {
     ConvolutionAxis vertical, horizontal;
     std::int64_t channels = 0;

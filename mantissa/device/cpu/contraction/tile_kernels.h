@@ -312,10 +312,10 @@ constexpr std::int64_t resident_depth_of(std::int64_t l1_bytes) {
     return std::max(tile_depth, (l1_bytes - beside) / bytes_of_k / tile_depth * tile_depth);
 }
 
-/// The share of L2 for the rows of a block of a, for those of the next block, which are fetched meanwhile,
-/// and for the sums of a block where k is several chunks: three eighths. Two of the three are there at a
-/// time, or all where chunks are short, with two panels of b and lines that are written. Of 2 MB that is 768
-/// KB: 512 rows 768 deep, 256 rows 1,536 deep, or sums of 256 x 768.
+/// The share of L2, three eighths, for three things: the rows of a block of a, those of the next block, which
+/// are fetched meanwhile, and a block's sums where k is several chunks. Two of the three are there at a time,
+/// or all where chunks are short, with two panels of b and lines that are written. Of 2 MB that is 768 KB:
+/// 512 rows 768 deep, 256 rows 1,536 deep, or sums of 256 x 768.
 constexpr std::int64_t part_of_l2_of(std::int64_t l2_bytes) { return l2_bytes * 3 / 8; }
 
 // A step of the depth, four products, takes as long as three lines take to come from memory. It wants 1,024 /
@@ -325,7 +325,7 @@ constexpr std::int64_t part_of_l2_of(std::int64_t l2_bytes) { return l2_bytes * 
 //
 // Chunks of a deep k are as deep as a block of 256 rows and 768 columns leaves room for in L2 beside its
 // sums: each chunk reads and writes all sums once more. Measured on one thread, 768 took as long as 384 or
-// 512 where the sums of a block are large, and 3 to 18 % less for filters of convolutions and the head's
+// 512 where the sums of a block are large. It took 3 to 18 % less for filters of convolutions and the head's
 // gradients. Both depths decide the order of sums, so they do not follow from the caches.
 
 template <class Unit>

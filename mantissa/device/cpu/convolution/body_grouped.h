@@ -2,8 +2,8 @@
 //
 // Rows of the source become planes in FP32 once, in a ring of as many as a row of the output meets: small
 // enough for L1 where images are as wide as networks have them. A depthwise 3x3 then is nine multiply-adds
-// and about four loads for sixteen outputs, where reading in place would widen 16 bits three times and treat
-// edges apart, which in 7 x 7 images are all there is.
+// and about four loads for sixteen outputs. Reading in place would widen 16 bits three times and treat edges
+// apart, and images of 7 x 7 have little else than edges.
 #pragma once
 
 #include "mantissa/device/cpu/convolution/grouped_problems.h"

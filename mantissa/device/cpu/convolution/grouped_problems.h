@@ -1,9 +1,9 @@
 // Convolutions in groups of few channels, depthwise ones among them: their problems and the table of kernels
 // of a level. Plain data without functions, since files compiled for one instruction set include it.
 //
-// A block is sixteen channels of the output. For each of the channels that a group reads there is a plane of
-// the source in FP32, whose lanes hold what the block's channels meet, with zeros beside the image. So every
-// convolution is sums of vectors by vectors, of whatever type, groups, padding and stride.
+// A block is sixteen channels of the output. Each of the channels that a group reads has a plane of the
+// source in FP32. The plane's lanes hold what the block's channels meet, with zeros beside the image. So
+// every convolution is sums of vectors by vectors, of whatever type, groups, padding and stride.
 #pragma once
 
 #include "mantissa/device/cpu/rows/kernel_table.h"
@@ -64,8 +64,8 @@ struct GroupedSums {
     std::int64_t filter_rows = 1, filter_columns = 1;
     ConstView filter = {};     // [R, S, C / groups, K]
     std::int64_t filters = 0;  ///< K
-    /// For output o a plane of a tap is row `plane` and column o of the filter or, in the gradient of the
-    /// input, row o % group_outputs and column o / group_outputs group_channels + plane.
+    /// For output o a plane of a tap is row `plane` and column o of the filter. In the gradient of the input
+    /// it is row o % group_outputs and column o / group_outputs group_channels + plane.
     bool of_gradient = false;
     float* packed = nullptr;  // [blocks, filter_rows, group_channels, filter_columns by phases, 16]
     ConstView bias = {};      // [channels], or none

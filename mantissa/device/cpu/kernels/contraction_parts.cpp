@@ -30,8 +30,8 @@ ContractionPart matmul_part(const Problem& problem) {
     return {.problem = contraction};
 }
 
-/// Rows of so many channels of images [N, H, W, `pitch`] that the axes' steps pick, as they lie or, where
-/// more than one pixel makes a row or pixels are left out, gathered.
+/// Rows of `channels` channels of images [N, H, W, `pitch`] that the axes' steps pick. They are read in
+/// place, but gathered where more than one pixel makes a row, or pixels are left out.
 MatrixLayout image_layout(DType dtype, const ConvolutionAxis& vertical, const ConvolutionAxis& horizontal,
                           std::int64_t channels, std::int64_t pitch) {
     MatrixLayout layout{.dtype = dtype, .leading = pitch};

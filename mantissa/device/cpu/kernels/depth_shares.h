@@ -1,6 +1,6 @@
-// A contraction of few sums over a long depth, as the gradient of a filter is, has few blocks to give to
-// threads, and each goes through all of the depth. Cut along the depth it is a batch of contractions, each
-// for one thread, whose sums are added in the end, in an order that follows from the shape.
+// Contractions of few sums over a long depth, as the gradient of a filter is, cut along the depth. Uncut,
+// they have few blocks to give to threads, and each block goes through all of the depth. Cut, each is a batch
+// of contractions, one a thread. Their sums are added in the end, in an order that follows from the shape.
 #pragma once
 
 #include <cstddef>

@@ -55,9 +55,9 @@ struct GenericF64Lanes : GenericModeLanes<double, GenericDoubles> {
     MANTISSA_MODE_LANES Sums multiply_add(Words row, Words column, Sums sums) { return sums + row * column; }
 };
 
-/// FP16 numbers as FP32, which holds the product of two of them exactly. Their sum with a third is made odd
-/// in its last place where it is not exact, so that rounding it to FP16 once more is as if there had been one
-/// rounding: FP32 has 13 places more than FP16, and two are enough.
+/// FP16 numbers as FP32, which holds the product of two of them exactly. Where the sum of the product and a
+/// third number is not exact, it is made odd in its last place. Rounding it to FP16 then gives what a single
+/// rounding would give: FP32 has 13 places more than FP16, and two are enough.
 struct GenericF16Lanes {
     static constexpr int width = 4, depth_of_word = 1;
     using Sums = float __attribute__((vector_size(16)));

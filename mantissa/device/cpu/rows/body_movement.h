@@ -129,9 +129,9 @@ void transpose_tile(const T* source, std::int64_t source_stride, T* target, std:
         }
 }
 
-/// Tiles that read 512 bytes of each row and write 256: with strides of whole pages lines of one column share
-/// few sets of L2, so that more rows, or longer runs of them, would evict what was fetched for the next tile
-/// (1 KB had 0.85 of the speed); shorter runs cost memory more.
+/// Tiles that read 512 bytes of each row and write 256. With strides of whole pages, lines of one column
+/// share few sets of L2. So more rows, or longer runs of them, would evict what was fetched for the next tile
+/// (1 KB had 0.85 of the speed). Shorter runs cost memory more.
 template <class T>
 void transpose_typed(const TransposedPart& p, Stores stores) {
     constexpr std::int64_t line = 64 / sizeof(T);

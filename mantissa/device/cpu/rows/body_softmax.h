@@ -1,7 +1,7 @@
 // Softmax over the last axis and its gradient. See body_loops.h for how this file is used.
 //
-// The exponentials of a row are kept in L1 where they fit and else computed twice, once for their sum and
-// once for the result, since the result can then be written once, past the caches.
+// The exponentials of a row are kept in L1 where they fit. Else they are computed twice, once for their sum
+// and once for the result, so that the result is written once, past the caches.
 #pragma once
 
 #include "mantissa/device/cpu/rows/body_loops.h"

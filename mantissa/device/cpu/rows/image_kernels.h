@@ -19,8 +19,8 @@ void average_pool_grad(const ImageKernels&, const AveragePoolGrad&, ThreadPool&,
 
 void relu_grad(const ImageKernels&, const ReluGrad&, ThreadPool&, Stores = Stores::automatic);
 
-/// Reads x once from memory: the variance of a block of rows is that of its centered values, which are then
-/// in a cache, and blocks are joined by their means (Chan, Golub, LeVeque 1979), in FP64 and in order.
+/// Reads x once from memory. The variance of a block of rows is that of its centered values, which are then
+/// in a cache. Blocks are joined by their means, in FP64 and in order (Chan, Golub, LeVeque 1979).
 std::int64_t moments_workspace(std::int64_t rows, std::int64_t channels);
 void moments(const ImageKernels&, const Moments&, ThreadPool&);
 

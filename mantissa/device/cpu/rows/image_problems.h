@@ -93,7 +93,7 @@ struct Normalize {
     View y = {};                   // [rows, C]
 };
 
-/// dx = scale * (dy - mean(dy) - (x - mean) * rstd^2 * mean(dy (x - mean))), where scale is rstd * gamma,
+/// dx = scale * (dy - mean(dy) - (x - mean) * rstd^2 * mean(dy (x - mean))), where scale is rstd * gamma.
 /// dgamma = rstd * sum(dy (x - mean)) and dbeta = sum(dy).
 struct BatchNormGrad {
     std::int64_t rows = 0;

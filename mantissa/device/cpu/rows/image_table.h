@@ -15,9 +15,9 @@ struct ImageKernels {
     void (*average_pool)(const AveragePool&, Range rows, Stores);
     void (*average_pool_grad)(const AveragePoolGrad&, Range rows, Stores);
     void (*relu_grad)(const ReluGrad&, Range elements, Stores);
-    /// The deviation of these rows of these columns: how far the mean is from the first row, which tells more
-    /// than the mean in FP32 where that is large, and the sum of squares of what differs from the mean.
-    /// [columns.last - columns.first] each.
+    /// The deviation of these rows of these columns: how far the mean is from the first row, and the sum of
+    /// the squared differences from the mean. The former tells more than the mean in FP32, where the mean is
+    /// large. [columns.last - columns.first] each.
     void (*moments)(const Moments&, Range rows, Range columns, const MomentsOfPart& part);
     void (*normalize)(const Normalize&, Range rows, Stores);
     /// Sums of dy and of dy (x - mean) over these rows of these columns.

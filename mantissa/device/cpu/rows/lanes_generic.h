@@ -75,8 +75,9 @@ struct Lanes {
         });
     }
     /// Rounded once, as the instruction does. In FP64 the product is exact, and the sum, rounded to FP32, is
-    /// the right one but where FP64's rounding may have made it half way between two numbers, or where those
-    /// are closer to one another, below FP32's least normal number: there the library's function is asked.
+    /// nearly always the right one. Two cases are in doubt: FP64's rounding may have put the sum half way
+    /// between two numbers, or the sum is below FP32's least normal number, where numbers are closer to one
+    /// another. There the library's function is asked.
     MANTISSA_LONG_LANES Float fma(Float a, Float b, Float c) {
         constexpr std::int32_t below_fp32 = 0x1fffffff, half_way = 0x10000000;  // of FP64's low word
         constexpr std::int32_t min_normal = 0x38100000;                         // FP64's high word of 2^-126

@@ -1,7 +1,7 @@
-// The data that ranks exchange. Of a sum each gets everybody's terms of its own part and adds them over the
-// tree that ranks on CPUs add over (ranks/tree_sum.h), so the bits are theirs, and the same on every rank;
-// where all need all of it, it sends its sums to them. All of it is queued on a stream of its own, so that
-// gradients travel while the backward pass works.
+// The data that ranks exchange. Each rank gets everybody's terms of its own part of a sum. It adds them over
+// the tree that ranks on CPUs add over (ranks/tree_sum.h), so the bits are those of CPUs, and the same on
+// every rank. Where all ranks need the whole sum, each sends its part to them. The work is queued on a stream
+// of its own, so that gradients travel while the backward pass works.
 #include <fmt/format.h>
 
 #include <bit>
