@@ -7,7 +7,7 @@ class App;
 
 namespace mantissa::cli {
 
-/// Adds the command; the others are those that stand in the program when it runs.
+/// Adds the command. It describes the commands that the program has when it runs.
 void add_manual_command(CLI::App& app);
 
 }  // namespace mantissa::cli

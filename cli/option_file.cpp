@@ -70,7 +70,7 @@ std::vector<OptionLine> read_option_file(const std::string& path) {
     return in_option(option_name, [&] { return option_lines(text.view(), path); });
 }
 
-/// The command of a section; throws UserError if there is none of that name.
+/// The command that a section names; throws UserError if there is no such command.
 const CLI::App& command_of_section(const CLI::App& app, const OptionLine& line, const std::string& place) {
     const CLI::App* command = &app;
     for (const std::string& name : line.section) {

@@ -38,7 +38,7 @@ namespace {
 
 enum class LogKind : bool { json, table };
 
-/// The step of a line; none of what is no line of such a log.
+/// The step of a line; empty for a line that is not one of such a log.
 std::optional<std::int64_t> step_of(std::string_view line, LogKind kind) {
     constexpr std::string_view member = "{\"step\":";
     if (kind == LogKind::json) {

@@ -207,8 +207,8 @@ void require_own_tokenizer(const TrainOptions& options, const std::string& own, 
         of_bytes ? "on bytes" : "with another tokenizer, which lies beside its weights", options.resume));
 }
 
-/// Whether the tokenizer of a checkpoint can be read; if not, and it was given anew, the latter does. Throws
-/// UserError if it was not.
+/// Whether the tokenizer of a checkpoint can be read. If not, the one given as --tokenizer takes its place.
+/// Throws UserError if none was given.
 bool can_be_read(const std::string& own, const TrainOptions& options) {
     try {
         load_tokenizer(own);
@@ -222,7 +222,8 @@ bool can_be_read(const std::string& own, const TrainOptions& options) {
     }
 }
 
-/// A run that goes on reads what it read; throws UserError if that has moved and was not given anew.
+/// A run that goes on reads the same files. Throws UserError if one of them has moved and was not given
+/// again.
 void require_still_there(const TrainOptions& options, const TypedOptions& saved) {
     for (const auto& [name, what] : {std::pair{"--text", "text"},
                                      {"--tokens", "token file"},

@@ -33,7 +33,7 @@ class TrainRanks {
     /// Runs what is to be done; what goes wrong ends all ranks, and is said by one of them where all know it.
     void run(const std::function<void()>& body);
 
-    /// The first that is not zero of what the ranks give.
+    /// The first number that is not zero, of those that the ranks give.
     int first_of(int mine);
     /// The same for texts that are not empty, with the rank in front.
     std::string first_of(const std::string& mine);

@@ -111,7 +111,8 @@ class TextInput final : public TrainInput {
         }
     }
 
-    /// Null: a part of what is trained on is kept for validation.
+    /// Null where no text is given for validation, or there is no validation. In the former case a part of
+    /// the training text is kept for it.
     static std::unique_ptr<const Corpus> open_validation_corpus(const TrainOptions& options) {
         if (options.validation.empty() || options.validate_every == 0) return nullptr;
         RunOptions run = options.run;
@@ -135,7 +136,7 @@ class TextInput final : public TrainInput {
     TokenSplit split_;
     nn::Model model_;
     std::unique_ptr<BatchSource> batches_;
-    /// Read once: a save needs it though the files may be gone by then.
+    /// The description is read once: a save needs it, though the files may be gone by then.
     const std::string batches_text_ = batches_->description();
     std::unique_ptr<const BatchSource> validation_;  // null: none is asked for
     std::vector<BatchBuffer> buffers_;               // of the batches that are kept

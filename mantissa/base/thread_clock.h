@@ -18,7 +18,7 @@ class ThreadClock {
     void begin();
     std::thread::id owner() const { return owner_; }
 
-    /// To be called before the thread goes to sleep, and after.
+    /// The thread calls sleeps() before it goes to sleep, and wakes() after.
     void sleeps() { asleep_since_.store(now()); }
     void wakes() { slept_ += now() - asleep_since_.exchange(0); }
 

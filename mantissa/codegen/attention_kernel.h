@@ -15,7 +15,7 @@
 
 namespace mantissa::inline v0::codegen {
 
-/// Where the rows of a head's elements lie, in elements of the tensor from its address on.
+/// The places of the rows of a head's elements, in elements of the tensor from its address on.
 struct HeadPlaces {
     std::int64_t start = 0, sequence = 0, head = 0, position = 0;
 };

@@ -22,8 +22,8 @@ struct PoolKernel {
     DType dtype = DType::f32;
     std::int64_t images = 0, channels = 0;
     std::vector<PoolSpan> row_spans = {}, column_spans = {};  ///< by output
-    /// By element of the image: how many rows and columns it has. Only gradients read which outputs those
-    /// are.
+    /// By row and by column of the image, which has as many: the outputs whose windows it lies in. Only
+    /// gradients read the outputs.
     std::vector<PoolOutputs> row_outputs = {}, column_outputs = {};
     std::int64_t window_columns = 0;  ///< of maxima
 

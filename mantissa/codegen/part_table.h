@@ -1,13 +1,14 @@
-// One launch over many small problems of a kind: a table, the kernel's first parameter, says of each part
-// where it lies. Each block finds its part in it.
+// One launch over many small problems of a kind. A table, the kernel's first parameter, has the place of each
+// part. Each block finds its part in it.
 #pragma once
 
 #include <cstdint>
 
 namespace mantissa::inline v0::codegen {
 
-/// So many parts, each of so many numbers of 64 bits, of which the first is its first block. Parts stand in
-/// the order of their blocks; those at the end that a launch does not need begin behind all blocks.
+/// A table of `parts` parts, each of `words` numbers of 64 bits. A part's first number is its first block.
+/// Parts stand in the order of their blocks. Parts at the end that a launch does not need begin behind all
+/// blocks.
 struct PartTable {
     std::int64_t parts = 0;  ///< 0: there is no table
     std::int64_t words = 0;

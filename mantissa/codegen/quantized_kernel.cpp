@@ -13,8 +13,8 @@ namespace {
 /// As much as one instruction loads.
 constexpr std::int64_t max_bytes_at_once = 16;
 constexpr std::int64_t max_rows_of_warp = 8;
-/// A lane with several columns has more bytes on their way, and x is read for all of them; but there should
-/// be warps for all multiprocessors, of which an H100 has 132: eight for each.
+/// A lane with several columns has more bytes on their way, and x is read once for all of them. But all
+/// multiprocessors should have warps: an H100 has 132 of them, so eight warps for each.
 constexpr std::int64_t max_columns_of_warp = 4, min_warps = 1024;
 /// Sums that a lane keeps. Of four bits the numbers are taken apart, and each sum has scales: 32 spilled.
 constexpr std::int64_t max_sums = 32, max_sums_of_groups = 16;

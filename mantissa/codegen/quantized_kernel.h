@@ -36,9 +36,9 @@ struct WeightGroupsKernel {
     std::int64_t groups() const { return ceil_div(depth, weights_of_group); }
 };
 
-/// y = x w^T, a warp some rows of x and some of w, whose bytes are read where they lie: once for up to eight
-/// rows of x. Parameters: x and its scales as QuantizeKernel makes them; w s8 [columns, depth] and scales f32
-/// [columns], or s4 and bf16 [columns, groups]; a bias f32 [columns]; y f32 [rows, leading].
+/// y = x w^T. A warp has some rows of x and some of w, and reads the bytes of w in place, once for up to
+/// eight rows of x. Parameters: x and its scales as QuantizeKernel makes them; w s8 [columns, depth] and
+/// scales f32 [columns], or s4 and bf16 [columns, groups]; a bias f32 [columns]; y f32 [rows, leading].
 struct QuantizedRowsKernel {
     bool four_bits = false;
     std::int64_t rows = 0, columns = 0, depth = 0;

@@ -1,5 +1,5 @@
-// The tokenizer of a model that was trained on bytes: token i is the byte i; and tokenizers by name, of which
-// it is one.
+// The tokenizer of a model that was trained on bytes: token i is the byte i. Also finds tokenizers by name,
+// this one among them.
 #pragma once
 
 #include <string>

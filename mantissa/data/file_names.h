@@ -7,8 +7,7 @@
 
 namespace mantissa::inline v0 {
 
-/// "a.txt", "DIR (13 files)", "41 files of DIR and b.txt": what is common to files, of which there is one at
-/// least.
+/// A short name for one or more files: "a.txt", "DIR (13 files)", "41 files of DIR and b.txt".
 std::string name_of(const std::vector<std::filesystem::path>& files);
 
 }  // namespace mantissa

@@ -13,8 +13,8 @@ inline constexpr const char* image_cut_file = "preprocessor_config.json";
 
 std::string image_cut_text(const ImageCut& cut);
 
-/// Throws UserError that begins with `source` for what is no such file, and for a cut that is not square or
-/// resized to less than it.
+/// Throws UserError that begins with `source` for another kind of file, and for a cut that is not square or
+/// whose image is resized to less than the cut.
 ImageCut parse_image_cut(std::string_view text, const std::string& source);
 
 }  // namespace mantissa

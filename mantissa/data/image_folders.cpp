@@ -59,7 +59,7 @@ struct LeftOut {
     }
 };
 
-/// Where the classes' folders are: their images with labels by the names in `classes`.
+/// Images of the folders of classes in `directory`, with labels by the names in `classes`.
 ImageSet set_of(const fs::path& directory, std::vector<std::string> classes, LeftOut& left_out) {
     ImageSet set{.classes = std::move(classes)};
     for (std::size_t label = 0; label < set.classes.size(); ++label) {

@@ -52,8 +52,8 @@ struct ImageSplit {
 };
 
 struct ImageSplitOptions {
-    /// Where nothing says which images are for validation, a tenth of each class is, chosen by the seed;
-    /// else all are trained on.
+    /// Whether a tenth of each class, chosen by the seed, is for validation where nothing says which images
+    /// are. If not, all are trained on.
     bool hold_out = false;
     std::uint64_t seed = 0;
 };

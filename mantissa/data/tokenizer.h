@@ -48,7 +48,7 @@ struct TokenizerParts {
     std::vector<std::string> tokens;  ///< the bytes of each id; for special tokens their text
     std::vector<Merge> merges;        ///< in order of rank; empty if `rank_is_id`
     std::vector<SpecialToken> specials;
-    /// As tiktoken: any two neighbours merge whose bytes together are a token, its id being the rank.
+    /// As in tiktoken: two neighbours merge if their bytes together are a token. Its id is the rank.
     bool rank_is_id = false;
     /// A piece that is a token as a whole is taken as it is, even if the merges would not build it.
     bool whole_pieces = false;

@@ -124,7 +124,8 @@ struct PreparedKernel {
     /// The library's algorithm that it runs by, in words: asked once the device has finished its kernels.
     /// Empty: there are none to choose from.
     std::function<std::string()> algorithm = {};
-    /// Where parts of the operation would do, too, and both were measured. The kernel's name is its own.
+    /// Set where the parts of the operation would do, too, and both were measured. The kernel keeps its own
+    /// name.
     std::optional<TimeBesideParts> time = {};
 };
 

@@ -22,7 +22,7 @@ struct StoredWeight {
     AxisOrder order = {};
 };
 
-/// As the parameters are, unless a member says otherwise.
+/// How files hold a model's weights: as the parameters are, unless a member says otherwise.
 struct WeightFiles {
     /// The kind of a file that holds such weights, for messages: "a GPT-2 checkpoint".
     std::string kind = "a checkpoint of this model";
@@ -50,8 +50,8 @@ UnfitWeights read_weights(std::span<const TensorView> file, std::span<const Tens
                           const WeightFiles& rules, const std::string& source, TakeWeight take,
                           Match match = Match::strict);
 
-/// How to write `parameters` so that read_weights, and whoever else knows these rules, reads them; in their
-/// order.
+/// How to write `parameters`, in their order, so that read_weights and others that know these rules read
+/// them.
 std::vector<TensorToWrite> stored_weights(std::vector<TensorToWrite> parameters, const WeightFiles& rules);
 
 }  // namespace mantissa

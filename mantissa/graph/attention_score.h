@@ -44,8 +44,8 @@ Shape stored_score_operand(const std::string& axes, const AttentionExtents& exte
 /// Its shape beside the scores, of rank 4.
 Shape score_operand_shape(const std::string& axes, const AttentionExtents& extents);
 
-/// Where an operand of the score has a pair's element: that of sequence, head, query and key 0, and elements
-/// from one to the next; 0: what is there is the same for all.
+/// The place of a pair's element in an operand of the score. `first` is that of sequence, head, query and key
+/// 0. The others are elements from one to the next; 0: all share one element.
 struct ScorePlace {
     std::int64_t first = 0, sequence = 0, head = 0, query = 0, key = 0;
 };

@@ -1,8 +1,8 @@
 // The sizes of a convolution of images, as its operations' operands and attributes have them.
 //
-// Images are NHWC, filters [R, S, C / groups, K]. Output (n, i, j, k) is the sum over r, s and c of x(n, y,
-// z, c) filter(r, s, c, k). The row y is i stride_h - top + r dilation_h, and the column z is j stride_w -
-// left + s dilation_w. x is zero outside of the image, and c runs over the channels of k's group.
+// Images are NHWC, filters [R, S, C / groups, K]. Output (n, i, j, k) sums x(n, y, z, c) filter(r, s, c, k)
+// over r, s and c. The row y is i stride_h - top + r dilation_h, and the column z is j stride_w - left + s
+// dilation_w. x is zero outside of the image, and c runs over the channels of k's group.
 #pragma once
 
 #include <cstdint>

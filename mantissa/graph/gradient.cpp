@@ -129,8 +129,8 @@ std::vector<Tensor> differentiate_definition(const DefinitionGradient& gradient,
     for (const auto& [index, value] : gradient.saved) saved.push_back(leaf_of(value));
     const std::vector<Tensor> outputs = find_op(gradient.op).definition({alone, leaves, attributes});
     std::vector<Tensor> gradients = backpropagate(alone, outputs, cotangents, leaves);
-    // Saved values stand for what the definition would compute anew: for the gradient, and for what of the
-    // definition the gradient needs.
+    // Saved values replace what the definition would compute again, both in the gradient and in the parts of
+    // the definition that the gradient needs.
     for (std::size_t i = 0; i < saved.size(); ++i)
         alone.replace_uses(outputs[gradient.saved[i].first].value(), saved[i].value(), 0);
     for (const Tensor& of_leaf : gradients)

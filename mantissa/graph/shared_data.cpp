@@ -52,7 +52,8 @@ std::string text_of(DType dtype, std::span<const std::byte> bytes) {
     std::vector<std::string> numbers;
     for (std::size_t at = 0; at < bytes.size(); at += size_of(dtype)) {
         const double number = load_as_f64(bytes.data() + at, dtype, 0);
-        // As few digits as tell it from others of its type; all of a long integer.
+        // A number has the fewest digits that tell it from others of its type. A long integer has all of
+        // them.
         if (dtype == DType::i64) {
             std::int64_t whole = 0;
             std::memcpy(&whole, bytes.data() + at, sizeof whole);

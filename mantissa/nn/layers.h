@@ -36,7 +36,7 @@ class Scope {
 Tensor parameter(Graph& graph, std::string_view name, Shape shape, const Initializer& initializer,
                  Tensor::Where at = Tensor::Where::current());
 
-/// Uniform in +-sqrt(6 / (inputs + outputs)), where a filter's are those of each of its pixels. Glorot,
+/// Uniform in +-sqrt(6 / (inputs + outputs)). A filter's inputs and outputs count each of its pixels. Glorot,
 /// Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010.
 Initializer glorot_uniform(std::int64_t inputs, std::int64_t outputs);
 

@@ -43,8 +43,8 @@ struct PipelineOptions {
     bool match_attention = false;            ///< whether attention is looked for in the model
     bool fuse_linear_cross_entropy = false;  ///< whether the logits are made a chunk of tokens at a time
     bool pad = false;                        ///< whether ugly extents of parameters are padded
-    /// Whether attention reads and writes heads where they lie, and what follows from parameters alone is
-    /// kept beside them.
+    /// Whether attention reads and writes heads in place, and values that follow from parameters alone are
+    /// kept beside the parameters.
     bool lay_out = false;
     bool fuse = false;  ///< whether row and element-wise work becomes nests, for kernels made in process
     /// Values that the backward pass computes again instead of keeping them; see passes/recompute.h.
@@ -62,9 +62,9 @@ std::vector<std::string> optional_pass_names();
 /// other name as it is.
 std::string pass_name_today(std::string_view name);
 
-/// The names of those that a machine can run under a policy: fused kernels need a compiler; where
-/// contractions are emulated, what hides one inside of another operation leaves nothing to round, and
-/// padding is for speed, of which an emulation says nothing.
+/// The names of the passes that a machine can run under a policy. Fused kernels need a compiler. Where
+/// contractions are emulated, a pass that hides one inside of another operation leaves nothing to round.
+/// Padding is for speed, and an emulation says nothing about speed.
 std::vector<std::string> runnable_passes(const Target& target, const Policy& policy);
 
 /// All of these, switched on.

@@ -26,7 +26,7 @@ std::string host_name() {
     return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown host";
 }
 
-/// As many as there are, whichever of them this process may use.
+/// All cores of the host, not only those that this process may use.
 std::int64_t host_cores() { return ::sysconf(_SC_NPROCESSORS_ONLN); }
 
 }  // namespace

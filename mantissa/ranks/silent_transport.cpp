@@ -1,4 +1,4 @@
-// One of ranks of which the others do not exist.
+// A transport for one rank where the other ranks do not exist.
 #include "mantissa/ranks/transport.h"
 
 namespace mantissa::inline v0 {

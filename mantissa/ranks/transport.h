@@ -1,5 +1,5 @@
-// The carrier of bytes between ranks, the processes that train one model together: exchanges, several of
-// which may be under way, and from which everything else is made (ranks.h).
+// The carrier of bytes between ranks, the processes that train one model together. It offers exchanges, and
+// several may be under way. Everything else is made from exchanges (ranks.h).
 #pragma once
 
 #include <cstddef>

@@ -87,7 +87,8 @@ BenchSize affordable_size(BenchSize size, const FreeBenchSize& free, double batc
 /// The tutorial's table: a row a precision, with the A100's beside, where the tutorial has them.
 std::string bench_table(const BenchReport& report);
 
-/// The report as a page that needs no other file. `command`: what was typed, for who wants it again.
+/// The report as a page that needs no other file. `command`: what was typed, for readers who want to run it
+/// again.
 std::string bench_html(const BenchReport& report, const std::string& command);
 
 /// The report as JSON; docs/json.md describes every member.

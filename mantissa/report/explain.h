@@ -77,8 +77,8 @@ Explanation explain(const TrainingPlan& plan);
 /// "bf16*bf16+f32" for a contraction; the format it computes in for all else; "-" where nothing is computed.
 std::string arithmetic_of(const ExplainedNode& node);
 
-/// For people: a line for each kind of operation (or for each node), below fused kernels their parts; the
-/// casts, totals by arithmetic, what passes left as it was, and the memory.
+/// A table for people. It has a line for each kind of operation (or for each node), and below a fused kernel
+/// its parts. The casts, totals by arithmetic, what passes left unchanged, and the memory follow.
 enum class Detail : std::uint8_t { kinds, nodes };
 std::string explain_table(const Explanation& explanation, Detail detail);
 
@@ -91,8 +91,8 @@ std::string explain_html(const Explanation& explanation, const Roofline* rooflin
 /// not asked.
 std::string explain_json(const Explanation& explanation, const ThreadReport* threads = nullptr);
 
-/// Where two policies treat the same operation of the same model differently, the operations that one of them
-/// has alone, and how many casts. Operations are the same by pass, name and scope, in their order.
+/// The operations of one model that two policies treat differently, those that only one of them has, and how
+/// many casts. Two operations are the same if pass, name and scope are, in their order.
 std::string explain_difference(const Explanation& first, const Explanation& second);
 
 }  // namespace mantissa

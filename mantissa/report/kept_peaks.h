@@ -32,9 +32,10 @@ Peaks known_peaks(Device& device);
 
 class KeptPeaks {
   public:
-    /// Takes what `file` has of this machine and measures arithmetic once more, a tenth of a second; where it
-    /// has nothing, measures until the largest of several rounds rises no more, one to three seconds. Keeps
-    /// what rose. An empty `file` keeps nothing. Copying takes memory: who has it measures that, and raises.
+    /// Takes this machine's peaks from `file` and measures arithmetic once more, a tenth of a second. Where
+    /// `file` has none, measures until the largest of several rounds rises no more, one to three seconds.
+    /// Keeps the peaks that rose. An empty `file` keeps nothing. Copying takes memory: a caller that has the
+    /// memory measures the copy and calls raise().
     KeptPeaks(Device& device, std::filesystem::path file);
 
     const Peaks& peaks() const { return peaks_; }

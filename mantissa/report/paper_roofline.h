@@ -24,9 +24,9 @@ struct Card {
 /// One of accelerator_names(). Throws UserError that says which these are.
 Card card_of(const std::string& accelerator);
 
-/// A line for each operation, pass and kernel, longest first: launches, FLOPs, bytes, the least time of each
-/// and which of arithmetic and memory it is; the sums, and what they would be if products, attention and the
-/// update were all that runs. `model_flops`: of a step, as MFU has it.
+/// A line for each operation, pass and kernel, longest first: launches, FLOPs, bytes, the least time, and
+/// whether arithmetic or memory bounds it. The sums follow, and what they would be if only products,
+/// attention and the update ran. `model_flops`: the FLOPs of a step, as MFU counts them.
 std::string paper_roofline_table(const Plan& plan, double model_flops, const Card& card);
 
 }  // namespace mantissa

@@ -17,7 +17,7 @@ struct TrainingRun {
     std::string model, command;
     std::string unit = "tokens";  ///< what throughput counts
     std::int64_t steps = 0;       ///< at which the run ends, counted from the first ever
-    /// Further remarks, as pairs of what it is and text.
+    /// Further remarks, as pairs of a name and a text.
     std::vector<std::pair<std::string, std::string>> facts;
 };
 

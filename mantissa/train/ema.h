@@ -12,8 +12,8 @@
 
 namespace mantissa::inline v0 {
 
-/// Beside what `update` records: the states `ema.P` for each parameter P that is updated, and `ema` (f64),
-/// the steps that they have seen. A step that is not applied leaves them as they were, to the bit. Decay 0:
+/// Records what `update` records, and two kinds of states: `ema.P` for each parameter P that is updated, and
+/// `ema` (f64), the steps that they have seen. A step that is not applied does not change them. Decay 0:
 /// `update` alone. Throws UserError for a decay outside [0, 1).
 TraceUpdate with_average(TraceUpdate update, double decay);
 

@@ -72,8 +72,8 @@ class Text {
     bool is_open_ = true;
 };
 
-/// A token more of every open text: the scores of what comes after it, by text. Those that have filled the
-/// context read what is left of them again.
+/// Reads one more token of every open text and gives the scores of the token after it, by text. Texts that
+/// have filled the context read their remaining tokens again.
 std::vector<std::vector<float>> next_scores(TokenGenerator& generator, std::vector<Text>& texts) {
     std::vector<std::vector<float>> scores(texts.size());
     std::vector<bool> is_full(texts.size());

@@ -25,7 +25,7 @@ namespace mantissa::inline v0 {
 /// stay.
 void blend_into_kept(Graph& graph);
 
-/// For the last: its statistics are blended with what was kept, and what was kept is zero again.
+/// The last micro-batch: its statistics are blended with the kept ones, which are then zero again.
 void blend_with_kept(Graph& graph);
 
 /// The same two for a rank that makes so many micro-batches of a step: statistics are kept in

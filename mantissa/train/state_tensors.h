@@ -37,7 +37,7 @@ std::vector<TensorToWrite> parts_of_states(const StateBlock& block, Chosen chose
 /// States in files as `parts_of_states` names them, in one or in parts.
 class SavedStates {
   public:
-    /// The files must outlive it. Throws UserError for a name that ends like a part's and is none.
+    /// The files must outlive it. Throws UserError for a name that ends like a part's but is not one.
     explicit SavedStates(std::span<const SafetensorsFile* const> files);
 
     bool has(const std::string& name) const { return pieces_.contains(name); }

@@ -91,7 +91,7 @@ struct TrainerOptions {
 /// The numbers that the trace of a loss named beside it (nn::metric).
 struct Metrics {
     std::map<std::string, float, std::less<>> by_name = {};
-    /// Throws UserError, naming those there are, for a name that is none of theirs.
+    /// Throws UserError, naming the metrics that there are, for a name that none of them has.
     float operator[](std::string_view name) const;
 };
 
@@ -116,7 +116,8 @@ struct LossScaleState {
     std::int64_t skipped = 0;
 };
 
-/// The gradients of a step that stopped at them, where they lie: there until the trainer runs something else.
+/// The gradients of a step that stopped before its update, in the trainer's memory. They are there until the
+/// trainer runs something else.
 class Gradients {
   public:
     /// Runs the last micro-batch of a training step, and stops before its update. Throws UserError
@@ -156,8 +157,9 @@ class Gradients {
 
 class Trainer {
   public:
-    /// Plans the step, takes its memory and draws the initial parameters. Throws UserError if the model is
-    /// none (nn/model.h), or, saying what is needed and what there is, if it does not fit the memory.
+    /// Plans the step, takes its memory and draws the initial parameters. Throws UserError for an invalid
+    /// model (nn/model.h). Throws it, too, if the model does not fit the memory, and says what is needed and
+    /// what there is.
     Trainer(Device& device, nn::Model model, TrainerOptions options = {});
     /// The same with a plan that was made before.
     explicit Trainer(TrainingPlan plan);
@@ -204,9 +206,9 @@ class Trainer {
     /// kept as DIRECTORY.previous. Throws UserError, with everything left as it was, if it cannot. All ranks
     /// call it. More goes with it by train/training_checkpoint.h.
     void save(const std::filesystem::path& directory);
-    /// Goes on where a run was saved, to the same bits. Returns nothing, or in words what to know: that the
-    /// checkpoint was damaged and the one before it was taken. Throws UserError, the trainer untouched, if
-    /// there is none, or, naming every difference, if it is of another configuration.
+    /// Goes on where a run was saved, to the same bits. Returns nothing, or a warning: the checkpoint was
+    /// damaged, and the one before it was taken. Throws UserError if there is no checkpoint, or if it is of
+    /// another configuration, and names every difference. The trainer is then untouched.
     std::string resume(const std::filesystem::path& directory);
 
     /// Copies weights from a safetensors file (or an index, or a directory with one), converting F16 and

@@ -358,7 +358,7 @@ SavedOptions options_in(const std::filesystem::path& directory) {
 }  // namespace
 
 SavedOptions saved_options(const std::filesystem::path& directory) {
-    // As load_checkpoint does, which checks what this only reads, and says which of the two it took.
+    // Chooses as load_checkpoint does, which also checks the files and says which of the two it took.
     try {
         return options_in(directory);
     } catch (const UserError&) {

@@ -100,7 +100,7 @@ class AttentionBlock : OwnBuilder, protected MatrixCode {
     void begin_tiles(const TileWork& work);
     Values over_tiles(const TileWork& work, const Values& start);
 
-    // Where rows are queries.
+    // These are for rows that are queries.
     /// -infinity where a query does not see a key.
     Sums hidden_by_keys(const Sums& scores, llvm::Value* tile_first);
     llvm::Value* key_tiles_of_rows();

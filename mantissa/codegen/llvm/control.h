@@ -1,5 +1,5 @@
-// Loops, branches and addresses as LLVM instructions, where the builder stands; what they go round is the
-// caller's.
+// Loops, branches and addresses as LLVM instructions, at the builder's position. The caller makes what is
+// inside of a loop or branch.
 #pragma once
 
 #include <cstdint>

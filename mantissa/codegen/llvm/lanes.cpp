@@ -231,7 +231,8 @@ llvm::Value* Lanes::rounded_to_f16(llvm::Value* value) const {
     const Instructions ops{b_, *this};
     llvm::Value* bits = ops.bits(value);
     llvm::Value* magnitude = ops.and_int(bits, ops.integer(0x7fffffff));
-    // To nearest, ties to even: the exponent is counted from another zero, and 13 bits of the fraction go.
+    // Rounds to nearest, ties to even: the exponent gets FP16's bias, and 13 bits of the fraction are
+    // dropped.
     llvm::Value* odd = ops.and_int(b_.CreateLShr(magnitude, ops.integer(13)), ops.integer(1));
     llvm::Value* rebased = ops.add_int(magnitude, ops.integer(0xfff - (112 << 23)));
     llvm::Value* normal = b_.CreateLShr(ops.add_int(rebased, odd), ops.integer(13));
@@ -351,7 +352,8 @@ llvm::Value* Lanes::exp_of_f64(llvm::Value* x) const {
     llvm::Value* sum = number(1);
     for (int k = 13; k >= 1; --k)  // 1 + r / k (1 + r / (k + 1) (...))
         sum = fma(b_.CreateFMul(r, number(1.0 / k)), sum, number(1));
-    // n sits in the low bits of `shifted`; it is added to the exponent in two steps, so that 2^1024 is none.
+    // n sits in the low bits of `shifted`. It is added to the exponent in two steps, so that neither needs
+    // 2^1024.
     llvm::Value* bits = b_.CreateSub(b_.CreateBitCast(shifted, type(DType::i64)),
                                      b_.CreateBitCast(number(shift), type(DType::i64)));
     llvm::Value* half = b_.CreateAShr(bits, constant(1, DType::i64));

@@ -27,7 +27,7 @@ struct CodeArguments {
     llvm::Value* last = nullptr;
     llvm::Value* scratch = nullptr;
     llvm::Value* partial_sums = nullptr;
-    // Where a block of sums of a contraction lies; null: operand 0 and the columns are whole.
+    // The place of a block of sums of a contraction; null: operand 0 and the columns are whole.
     llvm::Value* leading = nullptr;
     llvm::Value* first_column = nullptr;
     llvm::Value* last_column = nullptr;

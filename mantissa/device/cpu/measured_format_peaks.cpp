@@ -144,7 +144,7 @@ FormatPeaks measured_format_peaks(ThreadPool& pool, Isa isa, const MeasuringTime
     peaks.matrix.push_back(matrix_peak("b1", "s32", bench.of(units.b1)));
     peaks.vector = {vector_peak("f64", f64), vector_peak("f32", f32), vector_peak("bf16", {}),
                     vector_peak("f16", f16), vector_peak("s32", s32)};
-    // Where FP32 lanes multiply what sums in FP32, zeros can be skipped.
+    // Zeros can be skipped where FP32 lanes multiply a format that sums in FP32.
     const double sparse = measured_rate(pool, units.sparse, std::min(0.1, most.unit));
     for (MatrixPeak& peak : peaks.matrix)
         if (peak.accumulator == "f32" && peak.measured == f32.measured) peak.whole_sparse = sparse;

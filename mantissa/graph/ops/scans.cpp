@@ -130,7 +130,8 @@ class ScanGradient {
                                           : zeros_like(step_, type_of_input(by_input_[i]));
     }
 
-    /// The results of a step's graph: gradients of states, of what is summed over steps, and outputs.
+    /// Chooses the results of a step's graph: gradients of states and of what is summed over steps, and
+    /// outputs.
     void choose_outputs() {
         for (std::size_t i = 0; i < by_input_.size(); ++i)
             if (by_input_[i] < form_.states) carried_.push_back(i);
@@ -177,8 +178,8 @@ class ScanGradient {
         return input < form_.states ? states_before(input) : call_.inputs[input];
     }
 
-    /// The loop's body around the step's graph: to the gradient of a state comes what reads the state after
-    /// its step; what is summed is added to what it was.
+    /// The loop's body around the step's graph. It adds to the gradient of a state what the readers of the
+    /// state after its step give. It adds each step's sums to those before.
     Graph body_of_loop(std::vector<Tensor>& operands) {
         Graph loop;
         std::vector<Tensor> to_step(body_.inputs().size() + by_result_.size());

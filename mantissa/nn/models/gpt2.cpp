@@ -72,7 +72,7 @@ class Gpt2 {
         const Tensor x = blocks(embedding(wte_, tokens) + embedding(wpe_, positions));
         const Tensor last = reshape(norm(slice(x, 1, T - 1, T), "ln_f"), {-1, config_.channels});
         const OriginScope scope(graph_, "lm_head");
-        // As summed under every policy: tokens are drawn from these scores.
+        // Scores are FP32, as they are summed, under every policy: tokens are drawn from them.
         return call(graph_, "matmul", std::vector{last, wte_},
                     {{"transpose_a", false}, {"transpose_b", true}, {"output", DType::f32}})[0];
     }

@@ -62,7 +62,7 @@ class Llama {
         const std::int64_t T = tokens.dim(1);
         kept_.emplace(positions, sizes_.context, kept);
         const Tensor x = body(tokens, positions, [&](Tensor all) { return slice(all, 1, T - 1, T); });
-        // As summed under every policy: tokens are drawn from these scores.
+        // Scores are FP32, as they are summed, under every policy: tokens are drawn from them.
         return scores(reshape(x, {-1, sizes_.channels}), DType::f32);
     }
 

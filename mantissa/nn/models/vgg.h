@@ -3,7 +3,7 @@
 // torchvision have it, without batch norms. Parameters of 1,000 classes: 143,667,240.
 //
 // For images other than 224 x 224 the last 7 x 7 pixels are averages, as in torchvision, so that the same
-// weights serve every size. Dropout, of which torchvision has 0.5 and Keras none, is an option.
+// weights serve every size. Dropout is an option: torchvision has 0.5 and Keras none.
 //
 // Parameters carry torchvision's names: features.0.weight, ..., features.34.bias, classifier.0.weight...
 #pragma once

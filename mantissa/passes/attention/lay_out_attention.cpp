@@ -181,7 +181,8 @@ class AttentionLayouts {
         }
     }
 
-    /// The farthest value made from the result alone in whose order attention can write it.
+    /// Chooses the order of the result: that of the farthest value that is made from the result alone and
+    /// whose order attention can write.
     void choose_result(NodeId id, const AttentionLayout& before, Choice& choice) {
         choice.layout.result = before.result;
         Value at{id, 0};

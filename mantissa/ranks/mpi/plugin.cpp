@@ -25,7 +25,7 @@ struct Message {
     MPI_Request request = MPI_REQUEST_NULL;
 };
 
-/// By rank: what is under way, in the order of the exchanges.
+/// The messages under way, by rank, in the order of the exchanges.
 using ByRank = std::vector<std::deque<Message>>;
 
 MantissaMpi self;

@@ -44,9 +44,9 @@ std::int64_t segments_of(const AttentionSize& size, const Score* score) {
 
 std::int64_t dq_floats(const AttentionSize& size) { return on_cpu::dq_floats(size.head_size, size.queries); }
 
-/// Where kernels pack operands, a thread does so with a head's right before it reads them, if there are heads
-/// enough that threads end at about the same time: they stay in its L2. Else all are packed before. Either
-/// way they are the same.
+/// Whether a thread packs a head's operands right before it reads them, so that they stay in its L2. That
+/// needs enough heads for threads to end at about the same time. Else all operands are packed before. The
+/// packed operands are the same either way.
 constexpr std::int64_t enough_heads = 8;  // of a thread
 bool packs_by_heads(const AttentionSize& size, int threads) {
     return all_key_heads(size) >= enough_heads * threads;

@@ -27,7 +27,7 @@ MANTISSA_LANES void with_count(std::int64_t count, F f) {
     if constexpr (Most > 1) with_count<Most - 1>(count, f);
 }
 
-/// Tiles of Most rows, then one of what is left.
+/// Calls f for tiles of Most rows, then for one of the rows that are left.
 template <int Most, class F>
 MANTISSA_LANES void for_tiles(std::int64_t rows, F f) {
     std::int64_t row = 0;

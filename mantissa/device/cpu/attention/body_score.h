@@ -59,9 +59,9 @@ MANTISSA_LANES std::int64_t end_of_table_block(std::int64_t position) {
     return (position / table_positions + 1) * table_positions;
 }
 
-/// Calls f for ranges of at most `most` positions which together are those that are seen. `trim`: of
-/// positions in one block, of which some are seen, those from the first to behind the last. Ranges begin at
-/// multiples of Operands::first_unit, with positions that nothing sees where need be.
+/// Calls f for ranges of at most `most` positions, which together are the positions that are seen. `trim`
+/// cuts a range within one block to the positions from the first that is seen to behind the last. Ranges
+/// begin at multiples of Operands::first_unit, with positions that nothing sees where need be.
 template <class Trim, class F>
 MANTISSA_LANES void for_seen(const SeenLine& line, Range within, std::int64_t most, Trim trim, F f) {
     const auto begin_at = [](std::int64_t position) {

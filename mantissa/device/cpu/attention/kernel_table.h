@@ -55,7 +55,7 @@ constexpr std::int64_t packed_floats(std::int64_t head_size, std::int64_t count)
 /// q.
 inline constexpr std::int64_t max_segments = 8;
 
-/// Where a piece of work adds up what it gives to others than dk and dv.
+/// The places where a piece of work adds up all gradients but dk and dv.
 struct QueryGradients {
     float* first = nullptr;                ///< dq of heads that share keys, dq_floats() each
     std::int64_t stride = 0;               ///< floats from one head's to the next

@@ -244,8 +244,8 @@ struct TiledOperands : PairedOperands {
     }
 };
 
-/// Packs 32 rows of 16 words, of which `present` are there: as two tiles `along` to whose second it is
-/// `next_rows` words, and as two tiles `across`, one behind the other.
+/// Packs 32 rows of 16 words; the first `present` rows are there. It makes two tiles `along`, the second
+/// `next_rows` words behind the first, and two tiles `across`, one behind the other.
 void pack_square(const HeadRows<const BF16>& x, std::int64_t present, float* along, std::int64_t next_rows,
                  float* across) {
     alignas(64) static constexpr std::int16_t even[32] = {0,  2,  4,  6,  8,  10, 12, 14, 16, 18, 20,

@@ -78,8 +78,8 @@ std::int64_t max_rows_of(const ContractionKernels& kernels, const Blocking& bloc
 }
 
 /// Whether few blocks of a deep contraction on tiles are as many for each thread. Then they stay as tall as
-/// L2 allows: a panel of b that more rows meet is asked for less often. Whoever finishes the sums may add
-/// some of them up a block of rows, which then follows from the shape alone.
+/// L2 allows: a panel of b that more rows meet is asked for less often. Not with a custom epilogue: it may
+/// add sums up by blocks of rows, and those must follow from the shape alone.
 bool are_shared_evenly(const ContractionProblem& problem, const ContractionKernels& kernels,
                        std::int64_t depth_chunks, std::int64_t blocks) {
     return kernels.interleaves() && depth_chunks > 1 && !problem.custom_epilogue &&

@@ -61,7 +61,7 @@ std::size_t RowsInPlace::bytes(std::int64_t rows, std::int64_t depth) const {
     return static_cast<std::size_t>(ceil_div(rows, height_) * max_runs(depth) * run);
 }
 
-/// Where the window of a row begins: a pixel, perhaps outside of the image, and its place.
+/// The first pixel of a row's window, perhaps outside of the image, and its place.
 struct RowsInPlace::Corner {
     std::int64_t row, column, element;
     bool exists;

@@ -1,6 +1,6 @@
-// Reading a gathered a where it lies, so that products broadcast it from there and nothing is packed: a
-// tile's rows are pixels, each of whose channels are neighbours in memory along the depth, or channels, which
-// are neighbours at each pixel that the depth consists of.
+// Reading a gathered a in place, so that products broadcast it from there and nothing is packed. A tile's
+// rows are pixels, whose channels are neighbours in memory along the depth. Or they are channels, which are
+// neighbours at each pixel of the depth.
 #pragma once
 
 #include <cstddef>

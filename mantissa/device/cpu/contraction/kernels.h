@@ -15,8 +15,8 @@
 
 namespace mantissa::inline v0::on_cpu {
 
-/// A block of finished sums, of which what becomes is done some rows at a time: `kernel` makes the block's
-/// output of them or, where there is `finish`, adds the block's addend, and `finish` does the rest.
+/// A block of finished sums that become output some rows at a time. `kernel` makes the block's output of
+/// them. Where there is `finish`, `kernel` only adds the block's addend, and `finish` does the rest.
 struct SumsBehind {
     EpilogueBlock block;  ///< from the first row that is left
     EpilogueKernel kernel = nullptr;

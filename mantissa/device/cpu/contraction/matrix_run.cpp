@@ -203,7 +203,7 @@ MatrixRun::Sums MatrixRun::sums_of(std::int64_t chunk, PanelRange rows, PanelRan
     return {.first = mine, .leading = kernels_.width, .each_tile = true};
 }
 
-/// Rows of a block in a chunk of the depth: panels of a, or where it lies in the images.
+/// Rows of a block in a chunk of the depth: panels of a, or their places in the images.
 class MatrixRun::RowsOfTiles {
   public:
     RowsOfTiles(const MatrixRun& run, std::int64_t chunk, std::int64_t inner, PanelRange rows,

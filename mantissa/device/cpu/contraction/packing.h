@@ -26,7 +26,7 @@ struct OperandSource {
     const void* map_args = nullptr;
 };
 
-/// Where the panels of some lines go, in a chunk of the depth.
+/// The place of some lines' panels in a chunk of the depth.
 struct PanelChunk {
     PanelRange depth;
     std::byte* panels;

@@ -113,7 +113,7 @@ void row_product_across(const RowProduct& p) {
 }  // namespace
 
 RowProductKernels MANTISSA_OF_LEVEL(row_product)() {
-    // So many rows at a time have their sums in registers.
+    // The number of rows whose sums are in registers at a time.
     constexpr int rows = Lanes::registers == 32 ? 8 : 2;
     return {{{row_product_along<rows, float>, row_product_along<rows, BF16>},
              {row_product_across<float>, row_product_across<BF16>}}};

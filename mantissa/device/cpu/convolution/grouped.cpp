@@ -83,8 +83,8 @@ std::int64_t rows_at_once(const std::vector<WindowPhase>& phases, std::int64_t r
     return std::min(at_once, most);
 }
 
-/// As many blocks as fill a part of an L1. Where a pixel of the source meets few taps, memory is what takes
-/// the time: rings then fill a part of an L2, for long runs of channels.
+/// Chooses as many blocks as fill a part of an L1. Where a pixel of the source meets few taps, memory bounds
+/// the speed. Rings then fill a part of an L2, for long runs of channels.
 void choose_blocks(SourcePlanes& source, const Convolution& of, std::int64_t strides, std::int64_t most) {
     const bool few = of.vertical.filter * of.horizontal.filter * of.group_channels() < 9 * strides;
     const std::int64_t ring_bytes = few ? 128 << 10 : 32 << 10;

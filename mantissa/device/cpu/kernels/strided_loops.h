@@ -31,7 +31,7 @@ struct StridedLoops {
     StridedLoops(const std::vector<std::int64_t>& extents,
                  const std::vector<std::vector<std::int64_t>>& strides);
 
-    /// Where a row starts in each operand, in elements.
+    /// The first element of a row in each operand.
     Strides row_start(std::int64_t row) const;
 
     /// Calls body(starts, count) for pieces of rows that together cover everything, in parallel. `starts` are

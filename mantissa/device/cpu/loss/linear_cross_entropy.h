@@ -31,7 +31,8 @@ struct LinearCrossEntropy {
     std::int64_t rows = 0;      // N
     std::int64_t channels = 0;  // C
     std::int64_t classes = 0;   // V
-    /// Rows of w and dw, of which those from `classes` on are padding: read, and given no gradient. 0: none.
+    /// Rows of w and dw. Those from `classes` on are padding: they are read and get no gradient. 0: no
+    /// padding.
     std::int64_t columns = 0;
     DType dtype = DType::f32;  ///< of x, w and dx
     Multiply multiply = Multiply::as_stored;

@@ -11,7 +11,7 @@ namespace mantissa::inline v0::on_cpu {
 
 /// Groups that these kernels do together.
 constexpr std::int64_t groups_together = 4;
-/// Sums are kept apart by words of a row of the matrix, of which four groups have so many.
+/// Words that four groups of a row of the matrix have. Each word has sums of its own.
 constexpr std::int64_t words_together = 16;
 constexpr std::int64_t numbers_together = 8 * words_together;
 constexpr std::int64_t bytes_together = 4 * words_together;

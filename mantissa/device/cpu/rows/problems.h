@@ -201,7 +201,8 @@ struct SgdStep {
     bool apply = true;     ///< as in AdamWStep
 };
 
-/// Read from `..._in` and written to `...`, as in AdamW. Without momentum there is no buffer.
+/// An update of SGD. It reads `..._in` and writes `...`, as AdamW's does. Without momentum there is no
+/// buffer.
 struct Sgd {
     std::int64_t count = 0;
     SgdStep step;

@@ -65,8 +65,8 @@ struct SquaredNormResult {
     double sum = 0;       ///< of squares; squares of FP32 numbers cannot overflow it
     bool finite = false;  ///< whether every element is
 };
-/// Elements whose squares are added up as they lie; over such sums goes a tree. So what has some of the
-/// blocks can sum them, and another the rest.
+/// Elements of a block, whose squares are added up in their order. A tree adds the sums of blocks. So one
+/// caller can sum some of the blocks, and another the rest.
 inline constexpr std::int64_t norm_block = 1024;
 std::int64_t squared_norm_workspace(std::int64_t count);
 SquaredNormResult squared_norm(const RowKernels&, const SquaredNorm&, ThreadPool&);

@@ -29,7 +29,7 @@ using Cut = TensorPart (*)(std::int64_t elements, std::int64_t ranks, std::int64
 /// Whole accesses of 16 bytes, in BF16, too.
 constexpr std::int64_t numbers_at_a_time = 8;
 
-/// As even as it goes: for what nobody holds in parts.
+/// A rank's part of a tensor that no rank holds in parts. The parts are as even as they can be.
 TensorPart even_part(std::int64_t elements, std::int64_t ranks, std::int64_t rank) {
     const std::int64_t each = align_up(ceil_div(elements, ranks), numbers_at_a_time);
     const std::int64_t first = std::min(elements, each * rank);

@@ -210,7 +210,7 @@ struct BoundProduct {
     BoundProduct(const BoundProduct&) = delete;
     BoundProduct& operator=(const BoundProduct&) = delete;
 
-    /// GELU's input, which is written or read; null where there is none.
+    /// The input of GELU that is written or read; null where there is none.
     const std::byte* kept_of(const Operands& operands) const {
         if (product.reads_gelu_input()) return operands.inputs[2];
         return product.epilogue == Product::Epilogue::gelu_and_input ? operands.outputs[1] : nullptr;

@@ -115,7 +115,7 @@ OperationNames names_of(codegen::ConvolutionResult makes) {
     }
 }
 
-/// A graph of the convolution, with what it is made of.
+/// A graph of the convolution, with the descriptors that it is made of.
 class DnnGraph {
   public:
     DnnGraph(const Context& context, const DnnConvolution& of) : context_(context), of_(of) {}
@@ -153,7 +153,7 @@ class DnnGraph {
         if (status != DnnStatus::success && refusal_.empty()) refusal_ = words_of(*context_.dnn, status);
     }
 
-    /// [N, C, H, W], of which the channels lie innermost.
+    /// Adds a tensor [N, C, H, W] whose channels lie innermost.
     OwnDescriptor& tensor(TensorId id, const List& nchw) {
         const List strides{nchw[1] * nchw[2] * nchw[3], 1, nchw[3] * nchw[1], nchw[1]};
         const bool is_virtual = id == id_of_sum;

@@ -12,7 +12,7 @@ namespace mantissa::inline v0::on_cuda {
 /// How an operand is read to fill a shape: repeated along axes that it is stretched over.
 codegen::Strided stretched(const Type& operand, const Shape& shape);
 
-/// With axes merged where that changes nothing, and a name that is an identifier.
+/// Adds the kernel, with axes merged where that changes nothing, and a name that is an identifier.
 std::shared_ptr<const GpuKernel> add_element_kernel(Context& context, codegen::ElementKernel kernel);
 
 /// A launch of one kernel over all operands and the first output.

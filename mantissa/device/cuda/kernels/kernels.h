@@ -47,7 +47,7 @@ struct Context {
     std::vector<std::string> reports = {};
     GpuRanks* ranks = nullptr;  ///< those among which the GPU is one; null: it is the only one
 
-    /// The number of a report, whose text says of which index.
+    /// The number of a report; its text says which index is reported.
     std::int32_t report(const std::string& text);
 };
 
@@ -78,7 +78,7 @@ struct Part {
 /// behind the table.
 void launch_parts(const Context& context, const GpuKernel& kernel, const codegen::PartTable& table,
                   std::span<const Part> parts, const std::vector<std::uint64_t>& parameters);
-/// As `launch`, of one that may report an index: the last parameter is added.
+/// Launches a kernel that may report an index, as `launch` does, and adds the last parameter.
 void launch_reporting(const Context& context, const GpuKernel& kernel, std::int64_t blocks,
                       std::vector<std::uint64_t> parameters);
 void queue_copy(const Context& context, std::byte* to, const std::byte* from, std::size_t bytes);

@@ -17,10 +17,10 @@ std::vector<std::byte> numbers_to_multiply(DType dtype);
 /// Elements of y, and of GELU's input where it is stored, computed in FP64: 64 places, among them corners of
 /// the first and of the last matrix. All operands, and what lies in y before, are `numbers_to_multiply`.
 ///
-/// An error is allowed that sums in FP32 and one rounding to what is stored may have: 2^-23 of the largest
-/// partial sum for each addition; 2^-9 of the sum of absolute values where operands are rounded or cut to
-/// TF32; 2^-10 of GELU's operand, since a GPU's tanh has an error of 2^-11; and half a unit in the last
-/// place. Sums of GELU's gradient over rows are not among them.
+/// The allowed error is that of sums in FP32 and one rounding to the stored format. It is 2^-23 of the
+/// largest partial sum for each addition, and half a unit in the last place. Where operands are rounded or
+/// cut to TF32, 2^-9 of the sum of absolute values comes on top. With GELU, 2^-10 of its operand does, since
+/// a GPU's tanh has an error of 2^-11. Sums of GELU's gradient over rows are not in the sample.
 std::vector<ExpectedNumber> sample_of(const Product& product);
 
 }  // namespace mantissa::on_cuda

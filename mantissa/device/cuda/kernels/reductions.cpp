@@ -50,7 +50,7 @@ int threads_of_result(bool along_terms, std::int64_t terms) {
         std::bit_floor(static_cast<std::uint64_t>(std::min<std::int64_t>(codegen::grid_threads, terms))));
 }
 
-/// Neighbouring results of a thread, so that it reads 16 bytes at once where they lie side by side.
+/// How many neighbouring results a thread has, so that it reads 16 bytes at once where they lie side by side.
 int at_once_of(const ReducedAxes& apart, DType from) {
     if (apart.last_is_reduced || apart.kept.empty() || apart.kept.back().stride != 1) return 1;
     int count = std::min(8, 16 / static_cast<int>(size_of(from)));

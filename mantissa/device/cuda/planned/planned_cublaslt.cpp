@@ -44,7 +44,7 @@ struct Chosen {
         algorithm.data[7] = in_place ? 1 : 0;
         return algorithm;
     }
-    /// None of what this library did not give out.
+    /// Empty for an algorithm that this library did not give out.
     static std::optional<Chosen> of(const MatmulAlgorithm& algorithm) {
         if (algorithm.data[0] != mark) return {};
         Chosen chosen{.workspace = algorithm.data[1],
@@ -266,7 +266,7 @@ class PlannedBlas {
         if ((job.description.adds_bias() || job.description.sums_gradient()) &&
             (job.description.bias == 0 || job.description.bias % size_of(dtype_of(job.d.type)) != 0))
             return BlasStatus::invalid_value;
-        // As aligned as the address that the algorithm was asked for with.
+        // The address must be as aligned as the one that the algorithm was asked for with.
         if (job.description.has_kept() &&
             (job.description.kept == 0 || job.description.kept % kept_alignment != 0))
             return BlasStatus::not_supported;
