@@ -140,7 +140,7 @@ void announce(const GenerateCommand& options, const TextModel& model, const Poli
                             device_text(model.device().target())));
 }
 
-/// For so many of the texts at once.
+/// Makes a generator for `texts` texts at once.
 std::unique_ptr<TokenGenerator> make_generator(const GenerateCommand& options, const TextModel& model,
                                                const Policy& policy, std::span<const Job> jobs,
                                                std::size_t texts) {

@@ -51,7 +51,8 @@ std::optional<std::int64_t> step_of(std::string_view line, LogKind kind) {
     return step;
 }
 
-/// A table that a run goes on with has its columns: lines of others below a header would say what is not so.
+/// Throws UserError unless the table that a run goes on with has the run's columns. Numbers below the header
+/// of another column would be wrong.
 void require_columns(const std::string& path, std::string_view header) {
     std::ifstream file(path, std::ios::binary);
     std::string first;

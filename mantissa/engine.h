@@ -1,5 +1,5 @@
-// The second face, for who adds a device or a kernel, or looks into what a step runs: graphs, plans, devices
-// and the memory of a training. Nothing here is needed to train a model.
+// The second public header, for those who add a device or a kernel, or look into what a step runs. It has
+// graphs, plans, devices and the memory of a training. Nothing here is needed to train a model.
 #pragma once
 
 #include "mantissa/device/cpu/cpu_device.h"

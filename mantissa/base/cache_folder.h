@@ -1,4 +1,4 @@
-// Where this user's caches of mantissa are: what may be deleted and is made again.
+// The folder of this user's caches of mantissa. Its files may be deleted, and are made again.
 #pragma once
 
 #include <filesystem>

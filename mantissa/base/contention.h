@@ -21,7 +21,7 @@ class Contention {
     /// Threads to use now.
     int threads() const { return threads_; }
 
-    /// To be called behind each loop with the time that it took: whether it is time to measure and judge.
+    /// Whether it is time to measure and judge. The caller calls it behind each loop, with the loop's time.
     bool is_due(Duration loop);
 
     /// Time in loops since the last judgement.

@@ -23,7 +23,8 @@ class MappedFile {
     std::span<const std::byte> bytes() const { return {data_, size_}; }
     std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
     std::size_t size() const { return size_; }
-    /// Gives back the memory of what was read; what is read again comes from the file again.
+    /// Gives back the memory of the bytes that were read. Bytes that are read once more come from the file
+    /// again.
     void release() const;
 
   private:

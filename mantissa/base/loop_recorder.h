@@ -42,9 +42,9 @@ class LoopRecorder {
     /// Runs and records a loop, for the pool.
     void run(std::int64_t blocks, FunctionRef<void(std::int64_t block, int worker)> body);
 
-    /// To be called by blocks that wait for one another: a counter has reached a value, which it had not; and
-    /// the block goes on once a counter has at least a value, whose last `steps` steps others may make
-    /// in another order. Counters begin at 0, which nobody waits for; one that falls begins anew.
+    /// Blocks that wait for one another call these. reached(): a counter has now reached a value. awaits():
+    /// the block goes on once a counter has at least a value; others may make its last `steps` steps in
+    /// another order. Counters begin at 0, which nobody waits for. A counter that falls begins anew.
     void reached(const void* counter, std::int64_t value);
     void awaits(const void* counter, std::int64_t least, std::int64_t steps = 1);
 

@@ -61,9 +61,9 @@ struct NvptxTarget {
     int side_by_side = 1;
     /// Outputs may lie where operands of their shape do: nothing is read through the read-only cache.
     bool in_place = false;
-    /// With a table of parts, for flat nests that neither sum over rows nor keep any. Of each part: first
-    /// block, addresses of operands and outputs, elements; the only further parameter is the number of a
-    /// block.
+    /// Parts in a table, for flat nests that neither sum over rows nor keep any. The table has for each part
+    /// its first block, the addresses of operands and outputs, and the elements. The only further parameter
+    /// is the number of a block.
     std::int64_t parts = 0;
 };
 

@@ -144,8 +144,7 @@ class Lowering {
         return node.op->name == "constant" && node.attributes.number("value") == 1;
     }
 
-    /// Where an addition is t + 1 or 1 - t t, the latter as what differentiating tanh makes: t, if it is
-    /// tanh.
+    /// The t of an addition t + 1 or 1 - t t, if t is a tanh; else -1. Differentiating tanh makes 1 - t t.
     NodeId tanh_beside_one(NodeId id) const {
         const Node& node = body_.node(id);
         if (node.op->name != "add" || node.outputs[0].dtype != DType::f32) return -1;

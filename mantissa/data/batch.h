@@ -195,7 +195,7 @@ class Examples : public BatchSource {
 /// Host memory for the batches of a model, taken when it is first filled.
 class BatchBuffer {
   public:
-    /// For so many micro-batches, of which a rank's first may be a later one of the step.
+    /// Holds `accumulate` micro-batches; a rank's first may be a later one of the step.
     BatchBuffer(const nn::Model& model, std::int64_t batch, std::int64_t accumulate = 1,
                 std::int64_t first = 0);
 

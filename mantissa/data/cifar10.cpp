@@ -47,7 +47,7 @@ std::vector<fs::path> batch_files(const fs::path& directory) {
     return files;
 }
 
-/// So many files are numbered from 1 on, where they are numbered: one that was not copied is missed.
+/// Throws UserError if numbered files are not numbered from 1 on without a gap, as where one was not copied.
 void require_no_gap(const fs::path& directory, const std::vector<fs::path>& files) {
     const auto numbered = [&](std::size_t i) { return directory / fmt::format("data_batch_{}.bin", i); };
     std::size_t last = 0;

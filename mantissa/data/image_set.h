@@ -13,7 +13,7 @@
 
 namespace mantissa::inline v0 {
 
-/// The label of a image of which nobody says what is on it.
+/// The label of an image whose class nobody says.
 inline constexpr std::int32_t unknown_class = -2;
 
 /// A image of a set, and what is on it.

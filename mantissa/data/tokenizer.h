@@ -59,7 +59,8 @@ struct TokenizerParts {
     std::vector<TokenId> byte_fallback = {};
     /// Decoded text loses a space at its start.
     bool strip_first_space = false;
-    /// Tokens with which every text begins, such as <s>: whoever encodes a whole text puts them before it.
+    /// Tokens with which every text begins, such as <s>. A caller that encodes a whole text puts them before
+    /// it.
     std::vector<TokenId> first_tokens = {};
     /// Tokens that end a text, the one to end it with first. Empty: Tokenizer finds it by the names that it
     /// has, <|endoftext|>, </s>, <|end_of_text|>.

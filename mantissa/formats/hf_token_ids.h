@@ -21,8 +21,8 @@ struct HfTokenIds {
 /// an id that is neither a number of 0 or more nor a list of them.
 HfTokenIds read_hf_token_ids(const std::filesystem::path& folder);
 
-/// The text of config.json with these ids. Where there is none it says null, since a reader would take its
-/// own family's numbers for what is left out.
+/// The text of config.json with these ids. A missing id is null there, since a reader would take its own
+/// family's number for an id that is left out.
 std::string with_token_ids(const std::string& config, const HfTokenIds& ids);
 
 /// The text of generation_config.json.

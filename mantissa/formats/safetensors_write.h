@@ -22,7 +22,7 @@ using TensorReader = std::function<void(std::uint64_t begin, std::span<std::byte
 struct TensorToWrite {
     TensorView tensor;
     AxisOrder order = {};
-    /// For a tensor that is not in memory here, whose `data` mean nothing: it is asked for piece by piece.
+    /// Reads a tensor that is not in memory here, piece by piece. Its `data` mean nothing.
     TensorReader read = {};
 };
 

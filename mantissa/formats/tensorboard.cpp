@@ -53,7 +53,8 @@ namespace dim {
 enum : int { size = 1 };
 }
 
-/// TFRecord stores checksums so that a checksum of data with a checksum in it is none of the usual.
+/// TFRecord stores masked checksums: the plain checksum of data with its own checksum in it would be of
+/// little use.
 std::uint32_t masked_crc(std::string_view bytes) {
     const std::uint32_t crc = crc32c(bytes);
     return ((crc >> 15) | (crc << 17)) + 0xA282EAD8U;

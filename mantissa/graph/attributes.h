@@ -65,8 +65,8 @@ class Attributes {
         changed.entries_.erase(name);
         return changed;
     }
-    /// As in "{axis=1, keep=true}"; empty text if there are none. Attributes that differ have texts that
-    /// differ.
+    /// The attributes as in "{axis=1, keep=true}"; empty if there are none. Attributes that differ have texts
+    /// that differ.
     std::string text() const;
 
     friend bool operator==(const Attributes&, const Attributes&) = default;

@@ -89,7 +89,8 @@ struct State {
     Initializer initializer;
     /// Rows of zeros that are kept behind its own, which `pad` may view. Nobody ever writes them.
     std::int64_t zero_rows = 0;
-    /// The shape of what it is one rank's part of (ranks/shard.h); none: it is whole.
+    /// The shape of the tensor of which this state is one rank's part (ranks/shard.h); none: the state is
+    /// whole.
     std::optional<Shape> shard_of = {};
     /// Whether training keeps it as it is: nothing differentiates by it, and it has no update.
     bool frozen = false;

@@ -1,4 +1,4 @@
-// Where the windows of pools lie: the one place that reads a pool's attributes.
+// The windows of pools. Only this file reads a pool's attributes.
 #pragma once
 
 #include <cstdint>

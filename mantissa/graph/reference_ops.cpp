@@ -40,7 +40,7 @@ void for_each_element(const Shape& shape, Body&& body) {
     }
 }
 
-/// Where a broadcast operand is read for an element of the result.
+/// The position at which a broadcast operand is read for an element of the result.
 std::size_t broadcast_position(const Shape& operand, const Index& index) {
     const std::size_t missing = index.size() - static_cast<std::size_t>(operand.rank());
     std::int64_t position = 0;

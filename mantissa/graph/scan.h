@@ -49,7 +49,7 @@ struct ScanForm {
 
     /// The index that a step reads and writes.
     std::int64_t index_of(std::int64_t step) const { return backward ? steps - 1 - step : step; }
-    /// Where a state that is kept stands after so many steps.
+    /// The place of a kept state after `done` steps.
     std::int64_t state_after(std::int64_t done) const { return backward ? steps - done : done; }
     /// The place among the states that are kept where those before each step begin, in the order of the
     /// sequences, and those after each step.

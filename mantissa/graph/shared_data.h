@@ -28,8 +28,8 @@ class SharedData {
     }
     /// An element. I64 beyond 2^53 is rounded.
     double number(std::int64_t index) const;
-    /// The numbers where they are few, as in "[1, 2.5]"; else what they are and 128 bits that follow from
-    /// them, as in "[f32, 4096 bytes, 1c0f...]".
+    /// The numbers where they are few, as in "[1, 2.5]". Else their type, their bytes and 128 bits that
+    /// follow from them, as in "[f32, 4096 bytes, 1c0f...]".
     const std::string& text() const { return content_->text; }
 
     friend bool operator==(const SharedData& a, const SharedData& b);

@@ -402,7 +402,7 @@ struct ResizeOptions {
     Sampling sampling = Sampling::bilinear;
     bool align_corners = false;  ///< the middles of the outermost pixels stay where they are, not their edges
 };
-/// To so many rows and columns, without smoothing. PyTorch's `interpolate` of the same names.
+/// Resizes to these rows and columns, without smoothing, as PyTorch's `interpolate` of the same names.
 Tensor resize(Tensor x, std::array<std::int64_t, 2> extents, const ResizeOptions& options = {},
               Tensor::Where at = Tensor::Where::current());
 /// The values outside of an image: zero, or those of its outermost pixel.
@@ -453,7 +453,7 @@ struct Routed {
     Tensor place;    ///< i32 [R, experts of a row]: where each went
     Tensor experts;  ///< i32 [R, experts of a row], the best first
 };
-/// By scores [R, E], each row to its best experts. No gradient flows through what it gives.
+/// Routes each row to its best experts, by scores [R, E]. No gradient flows through the result.
 Routed route(Tensor scores, std::int64_t experts_of_row, Tensor::Where at = Tensor::Where::current());
 
 enum class Reduction : std::uint8_t { mean, sum, none };

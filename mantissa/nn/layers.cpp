@@ -21,7 +21,8 @@ std::string in_scope(const Graph& graph, std::string_view name) {
     return scope.empty() ? std::string(name) : scope + "." + std::string(name);
 }
 
-/// While alive, nodes and states are those of a layer: under its name, and at the line that called it.
+/// While a LayerScope lives, nodes and states are those of a layer: under its name, and at the line that
+/// called it.
 class LayerScope {
   public:
     LayerScope(Tensor x, std::string_view name, Tensor::Where at)

@@ -25,9 +25,9 @@ template <class Ops>
     return ops.from_bits(ops.add_int(ops.bits(value), ops.template shift_left<23>(ops.bits(shifted))));
 }
 
-/// 2^y for y <= exp2_greatest, which is not tested; from exp2_zero down it is zero, and between that and
-/// exp2_least subnormal, so zero to what flushes subnormals. NaN gives a number of no meaning: whoever calls
-/// looks after it.
+/// 2^y for y <= exp2_greatest, which is not tested. From exp2_zero down it is zero. Between that and
+/// exp2_least it is subnormal, so zero to code that flushes subnormals. NaN gives a number of no meaning: the
+/// caller takes care of NaN.
 template <class Ops>
 [[gnu::always_inline]] inline typename Ops::Float exp2_below(Ops& ops, typename Ops::Float y) {
     return exp2_inside(ops, ops.maximum(ops.constant(exp2_zero), y));

@@ -35,8 +35,9 @@ class ExponentHistogram {
     float greatest_ = 0;
 };
 
-/// The exponent of the loss scale to choose for gradients: the largest power of two, 2^24 at most, at which
-/// the greatest is still a quarter of what FP16 holds, so that it may grow between two steps; 0 at least.
+/// The exponent of the loss scale to choose for gradients, from 0 to 24. It is that of the largest power of
+/// two at which the greatest gradient is still a quarter of what FP16 holds. So the gradient may grow between
+/// two steps.
 int proposed_scale_exponent(const ExponentHistogram& gradients);
 
 }  // namespace mantissa

@@ -32,7 +32,7 @@ class ValueHistogram {
     std::vector<Bucket> buckets() const;
 
   private:
-    /// By sign, exponent and the first three bits of the fraction.
+    /// Counts are by sign, exponent and the first three bits of the fraction.
     static constexpr int kept_bits = 12, dropped_bits = 32 - kept_bits;
 
     std::array<std::int64_t, std::size_t{1} << kept_bits> counts_ = {};

@@ -42,7 +42,7 @@ struct Fit {
         }
     }
 
-    /// By how much it lowers the squared error.
+    /// The amount by which it lowers the squared error.
     float gain() const { return products * (products / squares); }
     float scale() const { return products / squares; }
 };

@@ -134,7 +134,7 @@ std::vector<Tensor> exchanged(Graph& graph, std::span<const Tensor> tensors,
     return results;
 }
 
-/// In the order in which the backward pass is done with the terms.
+/// Sums the terms in the order in which the backward pass is done with them.
 std::vector<Tensor> summed(Graph& graph, std::span<const ReducedTerm> terms, const Distribution& distribution,
                            const std::string& name) {
     std::vector<std::size_t> order(terms.size());

@@ -71,8 +71,8 @@ class Transport {
     bool shares_core_ = false;
 };
 
-/// Ranks that are connected in pairs by sockets of this machine: for threads of one process, or for processes
-/// that it is forked into, of which each keeps one. They wait for so many seconds.
+/// Ranks that are connected in pairs by sockets of this machine. They are for threads of one process, or for
+/// processes that it is forked into; each process keeps one rank. They wait for `seconds`.
 std::vector<std::unique_ptr<Transport>> connected_ranks(int ranks, double seconds);
 
 /// One of so many ranks, processes of this machine or threads, that meet under a name which no others use:

@@ -44,8 +44,8 @@ struct BenchOptions {
     std::function<void(const std::string&)> progress = {};  ///< called with what is being done
     /// Called with each line of the tutorial's output as it is known.
     std::function<void(const std::string& precision, const std::string& line)> line = {};
-    /// Called after the warm-up, if anything of the size was free, with what is left of it and about how
-    /// many seconds that takes.
+    /// Called after the warm-up, if anything of the size was free to choose. It gets the chosen size and
+    /// about how many seconds that takes.
     std::function<void(const BenchSize& size, double seconds)> settled = {};
 };
 

@@ -50,7 +50,7 @@ class KeptPeaks {
 
     /// "6.61 TFLOP/s BF16, measured 2026-11-22, kept in FILE".
     std::string text() const;
-    /// Where they are kept, or why not: the end of text().
+    /// The place where they are kept, or why they are not: the end of text().
     std::string place() const;
 
   private:

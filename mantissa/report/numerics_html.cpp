@@ -65,8 +65,8 @@ std::string ticks(const Axis& axis, double y) {
     return svg + "\n";
 }
 
-/// Where FP16 begins, at half of its smallest number, which is rounded to zero; where it has all its bits;
-/// where it ends.
+/// Three lines of FP16: where it begins, at half of its smallest number, which is rounded to zero; where it
+/// has all its bits; where it ends.
 std::string f16_lines(const Axis& axis, double top, double bottom) {
     const Range f16 = range_of("FP16", DType::f16);
     std::string svg;

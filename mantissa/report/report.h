@@ -90,8 +90,8 @@ struct Grid {
     std::string text() const;
 };
 
-/// In JSON an array of objects; for people a grid of the columns that have headings and in which anything is
-/// known.
+/// A table of a report. In JSON it is an array of objects. For people it is a grid of the columns that have
+/// headings and in which anything is known.
 struct Table {
     std::vector<Column> columns = {};
     std::vector<Datum::List> rows = {};

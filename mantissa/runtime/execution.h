@@ -55,7 +55,7 @@ class Execution {
     /// until it is done.
     void run_from(NodeId node);
 
-    /// Where a value lies on the device, as long as `read_value` could read it.
+    /// The address of a value on the device, as long as `read_value` could read it.
     const std::byte* place_of(Value value) const { return address(value); }
     /// Bytes of a value from `offset` on, while it is there: between the operation that makes it and the last
     /// that reads it.

@@ -6,7 +6,8 @@
 
 namespace mantissa::inline v0 {
 
-/// As a device would answer. Throws UserError where the device has no kernel for a node of the body.
+/// The kernel of a scan, prepared as a device would. Throws UserError where the device has no kernel for a
+/// node of the body.
 PreparedKernel prepare_scan(const Node& node, Device& device, MakeKernels make);
 
 }  // namespace mantissa

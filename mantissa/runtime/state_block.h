@@ -34,9 +34,9 @@ class StateBlock {
     /// How many rows of zeros lie behind those of the state. `read` and `write` know nothing of them.
     std::int64_t zero_rows(const std::string& name) const;
 
-    /// Copies of a state's value in host memory. `write` and `read` throw InternalError if sizes differ. Of
-    /// what lies in parts, `read` gives this rank's, filled up as it lies, and `write` takes that or the
-    /// whole.
+    /// Copies of a state's value in host memory. `write` and `read` throw InternalError if sizes differ. If a
+    /// state is in parts, `read` gives this rank's part, with its filling, and `write` takes such a part or
+    /// the whole.
     std::vector<std::byte> read(const std::string& name) const;
     /// Reads some of its bytes, from `begin` on, which must be there.
     void read(const std::string& name, std::int64_t begin, std::span<std::byte> to) const;

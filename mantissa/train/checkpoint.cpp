@@ -209,7 +209,7 @@ LoadedCheckpoint read_checkpoint(const fs::path& directory) {
     return loaded;
 }
 
-/// Identity of what a name stands for at this moment.
+/// Identity of the file or folder that a name stands for at this moment.
 std::optional<std::pair<dev_t, ino_t>> identity_of(const fs::path& path) {
     struct stat status {};
     if (::stat(path.c_str(), &status) != 0) return {};

@@ -19,7 +19,7 @@ class Text {
         options_.sampling.seed += seed;
     }
 
-    /// Draws the next token; false where there is none, or none after it.
+    /// Draws the next token. False where there is no next token, or no token after it.
     bool draw(std::span<const float> logits, const TokenGenerator& generator, std::int64_t text,
               FunctionRef<bool(std::int32_t)> show) {
         const auto position = static_cast<std::int64_t>(text_.size());

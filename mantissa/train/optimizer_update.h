@@ -38,8 +38,8 @@ TraceUpdate optimizer_update(const Optimizer& optimizer, const LossScaleOptions&
 
 // For the files of optimizers.
 
-/// A state of the optimizer, starting at zero: its name is PREFIX.PARAMETER, its type that of what is
-/// updated.
+/// A state of the optimizer that starts at zero. Its name is PREFIX.PARAMETER, and its type is that of the
+/// parameter.
 Tensor optimizer_state(Graph& graph, const std::string& prefix, const UpdatedParameter& parameter);
 
 /// How much of a parameter decays. Matrices (and tables) only: no biases and weights of norms.

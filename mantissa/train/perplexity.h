@@ -19,9 +19,10 @@ struct Perplexity {
     double tokens_per_second() const { return static_cast<double>(tokens) / seconds; }
 };
 
-/// In windows of the model's context that do not overlap, each token given those before it in its window;
-/// what is left of the text after the last whole window is not read, unless it is all. Throws UserError for a
-/// text of fewer than two tokens, or if the memory does not suffice.
+/// The perplexity of a text, in windows of the model's context that do not overlap. Each token is predicted
+/// from those before it in its window. The rest of the text after the last whole window is not read, unless
+/// there is no whole window. Throws UserError for a text of fewer than two tokens, or if the memory does not
+/// suffice.
 Perplexity perplexity(Device& device, const nn::LanguageModel& model, const Policy& policy,
                       const StateBlock& parameters, std::span<const std::int32_t> text);
 

@@ -41,7 +41,7 @@ std::optional<NameOfPart> parsed_part(const std::string& name) {
 /// The number of the sum that reading together exchanges: no sum of a step has it.
 constexpr int read_number = -3;
 
-/// Bytes of a state from `begin` on, of which every rank has some.
+/// Reads bytes of a state from `begin` on; every rank has some of them.
 void read_together(const StateBlock& block, const TensorSpec& state, std::int64_t begin,
                    std::span<std::byte> to, Ranks& ranks) {
     const auto size = static_cast<std::int64_t>(size_of(state.dtype));

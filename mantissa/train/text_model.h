@@ -23,10 +23,10 @@ class TextModel {
     const Tokenizer& tokenizer() const { return tokenizer_; }
     const StateBlock& parameters() const { return parameters_; }
 
-    /// With the tokenizer's tokens, those that end a text (as the files of the model say, else its
-    /// tokenizer), and those that begin one.
+    /// Options with two kinds of the tokenizer's tokens: those that end a text (as the files of the model
+    /// say, else its tokenizer), and those that begin one.
     GenerateOptions options(SamplingOptions sampling, std::int64_t length, FullContext full_context) const;
-    /// Plans for prompts of these lengths, `texts` at once, and for what slides.
+    /// Plans for prompts of these lengths, `texts` at once, and for contexts that slide.
     std::unique_ptr<TokenGenerator> generator(std::vector<std::int64_t> prompt_tokens,
                                               const GenerateOptions& options, const Policy& policy,
                                               std::int64_t texts = 1) const;

@@ -104,7 +104,7 @@ void Trainer::start_by(const Batch& batch, double learning_rate, FunctionRef<voi
                     batch, {.step = run_->steps, .index = index, .learning_rate = learning_rate}),
                 index == last);
     } catch (...) {
-        // Gradients on their way lie in memory that may go with what is thrown.
+        // Gradients on their way are in memory that may be freed when the error is thrown.
         if (Ranks* const ranks = plan().options().ranks) ranks->settle();
         throw;
     }

@@ -214,8 +214,8 @@ std::string name_in_checkpoint(const std::string& state) {
 }
 
 /// The optimizer's states of this run that the checkpoint has. Throws UserError, naming the tensor, unless
-/// each is there as it should be; those that follow from options which may change begin anew where it has
-/// none.
+/// each is there as it should be. States that follow from options which may change may be missing: they begin
+/// anew.
 std::vector<TensorSpec> optimizer_values(const SavedStates& saved, std::vector<TensorSpec> states,
                                          Resume resume) {
     std::erase_if(states, [&](const TensorSpec& state) {

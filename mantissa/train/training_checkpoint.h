@@ -71,8 +71,8 @@ struct Resumed {
     DataPlace place = {};  ///< where its data go on (BatchSource::go_on_from)
 };
 
-/// Puts the trainer where a checkpoint was saved. Throws UserError, the trainer untouched, if there is none,
-/// or, naming every difference that may not be, if it is of another configuration.
+/// Puts the trainer where a checkpoint was saved. Throws UserError if there is no checkpoint, or if it is of
+/// another configuration, and names every difference that may not be. The trainer is then untouched.
 Resumed resume_training(const std::filesystem::path& directory, Trainer& trainer,
                         const RunRecord& record = {}, Resume resume = Resume::as_it_was);
 

@@ -139,7 +139,7 @@ class AttentionBlock : OwnBuilder, protected MatrixCode {
                        const PairValues::Pair& pair, llvm::Value* value, llvm::Value* to);
     llvm::Value* byte_of_warp(llvm::Value* word);
 
-    /// A tile of which a warp sees something.
+    /// A tile in which a warp sees something.
     struct Seen {
         llvm::Value *place = nullptr, *word = nullptr;  ///< i64, i32
     };

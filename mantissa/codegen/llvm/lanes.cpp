@@ -72,10 +72,10 @@ llvm::Value* scaled(Instructions& ops, llvm::Value* x, double factor) {
     return factor == 1 ? x : ops.multiply(x, ops.constant(static_cast<float>(factor)));
 }
 
-/// h (1 + tanh(x)) = 2 h / (1 + exp(-2 x)), of which GELU is made. The exponential is held where it is finite
-/// and normal: below, adding 1 leaves 1; above, the quotient is at most h 2^-126. The exponent's one rounding
-/// moves the result no more than the rounding of x itself did. What a NaN became on its way through the
-/// exponent's bits counts for nothing.
+/// h (1 + tanh(x)) = 2 h / (1 + exp(-2 x)), which GELU needs. The exponential is kept finite and normal:
+/// below that, adding 1 leaves 1; above, the quotient is at most h 2^-126. The exponent's one rounding moves
+/// the result no more than the rounding of x itself did. A NaN gives itself, whatever became of it in the
+/// exponent's bits.
 llvm::Value* times_one_plus_tanh(Instructions& ops, llvm::Value* h, llvm::Value* x) {
     constexpr double log2_e = 1.4426950408889634;
     llvm::Value* y = scaled(ops, x, -2 * log2_e);

@@ -64,7 +64,7 @@ class Bench {
     double seconds_;
 };
 
-/// With `products` products of the unit for one of the mode.
+/// The peak of a mode that takes `products` products of the unit for one of its own.
 MatrixPeak matrix_peak(const char* inputs, const char* accumulator, const Rates& rates, int products = 1,
                        const char* what = "") {
     MatrixPeak peak{.inputs = inputs, .accumulator = accumulator};

@@ -10,9 +10,9 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-/// `one` is a word that holds the factors of each lane. In flight are more sums than latency times units, 4
-/// or 5 times 2. They grow until they no longer do, so that none is subnormal. What the compiler cannot see
-/// through it neither leaves out nor computes once for all.
+/// `one` is a word that holds the factors of each lane. More sums are in flight than latency times units, 4
+/// or 5 times 2. The sums grow until they no longer do, so that none is subnormal. The compiler cannot see
+/// through the factors, so it neither leaves products out nor computes them only once.
 template <class Lanes, int InFlight, class Word>
 double multiply_add_loop(std::int64_t rounds, Word one) {
     auto factor = Lanes::broadcast(reinterpret_cast<const std::byte*>(&one));

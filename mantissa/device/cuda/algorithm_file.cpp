@@ -22,8 +22,8 @@ namespace fs = std::filesystem;
 constexpr std::string_view words_of_algorithms = "mantissa algorithms 2 ";
 constexpr std::size_t digits_of_word = 16;
 
-/// A line of first words and the checksum of what follows: a line a product, the words of its algorithm in
-/// hexadecimal digits and then what is multiplied.
+/// The file's text. Its first line has the first words and the checksum of the other lines. Each of these has
+/// the words of a product's algorithm in hexadecimal digits, and then what is multiplied.
 std::string text_of(const TimedAlgorithms& all) {
     std::string lines;
     for (const auto& [product, algorithm] : all) {

@@ -11,7 +11,7 @@
 
 namespace mantissa::inline v0::on_cuda {
 
-/// By what is multiplied, where, and by which version of the library: a line of text.
+/// Algorithms by a line of text, which says what is multiplied, where, and by which version of the library.
 using TimedAlgorithms = std::map<std::string, cuda::MatmulAlgorithm>;
 
 class AlgorithmFile {

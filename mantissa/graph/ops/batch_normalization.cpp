@@ -149,8 +149,8 @@ std::vector<Tensor> normalize_gradient(const GradientCall& c) {
                                     c.graph, c.attributes);
 }
 
-/// before [C], statistic [C] -> (1 - momentum) before + momentum statistic: PyTorch's momentum, which is 1
-/// less that of Keras. Of statistics [N, C] each in its turn.
+/// before [C], statistic [C] -> (1 - momentum) before + momentum statistic. The momentum is PyTorch's: 1
+/// minus that of Keras. Statistics [N, C] are taken one after another.
 std::vector<Type> running_average_types(const OpCall& call) {
     for (std::size_t i : {0u, 1u}) expect_dtype(call, i, DType::f32);
     const Shape &before = call.inputs[0].shape, &statistic = call.inputs[1].shape;

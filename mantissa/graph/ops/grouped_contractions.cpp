@@ -47,7 +47,7 @@ std::vector<Type> grouped_outer_types(const OpCall& call) {
     return {{output_dtype(call, x.dtype), {call.inputs[2].shape[0], x.shape[1], y.shape[1]}}};
 }
 
-/// As if every row belonged to a group.
+/// FLOPs as if every row belonged to a group.
 std::int64_t grouped_flops(std::span<const Type> inputs, std::span<const Type> outputs, const Attributes&) {
     const std::int64_t rows = inputs[0].shape[0];
     return 2 * rows * inputs[0].shape[1] * outputs[0].shape[-1];

@@ -64,8 +64,9 @@ Tensor zeros_like(Graph& graph, const Type& type) {
     return broadcast_to(constant(graph, 0.0, type.dtype), type.shape);
 }
 
-/// The gradient of what is whole, if it is the same for each step but for two factors, or one term, with
-/// rows: then these are kept for all steps, and one product, or one sum, over all rows of all steps makes it.
+/// The gradient of an operand that each step reads whole, if only two factors, or one term, with rows differ
+/// from step to step. Then these are kept for all steps, and one product, or one sum, over all rows of all
+/// steps makes the gradient.
 struct Hoisted {
     std::vector<Value> rows;              ///< of the step's graph: two factors [B, P] and [B, Q], or a term
     std::vector<std::int64_t> axes = {};  ///< of the term, which are summed

@@ -31,8 +31,8 @@ NodeId contraction_of(const Graph& body);
 /// Nothing if the body holds no contraction.
 std::optional<ContractionEpilogue> contraction_epilogue(const Graph& body);
 
-/// The epilogue as a nest over the rows and columns of the sums, or the reason why it is none that a
-/// contraction can run block by block.
+/// The epilogue as a nest over the rows and columns of the sums, or the reason why a contraction cannot run
+/// it block by block.
 Expected<Nest> nest_of_epilogue(const Graph& epilogue);
 
 }  // namespace mantissa

@@ -184,7 +184,7 @@ class AttentionRecognition {
 
     bool find_query_axis(const AxisAtoms& rows) {
         const int rank = form_.shape.rank();
-        // Where there is one query, any axis of extent 1 would do; the one beside the keys is meant.
+        // Where there is one query, any axis of extent 1 would do. This takes the one beside the keys.
         for (int axis = rank - 1; axis >= 0 && form_.query_axis < 0; --axis)
             if (axis != form_.key_axis && is_whole_of(rows, axis)) form_.query_axis = axis;
         // Else the rows may be those of all heads that share keys, one head after another.
@@ -255,7 +255,7 @@ class AttentionRecognition {
         return true;
     }
 
-    /// Follows the product with the values to what divides it.
+    /// Follows the product with the values to the division behind it.
     bool normalised_afterwards(WeightProduct& product, Expected<SoftmaxWeights>& weights) {
         NodeId last = form_.root;
         AxisMap axes = form_.output;

@@ -349,7 +349,7 @@ class AttentionReplacement {
 
 namespace {
 
-/// A softmax, or an exponential of which one may be made.
+/// A softmax, or an exponential that may be made a softmax.
 struct Core {
     NodeId id = -1;
     NodeId product = -1;  // with the values

@@ -254,7 +254,7 @@ PairId PairExpressions::negation(PairId x) {
     const PairTerm term = (*this)[x];
     if (term.op == "number") return truth(term.value == 0);
     if (term.op == "not") return term.in[0];
-    // Positions, where no number is NaN, and whole numbers may be ordered anew.
+    // The negation of a < b is b <= a for positions, which are never NaN, and for whole numbers.
     const auto is_whole = [&](PairId id) { return is_integer((*this)[id].dtype) || linear(id).has_value(); };
     if (term.op == "less" && is_whole(term.in[0]) && is_whole(term.in[1]))
         return made("less_equal", {term.in[1], term.in[0]}, DType::boolean);

@@ -1,6 +1,6 @@
 // The contents of a computed constant of the graph, as a function of the position: one number everywhere, a
 // linear form of the indices, or two numbers on the two sides of a border between positions. So a mask is
-// known by what it is, whatever it was made of, and without computing an element of it.
+// recognised by its values, whatever it was made of, and without computing an element of it.
 //
 //   less_equal(iota over keys, iota over queries)      1 where key - query <= 0, else 0
 //   select(that, 0, -infinity)                         0 where key - query <= 0, else -infinity
@@ -26,8 +26,8 @@ struct Pattern {
     Kind kind = Kind::unknown;
     double value = 0;
     double outside = 0;
-    /// By axis; 0 for axes of extent 1. Of a split: whole numbers without a common factor, the last that is
-    /// not 0 positive, `offset` whole, so that equal borders are equal numbers.
+    /// A weight for each axis; 0 for axes of extent 1. A split has whole numbers without a common factor, the
+    /// last that is not 0 positive, and a whole `offset`. So equal borders have equal numbers.
     std::vector<double> weights = {};
     double offset = 0;
     std::string reason = {};  ///< unknown: what it depends on

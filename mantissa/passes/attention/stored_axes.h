@@ -1,5 +1,5 @@
-// In which order of axes attention's heads lie in a tensor from which they are made, or that is made from
-// them, by reshapes, transpositions and cuts into equal parts: the word that AttentionTensor has.
+// The order of axes in which attention's heads lie in a tensor, as AttentionTensor's word says it. The heads
+// are made from the tensor, or the tensor from them, by reshapes, transpositions and cuts into equal parts.
 #pragma once
 
 #include <string>

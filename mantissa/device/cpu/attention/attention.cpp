@@ -349,7 +349,7 @@ class GradRun {
     Segment* segments_of_head(std::int64_t key_head) const {
         return reinterpret_cast<Segment*>(p_.workspace + at_.segments) + key_head * count_;
     }
-    /// By part, as sums of dq ask for them; behind the segments of all heads.
+    /// Ranges by part, as sums of dq need them. They lie behind the segments of all heads.
     Range* ranges_of_head(std::int64_t key_head) const {
         return reinterpret_cast<Range*>(segments_of_head(all_key_heads(s_))) + key_head * count_;
     }

@@ -236,8 +236,8 @@ MANTISSA_LANES void place_block(const ScoreMeeting& m, ScoreBlock& block) {
     block.rows = m.rows.last - m.rows.first;
 }
 
-/// The rows from the first that any lane sees to behind the last: those of one block of which some are seen.
-/// Uses that many rows of `scratch`.
+/// The rows of one block from the first that any lane sees to behind the last. Uses that many rows of
+/// `scratch`.
 Range rows_seen(const ScoreMeeting& m, codegen::ScoreFunction mask, std::int64_t count, const Block& scratch,
                 std::int64_t max_rows) {
     if (!mask) return m.rows;

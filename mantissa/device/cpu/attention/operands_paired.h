@@ -77,13 +77,13 @@ struct PairedOperands : VectorProducts {
         explicit Exponential(float of_scores)
             : scale(Lanes::constant(of_scores)), factor(Lanes::constant(of_scores * 0x1.715476p+0f)) {}
 
-        /// For sums, and so for the log-sum-exp. Error 7.6e-8.
+        /// The exponential for sums, and so for the log-sum-exp. Its error is 7.6e-8.
         Float operator()(Float score, Float shift) const {
             static constexpr float series[] = {0x1.fffffep-1f, 0x1.62e4eap-1f, 0x1.ebd6c2p-3f,
                                                0x1.c949b8p-5f, 0x1.26bbd2p-7f, 0x1.ebaf42p-10f};
             return power_of_two(series, _mm512_fmsub_ps(score, factor, shift));
         }
-        /// For what is rounded to BF16, by up to 2^-9, and nothing else. Error 7.5e-5.
+        /// The exponential for weights that are only rounded to BF16, by up to 2^-9. Its error is 7.5e-5.
         Float to_round(Float score, Float shift) const {
             static constexpr float series[] = {0x1.fff632p-1f, 0x1.644446p-1f, 0x1.cefb2p-3f, 0x1.3f989cp-4f};
             return power_of_two(series, _mm512_fmsub_ps(score, factor, shift));

@@ -68,8 +68,8 @@ struct ScoreGradient {
 enum class Sees : std::uint8_t { nothing, some, everything };
 inline constexpr std::int64_t table_positions = 32;
 
-/// By blocks of 32 queries and 32 keys: [T / 32, S / 32], rounded up, of one or more pairs of a sequence and
-/// a head. Of the causal mask it knows nothing.
+/// A table by blocks of 32 queries and 32 keys: [T / 32, S / 32], rounded up, for one or more pairs of a
+/// sequence and a head. It does not know the causal mask.
 struct BlockTable {
     const Sees* blocks = nullptr;         ///< null: everything
     std::int64_t sequence = 0, head = 0;  ///< blocks from one table to the next

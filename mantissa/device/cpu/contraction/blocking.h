@@ -23,10 +23,10 @@ struct Blocking {
     /// A chunk of b is packed in `b_groups` items of `pack_columns` columns.
     std::int64_t pack_columns = 0;
     std::int64_t b_groups = 0;
-    /// a is read where it lies, and not packed at all.
+    /// Whether a is read in place, and not packed at all.
     bool a_in_place = false;
-    /// So is a chunk of a, [m, depth], in `a_groups` items of `pack_rows` rows, where several blocks read the
-    /// same rows of it; else none.
+    /// A chunk of a, [m, depth], is packed in `a_groups` items of `pack_rows` rows where several blocks read
+    /// the same rows of it. Else there are no such items.
     std::int64_t pack_rows = 0;
     std::int64_t a_groups = 0;
     /// A chunk is multiplied in row_blocks * column_splits items of `rows` x `split_columns`; where a is not

@@ -62,8 +62,8 @@ struct Tile {
     bool streaming = false;
     /// Lines that are wanted in L2 soon; kernels may ask for them, and never fault.
     const void* ahead = nullptr;
-    /// For kernels that interleave, which begin with zeros: sums of another tile, which they finish between
-    /// products, all of them.
+    /// Sums of another tile, all of which a kernel that interleaves finishes between products. Such kernels
+    /// begin with zeros.
     SumsBehind* behind = nullptr;
     /// For those, too: how much of the depth of the panel of b stays in L1; the rest passes it.
     std::int64_t resident_depth = 0;
@@ -148,10 +148,10 @@ struct ContractionKernels {
     /// The same of operands in two parts, by three products or four; null where the kernels have none.
     TileKernel multiply_by_three = nullptr;
     TileKernel multiply_by_four = nullptr;
-    /// The same of rows of a that are read where they lie, of elements as wide as those of a panel; null
-    /// where the kernels only read panels.
+    /// The same for rows of a that are read in place, of elements as wide as a panel's; null where the
+    /// kernels only read panels.
     TileKernel multiply_in_place = nullptr;
-    /// The same of steps of the depth at each of which the rows are neighbours.
+    /// The same where the rows are neighbours at each step of the depth.
     TileKernel multiply_across = nullptr;
     /// null for a type of operand that these kernels do not take
     PanelKernels pack_a = {};
@@ -161,9 +161,9 @@ struct ContractionKernels {
     /// Panels of a are blocks of so much depth, one after another, each its lines as they are: `height` rows
     /// of this many elements. 0: they are otherwise.
     std::int64_t depth_of_blocks = 0;
-    /// For a few rows; null where the panels do that too.
+    /// Kernels for a few rows; null where the panels do that, too.
     RowProductKernels multiply_row = {};
-    /// For several rows of BF16 as they lie; null: they are widened for multiply_row.
+    /// The kernel for several rows of BF16, read in place; null: they are widened for multiply_row.
     RowProductKernel multiply_rows_of_pairs = nullptr;
     /// Called by a thread before and after it multiplies; null where there is nothing to do.
     void (*begin)() = nullptr;

@@ -129,7 +129,8 @@ std::string refusal_of_map(const ContractionProblem& problem) {
     return {};
 }
 
-/// FP16 is converted on both sides or on none, and so is what is not multiplied as it is stored.
+/// FP16 is converted on both sides or on none. The same holds for operands that are not multiplied in their
+/// stored format.
 std::string refusal_of_multiply(const ContractionProblem& problem) {
     const DType a = problem.a.dtype, b = problem.b.dtype;
     if ((a == DType::f16) != (b == DType::f16))

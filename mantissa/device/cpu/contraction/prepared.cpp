@@ -22,7 +22,8 @@ constexpr std::int64_t large_from_beside_quick_products = 1 << 19;
 // the logits took 0.6 of the time.
 constexpr std::size_t max_shared_in_cache = std::size_t{8} << 20;
 
-// Up to so many rows meet b as it lies: to pack it costs about as much as to read it in vain for each.
+// Up to this number of rows, b is read in place. To pack b costs about as much as to read it once for each of
+// these rows.
 constexpr std::int64_t max_rows_in_place = 8;
 
 // About 256 KB of FP32 a block of b: some 20 microseconds of reading.

@@ -52,8 +52,9 @@ struct PreparedMatrices {
     std::optional<ChannelsInPlace> across;
 };
 
-/// How a few rows of a meet b as it lies in memory (row_run.h). In FP32 and one after another, the rows lie
-/// in the worker's memory, unless they are read in place; then come the sums of a block of columns.
+/// The plan for a few rows of a, which read b in place (row_run.h). The rows are copied to the worker's
+/// memory, in FP32 and one after another, unless they are read in place. The sums of a block of columns come
+/// behind them.
 struct PreparedRows {
     PreparedRows(const ContractionProblem& problem, const ContractionKernels& kernels);
 

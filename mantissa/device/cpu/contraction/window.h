@@ -35,7 +35,7 @@ void gather(const ImageWindow& window, const ImagesInMemory& images, PanelRange 
 /// Rows whose places are known at a time.
 constexpr std::int64_t max_corners = 64;
 
-/// Where the windows of some rows begin: a pixel, perhaps outside of the image, and its element.
+/// The first pixels of the windows of some rows, perhaps outside of the image, and their elements.
 struct Corners {
     alignas(64) std::int32_t row[max_corners];
     alignas(64) std::int32_t column[max_corners];

@@ -15,8 +15,8 @@ namespace {
 
 /// Items that keep any number of threads about equally busy.
 constexpr std::int64_t enough_items = 64;
-/// Bytes of the source that an item reads: half of an L2 of 1 MB with what it writes, so that the lines that
-/// one block read a part of are there for the next.
+/// Bytes of the source that an item reads. With what it writes, they are half of an L2 of 1 MB. So the lines
+/// of which one block read a part are still there for the next.
 constexpr std::int64_t item_bytes = 256 << 10;
 
 /// All outputs along an axis meet all taps.

@@ -11,8 +11,8 @@ namespace mantissa::inline v0::on_cpu {
 
 enum class AttentionPass : bool { forward, backward };
 
-/// The time of all heads. Nothing for kernels that were not measured. `table`: of what follows from
-/// positions.
+/// The time of all heads; empty for kernels that were not measured. `table`: the blocks that are seen, as far
+/// as that follows from positions.
 std::optional<TimeBesideParts> attention_time(const AttentionKernels& kernels, const AttentionSize& size,
                                               const BlockTable& table, AttentionPass pass);
 

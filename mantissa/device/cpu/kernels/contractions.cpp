@@ -15,7 +15,7 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-/// Prepared, with what becomes of rows that do not lie one after another.
+/// A prepared part, with the place of rows that do not lie one after another.
 struct BoundPart {
     BoundPart(const ContractionPart& of, Isa isa)
         : part(of),

@@ -9,7 +9,8 @@ namespace mantissa::inline v0::on_cpu {
 
 class StreamedOutputs {
   public:
-    /// Large ones, of which `columns` are whole cache lines: as many as are stored at a time.
+    /// Finds the large outputs. `columns`, as many as are stored at a time, must be whole cache lines of an
+    /// output.
     StreamedOutputs(const Problem& problem, std::int64_t columns);
 
     /// Those of them, as FusedArguments::streamed has them, that lie on cache lines, and not over an operand,

@@ -67,7 +67,7 @@ using KernelTable = std::map<std::string, std::vector<Kernel>, std::less<>>;
 
 void add_contraction_kernels(KernelTable& table, const Context& context);
 void add_grouped_contraction_kernels(KernelTable& table, const Context& context);
-/// Before those of contractions, which do any groups.
+/// Puts its kernels before those of contractions, which take any groups.
 void add_grouped_convolution_kernels(KernelTable& table, const Context& context);
 void add_loss_kernels(KernelTable& table, const Context& context);
 void add_attention_kernels(KernelTable& table, const Context& context, codegen::Compiler& compiler);

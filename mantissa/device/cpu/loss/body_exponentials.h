@@ -85,7 +85,7 @@ template <class X, class Extent>
     }
 }
 
-/// Before exponentials are made: bases that fit all of the strip's logits.
+/// Chooses bases that fit all of the strip's logits, before exponentials are made.
 template <class X, class Extent>
 MANTISSA_LANES void prepare_strip(const Strip<X>& strip, Extent extent) {
     float *const bases = strip.p.bases + strip.at(), *const sums = strip.p.sums + strip.at();

@@ -105,8 +105,8 @@ struct PreparedLossChunk {
     ClassGroups classes;
 };
 
-/// Where the parts of the workspace begin; at its start are the exponentials. Sums are there as long as the
-/// first product, whose own memory lies before them.
+/// The beginnings of the workspace's parts. The exponentials are at its start. Sums are there as long as the
+/// first product, whose own memory is before them.
 struct LossWorkspace {
     std::size_t bases, token_numbers, losses, contraction, sums, bytes;
 };

@@ -21,8 +21,8 @@ constexpr std::int64_t bytes_together = 4 * words_together;
 struct alignas(64) FourOfX {
     std::int8_t even[numbers_together / 2];  ///< those of even place of the four's 128 numbers
     std::int8_t odd[numbers_together / 2];
-    /// For each word of the matrix -8 times the sum of the eight numbers that it meets, since its own come 8
-    /// too large.
+    /// For each word of the matrix, -8 times the sum of the eight numbers that it meets, since the word's own
+    /// numbers are 8 too large.
     std::int32_t corrections[words_together];
     float scales[words_together];  ///< for each word that of its group
 };

@@ -41,7 +41,7 @@ MANTISSA_LANES float lane_of(const T* from) {
 }
 MANTISSA_LANES int lanes_in(Whole) { return 16; }
 MANTISSA_LANES int lanes_in(Part part) { return part.count; }
-/// For the first touch of memory; later touches find it in L1 or L2.
+/// Loads where memory is touched for the first time; later touches find it in L1 or L2.
 template <class T, class Extent>
 MANTISSA_LANES Float load_ahead(const T* from, Extent extent) {
     __builtin_prefetch(ahead_of(from));

@@ -29,7 +29,7 @@ struct MaxPool {
     std::uint8_t* index = nullptr;  // [N, P, Q, C]
 };
 
-/// dx = the sum of dy over the windows of which the element was the maximum.
+/// dx = the sum of dy over the windows whose maximum was the element.
 struct MaxPoolGrad {
     PoolShape shape;
     ConstView dy = {};                    // [N, P, Q, C]

@@ -114,8 +114,8 @@ class Descriptions {
              "describing a product");
     }
 
-    /// Up to `most` of those that the library knows for operands so aligned, its best first, which add parts
-    /// of sums in FP32 and in order; what it says where there is none.
+    /// Up to `most` of the library's algorithms for operands of that alignment, its best first, that add
+    /// parts of sums in FP32 and in order. Where there is none, the library's message.
     Expected<std::vector<cuda::MatmulHeuristic>> find(cuda::BlasHandle handle, std::uint32_t alignment,
                                                       std::uint64_t workspace, int most) const {
         using enum cuda::PreferenceAttribute;

@@ -1,7 +1,7 @@
 // Products with one of cuBLASLt's epilogues: fused nodes whose body is a matmul and GELU, which may keep its
 // input, or GELU's gradient, and perhaps its sums over rows, the gradient of a bias.
 //
-// A body is known by its primitives: it is compared with what the operation is made of.
+// A body is known by its primitives: they are compared with those that the operation is made of.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -142,7 +142,8 @@ double worst_error(const Context& context, const ChosenAlgorithm& chosen,
     return worst;
 }
 
-/// The quickest of those that run and store what they should; null where there is no memory to time them in.
+/// The quickest of the algorithms that run and store the right numbers; null where there is no memory to time
+/// them in.
 const MatmulHeuristic* quickest_of(const Context& context, ChosenAlgorithm& chosen) {
     Scratch scratch(context);
     std::vector<const std::byte*> inputs;
