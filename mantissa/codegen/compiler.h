@@ -43,10 +43,10 @@ struct HostFeatures {
 };
 
 /// An NVIDIA GPU. A kernel's parameters are the operands' addresses, the outputs' addresses, the number of
-/// rows (flat: of elements) and that of one block of threads. Then come the addresses of the partial sums,
-/// which start at zero, and of the scratch rows where they do not fit the block's shared memory, one block's
-/// after the other's. No output may lie where an operand does, unless `in_place`. An epilogue takes the sums
-/// as one matrix.
+/// rows (flat: of elements) and that of one block of threads. Then comes the address of the partial sums,
+/// which start at zero. Where the scratch rows do not fit the block's shared memory, their address is last.
+/// Both lie one block's after the other's. No output may lie where an operand does, unless `in_place`. An
+/// epilogue takes the sums as one matrix.
 struct NvptxTarget {
     std::string architecture = "sm_80";
     /// Threads of a row, or of a flat nest's block: eight warps, of which four blocks fill a multiprocessor

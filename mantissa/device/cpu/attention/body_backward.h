@@ -3,7 +3,7 @@
 //
 //   p = exp(s - lse), dp = do v^T, ds = p (dp - sum(do o)), dv = p^T do, dk = scale ds^T q, dq = scale ds k
 //
-// With a score function f and factors m of the weights p = exp(f(s) - lse), df = p (m dp - sum(do o)),
+// With a score function f and factors m of the weights, p = exp(f(s) - lse). Then df = p (m dp - sum(do o)),
 // dv = (m p)^T do, ds = f'(s) df. A gradient of lse is subtracted from sum(do o).
 #pragma once
 
