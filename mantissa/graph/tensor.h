@@ -334,6 +334,10 @@ inline Tensor log1p(Tensor x, Tensor::Where at = Tensor::Where::current()) {
 inline Tensor expm1(Tensor x, Tensor::Where at = Tensor::Where::current()) {
     return by_elements("expm1", {x}, at);
 }
+/// The angle in radians, between -pi/2 and pi/2.
+inline Tensor atan(Tensor x, Tensor::Where at = Tensor::Where::current()) {
+    return by_elements("atan", {x}, at);
+}
 /// x^y as C has it: of a negative x for whole y alone, else NaN.
 inline Tensor pow(Tensor x, Tensor y, Tensor::Where at = Tensor::Where::current()) {
     return by_elements("pow", {x, y}, at);

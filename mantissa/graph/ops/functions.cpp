@@ -37,6 +37,10 @@ std::vector<Type> of_integers(const OpCall& call) {
 std::vector<Tensor> log1p_gradient(const GradientCall& c) { return {c.cotangents[0] / (c.inputs[0] + 1.0)}; }
 std::vector<Tensor> expm1_gradient(const GradientCall& c) { return {c.cotangents[0] * (c.outputs[0] + 1.0)}; }
 
+std::vector<Tensor> atan_gradient(const GradientCall& c) {
+    return {c.cotangents[0] / (c.inputs[0] * c.inputs[0] + 1.0)};
+}
+
 /// Between its steps a function of steps does not change.
 std::vector<Tensor> step_gradient(const GradientCall&) { return {Tensor{}}; }
 
@@ -116,6 +120,7 @@ std::span<const Op> function_ops() {
         function_row("sign", of_number<sign_of>, step_gradient, 4),
         long_function(function_row("log1p", of_number<std::log1p>, log1p_gradient, 25)),
         long_function(function_row("expm1", of_number<std::expm1>, expm1_gradient, 20)),
+        long_function(function_row("atan", of_number<std::atan>, atan_gradient, 25)),
         long_function(of_two_row(function_row(
                                      "pow", [](Numbers x) { return std::pow(x[0], x[1]); }, pow_gradient, 80),
                                  function_of_two_types)),
