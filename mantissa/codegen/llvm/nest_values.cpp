@@ -61,7 +61,8 @@ void NestValues::compute_single(int index) {
     } else if (now.op == "constant") {
         single(index) = one_.constant(now.constant, now.dtype);
     } else if (now.op == "iota") {
-        single(index) = one_.counted_from(row_of(now.access), now.dtype);
+        Value* place = now.access.rows ? row_of(now.access) : control_.integer(0);
+        single(index) = one_.counted_from(place, now.dtype);
     } else {
         Values arguments;
         for (int argument : now.arguments) arguments.push_back(single(argument));
