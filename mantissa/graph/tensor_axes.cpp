@@ -42,25 +42,6 @@ std::vector<Tensor> flipped(const Tensor& x, int axis, std::int64_t first, std::
     return parts;
 }
 
-/// Sums up to each column of x [R, T], FP32: within blocks by adding up what stands before, between them
-/// likewise. A block is what sixteen lanes hold.
-Tensor sums_up_to(const Tensor& x) {
-    constexpr std::int64_t block = 16;
-    Graph& graph = x.graph();
-    const std::int64_t R = x.dim(0), T = x.dim(1), blocks = ceil_div(T, block);
-    const std::int64_t width = blocks > 1 ? block : T;
-    Tensor cut = blocks * width == T ? x : pad(x, 1, 0, blocks * width - T);
-    cut = reshape(cut, {R * blocks, 1, width});
-    const Shape pairs{width, width};
-    const Tensor before = less_equal(iota(graph, pairs, 1), iota(graph, pairs, 0));
-    Tensor sums = sum(select(before, cut, constant(graph, 0.0)), {2});  // [R blocks, width]
-    if (blocks == 1) return sums;
-    const Tensor totals = sums_up_to(reshape(slice(sums, 1, width - 1, width), {R, blocks}));
-    const Tensor earlier = pad(slice(totals, 1, 0, blocks - 1), 1, 1, 0);
-    sums = reshape(sums + reshape(earlier, {R * blocks, 1}), {R, blocks * width});
-    return blocks * width == T ? sums : slice(sums, 1, 0, T);
-}
-
 /// The number of the element of x for each index [outer, K, inner], -1 where there is none.
 Tensor element_numbers(std::string_view op, const Tensor& x, int axis, const Tensor& index) {
     const AroundAxis at(op, x, axis);
@@ -135,11 +116,11 @@ Tensor cumsum(Tensor x, int axis, Tensor::Where at) {
     const LineScope line(x.graph(), at);
     const AroundAxis of("cumsum", x, axis);
     if (x.shape().elements() == 0) return x;
-    Tensor terms = reshape(cast(x, DType::f32), of.flat());
-    if (of.inner > 1) terms = transpose(terms, {0, 2, 1});
-    Tensor sums = sums_up_to(reshape(terms, {of.outer * of.inner, of.extent}));
-    sums = reshape(sums, {of.outer, of.inner, of.extent});
-    if (of.inner > 1) sums = transpose(sums, {0, 2, 1});
+    Tensor terms = cast(x, DType::f32);
+    if (of.inner > 1) terms = transpose(reshape(terms, of.flat()), {0, 2, 1});
+    terms = reshape(terms, {of.outer * of.inner, of.extent});
+    Tensor sums = call1("cumsum", {terms}, {{"from_end", false}});
+    if (of.inner > 1) sums = transpose(reshape(sums, {of.outer, of.inner, of.extent}), {0, 2, 1});
     return cast(reshape(sums, x.shape()), x.dtype());
 }
 

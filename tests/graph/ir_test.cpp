@@ -582,6 +582,23 @@ TEST(Ir, ALiteralThatIsLargeIsPrintedShortAndSharedByWhoeverHoldsIt) {
     EXPECT_NE(of_bits(0x7fc00000).text(), of_bits(0x7fc00001).text());
 }
 
+TEST(Ir, SumsUpToEachElementOfAnyAxis) {
+    Recording r;
+    const Tensor x = r.given({2, 3}, {1, 2, 3, 4, 5, 6});
+    expect_same(r.values(cumsum(x, -1)), {1, 3, 6, 4, 9, 15});
+    expect_same(r.values(cumsum(x, 0)), {1, 2, 3, 5, 7, 9});
+    expect_same(r.values(cumsum(reshape(x, {1, 3, 2}), 1)), {1, 2, 4, 6, 9, 12});
+    const Tensor weights = r.given({2, 3}, {10, 20, 30, 40, 50, 60});
+    expect_same(r.gradient(cumsum(x, 1) * weights, x), {60, 50, 30, 150, 110, 60});
+    expect_same(r.gradient(cumsum(x, 0) * weights, x), {50, 70, 90, 40, 50, 60});
+    // No sum is changed by what stands behind it.
+    const Tensor wild = r.given({5}, {1, infinity, 2, -infinity, 3});
+    expect_same(r.values(cumsum(wild, 0)), {1, infinity, infinity, nan, nan});
+    std::vector<double> counted;
+    for (int i = 1; i <= 277; ++i) counted.push_back(i);  // three levels of blocks of sixteen
+    expect_same(r.values(cumsum(r.given({277}, std::vector<double>(277, 1)), 0)), counted);
+}
+
 TEST(Ir, OrdersAreStableAndNanIsGreatest) {
     Recording r;
     const Tensor x = r.given({2, 5}, {3, nan, -0.0, 0, 3, infinity, -1, -infinity, nan, -1});

@@ -191,6 +191,18 @@ Launch prepare_embedding_grad(const Problem& problem, const BoundRows& b) {
     };
 }
 
+Launch prepare_cumsum(const Problem& problem, const BoundRows& b) {
+    return [b, from_end = problem.attributes.flag("from_end")](const Operands& o) {
+        running_sums(b.kernels,
+                     {.rows = b.rows,
+                      .columns = b.columns,
+                      .from_end = from_end,
+                      .x = o.input<float>(0),
+                      .y = o.output<float>(0)},
+                     b.pool);
+    };
+}
+
 /// parameter, gradient, m, v, learning rate, step, gradient scale, apply, and a copy if there is one.
 Launch prepare_adamw(const Problem& problem, const BoundRows& b) {
     const Attributes& a = problem.attributes;
@@ -517,6 +529,7 @@ const Row rows[] = {
      {},
      DType::f32,
      write_over_addend},
+    {"cumsum", prepare_cumsum, 0, refuse_empty_or_wide, no_workspace, {}, DType::f64},
     {"adamw", prepare_adamw, 0, refuse_adamw, no_workspace, {0, 2, 3, 4, 6}},
     {"sgd", prepare_sgd, 0, refuse_sgd, no_workspace, {0, 2, 3}},
     {"transpose", prepare_permute, 0, refuse_permutation},

@@ -5,6 +5,7 @@
 #include "mantissa/device/cpu/rows/body_gelu.h"
 #include "mantissa/device/cpu/rows/body_movement.h"
 #include "mantissa/device/cpu/rows/body_rotary.h"
+#include "mantissa/device/cpu/rows/body_running_sums.h"
 #include "mantissa/device/cpu/rows/body_update.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -20,6 +21,7 @@ ElementKernels MANTISSA_OF_LEVEL(element_kernels)() {
         .sgd = sgd_elements,
         .squared_norm = squared_norm_elements,
         .column_sum = column_sum_part,
+        .running_sums = running_sums_rows,
         .elementwise = elementwise_piece,
         .cast = cast_elements,
         .copy = copy_runs,

@@ -150,6 +150,15 @@ struct Embedding {
     View y = {};                        // [tokens, C]
 };
 
+/// y_c = x_0 + ... + x_c, or x_c + ... of the last column, in each row.
+struct RunningSums {
+    std::int64_t rows = 0;
+    std::int64_t columns = 0;
+    bool from_end = false;
+    const float* x = nullptr;  // [rows, columns]
+    float* y = nullptr;        // [rows, columns]
+};
+
 /// dtable[ids[t]] += dy[t], tokens in ascending order.
 struct EmbeddingGrad {
     std::int64_t tokens = 0;

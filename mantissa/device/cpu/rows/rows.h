@@ -78,6 +78,9 @@ SquaredNormResult sum_of_block_norms(std::span<double> norms);
 std::int64_t column_sum_workspace(std::int64_t rows, std::int64_t channels);
 void column_sum(const RowKernels&, const ColumnSum&, ThreadPool&);
 
+/// Adds in FP64, and rounds each sum once.
+void running_sums(const RowKernels&, const RunningSums&, ThreadPool&, Stores = Stores::automatic);
+
 void cast(const RowKernels&, const Cast&, ThreadPool&, Stores = Stores::automatic);
 void copy(const RowKernels&, const Copy&, ThreadPool&, Stores = Stores::automatic);
 void copy_rows(const RowKernels&, const CopyRows&, ThreadPool&, Stores = Stores::automatic);
