@@ -67,7 +67,7 @@ struct Memory {
     std::vector<float> small = std::vector<float>(1 << 20, 1.0f);
     std::vector<float> small2 = std::vector<float>(1 << 20, 0.5f);
     std::vector<float> work = std::vector<float>(8 << 20);
-    std::vector<std::int32_t> ids;
+    std::vector<std::int32_t> ids, sorted = std::vector<std::int32_t>(1 << 18);
     Arena& floating(DType type) { return type == DType::bf16 ? in_bf16 : in; }
     Memory() {
         const RandomStream random{.seed = 2};
@@ -253,7 +253,8 @@ void add_loss_kernels(std::vector<Kernel>& all) {
                                        .ids = m.ids.data(),
                                        .dy = {m.in2.take(rows * C)},
                                        .dtable = m.out.take(50257 * C),
-                                       .accumulate = Accumulate::add},
+                                       .accumulate = Accumulate::add,
+                                       .workspace = m.sorted.data()},
                                       r.pool);
                    }});
 }

@@ -190,7 +190,7 @@ struct EmbeddingCase {
 const EmbeddingCase embedding_cases[] = {
     {1, 1, 1, DType::f32, DType::f32},       {7, 5, 17, DType::f32, DType::bf16},
     {300, 11, 64, DType::bf16, DType::f32},  {129, 257, 127, DType::f32, DType::f32},
-    {50, 13, 160, DType::bf16, DType::bf16},
+    {50, 13, 160, DType::bf16, DType::bf16}, {90, 30, 16, DType::f32, DType::f16},
 };
 
 TEST(RowsEmbedding, GathersAndScatters) {
@@ -225,13 +225,16 @@ TEST(RowsEmbedding, GathersAndScatters) {
                        .y = out.out()},
                       setting.pool, setting.stores);
             expect_matches(out, y, Tolerance::ulp(k.output == DType::f32 ? 0 : 0.5));  // one rounding
+            std::vector<std::int32_t> workspace(
+                static_cast<std::size_t>(embedding_grad_workspace(k.tokens, k.vocabulary)) / 4);
             EmbeddingGrad problem = {.tokens = k.tokens,
                                      .vocabulary = k.vocabulary,
                                      .channels = k.channels,
                                      .ids = list.as<std::int32_t>(),
                                      .dy = d.in(),
-                                     .dtable = dt.f32()};
-            embedding_grad(setting.kernels, problem, setting.pool);
+                                     .dtable = dt.f32(),
+                                     .workspace = workspace.data()};
+            embedding_grad(setting.kernels, problem, setting.pool, setting.stores);
             expect_matches(dt, dtable, Tolerance::bound(1, static_cast<double>(k.tokens), eps32, size));
             const std::vector<std::byte> once = joined({&out, &dt});
             problem.accumulate = Accumulate::add;

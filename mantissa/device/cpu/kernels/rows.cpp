@@ -186,7 +186,8 @@ Launch prepare_embedding_grad(const Problem& problem, const BoundRows& b) {
                         .ids = o.input<std::int32_t>(1),
                         .dy = b.in(o, 0),
                         .dtable = o.output<float>(0),
-                        .accumulate = adds ? Accumulate::add : Accumulate::replace},
+                        .accumulate = adds ? Accumulate::add : Accumulate::replace,
+                        .workspace = reinterpret_cast<std::int32_t*>(o.workspace)},
                        b.pool);
     };
 }
@@ -525,7 +526,9 @@ const Row rows[] = {
      prepare_embedding_grad,
      0,
      refuse_sixteen_bit_table,
-     no_workspace,
+     [](const Problem& p) {
+         return embedding_grad_workspace(p.inputs[1].shape.elements(), p.outputs[0].shape[0]);
+     },
      {},
      DType::f32,
      write_over_addend},

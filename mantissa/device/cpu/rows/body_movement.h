@@ -77,37 +77,74 @@ void embedding_tokens(const Embedding& p, Range tokens, Stores stores) {
     Lanes::fence();
 }
 
+/// A row of the table and `count` tokens of it, `ahead` of which others will be read.
+template <int count, class DY>
+MANTISSA_LANES void add_tokens(const EmbeddingGrad& p, const std::int32_t* tokens, const std::int32_t* ahead,
+                               float* row, Accumulate accumulate, bool stream) {
+    const DY* const dy = as(p.dy, static_cast<DY*>(nullptr));
+    const DY *from[count], *later[count];
+    for (int i = 0; i < count; ++i) {
+        from[i] = dy + tokens[i] * p.channels;
+        later[i] = dy + ahead[i] * p.channels;
+    }
+    for_lanes(p.channels, [&](std::int64_t c, auto extent) MANTISSA_BODY {
+        for (int i = 0; i < count; ++i) fetch(later[i] + c);
+        Float sum = accumulate == Accumulate::add ? load(row + c, extent) : Lanes::constant(0.0f);
+        for (int i = 0; i < count; ++i) sum = Lanes::add(sum, load(from[i] + c, extent));
+        store(row + c, sum, extent, stream);
+    });
+}
+
+/// Four tokens at most in one walk over the row; of more, it is in L1 for the next four.
 template <class DY>
-void add_rows(const EmbeddingGrad& p, const DY* dy, const std::int64_t* tokens, std::int64_t count) {
-    for (std::int64_t i = 0; i < count; ++i) {
-        const std::int64_t later = tokens[i + tokens_ahead < count ? i + tokens_ahead : i];
-        const DY* from = dy + tokens[i] * p.channels;
-        const DY* later_from = dy + later * p.channels;
-        float* row = p.dtable + p.ids[tokens[i]] * p.channels;
-        const float* later_row = p.dtable + p.ids[later] * p.channels;
-        for_lanes(p.channels, [&](std::int64_t c, auto extent) MANTISSA_BODY {
-            fetch(later_row + c);
-            fetch(later_from + c);
-            store(row + c, Lanes::add(load(row + c, extent), load(from + c, extent)), extent, false);
-        });
+void add_row(const EmbeddingGrad& p, std::int64_t row_number, Range tokens, std::int64_t last,
+             Stores stores) {
+    float* const row = p.dtable + row_number * p.channels;
+    const std::int32_t* const by_row = p.tokens_by_row();
+    Accumulate accumulate = p.accumulate;
+    const bool stream = may_stream(stores, row) && tokens.last - tokens.first <= 4;
+    for (std::int64_t t = tokens.first; t < tokens.last; t += 4) {
+        std::int32_t ahead[4];
+        for (std::int64_t i = 0; i < 4; ++i) {
+            const std::int64_t later = t + 4 + i;
+            ahead[i] = by_row[later < last ? later : t];
+        }
+        const std::int32_t* const these = by_row + t;
+        switch (tokens.last - t) {
+            case 1:
+                add_tokens<1, DY>(p, these, ahead, row, accumulate, stream);
+                break;
+            case 2:
+                add_tokens<2, DY>(p, these, ahead, row, accumulate, stream);
+                break;
+            case 3:
+                add_tokens<3, DY>(p, these, ahead, row, accumulate, stream);
+                break;
+            default:
+                add_tokens<4, DY>(p, these, ahead, row, accumulate, stream);
+        }
+        accumulate = Accumulate::add;
     }
 }
 
-void embedding_grad_part(const EmbeddingGrad& p, int part, int parts) {
-    constexpr std::int64_t most = 1024;  // 8 KB of the stack
-    std::int64_t tokens[most];
+/// Each row of the table is written once, those without a token, too, where it is no sum.
+void embedding_grad_rows(const EmbeddingGrad& p, Range rows, Stores stores) {
+    const std::int32_t* const first = p.first_of_row();
     with_type(p.dy.type, [&](auto* type) {
-        for (std::int64_t first = 0; first < p.tokens; first += most) {
-            const std::int64_t last = first + most < p.tokens ? first + most : p.tokens;
-            std::int64_t count = 0;
-            for (std::int64_t t = first; t < last; ++t) {
-                tokens[count] = t;
-                count += static_cast<std::uint32_t>(p.ids[t]) % static_cast<std::uint32_t>(parts) ==
-                         static_cast<std::uint32_t>(part);
+        using DY = std::remove_const_t<std::remove_pointer_t<decltype(type)>>;
+        for (std::int64_t row = rows.first; row < rows.last; ++row) {
+            if (first[row] < first[row + 1]) {
+                add_row<DY>(p, row, {first[row], first[row + 1]}, first[rows.last], stores);
+            } else if (p.accumulate == Accumulate::replace) {
+                float* const to = p.dtable + row * p.channels;
+                const bool stream = may_stream(stores, to);
+                for_lanes(p.channels, [&](std::int64_t c, auto extent) MANTISSA_BODY {
+                    store(to + c, Lanes::constant(0.0f), extent, stream);
+                });
             }
-            add_rows(p, as(p.dy, type), tokens, count);
         }
     });
+    Lanes::fence();
 }
 
 /// A tile of blocks that read whole lines and write whole lines. With each block a part of the next tile,

@@ -16,7 +16,7 @@ ElementKernels MANTISSA_OF_LEVEL(element_kernels)() {
         .gelu_grad = gelu_grad_elements,
         .rotary = rotary_tokens,
         .embedding = embedding_tokens,
-        .embedding_grad = embedding_grad_part,
+        .embedding_grad = embedding_grad_rows,
         .adamw = adamw_elements,
         .sgd = sgd_elements,
         .squared_norm = squared_norm_elements,

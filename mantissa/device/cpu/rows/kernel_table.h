@@ -61,8 +61,8 @@ struct ElementKernels {
     void (*gelu_grad)(const GeluGrad&, Range elements, Stores);
     void (*rotary)(const Rotary&, Range tokens, Stores);
     void (*embedding)(const Embedding&, Range tokens, Stores);
-    /// Adds to the rows whose number is `part` modulo `parts`.
-    void (*embedding_grad)(const EmbeddingGrad&, int part, int parts);
+    /// Takes tokens that lie by rows in the workspace.
+    void (*embedding_grad)(const EmbeddingGrad&, Range rows, Stores);
     void (*adamw)(const AdamW&, Range elements);
     void (*sgd)(const Sgd&, Range elements);
     double (*squared_norm)(const SquaredNorm&, Range elements);

@@ -168,6 +168,12 @@ struct EmbeddingGrad {
     ConstView dy = {};                  // [tokens, C]
     float* dtable = nullptr;            // [vocabulary, C]
     Accumulate accumulate = Accumulate::replace;
+    std::int32_t* workspace = nullptr;  ///< embedding_grad_workspace() bytes
+
+    /// In the workspace, once the driver has sorted: where the tokens of each row begin, [vocabulary + 1],
+    /// and the tokens by rows, [tokens].
+    const std::int32_t* first_of_row() const { return workspace; }
+    const std::int32_t* tokens_by_row() const { return workspace + vocabulary + 2; }
 };
 
 /// The scalars of one step of AdamW (Loshchilov and Hutter, "Decoupled Weight Decay Regularization").

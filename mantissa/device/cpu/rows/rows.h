@@ -51,7 +51,9 @@ void check_targets(const char* kernel, const std::int32_t* targets, std::int64_t
 
 /// Throws UserError naming the token's position and the value if an id is outside [0, vocabulary).
 void embedding(const RowKernels&, const Embedding&, ThreadPool&, Stores = Stores::automatic);
-void embedding_grad(const RowKernels&, const EmbeddingGrad&, ThreadPool&);
+void embedding_grad(const RowKernels&, const EmbeddingGrad&, ThreadPool&, Stores = Stores::automatic);
+/// Bytes of workspace that embedding_grad needs.
+std::int64_t embedding_grad_workspace(std::int64_t tokens, std::int64_t vocabulary);
 
 /// Moves 28 bytes a parameter with FP32 gradients, and 2 for the BF16 copy. The arithmetic is PyTorch's:
 /// p *= 1 - lr * wd; m, v updated; p -= lr / bias_correction1 * m / (sqrt(v) / sqrt(bias_correction2) + eps).
