@@ -3,7 +3,9 @@
 // emulated GPU.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <map>
 
 #include "mantissa/codegen/compiler.h"
@@ -101,6 +103,50 @@ TEST_F(FunctionEdges, AreTheReferencesAtEveryLevel) {
 TEST_F(FunctionEdges, AreTheReferencesOnAGpu) {
     const testing::TestedGpu gpu;
     expect_edges(*gpu, "on a GPU");
+}
+
+/// Finite normal numbers whose bits lie evenly, so that each power of two has as many.
+std::vector<double> numbers_of_all_sizes() {
+    std::vector<double> numbers;
+    for (std::uint64_t bits = 0x00800000; bits < 0x7f800000; bits += 10'007)
+        for (const std::uint32_t sign : {0u, 0x80000000u})
+            numbers.push_back(
+                static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(bits) | sign)));
+    return numbers;
+}
+
+/// The worst error in units of the last place of the result; infinite where only one of both is finite.
+double worst_ulps(const std::vector<double>& got, const std::vector<double>& expected) {
+    double worst = 0;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+        const double y = in_range(expected[i]), x = in_range(got[i]);
+        if (x == y || (std::isnan(x) && std::isnan(y)) || std::abs(expected[i]) < 0x1p-125) continue;
+        const double ulps = std::abs(x - y) * std::ldexp(1, 23 - std::ilogb(y));
+        worst = ulps <= worst ? worst : ulps;
+    }
+    return worst;
+}
+
+/// A quarter of a million of them: as many as a second has time for.
+TEST_F(FunctionEdges, BoundsInUlpsHoldForNumbersOfAllSizes) {
+    const std::vector<double> numbers = numbers_of_all_sizes();
+    const auto device = device_at(levels().back());
+    for (const Function& of : functions()) {
+        if (of.operands != 1) continue;
+        Graph graph;
+        const Tensor x(graph, graph.add_input("x", {DType::f32, {std::ssize(numbers)}}));
+        graph.add_result("y", call1(of.op, {x}).value());
+        const ReferenceFeed feed{{"x", numbers}};
+        const std::vector<double> expected = ReferenceRun(graph, feed).result("y").values;
+        std::vector<double> got = testing::loaded(testing::run(graph, feed, *device)[0], DType::f32);
+        const double worst = worst_ulps(got, expected);
+        EXPECT_LE(worst, of.ulps) << of.op;
+        RecordProperty(of.op, std::to_string(worst));
+        // One number in the middle by so many ULPs and one off.
+        double& middle = *std::ranges::find_if(got, [](double y) { return std::abs(y) >= 0.5; });
+        middle += std::ldexp(of.ulps + 1 + worst, std::ilogb(middle) - 23);
+        EXPECT_GT(worst_ulps(got, expected), of.ulps) << of.op << " tells nothing";
+    }
 }
 
 TEST_F(FunctionEdges, IntegersAreDividedTowardMinusInfinity) {

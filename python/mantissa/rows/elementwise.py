@@ -37,7 +37,9 @@ for _name, _function in {
         "erfc": lambda x: 1.0 - nn.erf(x), "tan": lambda x: nn.sin(x) / nn.cos(x),
         "log_sigmoid": lambda x: -nn.softplus(-x), "selu": lambda x: native.elu(x, 1.6732632423543772) * 1.0507009873554805,
         "mish": lambda x: x * nn.tanh(nn.softplus(x)), "softsign": lambda x: x / (nn.abs(x) + 1.0),
-        "sinh": lambda x: (nn.exp(x) - nn.exp(-x)) * 0.5, "cosh": lambda x: (nn.exp(x) + nn.exp(-x)) * 0.5}.items():
+        "sinh": lambda x: (nn.exp(x) - nn.exp(-x)) * 0.5, "cosh": lambda x: (nn.exp(x) + nn.exp(-x)) * 0.5,
+        "atan": native.atan, "asin": lambda x: native.atan(x * native.rsqrt((1.0 - x) * (x + 1.0))),
+        "acos": lambda x: native.atan(nn.sqrt((1.0 - x) / (x + 1.0))) * 2.0}.items():
     _unary(f"aten.{_name}", _function)
 
 
@@ -65,7 +67,22 @@ def sign(at, self):
     return at.each(native.sign, self)
 
 
-@row("aten.erfinv", "aten.lgamma", "aten.digamma", "aten.atan", "aten.atan2", "aten.asin", "aten.acos")
+def _angle(at, y, x):
+    """Of a point: by the quotient of its smaller and its larger coordinate, so that neither gradient is 0/0."""
+    steep = nn.less(nn.abs(x), nn.abs(y))
+    larger = nn.select(steep, y, x)
+    larger = nn.select(nn.equal(larger, at.number(0)), at.number(1), larger)
+    angle = native.atan(nn.select(steep, x, y) / larger)
+    half_turn = nn.select(nn.less(x, at.number(0)), native.copysign(at.number(math.pi), y), at.number(0))
+    return nn.select(steep, native.copysign(at.number(math.pi / 2), y) - angle, angle + half_turn)
+
+
+@row("aten.atan2")
+def angle_of_point(at, self, other):
+    return at.each(lambda y, x: _angle(at, y, x), self, other)
+
+
+@row("aten.erfinv", "aten.lgamma", "aten.digamma")
 def no_instruction(at, **_):
     raise Refused(f"{at.node.op}", "There is no such function of elements here.")
 
