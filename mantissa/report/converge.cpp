@@ -19,6 +19,8 @@ namespace {
 
 // A run whose steps are not finite any more is given up after so many in a row.
 constexpr int bad_steps = 3;
+// Weights that a run names.
+constexpr std::size_t named_weights = 3;
 
 LossScaleOptions loss_scale_of(const ConvergeOptions& options, const Policy& policy) {
     LossScaleOptions scale = default_loss_scale(policy);
@@ -60,6 +62,8 @@ class Training {
             run_.lost = trainer_.underflow(batch_at(options_.steps - 1)).share();
         return std::move(run_);
     }
+
+    const Trainer& trainer() const { return trainer_; }
 
   private:
     static TrainerOptions settings_of(const ConvergeOptions& options, const Policy& policy,
@@ -252,8 +256,15 @@ ConvergeReport run_converge(Device& device, const BatchSource& batches, const Co
                           .learning_rate = options.learning_rate,
                           .averaged = std::clamp<std::int64_t>(options.steps / 4, 1, 20),
                           .runs = {}};
+    WeightsOfFirst weights;
     for (const Policy& policy : options.policies) {
-        ConvergedRun run = Training(device, batches, options, policy, options.trainer.seed).run();
+        Training training(device, batches, options, policy, options.trainer.seed);
+        if (report.runs.empty()) weights.begin(training.trainer());
+        ConvergedRun run = training.run();
+        if (report.runs.empty())
+            weights.end(training.trainer());
+        else if (run.gave_up.empty())
+            run.weights = weights.furthest(training.trainer(), named_weights);
         run.mean = mean_of_last(run.losses, report.averaged);
         report.runs.push_back(std::move(run));
         find_furthest(report.runs.back(), report.runs.front());

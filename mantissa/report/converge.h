@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "mantissa/report/reported_model.h"
+#include "mantissa/report/weights_apart.h"
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/schedule.h"
 #include "mantissa/train/trainer.h"
@@ -52,6 +53,7 @@ struct ConvergedRun {
     double loss_scale = 1;            ///< after the last step
     std::int64_t skipped = 0;         ///< steps whose gradients were not finite at the scale of the moment
     double lost = 0;  ///< share of the gradients that became zero when they were cast, at the end
+    std::vector<WeightApart> weights = {};    ///< that end furthest from the first run's; none where given up
     std::vector<double> accuracies = {};      ///< of held-out examples
     std::vector<double> accuracy_steps = {};  ///< after which each was found
 

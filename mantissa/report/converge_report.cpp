@@ -17,6 +17,12 @@ namespace {
 
 std::string with_sign(double value) { return fmt::format("{:+.6f}", value); }
 
+Table weights_of(const ConvergedRun& run) {
+    Table table{{"name", "line", "share"}};
+    for (const WeightApart& weight : run.weights) table.add(weight.name, or_null(weight.line), weight.share);
+    return table;
+}
+
 Table runs_of(const ConvergeReport& report) {
     Table table{{{"policy", "policy"},
                  "losses",
@@ -33,7 +39,8 @@ Table runs_of(const ConvergeReport& report) {
                  {"", "accuracy", percent},
                  {"", "verdict"},
                  "agrees",
-                 "gave_up"}};
+                 "gave_up",
+                 "weights"}};
     for (const ConvergedRun& run : report.runs)
         table.add(run.policy, run.losses, run.accuracies, run.accuracy_steps, run.mean, run.difference,
                   run.allowed, run.furthest, run.furthest_step, run.skipped,
@@ -42,7 +49,7 @@ Table runs_of(const ConvergeReport& report) {
                   run.agrees()          ? std::string("agrees")
                   : run.gave_up.empty() ? "does not agree"
                                         : "given up: " + run.gave_up,
-                  run.agrees(), or_null(run.gave_up));
+                  run.agrees(), or_null(run.gave_up), weights_of(run));
     return table;
 }
 
@@ -70,6 +77,17 @@ Grid accuracies_of(const ConvergeReport& report) {
         for (const ConvergedRun& run : report.runs)
             row.push_back(i < run.accuracies.size() ? fmt::format("{:.2f} %", 100 * run.accuracies[i]) : "-");
     }
+    return grid;
+}
+
+/// The weights that end furthest from the first run's, a row each; none where nobody names one.
+Grid weights_of(const ConvergeReport& report) {
+    Grid grid{
+        {"policy", "weights furthest from " + report.runs.front().policy, "line", "of the way it went"}};
+    for (const ConvergedRun& run : report.runs)
+        for (const WeightApart& weight : run.weights)
+            grid.rows.push_back({run.policy, weight.name, weight.line.empty() ? "-" : weight.line,
+                                 fmt::format("{:.2g} %", 100 * weight.share)});
     return grid;
 }
 
@@ -146,6 +164,7 @@ std::string converge_table(const ConvergeReport& report) {
                     accuracies.rows.empty() ? "" : "\nvalidation accuracy\n" + accuracies.text(),
                     spread_text(report), runs_of(report).text());
     if (report.broken().empty()) text += verdict(report) + "\n";
+    if (const Grid weights = weights_of(report); !weights.rows.empty()) text += "\n" + weights.text();
     const std::vector<std::string> places = where_to_look(report);
     if (!places.empty()) text += "\nwhere to look for the fault, in this order\n";
     for (std::size_t i = 0; i < places.size(); ++i) text += fmt::format("{}. {}\n", i + 1, places[i]);
@@ -177,11 +196,13 @@ std::string converge_html(const ConvergeReport& report, const std::string& comma
         "<p>The same weights and batches in each precision: {} a step, {} steps, learning "
         "rate {}, seed {}. Losses are those before each update.</p>\n",
         report.model.examples, report.steps, report.learning_rate.text(), report.seed);
+    const Grid weights = weights_of(report);
     const std::string broken =
         report.broken().empty() ? "" : "<p><b>" + html::escaped(verdict(report)) + ".</b></p>\n";
     return html::page(fmt::format("{} in {} precisions", report.model.name, report.runs.size()),
                       broken + body + html::table(runs_of(report).on_page()) + "<p>" +
-                          html::escaped(verdict(report)) + ".</p>\n" + fault(report) + charts(report) +
+                          html::escaped(verdict(report)) + ".</p>\n" + fault(report) +
+                          (weights.rows.empty() ? "" : html::table(weights)) + charts(report) +
                           "<details><summary>Every loss</summary>\n" + html::table(losses_of(report, 1)) +
                           "</details>\n" + html::footer(command));
 }

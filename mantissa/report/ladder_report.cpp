@@ -12,6 +12,7 @@
 #include "mantissa/report/html_charts.h"
 #include "mantissa/report/ladder.h"
 #include "mantissa/report/quantities.h"
+#include "mantissa/report/source_lines.h"
 
 namespace mantissa::inline v0 {
 
@@ -261,6 +262,12 @@ std::string bounds(const LadderReport& report) {
                         rows});
 }
 
+std::string by_line(const LadderReport& report) {
+    return "<h2>Time by source line</h2>\n<p class='note'>Milliseconds in the last step of training. What "
+           "is fused counts where it begins.</p>\n" +
+           html::table(source_lines_of(report));
+}
+
 std::string machine(const LadderReport& report, const std::string& command) {
     const Peaks& peaks = report.peaks;
     std::vector<html::Row> rows = {
@@ -361,8 +368,8 @@ std::string ladder_html(const LadderReport& report, const std::string& command) 
             "<p class='note'>Medians of the timed steps, their median deviation (+-), speed-up over the "
             "first rung and over the rung before (step); rungs took turns. MFU: the model's arithmetic a "
             "second over the machine's fastest matrix peak.</p>\n" +
-            skipped_rungs(report) + losses(report) + memory(report) + bounds(report) + a100_table() +
-            machine(report, command));
+            skipped_rungs(report) + losses(report) + memory(report) + bounds(report) + by_line(report) +
+            a100_table() + machine(report, command));
 }
 
 }  // namespace mantissa

@@ -67,7 +67,8 @@ Report ladder(Device& device, const nn::Model& model, const BatchSource& batches
                     .known_from = kept.place(),
                     .progress = options.progress ? options.progress : [](const std::string&) {}});
     kept.raise(made.peaks);
-    return {.text = ladder_table(made),
+    return {.text = ladder_table(made) + "\nms by source line, in the last step of training\n" +
+                    source_lines_of(made).text(),
             .page = ladder_html(made, call_of("ladder", model)),
             .json = ladder_json(made)};
 }

@@ -85,4 +85,28 @@ Grid source_lines_of(const Roofline& roofline) {
     return grid;
 }
 
+Grid source_lines_of(const LadderReport& ladder) {
+    Grid grid{{"line", "where"}};
+    std::vector<RooflineEntry> all;
+    for (const RungReport& rung : ladder.rungs) {
+        grid.headings.push_back(rung.name);
+        all.insert(all.end(), rung.roofline.entries.begin(), rung.roofline.entries.end());
+    }
+    const auto add = [](OnLine& line, const RooflineEntry& entry) { line.seconds += entry.seconds; };
+    std::map<std::string, std::vector<double>> seconds;  // by line, of each rung
+    const std::vector<OnLine> lines = by_line(all, add);
+    for (const OnLine& line : lines) seconds[line.line].resize(ladder.rungs.size());
+    for (std::size_t rung = 0; rung < ladder.rungs.size(); ++rung)
+        for (const OnLine& line : by_line(ladder.rungs[rung].roofline.entries, add))
+            seconds[line.line][rung] = line.seconds;
+    for (const OnLine& line : lines) {
+        Grid::Row& row = grid.rows.emplace_back(Grid::Row{line.line, line.places_text()});
+        for (const double each : seconds[line.line])
+            row.push_back(each > 0 ? with_decimals(1e3 * each, 2) : "-");
+    }
+    std::ranges::stable_sort(grid.rows, std::greater{},
+                             [&](const Grid::Row& row) { return seconds[row[0]].front(); });
+    return grid;
+}
+
 }  // namespace mantissa

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "mantissa/report/explain.h"
+#include "mantissa/report/ladder.h"
 #include "mantissa/report/roofline.h"
 
 namespace mantissa::inline v0 {
@@ -12,5 +13,9 @@ Grid lines_of(const Explanation& explanation);
 
 /// The same with time and the share of the step, the slowest line first.
 Grid source_lines_of(const Roofline& roofline);
+
+/// The milliseconds of each line in the last step of training of each rung, the slowest of the first rung
+/// first. What is fused counts where it begins.
+Grid source_lines_of(const LadderReport& ladder);
 
 }  // namespace mantissa

@@ -40,18 +40,19 @@ class Notebook(unittest.TestCase):
         sequences = dict(zip(kinds, (report for _, report in shown)))
         images = dict(zip(kinds, known["reports"]))
         self.assertEqual((len(shown), len(images)), (6, 6))
-        for reports, class_name, cell, module, code in (
-                (sequences, "Sequences", 1, "blocks.0", "q, k, v = self.qkv"),
-                (images, "Images", 8, "stem", "x = F.relu(self.norm(self.stem(x)))")):
+        for reports, class_name, cell, module, any_module, code in (
+                (sequences, "Sequences", 1, "blocks.0", r"blocks\.\d|embedding|classes", "q, k, v = self.qkv"),
+                (images, "Images", 8, "stem", "stem|norm|body|classes", "x = F.relu(self.norm(self.stem(x)))")):
             line = 1 + next(at for at, each in enumerate(cells()[cell].split("\n")) if code in each)
             for kind, report in reports.items():
                 self.assertIsInstance(report, mantissa.Report)
                 self.assertIn(class_name, report.text, kind)
                 self.assertTrue(report._repr_html_().startswith("<!doctype html>"), kind)
-                if kind in ("explain", "roofline", "numerics", "lint"):
-                    self.assertRegex(report.text, rf"cell{cell}\.py:\d+", kind)
+                for form in (report.text, report.page):
+                    self.assertRegex(form, rf"cell{cell}\.py:\d+", kind)
+                    self.assertRegex(form, any_module, kind)
             self.assertIn(f"{module}.", reports["lint"].text)
-            for kind in ("explain", "roofline"):
+            for kind in ("explain", "roofline", "ladder"):
                 self.assertRegex(reports[kind].text, rf"(?m)^cell{cell}\.py:{line} +{module}")
                 self.assertIn(f"cell{cell}.py:{line}", reports[kind].page)
         # Reports begin from the module's own weights: the first loss is the module's.

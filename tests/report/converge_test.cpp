@@ -51,6 +51,16 @@ TEST(Converge, EveryPrecisionAgreesWithFp32) {
         EXPECT_EQ(run.furthest, run.losses[static_cast<std::size_t>(run.furthest_step)] -
                                     report.runs[0].losses[static_cast<std::size_t>(run.furthest_step)]);
     }
+    EXPECT_TRUE(report.runs[0].weights.empty());
+    for (std::size_t i = 1; i < 4; ++i) {
+        const std::vector<WeightApart>& weights = report.runs[i].weights;
+        ASSERT_EQ(weights.size(), 3u);
+        EXPECT_GE(weights[0].share, weights[1].share);
+        EXPECT_GE(weights[1].share, weights[2].share);
+        EXPECT_GT(weights[0].share, 0);
+        EXPECT_LT(weights[0].share, 2);  // of two steps of AdamW that go opposite ways
+        EXPECT_EQ(weights[0].line.find("gpt2.cpp:"), 0u) << weights[0].name << " at " << weights[0].line;
+    }
     EXPECT_TRUE(where_to_look(report).empty());
     EXPECT_EQ(report.averaged, 1);
     EXPECT_TRUE(report.all_agree());
@@ -207,6 +217,8 @@ ConvergeReport written_report() {
                     .loss_scale = 256,
                     .skipped = 3,
                     .lost = 0.125}};
+    report.runs[1].weights = {{.name = "h.0.<w>", .line = "model.py:52", .share = 0.25},
+                              {.name = "bias", .line = ""}};
     return report;
 }
 
@@ -217,6 +229,7 @@ TEST(Converge, TableAndJsonHaveLossesAndWhatWasHeldAgainstWhat) {
           "fp32 from the seeds 7, 8 ends at 1.50000, 1.53000: 0.030000 apart\n", "mean, last 1 ",
           "bf16         1.51000  +0.010000  0.030000          +0.250000        1", "  agrees\n",
           "fp16 does not agree with fp32; bf16 does, by the last step's loss\n", "given up: infinite <gelu>",
+          "bf16    h.0.<w>                     model.py:52                25 %\n",
           "where to look for the fault", "1. Try TF32", "It was not run here", "4. Look for underflow"})
         EXPECT_NE(table.find(part), std::string::npos) << part << " is missing in\n" << table;
     const auto json = nlohmann::json::parse(converge_json(written_report()));
@@ -232,6 +245,11 @@ TEST(Converge, TableAndJsonHaveLossesAndWhatWasHeldAgainstWhat) {
     EXPECT_FALSE(json["runs"][2]["agrees"].get<bool>());
     EXPECT_TRUE(json["runs"][0]["loss_scale"].is_null());
     EXPECT_EQ(json["runs"][2]["gave_up"], "infinite <gelu>");
+    EXPECT_EQ(json["runs"][1]["weights"][0]["name"], "h.0.<w>");
+    EXPECT_EQ(json["runs"][1]["weights"][0]["line"], "model.py:52");
+    EXPECT_EQ(json["runs"][1]["weights"][0]["share"], 0.25);
+    EXPECT_TRUE(json["runs"][1]["weights"][1]["line"].is_null());
+    EXPECT_TRUE(json["runs"][0]["weights"].empty());
     EXPECT_EQ(json["where_to_look"].size(), 4u);
 }
 
@@ -276,9 +294,9 @@ TEST(Converge, NoMoreLossesAreCalledAveragedThanWere) {
 TEST(Converge, ThePageHasCurvesAndEscapesNames) {
     const std::string page = converge_html(written_report(), "mantissa numerics converge '<'");
     EXPECT_EQ(fault_of_page(page), "");
-    for (const char* part :
-         {"tiny &lt;&amp;&gt; in 3 precisions", "bf16, step 1: 2.25", "bf16, step 1: 0.25",
-          "given up: infinite &lt;gelu&gt;", "<li>Try TF32", "12.5 %", "converge &#39;&lt;&#39;"})
+    for (const char* part : {"tiny &lt;&amp;&gt; in 3 precisions", "bf16, step 1: 2.25", "bf16, step 1: 0.25",
+                             "given up: infinite &lt;gelu&gt;", "h.0.&lt;w&gt;", "model.py:52",
+                             "<li>Try TF32", "12.5 %", "converge &#39;&lt;&#39;"})
         EXPECT_NE(page.find(part), std::string::npos) << part << " is missing in\n" << page;
 }
 

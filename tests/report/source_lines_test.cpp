@@ -52,5 +52,30 @@ TEST(SourceLines, OfARooflineBeginWithTheSlowest) {
     EXPECT_EQ(grid.rows[1], (Grid::Row{"a.py:2", "b", "1", "2.00", "20.0 %", "0.5", "1.0"}));
 }
 
+TEST(SourceLines, OfALadderHaveAColumnForEachRung) {
+    LadderReport ladder;
+    const auto add = [&](const char* line, const char* name, double seconds) {
+        ladder.rungs.back().roofline.entries.push_back({.op = "matmul",
+                                                        .name = name,
+                                                        .line = line,
+                                                        .pass = "forward",
+                                                        .kernel = "",
+                                                        .seconds = seconds});
+    };
+    ladder.rungs.push_back({.name = "fp32"});
+    add("a.py:1", "a", 0.001);
+    add("a.py:2", "b", 0.002);
+    add("a.py:2", "c", 0.003);
+    ladder.rungs.push_back({.name = "compiled"});
+    add("a.py:2", "b", 0.004);
+    add("a.py:3", "d", 0.009);
+    const Grid grid = source_lines_of(ladder);
+    EXPECT_EQ(grid.headings, (Grid::Row{"line", "where", "fp32", "compiled"}));
+    ASSERT_EQ(grid.rows.size(), 3u);
+    EXPECT_EQ(grid.rows[0], (Grid::Row{"a.py:2", "b and 1 more", "5.00", "4.00"}));
+    EXPECT_EQ(grid.rows[1], (Grid::Row{"a.py:1", "a", "1.00", "-"}));
+    EXPECT_EQ(grid.rows[2], (Grid::Row{"a.py:3", "d", "-", "9.00"}));
+}
+
 }  // namespace
 }  // namespace mantissa
