@@ -189,20 +189,17 @@ void bind_images(nb::module_& module) {
         nb::arg("groups"), nb::arg("bias") = nb::none(),
         "Images [N, H, W, C] under filters [R, S, C / groups, K]");
     module.def(
-        "conv2d_transposed",
-        [](Tensor x, Tensor filter, Pair stride, Sides padding, Pair dilation, std::int64_t groups,
-           Pair extents, std::optional<Tensor> bias) {
-            const Attributes attributes{{"stride", Extents(stride.begin(), stride.end())},
-                                        {"padding", Extents(padding.begin(), padding.end())},
-                                        {"dilation", Extents(dilation.begin(), dilation.end())},
-                                        {"groups", groups},
-                                        {"extents", Extents(extents.begin(), extents.end())}};
-            const Tensor y = call1("conv2d_input_gradient", {x, filter}, attributes);
-            return bias ? call1("add_bias", {y, *bias}) : y;
+        "conv_transpose2d",
+        [](Tensor x, Tensor filter, Pair stride, Sides padding, Pair dilation, std::int64_t groups, Pair more,
+           std::optional<Tensor> bias) {
+            return conv_transpose2d(
+                x, filter,
+                {.stride = stride, .padding = padding, .dilation = dilation, .groups = groups, .bias = bias},
+                more);
         },
         nb::arg("x"), nb::arg("filter"), nb::arg("stride"), nb::arg("padding"), nb::arg("dilation"),
-        nb::arg("groups"), nb::arg("extents"), nb::arg("bias") = nb::none(),
-        "What a conv2d of these filters would pass back to images of these rows and columns");
+        nb::arg("groups"), nb::arg("more"), nb::arg("bias") = nb::none(),
+        "What a conv2d of these filters would pass back to its images, with more rows and columns behind");
     module.def(
         "max_pool2d",
         [](Tensor x, Pair window, Pair stride, Sides padding) {

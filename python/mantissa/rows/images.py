@@ -103,9 +103,9 @@ def conv3d(at, input, weight, bias=None, stride=1, padding=0, dilation=1, groups
 def conv_transpose2d(at, input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
     """The images that a convolution of these filters would have been given, as its gradient has it."""
     rows, columns = pair(padding)
-    y = native.conv2d_transposed(images(input), _filter(weight), pair(stride), [rows, rows, columns, columns],
-                                 pair(dilation), groups, list(at.shape[2:]),
-                                 None if bias is None else layout.plain(bias))
+    y = native.conv_transpose2d(images(input), _filter(weight), pair(stride), [rows, rows, columns, columns],
+                                pair(dilation), groups, pair(output_padding),
+                                None if bias is None else layout.plain(bias))
     return Placed(y, NCHW)
 
 
@@ -113,9 +113,9 @@ def conv_transpose2d(at, input, weight, bias=None, stride=1, padding=0, output_p
 def conv_transpose1d(at, input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
     x, filters = _row_of(input, weight)
     sides = pair(padding, 1)[0]
-    y = native.conv2d_transposed(x, filters, [1, pair(stride, 1)[0]], [0, 0, sides, sides],
-                                 [1, pair(dilation, 1)[0]], groups, [1, at.shape[2]],
-                                 None if bias is None else layout.plain(bias))
+    y = native.conv_transpose2d(x, filters, [1, pair(stride, 1)[0]], [0, 0, sides, sides],
+                                [1, pair(dilation, 1)[0]], groups, [0, pair(output_padding, 1)[0]],
+                                None if bias is None else layout.plain(bias))
     return Placed(native_reshape(y, lambda n, one, w, c: [n, w, c]), NCW)
 
 
