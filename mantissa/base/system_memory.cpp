@@ -1,5 +1,6 @@
 #include "mantissa/base/system_memory.h"
 
+#include <malloc.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -112,5 +113,7 @@ std::int64_t available_memory(const MemorySources& sources) {
 std::int64_t resident_memory() { return kilobyte_line("/proc/self/status", "VmRSS"); }
 
 std::int64_t peak_resident_memory() { return kilobyte_line("/proc/self/status", "VmHWM"); }
+
+void give_back_memory() { ::malloc_trim(0); }
 
 }  // namespace mantissa

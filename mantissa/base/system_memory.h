@@ -25,4 +25,7 @@ std::int64_t resident_memory();
 /// The most that was ever resident (VmHWM).
 std::int64_t peak_resident_memory();
 
+/// Gives back to the system what was freed and is kept for what is allocated next.
+void give_back_memory();
+
 }  // namespace mantissa

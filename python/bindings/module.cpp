@@ -6,6 +6,8 @@
 #include <regex>
 #include <string>
 
+#include "mantissa/base/system_memory.h"
+#include "mantissa/base/version.h"
 #include "python/bindings/bindings.h"
 
 namespace mantissa::python {
@@ -30,10 +32,12 @@ void translate(const std::exception_ptr& thrown, void* error) {
 
 NB_MODULE(_native, module) {
     module.doc() = "mantissa's library, as Python calls it; the package mantissa is what one imports";
+    module.attr("__version__") = version();
     const nb::object error = nb::exception<UserError>(module, "Error", PyExc_ValueError);
     nb::register_exception_translator(translate, error.ptr());
     nb::exception<InternalError>(module, "InternalError", PyExc_RuntimeError);
     module.def("policies", &policy_names, "Names of the policies in which a model can be trained.");
+    module.def("give_back_memory", &give_back_memory, "Gives back to the system what was freed");
     bind_tensors(module);
     bind_operations(module);
     bind_states(module);

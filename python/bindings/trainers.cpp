@@ -166,6 +166,15 @@ void bind_optimizers(nb::module_& module) {
         nb::arg("momentum") = 0.95, nb::arg("weight_decay") = 0.1, nb::arg("clip") = 0.0);
 }
 
+nb::str text_of(const StepResult& result) {
+    return nb::str("StepResult(loss={:.6g}, gradient_norm={:.6g}, applied={}, seconds={:.4g}, metrics={})")
+        .format(result.loss, result.gradient_norm, result.applied, result.seconds, result.metrics.by_name);
+}
+
+nb::str text_of(const Evaluation& result) {
+    return nb::str("Evaluation(loss={:.6g}, metrics={})").format(result.loss, result.metrics.by_name);
+}
+
 void bind_options(nb::module_& module) {
     nb::class_<TrainerOptions>(module, "TrainerOptions")
         .def(nb::init<>())
@@ -185,10 +194,12 @@ void bind_options(nb::module_& module) {
         .def_ro("gradient_norm", &StepResult::gradient_norm)
         .def_ro("applied", &StepResult::applied)
         .def_ro("seconds", &StepResult::seconds)
-        .def_prop_ro("metrics", [](const StepResult& self) { return self.metrics.by_name; });
+        .def_prop_ro("metrics", [](const StepResult& self) { return self.metrics.by_name; })
+        .def("__repr__", [](const StepResult& self) { return text_of(self); });
     nb::class_<Evaluation>(module, "Evaluation")
         .def_ro("loss", &Evaluation::loss)
-        .def_prop_ro("metrics", [](const Evaluation& self) { return self.metrics.by_name; });
+        .def_prop_ro("metrics", [](const Evaluation& self) { return self.metrics.by_name; })
+        .def("__repr__", [](const Evaluation& self) { return text_of(self); });
 }
 
 }  // namespace

@@ -14,12 +14,12 @@
 A model is traced: its function records what a step does, on symbolic tensors, and never runs on numbers.
 """
 from . import nn
-from ._native import (Error, Evaluation, InternalError, Optimizer, Report, StepResult, Tensor, adamw, muon, policies,
-                      sgd)
+from ._native import (Error, Evaluation, InternalError, Optimizer, Report, StepResult, Tensor, __version__, adamw,
+                      muon, policies, sgd)
 from .models import Model, model, whole
 from .reports import converge, explain, ladder, lint, numerics, roofline
 from .trainer import Trainer
 
 __all__ = ["Error", "Evaluation", "InternalError", "Model", "Optimizer", "Report", "StepResult", "Tensor", "Trainer",
-           "adamw", "converge", "explain", "ladder", "lint", "model", "muon", "nn", "numerics", "policies", "roofline",
-           "sgd", "whole"]
+           "__version__", "adamw", "converge", "explain", "ladder", "lint", "model", "muon", "nn", "numerics",
+           "policies", "roofline", "sgd", "whole"]

@@ -70,6 +70,17 @@ class Training(unittest.TestCase):
         self.assertAlmostEqual(trainer.step(X, Y, lr=0.1).metrics["largest"], before, 6)
         self.assertEqual(mantissa.Trainer(xor(), batch=4).step(X, Y, lr=0.1).metrics, {})
 
+    def test_results_show_what_they_hold(self):
+        _, result = trained(1)
+        self.assertRegex(repr(result), r"^StepResult\(loss=\d\.\d+, gradient_norm=\d\.\d+, applied=True, "
+                                       r"seconds=[0-9.e-]+, metrics=\{\}\)$")
+        self.assertIn(f"loss={result.loss:.6g},", repr(result))
+        self.assertRegex(repr(trained(1)[0].evaluate(X, Y)), r"^Evaluation\(loss=\d\.\d+, metrics=\{\}\)$")
+
+    def test_the_version_is_that_of_the_package(self):
+        project = (pathlib.Path(__file__).parents[2] / "pyproject.toml").read_text()
+        self.assertIn(f'version = "{mantissa.__version__}"', project)
+
     def test_an_input_without_a_batch_is_given_whole(self):
         @mantissa.model(output=lambda x, table: nn.matmul(x, table), output_inputs=2,
                         x=(2,), table=mantissa.whole((2, 3)), y=(3,))
@@ -177,6 +188,19 @@ class Memory(unittest.TestCase):
             del kept, loss
         gc.collect()
         self.assertEqual(sum(each() is not None for each in alive), 0)
+
+    def test_freed_memory_goes_back_to_the_system(self):
+        def resident():
+            status = pathlib.Path("/proc/self/status").read_text()
+            return int(status.split("VmRSS:")[1].split()[0]) / 1024
+
+        blocks = [bytearray(60_000) for _ in range(4000)]  # 240 MB
+        last, before = blocks[-1], resident()
+        blocks.clear()
+        self.assertGreater(resident(), before - 100)  # the last of them keeps all others
+        mantissa._native.give_back_memory()
+        self.assertLess(resident(), before - 200)
+        self.assertEqual(len(last), 60_000)
 
     def test_the_interpreter_is_free_while_a_step_runs(self):
         trainer, _ = trained(1, threads=1)

@@ -129,6 +129,7 @@ class TorchTrainer:
         for name in self._weights:  # states begin with the module's own values
             self._make_view(name)
         self._remember()
+        _native.give_back_memory()
 
     def _reasons_to_copy(self, views):
         """Weights that are no views of what is trained, and why, by name."""
@@ -430,8 +431,12 @@ class TorchTrainer:
             self._options, policy="fp32", optimizer=_native.sgd(), accumulate=1)), self._threads)
         values = [value if whole else value[:self._batch] for value, whole in zip(self._example, self._is_whole)]
         loss, stored = still.gradients(self._arrays(values))
+        del still  # what it holds is as large as a step
         gradients = {name: from_stored(array, self._weights[name][1]) for name, array in stored.items()}
-        return check.check((loss, gradients), self.model, self._loss, values, self._split, self._names)
+        try:
+            return check.check((loss, gradients), self.model, self._loss, values, self._split, self._names)
+        finally:
+            _native.give_back_memory()
 
 
 def _of_rows(value, rows):
