@@ -15,6 +15,12 @@ the line `loss = grads(x, y)`.
 The module is captured by torch.export in the mode it is in, and its first step compared with the one that torch makes.
 Needs torch; nothing else of the package does.
 """
+import torch
+
+_OLDEST = (2, 6)
+if tuple(int(part) for part in torch.__version__.split(".")[:2]) < _OLDEST:
+    raise ImportError(f"mantissa.torch needs torch {_OLDEST[0]}.{_OLDEST[1]} or later, and this is {torch.__version__}")
+
 from ..rows import CaptureError, row
 from .check import Distance, DifferenceError
 from .module import Gradients, TorchTrainer, gradients, trainer
