@@ -437,6 +437,17 @@ class Decisions(unittest.TestCase):
             return lambda h: h * passes + (F.relu(h) - h * passes).detach()
         self.judged(model, x, y, turned(7, 5), turned(9, 3))
 
+    def test_a_channel_may_have_an_error_of_its_own(self):
+        double = torch.ones(4, 8, 5, 5, dtype=torch.float64)
+        single = double.clone()
+        single[:, 3] += 1e-3
+        error, = mantissa.torch.check.undecided.errors([single], [double])
+        self.assertEqual(error.shape, (1, 8, 1, 1))
+        self.assertAlmostEqual(float(error[0, 3]), 1e-3, 6)
+        self.assertAlmostEqual(float(error[0, 0]), 1e-3 / 8 ** 0.5, 6)  # at least that of all
+        error, = mantissa.torch.check.undecided.errors([single[:, :, 0, 0]], [double[:, :, 0, 0]])
+        self.assertEqual(error.shape, ())
+
     def test_the_greatest_of_a_window_as_near_to_the_second(self):
         model, x, y = self.data(nn.Unflatten(1, (1, 4, 4)), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4, 3))
 

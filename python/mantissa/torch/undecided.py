@@ -42,11 +42,18 @@ class Seen(torch.utils._python_dispatch.TorchDispatchMode):
 
 
 def errors(single, double):
-    """For each operand its error in FP32: the root of the mean square. None where the two did not do the same."""
+    """For each operand its error in FP32: the root of the mean square, of all of it or of its channel where that is
+    more, since a norm has an error of its own in each. None where the two did not do the same."""
     if [x.shape for x in single] != [x.shape for x in double]:
         return None
-    return [float((a.double() - b.double()).square().mean().sqrt()) if a.numel() else 0.0
-            for a, b in zip(single, double)]
+    return [_error((a.double() - b.double()).square()) for a, b in zip(single, double)]
+
+
+def _error(squares):
+    if not squares.numel() or squares.dim() < 3:
+        return squares.mean().sqrt() if squares.numel() else squares.sum()
+    others = [axis for axis in range(squares.dim()) if axis != 1]
+    return squares.mean(others, keepdim=True).clamp(min=squares.mean()).sqrt()
 
 
 class Turned(torch.utils._python_dispatch.TorchDispatchMode):
