@@ -82,7 +82,7 @@ ImageBatchOptions batch_options(const ImageDataOptions& options, const ImageSpli
 /// With as many classes as the images have, unless more were asked for.
 nn::ImageModel network_for(const ImageSplit& split, const RunOptions& run, const std::string& directory) {
     if (!nn::is_image_model(run.model))
-        throw UserError(fmt::format("--images needs a network for images as --model: {}; got {}",
+        throw UserError(fmt::format("--images needs a network for images as --model: {}; the model is {}",
                                     fmt::join(nn::image_model_names(), ", "), run.model));
     const auto classes = static_cast<std::int64_t>(split.training.classes.size());
     RunOptions sized = run;

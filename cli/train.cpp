@@ -259,20 +259,20 @@ class Run {
     void say_what_is_kept() const {
         namespace fs = std::filesystem;
         std::error_code ignored;
+        const fs::path state = fs::path(options_.checkpoint) / "state.json";
+        if (!options_.checkpoint.empty() && fs::exists(state, ignored) && saved_at_ < 0 &&
+            !begun_from_previous())
+            print_error(fmt::format(
+                "mantissa: {} holds a checkpoint of another run; the first save moves it to {}, the second "
+                "replaces it there\n",
+                options_.checkpoint, AtomicDirectory::previous_of(options_.checkpoint).string()));
         if (options_.run.quiet) return;
         if (!options_.log.empty() && options_.resume.empty() && fs::exists(options_.log, ignored) &&
             fs::is_regular_file(options_.log, ignored) && fs::file_size(options_.log, ignored) > 0)
             print_error(fmt::format("mantissa: {} holds the lines of another run, which this one replaces\n",
                                     options_.log));
         if (options_.checkpoint.empty())
-            print_error(
-                fmt::format("mantissa: what is trained will not be saved; --checkpoint DIR saves it\n"));
-        else if (fs::exists(fs::path(options_.checkpoint) / "state.json", ignored) && saved_at_ < 0 &&
-                 !begun_from_previous())
-            print_error(fmt::format(
-                "mantissa: {} holds a checkpoint of another run; the first save moves it to {}, the second "
-                "replaces it there\n",
-                options_.checkpoint, AtomicDirectory::previous_of(options_.checkpoint).string()));
+            print_error("mantissa: what is trained will not be saved; --checkpoint DIR saves it\n");
     }
 
     void print_summary() const {

@@ -41,7 +41,8 @@ void read_merge_lines(const NamedText& merges, SpelledVocabulary& vocabulary) {
 }
 
 /// The files of another library beside these, which says more of a tokenizer there; kept, not read.
-constexpr std::array<const char*, 2> companions = {"tokenizer_config.json", "special_tokens_map.json"};
+constexpr std::array<const char*, 3> companions = {"tokenizer_config.json", "special_tokens_map.json",
+                                                   "chat_template.jinja"};
 
 void keep_companions(const fs::path& folder, TokenizerParts& parts) {
     for (const char* name : companions)

@@ -113,7 +113,7 @@ TEST(TrainImages, WhatDoesNotFitIsRefusedInALine) {
     const std::pair<std::string, std::string> cases[] = {
         {"train --model ResNet20", "--model ResNet20: is for images; give them as --images DIR"},
         {"train --mean 0 0 0", "--mean says how images are read: give them as --images DIR"},
-        {images, "--images needs a network for images as --model: " + names + "; got gpt2-tiny"},
+        {images, "--images needs a network for images as --model: " + names + "; the model is gpt2-tiny"},
         {images + small + "--classes 9",
          "--classes 9: " + set + " has 10 classes; leave it out, or give as many"},
         {images + small + "--text /etc/hostname",

@@ -1,4 +1,8 @@
 // Products of AMX tiles of BF16 and of bytes.
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
 #include "mantissa/device/cpu/amx_tiles.h"
 #include "mantissa/device/cpu/peak_loops.h"
 
@@ -6,16 +10,32 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
+constexpr std::int64_t tile_bytes = 1024;
+
+/// Operands of four tiles: BF16 numbers of both signs between 1 and 2, with random fractions. Products of
+/// zeros draw less power, so the clock is higher: a core of a Xeon reached 5.7 TFLOP/s on zeros and 4.7 on
+/// these.
+alignas(64) constexpr auto operands = [] {
+    std::array<std::uint16_t, 4 * tile_bytes / 2> numbers{};
+    std::uint32_t state = 1;
+    for (std::uint16_t& number : numbers) {
+        state = state * 1664525 + 1013904223;  // Numerical Recipes' linear congruence
+        number = static_cast<std::uint16_t>(0x3f80 | (state >> 16 & 0x807f));
+    }
+    return numbers;
+}();
+
 void begin_tiles() {
     configure_tiles();
     zero_tile<0>();
     zero_tile<1>();
     zero_tile<2>();
     zero_tile<3>();
-    zero_tile<4>();
-    zero_tile<5>();
-    zero_tile<6>();
-    zero_tile<7>();
+    const auto* const bytes = reinterpret_cast<const std::byte*>(operands.data());
+    load_tile<4>(bytes, 64);
+    load_tile<5>(bytes + tile_bytes, 64);
+    load_tile<6>(bytes + 2 * tile_bytes, 64);
+    load_tile<7>(bytes + 3 * tile_bytes, 64);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 _ADVICE = {
     "fft": "There are no complex numbers. Write the transform as a product with a constant matrix of cosines.",
+    "view_as_real": "There are no complex numbers. Keep real and imaginary parts in two tensors.",
     "complex": "There are no complex numbers. Keep real and imaginary parts in two tensors.",
     "ctc": "There is no CTC loss. Train with cross-entropy on aligned targets.",
     "item": "A number of the batch decides what runs. Keep it a tensor, and choose by torch.where.",
@@ -18,4 +19,4 @@ def advice_for(op):
     for part, text in _ADVICE.items():
         if part in op:
             return text
-    return "Register a row of one's own: mantissa.rows.row(\"" + op + "\")."
+    return "Register a row of your own: @mantissa.torch.row(\"" + op + "\")."
