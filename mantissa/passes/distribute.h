@@ -8,7 +8,7 @@
 //                                                   %42:2 = all_reduce_wait(%10.0, %10.1) {ranks=4, sum=0}
 //                                                   %43 = global_norm(%42.0, %42.1, ...)
 //
-// Of a gradient that is cut (ranks/shard.h) a rank gets the sum of its part: reduce_scatter_start and
+// A rank gets the sum of its part of a gradient that is cut (ranks/shard.h): reduce_scatter_start and
 // reduce_scatter_wait. It updates its part of the parameter alone, and what all have made of theirs is put
 // together: all_gather_start and all_gather_wait.
 //

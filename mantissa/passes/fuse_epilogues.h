@@ -5,7 +5,7 @@
 // becomes
 //   %3 = fused(%x, %w, %bias) {body = matmul, gelu}
 //
-// What others read of the contraction, as a gradient does, is a second output. An epilogue that reduces along
+// A second output is what others read of the contraction, as a gradient does. An epilogue that reduces along
 // rows stays by itself: an epilogue sees blocks of some rows and columns.
 #pragma once
 
