@@ -423,18 +423,32 @@ class Decisions(unittest.TestCase):
         x, y = torch.randn(64, 6, generator=torch.Generator().manual_seed(2)), torch.arange(64) % 3
         return model, x, y
 
-    def test_a_rectifier_as_near_to_zero_as_rounding(self):
-        model, x, y = self.data(nn.ReLU(), nn.Linear(16, 3))
-        with torch.no_grad():
-            model[0].bias[5] -= model[0](x)[7, 5]
-        hidden = copy.deepcopy(model[0]).double()(x.double())
+    def other_sign(self, model, x):
+        """By example and channel: a choice in which that number passes where its sign says no, or the reverse."""
+        hidden = copy.deepcopy(model[0]).double()(x.double()).detach()
         self.assertLess(hidden[7, 5].abs(), 1e-7)
         self.assertGreater(hidden[9, 3].abs(), 1e-3)
 
         def turned(example, channel):
-            passes = hidden.detach() > 0
+            passes = hidden > 0
             passes[example, channel] = ~passes[example, channel]
             return lambda h: h * passes + (F.relu(h) - h * passes).detach()
+        return turned
+
+    def test_a_rectifier_as_near_to_zero_as_rounding(self):
+        model, x, y = self.data(nn.ReLU(), nn.Linear(16, 3))
+        with torch.no_grad():
+            model[0].bias[5] -= model[0](x)[7, 5]
+        turned = self.other_sign(model, x)
+        self.judged(model, x, y, turned(7, 5), turned(9, 3))
+
+    def test_two_rectifiers_that_cancel_each_other_in_a_bias(self):
+        model, x, y = self.data(nn.ReLU(), nn.Linear(16, 3))
+        x[8] = x[7]
+        y[7], y[8] = model[2].weight[:, 5].argmin(), model[2].weight[:, 5].argmax()  # gradients of opposite signs
+        with torch.no_grad():
+            model[0].bias[5] -= model[0](x)[7, 5]
+        turned = self.other_sign(model, x)
         self.judged(model, x, y, turned(7, 5), turned(9, 3))
 
     def test_a_channel_may_have_an_error_of_its_own(self):

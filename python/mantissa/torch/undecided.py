@@ -4,8 +4,10 @@ A rectifier's gradient jumps where its operand changes sign. Where the operand i
 there, a step of FP32 may decide either way, and both are right. In a deep network of few images that is some elements
 in 40,000, and one of them changes a bias's gradient by 1e-3: whether eager FP32 happens to decide as FP64 does says
 nothing of how far another step of FP32 may be away. A step that is `times` as far from FP64 as eager's is turns some
-of what is nearer than that. So a step of FP64 that turns all of it shows which numbers move, and how far.
+of what is nearer than that. So steps of FP64 that turn all of it, or a random half, show which numbers move, and how
+far.
 """
+import numpy as np
 import torch
 
 # Operations by where they jump: at places of the operand that follow from the arguments.
@@ -57,11 +59,16 @@ def _error(squares):
 
 
 class Turned(torch.utils._python_dispatch.TorchDispatchMode):
-    """While active, each element within `times` its error of where it is decided goes to the other side, as far."""
+    """While active, each element within `times` its error of where it is decided goes to the other side, as far.
 
-    def __init__(self, errors, times):
+    draw: 0 turns all of them, another number a random half. Two elements of a channel may move its bias in opposite
+    directions, and together not at all.
+    """
+
+    def __init__(self, errors, times, draw=0):
         super().__init__()
         self.errors, self.times, self.at = errors, times, 0
+        self.random = np.random.default_rng(draw) if draw else None
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -75,18 +82,20 @@ class Turned(torch.utils._python_dispatch.TorchDispatchMode):
             else:
                 for place in _AT[name](args):
                     if isinstance(place, (int, float)):
-                        x.copy_(torch.where((x - place).abs() < near, 2 * place - x, x))
+                        x.copy_(torch.where(self._drawn((x - place).abs() < near), 2 * place - x, x))
         return function(*args, **kwargs)
 
-    @staticmethod
-    def _turn_greatest(function, x, args, kwargs, near):
+    def _drawn(self, near):
+        return near if self.random is None else near & torch.from_numpy(self.random.random(near.shape) < 0.5)
+
+    def _turn_greatest(self, function, x, args, kwargs, near):
         """Where the second of a window is that near, the first falls behind it."""
         plane = len(args[1])
         greatest, where = function(*args, **kwargs)
         lowered = x.clone().flatten(-plane)
         lowered.scatter_(-1, where.flatten(-plane), (greatest - 2 * near).flatten(-plane))
         second, other = function(lowered.reshape(x.shape), *args[1:], **kwargs)
-        is_near = (other != where).flatten(-plane)
+        is_near = self._drawn((other != where).flatten(-plane))
         fallen = (2 * second - greatest).flatten(-plane)
         flat = x.flatten(-plane)
         kept = flat.gather(-1, where.flatten(-plane))
