@@ -7,7 +7,7 @@
 #     bench/amx.sh --rehearse          small sizes, in two minutes: that every part works, on a CPU without AMX, too
 #     bench/amx.sh --table             the table of the logs that are there
 #
-# Parts: ladder, contraction, attention, rows, long_attention, packing, modes; then beside PyTorch, where python3 has
+# Parts: ladder, contraction, attention, rows, long_attention, modes; then beside PyTorch, where python3 has
 # torch (best in a virtual environment, `pip install torch safetensors numpy`, its bin folder first in PATH): peer_step,
 # peer_contraction, peer_attention. Logs go to build/amx, or to build/amx-rehearsal; `bench/record.sh amx bench/amx.sh`
 # keeps all in one record. Nothing else may run on the machine meanwhile.
@@ -16,7 +16,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=bench/parts.sh
 . bench/parts.sh
 
-PARTS=(ladder contraction attention rows long_attention packing modes peer_step peer_contraction peer_attention)
+PARTS=(ladder contraction attention rows long_attention modes peer_step peer_contraction peer_attention)
 LOGS=build/amx
 REHEARSAL=0
 case "${1:-}" in
@@ -75,10 +75,6 @@ part_rows() {
 part_long_attention() {
     if small; then BENCH_CALLS=1 benchmark 120 long_attention --benchmark_filter='threads/forward/T:4096'
     else benchmark 300 long_attention; fi
-}
-part_packing() {
-    if small; then BENCH_CALLS=1 benchmark 120 packing --benchmark_filter='768 x 768'
-    else benchmark 300 packing; fi
 }
 part_modes() {
     if small; then BENCH_CALLS=1 benchmark 120 modes

@@ -27,9 +27,8 @@ def flops(run_name):
     return 2 * TOKENS * int(sizes["N"]) * int(sizes["K"])
 
 
-def linears(runs, unit, which, packed):
-    return {name.removeprefix(f"{unit}/").removesuffix("/packed"): run for name, run in runs.items()
-            if name.startswith(f"{unit}/{which}/") and name.endswith("/packed") == packed}
+def linears(runs, unit, which):
+    return {name.removeprefix(f"{unit}/"): run for name, run in runs.items() if name.startswith(f"{unit}/{which}/")}
 
 
 def ladder_rows(folder):
@@ -58,25 +57,23 @@ def contraction_rows(folder):
     if not runs:
         yield "contraction", "no result", ""
         return
-    asked = {("amx/bf16", True, "forward"): "each 55 %", ("amx/bf16", True, "dX"): "each 55 %",
-             ("amx/bf16", True, "dW"): "each 48 %"}
+    asked = {("amx/bf16", "forward"): "0.53 to 0.60", ("amx/bf16", "dW"): "0.50"}
     for unit in ("amx/bf16", "avx512"):
-        for packed in (True, False):
-            for which in PASSES:
-                rows = linears(runs, unit, which, packed)
-                if not rows:
-                    continue
-                # FLOPs over the time that they would take at the peak, over the time that they took.
-                total = sum(flops(name) for name in rows)
-                mean = total / sum(flops(name) / run["share"] for name, run in rows.items())
-                least = min(rows, key=lambda name: rows[name]["share"])
-                yield (f"{unit} {which}{' packed' if packed else ''}",
-                       f"mean {mean:.2f} of peak, least {rows[least]['share']:.2f} ({least.split('/', 1)[1]})",
-                       asked.get((unit, packed, which), ""))
+        for which in PASSES:
+            rows = linears(runs, unit, which)
+            if not rows:
+                continue
+            # FLOPs over the time that they would take at the peak, over the time that they took.
+            total = sum(flops(name) for name in rows)
+            mean = total / sum(flops(name) / run["share"] for name, run in rows.items())
+            least = min(rows, key=lambda name: rows[name]["share"])
+            yield (f"{unit} {which}",
+                   f"mean {mean:.2f} of peak, least {rows[least]['share']:.2f} ({least.split('/', 1)[1]})",
+                   asked.get((unit, which), ""))
     for unit, times in (("amx/bf16", ""), ("amx/bf16x3", "3.5 times"), ("amx/f16", "3 times")):
         ratios = []
         for which in PASSES:
-            ours, vectors = linears(runs, unit, which, False), linears(runs, "avx512", which, False)
+            ours, vectors = linears(runs, unit, which), linears(runs, "avx512", which)
             both = [name for name in ours if name in vectors]
             if both:
                 ratios.append(sum(vectors[name]["median_ms"] for name in both) / sum(ours[name]["median_ms"] for name in both))
@@ -95,10 +92,6 @@ def single_rows(folder):
         low = {name: share for name, share in shares.items() if share < 0.8}
         yield ("row kernels", f"{len(shares) - len(low)} of {len(shares)} at 0.80 of copy or reading or above",
                "; ".join(f"{name} {share:.2f}" for name, share in low.items()))
-    runs = benchmarks(folder, "packing")
-    if runs:
-        shares = sorted(run["share_of_copy"] for run in runs.values())
-        yield "packing alone", f"{shares[0]:.2f} to {shares[-1]:.2f} of copy, {shares[len(shares) // 2]:.2f} in the middle", "0.85"
     runs = benchmarks(folder, "long_attention")
     for name, run in (runs or {}).items():
         if "speedup" in run:
