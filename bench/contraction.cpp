@@ -259,9 +259,11 @@ int main(int argc, char** argv) {
         add_rows(unit, calls);
     }
     if (bf16_unit(best_isa()) == Bf16Unit::amx)
-        for (const Unit unit :
-             {Unit{best_isa(), mantissa::DType::f32, Multiply::tf32}, Unit{best_isa(), mantissa::DType::f16}})
+        for (const Unit unit : {Unit{best_isa(), mantissa::DType::f32, Multiply::tf32},
+                                Unit{best_isa(), mantissa::DType::f16}}) {
             add_linears(unit, calls);
+            add_attention(unit, calls);
+        }
     benchmark::Initialize(&argc, argv);
     benchmark::RunSpecifiedBenchmarks();
 }

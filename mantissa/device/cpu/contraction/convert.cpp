@@ -26,7 +26,8 @@ Conversion conversion_of(Products products, const ConvertKernels& convert) {
 
 const ConvertKernels& convert_kernels(Isa isa) {
     if (isa == Isa::generic) return convert_kernels_generic();
-    return isa == Isa::avx2 ? convert_kernels_avx2() : convert_kernels_avx512();
+    if (isa == Isa::avx2) return convert_kernels_avx2();
+    return bf16_unit(isa) == Bf16Unit::none ? convert_kernels_avx512() : convert_kernels_avx512bf16();
 }
 
 ContractionKernels converted(ContractionKernels base, Products products, const ConvertKernels& convert) {

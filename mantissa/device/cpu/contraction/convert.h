@@ -21,6 +21,7 @@ const ConvertKernels& convert_kernels(Isa isa);
 const ConvertKernels& convert_kernels_generic();
 const ConvertKernels& convert_kernels_avx2();
 const ConvertKernels& convert_kernels_avx512();
+const ConvertKernels& convert_kernels_avx512bf16();
 
 /// The parts of multiplications of converted operands; docs/numerics.md has the errors.
 enum class Products : std::uint8_t {

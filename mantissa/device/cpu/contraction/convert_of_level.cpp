@@ -1,8 +1,12 @@
-// The conversions of convert.h in plain loops, which the compiler makes vectors of.
+// The conversions of convert.h in plain loops, which the compiler makes vectors of; splits also in vectors
+// that round to BF16, where the level has them.
 #include <bit>
 #include <cstdint>
 
 #include "mantissa/device/cpu/contraction/convert.h"
+#ifdef __AVX512BF16__
+#include "mantissa/device/cpu/contraction/split_avx512bf16.h"
+#endif
 
 namespace mantissa::inline v0::on_cpu {
 
@@ -25,6 +29,11 @@ inline std::uint32_t shortened(std::uint32_t bits) {
     return (is_nan ? bits | 0x00400000u : kept) & ~cut;
 }
 
+/// Zero in place of a subnormal number: what units that multiply BF16 take it for.
+inline std::uint32_t flushed(std::uint32_t bits) {
+    return (bits & magnitude_mask) < 0x00800000u ? bits & ~magnitude_mask : bits;
+}
+
 inline bool is_finite_bits(std::uint32_t bits) { return (bits & magnitude_mask) < infinity_bits; }
 
 /// FP16 to FP32, exact; by integers, since the flush of subnormals is on.
@@ -44,10 +53,10 @@ struct Split {
     std::uint16_t hi, lo;
 };
 inline Split split(float x) {
-    const std::uint32_t bits = bits_of(x), hi = shortened<16>(bits);
+    const std::uint32_t bits = flushed(bits_of(x)), hi = shortened<16>(bits);
     const bool finite = is_finite_bits(hi);
     const bool toward_zero = (hi & magnitude_mask) == 0x7f7f0000u;  // the largest BF16
-    const std::uint32_t rest = bits_of(finite ? x - from_bits(hi) : 0.0f);
+    const std::uint32_t rest = flushed(bits_of(finite ? from_bits(bits) - from_bits(hi) : 0.0f));
     const std::uint32_t lo = toward_zero ? rest & 0xffff0000u : shortened<16>(rest);
     return {static_cast<std::uint16_t>(hi >> 16), static_cast<std::uint16_t>(lo >> 16)};
 }
@@ -66,70 +75,69 @@ inline bool widen_fp16(const void* from, std::int64_t count, void* const* parts)
     return true;
 }
 
-/// Whether nothing in the row is so large that its first part needs a rule of its own: not infinite, no NaN,
-/// and not the largest BF16 after rounding.
-inline bool all_ordinary(const float* x, std::int64_t count) {
-    std::uint32_t largest = 0;
-    for (std::int64_t i = 0; i < count; ++i) {
-        const std::uint32_t magnitude = bits_of(x[i]) & magnitude_mask;
-        largest = magnitude > largest ? magnitude : largest;
-    }
-    return largest < 0x7f7e8000u;
-}
+#ifndef __AVX512BF16__
+
+/// The least magnitude that rounds to BF16's largest number or to infinity: its first part needs a rule of
+/// its own.
+constexpr std::uint32_t extraordinary_bits = 0x7f7e8000u;
 
 /// shortened<16>() of an ordinary number.
 inline std::uint32_t first_part(std::uint32_t bits) {
     return (bits + 0x7fffu + ((bits >> 16) & 1)) & 0xffff0000u;
 }
 
-/// The result of split() for rows of ordinary numbers, as nearly all are: a third of the work.
-inline void split_ordinary(const float* __restrict x, std::int64_t count, std::uint16_t* __restrict hi,
+/// The result of split() for rows of ordinary numbers, as nearly all are: a third of the work; false for
+/// others.
+inline bool split_ordinary(const float* __restrict x, std::int64_t count, std::uint16_t* __restrict hi,
                            std::uint16_t* __restrict lo) {
+    std::uint32_t largest = 0;
     for (std::int64_t i = 0; i < count; ++i) {
-        const std::uint32_t first = first_part(bits_of(x[i]));
+        const std::uint32_t bits = flushed(bits_of(x[i])), magnitude = bits & magnitude_mask;
+        largest = magnitude > largest ? magnitude : largest;
+        const std::uint32_t first = first_part(bits);
         hi[i] = static_cast<std::uint16_t>(first >> 16);
-        lo[i] = static_cast<std::uint16_t>(first_part(bits_of(x[i] - from_bits(first))) >> 16);
+        lo[i] = static_cast<std::uint16_t>(first_part(flushed(bits_of(from_bits(bits) - from_bits(first)))) >>
+                                           16);
     }
+    return largest < extraordinary_bits;
 }
 
-/// Parts: hi and lo.
-inline bool split_fp32(const void* from, std::int64_t count, void* const* parts) {
-    const auto* const x = static_cast<const float*>(from);
+inline bool split_ordinary(const std::uint16_t* x, std::int64_t count, std::uint16_t* hi, std::uint16_t* lo) {
+    constexpr std::int64_t piece = 64;
+    float wide[piece];
+    bool ordinary = true;
+    for (std::int64_t i = 0; i < count; i += piece) {
+        const std::int64_t n = count - i < piece ? count - i : piece;
+        for (std::int64_t j = 0; j < n; ++j) wide[j] = widened(x[i + j]);
+        ordinary = split_ordinary(wide, n, hi + i, lo + i) && ordinary;
+    }
+    return ordinary;
+}
+
+#endif
+
+inline float number(float x) { return x; }
+inline float number(std::uint16_t half) { return widened(half); }
+
+/// Parts: hi and lo. FP16 has 11 bits, which two parts of 8 hold.
+template <class From>
+inline bool split_row(const void* from, std::int64_t count, void* const* parts) {
+    const auto* const x = static_cast<const From*>(from);
     auto* const hi = static_cast<std::uint16_t*>(parts[0]);
     auto* const lo = static_cast<std::uint16_t*>(parts[1]);
-    if (all_ordinary(x, count)) {
-        split_ordinary(x, count, hi, lo);
-        return true;
-    }
+    if (split_ordinary(x, count, hi, lo)) return true;
     for (std::int64_t i = 0; i < count; ++i) {
-        const Split s = split(x[i]);
+        const Split s = split(number(x[i]));
         hi[i] = s.hi;
         lo[i] = s.lo;
     }
     return false;
 }
 
-/// As split_fp32; FP16 has 11 bits, which two parts of 8 hold.
-inline bool split_fp16(const void* from, std::int64_t count, void* const* parts) {
-    const auto* const x = static_cast<const std::uint16_t*>(from);
-    auto* const hi = static_cast<std::uint16_t*>(parts[0]);
-    auto* const lo = static_cast<std::uint16_t*>(parts[1]);
-    constexpr std::int64_t piece = 64;
-    float wide[piece];
-    bool finite = true;
-    for (std::int64_t i = 0; i < count; i += piece) {
-        const std::int64_t n = count - i < piece ? count - i : piece;
-        for (std::int64_t j = 0; j < n; ++j) wide[j] = widened(x[i + j]);
-        void* const rows[] = {hi + i, lo + i};
-        finite = split_fp32(wide, n, rows) && finite;
-    }
-    return finite;
-}
-
 }  // namespace
 
 const ConvertKernels& MANTISSA_OF_LEVEL(convert_kernels)() {
-    static constexpr ConvertKernels table = {to_tf32, widen_fp16, split_fp32, split_fp16};
+    static constexpr ConvertKernels table = {to_tf32, widen_fp16, split_row<float>, split_row<std::uint16_t>};
     return table;
 }
 
