@@ -153,8 +153,10 @@ run_networks() {
     python3 -c "import torch" 2>/dev/null || { echo "there is no PyTorch here"; return 77; }
     [ $rehearse = 0 ] || { echo "PyTorch runs on no emulated GPU"; return 77; }
     python3 "$here/peers/networks_step.py" --program "$here/mantissa" --device cuda --models ResNet50v1.5 --batch 128 \
-        --steps 8 --repeats 1 --policies fp32,tf32,bf16 | tee "$logs/networks.txt"
-    sed -n 's/^\(mantissa bf16\|torch best\) .*/&/p' "$logs/networks.txt" | tr -s ' ' | tr '\n' ';'
+        --steps 8 --repeats 1 --policies fp32,tf32,bf16 \
+        --only "mantissa fp32,mantissa tf32,mantissa bf16,torch default of plain,torch channels-last of plain,torch best of plain" |
+        tee "$logs/networks.txt"
+    sed -n 's/^\(mantissa bf16\|torch best of plain\) .*/&/p' "$logs/networks.txt" | tr -s ' ' | tr '\n' ';'
 }
 
 limit_sanitizer=60
