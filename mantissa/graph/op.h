@@ -114,7 +114,7 @@ using PaddingRule = std::optional<LongerOutputs> (*)(const LongerOperands&);
 struct Op {
     std::string_view name;
     int min_inputs = 1;
-    int max_inputs = 1;
+    int max_inputs = min_inputs;  ///< as many, where the row does not say
     TypeRule types = nullptr;
     GradientRule gradient = nullptr;    ///< null only with a reason in `no_gradient`
     std::string_view no_gradient = {};  ///< why there is none

@@ -151,7 +151,6 @@ template <const std::string_view& of>
 Op gradient(std::string_view name, CostRule flops) {
     return {.name = name,
             .min_inputs = 2,
-            .max_inputs = 2,
             .types = activation_grad_types,
             .no_gradient = no_second_derivative,
             .fuser = FuserClass::elementwise,
@@ -191,7 +190,6 @@ std::span<const Op> activation_ops() {
         gradient<swish_name>(swish_grad_name, flops_per_input<19>),
         {.name = "dropout",
          .min_inputs = 3,
-         .max_inputs = 3,
          .types = dropout_types,
          .gradient = dropout_gradient,
          .fuser = FuserClass::elementwise,

@@ -149,7 +149,6 @@ std::span<const Op> contraction_ops() {
         {.name = "quantize_weight",
          .types = quantize_weight_types,
          .no_gradient = rounds_everything,
-         .fuser = FuserClass::opaque,
          .flops = flops_per_input<2>},
         // x is quantised to bytes, by rows as s8 weights are or by groups of 32 as s4 weights; sums are
         // exact, then scaled in FP32.

@@ -182,7 +182,6 @@ Op binary_row(std::string_view name, ElementMeaning meaning, TypeRule types, Gra
               std::string_view no_gradient = {}) {
     Op row{.name = name,
            .min_inputs = 2,
-           .max_inputs = 2,
            .types = types,
            .gradient = gradient,
            .no_gradient = no_gradient,
@@ -246,7 +245,6 @@ std::span<const Op> elementwise_ops() {
         {.name = "round_to",
          .types = round_to_types,
          .no_gradient = "it is made after differentiation",
-         .fuser = FuserClass::opaque,
          .flops = flops_per_output<1>},
         {.name = "stop_gradient",
          .types = any_type,
@@ -268,7 +266,6 @@ std::span<const Op> elementwise_ops() {
         binary_row("logical_and", of_two<std::logical_and<>>, logical, nullptr, gives_booleans),
         {.name = "add_bias",  // its own operation for autocast: a sum would be promoted to the bias's FP32
          .min_inputs = 2,
-         .max_inputs = 2,
          .types = add_bias_types,
          .gradient = add_bias_gradient,
          .autocast = AutocastClass::lower,
@@ -277,7 +274,6 @@ std::span<const Op> elementwise_ops() {
          .definition = add_bias_definition},
         {.name = "select",
          .min_inputs = 3,
-         .max_inputs = 3,
          .types = select_types,
          .gradient = select_gradient,
          .autocast = AutocastClass::widest,

@@ -199,7 +199,6 @@ std::span<const Op> loss_ops() {
     static const std::vector<Op> rows = {
         {.name = "cross_entropy",
          .min_inputs = 2,
-         .max_inputs = 2,
          .types = cross_entropy_types,
          .gradient = cross_entropy_gradient,
          .autocast = AutocastClass::fp32,
@@ -223,7 +222,6 @@ std::span<const Op> loss_ops() {
          .max_inputs = 5,
          .types = linear_cross_entropy_types,
          .no_gradient = "it gives its gradients itself, and is made after differentiation",
-         .fuser = FuserClass::opaque,
          .flops = linear_cross_entropy_flops,
          .definition = linear_cross_entropy_definition,
          .padding = pass_linear_cross_entropy,

@@ -270,7 +270,6 @@ constexpr std::string_view not_differentiable = "the update is not differentiate
 std::span<const Op> optimizer_ops() {
     static const std::vector<Op> rows = {
         {.name = "global_norm",
-         .min_inputs = 1,
          .max_inputs = 1 << 20,
          .types = global_norm_types,
          .no_gradient = not_differentiable,
@@ -312,13 +311,11 @@ std::span<const Op> optimizer_ops() {
          .types = muon_types,
          .no_gradient = not_differentiable,
          .autocast = AutocastClass::fp32,
-         .fuser = FuserClass::opaque,
          .flops = muon_flops,
          .definition = muon_definition,
          .in_place = {0, 2, 6},
          .copy = [](const Attributes&) -> std::size_t { return muon_operands; }},
         {.name = "joined_updates",
-         .min_inputs = 1,
          .max_inputs = 1 << 20,
          .types = joined_updates_types,
          .no_gradient = not_differentiable,

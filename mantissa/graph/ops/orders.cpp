@@ -68,7 +68,6 @@ std::span<const Op> order_ops() {
         {.name = "argsort",
          .types = argsort_types,
          .no_gradient = "it gives whole numbers",
-         .fuser = FuserClass::opaque,
          .flops = argsort_flops,
          .definition = argsort_definition},
     };

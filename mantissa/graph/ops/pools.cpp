@@ -133,7 +133,6 @@ std::int64_t gradient_flops(std::span<const Type>, std::span<const Type> outputs
 Op gradient_row(std::string_view name, int inputs, TypeRule types) {
     return {.name = name,
             .min_inputs = inputs,
-            .max_inputs = inputs,
             .types = types,
             .no_gradient = no_second_derivative,
             .flops = gradient_flops};

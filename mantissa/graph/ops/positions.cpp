@@ -51,10 +51,8 @@ std::span<const Op> position_ops() {
     static const std::vector<Op> rows = {
         {.name = "rotary",
          .min_inputs = 3,
-         .max_inputs = 3,
          .types = rotary_types,
          .gradient = rotary_gradient,
-         .fuser = FuserClass::opaque,
          .flops = flops_per_input<3>,
          .definition = rotary_definition,
          .in_place = {0}},

@@ -123,7 +123,6 @@ std::span<const Op> reduction_ops() {
          .types = cumsum_types,
          .gradient = cumsum_gradient,
          .autocast = AutocastClass::fp32,
-         .fuser = FuserClass::opaque,
          .flops = flops_per_output<1>,
          .definition = cumsum_definition},
         {.name = "max",

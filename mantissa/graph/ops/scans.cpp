@@ -311,12 +311,10 @@ ScanForm scan_form(const Attributes& attributes) {
 std::span<const Op> scan_ops() {
     static const std::vector<Op> rows = {
         {.name = "scan",
-         .min_inputs = 1,
          .max_inputs = 1 << 16,
          .types = scan_types,
          .gradient = scan_gradient,
          .autocast = AutocastClass::fp32,
-         .fuser = FuserClass::opaque,
          .flops = scan_flops},
     };
     return rows;
