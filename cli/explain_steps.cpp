@@ -4,7 +4,6 @@
 #include <span>
 
 #include "mantissa/data/synthetic_images.h"
-#include "mantissa/report/kept_peaks.h"
 #include "mantissa/train/training_plan.h"
 
 namespace mantissa::cli {

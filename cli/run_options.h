@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/base/clock.h"
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/data/corpus.h"
 #include "mantissa/nn/documents.h"

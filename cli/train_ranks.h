@@ -2,7 +2,6 @@
 // and ended with the others.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>

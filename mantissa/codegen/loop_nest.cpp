@@ -1,7 +1,5 @@
 #include "mantissa/codegen/loop_nest.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <tuple>

@@ -1,6 +1,5 @@
 #include "mantissa/data/images.h"
 
-#include <algorithm>
 #include <span>
 
 #include "mantissa/data/image_batches.h"

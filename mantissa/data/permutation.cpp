@@ -1,7 +1,6 @@
 #include "mantissa/data/permutation.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 
 #include "mantissa/base/error.h"

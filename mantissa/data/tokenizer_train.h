@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
-#include <string_view>
 #include <unordered_map>
 
 #include "mantissa/base/function_ref.h"

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <csetjmp>
-#include <cstdio>  // before jpeglib.h, which wants it
 
 #include <jerror.h>
 #include <jpeglib.h>

@@ -3,7 +3,6 @@
 // which say how a screen should show them, change nothing.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <csetjmp>
 #include <cstring>
 

@@ -2,7 +2,6 @@
 // are plain data, so that reading and writing are the same for every family of models.
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <span>
 #include <string>

@@ -4,9 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-#include <map>
-
 namespace mantissa::inline v0 {
 
 namespace {

@@ -4,7 +4,6 @@
 
 #include <limits>
 
-#include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"

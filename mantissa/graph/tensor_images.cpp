@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "mantissa/base/error.h"
-#include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 

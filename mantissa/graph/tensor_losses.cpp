@@ -3,7 +3,6 @@
 // them.
 #include <fmt/format.h>
 
-#include "mantissa/base/error.h"
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"

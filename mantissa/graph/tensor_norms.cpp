@@ -4,8 +4,6 @@
 
 #include <limits>
 
-#include "mantissa/base/error.h"
-#include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 

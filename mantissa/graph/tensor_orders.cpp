@@ -2,7 +2,6 @@
 // came from. And rows in the order of the experts that they are given to.
 #include <fmt/format.h>
 
-#include "mantissa/base/error.h"
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <vector>
 
-#include "mantissa/base/error.h"
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
 

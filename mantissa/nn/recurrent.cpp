@@ -4,7 +4,6 @@
 
 #include <cmath>
 
-#include "mantissa/base/error.h"
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/scan.h"

@@ -1,7 +1,6 @@
 #include "mantissa/numerics/weight_groups.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 

@@ -5,7 +5,6 @@
 #include <map>
 #include <set>
 
-#include "mantissa/base/error.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/passes/analysis/fuse_groups.h"

@@ -9,7 +9,6 @@
 // user.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "mantissa/graph/graph.h"

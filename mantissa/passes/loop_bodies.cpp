@@ -1,6 +1,5 @@
 #include "mantissa/passes/loop_bodies.h"
 
-#include <algorithm>
 #include <map>
 #include <string>
 

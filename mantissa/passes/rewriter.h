@@ -1,7 +1,6 @@
 // Shared by passes that rebuild a graph: a new graph that grows beside the old one.
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "mantissa/graph/graph.h"

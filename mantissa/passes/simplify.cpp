@@ -1,6 +1,5 @@
 #include "mantissa/passes/simplify.h"
 
-#include <algorithm>
 #include <cmath>
 #include <map>
 #include <numeric>

@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "mantissa/base/whole_units.h"
 #include "mantissa/report/converge.h"

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <functional>
 
-#include "mantissa/base/function_ref.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/report/quantities.h"
 #include "mantissa/runtime/execution.h"

@@ -8,7 +8,6 @@
 #include <set>
 #include <span>
 
-#include "mantissa/base/error.h"
 #include "mantissa/base/plain_nan.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/numerics/formats.h"

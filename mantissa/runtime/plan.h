@@ -2,7 +2,6 @@
 // order things happen. A flat list; no decision is left for the run.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 

@@ -1,11 +1,8 @@
 #include "mantissa/runtime/scan_kernel.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <set>
 
 #include "mantissa/base/error.h"
 #include "mantissa/graph/scan.h"

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <vector>
 
 #include "mantissa/base/function_ref.h"
 #include "mantissa/data/image_batches.h"

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "mantissa/base/error.h"
 #include "mantissa/graph/graph.h"

@@ -4,7 +4,6 @@
 
 #include <map>
 #include <memory>
-#include <optional>
 #include <span>
 
 #include "mantissa/data/batch.h"

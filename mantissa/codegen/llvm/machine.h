@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "mantissa/codegen/grid_kernel.h"
 

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
-#include <map>
 
 #include "mantissa/base/buffer.h"
 #include "mantissa/base/error.h"

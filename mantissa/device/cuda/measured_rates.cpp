@@ -5,7 +5,6 @@
 #include <optional>
 #include <vector>
 
-#include "mantissa/base/error.h"
 #include "mantissa/device/cuda/kernels/product_sample.h"
 
 namespace mantissa::inline v0::on_cuda {

@@ -9,7 +9,6 @@
 #include <array>
 #include <map>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <tuple>
 #include <vector>

@@ -3,14 +3,11 @@
 #include <immintrin.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
-#include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/contraction/blocking.h"
 #include "mantissa/device/cpu/contraction/window.h"
-#include "mantissa/numerics/formats.h"
 
 namespace mantissa::inline v0::on_cpu {
 

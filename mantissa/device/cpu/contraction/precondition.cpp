@@ -6,8 +6,6 @@
 #include <cstdint>
 
 #include "mantissa/base/error.h"
-#include "mantissa/base/whole_units.h"
-#include "mantissa/device/cpu/contraction/packing.h"
 #include "mantissa/device/cpu/contraction/window.h"
 
 namespace mantissa::inline v0::on_cpu {

@@ -2,8 +2,6 @@
 // follows from the shape alone.
 #pragma once
 
-#include <memory>
-
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/device/cpu/convolution/grouped_problems.h"
 #include "mantissa/device/cpu/isa.h"

@@ -4,7 +4,6 @@
 #include <string_view>
 
 #include "mantissa/base/whole_units.h"
-#include "mantissa/device/cpu/rows/partition.h"
 
 namespace mantissa::inline v0::on_cpu {
 

@@ -1,5 +1,4 @@
 // Binds the fused linear cross-entropy of a linear layer's logits.
-#include <fmt/format.h>
 
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/device/cpu/loss/linear_cross_entropy.h"

@@ -6,7 +6,6 @@
 //   both its ranges lie in one document, by nothing where they have none in common, else by some
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <span>
 #include <vector>

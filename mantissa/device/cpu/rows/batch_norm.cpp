@@ -6,7 +6,6 @@
 #include "mantissa/base/function_ref.h"
 #include "mantissa/device/cpu/rows/image_kernels.h"
 #include "mantissa/device/cpu/rows/partition.h"
-#include "mantissa/numerics/formats.h"
 
 #include "mantissa/base/whole_units.h"
 
