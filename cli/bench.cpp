@@ -1,5 +1,4 @@
-#include "cli/bench.h"
-
+// `mantissa bench`: the mixed-precision tutorial's benchmark of networks for images.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,6 +8,7 @@
 #include <memory>
 
 #include "cli/command_line.h"
+#include "cli/commands.h"
 #include "cli/output_file.h"
 #include "cli/progress_line.h"
 #include "cli/run_options.h"

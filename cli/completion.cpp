@@ -1,5 +1,4 @@
-#include "cli/completion.h"
-
+// `mantissa completion bash`: what a shell needs to complete commands and options.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/commands.h"
 #include "cli/help.h"
 #include "mantissa/base/error.h"
 

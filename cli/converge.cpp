@@ -1,5 +1,4 @@
-#include "cli/converge.h"
-
+// `mantissa numerics converge`: the same training in several precisions.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -8,8 +7,8 @@
 #include <cstdio>
 #include <memory>
 
-#include "cli/begin_with_files.h"
 #include "cli/command_line.h"
+#include "cli/commands.h"
 #include "cli/image_data.h"
 #include "cli/output_file.h"
 #include "cli/progress_line.h"

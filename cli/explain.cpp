@@ -1,16 +1,13 @@
-#include "cli/explain.h"
-
+// `mantissa explain`: what runs in what, by which rule.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <memory>
 
 #include "cli/command_line.h"
-#include "cli/explain_ranks.h"
+#include "cli/commands.h"
 #include "cli/explain_steps.h"
-#include "cli/explain_threads.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"
 #include "cli/progress_line.h"
@@ -24,7 +21,7 @@
 #include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/memory_fit.h"
 #include "mantissa/report/paper_roofline.h"
-#include "mantissa/report/peaks_accelerators.h"
+#include "mantissa/report/peaks.h"
 #include "mantissa/report/roofline.h"
 #include "mantissa/train/forward.h"
 #include "mantissa/train/training_plan.h"

@@ -1,5 +1,5 @@
-#include "cli/explain_ranks.h"
-
+// `explain --ranks`: how long a step would take on so many ranks over a link, and with which buckets and
+// micro-batches it is fastest.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "cli/command_line.h"
+#include "cli/explain_steps.h"
 #include "mantissa/base/error.h"
 #include "mantissa/ranks/ranks.h"
-#include "mantissa/report/peaks_accelerators.h"
+#include "mantissa/report/peaks.h"
 #include "mantissa/report/rank_estimate.h"
 #include "mantissa/report/roofline.h"
 #include "mantissa/train/trainer.h"

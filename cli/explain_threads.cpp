@@ -1,5 +1,5 @@
-#include "cli/explain_threads.h"
-
+// `explain --threads`: how long a step would take on so many threads, from its blocks as one thread runs
+// them, and what does not scale.
 #include <fmt/format.h>
 
 #include <vector>
@@ -9,8 +9,6 @@
 #include "cli/output_file.h"
 #include "cli/progress_line.h"
 #include "mantissa/base/clock.h"
-#include "mantissa/base/error.h"
-#include "mantissa/base/function_ref.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/roofline.h"

@@ -1,5 +1,4 @@
-#include "cli/generate.h"
-
+// `mantissa generate`: continues a prompt with a trained model.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include <span>
 
 #include "cli/command_line.h"
+#include "cli/commands.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"
 #include "cli/run_options.h"

@@ -14,7 +14,7 @@
 #include "mantissa/passes/policy.h"
 #include "mantissa/passes/recompute.h"
 #include "mantissa/report/ladder.h"
-#include "mantissa/report/peaks_accelerators.h"
+#include "mantissa/report/peaks.h"
 
 namespace mantissa::cli {
 

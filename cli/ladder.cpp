@@ -1,5 +1,4 @@
-#include "cli/ladder.h"
-
+// `mantissa ladder`: the rungs on the same weights and text.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -8,7 +7,7 @@
 #include <cstdio>
 #include <memory>
 
-#include "cli/begin_with_files.h"
+#include "cli/commands.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"
 #include "cli/progress_line.h"

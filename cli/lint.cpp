@@ -1,10 +1,10 @@
-#include "cli/lint.h"
-
+// `mantissa lint`: ugly sizes in a model, what to make of them, and what that gains here.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "cli/commands.h"
 #include "cli/output_file.h"
 #include "cli/progress_line.h"
 #include "cli/run_options.h"

@@ -7,9 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <csignal>
-#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -20,29 +18,17 @@
 #include <system_error>
 #include <vector>
 
-#include "cli/bench.h"
-#include "cli/bus_error.h"
 #include "cli/command_line.h"
-#include "cli/completion.h"
-#include "cli/explain.h"
-#include "cli/generate.h"
+#include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/interrupted.h"
-#include "cli/ladder.h"
-#include "cli/lint.h"
-#include "cli/manual.h"
 #include "cli/names_elsewhere.h"
-#include "cli/numerics.h"
 #include "cli/old_names.h"
 #include "cli/option_file.h"
 #include "cli/output_file.h"
-#include "cli/peaks.h"
-#include "cli/predict.h"
 #include "cli/print_error.h"
-#include "cli/tokenize.h"
-#include "cli/train.h"
 #include "mantissa/base/error.h"
-#include "mantissa/base/shell_word.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/base/version.h"
 
 namespace {

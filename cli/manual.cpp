@@ -1,11 +1,11 @@
-#include "cli/manual.h"
-
+// `mantissa manual`: the manual page, made of what the commands say of themselves.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <string>
 #include <string_view>
 
+#include "cli/commands.h"
 #include "cli/help.h"
 #include "mantissa/base/version.h"
 

@@ -1,16 +1,12 @@
-#include "cli/numerics.h"
-
+// `mantissa numerics`: the numbers of a training step against the ranges of formats.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
-#include <utility>
-#include <vector>
 
-#include "cli/begin_with_files.h"
 #include "cli/command_line.h"
-#include "cli/converge.h"
+#include "cli/commands.h"
 #include "cli/output_file.h"
 #include "cli/progress_line.h"
 #include "cli/run_options.h"

@@ -1,5 +1,4 @@
-#include "cli/peaks.h"
-
+// `mantissa peaks`: what a device reaches in each number format.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -7,11 +6,11 @@
 #include <memory>
 
 #include "cli/command_line.h"
+#include "cli/commands.h"
 #include "cli/output_file.h"
 #include "cli/run_options.h"
 #include "mantissa/device/device.h"
 #include "mantissa/report/peaks.h"
-#include "mantissa/report/peaks_accelerators.h"
 
 namespace mantissa::cli {
 

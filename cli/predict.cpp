@@ -1,5 +1,4 @@
-#include "cli/predict.h"
-
+// `mantissa predict`: says what is on images, with a network that train --images trained.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -7,11 +6,11 @@
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <string>
 #include <vector>
 
 #include "cli/command_line.h"
+#include "cli/commands.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"
 #include "cli/run_options.h"

@@ -11,4 +11,8 @@ std::string with_options(const std::string& text);
 /// Prints with_options of it.
 void print_error(const std::string& text);
 
+/// Changes the handling of bus errors: from now on, reading what is gone of a mapped file ends the program
+/// with status 1 and a line that names the file.
+void name_files_cut_short();
+
 }  // namespace mantissa::cli

@@ -2,11 +2,9 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <initializer_list>
 #include <limits>
@@ -26,7 +24,6 @@
 #include "mantissa/device/cuda/cuda_device.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/printer.h"
-#include "mantissa/graph/target_text.h"
 #include "mantissa/passes/recompute.h"
 #include "mantissa/report/quantities.h"
 #include "mantissa/report/report.h"

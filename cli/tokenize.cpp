@@ -1,5 +1,4 @@
-#include "cli/tokenize.h"
-
+// `mantissa tokenize`: trains a byte-level BPE tokenizer, or encodes, decodes and counts text with one.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -7,8 +6,6 @@
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
-#include <iostream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -17,6 +14,7 @@
 #include <vector>
 
 #include "cli/command_line.h"
+#include "cli/commands.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"
 #include "cli/progress_line.h"

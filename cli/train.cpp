@@ -1,5 +1,4 @@
-#include "cli/train.h"
-
+// `mantissa train`: trains a model and prints a line a step.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -11,6 +10,7 @@
 #include <memory>
 #include <optional>
 
+#include "cli/commands.h"
 #include "cli/interrupted.h"
 #include "cli/numa.h"
 #include "cli/output_file.h"
@@ -32,9 +32,7 @@
 #include "mantissa/runtime/non_finite.h"
 #include "mantissa/runtime/underflow.h"
 #include "mantissa/train/agreement.h"
-#include "mantissa/train/checkpoint.h"
 #include "mantissa/train/diagnosis.h"
-#include "mantissa/train/ema.h"
 #include "mantissa/train/training_checkpoint.h"
 #include "mantissa/train/training_plan.h"
 

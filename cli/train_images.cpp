@@ -5,12 +5,12 @@
 #include <set>
 #include <sstream>
 
-#include "cli/begin_with_files.h"
 #include "cli/image_data.h"
 #include "cli/print_error.h"
 #include "cli/train_input.h"
+#include "cli/training_data.h"
 #include "mantissa/base/error.h"
-#include "mantissa/data/image_cut_file.h"
+#include "mantissa/data/image_cut.h"
 #include "mantissa/data/image_reader.h"
 #include "mantissa/ranks/ranks.h"
 #include "mantissa/runtime/state_block.h"

@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "cli/train_log.h"
 #include "cli/train_options.h"
-#include "cli/validation.h"
 #include "mantissa/base/function_ref.h"
 #include "mantissa/data/tokenizer.h"
 #include "mantissa/runtime/state_block.h"

@@ -9,11 +9,18 @@
 #include <optional>
 #include <string>
 
-#include "cli/validation.h"
 #include "mantissa/base/lock_file.h"
+#include "mantissa/train/image_scores.h"
 #include "mantissa/train/trainer.h"
 
 namespace mantissa::cli {
+
+/// The result of a validation in the course of training.
+struct Validation {
+    double loss = 0;
+    std::uint64_t batches = 0;
+    std::optional<ImageScores> scores = {};  ///< of a network for images
+};
 
 struct StepRecord {
     std::int64_t step = 0;

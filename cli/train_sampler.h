@@ -21,14 +21,29 @@ class TrainSampler {
   public:
     /// Plans only. Throws UserError if the prompt is empty or does not fit the model's context.
     TrainSampler(Device& device, const nn::LanguageModel& model, const Tokenizer& tokenizer,
-                 const SamplerOptions& options);
+                 const SamplerOptions& options)
+        : tokenizer_(tokenizer),
+          options_(options),
+          prompt_(tokenizer.encode_whole(options.prompt)),
+          generator_(device, model, static_cast<std::int64_t>(prompt_.size())) {}
 
     /// Bytes that it will hold besides the trainer's.
     std::int64_t bytes() const { return generator_.bytes(); }
     /// `state` holds the parameters, and must outlive this.
     void allocate(const StateBlock& state) { generator_.allocate(state); }
     /// The prompt and its continuation.
-    std::string sample();
+    std::string sample() {
+        StreamDecoder decoder(tokenizer_);
+        std::string text = options_.prompt;
+        const GenerateOptions options{.sampling = {.tokens = tokenizer_.vocabulary(), .seed = options_.seed},
+                                      .length = options_.length,
+                                      .last_tokens = {tokenizer_.ends().begin(), tokenizer_.ends().end()}};
+        generate(generator_, prompt_, options, [&](TokenId token) {
+            text += decoder.push(token);
+            return true;
+        });
+        return text + decoder.finish();
+    }
 
   private:
     const Tokenizer& tokenizer_;

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "cli/begin_with_files.h"
 #include "cli/train_input.h"
 #include "cli/training_data.h"
 #include "mantissa/base/error.h"

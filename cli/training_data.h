@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cli/image_data.h"
 #include "cli/run_options.h"
@@ -33,7 +34,16 @@ TrainingData open_training_data(const RunOptions& options, const nn::Model& mode
 TrainingData open_training_data(const RunOptions& options, const ImageDataOptions& images, std::int64_t batch,
                                 bool hold_out = false);
 
-/// Begins with the weights of --from, as cli/begin_with_files.h has it.
+/// Begins with the weights of --from, by one of the two below.
 void begin_with_files(const RunOptions& options, const TrainingData& data, StateBlock& weights);
+
+/// Copies the weights of --from, for a model that writes text. Returns what to say of it.
+std::string begin_with_files(const RunOptions& options, StateBlock& weights);
+
+/// The same for a network for images, whose head is made anew where the files' tells other classes apart.
+/// `classes`: the names of those that it is to learn; null: the files' own. Throws UserError, naming every
+/// tensor, where the trunk is not that of the network.
+std::string begin_with_files(const RunOptions& options, const nn::ImageModel& network,
+                             const std::vector<std::string>* classes, StateBlock& weights);
 
 }  // namespace mantissa::cli

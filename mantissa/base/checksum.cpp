@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 // The whole implementation comes from the header, into this file alone: an installed mantissa needs no
 // libxxhash.
 #define XXH_INLINE_ALL
@@ -36,5 +38,30 @@ std::uint64_t checksum_of(std::span<const std::byte> bytes) {
 }
 
 std::string checksum_text(std::uint64_t checksum) { return fmt::format("{:016x}", checksum); }
+
+namespace {
+
+constexpr std::uint32_t reflected_polynomial = 0x82F63B78;
+
+/// The effect of a byte on a checksum that has passed it: a bit at a time, least significant first.
+constexpr std::array<std::uint32_t, 256> make_table() {
+    std::array<std::uint32_t, 256> table = {};
+    for (std::uint32_t byte = 0; byte < 256; ++byte) {
+        std::uint32_t rest = byte;
+        for (int bit = 0; bit < 8; ++bit) rest = (rest >> 1) ^ (rest & 1 ? reflected_polynomial : 0);
+        table[byte] = rest;
+    }
+    return table;
+}
+
+constexpr std::array<std::uint32_t, 256> table = make_table();
+
+}  // namespace
+
+std::uint32_t crc32c(std::string_view bytes) {
+    std::uint32_t crc = ~std::uint32_t{0};
+    for (const char byte : bytes) crc = (crc >> 8) ^ table[(crc ^ static_cast<std::uint8_t>(byte)) & 0xFF];
+    return ~crc;
+}
 
 }  // namespace mantissa

@@ -1,4 +1,5 @@
-// XXH3 (64 bits): finds accidental changes of stored bytes; no protection against deliberate ones.
+// Checksums: XXH3 (64 bits) and CRC-32C find accidental changes of stored bytes; no protection against
+// deliberate ones.
 #pragma once
 
 #include <cstddef>
@@ -6,10 +7,11 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace mantissa::inline v0 {
 
-/// The checksum of bytes that come in pieces.
+/// XXH3 of bytes that come in pieces.
 class Checksum {
   public:
     Checksum();
@@ -30,5 +32,8 @@ std::uint64_t checksum_of(std::span<const std::byte> bytes);
 
 /// Sixteen lower-case hexadecimal digits, as `xxhsum -H3` prints it.
 std::string checksum_text(std::uint64_t checksum);
+
+/// CRC-32C (Castagnoli: polynomial 0x1EDC6F41, reflected), the checksum of TFRecord files. RFC 3720, B.4.
+std::uint32_t crc32c(std::string_view bytes);
 
 }  // namespace mantissa

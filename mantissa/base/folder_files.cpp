@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
-#include <string>
 
 #include "mantissa/base/error.h"
 
@@ -65,6 +65,14 @@ FolderContents contents_of(const fs::path& folder) {
     }
     for (auto* each : {&contents.folders, &contents.files, &contents.dangling}) sort_by_name(*each);
     return contents;
+}
+
+std::filesystem::path cache_folder() {
+    const char* const cache = std::getenv("XDG_CACHE_HOME");
+    if (cache && *cache == '/') return std::filesystem::path(cache) / "mantissa";
+    const char* const home = std::getenv("HOME");
+    if (home && *home == '/') return std::filesystem::path(home) / ".cache" / "mantissa";
+    return {};
 }
 
 }  // namespace mantissa

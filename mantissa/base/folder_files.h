@@ -1,4 +1,4 @@
-// The files below a folder, as everything that is given a folder takes them.
+// The files below a folder, as everything that is given a folder takes them; and the folder of caches.
 #pragma once
 
 #include <cstdint>
@@ -27,5 +27,9 @@ struct FolderContents {
 
 /// Throws as above.
 FolderContents contents_of(const std::filesystem::path& folder);
+
+/// The folder mantissa in $XDG_CACHE_HOME, else in ~/.cache, by the XDG base directory specification: paths
+/// that are not absolute do not count. Empty where neither is known.
+std::filesystem::path cache_folder();
 
 }  // namespace mantissa

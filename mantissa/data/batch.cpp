@@ -6,7 +6,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
-#include "mantissa/data/batch_order.h"
+#include "mantissa/data/permutation.h"
 
 namespace mantissa::inline v0 {
 

@@ -1,5 +1,6 @@
-#include "mantissa/data/cifar10.h"
-
+// The binary files of CIFAR-10: records of a byte that says the class, and 32 x 32 pixels, all red ones
+// first, then green, then blue. Krizhevsky, "Learning multiple layers of features from tiny images", 2009;
+// https://www.cs.toronto.edu/~kriz/cifar.html says the layout.
 #include <fmt/format.h>
 
 #include "mantissa/base/error.h"

@@ -6,7 +6,6 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/data/encode_text.h"
-#include "mantissa/data/file_names.h"
 #include "mantissa/data/text_files.h"
 #include "mantissa/data/token_manifest.h"
 #include "mantissa/data/tokenizer_files.h"

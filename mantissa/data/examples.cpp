@@ -6,7 +6,6 @@
 
 #include "mantissa/base/checksum.h"
 #include "mantissa/base/error.h"
-#include "mantissa/data/batch_order.h"
 #include "mantissa/data/permutation.h"
 
 namespace mantissa::inline v0 {

@@ -8,7 +8,6 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/random.h"
-#include "mantissa/data/batch_order.h"
 #include "mantissa/data/permutation.h"
 
 namespace mantissa::inline v0 {

@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include "mantissa/formats/image.h"
 
@@ -38,5 +40,15 @@ struct CutPlace {
 /// Writes (pixel - mean) / standard_deviation to `to`, f32 [image, image, 3]. Resized by a triangle as wide
 /// as a pixel of the result, so that shrinking averages (PIL's bilinear, without its rounding to 8 bits).
 void cut_image(const Image& image, const ImageCut& cut, const CutPlace& place, std::span<float> to);
+
+/// How images are cut for a network, kept beside its weights under the names that the transformers library
+/// gives them.
+inline constexpr const char* image_cut_file = "preprocessor_config.json";
+
+std::string image_cut_text(const ImageCut& cut);
+
+/// Throws UserError that begins with `source` for another kind of file, and for a cut that is not square or
+/// whose image is resized to less than the cut.
+ImageCut parse_image_cut(std::string_view text, const std::string& source);
 
 }  // namespace mantissa

@@ -1,5 +1,5 @@
-#include "mantissa/data/image_cut_file.h"
-
+// preprocessor_config.json: how images are cut for a network, kept beside its weights under the names that
+// the transformers library gives them.
 #include <fmt/format.h>
 
 #include <array>
@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/base/error.h"
+#include "mantissa/data/image_cut.h"
 #include "mantissa/formats/strict_json.h"
 
 namespace mantissa::inline v0 {

@@ -6,7 +6,6 @@
 
 #include "mantissa/base/checksum.h"
 #include "mantissa/base/error.h"
-#include "mantissa/data/cifar10.h"
 #include "mantissa/data/image_folders.h"
 #include "mantissa/data/permutation.h"
 

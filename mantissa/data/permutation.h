@@ -3,6 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+
+#include "mantissa/data/batch.h"
 
 namespace mantissa::inline v0 {
 
@@ -15,5 +18,8 @@ struct ShuffleKey {
 /// Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002. For one key, all indexes together give each
 /// value once.
 std::uint64_t shuffled(std::uint64_t index, std::uint64_t count, const ShuffleKey& key);
+
+/// The order of examples in words: "in their order", "in the random order of seed 7".
+std::string order_text(const BatchOptions& options);
 
 }  // namespace mantissa

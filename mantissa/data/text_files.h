@@ -38,4 +38,7 @@ std::string joined_texts(const std::vector<TextFile>& texts);
 std::vector<std::uint64_t> encode_texts(const Tokenizer& tokenizer, const std::vector<TextFile>& texts,
                                         TextsAre are, ThreadPool& pool, TokenSink sink);
 
+/// A short name for one or more files: "a.txt", "DIR (13 files)", "41 files of DIR and b.txt".
+std::string name_of(const std::vector<std::filesystem::path>& files);
+
 }  // namespace mantissa

@@ -9,7 +9,6 @@
 #include "mantissa/base/checksum.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
-#include "mantissa/data/batch_order.h"
 #include "mantissa/data/permutation.h"
 
 namespace mantissa::inline v0 {

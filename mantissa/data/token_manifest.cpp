@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -15,7 +14,7 @@
 #include "mantissa/base/checksum.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
-#include "mantissa/base/shell_word.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/formats/sealed_json.h"
 #include "mantissa/formats/strict_json.h"

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "mantissa/base/error.h"
-#include "mantissa/data/file_names.h"
+#include "mantissa/data/text_files.h"
 #include "mantissa/data/token_file.h"
 
 namespace mantissa::inline v0 {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "mantissa/base/atomic_file.h"
-#include "mantissa/base/crc32c.h"
+#include "mantissa/base/checksum.h"
 #include "mantissa/base/error.h"
 
 namespace mantissa::inline v0 {

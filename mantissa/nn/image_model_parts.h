@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "mantissa/nn/image_model.h"
+#include "mantissa/nn/layers.h"
 
 namespace mantissa::inline v0::nn {
 
@@ -33,5 +34,9 @@ bool is_image_model(std::string_view name);
 /// The network's sizes as published, but for those that are given. Throws UserError, naming those there are,
 /// for another name.
 ImageSizes image_sizes(std::string_view name, const GivenImageSizes& given = {});
+
+/// The batch norms of Keras's networks, and those of torchvision's. Keras writes the momentum as 0.99.
+inline constexpr BatchNormOptions keras_batch_norm{.epsilon = 1.001e-5, .momentum = 0.01};
+inline constexpr BatchNormOptions torch_batch_norm{.epsilon = 1e-5, .momentum = 0.1};
 
 }  // namespace mantissa::nn

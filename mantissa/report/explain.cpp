@@ -8,7 +8,6 @@
 
 #include "mantissa/graph/graph.h"
 #include "mantissa/passes/analysis/contraction_epilogue.h"
-#include "mantissa/report/explain_attention.h"
 #include "mantissa/train/training_plan.h"
 
 namespace mantissa::inline v0 {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/graph/graph.h"
 #include "mantissa/passes/pass_refusal.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/report/memory.h"
@@ -94,5 +95,8 @@ std::string explain_json(const Explanation& explanation, const ThreadReport* thr
 /// The operations of one model that two policies treat differently, those that only one of them has, and how
 /// many casts. Two operations are the same if pass, name and scope are, in their order.
 std::string explain_difference(const Explanation& first, const Explanation& second);
+
+/// Explains a node `attention`.
+ExplainedAttention explain_attention(const Graph& graph, const Node& node);
 
 }  // namespace mantissa

@@ -1,10 +1,8 @@
-#include "mantissa/report/explain_attention.h"
-
-#include <fmt/format.h>
-
+// The report of `explain` on each attention.
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/score_formula.h"
 #include "mantissa/graph/visible_pairs.h"
+#include "mantissa/report/explain.h"
 
 namespace mantissa::inline v0 {
 

@@ -4,14 +4,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "mantissa/base/atomic_file.h"
-#include "mantissa/base/cache_folder.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
+#include "mantissa/base/folder_files.h"
 #include "mantissa/formats/strict_json.h"
 
 namespace mantissa::inline v0 {

@@ -11,11 +11,9 @@
 #include "mantissa/base/system_memory.h"
 #include "mantissa/passes/analysis/plan_memory.h"
 #include "mantissa/report/kept_peaks.h"
-#include "mantissa/report/median.h"
 #include "mantissa/report/quantities.h"
 #include "mantissa/report/step_estimate.h"
 #include "mantissa/report/time_left.h"
-#include "mantissa/report/unit_peak.h"
 #include "mantissa/train/step_execution.h"
 
 namespace mantissa::inline v0 {

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <map>
 
-#include "mantissa/graph/target_text.h"
 #include "mantissa/report/html.h"
 #include "mantissa/report/html_charts.h"
 #include "mantissa/report/ladder.h"

@@ -14,7 +14,7 @@
 #include "mantissa/numerics/formats.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/report/lint.h"
-#include "mantissa/report/median.h"
+#include "mantissa/report/quantities.h"
 #include "mantissa/runtime/execution.h"
 #include "mantissa/runtime/state_block.h"
 

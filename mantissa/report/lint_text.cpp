@@ -1,9 +1,9 @@
 // Ugly sizes as a table, as JSON and as a page.
 #include <fmt/format.h>
 
-#include "mantissa/graph/target_text.h"
 #include "mantissa/report/html.h"
 #include "mantissa/report/lint.h"
+#include "mantissa/report/quantities.h"
 
 namespace mantissa::inline v0 {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "mantissa/base/error.h"
-#include "mantissa/report/peaks_accelerators.h"
+#include "mantissa/report/peaks.h"
 #include "mantissa/report/quantities.h"
 
 namespace mantissa::inline v0 {

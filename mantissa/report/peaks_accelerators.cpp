@@ -1,5 +1,4 @@
-#include "mantissa/report/peaks_accelerators.h"
-
+// Accelerators that are known by their facts, and what follows from the facts: peaks without the device.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -7,6 +6,7 @@
 #include <span>
 
 #include "mantissa/base/error.h"
+#include "mantissa/report/peaks.h"
 
 namespace mantissa::inline v0 {
 

@@ -9,7 +9,7 @@
 #include "mantissa/base/clock.h"
 #include "mantissa/base/function_ref.h"
 #include "mantissa/base/thread_pool.h"
-#include "mantissa/report/median.h"
+#include "mantissa/report/quantities.h"
 #include "mantissa/report/thread_estimate.h"
 
 namespace mantissa::inline v0 {

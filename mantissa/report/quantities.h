@@ -1,8 +1,13 @@
 // Quantities as reports print them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
+#include <vector>
+
+#include "mantissa/base/error.h"
+#include "mantissa/graph/target.h"
 
 namespace mantissa::inline v0 {
 
@@ -30,6 +35,20 @@ std::string with_decimals(double value, int decimals);
 template <int decimals>
 std::string decimals_of(double value) {
     return with_decimals(value, decimals);
+}
+
+/// The middle value, or the mean of the two in the middle. Throws InternalError if there is none.
+inline double median(std::vector<double> values) {
+    check(!values.empty(), "a median is of one value or more");
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    if (values.size() % 2 == 1) return *middle;
+    return (*middle + *std::max_element(values.begin(), middle)) / 2;
+}
+
+/// "2 threads"; of a GPU "132 multiprocessors".
+inline std::string threads_text(const Target& target) {
+    return std::to_string(target.threads) + (target.device == "cuda" ? " multiprocessors" : " threads");
 }
 
 }  // namespace mantissa

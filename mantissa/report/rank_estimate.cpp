@@ -13,7 +13,7 @@
 #include "mantissa/ranks/shard.h"
 #include "mantissa/report/quantities.h"
 #include "mantissa/report/report.h"
-#include "mantissa/report/unit_peak.h"
+#include "mantissa/report/step_estimate.h"
 
 namespace mantissa::inline v0 {
 

@@ -9,11 +9,10 @@
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
 #include "mantissa/report/explain.h"
-#include "mantissa/report/median.h"
 #include "mantissa/report/quantities.h"
 #include "mantissa/report/report.h"
+#include "mantissa/report/step_estimate.h"
 #include "mantissa/report/trace_events.h"
-#include "mantissa/report/unit_peak.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_plan.h"
 

@@ -2,7 +2,7 @@
 // report.
 #pragma once
 
-#include "mantissa/report/unit_peak.h"
+#include "mantissa/device/device.h"
 #include "mantissa/train/training_plan.h"
 
 namespace mantissa::inline v0 {
@@ -13,5 +13,12 @@ double estimated_seconds(const TrainingPlan& plan, const Peaks& peaks, const Tar
 
 /// For each kernel of the step's contractions, matrix multiplies and convolutions, the first that it runs.
 std::vector<const PlannedNode*> contractions_of(const Plan& plan);
+
+/// The peak that a kernel is measured against: the BF16 unit's where the machine has one and the kernel runs
+/// on it, as TF32 by three products of BF16 does; else FP32's.
+inline double unit_peak(const Arithmetic& arithmetic, const Peaks& peaks, const Target& target) {
+    const bool on_unit = !target.bf16_unit.empty() && arithmetic.unit == target.bf16_unit;
+    return on_unit && peaks.bf16_matrix > 0 ? peaks.bf16_matrix : peaks.f32_fma;
+}
 
 }  // namespace mantissa

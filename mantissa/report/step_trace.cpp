@@ -1,5 +1,4 @@
-#include "mantissa/report/step_trace.h"
-
+// A training step as a trace: its launches in order, and which threads worked when for which of them.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "mantissa/device/device.h"
+#include "mantissa/runtime/timeline.h"
 
 namespace mantissa::inline v0 {
 
@@ -49,5 +50,10 @@ struct TracedLaunch {
 
 /// A launch as an event: operation and kernel, scope, FLOPs and bytes by the op table, GFLOP/s.
 TraceEvent launch_event(int track, const TracedLaunch& launch);
+
+/// The file of a step's timeline, one run a micro-batch; trace_events.h says what opens it. Tracks: the step
+/// with its micro-batches, the launches, and one for each thread. `title`: of the whole; `step`: of the step.
+/// What a kernel does outside of the pool's loops is on no thread's track.
+std::string step_trace(const Timeline& timeline, const std::string& title, const std::string& step);
 
 }  // namespace mantissa

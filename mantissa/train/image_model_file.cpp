@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "mantissa/base/error.h"
-#include "mantissa/data/image_cut_file.h"
+#include "mantissa/data/image_cut.h"
 #include "mantissa/formats/strict_json.h"
 #include "mantissa/formats/weight_files.h"
 #include "mantissa/graph/graph.h"

@@ -1,4 +1,4 @@
-#include "mantissa/base/crc32c.h"
+#include "mantissa/base/checksum.h"
 
 #include <gtest/gtest.h>
 

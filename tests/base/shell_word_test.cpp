@@ -1,4 +1,4 @@
-#include "mantissa/base/shell_word.h"
+#include "mantissa/base/printable.h"
 
 #include <gtest/gtest.h>
 

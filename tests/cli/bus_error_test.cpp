@@ -1,5 +1,5 @@
 // A mapped file that is cut short while the program reads it.
-#include "cli/bus_error.h"
+#include "cli/print_error.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "mantissa/base/error.h"
-#include "mantissa/data/image_cut_file.h"
+#include "mantissa/data/image_cut.h"
 #include "tests/support/image_files.h"
 #include "tests/support/temporary_directory.h"
 

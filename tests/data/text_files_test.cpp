@@ -3,9 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "mantissa/base/error.h"
 #include "mantissa/data/corpus.h"
-#include "mantissa/data/file_names.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/data/tokenizer_train.h"
 #include "tests/support/image_files.h"

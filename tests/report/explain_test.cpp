@@ -3,7 +3,6 @@
 #include "mantissa/graph/attention_score.h"
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
-#include "mantissa/report/explain_attention.h"
 #include "mantissa/report/source_lines.h"
 
 #include <gtest/gtest.h>

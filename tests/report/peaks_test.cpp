@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/base/error.h"
-#include "mantissa/report/peaks_accelerators.h"
 
 namespace mantissa {
 namespace {

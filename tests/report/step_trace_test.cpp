@@ -1,7 +1,7 @@
 // The trace of a training step: a file that its readers open, in which every launch and every thread's work
 // has its place.
-#include "mantissa/report/step_trace.h"
 #include "mantissa/base/function_ref.h"
+#include "mantissa/report/trace_events.h"
 
 #include <gtest/gtest.h>
 

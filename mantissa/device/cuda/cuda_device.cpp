@@ -6,7 +6,7 @@
 #include <array>
 #include <utility>
 
-#include "mantissa/base/cache_folder.h"
+#include "mantissa/base/folder_files.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cuda/cuda_program.h"

@@ -5,7 +5,6 @@
 #include "mantissa/base/error.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/nn/image_model_parts.h"
-#include "mantissa/nn/models/image_layers.h"
 
 namespace mantissa::inline v0::nn {
 

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <array>
 
 #include "mantissa/base/error.h"
@@ -119,7 +118,7 @@ std::vector<std::string> llama_names() {
 
 namespace {
 
-/// Angles are computed for positions below this; numerics/elementary.h.
+/// Angles are computed for positions below this; numerics/elementary_body.h.
 constexpr std::int64_t max_positions = std::int64_t{1} << 20;
 
 }  // namespace

@@ -76,4 +76,10 @@ bool is_whole(const AxisAtoms& atoms, int axis, std::int64_t extent) {
     return atoms == AxisAtoms{{.axis = axis, .stride = 1, .extent = extent}};
 }
 
+std::vector<std::int64_t> extents_over_one(const Shape& shape) {
+    std::vector<std::int64_t> extents = shape.extents();
+    std::erase(extents, 1);
+    return extents;
+}
+
 }  // namespace mantissa

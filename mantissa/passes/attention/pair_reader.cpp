@@ -30,12 +30,6 @@ std::string text_of(const AxisMap& axes) {
     return text;
 }
 
-std::vector<std::int64_t> extents_over_one(const Shape& shape) {
-    std::vector<std::int64_t> extents = shape.extents();
-    std::erase(extents, 1);
-    return extents;
-}
-
 }  // namespace
 
 ValueNumbers::ValueNumbers(const Graph& graph) {

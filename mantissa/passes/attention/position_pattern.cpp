@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "mantissa/graph/reference.h"
+#include "mantissa/passes/attention/axis_map.h"
 
 namespace mantissa::inline v0 {
 
@@ -109,12 +110,6 @@ bool holds_positions(DType dtype) {
     return dtype == DType::f32 || dtype == DType::f64 || dtype == DType::i32 || dtype == DType::i64;
 }
 
-std::vector<std::int64_t> longer_than_one(const Shape& shape) {
-    std::vector<std::int64_t> extents = shape.extents();
-    std::erase(extents, 1);
-    return extents;
-}
-
 }  // namespace
 
 Pattern combine(std::span<const Pattern> operands, FunctionRef<double(std::span<const double>)> function) {
@@ -187,7 +182,7 @@ Pattern PatternReader::moved(const Node& node, Value value) {
             p.weights[i] = weights[node.attributes.list("order")[i]];
         return p;
     }
-    if (op != "reshape" || longer_than_one(from) != longer_than_one(to))
+    if (op != "reshape" || extents_over_one(from) != extents_over_one(to))
         return unknown_pattern(fmt::format("passes through '{}'", op));
     std::vector<double> weights(to.rank());
     for (int i = 0, j = 0; i < from.rank(); ++i) {
