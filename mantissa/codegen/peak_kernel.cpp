@@ -1,8 +1,8 @@
-#include "mantissa/codegen/peak_kernel.h"
-
+// Products of small matrices whose operands stay in registers, again and again: how many a GPU does a second.
 #include <algorithm>
 
 #include "mantissa/base/error.h"
+#include "mantissa/codegen/grid_kernel.h"
 
 namespace mantissa::inline v0::codegen {
 

@@ -1,6 +1,4 @@
 // Attention on matrix units: the queries' results, in one go over the keys.
-#include "mantissa/codegen/llvm/attention_code.h"
-
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
 #include <llvm/IR/Module.h>
@@ -9,6 +7,7 @@
 #include <limits>
 
 #include "mantissa/codegen/llvm/attention_block.h"
+#include "mantissa/codegen/llvm/emit.h"
 
 namespace mantissa::inline v0::codegen {
 
@@ -119,7 +118,7 @@ class OutputCode : AttentionBlock {
 
 }  // namespace
 
-void emit_attention(llvm::Module& module, const std::string& name, const AttentionKernel& kernel) {
+void emit(llvm::Module& module, const std::string& name, const AttentionKernel& kernel) {
     if (kernel.makes == Makes::output)
         OutputCode(module, name, kernel).run();
     else

@@ -10,7 +10,7 @@
 
 #include "mantissa/base/whole_units.h"
 #include "mantissa/codegen/llvm/attention_block.h"
-#include "mantissa/codegen/llvm/attention_code.h"
+#include "mantissa/codegen/llvm/emit.h"
 
 namespace mantissa::inline v0::codegen {
 

@@ -13,6 +13,9 @@ class Function;
 class GlobalVariable;
 class Module;
 }  // namespace llvm
+namespace llvm {
+class Function;
+}
 
 namespace mantissa::inline v0::codegen {
 
@@ -54,5 +57,8 @@ class GpuCode {
     unsigned first_parameter_ = 0;
     llvm::Value *thread_ = nullptr, *block_ = nullptr;  ///< 64 bits
 };
+
+/// Marks it for blocks of so many threads. Subnormals of FP32 are flushed, as on the CPU.
+void make_gpu_kernel(llvm::Function& function, int threads);
 
 }  // namespace mantissa::codegen

@@ -1,7 +1,5 @@
 // Kernels of a GPU that make one element a thread, or a block of threads. Operands may lie where the output
 // does if each thread reads there what it writes: nothing is read through the read-only cache.
-#include "mantissa/codegen/llvm/grid_code.h"
-
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
 #include <llvm/IR/Module.h>
@@ -10,14 +8,10 @@
 #include <limits>
 
 #include "mantissa/base/error.h"
-#include "mantissa/codegen/llvm/attention_code.h"
+#include "mantissa/codegen/llvm/emit.h"
 #include "mantissa/codegen/llvm/gpu_table.h"
 #include "mantissa/codegen/llvm/grid_thread.h"
-#include "mantissa/codegen/llvm/image_code.h"
-#include "mantissa/codegen/llvm/peak_code.h"
-#include "mantissa/codegen/llvm/quantized_code.h"
 #include "mantissa/codegen/llvm/random_code.h"
-#include "mantissa/codegen/llvm/seen_tiles_code.h"
 
 namespace mantissa::inline v0::codegen {
 
@@ -490,32 +484,9 @@ void emit_code(llvm::Module& module, const GridKernel& named, const SquaresKerne
 void emit_code(llvm::Module& module, const GridKernel& named, const NormKernel&) {
     NormCode(module, named).run();
 }
-void emit_code(llvm::Module& module, const GridKernel& named, const AttentionKernel& kernel) {
-    emit_attention(module, named.name, kernel);
-}
-void emit_code(llvm::Module& module, const GridKernel& named, const SeenTilesKernel& kernel) {
-    emit_seen_tiles(module, named.name, kernel);
-}
-void emit_code(llvm::Module& module, const GridKernel& named, const PoolKernel& kernel) {
-    emit_pool(module, named.name, kernel);
-}
-void emit_code(llvm::Module& module, const GridKernel& named, const ConvolutionKernel& kernel) {
-    emit_convolution(module, named.name, kernel);
-}
-void emit_code(llvm::Module& module, const GridKernel& named, const PeakKernel& kernel) {
-    emit_peak(module, named.name, kernel);
-}
-void emit_code(llvm::Module& module, const GridKernel& named, const QuantizeKernel& kernel) {
-    emit_quantized(module, named.name, kernel);
-}
-void emit_code(llvm::Module& module, const GridKernel& named, const WeightGroupsKernel& kernel) {
-    emit_quantized(module, named.name, kernel);
-}
-void emit_code(llvm::Module& module, const GridKernel& named, const QuantizedRowsKernel& kernel) {
-    emit_quantized(module, named.name, kernel);
-}
-void emit_code(llvm::Module& module, const GridKernel& named, const ScaledSumsKernel& kernel) {
-    emit_quantized(module, named.name, kernel);
+/// One that has a source of its own.
+void emit_code(llvm::Module& module, const GridKernel& named, const auto& kernel) {
+    emit(module, named.name, kernel);
 }
 
 }  // namespace

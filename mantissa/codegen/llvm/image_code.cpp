@@ -1,13 +1,12 @@
 // Windows lie where tables in the kernel say, which all threads of a row read alike. Nothing is added
 // atomically: a gradient's thread looks for the outputs whose windows its element lies in.
-#include "mantissa/codegen/llvm/image_code.h"
-
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/Module.h>
 
 #include <limits>
 
+#include "mantissa/codegen/llvm/emit.h"
 #include "mantissa/codegen/llvm/grid_thread.h"
 
 namespace mantissa::inline v0::codegen {
@@ -329,11 +328,11 @@ class ConvolutionCode : GridThread {
 
 }  // namespace
 
-void emit_convolution(llvm::Module& module, const std::string& name, const ConvolutionKernel& kernel) {
+void emit(llvm::Module& module, const std::string& name, const ConvolutionKernel& kernel) {
     ConvolutionCode(module, name, kernel).run();
 }
 
-void emit_pool(llvm::Module& module, const std::string& name, const PoolKernel& kernel) {
+void emit(llvm::Module& module, const std::string& name, const PoolKernel& kernel) {
     PoolCode(module, name, kernel).run();
 }
 

@@ -25,9 +25,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/codegen/llvm/emit.h"
-#include "mantissa/codegen/llvm/grid_code.h"
 #include "mantissa/codegen/llvm/ptx.h"
-#include "mantissa/codegen/llvm/score_emit.h"
 
 namespace mantissa::inline v0::codegen {
 

@@ -1,11 +1,11 @@
-#include "mantissa/codegen/llvm/peak_code.h"
-
+// Compiles a kernel of products in registers to LLVM IR.
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
 #include <llvm/IR/Module.h>
 
 #include "mantissa/base/error.h"
 #include "mantissa/codegen/grid_kernel.h"
+#include "mantissa/codegen/llvm/emit.h"
 #include "mantissa/codegen/llvm/gpu_code.h"
 
 namespace mantissa::inline v0::codegen {
@@ -110,7 +110,7 @@ class PeakCode : PeakBuilder, GpuCode {
 
 }  // namespace
 
-void emit_peak(llvm::Module& module, const std::string& name, const PeakKernel& kernel) {
+void emit(llvm::Module& module, const std::string& name, const PeakKernel& kernel) {
     PeakCode(module, name, kernel).run();
 }
 

@@ -1,7 +1,5 @@
 // Sums of whole numbers are exact, and everything in FP32 is done in the CPU's order with its roundings. So
 // numbers and scales, and products in eight bits, have the CPU's bits.
-#include "mantissa/codegen/llvm/quantized_code.h"
-
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
@@ -9,9 +7,9 @@
 
 #include <limits>
 
-#include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/codegen/grid_kernel.h"
+#include "mantissa/codegen/llvm/emit.h"
 #include "mantissa/codegen/llvm/grid_thread.h"
 
 namespace mantissa::inline v0::codegen {
@@ -430,19 +428,19 @@ class ScaledSumsCode : QuantizedCode {
 
 }  // namespace
 
-void emit_quantized(llvm::Module& module, const std::string& name, const QuantizeKernel& kernel) {
+void emit(llvm::Module& module, const std::string& name, const QuantizeKernel& kernel) {
     QuantizeCode(module, name, kernel).run();
 }
 
-void emit_quantized(llvm::Module& module, const std::string& name, const WeightGroupsKernel& kernel) {
+void emit(llvm::Module& module, const std::string& name, const WeightGroupsKernel& kernel) {
     WeightGroupsCode(module, name, kernel).run();
 }
 
-void emit_quantized(llvm::Module& module, const std::string& name, const QuantizedRowsKernel& kernel) {
+void emit(llvm::Module& module, const std::string& name, const QuantizedRowsKernel& kernel) {
     QuantizedRowsCode(module, name, kernel).run();
 }
 
-void emit_quantized(llvm::Module& module, const std::string& name, const ScaledSumsKernel& kernel) {
+void emit(llvm::Module& module, const std::string& name, const ScaledSumsKernel& kernel) {
     ScaledSumsCode(module, name, kernel).run();
 }
 

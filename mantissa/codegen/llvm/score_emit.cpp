@@ -1,5 +1,4 @@
-#include "mantissa/codegen/llvm/score_emit.h"
-
+// Compiles the code of a score function to LLVM IR: one function of a block of pairs, for the host.
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
 
@@ -7,6 +6,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/codegen/llvm/control.h"
+#include "mantissa/codegen/llvm/emit.h"
 #include "mantissa/codegen/llvm/lanes.h"
 #include "mantissa/codegen/llvm/random_code.h"
 #include "mantissa/codegen/llvm/target_code.h"

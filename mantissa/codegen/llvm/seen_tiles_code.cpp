@@ -1,10 +1,9 @@
 // Finds the tiles of keys and queries that see each other: a warp looks at every pair of its part of one.
-#include "mantissa/codegen/llvm/seen_tiles_code.h"
-
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
 #include <llvm/IR/Module.h>
 
+#include "mantissa/codegen/llvm/emit.h"
 #include "mantissa/codegen/llvm/grid_thread.h"
 #include "mantissa/codegen/llvm/pair_values.h"
 
@@ -109,7 +108,7 @@ class SeenTilesCode : GridThread {
 
 }  // namespace
 
-void emit_seen_tiles(llvm::Module& module, const std::string& name, const SeenTilesKernel& kernel) {
+void emit(llvm::Module& module, const std::string& name, const SeenTilesKernel& kernel) {
     SeenTilesCode(module, name, kernel).run();
 }
 
