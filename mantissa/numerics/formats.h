@@ -1,5 +1,5 @@
-// The floating-point storage formats as bits: conversion, limits and spacing. One number at a time; kernels
-// have vector versions of the same conversions, which agree with these bit for bit.
+// The storage formats as bits: conversion, limits and spacing; how numbers of half a byte are packed. One
+// number at a time; kernels have vector versions of the same conversions, which agree with these bit for bit.
 #pragma once
 
 #include <bit>
@@ -54,5 +54,13 @@ double load_as_f64(const void* data, DType type, std::int64_t index);
 
 /// Stores `value` rounded once to the floating type.
 void store_from_f64(void* data, DType type, std::int64_t index, double value);
+
+/// To the nearest whole number, ties to even, whatever the rounding mode of the moment; beyond -128 ... 127
+/// the limit, infinities too. A NaN gives 0.
+std::int8_t to_s8(float value);
+
+// Number `index` of a packed array, -8 ... 7: the first lies in the lowest bits of the first byte.
+std::int8_t s4_at(const std::uint8_t* packed, std::int64_t index);
+void set_s4(std::uint8_t* packed, std::int64_t index, std::int8_t value);
 
 }  // namespace mantissa

@@ -3,8 +3,7 @@
 #include <cstring>
 #include <span>
 
-#include "mantissa/base/error.h"
-#include "mantissa/numerics/formats.h"
+#include "mantissa/numerics/scalar.h"
 
 namespace mantissa::inline v0 {
 
@@ -12,9 +11,8 @@ namespace {
 
 template <class T>
 std::vector<std::byte> filled(const Type& type, T value) {
-    std::vector<T> values(type.shape.elements(), value);
-    std::vector<std::byte> bytes(values.size() * sizeof(T));
-    std::memcpy(bytes.data(), values.data(), bytes.size());
+    std::vector<std::byte> bytes(type.bytes());
+    for (std::size_t i = 0; i < bytes.size(); i += sizeof value) std::memcpy(&bytes[i], &value, sizeof value);
     return bytes;
 }
 
@@ -27,27 +25,7 @@ std::vector<std::byte> constant_bytes(const Node& node) {
     }
     const double value = node.attributes.number("value");
     const Type& type = node.outputs[0];
-    switch (type.dtype) {
-        case DType::f32:
-            return filled(type, static_cast<float>(value));
-        case DType::f64:
-            return filled(type, static_cast<double>(value));
-        case DType::i64:
-            return filled(type, static_cast<std::int64_t>(value));
-        case DType::i32:
-            return filled(type, static_cast<std::int32_t>(value));
-        case DType::u8:
-            return filled(type, static_cast<std::uint8_t>(value));
-        case DType::s8:
-            return filled(type, static_cast<std::int8_t>(value));
-        case DType::boolean:
-            return filled(type, std::uint8_t{value != 0});
-        case DType::f16:
-            return filled(type, to_fp16(static_cast<float>(value)));
-        case DType::bf16:
-            return filled(type, to_bf16(static_cast<float>(value)));
-    }
-    throw InternalError("a storage type outside of its enumeration");
+    return with_type(type.dtype, [&]<class T>(T) { return filled(type, stored_as<T>(value)); });
 }
 
 }  // namespace mantissa

@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "mantissa/device/cpu/kernels/fused_sums.h"
+#include "mantissa/device/cpu/kernels/fused_stores.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/passes/analysis/contraction_epilogue.h"
 #include "tests/codegen/ptx_kernel.h"

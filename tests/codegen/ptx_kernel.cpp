@@ -3,7 +3,7 @@
 #include <set>
 
 #include "mantissa/base/error.h"
-#include "mantissa/device/cpu/kernels/fused_sums.h"
+#include "mantissa/device/cpu/kernels/fused_stores.h"
 #include "mantissa/graph/graph.h"
 
 namespace mantissa::testing {

@@ -12,7 +12,6 @@
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/modes/grouped_rows.h"
 #include "mantissa/numerics/formats.h"
-#include "mantissa/numerics/integer_formats.h"
 #include "mantissa/numerics/weight_groups.h"
 #include "tests/device/product_in_poison.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "mantissa/device/cpu/rows/rows.h"
-#include "mantissa/numerics/compare.h"
+#include "tests/support/compare.h"
 
 namespace mantissa::on_cpu {
 

@@ -7,8 +7,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/cpu_device.h"
-#include "mantissa/device/cuda/planned/planned_cublaslt.h"
-#include "mantissa/device/cuda/planned/planned_cudnn.h"
+#include "mantissa/device/cuda/planned/planned_gpu.h"
 #include "mantissa/graph/graph.h"
 #include "tests/emulated_gpu/emulated_nccl.h"
 #include "tests/emulated_gpu/machine.h"

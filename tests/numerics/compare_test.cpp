@@ -1,5 +1,5 @@
 // The comparator must fail where it should: each class, and each way in which a result can be no number.
-#include "mantissa/numerics/compare.h"
+#include "tests/support/compare.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Functions of FP32 numbers against the C library's FP64 functions, in ULP.
-#include "mantissa/numerics/elementary.h"
+#include "tests/support/elementary.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,4 @@
 // Storage in 8 and 4 bits, and distances in units of the last place.
-#include "mantissa/numerics/integer_formats.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +9,7 @@
 #include <vector>
 
 #include "mantissa/numerics/formats.h"
-#include "mantissa/numerics/ulp_distance.h"
+#include "tests/support/ulp_distance.h"
 
 namespace mantissa {
 namespace {

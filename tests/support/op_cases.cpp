@@ -130,7 +130,7 @@ OpCase integer_case(const char* op, const char* name, Shape a, Shape b) {
         op, fmt::format("{} {}", op, name), {x, y}, [op](Graph& g, In given) { return call(g, op, given); }};
 }
 
-/// Kernels that the generator makes. The errors are those of numerics/elementary.h, of whole ULPs.
+/// Kernels that the generator makes. The errors are those of tests/support/elementary.h, of whole ULPs.
 std::vector<OpCase> function_cases() {
     std::vector<OpCase> cases = {
         unary_case("log1p", Values::positive, 2),

@@ -11,9 +11,9 @@
 
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/device/cpu/isa.h"
-#include "mantissa/device/cpu/kernels/scalar.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/reference.h"
+#include "mantissa/numerics/scalar.h"
 #include "mantissa/runtime/execution.h"
 #include "mantissa/runtime/state_block.h"
 #include "tests/support/nan_memory.h"
@@ -40,7 +40,7 @@ template <class T>
 std::vector<std::byte> stored(const std::vector<double>& values) {
     std::vector<std::byte> bytes(values.size() * sizeof(T));
     for (std::size_t i = 0; i < values.size(); ++i) {
-        const T value = on_cpu::stored_as<T>(values[i]);
+        const T value = stored_as<T>(values[i]);
         std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof(T));
     }
     return bytes;
@@ -73,7 +73,7 @@ std::vector<double> loaded(const std::vector<std::byte>& bytes) {
     for (std::size_t i = 0; i < values.size(); ++i) {
         T value;
         std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
-        values[i] = static_cast<double>(on_cpu::number(value));
+        values[i] = static_cast<double>(number(value));
     }
     return values;
 }

@@ -63,6 +63,24 @@ constexpr Bf16Unit bf16_unit(Isa isa, Isa best, bool bf16_dot) {
 /// The unit of a level on this CPU.
 Bf16Unit bf16_unit(Isa isa);
 
+/// That of the level among things that are made for each; amx has none of its own.
+template <class Made>
+Made of_level(Isa isa, Made generic, Made avx2, Made avx512) {
+    return isa == Isa::generic ? generic : isa == Isa::avx2 ? avx2 : avx512;
+}
+/// Where a level has a unit for BF16, its vectors are those of `avx512bf16`, too.
+template <class Made>
+Made of_level(Isa isa, Made generic, Made avx2, Made avx512, Made avx512bf16) {
+    return of_level(isa, generic, avx2, bf16_unit(isa) == Bf16Unit::none ? avx512 : avx512bf16);
+}
+
+/// A table of kernels, made by code of its level, so only where it is asked for.
+template <auto Make>
+const auto& made_once() {
+    static const auto made = Make();
+    return made;
+}
+
 /// Bytes of one core's data caches and of the last level; 0 where the machine has none or does not say.
 struct CacheSizes {
     std::int64_t l1d = 0;

@@ -14,7 +14,6 @@
 #include "mantissa/device/cpu/format_units.h"
 #include "mantissa/device/cpu/peaks.h"
 #include "mantissa/device/cpu/unit_rates.h"
-#include "mantissa/device/cpu/whole_rates.h"
 
 namespace mantissa::inline v0::on_cpu {
 

@@ -116,16 +116,7 @@ double measured_read_bandwidth(ThreadPool& pool, ReadLoop loop, std::int64_t byt
 }
 
 double measured_fma_peak(ThreadPool& pool, Isa isa, double seconds) {
-    switch (isa) {
-        case Isa::generic:
-            return measured_rate(pool, fma_loop_generic, seconds);
-        case Isa::avx2:
-            return measured_rate(pool, fma_loop_avx2, seconds);
-        case Isa::avx512:
-        case Isa::amx:
-            return measured_rate(pool, fma_loop_avx512, seconds);
-    }
-    throw InternalError("an instruction-set level outside of its enumeration");
+    return measured_rate(pool, of_level(isa, fma_loop_generic, fma_loop_avx2, fma_loop_avx512), seconds);
 }
 
 double measured_bf16_peak(ThreadPool& pool, Bf16Unit unit, double seconds) {

@@ -1,5 +1,5 @@
-#include "mantissa/device/cpu/whole_rates.h"
-
+// The rate of a mode of multiplying matrices on matrices in memory, packing and storing included: the modes
+// that models run in, contractions and products of bytes.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -8,6 +8,7 @@
 #include "mantissa/base/clock.h"
 #include "mantissa/device/cpu/contraction/contraction.h"
 #include "mantissa/device/cpu/modes/byte_product.h"
+#include "mantissa/device/cpu/unit_rates.h"
 #include "mantissa/numerics/formats.h"
 
 namespace mantissa::inline v0::on_cpu {

@@ -6,13 +6,12 @@
 #include <array>
 #include <utility>
 
-#include "mantissa/base/folder_files.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/folder_files.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cuda/cuda_program.h"
 #include "mantissa/device/cuda/gpu_ranks.h"
 #include "mantissa/device/cuda/kernels/kernels.h"
-#include "mantissa/device/cuda/measured_formats.h"
 #include "mantissa/device/cuda/measured_rates.h"
 #include "mantissa/device/tf32_refusal.h"
 #include "mantissa/ranks/ranks.h"

@@ -1,5 +1,4 @@
-#include "mantissa/device/cuda/measured_formats.h"
-
+// Peaks of a GPU's formats: matrices by mma.sync with operands in registers, theoretical beside measured.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -216,16 +216,7 @@ void finish(ProblemCheck& check) {
 }  // namespace
 
 const AttentionKernels& attention_kernels(Isa isa) {
-    switch (isa) {
-        case Isa::generic:
-            return attention_kernels_generic();
-        case Isa::avx2:
-            return attention_kernels_avx2();
-        case Isa::avx512:
-        case Isa::amx:
-            return attention_kernels_avx512();
-    }
-    throw InternalError("attention_kernels: unknown instruction set");
+    return of_level(isa, attention_kernels_generic, attention_kernels_avx2, attention_kernels_avx512)();
 }
 
 const AttentionKernels* attention_kernels(Bf16Unit unit) {

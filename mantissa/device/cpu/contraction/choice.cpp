@@ -1,8 +1,7 @@
-#include "mantissa/device/cpu/contraction/choice.h"
-
-#include "mantissa/base/error.h"
+// The set of inner kernels that a problem runs on.
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/contraction/convert.h"
+#include "mantissa/device/cpu/contraction/prepared.h"
 
 namespace mantissa::inline v0::on_cpu {
 
@@ -19,16 +18,8 @@ PanelWidth width_for(const ContractionProblem& problem) {
 
 /// Kernels for FP32 vectors: two operands of FP32, or BF16 ones widened.
 ContractionKernels vector_kernels(const ContractionProblem& problem, Isa isa) {
-    switch (isa) {
-        case Isa::generic:
-            return contraction_kernels_generic();
-        case Isa::avx2:
-            return contraction_kernels_avx2();
-        case Isa::avx512:
-        case Isa::amx:
-            return contraction_kernels_avx512(width_for(problem));
-    }
-    throw InternalError("an instruction-set level outside of its enumeration");
+    if (isa >= Isa::avx512) return contraction_kernels_avx512(width_for(problem));
+    return isa == Isa::avx2 ? contraction_kernels_avx2() : contraction_kernels_generic();
 }
 
 /// Kernels of the unit for two operands of BF16.

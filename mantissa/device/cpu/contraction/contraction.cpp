@@ -1,16 +1,11 @@
 // Everything that a call does besides multiplying: checks addresses, and hands the items of matrix_run.h or
-// the blocks of row_run.h to threads.
+// the blocks of row_run.cpp to threads.
 #include "mantissa/device/cpu/contraction/contraction.h"
-
-#include <immintrin.h>
 
 #include <vector>
 
-#include "mantissa/base/whole_units.h"
-#include "mantissa/device/cpu/contraction/choice.h"
 #include "mantissa/device/cpu/contraction/matrix_run.h"
 #include "mantissa/device/cpu/contraction/precondition.h"
-#include "mantissa/device/cpu/contraction/row_run.h"
 #include "mantissa/device/cpu/contraction/standard_epilogue.h"
 
 namespace mantissa::inline v0::on_cpu {

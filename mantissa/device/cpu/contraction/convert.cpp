@@ -25,9 +25,8 @@ Conversion conversion_of(Products products, const ConvertKernels& convert) {
 }  // namespace
 
 const ConvertKernels& convert_kernels(Isa isa) {
-    if (isa == Isa::generic) return convert_kernels_generic();
-    if (isa == Isa::avx2) return convert_kernels_avx2();
-    return bf16_unit(isa) == Bf16Unit::none ? convert_kernels_avx512() : convert_kernels_avx512bf16();
+    return of_level(isa, convert_kernels_generic, convert_kernels_avx2, convert_kernels_avx512,
+                    convert_kernels_avx512bf16)();
 }
 
 ContractionKernels converted(ContractionKernels base, Products products, const ConvertKernels& convert) {

@@ -1,13 +1,7 @@
-#include "mantissa/device/cpu/contraction/gather_avx512.h"
-
-// GCC bug 105593, as in pack_words_avx512.h.
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#endif
-#include <immintrin.h>
-
+// Gathering an operand from images with 512-bit vectors.
+#include "mantissa/device/cpu/contraction/pack_avx512.h"
 #include "mantissa/device/cpu/contraction/window.h"
+#include "mantissa/device/cpu/intrinsics.h"
 
 namespace mantissa::inline v0::on_cpu {
 

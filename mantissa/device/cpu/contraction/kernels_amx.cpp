@@ -1,6 +1,5 @@
 // The tile unit of AMX.
 #include "mantissa/device/cpu/amx_tiles.h"
-#include "mantissa/device/cpu/contraction/gather_avx512.h"
 #include "mantissa/device/cpu/contraction/pack_avx512.h"
 #include "mantissa/device/cpu/contraction/tile_kernels.h"
 

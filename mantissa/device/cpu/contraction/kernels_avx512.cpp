@@ -1,5 +1,4 @@
 // The contraction's inner kernels for AVX-512.
-#include "mantissa/device/cpu/contraction/gather_avx512.h"
 #include "mantissa/device/cpu/contraction/lanes_avx512.h"
 #include "mantissa/device/cpu/contraction/pack_avx512.h"
 #include "mantissa/device/cpu/contraction/panel_kernels.h"

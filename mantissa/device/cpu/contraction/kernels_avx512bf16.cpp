@@ -1,6 +1,5 @@
 // The contraction's inner kernels for two operands of BF16 on CPUs with AVX512_BF16.
 #include "mantissa/device/cpu/contraction/dot_kernels.h"
-#include "mantissa/device/cpu/contraction/gather_avx512.h"
 #include "mantissa/device/cpu/contraction/lanes_avx512bf16.h"
 #include "mantissa/device/cpu/contraction/pack_avx512.h"
 #include "mantissa/device/cpu/contraction/panel_kernels.h"

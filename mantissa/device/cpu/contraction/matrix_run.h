@@ -10,7 +10,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 
+#include "mantissa/base/thread_pool.h"
 #include "mantissa/device/cpu/contraction/prepared.h"
 #include "mantissa/device/cpu/contraction/standard_epilogue.h"
 
@@ -106,5 +108,17 @@ class MatrixRun {
     std::int64_t entry_;
     std::byte* memory_;
 };
+
+/// Shared by the rows of a call.
+struct RowCall {
+    const ContractionProblem& problem;
+    const PreparedRows& rows;
+    const ContractionArguments& arguments;
+    /// Gets every block of sums; null: they go to an FP32 output as they are, added where `store` says so.
+    EpilogueFunction finish = nullptr;
+    const void* finish_args = nullptr;
+};
+
+void run_few_rows(const RowCall& call, std::span<std::byte> workspace, ThreadPool& pool);
 
 }  // namespace mantissa::on_cpu

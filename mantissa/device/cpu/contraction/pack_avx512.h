@@ -32,4 +32,6 @@ PanelKernels paired_panels_avx512<48>();
 PanelKernels tile_panels_a_avx512();
 PanelKernels tile_panels_b_avx512();
 
+void gather_avx512(const WindowPiece& piece);
+
 }  // namespace mantissa::on_cpu

@@ -2,15 +2,9 @@
 // Everything is in an anonymous namespace, so that it stays in the source compiled for AVX-512.
 #pragma once
 
-// GCC 12 takes the undefined upper operand inside its own AVX-512 intrinsics for a use of uninitialised
-// memory (GCC bug 105593); the warnings have to be off where they are defined.
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#endif
-#include <immintrin.h>
-
 #include <cstdint>
+
+#include "mantissa/device/cpu/intrinsics.h"
 
 namespace mantissa::inline v0::on_cpu {
 

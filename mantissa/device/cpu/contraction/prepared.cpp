@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "mantissa/base/whole_units.h"
-#include "mantissa/device/cpu/contraction/choice.h"
 #include "mantissa/device/cpu/contraction/standard_epilogue.h"
 
 namespace mantissa::inline v0::on_cpu {

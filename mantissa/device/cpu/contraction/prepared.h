@@ -52,7 +52,7 @@ struct PreparedMatrices {
     std::optional<ChannelsInPlace> across;
 };
 
-/// The plan for a few rows of a, which read b in place (row_run.h). The rows are copied to the worker's
+/// The plan for a few rows of a, which read b in place (row_run.cpp). The rows are copied to the worker's
 /// memory, in FP32 and one after another, unless they are read in place. The sums of a block of columns come
 /// behind them.
 struct PreparedRows {
@@ -105,5 +105,8 @@ PreparedContraction prepare_contraction(const ContractionProblem& problem, Isa i
 /// what tests call to choose for themselves. The problem must be one that refusal() accepts, with operands of
 /// types that the kernels pack.
 PreparedContraction prepare_contraction(const ContractionProblem& problem, const ContractionKernels& kernels);
+
+/// The choice by the level, the types of the operands and the number of columns.
+ContractionKernels kernels_of(const ContractionProblem& problem, Isa isa);
 
 }  // namespace mantissa::on_cpu

@@ -2,7 +2,7 @@
 // (vdpbf16ps): nothing is widened, so that eight rows take the time of reading the matrix. Numerics:
 // docs/numerics.md.
 #include "mantissa/device/cpu/contraction/row_product.h"
-#include "mantissa/device/cpu/modes/intrinsics.h"
+#include "mantissa/device/cpu/intrinsics.h"
 #include "mantissa/device/cpu/modes/sums_of_four.h"
 #include "mantissa/numerics/sixteen_bit.h"
 

@@ -1,8 +1,8 @@
-#include "mantissa/device/cpu/contraction/row_run.h"
-
-#include <algorithm>
+// The contraction of a few rows of a with b as it lies in memory, for each entry of a batch: what generating
+// the next tokens of some texts consists of. Bound by reading b.
 #include <type_traits>
 
+#include "mantissa/device/cpu/contraction/matrix_run.h"
 #include "mantissa/numerics/formats.h"
 
 namespace mantissa::inline v0::on_cpu {

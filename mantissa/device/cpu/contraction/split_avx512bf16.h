@@ -2,14 +2,9 @@
 // are.
 #pragma once
 
-// GCC bug 105593, as in pack_words_avx512.h.
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#endif
-#include <immintrin.h>
-
 #include <cstdint>
+
+#include "mantissa/device/cpu/intrinsics.h"
 
 namespace mantissa::inline v0::on_cpu {
 namespace {

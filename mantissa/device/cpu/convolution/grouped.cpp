@@ -235,29 +235,9 @@ void GroupedConvolution::run_filter_gradient(const GroupedArguments& arguments, 
     pool.for_each_block(blocks_, [&](std::int64_t block, int) { kernels_.finish(p, block); });
 }
 
-namespace {
-
-/// A level's table is made by code of that level, so only where it is asked for.
-template <GroupedKernels (*Make)()>
-const GroupedKernels& grouped_made_once() {
-    static const GroupedKernels kernels = Make();
-    return kernels;
-}
-
-}  // namespace
-
 const GroupedKernels& grouped_kernels(Isa isa) {
-    switch (isa) {
-        case Isa::generic:
-            return grouped_made_once<grouped_kernels_generic>();
-        case Isa::avx2:
-            return grouped_made_once<grouped_kernels_avx2>();
-        case Isa::avx512:
-        case Isa::amx:
-            return bf16_unit(isa) == Bf16Unit::none ? grouped_made_once<grouped_kernels_avx512>()
-                                                    : grouped_made_once<grouped_kernels_avx512bf16>();
-    }
-    throw InternalError("grouped_kernels: unknown instruction set");
+    return of_level(isa, made_once<grouped_kernels_generic>, made_once<grouped_kernels_avx2>,
+                    made_once<grouped_kernels_avx512>, made_once<grouped_kernels_avx512bf16>)();
 }
 
 }  // namespace mantissa::on_cpu

@@ -2,18 +2,16 @@
 // everything else by plain loops.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <memory>
 
-#include "mantissa/base/error.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
-#include "mantissa/device/cpu/kernels/scalar.h"
 #include "mantissa/device/cpu/kernels/strided_loops.h"
 #include "mantissa/device/cpu/rows/partition.h"
 #include "mantissa/device/cpu/rows/rows.h"
 #include "mantissa/numerics/formats.h"
+#include "mantissa/numerics/scalar.h"
 #include "mantissa/numerics/tf32.h"
 
 namespace mantissa::inline v0::on_cpu {

@@ -1,12 +1,10 @@
 // Fused nodes on the CPU: a compiled function over blocks of rows on the thread pool. The blocks follow from
 // the shapes; sums over rows are made a block and then added in a fixed tree.
-#include <fmt/format.h>
 
 #include <algorithm>
 
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/kernels/fused_stores.h"
-#include "mantissa/device/cpu/kernels/fused_sums.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/device/cpu/rows/partition.h"
 

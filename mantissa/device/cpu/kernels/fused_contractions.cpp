@@ -1,5 +1,4 @@
 // Fused nodes that start with a contraction: its kernel, with the rest compiled as its epilogue.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <numeric>
@@ -8,7 +7,6 @@
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/contraction/contraction.h"
 #include "mantissa/device/cpu/kernels/fused_stores.h"
-#include "mantissa/device/cpu/kernels/fused_sums.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/passes/analysis/contraction_epilogue.h"

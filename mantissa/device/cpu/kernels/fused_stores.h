@@ -1,7 +1,9 @@
-// The outputs of a fused kernel that are stored past the caches.
+// The outputs of fused kernels: those that are stored past the caches, and sums over rows, which are made a
+// block at a time.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "mantissa/device/cpu/kernels/kernels.h"
 
@@ -20,5 +22,13 @@ class StreamedOutputs {
   private:
     std::uint64_t large_ = 0;
 };
+
+/// All sums over rows of a nest.
+std::vector<codegen::RowSum> sums_of(const codegen::LoopNest& nest);
+
+/// Adds the partial sums [blocks, nest.partial_sums] in a fixed tree, and writes them where they belong.
+/// Overwrites `partials`.
+void finish_sums(ThreadPool& pool, const codegen::LoopNest& nest, float* partials, std::int64_t blocks,
+                 std::span<std::byte* const> outputs);
 
 }  // namespace mantissa::on_cpu

@@ -6,7 +6,6 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
-#include "mantissa/device/cpu/kernels/scalar.h"
 #include "mantissa/device/cpu/kernels/strided_loops.h"
 
 namespace mantissa::inline v0::on_cpu {

@@ -3,7 +3,7 @@
 #include "mantissa/base/random.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
-#include "mantissa/device/cpu/kernels/scalar.h"
+#include "mantissa/numerics/scalar.h"
 
 namespace mantissa::inline v0::on_cpu {
 

@@ -1,13 +1,11 @@
 // Sums and maxima over any axes, in plain C++: each result is computed by one thread, its terms in row-major
 // order.
-#include <cmath>
 #include <limits>
 #include <memory>
-#include <type_traits>
 
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
-#include "mantissa/device/cpu/kernels/scalar.h"
+#include "mantissa/numerics/scalar.h"
 
 namespace mantissa::inline v0::on_cpu {
 

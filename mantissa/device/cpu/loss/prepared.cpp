@@ -72,16 +72,8 @@ PreparedLossChunk::Gradients prepare_gradients(const Products& products, bool se
 }
 
 const LossKernels& loss_kernels(Isa isa) {
-    switch (isa) {
-        case Isa::generic:
-            return loss_kernels_generic();
-        case Isa::avx2:
-            return loss_kernels_avx2();
-        case Isa::avx512:
-        case Isa::amx:
-            return bf16_unit(isa) == Bf16Unit::none ? loss_kernels_avx512() : loss_kernels_avx512bf16();
-    }
-    throw InternalError("an instruction-set level outside of its enumeration");
+    return of_level(isa, loss_kernels_generic, loss_kernels_avx2, loss_kernels_avx512,
+                    loss_kernels_avx512bf16)();
 }
 
 }  // namespace

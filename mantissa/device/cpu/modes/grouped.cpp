@@ -10,7 +10,6 @@
 #include "mantissa/device/cpu/modes/narrowing.h"
 #include "mantissa/device/cpu/modes/row_scales.h"
 #include "mantissa/numerics/formats.h"
-#include "mantissa/numerics/integer_formats.h"
 #include "mantissa/numerics/weight_groups.h"
 
 namespace mantissa::inline v0::on_cpu {

@@ -2,9 +2,9 @@
 // operand for unsigned: numbers of the matrix come 8 too large, and sums begin at the corrections. For one
 // row 64 bytes of the matrix take nine operations, so that reading them is the bound.
 
+#include "mantissa/device/cpu/intrinsics.h"
 #include "mantissa/device/cpu/modes/fetched_ahead.h"
 #include "mantissa/device/cpu/modes/grouped_rows.h"
-#include "mantissa/device/cpu/modes/intrinsics.h"
 #include "mantissa/device/cpu/modes/sums_of_four.h"
 
 namespace mantissa::inline v0::on_cpu {

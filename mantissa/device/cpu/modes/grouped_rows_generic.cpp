@@ -2,7 +2,6 @@
 #include "mantissa/device/cpu/modes/grouped_rows.h"
 #include "mantissa/device/cpu/modes/row_scales.h"
 #include "mantissa/numerics/formats.h"
-#include "mantissa/numerics/integer_formats.h"
 
 namespace mantissa::inline v0::on_cpu {
 

@@ -1,16 +1,11 @@
 // Lanes for AVX-512: FP64, FP16 as FP32, and what the whole numbers of lanes_avx512vnni.h and
-// lanes_avx512vpopcntdq.h have in common. Twins of those in lanes_generic.h.
+// peak_loops_avx512vpopcntdq.cpp have in common. Twins of those in lanes_generic.h.
 #pragma once
-
-// GCC 12 takes the undefined operand inside its own intrinsics for a mistake of ours.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#include <immintrin.h>
-#pragma GCC diagnostic pop
 
 #include <cstddef>
 #include <cstdint>
+
+#include "mantissa/device/cpu/intrinsics.h"
 
 #define MANTISSA_MODE_LANES [[gnu::always_inline]] static inline
 

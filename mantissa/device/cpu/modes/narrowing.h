@@ -1,4 +1,4 @@
-// FP32 numbers stored in 8 bits, array by array: vector versions of mantissa/numerics/integer_formats.h, with
+// FP32 numbers stored in 8 bits, array by array: vector versions of mantissa/numerics/formats.h, with
 // the same bits.
 #pragma once
 

@@ -1,8 +1,8 @@
 // A few rows times a matrix of bytes in dot products of four (vpdpbusd), which take one operand for unsigned:
 // numbers of the matrix come 128 too large, and so often the sum of the row is taken off again.
 
+#include "mantissa/device/cpu/intrinsics.h"
 #include "mantissa/device/cpu/modes/fetched_ahead.h"
-#include "mantissa/device/cpu/modes/intrinsics.h"
 #include "mantissa/device/cpu/modes/row_mode.h"
 #include "mantissa/device/cpu/modes/sums_of_four.h"
 

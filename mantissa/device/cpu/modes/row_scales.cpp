@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "mantissa/base/error.h"
-#include "mantissa/base/whole_units.h"
+#include "mantissa/device/cpu/modes/narrowing.h"
 #include "mantissa/numerics/formats.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -46,6 +46,14 @@ std::int64_t columns_of_few_rows(std::int64_t n, std::int64_t bytes) {
     constexpr std::int64_t block_bytes = 128 << 10, min_blocks = 16;
     const std::int64_t columns = std::min(block_bytes / std::max<std::int64_t>(1, bytes), n / min_blocks);
     return std::max<std::int64_t>(16, columns / 16 * 16);
+}
+
+void narrow_to_s8_generic(const float* from, float factor, std::int8_t* to, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i) to[i] = to_s8(from[i] * factor);
+}
+
+NarrowToS8 narrow_to_s8(Isa isa) {
+    return of_level(isa, narrow_to_s8_generic, narrow_to_s8_avx2, narrow_to_s8_avx512);
 }
 
 }  // namespace mantissa::on_cpu

@@ -2,7 +2,7 @@
 // by sources of that level; in an anonymous namespace, so that each keeps its own copy.
 #pragma once
 
-#include "mantissa/device/cpu/modes/intrinsics.h"
+#include "mantissa/device/cpu/intrinsics.h"
 
 namespace mantissa::inline v0::on_cpu {
 

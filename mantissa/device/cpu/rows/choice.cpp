@@ -1,5 +1,4 @@
 // The table of row kernels of each level, and which one a machine uses.
-#include "mantissa/base/error.h"
 #include "mantissa/device/cpu/rows/rows.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -37,16 +36,8 @@ const RowKernels& row_kernels_avx512_bf16() {
 }
 
 const RowKernels& row_kernels(Isa isa) {
-    switch (isa) {
-        case Isa::generic:
-            return row_kernels_generic();
-        case Isa::avx2:
-            return row_kernels_avx2();
-        case Isa::avx512:
-        case Isa::amx:
-            return bf16_unit(isa) == Bf16Unit::none ? row_kernels_avx512() : row_kernels_avx512_bf16();
-    }
-    throw InternalError("row_kernels: unknown instruction set");
+    return of_level(isa, row_kernels_generic, row_kernels_avx2, row_kernels_avx512,
+                    row_kernels_avx512_bf16)();
 }
 
 }  // namespace mantissa::on_cpu

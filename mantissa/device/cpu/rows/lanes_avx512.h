@@ -2,15 +2,9 @@
 // member. In an unnamed namespace for the reason given there.
 #pragma once
 
-// GCC 12 takes the undefined operand inside its own intrinsics for a mistake of ours.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#include <immintrin.h>
-#pragma GCC diagnostic pop
-
 #include <cstdint>
 
+#include "mantissa/device/cpu/intrinsics.h"
 #include "mantissa/numerics/sixteen_bit.h"
 
 #define MANTISSA_LANES [[gnu::always_inline]] static inline

@@ -1,8 +1,8 @@
-// Drivers of layer norm, softmax and GELU: checks, blocks of rows, sums over blocks.
+// Drivers of layer norm, softmax, GELU, rotary positions and running sums: checks, blocks of rows, sums over
+// blocks.
+#include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/rows/partition.h"
 #include "mantissa/device/cpu/rows/rows.h"
-
-#include "mantissa/base/whole_units.h"
 
 namespace mantissa::inline v0::on_cpu {
 
@@ -96,6 +96,32 @@ void gelu_grad(const RowKernels& kernels, const GeluGrad& p, ThreadPool& pool, S
     const Stores stores = check.finish(wanted);
     for_each_range(pool, p.count, block_elements,
                    [&](Range range, std::int64_t) { kernels.element.gelu_grad(p, range, stores); });
+}
+
+void rotary(const RowKernels& kernels, const Rotary& p, ThreadPool& pool, Stores wanted) {
+    const std::int64_t token = p.heads * p.head_size, table = p.sequence * p.head_size / 2;
+    ProblemCheck check("rotary");
+    check.size("tokens", p.tokens).size("sequence", p.sequence).size("heads", p.heads);
+    check.size("head_size", p.head_size);
+    check.that(p.head_size % 2 == 0, "head_size is odd");
+    check.that(p.tokens % p.sequence == 0, "tokens is not a multiple of sequence");
+    check.input("cosine", p.cosine, table * float_bytes).input("sine", p.sine, table * float_bytes);
+    check.input("x", p.x, p.tokens * token).same_type("y", p.y.type, p.x.type);
+    check.output("y", p.y, p.tokens * token);
+    const Stores stores = check.finish(wanted);
+    const std::int64_t bytes = 2 * token * static_cast<std::int64_t>(size_of(p.x.type));
+    for_each_range(pool, p.tokens, rows_per_block(bytes),
+                   [&](Range tokens, std::int64_t) { kernels.element.rotary(p, tokens, stores); });
+}
+
+void running_sums(const RowKernels& kernels, const RunningSums& p, ThreadPool& pool, Stores wanted) {
+    const std::int64_t row_bytes = p.columns * float_bytes;
+    ProblemCheck check("cumsum");
+    check.size("rows", p.rows).size("columns", p.columns).input("x", p.x, p.rows * row_bytes);
+    const Stores stores = check.output("y", p.y, p.rows * row_bytes).finish(wanted);
+    constexpr std::int64_t together = 2;  // rows that one walk takes
+    for_each_range(pool, p.rows, together * rows_per_block(2 * together * row_bytes),
+                   [&](Range rows, std::int64_t) { kernels.element.running_sums(p, rows, stores); });
 }
 
 }  // namespace mantissa::on_cpu

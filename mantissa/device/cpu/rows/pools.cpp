@@ -91,29 +91,9 @@ void relu_grad(const ImageKernels& kernels, const ReluGrad& p, ThreadPool& pool,
                    [&](Range range, std::int64_t) { kernels.relu_grad(p, range, stores); });
 }
 
-namespace {
-
-/// A level's table is made by code of that level, so only where it is asked for.
-template <ImageKernels (*Make)()>
-const ImageKernels& made_once() {
-    static const ImageKernels kernels = Make();
-    return kernels;
-}
-
-}  // namespace
-
 const ImageKernels& image_kernels(Isa isa) {
-    switch (isa) {
-        case Isa::generic:
-            return made_once<image_kernels_generic>();
-        case Isa::avx2:
-            return made_once<image_kernels_avx2>();
-        case Isa::avx512:
-        case Isa::amx:
-            return bf16_unit(isa) == Bf16Unit::none ? made_once<image_kernels_avx512>()
-                                                    : made_once<image_kernels_avx512bf16>();
-    }
-    throw InternalError("image_kernels: unknown instruction set");
+    return of_level(isa, made_once<image_kernels_generic>, made_once<image_kernels_avx2>,
+                    made_once<image_kernels_avx512>, made_once<image_kernels_avx512bf16>)();
 }
 
 }  // namespace mantissa::on_cpu

@@ -7,7 +7,7 @@
 
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cuda/kernels/dnn_plan.h"
-#include "mantissa/device/cuda/kernels/elements.h"
+#include "mantissa/device/cuda/kernels/kernels.h"
 #include "mantissa/device/cuda/kernels/products.h"
 #include "mantissa/graph/convolution.h"
 
@@ -253,24 +253,18 @@ Expected<PreparedKernel> prepare_plainly(Context& context, const NamedConvolutio
 
 void add_convolution_kernels(KernelTable& table, Context& context) {
     for (const NamedConvolution& named : convolutions) {
-        for (const ProductUnit& unit : product_units(context, "cublasLt", context.matrix_unit))
-            table[named.op].push_back({.name = unit.name,
-                                       .arithmetic = unit.arithmetic,
-                                       .prepare = [&context, &named, unit](const Problem& problem) {
-                                           return prepare_by_product(context, named, unit, problem);
-                                       }});
-        for (const ProductUnit& unit : product_units(context, "cudnn", context.matrix_unit))
-            table[named.op].push_back({.name = unit.name,
-                                       .arithmetic = unit.arithmetic,
-                                       .prepare = [&context, &named, unit](const Problem& problem) {
-                                           return prepare_by_library(context, named, unit, problem);
-                                       }});
-        for (const ProductUnit& unit : product_units(context, "a thread an element", context.unit))
-            table[named.op].push_back({.name = unit.name,
-                                       .arithmetic = unit.arithmetic,
-                                       .prepare = [&context, &named, unit](const Problem& problem) {
-                                           return prepare_plainly(context, named, unit, problem);
-                                       }});
+        const auto add = [&](const char* by, const std::string& unit_name, auto* prepare) {
+            for (const ProductUnit& unit : product_units(context, by, unit_name))
+                table[named.op].push_back(
+                    {.name = unit.name,
+                     .arithmetic = unit.arithmetic,
+                     .prepare = [&context, &named, prepare, unit](const Problem& problem) {
+                         return prepare(context, named, unit, problem);
+                     }});
+        };
+        add("cublasLt", context.matrix_unit, prepare_by_product);
+        add("cudnn", context.matrix_unit, prepare_by_library);
+        add("a thread an element", context.unit, prepare_plainly);
     }
 }
 

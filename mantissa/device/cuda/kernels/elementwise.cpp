@@ -1,9 +1,8 @@
 // Element-wise operations, casts and random numbers.
-#include <fmt/format.h>
 
 #include <algorithm>
 
-#include "mantissa/device/cuda/kernels/elements.h"
+#include "mantissa/device/cuda/kernels/kernels.h"
 
 namespace mantissa::inline v0::on_cuda {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "mantissa/base/whole_units.h"
-#include "mantissa/device/cuda/kernels/elements.h"
+#include "mantissa/device/cuda/kernels/kernels.h"
 
 namespace mantissa::inline v0::on_cuda {
 

@@ -11,7 +11,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "mantissa/codegen/grid_kernel.h"
@@ -20,6 +19,7 @@
 #include "mantissa/device/cuda/kernel_modules.h"
 #include "mantissa/device/cuda/kernels/product_algorithms.h"
 #include "mantissa/device/device.h"
+#include "mantissa/graph/graph.h"
 
 namespace mantissa::inline v0::on_cuda {
 
@@ -100,5 +100,47 @@ void add_attention_kernels(KernelTable& table, Context& context);
 void add_loss_kernels(KernelTable& table, Context& context);
 /// Sums over ranks.
 void add_collective_kernels(KernelTable& table, Context& context);
+
+/// Why a problem is not for the ranks among which the device is one; empty if it is.
+std::string refuse_ranks(const Context& context, const Problem& problem);
+
+// Parts that kernels of several files are made of.
+
+/// A reduction over any axes, or one of chunks and one over the chunks.
+struct Stages {
+    std::shared_ptr<const GpuKernel> first, second;  // second: null
+    std::int64_t first_blocks = 0, second_blocks = 0;
+    std::int64_t partial_bytes = 0;
+
+    std::int64_t launches() const { return second ? 2 : 1; }
+
+    void queue(const Context& context, std::uint64_t x, std::uint64_t partials, std::uint64_t y) const;
+};
+
+struct Reduced {
+    bool maximum = false;
+    DType from = DType::f32, sums = DType::f32, to = DType::f32;
+};
+
+Stages stages_of(Context& context, const Shape& shape, const std::vector<std::int64_t>& axes,
+                 const Reduced& what);
+
+enum class NestOutputs : std::uint8_t {
+    apart,
+    over_operands,  ///< may lie where operands of their shape do
+};
+
+/// The kernel of a graph whose operations, taken apart into primitives, are one nest; its operands are the
+/// graph's inputs, in their order.
+Expected<PreparedKernel> prepare_definition(Context& context, const Graph& definition, NestOutputs place);
+
+/// How an operand is read to fill a shape: repeated along axes that it is stretched over.
+codegen::Strided stretched(const Type& operand, const Shape& shape);
+
+/// Adds the kernel, with axes merged where that changes nothing, and a name that is an identifier.
+std::shared_ptr<const GpuKernel> add_element_kernel(Context& context, codegen::ElementKernel kernel);
+
+/// A launch of one kernel over all operands and the first output.
+Launch launch_of_elements(Context& context, codegen::ElementKernel kernel);
 
 }  // namespace mantissa::on_cuda

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "mantissa/base/whole_units.h"
-#include "mantissa/device/cuda/kernels/nest_kernels.h"
+#include "mantissa/device/cuda/kernels/kernels.h"
 #include "mantissa/device/cuda/kernels/products.h"
 #include "mantissa/device/tf32_refusal.h"
 #include "mantissa/graph/graph.h"

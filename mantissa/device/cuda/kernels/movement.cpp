@@ -1,7 +1,7 @@
 // Movement: strided copies between parts of tensors, and counters.
 #include <fmt/format.h>
 
-#include "mantissa/device/cuda/kernels/elements.h"
+#include "mantissa/device/cuda/kernels/kernels.h"
 
 namespace mantissa::inline v0::on_cuda {
 

@@ -7,7 +7,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
-#include "mantissa/device/cuda/kernels/nest_kernels.h"
+#include "mantissa/device/cuda/kernels/kernels.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/passes/analysis/contraction_epilogue.h"
@@ -344,37 +344,37 @@ Expected<PreparedKernel> prepare_parts(Context& context, const Problem& problem)
         .launches = bound.launches()};
 }
 
-std::string refuse_without_compiler() { return codegen::Compiler::refusal(); }
+/// `prepare` of a problem, where there is a compiler.
+Kernel compiled_kernel(Context& context,
+                       std::function<Expected<PreparedKernel>(const Problem& problem)> prepare) {
+    return {.name = "compiled " + context.unit,
+            .arithmetic = {.unit = context.unit},
+            .prepare = [prepare = std::move(prepare)](const Problem& problem) -> Expected<PreparedKernel> {
+                if (std::string reason = codegen::Compiler::refusal(); !reason.empty())
+                    return Unexpected{std::move(reason)};
+                return prepare(problem);
+            }};
+}
 
 Kernel fused_kernel(Context& context) {
-    const auto prepare = [&context](const Problem& problem) -> Expected<PreparedKernel> {
-        if (std::string reason = refuse_without_compiler(); !reason.empty())
-            return Unexpected{std::move(reason)};
+    return compiled_kernel(context, [&context](const Problem& problem) -> Expected<PreparedKernel> {
         const Graph& body = problem.attributes.body("body").graph();
         if (contraction_of(body) >= 0) return Unexpected{"it makes nests, and no contraction"};
         return prepare_nest(context, nest_of_body(body), NestOutputs::apart);
-    };
-    return {.name = "compiled " + context.unit, .arithmetic = {.unit = context.unit}, .prepare = prepare};
+    });
 }
 
 Kernel composite_kernel(Context& context) {
-    const auto prepare = [&context](const Problem& problem) -> Expected<PreparedKernel> {
-        if (std::string reason = refuse_without_compiler(); !reason.empty())
-            return Unexpected{std::move(reason)};
+    return compiled_kernel(context, [&context](const Problem& problem) {
         const bool writes_over = !problem.op.in_place.empty();
         return prepare_nest(context, nest_of_composite(problem),
                             writes_over ? NestOutputs::over_operands : NestOutputs::apart);
-    };
-    return {.name = "compiled " + context.unit, .arithmetic = {.unit = context.unit}, .prepare = prepare};
+    });
 }
 
 Kernel parts_kernel(Context& context) {
-    const auto prepare = [&context](const Problem& problem) -> Expected<PreparedKernel> {
-        if (std::string reason = refuse_without_compiler(); !reason.empty())
-            return Unexpected{std::move(reason)};
-        return prepare_parts(context, problem);
-    };
-    return {.name = "compiled " + context.unit, .arithmetic = {.unit = context.unit}, .prepare = prepare};
+    return compiled_kernel(context,
+                           [&context](const Problem& problem) { return prepare_parts(context, problem); });
 }
 
 }  // namespace

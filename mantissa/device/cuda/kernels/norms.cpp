@@ -6,8 +6,7 @@
 
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cuda/gpu_ranks.h"
-#include "mantissa/device/cuda/kernels/among_ranks.h"
-#include "mantissa/device/cuda/kernels/reductions.h"
+#include "mantissa/device/cuda/kernels/kernels.h"
 #include "mantissa/ranks/shard.h"
 
 namespace mantissa::inline v0::on_cuda {

@@ -5,7 +5,7 @@
 #include <bit>
 
 #include "mantissa/base/whole_units.h"
-#include "mantissa/device/cuda/kernels/reductions.h"
+#include "mantissa/device/cuda/kernels/kernels.h"
 
 namespace mantissa::inline v0::on_cuda {
 

@@ -1,7 +1,5 @@
-#include "mantissa/device/cuda/planned/planned_cublaslt.h"
-
-#include <fmt/format.h>
-
+// cuBLASLt's checks, what it takes and refuses, with no GPU and no library: for plans that are made and not
+// run, unless somebody runs the products. What is not planned for is refused as not supported.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -11,6 +9,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/device/cuda/planned/matmul_job.h"
+#include "mantissa/device/cuda/planned/planned_gpu.h"
 
 namespace mantissa::inline v0::cuda {
 

@@ -1,11 +1,14 @@
-#include "mantissa/device/cuda/planned/planned_cudnn.h"
-
+// cuDNN's checks, what it takes and refuses, with no GPU and no library: descriptors as the library has them,
+// for plans that are made and not run, unless somebody runs the convolutions. It refuses what cuDNN 9.19 was
+// seen to refuse where it finished plans for GPUs without one (bench/cudnn_engines.py), and as not supported
+// what is not planned for.
 #include <algorithm>
 #include <cstring>
 #include <memory>
 #include <vector>
 
 #include "mantissa/device/cuda/planned/dnn_descriptors.h"
+#include "mantissa/device/cuda/planned/planned_gpu.h"
 #include "mantissa/device/tf32_refusal.h"
 
 namespace mantissa::inline v0::cuda {

@@ -5,8 +5,6 @@
 #include <string_view>
 
 #include "mantissa/device/cuda/planned/architecture.h"
-#include "mantissa/device/cuda/planned/planned_cublaslt.h"
-#include "mantissa/device/cuda/planned/planned_cudnn.h"
 
 namespace mantissa::inline v0::cuda {
 

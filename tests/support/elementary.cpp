@@ -1,4 +1,4 @@
-#include "mantissa/numerics/elementary.h"
+#include "tests/support/elementary.h"
 
 #include <bit>
 #include <cmath>

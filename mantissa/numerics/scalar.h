@@ -9,7 +9,7 @@
 #include "mantissa/numerics/dtype.h"
 #include "mantissa/numerics/formats.h"
 
-namespace mantissa::inline v0::on_cpu {
+namespace mantissa::inline v0 {
 
 template <class T>
 T number(T x) {
@@ -71,4 +71,4 @@ auto with_floating_type(DType dtype, Body&& body) -> decltype(body(float{})) {
     }
 }
 
-}  // namespace mantissa::on_cpu
+}  // namespace mantissa

@@ -1,4 +1,4 @@
-#include "mantissa/numerics/ulp_distance.h"
+#include "tests/support/ulp_distance.h"
 
 #include <bit>
 

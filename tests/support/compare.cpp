@@ -1,4 +1,4 @@
-#include "mantissa/numerics/compare.h"
+#include "tests/support/compare.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
