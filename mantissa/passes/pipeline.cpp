@@ -49,8 +49,8 @@ constexpr std::array optional_passes = {
 /// Runs passes one after another on a graph; times, verifies and shows each.
 class Pipeline {
   public:
-    Pipeline(Graph& graph, const PipelineOptions& options, const Machine& machine)
-        : machine(machine), graph_(graph), options_(options) {
+    Pipeline(Graph& graph, const PipelineOptions& options, const Machine& on)
+        : machine(on), graph_(graph), options_(options) {
         const Target& target = machine.target;
         if (options.fuse && !target.cannot_compile.empty()) throw UserError(target.cannot_compile);
         check_recomputable(options.recompute);

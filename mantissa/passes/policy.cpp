@@ -32,8 +32,8 @@ const std::array<Policy, 6>& policies() {
 
 }  // namespace
 
-Policy::Policy(const char* name) : Policy(find_policy(name)) {}
-Policy::Policy(const std::string& name) : Policy(find_policy(name)) {}
+Policy::Policy(const char* known) : Policy(find_policy(known)) {}
+Policy::Policy(const std::string& known) : Policy(find_policy(known)) {}
 
 Policy find_policy(std::string_view name) {
     for (const Policy& policy : policies())

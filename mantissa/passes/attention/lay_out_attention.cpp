@@ -9,6 +9,7 @@
 #include <set>
 
 #include "mantissa/graph/attention_layout.h"
+#include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/passes/analysis/plan_memory.h"

@@ -8,6 +8,7 @@
 
 #include "mantissa/base/function_ref.h"
 #include "mantissa/graph/attention_score.h"
+#include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/passes/attention/attention_form.h"
