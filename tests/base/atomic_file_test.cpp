@@ -44,14 +44,6 @@ std::string error_of(const auto& action) {
     return "no error";
 }
 
-std::vector<std::string> names_in(const fs::path& directory) {
-    std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(directory))
-        names.push_back(entry.path().filename().string());
-    std::sort(names.begin(), names.end());
-    return names;
-}
-
 using Names = std::vector<std::string>;
 
 TEST(AtomicFile, AppearsOnCommitOnly) {

@@ -25,13 +25,10 @@ namespace {
 
 using testing::device_at;
 using testing::fused;
+using testing::given;
 using testing::levels;
 using testing::loaded;
 using testing::run;
-
-Tensor given(Graph& graph, const char* name, const Shape& shape, DType dtype = DType::f32) {
-    return {graph, graph.add_input(name, {dtype, shape})};
-}
 
 /// Whole numbers from -3 to 3: their sums and products are exact in every format here.
 std::vector<double> whole_numbers(std::int64_t count, std::uint32_t which) {

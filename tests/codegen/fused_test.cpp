@@ -23,6 +23,7 @@ namespace {
 
 using testing::device_at;
 using testing::fused;
+using testing::given;
 using testing::levels;
 using testing::loaded;
 using testing::run;
@@ -44,10 +45,6 @@ std::vector<double> values(std::int64_t count, std::uint32_t which) {
     for (std::int64_t i = 0; i < count; ++i)
         all.push_back(static_cast<double>(random.normal(static_cast<std::uint64_t>(i))));
     return all;
-}
-
-Tensor given(Graph& graph, const char* name, const Shape& shape, DType dtype = DType::f32) {
-    return {graph, graph.add_input(name, {dtype, shape})};
 }
 
 /// One case of a nest: the same code for any number of rows.

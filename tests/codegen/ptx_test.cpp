@@ -26,15 +26,12 @@ using codegen::FusedKernel;
 using codegen::NvptxTarget;
 using testing::device_at;
 using testing::fused;
+using testing::given;
 using testing::levels;
 using testing::loaded;
 using testing::PtxDevice;
 using testing::PtxKernel;
 using testing::run;
-
-Tensor given(Graph& graph, const char* name, const Shape& shape, DType dtype = DType::f32) {
-    return {graph, graph.add_input(name, {dtype, shape})};
-}
 
 ReferenceFeed feed_for(const Graph& graph) {
     ReferenceFeed feed;

@@ -20,6 +20,7 @@ namespace mantissa {
 namespace {
 
 using testing::fused;
+using testing::given;
 using testing::loaded;
 using testing::TestedGpu;
 
@@ -29,10 +30,6 @@ class CudaNests : public ::testing::Test {
         if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
     }
 };
-
-Tensor given(Graph& graph, const char* name, const Shape& shape, DType dtype = DType::f32) {
-    return {graph, graph.add_input(name, {dtype, shape})};
-}
 
 ReferenceFeed feed_for(const Graph& graph) {
     ReferenceFeed feed;

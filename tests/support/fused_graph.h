@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "mantissa/graph/graph.h"
+#include "mantissa/graph/tensor.h"
 #include "mantissa/graph/verifier.h"
 #include "mantissa/passes/expand.h"
 #include "mantissa/passes/fuse.h"
@@ -11,6 +12,11 @@
 #include "tests/support/passes.h"
 
 namespace mantissa::testing {
+
+/// An input of the graph.
+inline Tensor given(Graph& graph, const char* name, const Shape& shape, DType dtype = DType::f32) {
+    return {graph, graph.add_input(name, {dtype, shape})};
+}
 
 inline Graph fused(const Graph& graph) {
     const Graph expanded = simplify(expand(graph, [](const Graph&, const Node&) { return true; }));

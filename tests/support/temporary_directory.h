@@ -4,10 +4,12 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace mantissa {
 
@@ -32,6 +34,15 @@ class TemporaryDirectory {
   private:
     std::filesystem::path path_;
 };
+
+/// The names of all that is in a directory, sorted.
+inline std::vector<std::string> names_in(const std::filesystem::path& directory) {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(directory))
+        names.push_back(entry.path().filename().string());
+    std::sort(names.begin(), names.end());
+    return names;
+}
 
 /// A tmpfs of `bytes`, unmounted at the end. Only root may mount: check mounted().
 class SmallDisk {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -35,5 +37,18 @@ class TorchFixture {
   private:
     SafetensorsFile file_;
 };
+
+/// The largest difference over the largest expected magnitude, but at least `floor`.
+inline double relative_error(const std::vector<double>& got, const std::vector<double>& expected,
+                             double floor = 0) {
+    double largest = floor, worst = 0;
+    EXPECT_EQ(got.size(), expected.size());
+    for (double x : expected) largest = std::max(largest, std::abs(x));
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        const double difference = std::abs(got[i] - expected[i]);
+        worst = !(difference <= worst) ? difference : worst;
+    }
+    return std::isnan(worst) ? INFINITY : worst / largest;
+}
 
 }  // namespace mantissa

@@ -40,14 +40,6 @@ std::string save_error(const fs::path& directory, const ExampleCheckpoint& examp
     return "saved";
 }
 
-std::vector<std::string> names_in(const fs::path& directory) {
-    std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(directory))
-        names.push_back(entry.path().filename().string());
-    std::sort(names.begin(), names.end());
-    return names;
-}
-
 using Names = std::vector<std::string>;
 
 TEST(Checkpoint, ComesBackWhole) {

@@ -26,18 +26,6 @@ const nn::Gpt2Config config{
 /// The promise of the project: within this of PyTorch's FP64, relative to the largest element of a tensor.
 constexpr double tolerance = 1e-5;
 
-/// The largest difference over the largest expected magnitude, but at least `floor`.
-double relative_error(const std::vector<double>& got, const std::vector<double>& expected, double floor) {
-    double largest = floor, worst = 0;
-    EXPECT_EQ(got.size(), expected.size());
-    for (double x : expected) largest = std::max(largest, std::abs(x));
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-        const double difference = std::abs(got[i] - expected[i]);
-        worst = !(difference <= worst) ? difference : worst;
-    }
-    return std::isnan(worst) ? INFINITY : worst / largest;
-}
-
 /// Gradients that are zero but for rounding (the bias of the keys) are held against the largest gradients.
 constexpr double gradient_floor = 1e-2;
 

@@ -54,18 +54,6 @@ struct Published {
     std::vector<std::int32_t> ids(const char* name) const { return fixture.values<std::int32_t>(name); }
 };
 
-/// The largest difference over the largest expected magnitude, but at least `floor`.
-double relative_error(const std::vector<double>& got, const std::vector<double>& expected, double floor = 0) {
-    double largest = floor, worst = 0;
-    EXPECT_EQ(got.size(), expected.size());
-    for (double x : expected) largest = std::max(largest, std::abs(x));
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-        const double difference = std::abs(got[i] - expected[i]);
-        worst = !(difference <= worst) ? difference : worst;
-    }
-    return std::isnan(worst) ? INFINITY : worst / largest;
-}
-
 /// Forward and backward pass, with the logits and all gradients as results.
 Graph gradients_graph(const nn::LlamaConfig& config) {
     Graph graph;
