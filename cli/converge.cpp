@@ -91,7 +91,7 @@ void run(const ConvergeCommand& options) {
         converge.policies.push_back(in_option("--emulate", [&] { return emulated(format); }));
     in_option("--policies", [&] { require_comparable(converge.policies); });
     if (options.has_loss_scale && std::ranges::none_of(converge.policies, &Policy::needs_loss_scale))
-        throw UserError("--loss-scale is of fp16, which is none of --policies; leave it out");
+        throw UserError("--loss-scale belongs to fp16, which is none of --policies; leave it out");
     ProgressLine progress(options.run.quiet);
     converge.progress = [&](const std::string& what) { progress.show(what); };
     if (!options.run.from.empty())

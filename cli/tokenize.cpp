@@ -76,6 +76,11 @@ std::vector<std::filesystem::path> texts_to_read(const TokenizeCommand& options,
 void train(const TokenizeCommand& options) {
     if (options.out.empty())
         throw UserError("--out DIR is missing: where should vocab.json and merges.txt go?");
+    if (holds_tokenizer(options.out))
+        throw UserError(
+            fmt::format("--out {}: holds a tokenizer, with which texts may have been encoded; name another "
+                        "folder, or remove it",
+                        options.out));
     const Stopwatch watch;
     const std::vector<std::filesystem::path> paths = texts_to_read(options, options.train);
     ThreadPool pool(thread_count(options));
@@ -282,7 +287,7 @@ void decode(const TokenizeCommand& options) {
 void require_used(const CLI::App& command, const TokenizeCommand& options) {
     const auto refuse = [&](bool unused, const char* option, const char* belongs_to) {
         if (unused && command.get_option(option)->count() > 0)
-            throw UserError(fmt::format("{} is of {}; leave it out", option, belongs_to));
+            throw UserError(fmt::format("{} belongs to {}; leave it out", option, belongs_to));
     };
     const bool train = !options.train.empty(), decode = !options.decode.empty();
     refuse(!train, "--vocabulary", "--train");

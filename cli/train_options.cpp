@@ -38,7 +38,7 @@ namespace {
 void refuse_ignored(const TrainOptions& options, std::initializer_list<const char*> names,
                     std::string_view belongs_to) {
     for (const char* name : names)
-        if (options.given.contains(name)) throw UserError(fmt::format("{} is of {}", name, belongs_to));
+        if (options.given.contains(name)) throw UserError(fmt::format("{} belongs to {}", name, belongs_to));
 }
 
 }  // namespace

@@ -13,6 +13,9 @@ namespace mantissa::inline v0 {
 
 void require_text(std::string_view text, const std::string& name) {
     if (text.empty()) throw UserError(fmt::format("{}: is empty; expected text", name));
+    if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF"))
+        throw UserError(fmt::format(
+            "{}: is UTF-16; expected text in UTF-8, which iconv -f UTF-16 -t UTF-8 makes of it", name));
     const std::string_view looked_at = text.substr(0, std::size_t{1} << 20);
     if (const std::size_t zero = looked_at.find('\0'); zero != looked_at.npos)
         throw UserError(fmt::format("{}: is binary (byte {} is zero); expected text in UTF-8", name, zero));
@@ -22,10 +25,11 @@ void require_text(std::string_view text, const std::string& name) {
         if (step.code_point == Utf8Step::invalid) invalid += step.length;
         at += step.length;
     }
-    if (invalid * 10 > looked_at.size())
+    // A text of Latin-1 has some letters in a hundred that are not ASCII; stray bytes are fewer.
+    if (invalid * 100 > looked_at.size())
         throw UserError(
             fmt::format("{}: is binary or in another encoding ({} of its first {} bytes are not UTF-8); "
-                        "expected text in UTF-8",
+                        "expected text in UTF-8, which iconv -f LATIN1 -t UTF-8 makes of Latin-1",
                         name, invalid, looked_at.size()));
 }
 

@@ -112,7 +112,7 @@ TEST_F(DocumentsCommand, WhatDoesNotFitIsNamed) {
     EXPECT_EQ(words("explain --model ResNet20 --documents packed"),
               "mantissa: --model ResNet20: trains on images, of which there are no --documents");
     EXPECT_EQ(words("tokenize --train " + file("text.txt") + " --documents --out " + file("other")),
-              "mantissa: --documents is of --encode and --count; leave it out");
+              "mantissa: --documents belongs to --encode and --count; leave it out");
 }
 
 }  // namespace

@@ -148,7 +148,7 @@ TEST_F(FineTune, WhatDoesNotFitIsRefusedInALine) {
               "patterns of names for another model");
     EXPECT_EQ(refusal("train --ema 1"), "mantissa: --ema must be 0 (none), or above 0 and below 1, got 1");
     EXPECT_EQ(refusal("train --patience 2"),
-              "mantissa: --patience is of validations; give --validate-every, too");
+              "mantissa: --patience belongs to validations; give --validate-every, too");
     EXPECT_EQ(refusal("train --validate-every 2 --patience -1"),
               "mantissa: --patience must be 0 (any number) or more validations, got -1");
     EXPECT_EQ(refusal("train --validate-every 2 --keep-best"),

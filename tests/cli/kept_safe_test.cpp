@@ -119,6 +119,19 @@ TEST(KeptSafe, ACheckpointKeepsTheTokenizerThatItLearnt) {
     EXPECT_EQ(content_of(kept + "/tokenizer.json"), tokens);
 }
 
+TEST(KeptSafe, ATokenizerIsTrainedOverNoOther) {
+    const Workplace work;
+    const std::string own = work.place("own");
+    const std::string tokenize = "tokenize --train " + work.text + " --out " + own + " --vocabulary ";
+    ASSERT_EQ(run(tokenize + "258").status, 0);
+    const std::string tokens = content_of(own + "/vocab.json");
+    const Ran ran = run(tokenize + "259");
+    EXPECT_EQ(ran.status, 2) << ran.output;
+    EXPECT_NE(ran.output.find("--out " + own + ": holds a tokenizer, with which texts"), std::string::npos)
+        << ran.output;
+    EXPECT_EQ(content_of(own + "/vocab.json"), tokens);
+}
+
 TEST(KeptSafe, TheNextSaveOfAnotherReplacesNoRun) {
     const Workplace work;
     const std::string kept = work.place("kept");

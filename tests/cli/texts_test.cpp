@@ -81,7 +81,7 @@ TEST_F(Texts, AreValidatedOnTheTailOfEachOrOnOthers) {
     EXPECT_NE(changed.output.find("warning"), std::string::npos) << changed.output;
     EXPECT_EQ(
         last_line(run("train --text " + at("notes") + tiny + "--validation " + at("chats.jsonl")).output),
-        "mantissa: --validation is of validations; give --validate-every, too");
+        "mantissa: --validation belongs to validations; give --validate-every, too");
 }
 
 TEST_F(Texts, ThatHaveMovedMayBeGivenAnew) {

@@ -76,22 +76,23 @@ TEST(WrongUsage, WhatDoesNothingIsRefused) {
     const std::pair<const char*, const char*> wrong[] = {
         {"--min-learning-rate -1",
          "--min-learning-rate must lie between 0 and --learning-rate 0.001, got -1"},
-        {"--momentum 0.9", "--momentum is of --optimizer sgd"},
-        {"--nesterov", "--nesterov is of --optimizer sgd"},
-        {"--optimizer sgd --betas 0.9 0.9", "--betas is of --optimizer adamw"},
-        {"--policy fp32 --loss-scale-start 8", "--loss-scale-start is of a dynamic loss scale"},
+        {"--momentum 0.9", "--momentum belongs to --optimizer sgd"},
+        {"--nesterov", "--nesterov belongs to --optimizer sgd"},
+        {"--optimizer sgd --betas 0.9 0.9", "--betas belongs to --optimizer adamw"},
+        {"--policy fp32 --loss-scale-start 8", "--loss-scale-start belongs to a dynamic loss scale"},
         {"--policy fp16 --loss-scale 8 --loss-scale-floor 2",
-         "--loss-scale-floor is of a dynamic loss scale"},
-        {"--validate-batches 3", "--validate-batches is of validations; give --validate-every, too"},
-        {"--prompt x", "--prompt is of samples; give --sample-every, too"},
+         "--loss-scale-floor belongs to a dynamic loss scale"},
+        {"--validate-batches 3", "--validate-batches belongs to validations; give --validate-every, too"},
+        {"--prompt x", "--prompt belongs to samples; give --sample-every, too"},
         {"--tokens-format raw", "--tokens-format says how --tokens are stored: give --tokens FILE"},
     };
     const std::pair<const char*, const char*> of_others[] = {
-        {"tokenize --count x --tokenizer x --vocabulary 300", "--vocabulary is of --train; leave it out"},
-        {"tokenize --train x --out x --tokenizer x", "--tokenizer is of --encode, --decode and --count"},
-        {"tokenize --decode 1 --tokenizer x --out x", "--out is of --train and --encode"},
+        {"tokenize --count x --tokenizer x --vocabulary 300",
+         "--vocabulary belongs to --train; leave it out"},
+        {"tokenize --train x --out x --tokenizer x", "--tokenizer belongs to --encode, --decode and --count"},
+        {"tokenize --decode 1 --tokenizer x --out x", "--out belongs to --train and --encode"},
         {"numerics converge --seeds 2 --tolerance 1", "--seeds finds what --tolerance says"},
-        {"numerics converge --policies fp32,bf16 --loss-scale 8", "--loss-scale is of fp16"},
+        {"numerics converge --policies fp32,bf16 --loss-scale 8", "--loss-scale belongs to fp16"},
     };
     for (const auto& [arguments, says] : of_others) {
         const Ran ran = run(arguments);

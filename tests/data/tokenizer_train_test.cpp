@@ -168,8 +168,12 @@ TEST(TokenizerTrain, RefusesWhatIsNoText) {
     EXPECT_EQ(error("\xE9t\xE9 \xE0 la"),
               name +
                   ": is binary or in another encoding (3 of its first 8 bytes are not "
-                  "UTF-8); expected text in UTF-8");
-    EXPECT_EQ(error("a stray \xFF byte in a long text is no harm"), "no error");
+                  "UTF-8); expected text in UTF-8, which iconv -f LATIN1 -t UTF-8 makes of Latin-1");
+    EXPECT_EQ(error(std::string("\xFF\xFEt\0e\0", 6)),
+              name + ": is UTF-16; expected text in UTF-8, which iconv -f UTF-16 -t UTF-8 makes of it");
+    const std::string words = "a word of a long text, and a few more ";
+    EXPECT_EQ(error(words + words + words + "\xFF" + words), "no error");
+    EXPECT_NE(error(words + "\xFC" + words), "no error") << "as many as German in Latin-1 has";
 }
 
 }  // namespace mantissa
