@@ -48,6 +48,8 @@ struct Problem {
     std::span<const Type> inputs;
     std::span<const Type> outputs;
     const Attributes& attributes;
+    /// Operands that stay as they are from launch to launch, as in a loop.
+    std::span<const int> lasting = {};
 };
 
 /// Addresses of one launch, in the order of the node's operands and outputs.
@@ -55,6 +57,7 @@ struct Operands {
     std::span<const std::byte* const> inputs;
     std::span<std::byte* const> outputs;
     std::byte* workspace = nullptr;
+    std::byte* kept = nullptr;  ///< memory that PreparedKernel::keep filled
 
     template <class T>
     const T* input(std::size_t i) const {
@@ -113,6 +116,10 @@ struct PreparedKernel {
     Launch launch;
     /// Bytes of scratch that a launch needs.
     std::int64_t workspace = 0;
+    /// Set where launches read something that is made of the lasting operands alone: makes it, in so many
+    /// bytes of Operands::kept, before the first launch. Other operands and outputs need not be there.
+    Launch keep = {};
+    std::int64_t kept = 0;
     /// By output: operands of its size over which it may be written, since each element is read, for the last
     /// time, before anything is written there. Empty: none for any.
     std::vector<std::vector<int>> may_write_over = {};

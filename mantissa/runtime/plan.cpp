@@ -72,6 +72,17 @@ std::string why_none(const Choice& choice, const Node& node) {
     return reasons.empty() ? fmt::format("none runs '{}'", node.op->name) : reasons;
 }
 
+/// Operands of a node that are some of these inputs, as they are or views of them.
+std::vector<int> lasting_operands(const Graph& graph, const Node& node, std::span<const NodeId> lasting) {
+    std::vector<int> operands;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+        NodeId source = node.inputs[i].node;
+        while (is_view(graph, graph.node(source))) source = graph.node(source).inputs[0].node;
+        if (std::ranges::find(lasting, source) != lasting.end()) operands.push_back(static_cast<int>(i));
+    }
+    return operands;
+}
+
 }  // namespace
 
 Machine machine_for_passes(const Device& device) {
@@ -84,7 +95,8 @@ Machine machine_for_passes(const Device& device) {
             }};
 }
 
-Plan::Plan(Graph graph, Device& device, MakeKernels make) : graph_(std::move(graph)), device_(device) {
+Plan::Plan(Graph graph, Device& device, MakeKernels make, std::span<const NodeId> lasting)
+    : graph_(std::move(graph)), device_(device) {
     std::vector<std::int64_t> workspace(graph_.size());
     std::vector<std::vector<std::vector<int>>> may_write_over(graph_.size());
     std::vector<std::function<std::string()>> algorithms;  // by planned node
@@ -92,7 +104,8 @@ Plan::Plan(Graph graph, Device& device, MakeKernels make) : graph_(std::move(gra
         const Node& node = graph_.node(id);
         if (!runs(graph_, node)) continue;
         const std::vector<Type> inputs = graph_.input_types(node);
-        const Problem problem{*node.op, inputs, node.outputs, node.attributes};
+        const std::vector<int> lasting_inputs = lasting_operands(graph_, node, lasting);
+        const Problem problem{*node.op, inputs, node.outputs, node.attributes, lasting_inputs};
         Choice choice = node.op->name == "scan" ? Choice{&scan_kernel, prepare_scan(node, device, make), {}}
                                                 : choose(device, problem);
         if (!choice.kernel) fail_without_kernel(graph_, device, id, choice);
@@ -106,6 +119,8 @@ Plan::Plan(Graph graph, Device& device, MakeKernels make) : graph_(std::move(gra
              .refused = std::move(choice.refused),
              .launch = std::move(choice.prepared.launch),
              .workspace = workspace[id],
+             .keep = std::move(choice.prepared.keep),
+             .kept = choice.prepared.kept,
              .launches = choice.prepared.launches,
              .cost = choice.prepared.cost.value_or(node.op->cost(inputs, node.outputs, node.attributes))});
     }

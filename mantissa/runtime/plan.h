@@ -2,6 +2,7 @@
 // order things happen. A flat list; no decision is left for the run.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ struct PlannedNode {
     std::vector<Refusal> refused;
     Launch launch;
     std::int64_t workspace = 0;  ///< bytes
+    Launch keep = {};            ///< PreparedKernel's
+    std::int64_t kept = 0;       ///< bytes
     std::int64_t launches = 1;   ///< PreparedKernel's
     Cost cost;
     std::string algorithm = {};  ///< of a library, by which the kernel runs; empty: none was to choose
@@ -37,7 +40,10 @@ enum class MakeKernels : std::uint8_t { yes, no };
 class Plan {
   public:
     /// Chooses kernels and places values. Throws UserError, with every kernel's reason, if a node has none.
-    Plan(Graph graph, Device& device, MakeKernels make = MakeKernels::yes);
+    /// `lasting`: inputs that stay as they are from run to run; who runs the nodes then calls what they keep
+    /// of those before the first run.
+    Plan(Graph graph, Device& device, MakeKernels make = MakeKernels::yes,
+         std::span<const NodeId> lasting = {});
 
     const Graph& graph() const { return graph_; }
     const MemoryPlan& memory() const { return memory_; }

@@ -34,7 +34,14 @@ struct BodyLaunch {
     const Launch* launch = nullptr;
     std::vector<Where> inputs, outputs;
     std::int64_t workspace = 0;  ///< in the scan's
+    std::int64_t kept = 0;       ///< there, too
 };
+
+/// What the body of a loop reads whole.
+std::vector<NodeId> whole_inputs(const Graph& body, const ScanForm& form) {
+    const auto first = body.inputs().begin() + static_cast<std::ptrdiff_t>(form.states + form.sequences);
+    return {first, body.inputs().end()};
+}
 
 /// A state that is not kept has two places by turns, the last step's being the output.
 struct StatePlace {
@@ -47,7 +54,8 @@ class BoundScan {
     BoundScan(const Node& node, Device& device, MakeKernels make)
         : form_(scan_form(node.attributes)),
           device_(device),
-          body_(node.attributes.body("body").graph(), device, make) {
+          body_(node.attributes.body("body").graph(), device, make,
+                whole_inputs(node.attributes.body("body").graph(), form_)) {
         std::map<NodeId, std::int64_t> scratch;
         for (const PlannedNode& planned : body_.nodes()) scratch[planned.node] = planned.workspace;
         // Results are written where they belong: nothing may be written over them, nor they over others.
@@ -57,7 +65,13 @@ class BoundScan {
         place_states();
         place_constants(make);
         place_results();
-        for (const PlannedNode& planned : body_.nodes()) launches_.push_back(bound(planned));
+        for (const PlannedNode& planned : body_.nodes()) {
+            launches_.push_back(bound(planned));
+            if (!planned.keep || form_.steps == 0) continue;
+            launches_.back().kept = take(planned.kept);
+            keeps_.push_back(launches_.back());
+            keeps_.back().launch = &planned.keep;
+        }
         begin_states();
     }
 
@@ -65,11 +79,12 @@ class BoundScan {
     std::int64_t launches() const {
         std::int64_t of_step = std::ssize(copies_);
         for (const PlannedNode& planned : body_.nodes()) of_step += planned.launches;
-        return of_step * form_.steps + std::ssize(begin_);
+        return of_step * form_.steps + std::ssize(begin_) + std::ssize(keeps_);
     }
 
     void launch(const Operands& operands) const {
         for (const BodyLaunch& copy : begin_) run(copy, operands, 0);
+        for (const BodyLaunch& keep : keeps_) run(keep, operands, 0);
         for (std::int64_t step = 0; step < form_.steps; ++step) {
             for (const BodyLaunch& each : launches_) run(each, operands, step);
             for (const BodyLaunch& copy : copies_) run(copy, operands, step);
@@ -256,8 +271,10 @@ class BoundScan {
         std::vector<std::byte*> outputs;
         for (const Where& where : each.inputs) inputs.push_back(address(where, operands, step));
         for (const Where& where : each.outputs) outputs.push_back(address(where, operands, step));
-        (*each.launch)(
-            {.inputs = inputs, .outputs = outputs, .workspace = operands.workspace + each.workspace});
+        (*each.launch)({.inputs = inputs,
+                        .outputs = outputs,
+                        .workspace = operands.workspace + each.workspace,
+                        .kept = operands.workspace + each.kept});
     }
 
     ScanForm form_;
@@ -270,7 +287,7 @@ class BoundScan {
     std::map<Value, Where> results_;           // by the value whose memory they are
     std::vector<std::pair<Value, Where>> copied_;
     std::vector<std::unique_ptr<Launch>> copy_kernels_;
-    std::vector<BodyLaunch> begin_, launches_, copies_;
+    std::vector<BodyLaunch> begin_, keeps_, launches_, copies_;
     std::int64_t workspace_ = 0;
 };
 

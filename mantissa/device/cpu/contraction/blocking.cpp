@@ -124,7 +124,7 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
         even_part(problem.n, out.entry_per_thread ? max_columns_of_entry : max_columns, kernels.width);
     out.column_chunks = ceil_div(problem.n, out.columns);
     out.pack_columns = std::min(out.columns, pack_lines(kernels.width, many));
-    out.b_groups = ceil_div(out.columns, out.pack_columns);
+    out.b_groups = problem.keeps_b ? 0 : ceil_div(out.columns, out.pack_columns);
 
     const std::int64_t line_bytes = kernels.line_bytes(out.depth);
     const std::int64_t max_rows = max_rows_of(kernels, out);

@@ -6,6 +6,7 @@
 
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/contraction/kernels.h"
+#include "mantissa/device/cpu/contraction/packing.h"
 #include "mantissa/device/cpu/contraction/problem.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -20,7 +21,7 @@ struct Blocking {
     std::int64_t depths_inside = 1;
     std::int64_t columns = 0;
     std::int64_t column_chunks = 0;
-    /// A chunk of b is packed in `b_groups` items of `pack_columns` columns.
+    /// A chunk of b is packed in `b_groups` items of `pack_columns` columns; there are none where b is kept.
     std::int64_t pack_columns = 0;
     std::int64_t b_groups = 0;
     /// Whether a is read in place, and not packed at all.
@@ -44,6 +45,19 @@ struct Blocking {
     std::int64_t entries_at_once = 1;
     /// Sums of an unfinished k live in the workspace, not in `out`, while other blocks are done.
     bool partial_sums = false;
+
+    /// The columns of a chunk, of n in all.
+    PanelRange columns_of(std::int64_t n, std::int64_t chunk) const {
+        return part_of(n, columns, chunk / depth_groups());
+    }
+    /// The index among all chunks of the depth of part `inner` of a chunk.
+    std::int64_t depth_index(std::int64_t chunk, std::int64_t inner) const {
+        return chunk % depth_groups() * depths_inside + inner;
+    }
+    /// That part, of a depth of k.
+    PanelRange depth_of(std::int64_t k, std::int64_t chunk, std::int64_t inner) const {
+        return part_of(k, depth, depth_index(chunk, inner));
+    }
 
     std::int64_t depth_groups() const { return ceil_div(depth_chunks, depths_inside); }
     std::int64_t chunks() const { return depth_groups() * column_chunks; }

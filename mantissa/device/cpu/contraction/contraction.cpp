@@ -81,4 +81,26 @@ void contract(const PreparedContraction& prepared, const ContractionArguments& a
                  workspace, pool);
 }
 
+void pack_b(const PreparedContraction& prepared, const void* b, std::span<std::byte> panels,
+            ThreadPool& pool) {
+    if (prepared.kept_bytes() == 0) return;
+    check_packing(prepared.memory, b, panels);
+    const ContractionProblem& problem = prepared.problem;
+    const auto& matrices = std::get<PreparedMatrices>(prepared.way);
+    const Blocking& blocking = matrices.blocking;
+    const std::int64_t groups = ceil_div(blocking.columns, blocking.pack_columns);
+    const std::int64_t of_chunk = groups * blocking.depths_inside, of_entry = of_chunk * blocking.chunks();
+    pool.for_each_block(problem.entries() * of_entry, [&](std::int64_t item, int) {
+        const std::int64_t entry = item / of_entry, chunk = item % of_entry / of_chunk;
+        const std::int64_t inner = item % of_chunk / groups, group = item % groups;
+        const PanelRange columns = blocking.columns_of(problem.n, chunk);
+        const PanelRange depth = blocking.depth_of(problem.k, chunk, inner);
+        const PanelRange mine = part_of(columns.size, blocking.pack_columns, group);
+        std::byte* const first = panels.data() + matrices.place_of_kept(entry, chunk, inner);
+        matrices.b.pack({.data = b}, entry, {columns.begin + mine.begin, mine.size},
+                        {depth, first + mine.begin * prepared.kernels.line_bytes(depth.size)});
+        _mm_sfence();  // panels may have gone past the caches
+    });
+}
+
 }  // namespace mantissa::on_cpu

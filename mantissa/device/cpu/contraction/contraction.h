@@ -26,4 +26,9 @@ namespace mantissa::inline v0::on_cpu {
 void contract(const PreparedContraction& prepared, const ContractionArguments& arguments,
               std::span<std::byte> workspace, ThreadPool& pool);
 
+/// Makes the panels of a b that is kept (ContractionProblem::keeps_b), of kept_bytes(), aligned to 64 bytes:
+/// they serve every contract() by the same `prepared` for as long as b is as it was. Throws as contract().
+void pack_b(const PreparedContraction& prepared, const void* b, std::span<std::byte> panels,
+            ThreadPool& pool);
+
 }  // namespace mantissa::on_cpu

@@ -77,25 +77,18 @@ void MatrixRun::wait(std::int64_t& what, std::int64_t least, std::int64_t steps)
     }
 }
 
-std::int64_t MatrixRun::depth_index(std::int64_t chunk, std::int64_t inner) const {
-    return chunk % blocking_.depth_groups() * blocking_.depths_inside + inner;
-}
-
-PanelRange MatrixRun::depth_of(std::int64_t chunk, std::int64_t inner) const {
-    return part_of(p_.k, blocking_.depth, depth_index(chunk, inner));
-}
-
-PanelRange MatrixRun::columns_of(std::int64_t chunk) const {
-    return part_of(p_.n, blocking_.columns, chunk / blocking_.depth_groups());
-}
-
 PanelRange MatrixRun::rows_of(std::int64_t block) const {
     return part_of(p_.m, blocking_.rows, block % blocking_.row_blocks);
 }
 
 std::byte* MatrixRun::buffer_of_b(std::int64_t chunk, std::int64_t inner) const {
     return memory_ + layout_.counters + static_cast<std::size_t>(chunk % 2) * layout_.packed_b +
-           inner * blocking_.columns * kernels_.line_bytes(blocking_.depth);
+           inner * layout_.part_of_b;
+}
+
+const std::byte* MatrixRun::panels_of_b(std::int64_t chunk, std::int64_t inner) const {
+    if (!p_.keeps_b) return buffer_of_b(chunk, inner);
+    return static_cast<const std::byte*>(c_.arguments.b) + c_.matrices.place_of_kept(entry_, chunk, inner);
 }
 
 std::byte* MatrixRun::buffer_of_a(std::int64_t chunk, std::int64_t inner) const {
@@ -249,7 +242,7 @@ void MatrixRun::multiply_panels(std::int64_t chunk, std::int64_t inner, std::int
     const std::int64_t line_bytes = kernels_.line_bytes(depth.size);
     const std::int64_t height = kernels_.height, width = kernels_.width;
     const RowsOfTiles rows_of_a(*this, chunk, inner, rows, worker_memory);
-    const std::byte* const panels_b = buffer_of_b(chunk, inner);
+    const std::byte* const panels_b = panels_of_b(chunk, inner);
     const Sums sums = sums_of(chunk, rows, columns, worker_memory);
     const bool first = depth_index(chunk, inner) == 0;
     const bool last = depth_index(chunk, inner) + 1 == blocking_.depth_chunks;

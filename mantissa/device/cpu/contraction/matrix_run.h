@@ -49,14 +49,19 @@ class MatrixRun {
     /// Until a counter has a value, whose last `steps` steps several items make.
     void wait(std::int64_t& what, std::int64_t least, std::int64_t steps = 1);
 
-    /// The index among all chunks of the depth of part `inner` of a chunk.
-    std::int64_t depth_index(std::int64_t chunk, std::int64_t inner) const;
-    PanelRange depth_of(std::int64_t chunk, std::int64_t inner) const;
-    PanelRange columns_of(std::int64_t chunk) const;
+    std::int64_t depth_index(std::int64_t chunk, std::int64_t inner) const {
+        return blocking_.depth_index(chunk, inner);
+    }
+    PanelRange depth_of(std::int64_t chunk, std::int64_t inner) const {
+        return blocking_.depth_of(p_.k, chunk, inner);
+    }
+    PanelRange columns_of(std::int64_t chunk) const { return blocking_.columns_of(p_.n, chunk); }
     PanelRange rows_of(std::int64_t block) const;
     /// Panels of the columns of a chunk, and of its rows.
     std::byte* buffer_of_b(std::int64_t chunk, std::int64_t inner) const;
     std::byte* buffer_of_a(std::int64_t chunk, std::int64_t inner) const;
+    /// Those that are kept, or those of the buffer.
+    const std::byte* panels_of_b(std::int64_t chunk, std::int64_t inner) const;
     /// Null where each block packs its own.
     const std::byte* shared_panels_of_a(std::int64_t chunk, std::int64_t inner, PanelRange rows) const;
     const std::byte* panels_of_a(std::int64_t chunk, std::int64_t inner, PanelRange rows,

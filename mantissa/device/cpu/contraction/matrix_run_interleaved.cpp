@@ -109,7 +109,7 @@ MatrixRun::RowsAhead MatrixRun::rows_ahead_of(const Part& next, const Part& now)
 
 const std::byte* MatrixRun::first_panel_of_b(const Part& part) const {
     const std::int64_t column = part.block / blocking_.row_blocks * blocking_.split_columns;
-    return buffer_of_b(part.chunk, part.inner) +
+    return panels_of_b(part.chunk, part.inner) +
            column * kernels_.line_bytes(depth_of(part.chunk, part.inner).size);
 }
 
@@ -119,7 +119,7 @@ void MatrixRun::multiply_interleaved(std::int64_t chunk, std::int64_t inner, std
     const std::int64_t line_bytes = kernels_.line_bytes(depth.size);
     const std::int64_t height = kernels_.height, width = kernels_.width;
     const std::byte* const panels_a = panels_of_a(chunk, inner, rows, worker_memory);
-    const std::byte* const panels_b = buffer_of_b(chunk, inner) + columns.begin * line_bytes;
+    const std::byte* const panels_b = panels_of_b(chunk, inner) + columns.begin * line_bytes;
     const TilesBehind tiles_behind(*this, chunk, inner, sums_of(chunk, rows, columns, worker_memory),
                                    reinterpret_cast<float*>(worker_memory + layout_.block_of_a));
     const std::int64_t row0 = entry_ * p_.m + rows.begin, col0 = columns_of(chunk).begin + columns.begin;

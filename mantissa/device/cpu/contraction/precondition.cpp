@@ -66,6 +66,15 @@ ByteRange checked(const OperandMemory& operand, const void* data) {
     return range_of(data, operand.bytes);
 }
 
+/// The panels of b that are kept.
+ByteRange checked_panels(const void* panels, std::size_t bytes) {
+    if (bytes == 0) return {};
+    if (!panels) fail("the panels of b are missing");
+    if (reinterpret_cast<std::uintptr_t>(panels) % 64 != 0)
+        fail("the panels of b are not aligned to 64 bytes");
+    return range_of(panels, bytes);
+}
+
 bool is_known(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16; }
 
 std::string refusal_of_window(const NamedMatrix& matrix) {
@@ -176,7 +185,8 @@ void check_arguments(const ContractionProblem& problem, const ContractionMemory&
                      const ContractionArguments& arguments, std::span<const std::byte> workspace,
                      std::size_t workspace_needed) {
     const ByteRange read_a = checked(memory.a, arguments.a);
-    const ByteRange read_b = checked(memory.b, arguments.b);
+    const ByteRange read_b =
+        problem.keeps_b ? checked_panels(arguments.b, memory.kept_bytes) : checked(memory.b, arguments.b);
     if (problem.a.mapped && !arguments.map_a) fail("the function that maps a is missing");
     if (workspace.size() < workspace_needed)
         fail(fmt::format("the workspace has {} bytes; {} are needed", workspace.size(), workspace_needed));
@@ -192,6 +202,13 @@ void check_arguments(const ContractionProblem& problem, const ContractionMemory&
     if (overlap(written, read_b)) fail("the output overlaps b");
     if (overlap(written, range_of(workspace.data(), workspace.size())))
         fail("the output overlaps the workspace");
+}
+
+void check_packing(const ContractionMemory& memory, const void* b, std::span<const std::byte> panels) {
+    if (panels.size() < memory.kept_bytes)
+        fail(fmt::format("the panels of b have {} bytes; {} are needed", panels.size(), memory.kept_bytes));
+    if (overlap(checked(memory.b, b), checked_panels(panels.data(), memory.kept_bytes)))
+        fail("the panels of b overlap b");
 }
 
 }  // namespace mantissa::on_cpu

@@ -63,10 +63,12 @@ WorkspaceLayout::WorkspaceLayout(const ContractionProblem& problem, const Blocki
                                  const ContractionKernels& kernels) {
     const std::int64_t line_bytes = kernels.line_bytes(blocking.depth);
     const std::int64_t chunk_bytes = line_bytes * blocking.depths_inside;
-    buffers_of_b = blocking.chunks() > 1 ? 2 : 1;
-    buffers_of_a = blocking.rows_once() ? 1 : buffers_of_b;
+    const std::size_t buffers = blocking.chunks() > 1 ? 2 : 1;
+    buffers_of_b = problem.keeps_b ? 0 : buffers;
+    buffers_of_a = blocking.rows_once() ? 1 : buffers;
     counters = whole_lines((4 + blocking.blocks()) * 8);
-    packed_b = whole_lines(chunk_bytes * blocking.columns);
+    part_of_b = line_bytes * blocking.columns;
+    packed_b = whole_lines(part_of_b * blocking.depths_inside);
     const bool shares_a = blocking.a_groups > 0;
     packed_a = shares_a ? whole_lines(chunk_bytes * align_up(problem.m, kernels.height)) : 0;
     partial = blocking.partial_sums ? whole_lines(problem.m * blocking.columns * 4) : 0;
@@ -143,8 +145,12 @@ PreparedContraction prepare_contraction(const ContractionProblem& problem,
     bool in_place = !needs_finishing(problem);
     if (are_few_rows(problem, kernels)) {
         out.way.emplace<PreparedRows>(problem, kernels);
+        out.problem.keeps_b = false;
     } else {
-        const Blocking& blocking = out.way.emplace<PreparedMatrices>(problem, kernels).blocking;
+        const PreparedMatrices& matrices = out.way.emplace<PreparedMatrices>(problem, kernels);
+        const Blocking& blocking = matrices.blocking;
+        if (problem.keeps_b)
+            out.memory.kept_bytes = static_cast<std::size_t>(matrices.place_of_kept(problem.entries(), 0));
         in_place = in_place && blocking.depths_inside == 1;
         out.streaming = out.large && problem.store == Store::overwrite && blocking.depth_chunks == 1;
     }

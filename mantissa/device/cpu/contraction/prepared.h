@@ -34,6 +34,8 @@ struct WorkspaceLayout {
     /// Buffers of the matrix that is multiplied, and of the next, if there is one and it is another.
     std::size_t buffers_of_b, buffers_of_a;
     std::size_t counters, packed_b, packed_a, partial, block_of_a, block_of_sums;
+    /// Bytes of the panels of one chunk of the depth in a chunk of b.
+    std::int64_t part_of_b;
     /// Bytes of two tiles of sums, which kernels that interleave use by turns.
     std::size_t two_tiles;
 };
@@ -43,6 +45,12 @@ struct PreparedMatrices {
     PreparedMatrices(const ContractionProblem& problem, const ContractionKernels& kernels);
 
     std::size_t workspace_bytes(int threads) const;
+    /// The place among the panels of a kept b of part `inner` of a chunk: all chunks lie one after another,
+    /// entry after entry.
+    std::int64_t place_of_kept(std::int64_t entry, std::int64_t chunk, std::int64_t inner = 0) const {
+        return (entry * blocking.chunks() + chunk) * static_cast<std::int64_t>(layout.packed_b) +
+               inner * layout.part_of_b;
+    }
 
     Blocking blocking;
     WorkspaceLayout layout;
@@ -81,6 +89,8 @@ enum class Finish : std::uint8_t { none, standard, custom };
 struct PreparedContraction {
     /// Bytes of scratch with so many threads.
     std::size_t workspace_bytes(int threads) const;
+    /// Bytes of the panels of b that pack_b() makes; 0: it makes none, and calls read b where it lies.
+    std::size_t kept_bytes() const { return memory.kept_bytes; }
 
     /// How many rows reach an epilogue together: of rows [i R, (i + 1) R) of one entry, the blocks of a
     /// column come one after another, on one thread, in ascending order. So sums over such rows need no lock,

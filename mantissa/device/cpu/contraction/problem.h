@@ -101,6 +101,8 @@ struct ContractionProblem {
     /// The sums go to an EpilogueFunction of the caller's; `out`, `store` and `epilogue` stay at their
     /// defaults.
     bool custom_epilogue = false;
+    /// b lasts for many calls. pack_b() makes its panels once, and calls read these in place of b.
+    bool keeps_b = false;
     /// Threads that are to be kept busy: many get finer blocks, which moves no bit. Any number may run it.
     int threads = 1;
 
@@ -112,7 +114,7 @@ struct ContractionProblem {
 /// Data of one call. No output may overlap an input.
 struct ContractionArguments {
     const void* a = nullptr;
-    const void* b = nullptr;
+    const void* b = nullptr;     ///< its panels, if they are kept
     void* out = nullptr;         ///< unused with a custom epilogue
     const void* bias = nullptr;  ///< [n], if the epilogue adds one
     EpilogueFunction epilogue = nullptr;

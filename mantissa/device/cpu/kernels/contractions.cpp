@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "mantissa/device/cpu/contraction/contraction.h"
 #include "mantissa/device/cpu/kernels/depth_shares.h"
@@ -35,6 +36,22 @@ struct BoundPart {
         return shares ? shares->workspace_bytes(threads) : contraction.workspace_bytes(threads);
     }
 
+    /// The contraction that reads the panels of a b that is kept.
+    const PreparedContraction& reads_panels() const { return shares ? shares->contraction() : contraction; }
+    /// Bytes of these panels, of all groups.
+    std::int64_t kept_bytes() const {
+        return part.repeats * static_cast<std::int64_t>(reads_panels().kept_bytes());
+    }
+    /// The b of a group, or its panels.
+    const std::byte* b_of(const Operands& operands, std::int64_t group) const {
+        if (const std::size_t bytes = reads_panels().kept_bytes())
+            return operands.kept + kept_at + group * static_cast<std::int64_t>(bytes);
+        return operands.inputs[1] +
+               group * part.step_of_b * static_cast<std::int64_t>(size_of(part.problem.b.dtype));
+    }
+
+    /// Packs a b that is kept.
+    void keep(const Operands& operands, ThreadPool& pool) const;
     void launch(const Operands& operands, ThreadPool& pool) const;
     /// Clears rows that lie apart, where nothing is multiplied: `out` is the group's.
     void write_zeros(std::byte* out, ThreadPool& pool) const;
@@ -42,6 +59,7 @@ struct BoundPart {
     ContractionPart part;
     PreparedContraction contraction;
     std::optional<DepthShares> shares;  ///< in its place
+    std::int64_t kept_at = 0;           ///< in Operands::kept
 };
 
 /// Arguments of an epilogue for rows that lie apart.
@@ -93,6 +111,17 @@ void BoundPart::write_zeros(std::byte* out, ThreadPool& pool) const {
     });
 }
 
+void BoundPart::keep(const Operands& operands, ThreadPool& pool) const {
+    const PreparedContraction& of = reads_panels();
+    const auto* b = operands.inputs[1];
+    for (std::int64_t group = 0; group < part.repeats; ++group) {
+        std::byte* const panels =
+            operands.kept + kept_at + group * static_cast<std::int64_t>(of.kept_bytes());
+        pack_b(of, b, {panels, of.kept_bytes()}, pool);
+        b += part.step_of_b * static_cast<std::int64_t>(size_of(part.problem.b.dtype));
+    }
+}
+
 void BoundPart::launch(const Operands& operands, ThreadPool& pool) const {
     const ContractionProblem& problem = part.problem;
     const auto at = [](auto* base, std::int64_t elements, DType dtype) {
@@ -100,7 +129,7 @@ void BoundPart::launch(const Operands& operands, ThreadPool& pool) const {
     };
     for (std::int64_t group = 0; group < part.repeats; ++group) {
         ContractionArguments arguments{.a = at(operands.inputs[0], group * part.step_of_a, problem.a.dtype),
-                                       .b = at(operands.inputs[1], group * part.step_of_b, problem.b.dtype)};
+                                       .b = b_of(operands, group)};
         std::byte* const out = at(operands.outputs[0], group * part.step_of_out, problem.out.dtype);
         const RowsCall call{*this, out};
         if (part.rows && problem.k == 0) {
@@ -127,6 +156,8 @@ Kernel make_kernel(const Context& context, const ContractionUnit& unit) {
     const auto bound_parts = [unit](const Problem& problem) {
         std::vector<BoundPart> parts;
         for (const ContractionPart& part : unit.parts(problem)) parts.emplace_back(part, unit.isa);
+        std::int64_t kept = 0;
+        for (BoundPart& part : parts) part.kept_at = std::exchange(kept, kept + part.kept_bytes());
         return parts;
     };
     const auto refuse = [=](const Problem& problem) {
@@ -141,10 +172,16 @@ Kernel make_kernel(const Context& context, const ContractionUnit& unit) {
         std::vector<BoundPart> parts = bound_parts(problem);
         std::size_t most = 0;
         for (const BoundPart& part : parts) most = std::max(most, part.workspace_bytes(pool.threads()));
-        const auto launch = [parts = std::move(parts), &pool](const Operands& operands) {
+        PreparedKernel prepared{.launch = {}, .workspace = static_cast<std::int64_t>(most)};
+        for (const BoundPart& part : parts) prepared.kept += part.kept_bytes();
+        if (prepared.kept > 0)
+            prepared.keep = [parts, &pool](const Operands& operands) {
+                for (const BoundPart& part : parts) part.keep(operands, pool);
+            };
+        prepared.launch = [parts = std::move(parts), &pool](const Operands& operands) {
             for (const BoundPart& part : parts) part.launch(operands, pool);
         };
-        return PreparedKernel{.launch = launch, .workspace = static_cast<std::int64_t>(most)};
+        return prepared;
     };
     return {.name = unit.name, .arithmetic = unit.arithmetic, .prepare = prepare};
 }
@@ -155,6 +192,7 @@ std::vector<ContractionPart> ContractionUnit::parts(const Problem& problem) cons
     std::vector<ContractionPart> parts = contraction_parts(problem);
     for (ContractionPart& part : parts) {
         part.problem.multiply = multiply;
+        part.problem.keeps_b = std::ranges::find(problem.lasting, 1) != problem.lasting.end();
         part.problem.threads = threads;
     }
     return parts;

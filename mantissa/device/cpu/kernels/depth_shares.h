@@ -21,6 +21,8 @@ class DepthShares {
 
     /// Bytes of scratch with so many threads.
     std::size_t workspace_bytes(int threads) const;
+    /// The contraction of all shares, by which a b that is kept is packed.
+    const PreparedContraction& contraction() const { return contraction_; }
 
     /// As contract() does it; the workspace is aligned to 64 bytes.
     void run(const ContractionArguments& arguments, std::span<std::byte> workspace, ThreadPool& pool) const;

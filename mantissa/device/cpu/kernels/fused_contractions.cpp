@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
@@ -24,14 +25,19 @@ struct Inner {
         for (const Value& input : node.inputs)
             operands.push_back(static_cast<int>(
                 std::find(body.inputs().begin(), body.inputs().end(), input.node) - body.inputs().begin()));
+        for (int i = 0; i < std::ssize(operands); ++i)
+            if (std::ranges::find(fused.lasting, operands[static_cast<std::size_t>(i)]) !=
+                fused.lasting.end())
+                lasting.push_back(i);
     }
 
-    Problem problem() const { return {*node.op, inputs, node.outputs, node.attributes}; }
+    Problem problem() const { return {*node.op, inputs, node.outputs, node.attributes, lasting}; }
 
     const Graph& body;
     const Node& node;
     std::vector<Type> inputs;
     std::vector<int> operands;  ///< of the fused node
+    std::vector<int> lasting = {};
 };
 
 /// As the unit does them, with an epilogue of ours in place of what it would do with the sums.
@@ -59,11 +65,15 @@ struct FusedPart {
     PreparedContraction contraction;
     std::optional<PixelRows> pixels;
     std::int64_t rows, blocks_of_entry;
+    std::int64_t kept_at = 0;  ///< where the panels of a kept b lie in Operands::kept
 };
 
 std::vector<FusedPart> bound_parts(const Inner& inner, const ContractionUnit& unit) {
     std::vector<FusedPart> parts;
     for (const ContractionPart& part : contraction_parts(inner, unit)) parts.emplace_back(part, unit.isa);
+    std::int64_t kept = 0;
+    for (FusedPart& part : parts)
+        part.kept_at = std::exchange(kept, kept + static_cast<std::int64_t>(part.contraction.kept_bytes()));
     return parts;
 }
 
@@ -90,6 +100,8 @@ struct BoundEpilogue {
     std::size_t workspace = 0;  // of the contraction, in bytes
     ThreadPool& pool;
 
+    /// Packs a b that is kept.
+    void keep(const Operands& operands) const;
     void launch(const Operands& operands) const;
 };
 
@@ -127,6 +139,12 @@ void run_epilogue(float* sums, std::int64_t ld, std::int64_t row0, std::int64_t 
     }
 }
 
+void BoundEpilogue::keep(const Operands& operands) const {
+    for (const FusedPart& part : parts)
+        pack_b(part.contraction, operands.inputs[contraction_operands[1]],
+               {operands.kept + part.kept_at, part.contraction.kept_bytes()}, pool);
+}
+
 void BoundEpilogue::launch(const Operands& operands) const {
     const codegen::LoopNest& nest = kernel->nest;
     check(kernel->function != nullptr, "fused kernels are compiled before they are launched");
@@ -143,8 +161,9 @@ void BoundEpilogue::launch(const Operands& operands) const {
     const auto input = [&](std::size_t i) { return operands.inputs[contraction_operands[i]]; };
     for (const FusedPart& part : parts) {
         call.part = &part;
-        contract(part.contraction,
-                 {.a = input(0), .b = input(1), .epilogue = run_epilogue, .epilogue_args = &call},
+        const std::byte* const b =
+            part.contraction.kept_bytes() > 0 ? operands.kept + part.kept_at : input(1);
+        contract(part.contraction, {.a = input(0), .b = b, .epilogue = run_epilogue, .epilogue_args = &call},
                  {operands.workspace, workspace}, pool);
     }
     finish_sums(pool, nest, partial_sums, blocks, operands.outputs);
@@ -182,8 +201,12 @@ Kernel fused_contraction_kernel(const Context& context, const ContractionUnit& u
                                   .streamed = StreamedOutputs(problem, columns),
                                   .workspace = workspace,
                                   .pool = pool};
-        return PreparedKernel{.launch = [bound](const Operands& operands) { bound.launch(operands); },
-                              .workspace = static_cast<std::int64_t>(workspace) + sums};
+        PreparedKernel prepared{.launch = [bound](const Operands& operands) { bound.launch(operands); },
+                                .workspace = static_cast<std::int64_t>(workspace) + sums};
+        for (const FusedPart& part : bound.parts)
+            prepared.kept += static_cast<std::int64_t>(part.contraction.kept_bytes());
+        if (prepared.kept > 0) prepared.keep = [bound](const Operands& operands) { bound.keep(operands); };
+        return prepared;
     };
     return {.name = unit.name + ", compiled epilogue", .arithmetic = unit.arithmetic, .prepare = prepare};
 }
