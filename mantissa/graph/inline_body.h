@@ -12,7 +12,8 @@ namespace mantissa::inline v0 {
 /// The origin that the nodes are given: that of the graph where they are put, or their own.
 enum class Origins : std::uint8_t { of_place, of_body };
 
-/// Adds the body's nodes to `graph` with these for its inputs, one for each; gives its results in order.
+/// Adds the body's nodes to `graph` with these for its inputs, one for each; gives its results in order. An
+/// empty tensor stands for an input that no result needs: what depends on it is left out.
 std::vector<Tensor> inline_body(Graph& graph, const Graph& body, std::span<const Tensor> inputs,
                                 Origins origins = Origins::of_place);
 

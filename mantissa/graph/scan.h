@@ -5,7 +5,8 @@
 //   results of the body   the states after the step, then its outputs
 //
 // The body knows nothing but its inputs. It is compiled once, and its graph does not grow with the number of
-// steps. States of all steps are kept for the gradient; what a step computes besides is computed again.
+// steps. Results of all steps are kept for the gradient; what a step computes besides is computed again. A
+// body may give an output for its gradient alone: where nobody reads it, it is not made.
 #pragma once
 
 #include <cstdint>

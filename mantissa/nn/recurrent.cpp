@@ -61,7 +61,8 @@ Tensor lstm_layer(const Tensor& x, const RecurrentLayer& of, std::int64_t hidden
         const Tensor sums = parts[0] + matmul(states[0], whole[0], {.transpose_b = true});
         const std::vector<Tensor> gates = split(sums, 1, 4);
         const Tensor c = sigmoid(gates[1]) * states[1] + sigmoid(gates[0]) * tanh(gates[2]);
-        return {.states = {sigmoid(gates[3]) * tanh(c), c}, .outputs = {}};
+        // What the gradient would multiply again for is kept.
+        return {.states = {sigmoid(gates[3]) * tanh(c), c}, .outputs = {sums}};
     };
     const Scanned all = scan(std::vector{zero, zero}, {&products, 1}, {&of.of_state, 1}, step);
     return after_each_step(all.states[0]);
@@ -76,10 +77,12 @@ Tensor gru_layer(const Tensor& x, const RecurrentLayer& of, std::int64_t hidden)
         if (whole.size() > 1) options.bias = whole[1];
         const std::vector<Tensor> of_input = split(parts[0], 1, 3);
         const std::vector<Tensor> of_state = split(matmul(h, whole[0], options), 1, 3);
-        const Tensor reset = sigmoid(of_input[0] + of_state[0]);
-        const Tensor update = sigmoid(of_input[1] + of_state[1]);
+        const Tensor of_reset = of_input[0] + of_state[0], of_update = of_input[1] + of_state[1];
+        const Tensor reset = sigmoid(of_reset), update = sigmoid(of_update);
         const Tensor fresh = tanh(of_input[2] + reset * of_state[2]);
-        return {.states = {fresh + update * (h - fresh)}, .outputs = {}};
+        // What the gradient would multiply again for is kept.
+        return {.states = {fresh + update * (h - fresh)},
+                .outputs = {of_reset, of_update, of_state[2], fresh}};
     };
     std::vector<Tensor> whole{of.of_state};
     if (of.bias_of_state) whole.push_back(of.bias_of_state);

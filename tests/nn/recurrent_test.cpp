@@ -6,8 +6,10 @@
 #include <map>
 
 #include "mantissa/base/error.h"
+#include "mantissa/graph/gradient.h"
 #include "mantissa/graph/reference.h"
 #include "mantissa/nn/layers.h"
+#include "mantissa/passes/analysis/uses.h"
 #include "tests/support/recording.h"
 
 namespace mantissa::nn {
@@ -129,6 +131,30 @@ TEST(Recurrent, ProductsOfInputsAreOutsideOfTheLoop) {
     EXPECT_EQ(loops, 2);
     EXPECT_EQ(products, 2);
     EXPECT_EQ(of.graph.states()[4].name, "rnn.weight_ih_l1");
+}
+
+/// The loop that goes back multiplies the gradient of its gates; what the layer multiplied, it reads.
+TEST(Recurrent, GradientsMultiplyNothingAgain) {
+    for (const auto layer : {lstm, gru}) {
+        Graph graph;
+        const Tensor x(graph, graph.add_input("x", {DType::f32, {2, 4, 3}}));
+        const Tensor y = layer(x, "rnn", {.hidden = 5}, Tensor::Where::current());
+        const Tensor ones = constant(graph, 1.0, DType::f32, y.shape());
+        std::vector<Tensor> weights;
+        for (const State& state : graph.states()) weights.emplace_back(graph, Value{state.node, 0});
+        backpropagate(graph, {&y, 1}, {&ones, 1}, weights);
+        int loops = 0;
+        for (NodeId id = 0; id < graph.end(); ++id) {
+            const Node& node = graph.node(id);
+            if (node.op->name != "scan" || ++loops != 2) continue;
+            const Graph& body = node.attributes.body("body").graph();
+            const std::vector<bool> live = live_nodes(body);
+            int products = 0;
+            for (NodeId i = 0; i < body.end(); ++i) products += live[i] && body.node(i).op->name == "matmul";
+            EXPECT_EQ(products, 1);
+        }
+        EXPECT_EQ(loops, 2);
+    }
 }
 
 TEST(Recurrent, WhatMakesNoLayerIsRefused) {

@@ -106,11 +106,13 @@ class ScanGradient {
     bool wanted(std::size_t i) const { return call_.wanted[i] && is_floating(type_of_input(i).dtype); }
 
     /// In a graph of one step: what the body computes, again, and the gradients of its inputs by those of its
-    /// results.
+    /// results. The results themselves are there for all steps, so they are read.
     void differentiate_step() {
         std::vector<Tensor> inputs, results, cotangents, wrt;
         for (std::size_t i = 0; i < body_.inputs().size(); ++i)
             inputs.emplace_back(step_, step_.add_input(fmt::format("x{}", i), type_of_input(i)));
+        for (std::size_t i = 0; i < body_.results().size(); ++i)
+            kept_.push_back(step_.add_input(fmt::format("r{}", i), type_of_result(i)).node);
         const std::vector<Tensor> given = inline_body(step_, body_, inputs);
         for (std::size_t i = 0; i < given.size(); ++i) {
             const bool state = i < form_.states && is_floating(type_of_result(i).dtype);
@@ -129,6 +131,19 @@ class ScanGradient {
         for (std::size_t i = 0; i < gradients_.size(); ++i)
             gradients_[i] = gradients_[i] ? cast(gradients_[i], type_of_input(by_input_[i]).dtype)
                                           : zeros_like(step_, type_of_input(by_input_[i]));
+        for (std::size_t i = 0; i < given.size(); ++i)
+            if (!is_source(step_.node(given[i].value().node)))
+                step_.replace_uses(given[i].value(), {kept_[i], 0}, 0);
+    }
+
+    /// Whether results of the step's graph depend on each of its nodes.
+    std::vector<bool> needed_nodes() const {
+        std::vector<bool> needed(step_.size());
+        for (const Result& result : step_.results()) needed[result.value.node] = true;
+        for (NodeId id = step_.end() - 1; id >= 0; --id)
+            if (needed[id])
+                for (const Value& input : step_.node(id).inputs) needed[input.node] = true;
+        return needed;
     }
 
     /// Chooses the results of a step's graph: gradients of states and of what is summed over steps, and
@@ -156,11 +171,13 @@ class ScanGradient {
         if (std::ranges::find(outputs_, value) == outputs_.end()) outputs_.push_back(value);
     }
 
-    /// Whether a value of the step's graph is a state before the step, or a part of a sequence.
+    /// Whether a value of the step's graph is a state before the step, a part of a sequence, or a result of
+    /// the step that is kept.
     bool is_sequence(Value value) const {
         const auto& inputs = step_.inputs();
         const auto end = inputs.begin() + static_cast<std::ptrdiff_t>(first_whole());
-        return std::find(inputs.begin(), end, value.node) != end;
+        return std::find(inputs.begin(), end, value.node) != end ||
+               std::ranges::find(kept_, value.node) != kept_.end();
     }
 
     /// The states before each step, [steps, ...].
@@ -179,11 +196,18 @@ class ScanGradient {
         return input < form_.states ? states_before(input) : call_.inputs[input];
     }
 
+    /// A result of the body for all steps.
+    Tensor kept_result(std::size_t result) const {
+        const Tensor& all = call_.outputs[result];
+        return result < form_.states ? after_each_step(all) : all;
+    }
+
     /// The loop's body around the step's graph. It adds to the gradient of a state what the readers of the
     /// state after its step give. It adds each step's sums to those before.
     Graph body_of_loop(std::vector<Tensor>& operands) {
         Graph loop;
-        std::vector<Tensor> to_step(body_.inputs().size() + by_result_.size());
+        const std::vector<bool> needed = needed_nodes();
+        std::vector<Tensor> to_step(step_.inputs().size());
         const auto add = [&](const Type& type, const Tensor& operand) {
             operands.push_back(operand);
             return Tensor(loop, loop.add_input(fmt::format("y{}", operands.size()), type));
@@ -200,10 +224,13 @@ class ScanGradient {
             sums.push_back(add(type, zeros_like(graph, type)));
         }
         loop_states_ = operands.size();
-        for (std::size_t i = 0; i < first_whole(); ++i) to_step[i] = add(type_of_input(i), whole_sequence(i));
+        for (std::size_t i = 0; i < first_whole(); ++i)
+            if (needed[step_.inputs()[i]]) to_step[i] = add(type_of_input(i), whole_sequence(i));
+        for (std::size_t i = 0; i < kept_.size(); ++i)
+            if (needed[kept_[i]]) to_step[body_.inputs().size() + i] = add(type_of_result(i), kept_result(i));
         for (std::size_t i = 0; i < by_result_.size(); ++i) {
             const std::size_t result = by_result_[i];
-            Tensor& given = to_step[body_.inputs().size() + i];
+            Tensor& given = to_step[body_.inputs().size() + kept_.size() + i];
             const Tensor d = call_.cotangents[result];
             if (result >= form_.states) {
                 given = add(type_of_result(result), cast(d, type_of_result(result).dtype));
@@ -216,7 +243,7 @@ class ScanGradient {
         }
         loop_sequences_ = operands.size() - loop_states_;
         for (std::size_t i = first_whole(); i < body_.inputs().size(); ++i)
-            to_step[i] = add(type_of_input(i), call_.inputs[i]);
+            if (needed[step_.inputs()[i]]) to_step[i] = add(type_of_input(i), call_.inputs[i]);
         std::vector<Tensor> results = inline_body(loop, step_, to_step);
         for (std::size_t i = 0; i < sums.size(); ++i)
             results[carried_.size() + i] = sums[i] + results[carried_.size() + i];
@@ -238,6 +265,8 @@ class ScanGradient {
 
     /// A value of the step's graph for all steps.
     Tensor of_all_steps(Value value, const std::vector<Tensor>& results) const {
+        if (const auto kept = std::ranges::find(kept_, value.node); kept != kept_.end())
+            return kept_result(static_cast<std::size_t>(kept - kept_.begin()));
         if (is_sequence(value)) {
             const auto at = std::ranges::find(step_.inputs(), value.node) - step_.inputs().begin();
             return whole_sequence(static_cast<std::size_t>(at));
@@ -289,6 +318,7 @@ class ScanGradient {
     const Graph& body_;
     Graph step_;
     std::vector<std::size_t> by_result_;         // results of the body whose gradients a step is given
+    std::vector<NodeId> kept_;                   // inputs of step_ by result of the body, read for all steps
     std::vector<std::size_t> by_input_;          // inputs of the body whose gradients it gives
     std::vector<Tensor> gradients_;              // of these, in step_
     std::vector<std::size_t> carried_, summed_;  // indices into by_input_: of states; of what is whole

@@ -21,7 +21,7 @@ def _lstm_layer(x, states, parameters, backward):
         sums = parts[0] + nn.matmul(h, whole[0], False, True)
         i, f, g, o = nn.split(sums, 1, 4)
         c = nn.sigmoid(f) * c + nn.sigmoid(i) * nn.tanh(g)
-        return [nn.sigmoid(o) * nn.tanh(c), c], []
+        return [nn.sigmoid(o) * nn.tanh(c), c], [sums]  # kept for the gradient
 
     kept, _ = native.scan(states, [_products(x, of_input, bias)], [of_state], step, backward)
     return kept
@@ -35,9 +35,10 @@ def _gru_layer(x, states, parameters, backward):
         h = now[0]
         ri, zi, ni = nn.split(parts[0], 1, 3)
         rh, zh, nh = nn.split(native.matmul(h, all_[0], False, True, all_[1] if len(all_) > 1 else None), 1, 3)
-        reset, update = nn.sigmoid(ri + rh), nn.sigmoid(zi + zh)
-        fresh = nn.tanh(ni + reset * nh)
-        return [fresh + update * (h - fresh)], []
+        of_reset, of_update = ri + rh, zi + zh
+        fresh = nn.tanh(ni + nn.sigmoid(of_reset) * nh)
+        # The outputs are kept for the gradient.
+        return [fresh + nn.sigmoid(of_update) * (h - fresh)], [of_reset, of_update, nh, fresh]
 
     products = _products(x, of_input, parameters[2] if len(parameters) > 2 else None)
     return native.scan(states, [products], whole, step, backward)[0]
