@@ -61,7 +61,7 @@ Tensor lstm_layer(const Tensor& x, const RecurrentLayer& of, std::int64_t hidden
         const Tensor sums = parts[0] + matmul(states[0], whole[0], {.transpose_b = true});
         const std::vector<Tensor> gates = split(sums, 1, 4);
         const Tensor c = sigmoid(gates[1]) * states[1] + sigmoid(gates[0]) * tanh(gates[2]);
-        // What the gradient would multiply again for is kept.
+        // The sums are kept for the gradient, which would multiply again for them.
         return {.states = {sigmoid(gates[3]) * tanh(c), c}, .outputs = {sums}};
     };
     const Scanned all = scan(std::vector{zero, zero}, {&products, 1}, {&of.of_state, 1}, step);
@@ -80,7 +80,7 @@ Tensor gru_layer(const Tensor& x, const RecurrentLayer& of, std::int64_t hidden)
         const Tensor of_reset = of_input[0] + of_state[0], of_update = of_input[1] + of_state[1];
         const Tensor reset = sigmoid(of_reset), update = sigmoid(of_update);
         const Tensor fresh = tanh(of_input[2] + reset * of_state[2]);
-        // What the gradient would multiply again for is kept.
+        // The outputs are kept for the gradient, which would multiply again for them.
         return {.states = {fresh + update * (h - fresh)},
                 .outputs = {of_reset, of_update, of_state[2], fresh}};
     };

@@ -37,7 +37,7 @@ struct BodyLaunch {
     std::int64_t kept = 0;       ///< there, too
 };
 
-/// What the body of a loop reads whole.
+/// Inputs that the body of a loop reads whole.
 std::vector<NodeId> whole_inputs(const Graph& body, const ScanForm& form) {
     const auto first = body.inputs().begin() + static_cast<std::ptrdiff_t>(form.states + form.sequences);
     return {first, body.inputs().end()};

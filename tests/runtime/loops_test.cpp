@@ -138,7 +138,7 @@ TEST(Loops, PackTheirMatricesAnewInEachRun) {
     }
 }
 
-/// What a layer keeps for its gradient alone is not made where there is none.
+/// Outputs that a layer keeps for its gradient alone are not made where there is none.
 TEST(Loops, GiveNoOutputThatNobodyReads) {
     const auto device = testing::device_at(testing::levels().back());
     const PipelineOptions options = all_passes(device->target(), find_policy("fp32"));
