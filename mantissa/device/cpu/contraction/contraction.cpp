@@ -2,6 +2,8 @@
 // the blocks of row_run.cpp to threads.
 #include "mantissa/device/cpu/contraction/contraction.h"
 
+#include <immintrin.h>
+
 #include <vector>
 
 #include "mantissa/device/cpu/contraction/matrix_run.h"
