@@ -53,7 +53,7 @@ TraceEvent launch_event(int track, const TracedLaunch& launch);
 
 /// The file of a step's timeline, one run a micro-batch; trace_events.h says what opens it. Tracks: the step
 /// with its micro-batches, the launches, and one for each thread. `title`: of the whole; `step`: of the step.
-/// What a kernel does outside of the pool's loops is on no thread's track.
+/// Work of a kernel outside of the pool's loops is on no thread's track.
 std::string step_trace(const Timeline& timeline, const std::string& title, const std::string& step);
 
 }  // namespace mantissa

@@ -271,7 +271,7 @@ TEST(Conversions, SplitsOfFp32AreAsCloseAsTheirBitsAllow) {
             const auto part = [&](std::size_t p) { return static_cast<double>(to_f32(parts[p][i])); };
             const double exact = static_cast<double>(x[i]);
             // Lo rounds to 8 bits what hi left; at the end of the range hi is cut, not rounded.
-            // What is subnormal, a number or what hi left, is nothing.
+            // Subnormal numbers are nothing, and so are subnormal remainders of hi.
             ASSERT_LE(std::abs(part(0) + part(1) - exact), 0x1p-16 * std::abs(exact) + 0x1p-126) << x[i];
         }
         if (first.empty()) first = parts;

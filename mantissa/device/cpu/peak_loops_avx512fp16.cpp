@@ -1,5 +1,4 @@
-// Multiply-adds of FP16 numbers. Compiled everywhere, but so far never run: the machine it was written on has
-// none.
+// Multiply-adds of FP16 numbers, for the row of `peaks`; no training step uses them.
 #include "mantissa/device/cpu/modes/lanes_avx512.h"
 #include "mantissa/device/cpu/peak_body.h"
 #include "mantissa/device/cpu/peak_loops.h"
