@@ -451,15 +451,55 @@ class Decisions(unittest.TestCase):
         turned = self.other_sign(model, x)
         self.judged(model, x, y, turned(7, 5), turned(9, 3))
 
+    def test_many_rectifiers_that_move_each_number_together(self):
+        torch.manual_seed(3)
+        model = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 48), nn.ReLU(), nn.Linear(48, 3))
+        x, y = torch.randn(64, 6, generator=torch.Generator().manual_seed(2)), torch.arange(64) % 3
+        with torch.no_grad():
+            model[2].bias -= model[:3](x)[range(48), range(48)]
+            # FP32's own step is to decide as FP64's does.
+            double = copy.deepcopy(model[:3]).double()
+            while (other := ((model[:3](x) > 0) != (double(x.double()) > 0)).any(0)).any():
+                model[2].bias[other] += 3e-8
+                double[2].bias.copy_(model[2].bias)
+
+        def step(turned):
+            """Loss and gradients in FP64, where each number that is named passes or not against its sign."""
+            double = copy.deepcopy(model).double()
+            hidden = double[:3](x.double())
+            passes = (hidden > 0).detach()
+            for at in turned:
+                passes[at] = ~passes[at]
+            loss = F.cross_entropy(double[4](hidden * passes + (F.relu(hidden) - hidden * passes).detach()), y)
+            loss.backward()
+            return loss.item(), {name: p.grad.numpy() for name, p in double.named_parameters()}
+
+        check = mantissa.torch.check
+        for seed in range(8):
+            drawn = np.random.default_rng(seed).permutation(48)[:24]
+            check.check(step([(i, i) for i in drawn]), model, F.cross_entropy, (x, y), 1, None)
+        with self.assertRaises(mantissa.torch.DifferenceError):
+            check.check(step([(i, 5) for i in range(6, 48)]), model, F.cross_entropy, (x, y), 1, None)
+
+    def test_what_is_turned_before_moves_no_other_across(self):
+        undecided = mantissa.torch.check.undecided
+        near = [(torch.tensor([1]), torch.tensor([1e-9]), torch.tensor([-1e-9]))] * 2
+        with undecided.Turned(near) as turned:
+            # The first number was moved across zero by what was turned before it; the second is far from zero.
+            for x in (torch.tensor([3.0, -2e-7]), torch.tensor([3.0, 2e-7])):
+                torch.relu(x)
+                self.assertEqual(x.tolist(), [3.0, torch.tensor(-1e-9).item()])
+        self.assertEqual(turned.at, 2)
+
     def test_a_channel_may_have_an_error_of_its_own(self):
         double = torch.ones(4, 8, 5, 5, dtype=torch.float64)
         single = double.clone()
         single[:, 3] += 1e-3
-        error, = mantissa.torch.check.undecided.errors([single], [double])
+        error = mantissa.torch.check.undecided.error(single, double)
         self.assertEqual(error.shape, (1, 8, 1, 1))
         self.assertAlmostEqual(float(error[0, 3]), 1e-3, 6)
         self.assertAlmostEqual(float(error[0, 0]), 1e-3 / 8 ** 0.5, 6)  # at least that of all
-        error, = mantissa.torch.check.undecided.errors([single[:, :, 0, 0]], [double[:, :, 0, 0]])
+        error = mantissa.torch.check.undecided.error(single[:, :, 0, 0], double[:, :, 0, 0])
         self.assertEqual(error.shape, ())
 
     def test_the_greatest_of_a_window_as_near_to_the_second(self):
@@ -472,6 +512,10 @@ class Decisions(unittest.TestCase):
             best = window(model[0](x))[7, 2].topk(2)
             channel = [8, 9, 12, 13][int(best.indices[1])]
             model[0].bias[channel] += best.values[0] - best.values[1]
+            # FP32's own step is to decide as FP64's does.
+            while (window(model[0](x))[7, 2].argmax()
+                   != window(copy.deepcopy(model[0]).double()(x.double()))[7, 2].argmax()):
+                model[0].bias[channel] -= 3e-8
         best = window(copy.deepcopy(model[0]).double()(x.double()))
         self.assertLess(best[7, 2].topk(2).values.diff().abs(), 1e-6)
         self.assertGreater(best[9, 1].topk(2).values.diff().abs(), 1e-3)
