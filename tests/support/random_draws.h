@@ -7,7 +7,7 @@
 namespace mantissa::testing {
 
 /// At most `most`: 200, or as many as MANTISSA_RANDOM_DRAWS says, which `./test --all` sets to 1,000 and
-/// `.ci/run` to 50 under the sanitizers.
+/// `.ci/run` to 30 under the sanitizers.
 inline int random_draws(int most) {
     const char* const given = std::getenv("MANTISSA_RANDOM_DRAWS");
     return std::min(most, given ? std::atoi(given) : 200);
