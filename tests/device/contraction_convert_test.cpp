@@ -8,6 +8,8 @@
 #include <cfloat>
 #include <cstring>
 
+#include "mantissa/device/cpu/contraction/pack_avx512.h"
+#include "mantissa/device/cpu/contraction/packing.h"
 #include "mantissa/numerics/formats.h"
 #include "mantissa/numerics/tf32.h"
 #include "tests/device/contraction_reference.h"
@@ -183,6 +185,67 @@ TEST(ContractionConverted, AnInfinityIsMultipliedByWholeNumbersAsFp32Does) {
                             << named.name << ", k " << k << ": " << sum << " at " << i << ", " << j;
                     }
             }
+}
+
+/// Both parts of panels of 32 lines, and a mark for each step of the depth: all that is read of them.
+std::vector<std::byte> read_of_panels(const std::vector<std::byte>& panels, std::int64_t depth,
+                                      const ContractionKernels& kernels) {
+    const std::int64_t steps = kernels.padded(depth) / 32, parts = steps * 2 * 32 * 32 * 2;
+    const auto panel_bytes = static_cast<std::size_t>(32 * kernels.line_bytes(depth));
+    std::vector<std::byte> read;
+    for (std::size_t panel = 0; panel < panels.size(); panel += panel_bytes) {
+        const auto first = panels.begin() + static_cast<std::ptrdiff_t>(panel);
+        read.insert(read.end(), first, first + parts);
+        for (std::int64_t step = 0; step < steps; ++step) read.push_back(*(first + parts + step * 64));
+    }
+    return read;
+}
+
+/// Panels of `lines` x `depth` of an operand whose last number is `last`, written over ones.
+std::vector<std::byte> panels_of(Side side, Transpose transpose, DType type, std::int64_t lines,
+                                 std::int64_t depth, float last, const ContractionKernels& kernels,
+                                 PanelStores stores) {
+    const bool along = (transpose == Transpose::yes) == (side == Side::b);
+    const std::int64_t columns = along ? depth : lines, leading = columns + 3;
+    std::vector<float> numbers = normal((along ? lines : depth) * leading, 7);
+    numbers[1] = 0x1p-130f;  // which is flushed
+    numbers[static_cast<std::size_t>(((along ? lines : depth) - 1) * leading + columns - 1)] = last;
+    std::vector<FP16> halves;
+    for (const float x : numbers) halves.push_back(to_fp16(x));
+    const MatrixLayout layout{.dtype = type, .transpose = transpose, .leading = leading};
+    const ContractionProblem problem{.m = lines, .n = lines, .k = depth, .a = layout, .b = layout};
+    const OperandPanels panels(problem, side, kernels, stores);
+    const auto bytes = static_cast<std::size_t>(panels.padded_lines() * kernels.line_bytes(depth));
+    Buffer room(bytes);
+    std::memset(room.data(), 0xff, bytes);
+    const void* const from = type == DType::f16 ? static_cast<const void*>(halves.data()) : numbers.data();
+    panels.pack({.data = from}, 0, {0, lines}, {{0, depth}, room.as<std::byte>().data()});
+    const std::span<const std::byte> all = room.as<std::byte>().first(bytes);
+    return read_of_panels({all.begin(), all.end()}, depth, kernels);
+}
+
+TEST(ContractionConverted, SplitInRegistersOrBeforePackingPanelsAreTheSame) {
+    if (!has_bf16_dot()) GTEST_SKIP() << "no AVX512_BF16";
+    for (const Products products : {Products::bf16x3, Products::fp16x4}) {
+        const ContractionKernels before =
+            converted(contraction_kernels_tile_twin(), products, convert_kernels_generic());
+        ContractionKernels in_registers = before;
+        in_registers.split_a = split_tile_panels_a_avx512bf16();
+        in_registers.split_b = split_tile_panels_b_avx512bf16();
+        for (const Side side : {Side::a, Side::b})
+            for (const Transpose transpose : {Transpose::no, Transpose::yes})
+                for (const std::int64_t lines : {1, 17, 32, 70})
+                    for (const std::int64_t depth : {1, 31, 64, 167})
+                        for (const float last : {1.5f, INFINITY})
+                            for (const PanelStores stores : {PanelStores::plain, PanelStores::streaming}) {
+                                const DType type = is_fp16(products) ? DType::f16 : DType::f32;
+                                EXPECT_EQ(
+                                    panels_of(side, transpose, type, lines, depth, last, in_registers,
+                                              stores),
+                                    panels_of(side, transpose, type, lines, depth, last, before, stores))
+                                    << lines << " x " << depth << ", last " << last;
+                            }
+    }
 }
 
 TEST(ContractionConverted, CachesAndThreadsChangeNoBitOfProductsOfParts) {

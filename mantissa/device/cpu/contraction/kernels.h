@@ -118,6 +118,13 @@ struct Conversion {
     int parts = 1;            ///< or 2
 };
 
+/// Copies operands in two parts, each number read once: panels with all of their depth and marks. False where
+/// a number's first part needs a rule of its own, or is infinite or a NaN; the panels are then useless.
+using SplitKernel = bool (*)(const PanelCopy& copy);
+
+/// [PanelSource][0 FP32, 1 FP16]
+using SplitKernels = std::array<std::array<SplitKernel, 2>, 2>;
+
 struct ContractionKernels {
     std::int64_t height = 0;  ///< rows of a tile, lines of a panel of a
     std::int64_t width = 0;   ///< columns of a tile, lines of a panel of b
@@ -157,6 +164,9 @@ struct ContractionKernels {
     PanelKernels pack_a = {};
     PanelKernels pack_b = {};
     Conversion conversion = {};
+    /// For conversions to two parts; null: numbers are converted first, and their parts packed.
+    SplitKernels split_a = {};
+    SplitKernels split_b = {};
     GatherKernel gather = nullptr;  ///< null: plain loops do it
     /// Panels of a are blocks of so much depth, one after another, each its lines as they are: `height` rows
     /// of this many elements. 0: they are otherwise.

@@ -71,6 +71,8 @@ ContractionKernels contraction_kernels_amx(const CacheSizes& caches) {
     ContractionKernels kernels = tile_kernels<AmxUnit>(caches);
     kernels.pack_a = tile_panels_a_avx512();
     kernels.pack_b = tile_panels_b_avx512();
+    kernels.split_a = split_tile_panels_a_avx512bf16();
+    kernels.split_b = split_tile_panels_b_avx512bf16();
     kernels.gather = gather_avx512;
     kernels.finish = finish_block_avx512bf16;
     kernels.multiply_row = row_product_avx512();

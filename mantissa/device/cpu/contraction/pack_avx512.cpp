@@ -9,9 +9,6 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-/// The contents of a row of sixteen words of a panel: those of a line, or one of each of sixteen lines.
-enum class Rows { lines, words };
-
 // How a panel lies: 16 words of each of 16 lines, from `line` and `word` on, are 16 rows `row_bytes` apart,
 // the first `at` so many bytes.
 
@@ -45,14 +42,6 @@ struct Place {
     std::int64_t lines, depth;
     std::byte* to;
 };
-
-template <bool Streaming>
-inline void store(std::byte* to, __m512i words) {
-    if constexpr (Streaming)
-        _mm512_stream_si512(reinterpret_cast<__m512i*>(to), words);
-    else
-        _mm512_storeu_si512(to, words);
-}
 
 template <class Words, bool Whole>
 inline void load_lines(const Place<Words>& place, Block& block) {
@@ -155,32 +144,6 @@ template <class Panel>
 inline std::int64_t padded_lines(const PanelCopy& copy) {
     return align_up(copy.lines, Panel::size);
 }
-
-/// Asks for stored rows, or parts of them, line of cache by line in the order of memory: that is what
-/// hardware foresees. To L1: asked for into L2 only, they come a quarter more slowly.
-class Ahead {
-  public:
-    template <class Element>
-    Ahead(const Element* first, std::int64_t stride, std::int64_t columns)
-        : row_(reinterpret_cast<const std::byte*>(first)),
-          stride_(stride * static_cast<std::int64_t>(sizeof(Element))),
-          row_bytes_(align_up(columns * static_cast<std::int64_t>(sizeof(Element)), 64)) {}
-
-    void ask(int lines_of_cache) {
-        for (int i = 0; i < lines_of_cache; ++i) {
-            _mm_prefetch(row_ + at_, _MM_HINT_T0);
-            at_ += 64;
-            if (at_ == row_bytes_) {
-                at_ = 0;
-                row_ += stride_;
-            }
-        }
-    }
-
-  private:
-    const std::byte* row_;
-    std::int64_t stride_, row_bytes_, at_ = 0;
-};
 
 /// Sixteen lines at a time, or a panel of eight, all of their depth; the next as many are asked for
 /// meanwhile.

@@ -31,6 +31,9 @@ PanelKernels paired_panels_avx512<48>();
 /// Panels of tiles. Only the BF16 entries are there.
 PanelKernels tile_panels_a_avx512();
 PanelKernels tile_panels_b_avx512();
+/// The same of operands in two parts.
+SplitKernels split_tile_panels_a_avx512bf16();
+SplitKernels split_tile_panels_b_avx512bf16();
 
 void gather_avx512(const WindowPiece& piece);
 

@@ -1,9 +1,12 @@
-// The tools of pack_avx512.cpp: words of a panel from a source, and transpositions of them in registers.
-// Everything is in an anonymous namespace, so that it stays in the source compiled for AVX-512.
+// The tools of pack_avx512.cpp and pack_split_avx512bf16.cpp: words of a panel from a source, and
+// transpositions of them in registers. Everything is in an anonymous namespace, so that each of the sources
+// keeps its own copy.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
+#include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/intrinsics.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -148,6 +151,43 @@ inline void transpose_eight(__m512i (&block)[8]) {
         block[6 + c / 2] = _mm512_shuffle_i32x4(first_high, second_high, 0xdd);
     }
 }
+
+/// The contents of a row of sixteen words of a panel: those of a line, or one of each of sixteen lines.
+enum class Rows { lines, words };
+
+template <bool Streaming>
+inline void store(std::byte* to, __m512i words) {
+    if constexpr (Streaming)
+        _mm512_stream_si512(reinterpret_cast<__m512i*>(to), words);
+    else
+        _mm512_storeu_si512(to, words);
+}
+
+/// Asks for stored rows, or parts of them, line of cache by line in the order of memory: that is what
+/// hardware foresees. To L1: asked for into L2 only, they come a quarter more slowly.
+class Ahead {
+  public:
+    template <class Element>
+    Ahead(const Element* first, std::int64_t stride, std::int64_t columns)
+        : row_(reinterpret_cast<const std::byte*>(first)),
+          stride_(stride * static_cast<std::int64_t>(sizeof(Element))),
+          row_bytes_(align_up(columns * static_cast<std::int64_t>(sizeof(Element)), 64)) {}
+
+    void ask(int lines_of_cache) {
+        for (int i = 0; i < lines_of_cache; ++i) {
+            _mm_prefetch(row_ + at_, _MM_HINT_T0);
+            at_ += 64;
+            if (at_ == row_bytes_) {
+                at_ = 0;
+                row_ += stride_;
+            }
+        }
+    }
+
+  private:
+    const std::byte* row_;
+    std::int64_t stride_, row_bytes_, at_ = 0;
+};
 
 }  // namespace
 

@@ -47,7 +47,10 @@ OperandPanels::OperandPanels(const ContractionProblem& problem, Side side, const
     form_ = transposed == (side == Side::b) ? PanelSource::along_depth : PanelSource::across_depth;
     const PanelKernels& all = side == Side::a ? kernels.pack_a : kernels.pack_b;
     const DType packed = kernels.conversion.convert ? kernels.conversion.part : layout_.dtype;
-    kernel_ = all[static_cast<std::size_t>(form_)][packed == DType::bf16 ? 1 : 0];
+    const auto form = static_cast<std::size_t>(form_);
+    kernel_ = all[form][packed == DType::bf16 ? 1 : 0];
+    if (kernels.conversion.parts > 1 && !layout_.mapped && !layout_.window)
+        split_ = (is_a_ ? kernels.split_a : kernels.split_b)[form][layout_.dtype == DType::f16 ? 1 : 0];
 }
 
 std::int64_t OperandPanels::padded_lines() const { return align_up(lines_, panel_size_); }
@@ -71,20 +74,22 @@ void OperandPanels::pack_part(const OperandSource& source, std::int64_t entry, P
     if (lines.size == 0 || depth.size == 0) return;
     if (gathers_blocks() && depth.begin == chunk.depth.begin && depth.size == chunk.depth.size)
         return pack_blocks(source, entry, lines, depth, chunk);
-    if (kernels_.conversion.convert || layout_.mapped || layout_.window)
-        return pack_staged(source, entry, lines, depth, chunk);
     const bool along = form_ == PanelSource::along_depth;
     const std::int64_t before = (depth.begin - chunk.depth.begin) * panel_size_ * kernels_.element_bytes;
     const std::int64_t lines_left = lines_ - lines.begin - lines.size;
     const std::int64_t depth_left = k_ - depth.begin - depth.size;
-    kernel_({.source = element(source.data, entry, lines.begin, depth.begin),
-             .stride = layout_.leading,
-             .lines = lines.size,
-             .depth = depth.size,
-             .panel = chunk.panels + before,
-             .panel_bytes = panel_size_ * kernels_.line_bytes(chunk.depth.size),
-             .rows_ahead = along ? lines_left : depth_left,
-             .streaming = stores_ == PanelStores::streaming});
+    const PanelCopy copy{.source = element(source.data, entry, lines.begin, depth.begin),
+                         .stride = layout_.leading,
+                         .lines = lines.size,
+                         .depth = depth.size,
+                         .panel = chunk.panels + before,
+                         .panel_bytes = panel_size_ * kernels_.line_bytes(chunk.depth.size),
+                         .rows_ahead = along ? lines_left : depth_left,
+                         .streaming = stores_ == PanelStores::streaming};
+    if (split_ && split_(copy)) return;
+    if (kernels_.conversion.convert || layout_.mapped || layout_.window)
+        return pack_staged(source, entry, lines, depth, chunk);
+    kernel_(copy);
 }
 
 void OperandPanels::make(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,

@@ -98,6 +98,7 @@ class OperandPanels {
     PanelStores stores_;
     PanelSource form_;
     PanelKernel kernel_;
+    SplitKernel split_ = nullptr;  ///< where numbers in two parts are read from memory
 };
 
 }  // namespace mantissa::on_cpu
