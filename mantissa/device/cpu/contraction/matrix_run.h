@@ -93,11 +93,10 @@ class MatrixRun {
         std::int64_t chunk, inner, block;
     };
     std::optional<Part> next_part(Part part) const;
-    /// Rows of a that are wanted in L2: so many lines of panels, or where they lie in memory.
+    /// Rows of a that are wanted in L2: so many lines of panels.
     struct RowsAhead {
         const std::byte* panels = nullptr;
         std::int64_t lines = 0;
-        bool in_memory = false;
     };
     RowsAhead rows_ahead_of(const Part& next, const Part& now) const;
     const std::byte* first_panel_of_b(const Part& part) const;

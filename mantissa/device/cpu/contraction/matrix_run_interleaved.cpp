@@ -99,9 +99,9 @@ MatrixRun::RowsAhead MatrixRun::rows_ahead_of(const Part& next, const Part& now)
     const PanelRange rows = rows_of(next.block);
     if (depth == depth_index(now.chunk, now.inner) && rows.begin == rows_of(now.block).begin) return {};
     const std::byte* const panels = shared_panels_of_a(next.chunk, next.inner, rows);
-    // Where blocks pack their own rows, asking for them here took 2 to 6 % more time than it saved, but for
-    // one thread's small matrices.
-    if (!panels) return {.in_memory = blocking_.entry_per_thread};
+    // Where blocks pack their own rows, hardware foresees them better: asking for them here, at once before a
+    // tile or between its products, took 2 to 10 % more time than it saved.
+    if (!panels) return {};
     const std::int64_t bytes =
         align_up(rows.size, kernels_.height) * kernels_.line_bytes(depth_of(next.chunk, next.inner).size);
     return {.panels = panels, .lines = bytes / 64};
@@ -146,7 +146,6 @@ void MatrixRun::multiply_interleaved(std::int64_t chunk, std::int64_t inner, std
             tile.lines_ahead = panel_ahead ? std::min(share_of_panel, panel_lines - asked) : 0;
             tile.rows_ahead = rows_ahead.panels + index * share_of_rows * 64;
             tile.row_lines_ahead = std::min(share_of_rows, rows_ahead.lines - index * share_of_rows);
-            if (rows_ahead.in_memory) prefetch_rows(*next, index, all_tiles);
             tile.c = tiles + index % 2 * height * width;
             kernels_.multiply(tile);
             behind.row0 = row0 + i;
