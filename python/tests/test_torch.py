@@ -606,6 +606,7 @@ class Runs(unittest.TestCase):
         text = str(mantissa.explain(step))
         line = OneLayerTwice.forward.__code__.co_firstlineno + 1
         self.assertRegex(text, rf"(?m)^test_torch\.py:{line} +layer +\d+")
+        self.assertRegex(text, r"(?m)^export\.py:\d+ +loss +\d+")
         self.assertIn(f"layer.weight (test_torch.py:{line})", str(mantissa.lint(step, repeats=0)))
 
     def test_gradients_in_a_loop_of_ones_own(self):

@@ -23,7 +23,7 @@ class CaptureError(_native.Error):
         for (what, instead), each in counted.items():
             first = each[0]
             lines.append(f"  {what} ({len(each)} time{'s' if len(each) > 1 else ''})")
-            lines.append(f"    first in {first.path or 'the loss'} at {first.line or 'a place unknown'}"
+            lines.append(f"    first in {first.path or 'the module'} at {first.line or 'a place unknown'}"
                          + (f": {first.code}" if first.code else ""))
             if instead:
                 lines.append(f"    {instead}")

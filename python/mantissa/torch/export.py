@@ -88,8 +88,9 @@ def line_of(trace):
 
 
 def path_of(node):
+    """The path of its module below the model's own, "loss" where it belongs to none."""
     stack = [path for path, _ in node.meta.get("nn_module_stack", {}).values() if path]
-    return ".".join(stack[-1].split(".")[1:]) if stack else ""
+    return ".".join(stack[-1].split(".")[1:]) if stack else "loss"
 
 
 @contextlib.contextmanager
