@@ -48,6 +48,133 @@ TEST(Ir, ColumnsBehindTheClassesCountForNothing) {
     expect_same({g[2], g[3], g[6], g[7]}, {0, 0, 0, 0});
 }
 
+/// Losses of PyTorch, and their gradients by the logits; those of rows times 1, 2 and 3.
+struct KnownLoss {
+    CrossEntropyOptions options;
+    Numbers losses, gradient;
+};
+
+struct Losses : Recording {
+    const Tensor z = given({3, 1, 4}, {1, -2, 0.5, 3, 0, 1, 2, -1, -0.5, 0.25, 1.5, 2});
+    const Tensor weights = given({1, 0.5, 2, 3});
+
+    void expect(const Tensor& targets, const std::vector<KnownLoss>& all) {
+        for (const KnownLoss& known : all) {
+            SCOPED_TRACE(&known - all.data());
+            const Tensor loss = cross_entropy(z, targets, known.options);
+            const bool is_one = known.losses.size() == 1;
+            EXPECT_EQ(loss.shape(), is_one ? Shape() : Shape({3, 1}));
+            const Numbers losses = values(loss);
+            const Numbers found = gradient(is_one ? loss : loss * given({3, 1}, {1, 2, 3}), z);
+            for (std::size_t i = 0; i < losses.size(); ++i)
+                EXPECT_NEAR(losses[i], known.losses[i], 4e-6) << i;
+            for (std::size_t i = 0; i < 12; ++i) EXPECT_NEAR(found[i], known.gradient[i], 1e-6) << i;
+        }
+    }
+};
+
+TEST(Ir, CrossEntropyWithOptionsIsThatOfPyTorch) {
+    Losses r;
+    const Tensor weights = r.weights;
+    r.expect(r.given({3, 1}, {2, 0, 3}, DType::i32),
+             {
+                 {{},
+                  {1.921435},
+                  {0.03685125, 0.001834716, -0.3109819, 0.272296, -0.3042852, 0.07896094, 0.2146381,
+                   0.0106862, 0.0146917, 0.03110233, 0.1085578, -0.1543518}},
+                 {{.class_weights = weights},
+                  {1.61838},
+                  {0.03685125, 0.001834716, -0.3109819, 0.272296, -0.1521426, 0.03948047, 0.107319,
+                   0.005343101, 0.02203755, 0.04665349, 0.1628367, -0.2315277}},
+                 {{.label_smoothing = 0.2},
+                  {1.958935},
+                  {0.02018458, -0.01483195, -0.2609819, 0.2556293, -0.2542852, 0.06229427, 0.1979714,
+                   -0.005980466, -0.001974968, 0.01443566, 0.09189112, -0.1043518}},
+                 {{.ignore_index = 0},
+                  {1.662057},
+                  {0.05527688, 0.002752074, -0.4664729, 0.4084439, 0, 0, 0, 0, 0.02203755, 0.04665349,
+                   0.1628367, -0.2315277}},
+                 {{.class_weights = weights, .label_smoothing = 0.2, .ignore_index = 0},
+                  {1.355531},
+                  {0.03256319, -0.002880903, -0.3141841, 0.2845018, 0, 0, 0, 0, 0.01402093, 0.0458523,
+                   0.157492, -0.2173652}},
+                 {{.reduction = Reduction::sum},
+                  {5.764304},
+                  {0.1105538, 0.005504147, -0.9329458, 0.8168879, -0.9128557, 0.2368828, 0.6439143, 0.0320586,
+                   0.04407509, 0.09330698, 0.3256733, -0.4630554}},
+                 {{.class_weights = weights, .reduction = Reduction::sum},
+                  {9.710278},
+                  {0.2211075, 0.01100829, -1.865892, 1.633776, -0.9128557, 0.2368828, 0.6439143, 0.0320586,
+                   0.1322253, 0.2799209, 0.97702, -1.389166}},
+                 {{.label_smoothing = 0.2, .reduction = Reduction::sum},
+                  {5.876804},
+                  {0.06055375, -0.04449585, -0.7829458, 0.7668879, -0.7628557, 0.1868828, 0.5939143,
+                   -0.0179414, -0.005924905, 0.04330698, 0.2756733, -0.3130554}},
+                 {{.ignore_index = 0, .reduction = Reduction::sum},
+                  {3.324114},
+                  {0.1105538, 0.005504147, -0.9329458, 0.8168879, 0, 0, 0, 0, 0.04407509, 0.09330698,
+                   0.3256733, -0.4630554}},
+                 {{.class_weights = weights,
+                   .label_smoothing = 0.2,
+                   .ignore_index = 0,
+                   .reduction = Reduction::sum},
+                  {6.777657},
+                  {0.162816, -0.01440452, -1.570921, 1.422509, 0, 0, 0, 0, 0.07010463, 0.2292615, 0.7874599,
+                   -1.086826}},
+                 {{.class_weights = weights, .reduction = Reduction::none},
+                  {5.404507, 2.44019, 1.865581},
+                  {0.2211075, 0.01100829, -1.865892, 1.633776, -1.825711, 0.4737656, 1.287829, 0.06411721,
+                   0.3966759, 0.8397628, 2.93106, -4.167499}},
+                 {{.label_smoothing = 0.2, .reduction = Reduction::none},
+                  {2.677253, 2.34019, 0.8593604},
+                  {0.06055375, -0.04449585, -0.7829458, 0.7668879, -1.525711, 0.3737656, 1.187829,
+                   -0.03588279, -0.01777472, 0.1299209, 0.82702, -0.9391663}},
+                 {{.ignore_index = 0, .reduction = Reduction::none},
+                  {2.702253, 0, 0.6218604},
+                  {0.1105538, 0.005504147, -0.9329458, 0.8168879, 0, 0, 0, 0, 0.1322253, 0.2799209, 0.97702,
+                   -1.389166}},
+                 {{.class_weights = weights,
+                   .label_smoothing = 0.2,
+                   .ignore_index = 0,
+                   .reduction = Reduction::none},
+                  {4.864338, 0, 1.91332},
+                  {0.162816, -0.01440452, -1.570921, 1.422509, 0, 0, 0, 0, 0.2103139, 0.6877845, 2.36238,
+                   -3.260478}},
+             });
+}
+
+TEST(Ir, CrossEntropyOfPartsOfClassesIsThatOfPyTorch) {
+    Losses r;
+    const Tensor weights = r.weights;
+    r.expect(r.given({3, 1, 4}, {0.5, 0.25, 0.25, 0, 0, 0, 0, 1, 0.125, 0.5, 0.125, 0.25}),
+             {
+                 {{},
+                  {2.796435},
+                  {-0.1298154, -0.08149862, -0.06098192, 0.272296, 0.02904811, 0.07896094, 0.2146381,
+                   -0.3226471, -0.02697497, -0.1355643, 0.06689112, 0.09564819}},
+                 {{.class_weights = weights, .label_smoothing = 0.2},
+                  {4.600726},
+                  {-0.1048572, -0.03941914, -0.1392862, 0.2835625, 0.06248942, 0.2068352, 0.5515555,
+                   -0.8208801, -0.02906433, -0.03067919, 0.05469484, 0.005048675}},
+                 {{.reduction = Reduction::sum},
+                  {8.389304},
+                  {-0.3894462, -0.2444959, -0.1829458, 0.8168879, 0.08714432, 0.2368828, 0.6439143,
+                   -0.9679414, -0.08092491, -0.406693, 0.2006733, 0.2869446}},
+                 {{.class_weights = weights, .label_smoothing = 0.2, .reduction = Reduction::sum},
+                  {13.80218},
+                  {-0.3145717, -0.1182574, -0.4178586, 0.8506876, 0.1874683, 0.6205057, 1.654666, -2.46264,
+                   -0.08719299, -0.09203756, 0.1640845, 0.01514602}},
+                 {{.reduction = Reduction::none},
+                  {3.077253, 3.44019, 1.87186},
+                  {-0.3894462, -0.2444959, -0.1829458, 0.8168879, 0.1742886, 0.4737656, 1.287829, -1.935883,
+                   -0.2427747, -1.220079, 0.60202, 0.8608337}},
+                 {{.class_weights = weights, .label_smoothing = 0.2, .reduction = Reduction::none},
+                  {3.02276, 8.974517, 1.804901},
+                  {-0.3145717, -0.1182574, -0.4178586, 0.8506876, 0.3749365, 1.241011, 3.309333, -4.925281,
+                   -0.261579, -0.2761127, 0.4922536, 0.04543807}},
+             });
+}
+
 TEST(Ir, IgnoredTargetsCountForNothing) {
     const Attributes ignoring{{"ignore_negative", true}};
     const double four = std::log(4.0);
