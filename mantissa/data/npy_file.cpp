@@ -10,6 +10,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
 #include "mantissa/formats/npy.h"
+#include "mantissa/numerics/scalar.h"
 
 namespace mantissa::inline v0 {
 
@@ -25,23 +26,6 @@ DType dtype_in(const NpyArray& array, const std::string& source) {
         fmt::format("{}: holds numbers of type {}{}; expected f4, f8, i4, i8 or u1: save it with another, as "
                     "x.astype(numpy.float32)",
                     source, array.kind, array.item_size));
-}
-
-/// Calls `visit` with a zero of the type of C++ that the elements have.
-template <class Visit>
-void with_type(DType dtype, Visit&& visit) {
-    switch (dtype) {
-        case DType::f32:
-            return visit(float{});
-        case DType::f64:
-            return visit(double{});
-        case DType::i32:
-            return visit(std::int32_t{});
-        case DType::i64:
-            return visit(std::int64_t{});
-        default:
-            return visit(std::uint8_t{});
-    }
 }
 
 /// Whether the value is in `converted`, rounded if that is floating.
@@ -81,9 +65,10 @@ nn::InputSpec NpyFile::input(std::string name) const {
 template <class Number>
 std::vector<Number> NpyFile::numbers() const {
     std::vector<Number> converted(bytes_.size() / size_of(dtype_));
-    with_type(dtype_, [&]<class Stored>(Stored value) {
+    with_type(dtype_, [&](auto stored) {
         for (std::size_t i = 0; i < converted.size(); ++i) {
-            std::memcpy(&value, bytes_.data() + i * sizeof value, sizeof value);
+            std::memcpy(&stored, bytes_.data() + i * sizeof stored, sizeof stored);
+            const auto value = +number(stored);
             if (!convert(value, converted[i]))
                 throw UserError(fmt::format("{}: element {} is {}, which {} cannot hold", path_.string(), i,
                                             value, name_of(dtype_of<Number>())));
