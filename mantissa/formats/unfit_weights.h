@@ -17,7 +17,7 @@ struct UnfitWeights {
     std::vector<std::string> unlike;  ///< of another shape or type, each with both: "a" has shape [3], ...
 
     std::size_t count() const { return missing.size() + unknown.size() + unlike.size(); }
-    /// In a line; empty where all fits.
+    /// In a line, of each kind the first three and how many more there are; empty where all fits.
     std::string text() const;
 };
 

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "mantissa/base/error.h"
 #include "mantissa/numerics/formats.h"
@@ -142,13 +144,24 @@ std::span<const std::byte> WeightReader::value_of(const TensorSpec& parameter,
 }  // namespace
 
 std::string UnfitWeights::text() const {
+    static constexpr std::size_t max_named = 3;
     std::vector<std::string> parts;
+    const auto first_of = [](const std::vector<std::string>& all) {
+        return std::span(all).first(std::min(max_named, all.size()));
+    };
+    const auto more = [](const std::vector<std::string>& all) {
+        return all.size() > max_named ? fmt::format("and {} more", all.size() - max_named) : std::string();
+    };
     const auto add = [&](const char* what, const std::vector<std::string>& names) {
-        if (!names.empty()) parts.push_back(fmt::format("{} \"{}\"", what, fmt::join(names, "\", \"")));
+        if (!names.empty())
+            parts.push_back(fmt::format("{} \"{}\"{}{}", what, fmt::join(first_of(names), "\", \""),
+                                        names.size() > max_named ? " " : "", more(names)));
     };
     add("missing", missing);
     add("unknown", unknown);
-    parts.insert(parts.end(), unlike.begin(), unlike.end());
+    const auto shown = first_of(unlike);
+    parts.insert(parts.end(), shown.begin(), shown.end());
+    if (unlike.size() > max_named) parts.push_back(more(unlike));
     return fmt::format("{}", fmt::join(parts, "; "));
 }
 

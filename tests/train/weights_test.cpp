@@ -73,5 +73,14 @@ TEST(WeightsOfATrainer, WhatDoesNotFitIsNamedInOneErrorOrLeftOut) {
     EXPECT_EQ(named.load_weights(file, Match::by_name).text(), unknown);
 }
 
+TEST(WeightsOfATrainer, OfManyThatDoNotFitThreeOfAKindAreNamed) {
+    const UnfitWeights many{.missing = {"a", "b", "c", "d"},
+                            .unknown = {"e", "f", "g"},
+                            .unlike = {"h is i32", "i is i32", "j is i32", "k is i32", "l is i32"}};
+    EXPECT_EQ(many.text(),
+              "missing \"a\", \"b\", \"c\" and 1 more; unknown \"e\", \"f\", \"g\"; h is i32; i is i32; "
+              "j is i32; and 2 more");
+}
+
 }  // namespace
 }  // namespace mantissa
