@@ -9,6 +9,7 @@
 
 #include "cli/command_line.h"
 #include "cli/commands.h"
+#include "cli/option_with_default.h"
 #include "cli/output_file.h"
 #include "cli/progress_line.h"
 #include "cli/run_options.h"
@@ -136,10 +137,8 @@ void run(const BenchCommand& options) {
 }
 
 void add_network_options(CLI::App& command, BenchCommand& options) {
-    command
-        .add_option("--model", options.run.model,
-                    fmt::format("Network: {}", fmt::join(nn::image_model_names(), ", ")))
-        ->capture_default_str();
+    add_with_default(command, "--model", options.run.model,
+                     fmt::format("Network: {}", fmt::join(nn::image_model_names(), ", ")));
     add_image_options(command, options.run.images);
 }
 
@@ -163,10 +162,8 @@ void add_bench_command(CLI::App& app, const std::string& typed) {
     add_network_options(*command, *options);
     CLI::Option* batch = command->add_option("--batch-size", options->size.batch, "Images of a batch");
     batch->default_str("16, or fewer where the memory is short");
-    command
-        ->add_option("--num-warmup-batches", options->size.warmup_batches,
-                     "Batches before the clock runs, whose losses are printed")
-        ->capture_default_str();
+    add_with_default(*command, "--num-warmup-batches", options->size.warmup_batches,
+                     "Batches before the clock runs, whose losses are printed");
     CLI::Option* batches =
         command->add_option("--num-batches-per-iter", options->size.batches, "Batches of an iteration");
     CLI::Option* iterations = command->add_option("--num-iters", options->size.iterations, "Iterations");

@@ -10,6 +10,7 @@
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/image_data.h"
+#include "cli/option_with_default.h"
 #include "cli/output_file.h"
 #include "cli/progress_line.h"
 #include "cli/run_options.h"
@@ -131,22 +132,18 @@ void add_converge_command(CLI::App& numerics, const std::string& typed) {
     begin_section(*command, "Training");
     command->add_option("--min-learning-rate", options->min_learning_rate,
                         "Final learning rate of the cosine decay (default: no decay)");
-    command->add_option("--warmup", options->warmup, "Steps over which the learning rate rises from 0")
-        ->capture_default_str();
+    add_with_default(*command, "--warmup", options->warmup,
+                     "Steps over which the learning rate rises from 0");
     begin_section(*command, validation_section);
-    command
-        ->add_option(
-            "--validate-every", options->validate_every,
-            "With --images: steps between validations, whose accuracies are shown and not judged; 0: never")
-        ->capture_default_str();
+    add_with_default(
+        *command, "--validate-every", options->validate_every,
+        "With --images: steps between validations, whose accuracies are shown and not judged; 0: never");
     begin_section(*command, formats_section);
-    command
-        ->add_option(
-            "--policies", options->policies,
-            fmt::format("Precisions, with commas between: {}; the others are compared with the first",
-                        fmt::join(policy_names(), ", ")))
-        ->delimiter(',')
-        ->capture_default_str();
+    add_with_default(
+        *command, "--policies", options->policies,
+        fmt::format("Precisions, with commas between: {}; the others are compared with the first",
+                    fmt::join(policy_names(), ", ")))
+        ->delimiter(',');
     command
         ->add_option("--emulate", options->emulate,
                      "Emulated precisions to compare after these, of tf32, bf16, fp16, with commas between")
@@ -156,11 +153,9 @@ void add_converge_command(CLI::App& numerics, const std::string& typed) {
         command->add_option("--tolerance", options->tolerance,
                             "Largest difference of the mean of the last losses from the first precision's "
                             "(default: the spread over --seeds; at least tf32 0.001, bf16 and fp16 0.02)");
-    command
-        ->add_option("--seeds", options->seeds,
+    add_with_default(*command, "--seeds", options->seeds,
                      "Initial weights for the first precision, to see how far its own losses lie apart; 1: "
-                     "no such comparison")
-        ->capture_default_str();
+                     "no such comparison");
     begin_section(*command, formats_section);
     CLI::Option* loss_scale = command->add_option(
         "--loss-scale", options->loss_scale, "Loss scale of fp16 that stays (default: dynamic, from 65536)");

@@ -8,6 +8,7 @@
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/explain_steps.h"
+#include "cli/option_with_default.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"
 #include "cli/progress_line.h"
@@ -178,28 +179,24 @@ void add_rank_question(CLI::App& command, RankQuestion& question) {
                         "launches with --roofline, else from peaks")
             ->type_name("N")
             ->check(not_zero);
-    command
-        .add_option("--link", question.link, "With --ranks: what a rank sends, and receives, in GB a second")
+    add_with_default(command, "--link", question.link,
+                     "With --ranks: what a rank sends, and receives, in GB a second")
         ->needs(ranks)
-        ->type_name("GB/s")
-        ->capture_default_str();
-    command
-        .add_option("--latency", question.latency, "With --ranks: latency of an exchange, in microseconds")
+        ->type_name("GB/s");
+    add_with_default(command, "--latency", question.latency,
+                     "With --ranks: latency of an exchange, in microseconds")
         ->needs(ranks)
-        ->type_name("US")
-        ->capture_default_str();
+        ->type_name("US");
     command
         .add_option(
             "--on", question.on,
             "With --ranks: use the published peaks of an accelerator (h100) instead of this machine's")
         ->needs(ranks)
         ->type_name("NAME");
-    command
-        .add_option("--reduce-dtype", question.reduce_dtype,
-                    "With --ranks: data type of the gradient all-reduce")
+    add_with_default(command, "--reduce-dtype", question.reduce_dtype,
+                     "With --ranks: data type of the gradient all-reduce")
         ->needs(ranks)
-        ->check(CLI::IsMember({"fp32", "bf16"}))
-        ->capture_default_str();
+        ->check(CLI::IsMember({"fp32", "bf16"}));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 
 #include "cli/command_line.h"
 #include "cli/commands.h"
+#include "cli/option_with_default.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"
 #include "cli/run_options.h"
@@ -354,47 +355,31 @@ void add_generate_command(CLI::App& app) {
                      "Tokenizer: a directory, tokenizer.json or .tiktoken, or bytes (default: the one beside "
                      "the model)")
         ->type_name("DIR");
-    command
-        ->add_option("--length", options->length,
-                     "Tokens to generate; a token that ends a text ends it earlier")
-        ->capture_default_str();
-    command
-        ->add_option("--full-context", options->full_context,
+    add_with_default(*command, "--length", options->length,
+                     "Tokens to generate; a token that ends a text ends it earlier");
+    add_with_default(*command, "--full-context", options->full_context,
                      "If a text fills the context: end it, or slide: drop its older half and go on")
-        ->check(CLI::IsMember({"slide", "end"}))
-        ->capture_default_str();
-    command
-        ->add_option("--temperature", options->temperature,
-                     "Temperature: below 1, likely tokens become likelier; 0: always the likeliest token")
-        ->capture_default_str();
+        ->check(CLI::IsMember({"slide", "end"}));
+    add_with_default(*command, "--temperature", options->temperature,
+                     "Temperature: below 1, likely tokens become likelier; 0: always the likeliest token");
     command->add_option("--top-k", options->top_k, "Draw from the k likeliest tokens only (default: all)");
-    command
-        ->add_option("--top-p", options->top_p,
-                     "Draw from the fewest, likeliest tokens that have this probability together")
-        ->capture_default_str();
-    command
-        ->add_option("--min-p", options->min_p,
-                     "Draw from tokens at least this share as likely as the likeliest, such as 0.05")
-        ->capture_default_str();
-    command
-        ->add_option("--repetition-penalty", options->repetition_penalty,
-                     "Factor by which tokens already in the text become less likely, such as 1.2; 1: none")
-        ->capture_default_str();
+    add_with_default(*command, "--top-p", options->top_p,
+                     "Draw from the fewest, likeliest tokens that have this probability together");
+    add_with_default(*command, "--min-p", options->min_p,
+                     "Draw from tokens at least this share as likely as the likeliest, such as 0.05");
+    add_with_default(*command, "--repetition-penalty", options->repetition_penalty,
+                     "Factor by which tokens already in the text become less likely, such as 1.2; 1: none");
     command
         ->add_option("--stop", options->stop,
                      "Stop sequence, before which the text ends; may be given several times")
         ->type_name("TEXT")
         ->allow_extra_args(false);
-    command
-        ->add_option("--samples", options->samples,
-                     "Texts for each prompt; the second draws with --seed plus 1, and so on")
-        ->capture_default_str();
-    command->add_option("--batch", options->batch, "Texts that are written at once")->capture_default_str();
+    add_with_default(*command, "--samples", options->samples,
+                     "Texts for each prompt; the second draws with --seed plus 1, and so on");
+    add_with_default(*command, "--batch", options->batch, "Texts that are written at once");
     add_seed_option(*command, options->run, "Seed of the draws");
-    command
-        ->add_option("--device", options->run.device,
-                     "Device to run on: cpu, or cuda for an NVIDIA GPU (new: two cards have run it)")
-        ->capture_default_str();
+    add_with_default(*command, "--device", options->run.device,
+                     "Device to run on: cpu, or cuda for an NVIDIA GPU (new: two cards have run it)");
     command->add_option("--threads", options->run.threads, "Threads (default: one for each core)");
     add_output_file(*command, "--json", options->run.json, "Write text and figures as JSON");
     add_policy_option(*command, options->run, PolicyUse::any);

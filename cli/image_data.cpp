@@ -8,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "cli/option_with_default.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/base/whole_units.h"
@@ -135,12 +136,10 @@ void add_image_data_options(CLI::App& command, ImageDataOptions& options) {
     command.add_option(
         "--crop-padding", options.padding,
         "Black pixels around an image before a random crop (default: 0; CIFAR-10: 1/8 of --image-size)");
-    command
-        .add_option("--augment", options.augment,
-                    "Random changes in training: crop (at a random place), flip (left and right), both with "
-                    "a comma between, or none")
-        ->delimiter(',')
-        ->capture_default_str();
+    add_with_default(command, "--augment", options.augment,
+                     "Random changes in training: crop (at a random place), flip (left and right), both with "
+                     "a comma between, or none")
+        ->delimiter(',');
     command
         .add_option("--mean", options.mean,
                     "Mean of red, green and blue, from 0 to 1 (default: ImageNet's or CIFAR-10's)")
@@ -149,10 +148,8 @@ void add_image_data_options(CLI::App& command, ImageDataOptions& options) {
         .add_option("--std", options.standard_deviation,
                     "Standard deviation of red, green and blue (default: ImageNet's or CIFAR-10's)")
         ->expected(3);
-    command
-        .add_option("--bad-images", options.bad,
-                    "If an image cannot be decoded: stop, once all is saved, or skip and count it")
-        ->capture_default_str();
+    add_with_default(command, "--bad-images", options.bad,
+                     "If an image cannot be decoded: stop, once all is saved, or skip and count it");
     command.add_option("--read-threads", options.read_threads,
                        "Threads that read images ahead (default: a fourth of --threads)");
 }

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/option_with_default.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"
 #include "cli/progress_line.h"
@@ -100,8 +101,8 @@ void add_ladder_command(CLI::App& app, const std::string& typed) {
         fmt::format(
             "Rungs, with commas between: {} (default: all but fp16; tf32 only where it is faster than FP32)",
             fmt::join(ladder_rungs(), ", ")));
-    command->add_option("--repeats", options->repeats, "Timed steps of each rung, after those of training")
-        ->capture_default_str();
+    add_with_default(*command, "--repeats", options->repeats,
+                     "Timed steps of each rung, after those of training");
     add_output_file(*command, "--html", options->html,
                     "Write the report as a page: speed, losses, memory, and what bounds each rung");
     CLI::Option* batch = command->get_option("--batch");

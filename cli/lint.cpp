@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/option_with_default.h"
 #include "cli/output_file.h"
 #include "cli/progress_line.h"
 #include "cli/run_options.h"
@@ -52,7 +53,7 @@ void add_lint_command(CLI::App& app) {
                     "Whose model: a checkpoint, or model.safetensors and config.json as published");
     add_policy_option(*command, options->run);
     add_machine_options(*command, options->run);
-    command->add_option("--repeats", options->repeats, "Measurements of each size")->capture_default_str();
+    add_with_default(*command, "--repeats", options->repeats, "Measurements of each size");
     command->add_flag("--no-measure", options->no_measure, "Measure nothing");
     command->add_flag("--quiet", options->run.quiet, "Print no progress");
     command->callback([options, command] {

@@ -11,6 +11,7 @@
 
 #include "cli/command_line.h"
 #include "cli/commands.h"
+#include "cli/option_with_default.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"
 #include "cli/run_options.h"
@@ -242,10 +243,8 @@ void add_predict_command(CLI::App& app) {
         ->add_option("--checkpoint", options->checkpoint,
                      "Directory of the network, written by train --images")
         ->type_name("DIR");
-    command->add_option("--top", options->top, "Classes to name for each image, likeliest first")
-        ->capture_default_str();
-    command->add_option("--batch", options->batch, "Images that are computed at a time")
-        ->capture_default_str();
+    add_with_default(*command, "--top", options->top, "Classes to name for each image, likeliest first");
+    add_with_default(*command, "--batch", options->batch, "Images that are computed at a time");
     add_policy_option(*command, options->run, PolicyUse::training);
     add_machine_options(*command, options->run);
     add_output_file(*command, "--csv", options->csv,

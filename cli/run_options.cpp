@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "cli/command_line.h"
+#include "cli/option_with_default.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"
 #include "mantissa/base/atomic_file.h"
@@ -69,15 +70,13 @@ void add_model_options(CLI::App& command, RunOptions& options, ModelUse use) {
     if (use == ModelUse::any)
         names += fmt::format("; for images {}", fmt::join(nn::image_model_names(), ", "));
     begin_section(command, "Model");
-    command.add_option("--model", options.model, names)->capture_default_str();
+    add_with_default(command, "--model", options.model, names);
     add_size_options(command, options.sizes);
     if (use == ModelUse::any) add_image_options(command, options.images);
     begin_section(command, "Training");
-    command
-        .add_option(
-            "--batch", options.batch,
-            use == ModelUse::any ? "Sequences, or images, of a micro-batch" : "Sequences of a micro-batch")
-        ->capture_default_str();
+    add_with_default(
+        command, "--batch", options.batch,
+        use == ModelUse::any ? "Sequences, or images, of a micro-batch" : "Sequences of a micro-batch");
     command
         .add_option("--sequence", options.sequence,
                     "Sequence length, in tokens (default: the model's context)")
@@ -95,15 +94,13 @@ void add_seed_option(CLI::App& command, RunOptions& options, const char* what) {
         return given.starts_with('-') ? fmt::format("must be 0 or more, got {}", given) : std::string();
     };
     begin_section(command, "Training");
-    command.add_option("--seed", options.seed, what)->check(refuse_negative)->capture_default_str();
+    add_with_default(command, "--seed", options.seed, what)->check(refuse_negative);
 }
 
 void add_machine_options(CLI::App& command, RunOptions& options) {
     begin_section(command, "Machine");
-    command
-        .add_option("--device", options.device,
-                    "Device to run on: cpu, or cuda for an NVIDIA GPU (new: two cards have run it)")
-        ->capture_default_str();
+    add_with_default(command, "--device", options.device,
+                     "Device to run on: cpu, or cuda for an NVIDIA GPU (new: two cards have run it)");
     command.add_option("--threads", options.threads, "Threads (default: one for each core)")->check(not_zero);
     begin_section(command, "Reports");
     add_output_file(command, "--json", options.json, "Write the report as JSON");
@@ -130,12 +127,10 @@ void add_emulate_option(CLI::App& command, RunOptions& options) {
 
 void add_passes_option(CLI::App& command, RunOptions& options) {
     begin_section(command, formats_section);
-    command
-        .add_option(
-            "--passes", options.passes,
-            fmt::format("Optional passes, with commas between: {}; all that this machine can run, or none",
-                        fmt::join(optional_pass_names(), ", ")))
-        ->capture_default_str();
+    add_with_default(
+        command, "--passes", options.passes,
+        fmt::format("Optional passes, with commas between: {}; all that this machine can run, or none",
+                    fmt::join(optional_pass_names(), ", ")));
 }
 
 void add_recompute_option(CLI::App& command, RunOptions& options) {
@@ -151,12 +146,10 @@ void add_recompute_option(CLI::App& command, RunOptions& options) {
 
 void add_documents_option(CLI::App& command, RunOptions& options) {
     begin_section(command, "Text");
-    command
-        .add_option("--documents", options.documents,
-                    "Documents of the text. joined: they follow one another as one text. packed: several in "
-                    "a sequence, and none sees another")
-        ->type_name("WORD")
-        ->capture_default_str();
+    add_with_default(command, "--documents", options.documents,
+                     "Documents of the text. joined: they follow one another as one text. packed: several in "
+                     "a sequence, and none sees another")
+        ->type_name("WORD");
 }
 
 nn::Documents documents_of(const RunOptions& options) {
@@ -169,7 +162,7 @@ void add_run_options(CLI::App& command, RunOptions& options, ModelUse use) {
     add_model_options(command, options, use);
     add_machine_options(command, options);
     begin_section(command, "Training");
-    command.add_option("--steps", options.steps, "Training steps")->capture_default_str();
+    add_with_default(command, "--steps", options.steps, "Training steps");
     begin_section(command, "Text");
     command
         .add_option("--text", options.text,
@@ -188,8 +181,7 @@ void add_run_options(CLI::App& command, RunOptions& options, ModelUse use) {
         ->type_name("DIR");
     add_documents_option(command, options);
     begin_section(command, "Training");
-    command.add_option("--learning-rate", options.learning_rate, "Highest learning rate")
-        ->capture_default_str();
+    add_with_default(command, "--learning-rate", options.learning_rate, "Highest learning rate");
     add_seed_option(command, options, "Seed of the weights and of everything random");
     begin_section(command, "Reports");
     command

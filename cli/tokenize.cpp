@@ -15,6 +15,7 @@
 
 #include "cli/command_line.h"
 #include "cli/commands.h"
+#include "cli/option_with_default.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"
 #include "cli/progress_line.h"
@@ -334,8 +335,8 @@ void add_tokenize_command(CLI::App& app) {
                      "Count the tokens of text files and folders; -: standard input")
         ->type_name("TEXT");
     action->require_option(1);
-    command->add_option("--vocabulary", options->vocabulary, "Tokens to train, <|endoftext|> included")
-        ->capture_default_str();
+    add_with_default(*command, "--vocabulary", options->vocabulary,
+                     "Tokens to train, <|endoftext|> included");
     command
         ->add_option("--tokenizer", options->tokenizer,
                      "Tokenizer to use: a directory, tokenizer.json or .tiktoken")

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "cli/command_line.h"
+#include "cli/option_with_default.h"
 #include "cli/output_file.h"
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/error.h"
@@ -421,35 +422,29 @@ void add_loss_scale_options(CLI::App& command, TrainOptions& options) {
     command.add_option(
         "--loss-scale", options.loss_scale,
         "Loss scale: dynamic, none, or a number that stays (default: dynamic for fp16, else none)");
-    command.add_option("--loss-scale-start", options.scaling.initial, "First value of a dynamic loss scale")
-        ->capture_default_str();
-    command
-        .add_option("--loss-scale-interval", options.scaling.interval,
-                    "Finite steps in a row after which a dynamic loss scale is doubled")
-        ->capture_default_str();
-    command.add_option("--loss-scale-floor", options.scaling.floor, "Lowest value of a dynamic loss scale")
-        ->capture_default_str();
+    add_with_default(command, "--loss-scale-start", options.scaling.initial,
+                     "First value of a dynamic loss scale");
+    add_with_default(command, "--loss-scale-interval", options.scaling.interval,
+                     "Finite steps in a row after which a dynamic loss scale is doubled");
+    add_with_default(command, "--loss-scale-floor", options.scaling.floor,
+                     "Lowest value of a dynamic loss scale");
 }
 
 void add_optimizer_options(CLI::App& command, TrainOptions& options) {
     begin_section(command, "Training");
-    command
-        .add_option("--accumulate", options.accumulate,
-                    "Micro-batches of a step, each of --batch sequences or images; among ranks, of each rank")
-        ->capture_default_str();
+    add_with_default(
+        command, "--accumulate", options.accumulate,
+        "Micro-batches of a step, each of --batch sequences or images; among ranks, of each rank");
     command.add_option("--min-learning-rate", options.min_learning_rate,
                        "Final learning rate of the cosine decay, as in PyTorch (default: no decay)");
-    command.add_option("--warmup", options.warmup, "Steps over which the learning rate rises from 0")
-        ->capture_default_str();
-    command
-        .add_option("--optimizer", options.optimizer,
-                    "Optimizer: adamw, sgd, or muon for matrices of hidden layers beside adamw")
-        ->capture_default_str();
-    command.add_option("--betas", options.betas, "Betas of AdamW, also of the part that Muon leaves to it")
-        ->expected(2)
-        ->capture_default_str();
-    command.add_option("--momentum", options.momentum, "Momentum of SGD, or of Muon (there 0.95 if 0)")
-        ->capture_default_str();
+    add_with_default(command, "--warmup", options.warmup, "Steps over which the learning rate rises from 0");
+    add_with_default(command, "--optimizer", options.optimizer,
+                     "Optimizer: adamw, sgd, or muon for matrices of hidden layers beside adamw");
+    add_with_default(command, "--betas", options.betas,
+                     "Betas of AdamW, also of the part that Muon leaves to it")
+        ->expected(2);
+    add_with_default(command, "--momentum", options.momentum,
+                     "Momentum of SGD, or of Muon (there 0.95 if 0)");
     command.add_flag("--nesterov", options.nesterov, "Nesterov momentum in SGD");
     command.add_option("--weight-decay", options.weight_decay,
                        "Weight decay on matrices (default: 0.1 with AdamW and Muon, 0 with SGD)");
@@ -460,18 +455,16 @@ void add_optimizer_options(CLI::App& command, TrainOptions& options) {
 
 /// Options of what happens between steps.
 void add_loop_options(CLI::App& command, TrainOptions& options) {
-    command
-        .add_option("--order", options.order,
-                    "Order of the data. random: windows of the text, or images, each once an epoch. "
-                    "sequential: front to back")
-        ->capture_default_str();
+    add_with_default(command, "--order", options.order,
+                     "Order of the data. random: windows of the text, or images, each once an epoch. "
+                     "sequential: front to back");
     begin_section(command, "Checkpoints");
     command
         .add_option("--checkpoint", options.checkpoint,
                     "Save the checkpoint here, at the end and on an interrupt (default: that of --resume)")
         ->type_name("DIR");
-    command.add_option("--save-every", options.save_every, "Steps between checkpoints; 0: only at the end")
-        ->capture_default_str();
+    add_with_default(command, "--save-every", options.save_every,
+                     "Steps between checkpoints; 0: only at the end");
     command.add_flag(
         "--keep-best", options.keep_best,
         "Keep the checkpoint with the lowest validation loss, too, as DIR.best beside --checkpoint DIR");
@@ -491,51 +484,38 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
                     "layer1.*; with --images, trunk is all but the head")
         ->delimiter(',')
         ->type_name("PATTERN");
-    command
-        .add_option("--ema", options.ema,
-                    "Decay of an exponential moving average of the weights, such as 0.999; the average is "
-                    "validated, sampled from and saved; 0: no average")
-        ->type_name("DECAY")
-        ->capture_default_str();
+    add_with_default(command, "--ema", options.ema,
+                     "Decay of an exponential moving average of the weights, such as 0.999; the average is "
+                     "validated, sampled from and saved; 0: no average")
+        ->type_name("DECAY");
     begin_section(command, "Reports");
-    command.add_option("--print-every", options.print_every, "Steps between printed lines")
-        ->capture_default_str();
+    add_with_default(command, "--print-every", options.print_every, "Steps between printed lines");
     begin_section(command, validation_section);
-    command
-        .add_option("--validate-every", options.validate_every,
-                    "Steps between validations on the last tenth of each text, or on the images of val/ or a "
-                    "tenth of each class; 0: never")
-        ->capture_default_str();
+    add_with_default(
+        command, "--validate-every", options.validate_every,
+        "Steps between validations on the last tenth of each text, or on the images of val/ or a "
+        "tenth of each class; 0: never");
     command
         .add_option("--validation", options.validation,
                     "Validate on these files instead, and train on all of --text or --tokens")
         ->type_name("FILE");
-    command
-        .add_option("--held-out", options.held_out,
-                    "Text that is kept for validation: the last tenth of each file, or the last tenth of all "
-                    "files one after another")
-        ->check(CLI::IsMember({"each", "last"}))
-        ->capture_default_str();
-    command
-        .add_option("--patience", options.patience,
-                    "Stop after so many validations in a row without a lower loss; 0: never")
-        ->type_name("N")
-        ->capture_default_str();
-    command
-        .add_option("--validate-batches", options.validate_batches,
-                    "Batches of a validation; 0: all of the held-out data")
-        ->capture_default_str();
-    command
-        .add_option("--sample-every", options.sample_every,
-                    "Steps between samples, in which the model continues --prompt; 0: never")
-        ->capture_default_str();
-    command.add_option("--prompt", options.sampler.prompt, "Prompt of the samples")->capture_default_str();
+    add_with_default(
+        command, "--held-out", options.held_out,
+        "Text that is kept for validation: the last tenth of each file, or the last tenth of all "
+        "files one after another")
+        ->check(CLI::IsMember({"each", "last"}));
+    add_with_default(command, "--patience", options.patience,
+                     "Stop after so many validations in a row without a lower loss; 0: never")
+        ->type_name("N");
+    add_with_default(command, "--validate-batches", options.validate_batches,
+                     "Batches of a validation; 0: all of the held-out data");
+    add_with_default(command, "--sample-every", options.sample_every,
+                     "Steps between samples, in which the model continues --prompt; 0: never");
+    add_with_default(command, "--prompt", options.sampler.prompt, "Prompt of the samples");
     begin_section(command, "Training");
-    command
-        .add_option("--bad-steps", options.bad_steps,
-                    "Stop after so many steps in a row that were not finite; each is skipped and diagnosed; "
-                    "0: never stop")
-        ->capture_default_str();
+    add_with_default(command, "--bad-steps", options.bad_steps,
+                     "Stop after so many steps in a row that were not finite; each is skipped and diagnosed; "
+                     "0: never stop");
     begin_section(command, "Reports");
     add_output_file(command, "--log", options.log,
                     "Write a line of JSON for each step, or a table if FILE ends in .csv; - is standard "
@@ -547,30 +527,20 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
 /// Options of a run by mpirun.
 void add_rank_options(CLI::App& command, TrainOptions& options) {
     begin_section(command, "Ranks");
-    command
-        .add_option("--states", options.states,
-                    "Optimizer state across ranks: sharded (ZeRO-1), or whole on every rank")
-        ->check(CLI::IsMember({"sharded", "whole"}))
-        ->capture_default_str();
-    command
-        .add_option("--reduce-dtype", options.reduce_dtype,
-                    "Data type of the gradient all-reduce across ranks; bf16 halves the traffic")
-        ->check(CLI::IsMember({"fp32", "bf16"}))
-        ->capture_default_str();
-    command
-        .add_option("--bucket", options.bucket,
-                    "Bucket size of the gradient all-reduce, in MB; explain --ranks predicts the best")
+    add_with_default(command, "--states", options.states,
+                     "Optimizer state across ranks: sharded (ZeRO-1), or whole on every rank")
+        ->check(CLI::IsMember({"sharded", "whole"}));
+    add_with_default(command, "--reduce-dtype", options.reduce_dtype,
+                     "Data type of the gradient all-reduce across ranks; bf16 halves the traffic")
+        ->check(CLI::IsMember({"fp32", "bf16"}));
+    add_with_default(command, "--bucket", options.bucket,
+                     "Bucket size of the gradient all-reduce, in MB; explain --ranks predicts the best")
         ->check(CLI::Range(0.001, 1e6))
-        ->type_name("MB")
-        ->capture_default_str();
-    command
-        .add_option("--rank-timeout", options.rank_timeout,
-                    "Seconds after which a rank that does not answer ends the run")
-        ->capture_default_str();
-    command
-        .add_option("--compare-every", options.compare_every,
-                    "Steps between comparisons of parameters and states across ranks; 0: never")
-        ->capture_default_str();
+        ->type_name("MB");
+    add_with_default(command, "--rank-timeout", options.rank_timeout,
+                     "Seconds after which a rank that does not answer ends the run");
+    add_with_default(command, "--compare-every", options.compare_every,
+                     "Steps between comparisons of parameters and states across ranks; 0: never");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <ctime>
 #include <filesystem>
 
+#include "cli/option_with_default.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"
 #include "mantissa/base/error.h"
@@ -79,10 +80,8 @@ void add_view_options(CLI::App& command, ViewOptions& options) {
                 }
                 return std::string();
             });
-    command
-        .add_option("--histogram-every", options.histogram_every,
-                    "With --tensorboard: steps between histograms of every parameter's gradient; 0: never")
-        ->capture_default_str()
+    add_with_default(command, "--histogram-every", options.histogram_every,
+                     "With --tensorboard: steps between histograms of every parameter's gradient; 0: never")
         ->needs(tensorboard)
         ->check([](const std::string& given) {
             if (given.starts_with('-'))
