@@ -13,6 +13,7 @@
 #include "cli/output_file.h"
 #include "cli/progress_line.h"
 #include "cli/run_options.h"
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/data/synthetic_images.h"
 #include "mantissa/report/bench.h"
@@ -88,7 +89,8 @@ void choose_size(const BenchCommand& options, Device& device, BenchOptions& benc
     bench.free = options.free;
     bench.settled = [&bench](const BenchSize& size, double seconds) {
         fmt::print(
-            "{} iterations of {} batches{}: about {}\n", size.iterations, size.batches,
+            "{} of {}{}: about {}\n", count_text(size.iterations, "iteration"),
+            count_text(size.batches, "batch", "batches"),
             bench.precisions.size() > 1 ? fmt::format(" in {} precisions", bench.precisions.size()) : "",
             duration_text(seconds));
         if (const BenchSize tutorial; size != tutorial)

@@ -8,6 +8,7 @@
 
 #include "cli/command_line.h"
 #include "cli/explain_steps.h"
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/ranks/ranks.h"
 #include "mantissa/report/peaks.h"
@@ -89,9 +90,10 @@ class RankAnswers {
 
     std::string heading(std::int64_t batch) const {
         return fmt::format(
-            "predicted, not measured: {} ranks, {} examples each, {}, gradients in {}, {:g} GB/s and "
+            "predicted, not measured: {}, {} each, {}, gradients in {}, {:g} GB/s and "
             "{:g} us between them; launches {}",
-            question_.ranks, batch, policy_.name, question_.reduce_dtype, question_.link, question_.latency,
+            count_text(question_.ranks, "rank"), count_text(batch, "example"), policy_.name,
+            question_.reduce_dtype, question_.link, question_.latency,
             question_.measures     ? "as measured here"
             : question_.on.empty() ? "at half of this machine's peaks"
                                    : fmt::format("at half of the published peaks of {}", question_.on));

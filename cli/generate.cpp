@@ -18,6 +18,7 @@
 #include "cli/output_file.h"
 #include "cli/print_error.h"
 #include "cli/run_options.h"
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/printable.h"
 #include "mantissa/data/byte_tokenizer.h"
@@ -156,8 +157,7 @@ std::unique_ptr<TokenGenerator> make_generator(const GenerateCommand& options, c
 }
 
 std::string speed_text(const Policy& policy, std::size_t prompt_tokens, const Generated& generated) {
-    std::string made =
-        fmt::format("{} token{}", generated.tokens.size(), generated.tokens.size() == 1 ? "" : "s");
+    std::string made = count_text(generated.tokens.size(), "token");
     // The first one comes out of the prompt.
     if (generated.timed_tokens > 0) made += fmt::format(" at {:.1f} tokens/s", generated.tokens_per_second());
     return fmt::format("{}: {}, after a prompt of {} at {:.1f} tokens/s ({:.0f} ms)", policy.name, made,
@@ -187,14 +187,15 @@ nlohmann::ordered_json write_one(const GenerateCommand& options, const TextModel
     written.text = writer.text();
     const Generated& generated = written.generated;
     if (!options.run.quiet)
-        fmt::print(
-            stderr, "{}; ended by {}{}\n", speed_text(policy, job.tokens.size(), generated),
-            name_of(generated.end),
-            generated.end == TextEnd::context ? fmt::format(" ({} tokens)", model.model().context)
-            : generated.slides > 0
-                ? fmt::format("; the context of {} tokens was full {} time{}, and its older half dropped",
-                              model.model().context, generated.slides, generated.slides == 1 ? "" : "s")
-                : "");
+        fmt::print(stderr, "{}; ended by {}{}\n", speed_text(policy, job.tokens.size(), generated),
+                   name_of(generated.end),
+                   generated.end == TextEnd::context
+                       ? fmt::format(" ({})", count_text(model.model().context, "token"))
+                   : generated.slides > 0
+                       ? fmt::format("; the context of {} was full {}, and its older half dropped",
+                                     count_text(model.model().context, "token"),
+                                     count_text(generated.slides, "time"))
+                       : "");
     print_profile(options, *generator);
     nlohmann::ordered_json report = report_of(options, policy, model.model());
     report.update(json_of(options, job, written));
@@ -253,8 +254,9 @@ nlohmann::ordered_json write_all(const GenerateCommand& options, const TextModel
     report["texts_at_once"] = at_once;
     report["tokens_per_second"] = static_cast<double>(tokens) / seconds;
     if (!options.run.quiet)
-        print_error(fmt::format("{}: {} texts, {} at once: {} tokens at {:.1f} tokens/s\n", policy.name,
-                                jobs.size(), at_once, tokens, static_cast<double>(tokens) / seconds));
+        print_error(fmt::format("{}: {}, {} at once: {} at {:.1f} tokens/s\n", policy.name,
+                                count_text(jobs.size(), "text"), at_once, count_text(tokens, "token"),
+                                static_cast<double>(tokens) / seconds));
     print_profile(options, *generator);
     return report;
 }
@@ -287,8 +289,8 @@ nlohmann::ordered_json run_validation(const GenerateCommand& options, const Text
     nlohmann::ordered_json all = nlohmann::ordered_json::array();
     for (const Policy& each : policies) {
         const Perplexity found = perplexity(model.device(), model.model(), each, model.parameters(), text);
-        fmt::print("perplexity {:.3f} under {}: {} tokens of {}, {:.1f} tokens/s\n", found.value(), each.name,
-                   found.tokens, options.validation, found.tokens_per_second());
+        fmt::print("perplexity {:.3f} under {}: {} of {}, {:.1f} tokens/s\n", found.value(), each.name,
+                   count_text(found.tokens, "token"), options.validation, found.tokens_per_second());
         all.push_back({{"policy", each.name},
                        {"tokens", found.tokens},
                        {"loss", found.loss},

@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "cli/option_with_default.h"
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/base/whole_units.h"
@@ -88,8 +89,9 @@ nn::ImageModel network_for(const ImageSplit& split, const RunOptions& run, const
     RunOptions sized = run;
     if (!sized.images.classes) sized.images.classes = classes;
     if (*sized.images.classes < classes)
-        throw UserError(fmt::format("--classes {}: {} has {} classes; leave it out, or give as many",
-                                    *sized.images.classes, directory, classes));
+        throw UserError(fmt::format("--classes {}: {} has {}; leave it out, or give as many",
+                                    *sized.images.classes, directory,
+                                    count_text(classes, "class", "classes")));
     return *image_network(sized);
 }
 
@@ -98,8 +100,9 @@ std::string description_of(const ImageData& data, const ImageBatchOptions& optio
     const ImageSplit& split = data.split;
     const ImageCut& cut = options.cut;
     std::string text =
-        fmt::format("{}: {} images of {} classes, {} steps an epoch", directory, split.training.count(),
-                    split.training.classes.size(), data.training->steps_per_epoch());
+        fmt::format("{}: {} of {}, {} an epoch", directory, count_text(split.training.count(), "image"),
+                    count_text(split.training.classes.size(), "class", "classes"),
+                    count_text(data.training->steps_per_epoch(), "step"));
     if (const std::uint64_t kept = split.validation.count())
         text += fmt::format(", {} {} for validation", kept, split.held_out ? "held out" : "more");
     text += fmt::format(

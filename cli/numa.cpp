@@ -7,6 +7,7 @@
 #include <fstream>
 #include <string_view>
 #include <system_error>
+#include "mantissa/base/count_text.h"
 
 namespace mantissa::cli {
 
@@ -72,7 +73,8 @@ std::string numa_advice(const std::vector<NumaNode>& nodes, const std::vector<in
             used.push_back(node.number);
     }
     const std::string found = fmt::format(
-        "{} NUMA nodes, {} cores; this process may use {} cores on {}", nodes.size(), cores, usable.size(),
+        "{}, {}; this process may use {} on {}", count_text(nodes.size(), "NUMA node"),
+        count_text(cores, "core"), count_text(usable.size(), "core"),
         used.size() == 1 ? fmt::format("node {}", used[0]) : fmt::format("{} nodes", used.size()));
     if (used.size() < 2) return found + ": its memory is near";
     if (ranks > 1) return found + ": keep each rank to a node, with mpirun --map-by numa --bind-to numa";

@@ -12,6 +12,7 @@
 #include "cli/command_line.h"
 #include "cli/names_elsewhere.h"
 #include "cli/old_names.h"
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 
 namespace mantissa::cli {
@@ -276,8 +277,8 @@ void append(std::vector<std::string>& words, const CLI::Option& option, const Op
     if (const int most = option.get_items_expected_max(); most > 0) {
         // A name that is there twice gets both values.
         if (line.values.size() > static_cast<std::size_t>(most))
-            refuse_value(option_name, fmt::format("{}: {} takes {} value{}, got {}", place, line.name, most,
-                                                  most == 1 ? "" : "s", line.values.size()));
+            refuse_value(option_name, fmt::format("{}: {} takes {}, got {}", place, line.name,
+                                                  count_text(most, "value"), line.values.size()));
         words.push_back("--" + line.name);
         words.insert(words.end(), line.values.begin(), line.values.end());
         return;

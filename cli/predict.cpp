@@ -15,6 +15,7 @@
 #include "cli/output_file.h"
 #include "cli/print_error.h"
 #include "cli/run_options.h"
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/printable.h"
 #include "mantissa/data/image_reader.h"
@@ -104,10 +105,10 @@ class Prediction {
     std::string summary() const {
         if (scores_.images == 0) return "";
         const bool has_more = file_.network().sizes.classes > 5;
-        return fmt::format("top-1 {:.2f} %{} of {} image{} in folders named like classes\n",
+        return fmt::format("top-1 {:.2f} %{} of {} in folders named like classes\n",
                            100 * scores_.top1_share(),
                            has_more ? fmt::format(", top-5 {:.2f} %", 100 * scores_.top5_share()) : "",
-                           scores_.images, scores_.images == 1 ? "" : "s");
+                           count_text(scores_.images, "image"));
     }
 
     nlohmann::ordered_json json() const {
@@ -149,8 +150,8 @@ class Prediction {
     std::size_t damaged() const { return damaged_.size(); }
     std::string damaged_text() const {
         if (!predicted_.empty())
-            return fmt::format("{} of {} images could not be decoded; the others were predicted",
-                               damaged_.size(), set_.count());
+            return fmt::format("{} of {} could not be decoded; the others were predicted", damaged_.size(),
+                               count_text(set_.count(), "image"));
         return set_.count() == 1
                    ? "the image could not be decoded, so nothing was predicted"
                    : fmt::format("none of the {} images could be decoded, so nothing was predicted",
@@ -219,8 +220,9 @@ void run(const PredictCommand& options) {
     file.load(weights);
     predictor.bind(weights);
     if (!options.run.quiet)
-        print_error(fmt::format("{}: {} of {} classes; policy {}; {}\n", options.checkpoint, model.name,
-                                file.network().sizes.classes, policy.name, device_text(device->target())));
+        print_error(fmt::format("{}: {} of {}; policy {}; {}\n", options.checkpoint, model.name,
+                                count_text(file.network().sizes.classes, "class", "classes"), policy.name,
+                                device_text(device->target())));
     Prediction prediction(options, file, set, predictor);
     prediction.run();
     fmt::print("{}", prediction.summary());

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "cli/print_error.h"
+#include "mantissa/base/count_text.h"
 #include "mantissa/report/quantities.h"
 
 namespace mantissa::cli {
@@ -68,9 +69,10 @@ void StepProgress::made(std::int64_t done) {
     const double seconds = since_begin_.seconds();
     const double a_step =
         made == 1 ? seconds : (seconds - first_step_seconds_) / static_cast<double>(made - 1);
-    show(fmt::format("{} {} of {} steps, {}, {} left",
-                     bar_text(static_cast<double>(done) / static_cast<double>(steps_)), done, steps_,
-                     duration_text(seconds), duration_text(a_step * static_cast<double>(steps_ - done))));
+    show(fmt::format("{} {} of {}, {}, {} left",
+                     bar_text(static_cast<double>(done) / static_cast<double>(steps_)), done,
+                     count_text(steps_, "step"), duration_text(seconds),
+                     duration_text(a_step * static_cast<double>(steps_ - done))));
 }
 
 void StepProgress::within(const std::string& phase, std::uint64_t done, std::uint64_t of) {

@@ -15,6 +15,7 @@
 #include "cli/output_file.h"
 #include "cli/print_error.h"
 #include "mantissa/base/atomic_file.h"
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/system_memory.h"
 #include "mantissa/codegen/compiler.h"
@@ -564,8 +565,8 @@ void dump_padding(const RunOptions& options, const TrainingPlan& plan) {
     if (options.dump.empty() || plan.padded().empty()) return;
     std::string text;
     for (const PaddedParameter& parameter : plan.padded())
-        text += fmt::format("{}: {} rows, {} of zeros behind them\n", parameter.name, parameter.rows,
-                            parameter.zero_rows);
+        text += fmt::format("{}: {}, {} of zeros behind them\n", parameter.name,
+                            count_text(parameter.rows, "row"), parameter.zero_rows);
     write_output(options.dump + "/padding.txt", text);
 }
 

@@ -20,6 +20,7 @@
 #include "cli/print_error.h"
 #include "cli/progress_line.h"
 #include "mantissa/base/clock.h"
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
 #include "mantissa/base/function_ref.h"
@@ -101,8 +102,9 @@ void train(const TokenizeCommand& options) {
     write_tokenizer(tokenizer, options.out);
     const double seconds = watch.seconds();
     report(options,
-           fmt::format("{}: {} tokens from {} bytes of text ({} distinct pieces) in {:.1f} s", options.out,
-                       tokenizer.vocabulary(), bytes, pieces, seconds),
+           fmt::format("{}: {} from {} of text ({}) in {:.1f} s", options.out,
+                       count_text(tokenizer.vocabulary(), "token"), count_text(bytes, "byte"),
+                       count_text(pieces, "distinct piece"), seconds),
            {{"tokenizer", options.out},
             {"vocabulary", tokenizer.vocabulary()},
             {"bytes", bytes},
@@ -158,9 +160,10 @@ void report_count(const TokenizeCommand& options, const Counted& counted) {
     // The ids themselves are what --encode prints where it writes no file.
     const bool ids_printed = !options.encode.empty() && counted.shards.empty();
     report(options,
-           ids_printed ? ""
-                       : fmt::format("{}{} tokens from {} bytes, {:.2f} bytes per token", files,
-                                     counted.tokens, counted.bytes, ratio),
+           ids_printed
+               ? ""
+               : fmt::format("{}{} from {}, {:.2f} bytes per token", files,
+                             count_text(counted.tokens, "token"), count_text(counted.bytes, "byte"), ratio),
            json);
 }
 

@@ -22,6 +22,7 @@
 #include "cli/train_ranks.h"
 #include "cli/train_views.h"
 #include "mantissa/base/atomic_file.h"
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/lock_file.h"
 #include "mantissa/base/system_memory.h"
@@ -109,9 +110,11 @@ class Run {
         write_output(options_.run.json, log_.json(peak_resident_memory()));
         if (gave_up())
             throw UserError(
-                fmt::format("stopped after {} steps in a row that were not finite, with the "
+                fmt::format("stopped after {} not finite, with the "
                             "parameters as before them; in the last, {}; {}",
-                            bad_in_a_row_, non_finite_, advice_));
+                            bad_in_a_row_ == 1 ? "a step that was"
+                                               : fmt::format("{} steps in a row that were", bad_in_a_row_),
+                            non_finite_, advice_));
         if (interrupted != 0)
             throw Interrupted(interrupted,
                               fmt::format("interrupted after step {}", trainer_->steps_done() - 1));
@@ -276,17 +279,17 @@ class Run {
     void print_summary() const {
         if (const std::string remark = input_->remark(); !remark.empty()) fmt::print("{}\n", remark);
         if (ran_out_of_patience())
-            fmt::print(
-                "stopped early: {} validation{} in a row brought no lower loss than {} (--patience {})\n",
-                validations_.since, validations_.since == 1 ? "" : "s", best_text(), options_.patience);
+            fmt::print("stopped early: {} in a row brought no lower loss than {} (--patience {})\n",
+                       count_text(validations_.since, "validation"), best_text(), options_.patience);
         if (options_.keep_best && validations_.best_loss)
             fmt::print("the best checkpoint, with the validation loss {}, is {}\n", best_text(),
                        place_of_best(options_.checkpoint));
         const double seconds = since_start_.seconds();
-        const auto steps = static_cast<double>(trainer_->steps_done() - first_step_);
-        if (steps == 0) return;
-        fmt::print("{} step{} in {}, {:.0f} {} a second with all that was done between{}\n", steps,
-                   steps == 1 ? "" : "s", duration_text(seconds),
+        const std::int64_t made = trainer_->steps_done() - first_step_;
+        if (made == 0) return;
+        const auto steps = static_cast<double>(made);
+        fmt::print("{} in {}, {:.0f} {} a second with all that was done between{}\n",
+                   count_text(made, "step"), duration_text(seconds),
                    steps * static_cast<double>(trainer_->plan().units_per_step()) / seconds, model_.unit,
                    options_.checkpoint.empty() ? "; not saved" : "");
         if (Ranks* const all = ranks_.get()) {
@@ -312,10 +315,10 @@ class Run {
         if (!options_.not_continued.empty() && !options_.run.quiet)
             print_error(fmt::format("mantissa: not continued: {}\n", options_.not_continued));
         if (done >= options_.run.steps)
-            print_error(fmt::format(
-                "mantissa: warning: {} has made {} steps; --steps {} counts from the first, so there "
-                "is none to make\n",
-                options_.resume, done, options_.run.steps));
+            print_error(
+                fmt::format("mantissa: warning: {} has made {}; --steps {} counts from the first, so there "
+                            "is none to make\n",
+                            options_.resume, count_text(done, "step"), options_.run.steps));
         std::error_code ignored;
         if (std::filesystem::equivalent(begun_from_, options_.checkpoint, ignored)) saved_at_ = done;
         first_step_ = done;

@@ -9,6 +9,7 @@
 #include "cli/print_error.h"
 #include "cli/train_input.h"
 #include "cli/training_data.h"
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/data/image_cut.h"
 #include "mantissa/data/image_reader.h"
@@ -97,8 +98,8 @@ class ImageInput final : public TrainInput {
     std::string remark() const override {
         const std::set<std::string> skipped = skipped_by_all();
         if (skipped.empty()) return "";
-        return fmt::format("{} image{} could not be decoded and {} skipped", skipped.size(),
-                           skipped.size() == 1 ? "" : "s", skipped.size() == 1 ? "was" : "were");
+        return fmt::format("{} could not be decoded and {} skipped", count_text(skipped.size(), "image"),
+                           skipped.size() == 1 ? "was" : "were");
     }
 
   private:

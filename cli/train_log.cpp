@@ -16,6 +16,7 @@
 
 #include "cli/output_file.h"
 #include "cli/print_error.h"
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/plain_nan.h"
 #include "mantissa/base/printable.h"
@@ -123,9 +124,8 @@ void TrainLog::open(const std::string& path, std::int64_t first_step) {
         require_columns(path, header);
     const LogKind kind = comma_separated_ ? LogKind::table : LogKind::json;
     if (const int dropped = appends ? drop_lines_from(path, first_step, kind) : 0; dropped > 0)
-        print_error(
-            fmt::format("mantissa: {}: {} line{} of step {} and later went, as the run makes them again\n",
-                        path, dropped, dropped == 1 ? "" : "s", first_step));
+        print_error(fmt::format("mantissa: {}: {} of step {} and later went, as the run makes them again\n",
+                                path, count_text(dropped, "line"), first_step));
     const bool goes_on =
         appends && std::filesystem::is_regular_file(path, none) && std::filesystem::file_size(path, none) > 0;
     file_.reset(std::fopen(path.c_str(), appends ? "a" : "w"));
@@ -173,14 +173,15 @@ void TrainLog::validation(const Validation& result) {
     nlohmann::ordered_json report = {{"step", step}, {"loss", result.loss}, {"batches", result.batches}};
     step_["validation_loss"] = result.loss;
     if (const std::optional<ImageScores>& scores = result.scores) {
-        fmt::print("step {:5d} | validation loss {:.6f} | top 1 {:.2f} % | top 5 {:.2f} % of {} images\n",
-                   step, result.loss, 100 * scores->top1_share(), 100 * scores->top5_share(), scores->images);
+        fmt::print("step {:5d} | validation loss {:.6f} | top 1 {:.2f} % | top 5 {:.2f} % of {}\n", step,
+                   result.loss, 100 * scores->top1_share(), 100 * scores->top5_share(),
+                   count_text(scores->images, "image"));
         step_["validation_top1"] = report["top1"] = scores->top1_share();
         step_["validation_top5"] = report["top5"] = scores->top5_share();
         report["images"] = scores->images;
     } else {
-        fmt::print("step {:5d} | validation loss {:.6f} over {} batches\n", step, result.loss,
-                   result.batches);
+        fmt::print("step {:5d} | validation loss {:.6f} over {}\n", step, result.loss,
+                   count_text(result.batches, "batch", "batches"));
     }
     std::fflush(stdout);
     if (keep_ == Keep::steps) report_["validation"].push_back(report);

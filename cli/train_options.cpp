@@ -15,6 +15,7 @@
 #include "cli/option_with_default.h"
 #include "cli/output_file.h"
 #include "mantissa/base/atomic_file.h"
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/data/byte_tokenizer.h"
 #include "mantissa/data/tokenizer_files.h"
@@ -305,9 +306,9 @@ void share_micro_batches(TrainOptions& options, int ranks) {
     const bool was_remembered = !options.resume.empty() && !options.given.contains("--accumulate");
     if (was_remembered && options.accumulate % ranks != 0)
         throw UserError(fmt::format(
-            "--resume {}: its steps have {} micro-batches, which {} ranks cannot share evenly; start another "
+            "--resume {}: its steps have {}, which {} ranks cannot share evenly; start another "
             "number of ranks, or give --accumulate, of each rank",
-            options.resume, options.accumulate, ranks));
+            options.resume, count_text(options.accumulate, "micro-batch", "micro-batches"), ranks));
     if (was_remembered) options.accumulate /= ranks;
     options.typed["--accumulate"] = {std::to_string(options.accumulate * ranks)};
 }

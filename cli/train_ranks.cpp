@@ -14,6 +14,7 @@
 
 #include "cli/interrupted.h"
 #include "cli/print_error.h"
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/ranks/launched.h"
 #include "mantissa/ranks/share_cores.h"
@@ -47,10 +48,9 @@ int TrainRanks::share_cores(int asked) {
     const int threads = mantissa::share_cores(*ranks_, asked);
     std::set<std::string> hosts;
     for (int rank = 0; rank < size(); ++rank) hosts.insert(ranks_->host_of(rank));
-    shares_ = fmt::format("{} ranks on {} host{}, started by {}, {} thread{} each", size(), hosts.size(),
-                          hosts.size() == 1 ? "" : "s", started_by_,
-                          threads == 0 ? default_thread_count() : threads,
-                          (threads == 0 ? default_thread_count() : threads) == 1 ? "" : "s");
+    shares_ = fmt::format("{} on {}, started by {}, {} each", count_text(size(), "rank"),
+                          count_text(hosts.size(), "host"), started_by_,
+                          count_text(threads == 0 ? default_thread_count() : threads, "thread"));
     return threads;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "mantissa/base/count_text.h"
 #include "mantissa/data/synthetic_images.h"
 #include "mantissa/data/text_windows.h"
 #include "mantissa/runtime/state_block.h"
@@ -85,8 +86,8 @@ std::string begin_with_files(const RunOptions& options, const nn::ImageModel& ne
         why = "the file has none, or one for other classes";
     }
     if (why.empty()) return begun(options);
-    return fmt::format("{}; the head for {} classes, {}, is made anew: {}", begun(options),
-                       network.sizes.classes,
+    return fmt::format("{}; the head for {}, {}, is made anew: {}", begun(options),
+                       count_text(network.sizes.classes, "class", "classes"),
                        fmt::join(nn::head_of(network.model.name, network.sizes), " and "), why);
 }
 

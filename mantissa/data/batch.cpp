@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/data/permutation.h"
@@ -18,12 +19,12 @@ bool is_whole(const nn::InputSpec& input) { return input.batch_axis == nn::Batch
                               std::int64_t got) {
     const std::string type = Type{input.dtype, input.shape}.text();
     const std::int64_t numbers = input.type(examples).shape.elements();
-    throw UserError(
-        is_whole(input)
-            ? fmt::format("model {}: input '{}' has no batch axis, it is one {}, {} numbers, got {}",
-                          model.name, input.name, type, numbers, got)
-            : fmt::format("model {}: input '{}' of a step has {} examples of {}, {} numbers, got {}",
-                          model.name, input.name, examples, type, numbers, got));
+    throw UserError(is_whole(input)
+                        ? fmt::format("model {}: input '{}' has no batch axis, it is one {}, {}, got {}",
+                                      model.name, input.name, type, count_text(numbers, "number"), got)
+                        : fmt::format("model {}: input '{}' of a step has {} of {}, {}, got {}", model.name,
+                                      input.name, count_text(examples, "example"), type,
+                                      count_text(numbers, "number"), got));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 // https://www.cs.toronto.edu/~kriz/cifar.html says the layout.
 #include <fmt/format.h>
 
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/folder_files.h"
 #include "mantissa/data/image_folders.h"
@@ -56,9 +57,9 @@ void require_no_gap(const fs::path& directory, const std::vector<fs::path>& file
         if (fs::exists(numbered(i))) last = i;
     for (std::size_t i = 1; i < last; ++i)
         if (!fs::exists(numbered(i)))
-            throw UserError(
-                fmt::format("{}: is missing, though {} others are there, to number {}; copy it, too",
-                            numbered(i).string(), files.size(), last));
+            throw UserError(fmt::format(
+                "{}: is missing, though {} there, to number {}; copy it, too", numbered(i).string(),
+                files.size() == 1 ? "another is" : fmt::format("{} others are", files.size()), last));
 }
 
 fs::path test_file(const fs::path& directory) { return directory / "test_batch.bin"; }
@@ -66,9 +67,9 @@ fs::path test_file(const fs::path& directory) { return directory / "test_batch.b
 void require_records(const fs::path& path, std::size_t bytes) {
     if (bytes == 0 || bytes % cifar10_record_bytes != 0)
         throw UserError(
-            fmt::format("{}: {} bytes are no whole number of CIFAR-10's records of {} bytes; the file is cut "
+            fmt::format("{}: {} are no whole number of CIFAR-10's records of {} bytes; the file is cut "
                         "short or of another kind",
-                        path.string(), bytes, cifar10_record_bytes));
+                        path.string(), count_text(bytes, "byte"), cifar10_record_bytes));
 }
 
 ImageSet set_of(const std::vector<fs::path>& paths, const std::vector<std::string>& classes) {
@@ -106,8 +107,7 @@ ImageSplit open_cifar10(const fs::path& directory) {
     const std::vector<std::string> classes = class_names(directory);
     ImageSplit split{
         .training = set_of(batches, classes), .validation = {}, .format = ImageSplit::Format::cifar10};
-    split.account = fmt::format("{} file{} data_batch_*.bin taken for training", batches.size(),
-                                batches.size() == 1 ? "" : "s");
+    split.account = fmt::format("{} data_batch_*.bin taken for training", count_text(batches.size(), "file"));
     if (!fs::exists(test_file(directory))) return split;
     split.validation = set_of({test_file(directory)}, classes);
     split.account += ", test_batch.bin for validation";

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/data/encode_text.h"
 #include "mantissa/data/text_files.h"
@@ -118,8 +119,8 @@ Corpus open_texts(const CorpusOptions& options, std::unique_ptr<Tokenizer> token
         for (std::size_t i = 1; i < texts.size(); ++i)
             starts.push_back(starts.back() + texts[i - 1].text().size() + 1);
     }
-    std::string description = fmt::format("{}, {} bytes as {} {}", name_of(files), bytes, tokens.size(),
-                                          tokenizer ? kind : "tokens, a byte each");
+    std::string description = fmt::format("{}, {} as {} {}", name_of(files), count_text(bytes, "byte"),
+                                          tokens.size(), tokenizer ? kind : "tokens, a byte each");
     if (!found.account.empty()) description += "\n" + found.account;
     return {TokenStream(std::move(tokens), name_of(files), std::move(starts)), std::move(tokenizer),
             std::move(description)};
@@ -142,7 +143,7 @@ Corpus open_corpus(const CorpusOptions& options, ThreadPool& pool) {
         corpus.stream, ends_of_documents(require_tokenizer(corpus.tokenizer.get())));
     // Behind the tokens, before the line about files.
     corpus.description.insert(std::min(corpus.description.find('\n'), corpus.description.size()),
-                              fmt::format(", in {} documents", corpus.ends->documents()));
+                              fmt::format(", in {}", count_text(corpus.ends->documents(), "document")));
     return corpus;
 }
 

@@ -1,3 +1,4 @@
+#include "mantissa/base/count_text.h"
 #include "mantissa/data/own_data.h"
 
 #include <fmt/format.h>
@@ -156,8 +157,8 @@ CsvTable::CsvTable(const std::filesystem::path& path, const CsvOptions& options)
     if (options.header) cells.clear();
     while (!cells.empty() || reader.next(cells)) {
         if (cells.size() != file->columns.size())
-            file->refuse(reader.line(),
-                         fmt::format("has {} cells, the first line {}", cells.size(), file->columns.size()));
+            file->refuse(reader.line(), fmt::format("has {}, the first line {}",
+                                                    count_text(cells.size(), "cell"), file->columns.size()));
         file->cells.insert(file->cells.end(), cells.begin(), cells.end());
         file->lines.push_back(reader.line());
         rows_.push_back(rows_.size());
@@ -217,9 +218,8 @@ CsvTable CsvTable::hold_out(double part, std::uint64_t seed) {
     const std::uint64_t count = rows_.size();
     const double wanted = std::round(part * static_cast<double>(count));
     if (!(wanted >= 1 && wanted < static_cast<double>(count)))
-        throw UserError(
-            fmt::format("{}: {} of {} rows are to be held out; expected at least one, and one left",
-                        file_->name, wanted, count));
+        throw UserError(fmt::format("{}: {} of {} are to be held out; expected at least one, and one left",
+                                    file_->name, wanted, count_text(count, "row")));
     std::vector<std::size_t> left, out;
     for (std::uint64_t row = 0; row < count; ++row)
         (shuffled(row, count, {.seed = seed}) < static_cast<std::uint64_t>(wanted) ? out : left)

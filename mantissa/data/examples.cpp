@@ -1,3 +1,4 @@
+#include "mantissa/base/count_text.h"
 #include "mantissa/data/batch.h"
 
 #include <fmt/format.h>
@@ -18,9 +19,8 @@ Examples::Examples(const nn::Model& model, const Batch& all, const BatchOptions&
     require_fit(all, model, static_cast<std::int64_t>(count_));
     const std::uint64_t needed = options.order == BatchOrder::random ? 1 : per_step_;
     if (count_ < needed)
-        throw UserError(
-            fmt::format("model {}: {} examples, but a step takes {}; give more, or lower the batch",
-                        model.name, count_, per_step_));
+        throw UserError(fmt::format("model {}: {}, but a step takes {}; give more, or lower the batch",
+                                    model.name, count_text(count_, "example"), per_step_));
     for (std::size_t i = 0; i < model.inputs.size(); ++i) {
         const std::span<const std::byte> bytes = all.values()[i].bytes;
         inputs_.emplace_back(bytes.begin(), bytes.end());

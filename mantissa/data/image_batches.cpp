@@ -29,8 +29,8 @@ ImageBatches::ImageBatches(const ImageSet& set, const ImageBatchOptions& options
     check(options.batches.batch > 0 && options.batches.accumulate > 0, "batches have positive sizes");
     check(set.count() > 0, "a set has an image");
     if (options.use == ImageBatchOptions::Use::training && set.count() < per_step_)
-        throw UserError(fmt::format("a step takes {} images, but there are {} to train on; lower the batch",
-                                    per_step_, set.count()));
+        throw UserError(fmt::format("a step takes {} images, but there {} {} to train on; lower the batch",
+                                    per_step_, set.count() == 1 ? "is" : "are", set.count()));
 }
 
 std::uint64_t ImageBatches::steps_per_epoch() const {

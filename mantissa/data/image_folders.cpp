@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/folder_files.h"
 
@@ -45,8 +46,7 @@ struct LeftOut {
     std::string text() const {
         std::vector<std::string> parts;
         const auto count = [&](std::uint64_t number, const char* one, const char* what) {
-            if (number > 0)
-                parts.push_back(fmt::format("{} {}{}{}", number, one, number == 1 ? "" : "s", what));
+            if (number > 0) parts.push_back(count_text(number, one) + what);
         };
         if (!folders.empty()) parts.push_back(fmt::format("{}", fmt::join(folders, ", ")));
         count(other_files, "file", " with another ending than .jpg, .jpeg and .png");

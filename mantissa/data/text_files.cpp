@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/folder_files.h"
 
@@ -191,7 +192,7 @@ std::string name_of(const std::vector<fs::path>& files) {
         if (common.has_relative_path()) places = {common};
     }
     for (const fs::path& place : places) names.push_back(place.empty() ? "." : place.string());
-    if (names.size() == 1) return fmt::format("{} ({} files)", names[0], files.size());
+    if (names.size() == 1) return fmt::format("{} ({})", names[0], count_text(files.size(), "file"));
     std::string last = names.size() > 3 ? fmt::format("{} other places", names.size() - 2) : names.back();
     names.resize(names.size() > 3 ? 2 : names.size() - 1);
     return fmt::format("{} files of {} and {}", files.size(), fmt::join(names, ", "), last);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "mantissa/base/checksum.h"
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/data/permutation.h"
@@ -34,14 +35,15 @@ TextWindows::TextWindows(const TokenStream& stream, TokenRange range, std::int64
     const std::uint64_t needed = random || options.all ? 1 : sequences_;
     if (windows_ < needed && needed == 1)
         throw UsageError(fmt::format(
-            "{}: {} tokens, but a sequence of {} needs {}; give more text{}", stream.source(), range.size(),
-            sequence, options.all ? 2 : sequence_ + 1,
+            "{}: {}, but {} needs {}; give more text{}", stream.source(), count_text(range.size(), "token"),
+            options.all ? "a loss" : fmt::format("a sequence of {}", sequence),
+            options.all ? 2 : sequence_ + 1,
             options.all || targets == 0 ? "" : fmt::format(", or a `sequence` of at most {}", targets)));
     if (windows_ < needed)
         throw UsageError(fmt::format(
-            "{}: {} tokens, but {} of {} x {} (batch x sequence) needs {}; give more text, or lower "
+            "{}: {}, but {} of {} x {} (batch x sequence) needs {}; give more text, or lower "
             "`batch` or `sequence`",
-            stream.source(), range.size(),
+            stream.source(), count_text(range.size(), "token"),
             options.accumulate == 1 ? "a step"
                                     : fmt::format("a step of {} micro-batches", options.accumulate),
             options.batch, sequence, needed * sequence_ + 1));

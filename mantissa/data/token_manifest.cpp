@@ -12,6 +12,7 @@
 
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/checksum.h"
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
 #include "mantissa/base/printable.h"
@@ -134,8 +135,9 @@ void check_shard(const path& shard, const TokenManifest& manifest) {
     const auto written = manifest.shards.find(json_name(shard.filename()));
     if (written == manifest.shards.end())
         throw UserError(fmt::format(
-            "{}: is none of the {} files that {} names, so it is left of other tokens; leave it out, or {}",
-            shard.string(), manifest.shards.size(), manifest.file.string(), what_to_do(manifest)));
+            "{}: {} names {}, and not this one, so it is left of other tokens; leave it out, or {}",
+            shard.string(), manifest.file.string(), count_text(manifest.shards.size(), "file"),
+            what_to_do(manifest)));
     const ShardRecord now = record_of(shard);
     if (now != written->second)
         throw UserError(fmt::format(

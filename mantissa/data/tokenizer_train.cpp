@@ -5,6 +5,7 @@
 #include <queue>
 #include <vector>
 
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/data/tokenizer_alphabet.h"
 
@@ -140,8 +141,8 @@ class Trainer {
 Tokenizer train_tokenizer(const PieceCounts& counts, TokenId vocabulary, TrainObserver observer) {
     constexpr TokenId smallest = 257;
     if (vocabulary < smallest)
-        throw UserError(fmt::format("a vocabulary of {} tokens is too small: 256 bytes and {} take {}",
-                                    vocabulary, end_of_text, smallest));
+        throw UserError(fmt::format("a vocabulary of {} is too small: 256 bytes and {} take {}",
+                                    count_text(vocabulary, "token"), end_of_text, smallest));
     TokenizerParts parts;
     parts.source = "trained tokenizer";
     std::array<TokenId, 256> byte_tokens{};

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/formats/strict_json.h"
 
@@ -102,7 +103,7 @@ void check_layout(std::span<SafetensorsEntry> tensors, std::span<const std::byte
         position = entry.end;
     }
     if (position != data.size())
-        refuse(source, fmt::format("{} bytes after the last tensor{}", data.size() - position,
+        refuse(source, fmt::format("{} after the last tensor{}", count_text(data.size() - position, "byte"),
                                    tensors.empty() ? "" : " " + in_quotes(tensors.back().name)));
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/name_pattern.h"
 #include "mantissa/formats/weight_files.h"
@@ -133,8 +134,8 @@ Tensor trace_output(const Model& model, Graph& graph, std::int64_t batch) {
         throw UserError(
             fmt::format("model {} predicts nothing: set Model::output to what it is to give", model.name));
     if (model.output.inputs < 1 || model.output.inputs > model.inputs.size())
-        throw UserError(fmt::format("model {}: its output is made of {} inputs, but it has {}", model.name,
-                                    model.output.inputs, model.inputs.size()));
+        throw UserError(fmt::format("model {}: its output is made of {}, but it has {}", model.name,
+                                    count_text(model.output.inputs, "input"), model.inputs.size()));
     validate_inputs(model);
     const std::vector<Tensor> inputs = traced_inputs(model, graph, batch, model.output.inputs);
     const Tensor output = model.output.trace(graph, inputs, Mode{});
@@ -215,8 +216,8 @@ ModelFacts facts_of(const Model& model, std::int64_t batch, std::span<const std:
 }
 
 void Trace::refuse(std::size_t wanted, std::size_t given) {
-    throw UserError(
-        fmt::format("the model has {} inputs, and what is recorded of them takes {}", given, wanted));
+    throw UserError(fmt::format("the model has {}, and what is recorded of them takes {}",
+                                count_text(given, "input"), wanted));
 }
 
 const WeightFiles& files_of(const Model& model) {

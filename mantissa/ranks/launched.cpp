@@ -10,6 +10,7 @@
 #include <exception>
 #include <filesystem>
 
+#include "mantissa/base/count_text.h"
 #include "mantissa/ranks/mpi_plugin.h"
 
 namespace mantissa::inline v0 {
@@ -107,8 +108,8 @@ std::optional<Launched> launched() {
 
 std::unique_ptr<Transport> connect(const Launched& launched, double seconds) {
     const auto fail = [&](const std::string& why) {
-        throw UserError(
-            fmt::format("this is one of {} ranks started by {}, but {}", launched.ranks, launched.by, why));
+        throw UserError(fmt::format("this is one of {} started by {}, but {}",
+                                    count_text(launched.ranks, "rank"), launched.by, why));
     };
     if (launched.plugin.empty()) fail("ranks are connected by MPI: start them with mpirun -n N");
     const bool is_mpich = launched.plugin == mpich;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/system_memory.h"
 #include "mantissa/report/bench.h"
 #include "mantissa/report/html.h"
@@ -77,11 +78,11 @@ std::string rates(const BenchReport& report) {
                              {{row.rate, 7, ""}},
                              fmt::format("{:.1f} img/s, {:.2f}x", row.rate, row.speedup)});
     std::string text = fmt::format(
-        "<h2>Images a second</h2>\n<p class='note'>Means of {} iterations of {} batches, and how many times "
+        "<h2>Images a second</h2>\n<p class='note'>Means of {} of {}, and how many times "
         "faster than {}. Each side has its own scale.</p>\n<div class='columns'><div><h3>This machine, {} a "
         "batch</h3>\n{}</div>",
-        report.size.iterations, report.size.batches, report.results.front().precision, report.model.examples,
-        html::bars(here));
+        count_text(report.size.iterations, "iteration"), count_text(report.size.batches, "batch", "batches"),
+        report.results.front().precision, report.model.examples, html::bars(here));
     if (!there.empty())
         text += fmt::format(
             "<div><h3>One A100, 128 images a batch</h3>\n{}<p class='note'>The mixed-precision tutorial's "

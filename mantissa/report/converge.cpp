@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/plain_nan.h"
 #include "mantissa/report/ladder.h"
@@ -198,9 +199,9 @@ std::string scale_finding(const ConvergeReport& report) {
     std::string text;
     for (const ConvergedRun& run : report.runs)
         if (run.scaled)
-            text += fmt::format("{}{}: {:g} after the last step, {} of {} steps skipped.",
-                                text.empty() ? "" : " ", run.policy, run.loss_scale, run.skipped,
-                                run.losses.size());
+            text +=
+                fmt::format("{}{}: {:g} after the last step, {} of {} skipped.", text.empty() ? "" : " ",
+                            run.policy, run.loss_scale, run.skipped, count_text(run.losses.size(), "step"));
     return text.empty() ? "None of these runs has one." : text;
 }
 

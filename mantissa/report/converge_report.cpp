@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/report/converge.h"
 #include "mantissa/report/html.h"
@@ -156,12 +157,12 @@ std::string verdict(const ConvergeReport& report) {
 std::string converge_table(const ConvergeReport& report) {
     const std::size_t every = std::max<std::size_t>(1, ceil_div(static_cast<std::size_t>(report.steps), 20));
     const Grid accuracies = accuracies_of(report);
-    std::string text =
-        fmt::format("{}, {} a step, {} steps, learning rate {}, seed {}\n\n{}{}{}\n{}\n{}", report.model.name,
-                    report.model.examples, report.steps, report.learning_rate.text(), report.seed,
-                    report.broken().empty() ? "" : verdict(report) + "\n\n", losses_of(report, every).text(),
-                    accuracies.rows.empty() ? "" : "\nvalidation accuracy\n" + accuracies.text(),
-                    spread_text(report), runs_of(report).text());
+    std::string text = fmt::format(
+        "{}, {} a step, {}, learning rate {}, seed {}\n\n{}{}{}\n{}\n{}", report.model.name,
+        report.model.examples, count_text(report.steps, "step"), report.learning_rate.text(), report.seed,
+        report.broken().empty() ? "" : verdict(report) + "\n\n", losses_of(report, every).text(),
+        accuracies.rows.empty() ? "" : "\nvalidation accuracy\n" + accuracies.text(), spread_text(report),
+        runs_of(report).text());
     if (report.broken().empty()) text += verdict(report) + "\n";
     if (const Grid weights = weights_of(report); !weights.rows.empty()) text += "\n" + weights.text();
     const std::vector<std::string> places = where_to_look(report);
@@ -192,13 +193,13 @@ std::string converge_json(const ConvergeReport& report) {
 
 std::string converge_html(const ConvergeReport& report, const std::string& command) {
     const std::string body = fmt::format(
-        "<p>The same weights and batches in each precision: {} a step, {} steps, learning "
+        "<p>The same weights and batches in each precision: {} a step, {}, learning "
         "rate {}, seed {}. Losses are those before each update.</p>\n",
-        report.model.examples, report.steps, report.learning_rate.text(), report.seed);
+        report.model.examples, count_text(report.steps, "step"), report.learning_rate.text(), report.seed);
     const Grid weights = weights_of(report);
     const std::string broken =
         report.broken().empty() ? "" : "<p><b>" + html::escaped(verdict(report)) + ".</b></p>\n";
-    return html::page(fmt::format("{} in {} precisions", report.model.name, report.runs.size()),
+    return html::page(fmt::format("{} in {}", report.model.name, count_text(report.runs.size(), "precision")),
                       broken + body + html::table(runs_of(report).on_page()) + "<p>" +
                           html::escaped(verdict(report)) + ".</p>\n" + fault(report) +
                           (weights.rows.empty() ? "" : html::table(weights)) + charts(report) +

@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/graph/attention_layout.h"
@@ -281,9 +282,9 @@ class Linter {
             found(rule_of("groups"), convolution.groups, convolution.parameter, convolution.line);
         if (finding.change_to != 0) return;
         finding.change_to = 1;
-        finding.note = fmt::format("of {} channels and {} filters each",
-                                   convolution.probe.extents[3] / convolution.groups,
-                                   convolution.probe.extents[6] / convolution.groups);
+        finding.note = fmt::format("of {} and {} each",
+                                   count_text(convolution.probe.extents[3] / convolution.groups, "channel"),
+                                   count_text(convolution.probe.extents[6] / convolution.groups, "filter"));
         finding.ugly = finding.nice = convolution.probe;
         finding.nice.attributes = finding.nice.attributes.with("groups", std::int64_t{1});
     }
@@ -354,7 +355,8 @@ class Linter {
         LintFinding& finding = found(rule, batch_, "every contraction with a parameter");
         finding.multiple = step;
         finding.change_to = align_up(batch_, step);
-        finding.note = fmt::format("with {} rows each, {} in all", rows, finding.change_to * rows);
+        finding.note =
+            fmt::format("with {} each, {} in all", count_text(rows, "row"), finding.change_to * rows);
         finding.ugly = finding.nice = product.probe();
         finding.nice.extents[0] = finding.change_to * rows;
     }

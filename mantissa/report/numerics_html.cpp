@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "mantissa/base/count_text.h"
 #include "mantissa/numerics/formats.h"
 #include "mantissa/report/html.h"
 #include "mantissa/report/html_charts.h"
@@ -179,8 +180,9 @@ std::string tensors(const NumericsReport& report, const char* title, const Numer
             tensor.histogram.greatest(), percent(tensor.histogram.lost_in_f16(0)),
             percent(tensor.histogram.lost_in_f16(proposed)));
     }
-    return fmt::format("<details{}><summary>{}: {} tensors, {} numbers, {} zeros, {} not finite</summary>\n",
-                       &kind == &report.gradients ? " open" : "", title, kind.tensors.size(),
+    return fmt::format("<details{}><summary>{}: {}, {} numbers, {} zeros, {} not finite</summary>\n",
+                       &kind == &report.gradients ? " open" : "", title,
+                       count_text(kind.tensors.size(), "tensor"),
                        grouped(static_cast<double>(kind.all.numbers())),
                        grouped(static_cast<double>(kind.all.zeros())), kind.all.not_finite()) +
            svg + ticks(axis, end + 14) + "</svg></details>\n";
@@ -193,7 +195,7 @@ std::string numerics_html(const NumericsReport& report, const std::string& comma
     const int proposed = proposed_scale_exponent(gradients);
     const std::string fault = report.fault();
     const std::string body = fmt::format(
-        "{}<p>Magnitudes of one training step in FP32, after {} steps, by powers of two. A format holds what "
+        "{}<p>Magnitudes of one training step in FP32, after {}, by powers of two. A format holds what "
         "lies under its bar; under the pale end with fewer bits. The dashed lines are FP16's: what lies left "
         "of the first, which is at half of its smallest number, becomes zero, right of the last infinite. "
         "BF16 and TF32 have the range of FP32: they lose bits, never the number.</p>\n{}"
@@ -202,7 +204,7 @@ std::string numerics_html(const NumericsReport& report, const std::string& comma
         "is the largest power of two, 2^24 at most, at which the greatest finite gradient is still a quarter "
         "of what FP16 holds.</p>\n{}{}<h2>Tensor by tensor</h2>\n{}{}{}{}",
         fault.empty() ? "" : "<p><b>No loss scale is proposed: " + html::escaped(fault) + ".</b></p>\n",
-        report.steps,
+        count_text(report.steps, "step"),
         chart(report, {{"weights", report.weights.all, 2},
                        {"activations", report.activations.all, 0},
                        {"gradients", gradients, 1}}),

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/report/peaks.h"
 #include "mantissa/report/quantities.h"
@@ -133,9 +134,10 @@ std::string rates_text(const CardRates& rates) {
 std::string milliseconds(double seconds) { return fmt::format("{:.3f}", seconds * 1e3); }
 
 std::string sums_text(const PaperSums& sums, const Card& card) {
-    std::string text = fmt::format("{} launches, {:.2f} TFLOP, {:.2f} GB, {} ms", sums.launches,
-                                   static_cast<double>(sums.cost.flops) / trillion,
-                                   static_cast<double>(sums.cost.bytes) / 1e9, milliseconds(sums.by_sheet));
+    std::string text =
+        fmt::format("{}, {:.2f} TFLOP, {:.2f} GB, {} ms", count_text(sums.launches, "launch", "launches"),
+                    static_cast<double>(sums.cost.flops) / trillion,
+                    static_cast<double>(sums.cost.bytes) / 1e9, milliseconds(sums.by_sheet));
     if (card.measured) text += fmt::format(" ({} ms by measured rates)", milliseconds(sums.by_measured));
     return text;
 }

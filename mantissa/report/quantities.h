@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/graph/target.h"
 
@@ -48,7 +49,7 @@ inline double median(std::vector<double> values) {
 
 /// "2 threads"; of a GPU "132 multiprocessors".
 inline std::string threads_text(const Target& target) {
-    return std::to_string(target.threads) + (target.device == "cuda" ? " multiprocessors" : " threads");
+    return count_text(target.threads, target.device == "cuda" ? "multiprocessor" : "thread");
 }
 
 }  // namespace mantissa

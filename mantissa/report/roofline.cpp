@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "mantissa/base/clock.h"
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/report/explain.h"
 #include "mantissa/report/quantities.h"
@@ -55,8 +56,8 @@ Roofline measure_roofline(Trainer& trainer, const Batch& batch, const Peaks& pea
     const ProfiledStep typical = median_step(steps);
     Roofline measured = roofline(trainer.plan().step(), typical.profile, peaks, typical.wall_seconds);
     const Explanation explanation = explain(trainer.plan());
-    measured.title = fmt::format("{}\n{}\nmedians of {} steps", explanation.title(),
-                                 explanation.passes_text(), steps.size());
+    measured.title = fmt::format("{}\n{}\nmedians of {}", explanation.title(), explanation.passes_text(),
+                                 count_text(steps.size(), "step"));
     return measured;
 }
 

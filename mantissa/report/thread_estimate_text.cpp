@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/report/quantities.h"
 #include "mantissa/report/thread_estimate.h"
@@ -22,7 +23,7 @@ std::string why(const UnscaledLaunches& launches, int threads) {
         case Hindrance::long_block:
             return fmt::format("one long block of {}", launches.blocks);
         case Hindrance::waits:
-            return fmt::format("blocks wait for one another: {} blocks", launches.blocks);
+            return fmt::format("blocks wait for one another: {}", count_text(launches.blocks, "block"));
     }
     throw InternalError("a hindrance outside of its enumeration");
 }

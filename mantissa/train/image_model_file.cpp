@@ -8,6 +8,7 @@
 #include <optional>
 #include <sstream>
 
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/data/image_cut.h"
 #include "mantissa/formats/strict_json.h"
@@ -51,8 +52,9 @@ std::vector<std::string> classes_in(const LoadedCheckpoint& checkpoint, std::int
         for (std::string line; std::getline(lines, line);) classes.push_back(line);
     }
     if (std::ssize(classes) > count)
-        throw UserError(fmt::format("{}: has {} lines, but the network tells {} classes apart",
-                                    (checkpoint.directory / "classes.txt").string(), classes.size(), count));
+        throw UserError(fmt::format(
+            "{}: has {}, but the network tells {} apart", (checkpoint.directory / "classes.txt").string(),
+            count_text(classes.size(), "line"), count_text(count, "class", "classes")));
     while (std::ssize(classes) < count) classes.push_back(fmt::format("{}", classes.size()));
     return classes;
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "mantissa/base/clock.h"
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/runtime/execution.h"
@@ -19,7 +20,8 @@ Perplexity perplexity(Device& device, const nn::LanguageModel& model, const Poli
                       const StateBlock& parameters, std::span<const std::int32_t> text) {
     const auto size = static_cast<std::int64_t>(text.size());
     if (size < 2)
-        throw UserError(fmt::format("a text of {} tokens predicts nothing; give one of two or more", size));
+        throw UserError(
+            fmt::format("a text of {} predicts nothing; give one of two or more", count_text(size, "token")));
     const std::int64_t window = std::min(model.context, size - 1);
     const nn::Model sequences = model.on_sequences(window);
     const auto trace = [&](Graph& graph) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/numerics/formats.h"
@@ -146,16 +147,16 @@ std::vector<float> Predictor::predict(const Batch& examples) {
 
 double accuracy(std::span<const float> scores, std::span<const std::int32_t> classes) {
     if (classes.empty() || scores.empty() || scores.size() % classes.size() != 0)
-        throw UserError(
-            fmt::format("{} scores of {} examples: expected as many of each", scores.size(), classes.size()));
+        throw UserError(fmt::format("{} of {}: expected as many of each", count_text(scores.size(), "score"),
+                                    count_text(classes.size(), "example")));
     const std::size_t each = scores.size() / classes.size();
     std::size_t right = 0;
     for (std::size_t i = 0; i < classes.size(); ++i) {
         const auto of = scores.subspan(i * each, each);
         const auto id = static_cast<std::size_t>(classes[i]);
         if (classes[i] < 0 || id >= each)
-            throw UserError(fmt::format("example {} is of class {}, but there are scores of {} classes", i,
-                                        classes[i], each));
+            throw UserError(fmt::format("example {} is of class {}, but there are scores of {}", i,
+                                        classes[i], count_text(each, "class", "classes")));
         right +=
             static_cast<std::size_t>(std::ranges::max_element(of) - of.begin()) == id && !std::isnan(of[id]);
     }

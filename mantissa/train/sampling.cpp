@@ -92,10 +92,10 @@ void require_finite(std::span<const float> logits, std::int64_t position) {
     for (std::size_t id = 0; id < logits.size(); ++id)
         if (!std::isfinite(logits[id]))
             throw UserError(
-                fmt::format("the model's score of token {} after {} tokens is {}: a number left the range of "
+                fmt::format("the model's score of token {} after {} is {}: a number left the range of "
                             "the policy's formats (FP16 ends at 65504, BF16 and FP32 do not), or, in every "
                             "policy, its parameters are damaged or diverged in training",
-                            id, position, plain_nan(logits[id])));
+                            id, count_text(position, "token"), plain_nan(logits[id])));
 }
 
 /// The fewest of the likeliest tokens whose weights make up the share of all, likeliest first.

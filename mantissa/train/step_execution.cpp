@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/nn/metrics.h"
@@ -188,7 +189,8 @@ Forward& StepExecution::evaluation_of(std::int64_t examples) {
     };
     auto made = std::make_unique<Forward>(plan_.device(), trace, pipeline);
     // Without dropout attention may be one operation here that it is not in training, with more workspace.
-    made->bind(*memory_->state, {fmt::format("evaluation of {} examples", examples), "give fewer at once"},
+    made->bind(*memory_->state,
+               {fmt::format("evaluation of {}", count_text(examples, "example")), "give fewer at once"},
                memory_->arena.get());
     check(made->state().states().empty(), "evaluation has no state that training lacks");
     return *evaluations_.emplace(examples, std::move(made)).first->second;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/runtime/execution.h"
@@ -79,8 +80,8 @@ std::int64_t TokenGenerator::bytes() const {
 }
 
 void TokenGenerator::allocate(const StateBlock& parameters) {
-    const Forward::Memory memory{
-        fmt::format("to continue a prompt of {} tokens {}", prompts_.rbegin()->first, model_.name)};
+    const Forward::Memory memory{fmt::format("to continue a prompt of {} {}",
+                                             count_text(prompts_.rbegin()->first, "token"), model_.name)};
     Forward::require_memory(device_, memory, bytes());
     arena_ = device_.allocate(arena_bytes(), "activations");
     // All read the same derived states.

@@ -43,5 +43,22 @@ TEST(Validation, IsTheSameForAnyBatch) {
               read_file(text).size() - 1);
 }
 
+TEST(Validation, OfATextShorterThanASequenceTakesItWhole) {
+    const TemporaryDirectory directory;
+    const std::string text = directory / "text.txt", short_text = directory / "short.txt";
+    std::ofstream(text) << std::string(300, 'x') << "the cat sat on the mat";
+    const std::string train =
+        "train --quiet --layers 1 --heads 2 --channels 16 --context 32 --batch 2 --steps 1 "
+        "--validate-every 1 --text " +
+        text + " --validation " + short_text;
+    std::ofstream(short_text) << "abcdef";
+    const testing::Ran ran = testing::run(train);
+    EXPECT_EQ(ran.status, 0) << ran.output;
+    EXPECT_NE(ran.output.find(" over 1 batch\n"), std::string::npos) << ran.output;
+    std::ofstream(short_text) << "a";
+    EXPECT_EQ(testing::run(train).output,
+              "mantissa: --validation " + short_text + ": 1 token, but a loss needs 2; give more text\n");
+}
+
 }  // namespace
 }  // namespace mantissa

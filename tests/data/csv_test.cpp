@@ -105,7 +105,7 @@ TEST_F(Csv, RowsAreHeldOutOnce) {
 }
 
 TEST_F(Csv, WhatIsWrongIsNamedByLineAndColumn) {
-    EXPECT_EQ(refusal("a,b\n1,2\n3\n"), "t.csv:3: has 1 cells, the first line 2");
+    EXPECT_EQ(refusal("a,b\n1,2\n3\n"), "t.csv:3: has 1 cell, the first line 2");
     EXPECT_EQ(refusal("a,b\n\"x\ny\",2\n3,4,5\n"), "t.csv:4: has 3 cells, the first line 2");
     EXPECT_EQ(refusal("a,a\n1,2\n"), "t.csv:1: two columns are named 'a'");
     EXPECT_EQ(refusal("a,b\n\"1,2\n3,4\n"), "t.csv:2: a quoted cell does not end");

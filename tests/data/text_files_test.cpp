@@ -175,7 +175,7 @@ TEST_F(SplitOfTexts, CutsNoDocument) {
     EXPECT_EQ(many.ends->among(split.train), 9u);
     EXPECT_EQ(many.ends->among(split.validation), 1u);
     Corpus some = open({"", "doc"}, {.tokenizer = tokenizer, .documents = true});
-    EXPECT_NE(some.description.find(", in 1 documents\nleft out: "), std::string::npos) << some.description;
+    EXPECT_NE(some.description.find(", in 1 document\nleft out: "), std::string::npos) << some.description;
     // One document alone is cut, as there is no other way.
     Corpus alone = open({"one two three one two three"}, {.tokenizer = tokenizer, .documents = true});
     EXPECT_GT(split_each_file(alone).validation.size(), 0u);

@@ -161,6 +161,15 @@ TEST(TextWindows, TooShortATextIsRefused) {
         refusal({.batch = 4, .sequence = 60, .order = BatchOrder::random}),
         "text.txt: 24 tokens, but a sequence of 60 needs 61; give more text, or a `sequence` of at most 23");
     EXPECT_THROW(windows(stream, {3, 3}, {.batch = 1, .sequence = 1}), UserError);
+    // A part of a sequence is taken, too, where all that a text predicts is.
+    const BatchOptions all{.batch = 4, .all = true};
+    EXPECT_EQ(TextWindows(stream, {0, 2}, 6, all).steps_per_epoch(), 1u);
+    try {
+        const TextWindows one(stream, {0, 1}, 6, all);
+        ADD_FAILURE() << "one token predicts nothing";
+    } catch (const UserError& error) {
+        EXPECT_STREQ(error.what(), "text.txt: 1 token, but a loss needs 2; give more text");
+    }
 }
 
 TEST(TokenSplit, ValidationIsTheLastTenth) {

@@ -160,7 +160,8 @@ TEST_F(TokenManifests, WhatLiesInAnEarlierShardsPlaceStaysAndIsNotTaken) {
     make_shards();
     EXPECT_FALSE(fs::exists(shards_[1]));
     EXPECT_EQ(read_file(shards_[2]), "somebody else's");
-    expect_refused({shards_[0], shards_[2]}, {shards_[2].string(), "is none of the 1 files", "leave it out"});
+    expect_refused({shards_[0], shards_[2]},
+                   {shards_[2].string(), "names 1 file, and not this one", "leave it out"});
 }
 
 TEST_F(TokenManifests, AnotherStemTouchesNothing) {

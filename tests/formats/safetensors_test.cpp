@@ -172,7 +172,7 @@ TEST(SafetensorsReject, MissingAndExtraBytes) {
     EXPECT_EQ(verdict_of_header(header, 16), "accepted");
     EXPECT_EQ(verdict_of_header(header, 14),
               R"(tensor "w": data cut short: ends at byte 16, the file has 14 bytes of data)");
-    EXPECT_EQ(verdict_of_header(header, 17), R"(1 bytes after the last tensor "w")");
+    EXPECT_EQ(verdict_of_header(header, 17), R"(1 byte after the last tensor "w")");
     EXPECT_EQ(verdict_of_header("{}", 3), "3 bytes after the last tensor");
 }
 

@@ -91,7 +91,7 @@ TEST(Lint, ReadsAnyGraph) {
     ASSERT_EQ(sizes(findings), (Sizes{"vocabulary 10 -> 16", "channels 50 -> 64", "batch 100 -> 112"}));
     EXPECT_EQ(findings[0].where, Sizes{"second.weight"});
     EXPECT_EQ(findings[1].where, Sizes{"first.weight"});
-    EXPECT_EQ(findings[2].note, "with 1 rows each, 112 in all");
+    EXPECT_EQ(findings[2].note, "with 1 row each, 112 in all");
 }
 
 /// Images of 3 channels through three convolutions, of which the second has groups.
@@ -211,7 +211,7 @@ LintReport example() {
 TEST(Lint, TheTableSaysWhatWhereAndWhy) {
     LintReport report = example();
     EXPECT_EQ(lint_table(report),
-              "ugly, 1 x 64 tokens a step, bf16, on a processor (avx2, 1 threads)\nno ugly size found\n");
+              "ugly, 1 x 64 tokens a step, bf16, on a processor (avx2, 1 thread)\nno ugly size found\n");
     nn::Gpt2Config config = nn::gpt2_config("gpt2-tiny");
     config.heads = 3;
     config.channels = 192;
