@@ -74,7 +74,7 @@ class Run {
         if (options.sample_every > 0) plan_samples();
         TrainingPlan plan(*device_, model_, settings_);
         dump(plan);
-        print_header(plan);
+        const std::string header = header_of(plan);
         if (!options.checkpoint.empty() && ranks.is_first()) {
             require_room_for_checkpoint(options.checkpoint, plan);
             checkpoint_lock_.emplace(AtomicDirectory::lock_of(options.checkpoint), options.checkpoint);
@@ -87,8 +87,16 @@ class Run {
         trainer_ = std::make_unique<Trainer>(std::move(plan));
         input_->prepare(*trainer_);
         if (sampler_) sampler_->allocate(trainer_->state());
-        if (!options.run.from.empty() && options.resume.empty()) begin_with_published_weights();
-        if (!options.resume.empty()) resume();
+        // All that can be refused is read before anything is printed as if it worked.
+        std::string begun;
+        std::optional<Resumed> resumed;
+        if (!options.resume.empty())
+            resumed = resume_training(options.resume, *trainer_, record(), options.changes);
+        else if (!options.run.from.empty())
+            begun = begin_with_published_weights();
+        fmt::print("{}{}", header, begun);
+        std::fflush(stdout);
+        if (resumed) go_on_from(*resumed);
         if (Ranks* const all = ranks_.get()) require_alike(*all, facts());
     }
 
@@ -210,32 +218,34 @@ class Run {
         views_.sample(text);
     }
 
-    void print_header(const TrainingPlan& plan) const {
+    /// The plan in some lines, with the memory that is taken before the trainer takes its own.
+    std::string header_of(const TrainingPlan& plan) const {
         MemoryUse memory = plan.memory();
         memory.inputs += input_->bytes();
         const std::int64_t samples = sampler_ ? sampler_->bytes() : 0;
         const Target& target = device_->target();
-        fmt::print("{}\n", input_->description());
+        std::string text = input_->description() + "\n";
         const std::string micro_batches =
             settings_.micro_batches() == 1 ? "" : fmt::format("{} x ", settings_.micro_batches());
         const std::string frozen =
             plan.facts().frozen == 0 ? "" : fmt::format(" ({} frozen)", plan.facts().frozen);
-        fmt::print("{}, {} parameters{}, {}{} a step, {}{}, {}\n", model_.name, plan.facts().parameters,
-                   frozen, micro_batches, nn::batch_text(model_, settings_.batch), policy_.name,
-                   options_.run.policy.empty() && policy_.emulate.empty()
-                       ? " (chosen for this machine; see --policy)"
-                       : "",
-                   device_text(target));
-        if (ranks_.get()) fmt::print("{}\n", ranks_.shares());
+        text +=
+            fmt::format("{}, {} parameters{}, {}{} a step, {}{}, {}\n", model_.name, plan.facts().parameters,
+                        frozen, micro_batches, nn::batch_text(model_, settings_.batch), policy_.name,
+                        options_.run.policy.empty() && policy_.emulate.empty()
+                            ? " (chosen for this machine; see --policy)"
+                            : "",
+                        device_text(target));
+        if (ranks_.get()) text += fmt::format("{}\n", ranks_.shares());
         if (const std::string nodes = numa_advice(numa_nodes(), usable_cores(), ranks_.on_this_host());
             !nodes.empty())
-            fmt::print("{}\n", nodes);
+            text += fmt::format("{}\n", nodes);
         if (!policy_.emulate.empty())
-            fmt::print(
+            text += fmt::format(
                 "operands of contractions are rounded to {} and multiplied in FP32: its numbers, not its "
                 "speed\n",
                 policy_.emulate);
-        fmt::print(
+        text += fmt::format(
             "memory planned: {:.1f} MB = {:.1f} state + {:.1f} activations and gradients + {:.1f} inputs{}{} "
             "+ "
             "{:.1f} the program and its text; step built in {:.0f} ms\n",
@@ -244,16 +254,16 @@ class Run {
             samples == 0 ? "" : fmt::format(" + {:.1f} samples", megabytes(samples)),
             memory.exchange == 0 ? "" : fmt::format(" + {:.1f} exchange", megabytes(memory.exchange)),
             megabytes(resident_memory()), plan.build_milliseconds());
-        fmt::print("MFU of {}\n", peaks_.text());
+        text += fmt::format("MFU of {}\n", peaks_.text());
         if (options_.run.passes == "all" && !target.cannot_compile.empty())
-            fmt::print("without fused kernels: {}\n", target.cannot_compile);
-        if (options_.run.pass_times) fmt::print("{}", pass_table(plan.pass_times()));
-        std::fflush(stdout);
+            text += fmt::format("without fused kernels: {}\n", target.cannot_compile);
+        if (options_.run.pass_times) text += pass_table(plan.pass_times());
+        return text;
     }
 
-    void begin_with_published_weights() {
-        fmt::print("{}\n", input_->begin_with_files(trainer_->state()));
+    std::string begin_with_published_weights() {
         begun_from_ = options_.run.from;
+        return input_->begin_with_files(trainer_->state()) + "\n";
     }
 
     /// A run whose result is lost, or that writes over another's, is said to be one before it begins.
@@ -301,8 +311,8 @@ class Run {
         }
     }
 
-    void resume() {
-        const Resumed resumed = resume_training(options_.resume, *trainer_, record(), options_.changes);
+    /// Goes on as the run that was saved, once its states are the trainer's.
+    void go_on_from(const Resumed& resumed) {
         if (!resumed.warning.empty()) print_error(fmt::format("mantissa: warning: {}\n", resumed.warning));
         begun_from_ = resumed.directory;
         if (const auto curves = resumed.texts.find(curves_name); curves != resumed.texts.end())

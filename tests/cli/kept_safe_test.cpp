@@ -98,6 +98,21 @@ TEST(KeptSafe, WhatARunBeganFromStandsBesideItsFirstSave) {
     EXPECT_EQ(step_of(kept + ".aside-2"), 3);
 }
 
+TEST(KeptSafe, ACheckpointThatIsRefusedIsAllThatIsSpokenOf) {
+    const Workplace work;
+    const std::string kept = work.place("kept");
+    ASSERT_EQ(run(work.train("--steps 1 --checkpoint " + kept)).status, 0);
+    const Ran wider = run("train --resume " + kept + " --steps 2 --quiet --channels 32");
+    EXPECT_EQ(wider.status, 1) << wider.output;
+    EXPECT_EQ(wider.output.find("mantissa: " + kept + "/state.json: it was trained with"), 0u)
+        << wider.output;
+    fs::resize_file(kept + "/model.safetensors", 1000);
+    const Ran cut = run("train --resume " + kept + " --steps 2 --quiet");
+    EXPECT_EQ(cut.status, 1) << cut.output;
+    EXPECT_EQ(cut.output.find("mantissa: " + kept + "/model.safetensors: damaged: 1000 bytes"), 0u)
+        << cut.output;
+}
+
 TEST(KeptSafe, ACheckpointKeepsTheTokenizerThatItLearnt) {
     const Workplace work;
     const std::string own = work.place("own"), same = work.place("same"), other = work.place("other");
