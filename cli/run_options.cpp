@@ -347,10 +347,7 @@ namespace {
 /// Writes the graph after each pass as DIR/NN-PASS.txt.
 std::function<void(const std::string&, const Graph&)> dump_into(const std::string& directory) {
     if (directory.empty()) return {};
-    std::error_code error;
-    std::filesystem::create_directories(directory, error);
-    if (error)
-        throw UserError(fmt::format("--dump {}: cannot make the directory: {}", directory, error.message()));
+    in_option("--dump", [&] { make_folder(directory); });
     return [directory, index = std::make_shared<int>(0)](const std::string& pass, const Graph& graph) {
         write_output(fmt::format("{}/{:02}-{}.txt", directory, (*index)++, pass), print(graph));
     };

@@ -96,6 +96,19 @@ void require_free_space(const fs::path& path, std::uint64_t bytes, std::string_v
                         purpose, bytes, free));
 }
 
+void require_folder_for(const fs::path& path) {
+    if (!fs::is_directory(parent_of(path)))
+        throw UserError(fmt::format("{}: there is no folder {}; make it, or name another place",
+                                    path.string(), parent_of(path).string()));
+}
+
+void make_folder(const fs::path& folder) {
+    std::error_code error;
+    if (fs::is_directory(folder, error)) return;
+    require_folder_for(without_trailing_slash(folder));
+    if (!fs::create_directory(folder, error)) refuse(folder, "cannot make the folder", error.value());
+}
+
 AtomicFile::AtomicFile(fs::path target, std::uint64_t size)
     : target_(std::move(target)),
       temporary_(with_suffix(target_, fmt::format(".tmp.{}", ::getpid()))),
@@ -205,10 +218,10 @@ fs::path AtomicDirectory::lock_of(const fs::path& target) {
 AtomicDirectory::AtomicDirectory(fs::path target, std::uint64_t bytes)
     : target_(without_trailing_slash(std::move(target))),
       staging_(with_suffix(target_, fmt::format(".tmp.{}", ::getpid()))) {
-    std::error_code error;
-    fs::create_directories(parent_of(target_), error);
+    require_folder_for(target_);
     remove_abandoned(target_);
     require_free_space(target_, bytes, target_.string());
+    std::error_code error;
     if (!fs::create_directory(staging_, error)) refuse(staging_, "cannot create directory", error.value());
 }
 

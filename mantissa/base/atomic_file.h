@@ -15,6 +15,13 @@ namespace mantissa::inline v0 {
 /// its nearest existing parent) has `bytes` free for this user. `purpose` begins the message.
 void require_free_space(const std::filesystem::path& path, std::uint64_t bytes, std::string_view purpose);
 
+/// Throws UserError, naming it, if the folder that `path` is to lie in is not there. Folders are never made
+/// all the way: a slip in a path would put what was meant for one place into another.
+void require_folder_for(const std::filesystem::path& path);
+
+/// Makes a folder, if there is none. Throws UserError if the one that it is to lie in is not there.
+void make_folder(const std::filesystem::path& folder);
+
 /// One file, written to TARGET.tmp.PID and renamed to TARGET by commit(). Every write is checked; throws
 /// UserError that names the file and the reason, and for a full disk the bytes needed and free. Without
 /// commit() the temporary file is removed again.
@@ -54,7 +61,7 @@ class AtomicFile {
 class AtomicDirectory {
   public:
     /// Creates the staging directory TARGET.tmp.PID, after removing what killed processes left of theirs and
-    /// checking that `bytes` are free.
+    /// checking that `bytes` are free. Throws UserError if the folder that holds the target is not there.
     explicit AtomicDirectory(std::filesystem::path target, std::uint64_t bytes = 0);
     ~AtomicDirectory();
     AtomicDirectory(const AtomicDirectory&) = delete;

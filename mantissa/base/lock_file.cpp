@@ -36,8 +36,6 @@ std::string owner(int fd) {
 }  // namespace
 
 LockFile::LockFile(std::filesystem::path file, std::string_view place) : file_(std::move(file)) {
-    std::error_code ignored;
-    if (file_.has_parent_path()) std::filesystem::create_directories(file_.parent_path(), ignored);
     for (;;) {
         fd_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
         if (fd_ < 0)

@@ -279,11 +279,7 @@ bool is_kept_in(const fs::path& directory, const Tokenizer& tokenizer) {
 
 void write_tokenizer(const Tokenizer& tokenizer, const fs::path& directory) {
     const std::map<std::string, std::string> texts = tokenizer_texts(tokenizer);
-    std::error_code error;
-    fs::create_directories(directory, error);
-    if (error)
-        throw UserError(
-            fmt::format("{}: cannot make the directory: {}", directory.string(), error.message()));
+    make_folder(directory);
     std::deque<AtomicFile> files;
     for (const auto& [name, text] : texts) files.emplace_back(directory / name).write(text);
     // A crash between two of these leaves files that disagree, which loading finds.

@@ -166,6 +166,19 @@ TEST(AtomicDirectory, WithoutCommitNothingChanges) {
     EXPECT_EQ(names_in(directory.path()), Names{"ckpt"});
 }
 
+TEST(AtomicDirectory, IsMadeInAFolderThatIsThere) {
+    const TemporaryDirectory directory;
+    const fs::path target = directory / "typo" / "ckpt";
+    const std::string missing = target.string() + ": there is no folder " + target.parent_path().string() +
+                                "; make it, or name another place";
+    EXPECT_EQ(error_of([&] { AtomicDirectory next(target); }), missing);
+    EXPECT_EQ(error_of([&] { make_folder(target / ""); }), missing);
+    EXPECT_EQ(names_in(directory.path()), Names{});
+    make_folder(target.parent_path() / "");
+    make_folder(target.parent_path());  // it is there
+    EXPECT_EQ(names_in(directory.path()), Names{"typo"});
+}
+
 TEST(AtomicDirectory, RemovesWhatTheKilledLeftAndNothingElse) {
     const TemporaryDirectory directory;
     // Above the largest process number of Linux (2^22), so never alive; 1 always is.

@@ -26,7 +26,7 @@ std::string refusal(const std::filesystem::path& file) {
 
 TEST(LockFiles, AreHeldByOneAndSayByWhom) {
     const TemporaryDirectory directory;
-    const auto file = directory / "new folder/it.lock";
+    const auto file = directory / "it.lock";
     std::optional<LockFile> lock(std::in_place, file, "the place");
     EXPECT_EQ(refusal(file), "the place: process " + std::to_string(::getpid()) +
                                  " writes there; wait until it has ended, or choose another place");

@@ -113,6 +113,25 @@ TEST(KeptSafe, ACheckpointThatIsRefusedIsAllThatIsSpokenOf) {
         << cut.output;
 }
 
+TEST(KeptSafe, ASlipInAPathMakesNoFolders) {
+    const Workplace work;
+    const std::string typo = work.place("typo");
+    for (const auto& [command, status] :
+         {std::pair{work.train("--steps 1 --checkpoint " + typo + "/run"), 1},
+          {work.train("--steps 1 --dump " + typo + "/run"), 2},
+          {"tokenize --train " + work.text + " --quiet --vocabulary 258 --out " + typo + "/run", 1}}) {
+        const Ran ran = run(command);
+        EXPECT_EQ(ran.status, status) << ran.output;
+        EXPECT_NE(
+            ran.output.find(typo + "/run: there is no folder " + typo + "; make it, or name another place"),
+            std::string::npos)
+            << ran.output;
+        EXPECT_EQ(ran.output, last_line(ran.output) + "\n");
+        EXPECT_FALSE(fs::exists(typo));
+    }
+    EXPECT_EQ(run(work.train("--steps 1 --checkpoint " + typo)).status, 0);
+}
+
 TEST(KeptSafe, ACheckpointKeepsTheTokenizerThatItLearnt) {
     const Workplace work;
     const std::string own = work.place("own"), same = work.place("same"), other = work.place("other");

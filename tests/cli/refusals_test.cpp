@@ -28,8 +28,7 @@ TEST(Refusals, AFileInTheWayOfADumpIsNamedWithTheOption) {
     std::ofstream(file) << "x";
     const Ran ran = run("train --batch 1 --sequence 16 --steps 1 --dump " + file);
     EXPECT_EQ(ran.status, 2) << ran.output;
-    EXPECT_EQ(last_line(ran.output),
-              "mantissa: --dump " + file + ": cannot make the directory: Not a directory");
+    EXPECT_EQ(last_line(ran.output), "mantissa: --dump: " + file + ": cannot make the folder: File exists");
 }
 
 TEST(Refusals, AFolderIsNoNameForShards) {

@@ -125,14 +125,18 @@ TEST(TokenizerFilesSlow, Gpt2AsTiktokenAndAsTokenizerJson) {
 TEST(TokenizerFiles, WhatIsWrittenIsReadBack) {
     const TemporaryDirectory directory;
     const Tokenizer small(small_parts());
-    write_tokenizer(small, directory / "new/tokenizer");
-    const Tokenizer read = load_tokenizer(directory / "new/tokenizer");
+    EXPECT_EQ(error_of([&] { write_tokenizer(small, directory / "typo/tokenizer"); }),
+              (directory / "typo/tokenizer").string() + ": there is no folder " +
+                  (directory / "typo").string() + "; make it, or name another place");
+    EXPECT_FALSE(std::filesystem::exists(directory / "typo"));
+    write_tokenizer(small, directory / "tokenizer");
+    const Tokenizer read = load_tokenizer(directory / "tokenizer");
     EXPECT_EQ(read.parts().tokens, small.parts().tokens);
     EXPECT_EQ(read.encode("hello hello, world"), small.encode("hello hello, world"));
     EXPECT_EQ(read.special("<|endoftext|>"), 261);
-    EXPECT_EQ(read_file(directory / "new/tokenizer/merges.txt"), small_merges);
+    EXPECT_EQ(read_file(directory / "tokenizer/merges.txt"), small_merges);
     // tokenizers 0.23 reads tokenizer.json to the same ids. Nothing but the three files is left behind.
-    const auto entries = std::filesystem::directory_iterator(directory / "new/tokenizer");
+    const auto entries = std::filesystem::directory_iterator(directory / "tokenizer");
     EXPECT_EQ(std::distance(begin(entries), end(entries)), 3);
 }
 
