@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "mantissa/base/error.h"
+#include "mantissa/device/cpu/contraction/convert.h"
 #include "tests/device/contraction_reference.h"
 #include "tests/device/contraction_twins.h"
 
@@ -18,13 +19,37 @@ struct Case {
     DType type = DType::f32;
     Transpose ta = Transpose::no, tb = Transpose::no;
     Multiply multiply = Multiply::as_stored;
+    bool epilogue = false;  ///< one of the caller's
 };
 
 std::string described(const Case& c) {
     return std::string(name_of(c.type)) + (c.multiply == Multiply::tf32 ? " as tf32" : "") + ", batch " +
            std::to_string(c.batch[0] * c.batch[1]) + ", m " + std::to_string(c.m) + " n " +
            std::to_string(c.n) + " k " + std::to_string(c.k) + (c.ta == Transpose::yes ? " a^T" : "") +
-           (c.tb == Transpose::yes ? " b^T" : "");
+           (c.tb == Transpose::yes ? " b^T" : "") + (c.epilogue ? ", epilogue" : "");
+}
+
+/// Every 16 bits of a BF16 number are a number of FP16, too, and its NaN a NaN.
+DType stored_as(DType type) { return type == DType::f16 ? DType::bf16 : type; }
+
+MatrixLayout layout_of(const Operand& operand, DType type) {
+    MatrixLayout layout = operand.layout();
+    layout.dtype = type;
+    return layout;
+}
+
+/// What an epilogue is given to write to.
+struct Halved {
+    float* out;
+    std::int64_t leading;
+};
+
+void write_halves(float* sums, std::int64_t ld, std::int64_t row0, std::int64_t col0, std::int64_t rows,
+                  std::int64_t cols, const void* args) {
+    const auto& to = *static_cast<const Halved*>(args);
+    for (std::int64_t i = 0; i < rows; ++i)
+        for (std::int64_t j = 0; j < cols; ++j)
+            to.out[(row0 + i) * to.leading + col0 + j] = sums[i * ld + j] / 2;
 }
 
 /// The bits of two products of one b by two a, one after the other; kept, b is NaN when the products are
@@ -32,13 +57,13 @@ std::string described(const Case& c) {
 template <class How>
 std::vector<std::uint32_t> products(const Case& c, bool keeps, int threads, const How& how) {
     ThreadPool pool(threads, threads);
-    Operand b(c.type, c.tb, c.k, c.n, c.batch, 3);
+    Operand b(stored_as(c.type), c.tb, c.k, c.n, c.batch, 3);
     b.fill(Values::normal, 1);
     std::vector<float> out(static_cast<std::size_t>(2 * c.batch[0] * c.batch[1] * c.m * c.n), NAN);
     std::optional<PreparedContraction> prepared;
     Buffer panels(0);
     for (std::uint32_t call = 0; call < 2; ++call) {
-        Operand a(c.type, c.ta, c.m, c.k, c.batch, 5);
+        Operand a(stored_as(c.type), c.ta, c.m, c.k, c.batch, 5);
         a.fill(Values::normal, 2 + call);
         if (!prepared) {
             prepared = prepare_contraction(
@@ -46,10 +71,11 @@ std::vector<std::uint32_t> products(const Case& c, bool keeps, int threads, cons
                  .m = c.m,
                  .n = c.n,
                  .k = c.k,
-                 .a = a.layout(),
-                 .b = b.layout(),
+                 .a = layout_of(a, c.type),
+                 .b = layout_of(b, c.type),
                  .out = {.leading = c.n, .batch_stride = {c.batch[1] * c.m * c.n, c.m * c.n}},
                  .multiply = c.multiply,
+                 .custom_epilogue = c.epilogue,
                  .keeps_b = keeps,
                  .threads = threads},
                 how);
@@ -64,8 +90,15 @@ std::vector<std::uint32_t> products(const Case& c, bool keeps, int threads, cons
         EXPECT_EQ(prepared->kept_bytes() > 0,
                   keeps && std::holds_alternative<PreparedMatrices>(prepared->way));
         const void* const given = prepared->kept_bytes() > 0 ? panels.data() : b.data();
-        contract_in_new_workspace(
-            *prepared, {.a = a.data(), .b = given, .out = out.data() + call * (out.size() / 2)}, pool);
+        const Halved to{out.data() + call * (out.size() / 2), c.n};
+        ContractionArguments arguments{.a = a.data(), .b = given};
+        if (c.epilogue) {
+            arguments.epilogue = write_halves;
+            arguments.epilogue_args = &to;
+        } else {
+            arguments.out = to.out;
+        }
+        contract_in_new_workspace(*prepared, arguments, pool);
     }
     std::vector<std::uint32_t> bits(out.size());
     std::ranges::transform(out, bits.begin(),
@@ -103,18 +136,46 @@ TEST(ContractionKept, SameBitsAsFromWhereItLies) {
             for_cases(type, [&](const Case& c) { expect_same_bits(c, isa); });
 }
 
+TEST(ContractionKept, SameBitsToAnEpilogue) {
+    for (const Isa isa : testable_levels())
+        for_cases(DType::f32, [&](Case c) {
+            if (c.k == 0) return;
+            c.epilogue = true;
+            expect_same_bits(c, isa);
+        });
+}
+
 TEST(ContractionKept, SameBitsOfConvertedOperands) {
     for (const Isa isa : testable_levels())
         for_cases(DType::f32, [&](Case c) {
             c.multiply = Multiply::tf32;
             expect_same_bits(c, isa);
         });
+    for (const Isa isa : testable_levels())
+        for_cases(DType::f16, [&](const Case& c) { expect_same_bits(c, isa); });
+}
+
+/// What emulated units multiply in a moment.
+bool is_quick(const Case& c) {
+    return c.ta == Transpose::no && (c.tb == Transpose::no || c.m * c.n * c.k < 1'000'000);
 }
 
 TEST(ContractionKept, SameBitsOnTheTwins) {
+    const auto in_parts = [](Products products) {
+        return converted(contraction_kernels_tile_twin(), products, convert_kernels_generic());
+    };
     for_cases(DType::bf16, [&](const Case& c) {
+        if (!is_quick(c)) return;
         expect_same_bits(c, contraction_kernels_tile_twin());
         expect_same_bits(c, contraction_kernels_dot_twin());
+    });
+    for_cases(DType::f16, [&](const Case& c) {
+        if (is_quick(c)) expect_same_bits(c, in_parts(Products::fp16x4));
+    });
+    for_cases(DType::f32, [&](Case c) {
+        if (!is_quick(c)) return;
+        c.multiply = Multiply::tf32;
+        expect_same_bits(c, in_parts(Products::bf16x3));
     });
 }
 
