@@ -38,7 +38,7 @@ MatrixLayout layout_of(const Operand& operand, DType type) {
     return layout;
 }
 
-/// What an epilogue is given to write to.
+/// The place that an epilogue writes to.
 struct Halved {
     float* out;
     std::int64_t leading;
@@ -155,7 +155,7 @@ TEST(ContractionKept, SameBitsOfConvertedOperands) {
         for_cases(DType::f16, [&](const Case& c) { expect_same_bits(c, isa); });
 }
 
-/// What emulated units multiply in a moment.
+/// Few enough products for emulated units.
 bool is_quick(const Case& c) {
     return c.ta == Transpose::no && (c.tb == Transpose::no || c.m * c.n * c.k < 1'000'000);
 }
