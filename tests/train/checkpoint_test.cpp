@@ -44,7 +44,7 @@ using Names = std::vector<std::string>;
 
 TEST(Checkpoint, ComesBackWhole) {
     const TemporaryDirectory directory;
-    const fs::path path = directory / "run" / "ckpt";  // the parent is made, too
+    const fs::path path = directory / "ckpt";
     save_checkpoint(path, ExampleCheckpoint(17).to_save());
     EXPECT_EQ(names_in(path), (Names{"config.json", "manifest.json", "model.safetensors",
                                      "optimizer.safetensors", "state.json"}));

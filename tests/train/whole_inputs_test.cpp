@@ -172,7 +172,7 @@ TEST(WholeInputs, OtherShapesAreNamed) {
     EXPECT_EQ(testing::error_of<UserError>([&] {
                   trainer.step({edges, rows.x, std::vector<float>(4), rows.y}, 0.1);
               }),
-              "model graph: input 'scale' has no batch axis, it is one f32[], 1 numbers, got 4");
+              "model graph: input 'scale' has no batch axis, it is one f32[], 1 number, got 4");
 }
 
 /// The batch is that of the examples, not an extent of the input in front.
