@@ -38,20 +38,6 @@ MatrixLayout layout_of(const Operand& operand, DType type) {
     return layout;
 }
 
-/// The place that an epilogue writes to.
-struct Halved {
-    float* out;
-    std::int64_t leading;
-};
-
-void write_halves(float* sums, std::int64_t ld, std::int64_t row0, std::int64_t col0, std::int64_t rows,
-                  std::int64_t cols, const void* args) {
-    const auto& to = *static_cast<const Halved*>(args);
-    for (std::int64_t i = 0; i < rows; ++i)
-        for (std::int64_t j = 0; j < cols; ++j)
-            to.out[(row0 + i) * to.leading + col0 + j] = sums[i * ld + j] / 2;
-}
-
 /// The bits of two products of one b by two a, one after the other; kept, b is NaN when the products are
 /// made.
 template <class How>
@@ -90,10 +76,10 @@ std::vector<std::uint32_t> products(const Case& c, bool keeps, int threads, cons
         EXPECT_EQ(prepared->kept_bytes() > 0,
                   keeps && std::holds_alternative<PreparedMatrices>(prepared->way));
         const void* const given = prepared->kept_bytes() > 0 ? panels.data() : b.data();
-        const Halved to{out.data() + call * (out.size() / 2), c.n};
+        const CopiedSums to{out.data() + call * (out.size() / 2), c.n};
         ContractionArguments arguments{.a = a.data(), .b = given};
         if (c.epilogue) {
-            arguments.epilogue = write_halves;
+            arguments.epilogue = copy_sums;
             arguments.epilogue_args = &to;
         } else {
             arguments.out = to.out;

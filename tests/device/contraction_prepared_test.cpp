@@ -42,19 +42,6 @@ constexpr Case cases[] = {
     {"entries at once, of chunks of the depth", {3, 3}, 150, 230, 1000, Ends::bias},
 };
 
-/// Arguments of a custom epilogue.
-struct Copy {
-    float* out;
-    std::int64_t n;
-};
-
-void copy_sums(float* sums, std::int64_t ld, std::int64_t row0, std::int64_t col0, std::int64_t rows,
-               std::int64_t cols, const void* args) {
-    const Copy& copy = *static_cast<const Copy*>(args);
-    for (std::int64_t i = 0; i < rows; ++i)
-        std::copy_n(sums + i * ld, cols, copy.out + (row0 + i) * copy.n + col0);
-}
-
 /// The operands of one call; those of each `set` are others.
 class Call {
   public:
@@ -89,7 +76,7 @@ class Call {
         const std::size_t bytes = prepared.workspace_bytes(pool.threads());
         Buffer workspace(bytes + guard);
         std::ranges::fill(workspace.as<std::byte>(), std::byte{0xff});
-        const Copy copy{static_cast<float*>(out_.data()), n_};
+        const CopiedSums copy{static_cast<float*>(out_.data()), n_};
         contract(prepared,
                  {.a = a_.data(),
                   .b = b_.data(),

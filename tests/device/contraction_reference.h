@@ -1,6 +1,7 @@
 // Operands, a plain FP64 reference and the comparison for the tests of the contraction.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -150,6 +151,19 @@ inline std::vector<Isa> testable_levels() {
     for (const Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::amx})
         if (isa <= best_isa()) levels.push_back(isa);
     return levels;
+}
+
+/// Sums as a custom epilogue that only copies them gives them, and its arguments.
+struct CopiedSums {
+    float* out;
+    std::int64_t n;
+};
+
+inline void copy_sums(float* sums, std::int64_t ld, std::int64_t row0, std::int64_t col0, std::int64_t rows,
+                      std::int64_t cols, const void* args) {
+    const auto& to = *static_cast<const CopiedSums*>(args);
+    for (std::int64_t i = 0; i < rows; ++i)
+        std::copy_n(sums + i * ld, cols, to.out + (row0 + i) * to.n + col0);
 }
 
 /// contract() with a workspace of exactly the size asked for, filled with NaN.
