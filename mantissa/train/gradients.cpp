@@ -36,16 +36,34 @@ NodeId norm_of(const Graph& graph) {
     throw InternalError("the graph updates no parameters: it has no norm of all gradients");
 }
 
+/// The operands of a parameter's part of `joined_updates` (passes/join_updates.h), which has no scope of its
+/// own; none where it is updated alone.
+std::span<const Value> operands_of_part(const Graph& graph, const std::string& parameter) {
+    for (const Update& update : graph.updates()) {
+        const Node& node = graph.node(update.value.node);
+        if (node.op->name != "joined_updates" || graph.state(update.state).name != parameter) continue;
+        const auto parts = static_cast<std::size_t>(node.attributes.integer("parts"));
+        const std::size_t part =
+            static_cast<std::size_t>(update.value.output) / (node.outputs.size() / parts);
+        const std::size_t operands = node.inputs.size() / parts;
+        return std::span(node.inputs).subspan(part * operands, operands);
+    }
+    return {};
+}
+
 /// The gradient that a parameter's update reads. Two parameters may have one between them.
 const Value* gradient_of(const Graph& graph, const std::string& parameter,
                          const std::vector<Value>& gradients) {
+    const auto among = [&](std::span<const Value> operands) {
+        const auto found =
+            std::find_first_of(gradients.begin(), gradients.end(), operands.begin(), operands.end());
+        return found == gradients.end() ? nullptr : &*found;
+    };
+    if (const Value* found = among(operands_of_part(graph, parameter))) return found;
     for (NodeId id = 0; id < graph.end(); ++id) {
         const Node& node = graph.node(id);
         if (node.origin.stage != Stage::update || node.origin.scope != parameter) continue;
-        for (const Value& input : node.inputs) {
-            const auto found = std::find(gradients.begin(), gradients.end(), input);
-            if (found != gradients.end()) return &*found;
-        }
+        if (const Value* found = among(node.inputs)) return found;
     }
     return nullptr;
 }

@@ -52,6 +52,7 @@ class StepExecution {
     Execution& prepare(const Batch& batch, const MicroBatch& micro_batch);
     /// Gives the inputs of a step's first micro-batch ahead of `prepare`.
     void bring(const Batch& batch, std::int64_t step);
+    void forget_brought() { brought_ = -1; }
     /// Makes the derived states anew where somebody else wrote what they follow from.
     void derive();
     /// The last micro-batch with the loss scale of TrainingPlan::scaled_up, given its inputs.

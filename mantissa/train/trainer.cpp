@@ -162,6 +162,8 @@ void Trainer::bring(const Batch& next) {
     run_->execution.bring(next, run_->steps + 1);
 }
 
+void Trainer::forget_brought() { run_->execution.forget_brought(); }
+
 StepResult Trainer::finish() {
     check(run_->end != nullptr, "a step that was started is finished");
     Device& device = plan().device();

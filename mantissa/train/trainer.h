@@ -183,8 +183,9 @@ class Trainer {
     void start(const Batch& batch, double learning_rate);
     StepResult finish();
     /// Between the two: gives the inputs of the next step, to be on their way while this one works. The next
-    /// step must be one on that batch.
+    /// step must be one on that batch, or be told to forget what was brought.
     void bring(const Batch& next);
+    void forget_brought();
 
     /// The same as `step` with each micro-batch run by `run`, which must run it to its end or start it, as to
     /// look at it on the way. `last`: the update is in it, too.

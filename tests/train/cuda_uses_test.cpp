@@ -79,6 +79,36 @@ TEST_F(CudaUses, MicroBatchesHaveTheSameBitsEachTime) {
     EXPECT_TRUE(trained() == once);
 }
 
+/// Of a parameter, as the largest number by which it differs, over the largest number.
+double distance_between(const std::vector<float>& got, const std::vector<float>& expected) {
+    EXPECT_EQ(got.size(), expected.size());
+    double most = 0, largest = 0;
+    for (std::size_t i = 0; i < std::min(got.size(), expected.size()); ++i) {
+        most = std::max(most, static_cast<double>(std::abs(got[i] - expected[i])));
+        largest = std::max(largest, static_cast<double>(std::abs(expected[i])));
+    }
+    return most / largest;
+}
+
+/// Fused, where the updates of many parameters are one: those that stand together have gradients, too, and
+/// the loss is there when a step stops.
+TEST_F(CudaUses, AStepStopsAtTheLossAndTheGradientsOfTheCpu) {
+    const auto cpu = a_cpu();
+    const TestedGpu gpu;
+    Gpt2Training training = small_gpt2_training("fp32");
+    training.passes = optional_pass_names();
+    const SomeTokens batch(2 * 16);
+    Trainer here = gpt2_trainer(*cpu, training), there = gpt2_trainer(*gpu, training);
+    const Gradients& expected = here.gradients({batch.tokens, batch.targets});
+    const Gradients& got = there.gradients({batch.tokens, batch.targets});
+    EXPECT_NEAR(got.loss(), expected.loss(), 2e-5);  // trains_alike.h
+    ASSERT_EQ(got.names(), expected.names());
+    EXPECT_EQ(got.names().size(), 28U);
+    for (const std::string& name : got.names())
+        EXPECT_LT(distance_between(got.read(name), expected.read(name)), 1e-4) << name;
+    EXPECT_NEAR(there.update(1e-3).loss, expected.loss(), 2e-5);
+}
+
 /// A number put into one weight.
 void put(Trainer& trainer, const std::string& state, std::size_t element, float value) {
     std::vector<float> values = trainer.state().read_f32(state);

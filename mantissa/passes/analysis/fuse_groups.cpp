@@ -132,13 +132,15 @@ bool Grouping::any_recomputed(const Nodes& group) const {
     return std::any_of(group.begin(), group.end(), [&](NodeId id) { return is_recomputed(graph_.node(id)); });
 }
 
+/// None of the update, and none for it: a step that stops at its gradients has the loss (train/gradients.h).
 std::set<int> Grouping::groups_of_another_stage(NodeId id) const {
     std::set<int> found;
+    const Stage stage = graph_.node(id).origin.stage;
     const auto note = [&](NodeId other) {
         const int group = group_of(other);
-        if (group >= 0 && group != group_of(id) &&
-            graph_.node(other).origin.stage != graph_.node(id).origin.stage)
-            found.insert(group);
+        if (group < 0 || group == group_of(id)) return;
+        const Stage another = graph_.node(other).origin.stage;
+        if (another != stage && another != Stage::update && stage != Stage::update) found.insert(group);
     };
     for (const Value& input : graph_.node(id).inputs) {
         if (from_source(input)) continue;
