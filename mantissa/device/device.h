@@ -50,6 +50,8 @@ struct Problem {
     const Attributes& attributes;
     /// Operands that stay as they are from launch to launch, as in a loop.
     std::span<const int> lasting = {};
+    /// Operands and outputs may begin at any of their elements. Else all begin at multiples of 16 bytes.
+    bool askew = false;
 };
 
 /// Addresses of one launch, in the order of the node's operands and outputs.

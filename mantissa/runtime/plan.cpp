@@ -83,6 +83,14 @@ std::vector<int> lasting_operands(const Graph& graph, const Node& node, std::spa
     return operands;
 }
 
+/// Whether it is a view that begins between multiples of 16 bytes. What is no view begins at one.
+bool lies_askew(const Graph& graph, Value value) {
+    std::int64_t offset = 0;
+    for (; is_view(graph, graph.node(value.node)); value = graph.node(value.node).inputs[0])
+        offset += *graph.node(value.node).op->view(graph, graph.node(value.node), value.output);
+    return offset % 16 != 0;
+}
+
 }  // namespace
 
 Machine machine_for_passes(const Device& device) {
@@ -95,7 +103,7 @@ Machine machine_for_passes(const Device& device) {
             }};
 }
 
-Plan::Plan(Graph graph, Device& device, MakeKernels make, std::span<const NodeId> lasting)
+Plan::Plan(Graph graph, Device& device, MakeKernels make, std::span<const NodeId> lasting, bool askew)
     : graph_(std::move(graph)), device_(device) {
     std::vector<std::int64_t> workspace(graph_.size());
     std::vector<std::vector<std::vector<int>>> may_write_over(graph_.size());
@@ -105,7 +113,9 @@ Plan::Plan(Graph graph, Device& device, MakeKernels make, std::span<const NodeId
         if (!runs(graph_, node)) continue;
         const std::vector<Type> inputs = graph_.input_types(node);
         const std::vector<int> lasting_inputs = lasting_operands(graph_, node, lasting);
-        const Problem problem{*node.op, inputs, node.outputs, node.attributes, lasting_inputs};
+        const bool some_askew =
+            askew || std::ranges::any_of(node.inputs, [&](Value input) { return lies_askew(graph_, input); });
+        const Problem problem{*node.op, inputs, node.outputs, node.attributes, lasting_inputs, some_askew};
         Choice choice = node.op->name == "scan" ? Choice{&scan_kernel, prepare_scan(node, device, make), {}}
                                                 : choose(device, problem);
         if (!choice.kernel) fail_without_kernel(graph_, device, id, choice);

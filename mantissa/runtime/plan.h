@@ -41,9 +41,9 @@ class Plan {
   public:
     /// Chooses kernels and places values. Throws UserError, with every kernel's reason, if a node has none.
     /// `lasting`: inputs that stay as they are from run to run; who runs the nodes then calls what they keep
-    /// of those before the first run.
+    /// of those before the first run. `askew`: inputs and results may begin where Problem::askew says.
     Plan(Graph graph, Device& device, MakeKernels make = MakeKernels::yes,
-         std::span<const NodeId> lasting = {});
+         std::span<const NodeId> lasting = {}, bool askew = false);
 
     const Graph& graph() const { return graph_; }
     const MemoryPlan& memory() const { return memory_; }

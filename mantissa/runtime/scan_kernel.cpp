@@ -43,6 +43,17 @@ std::vector<NodeId> whole_inputs(const Graph& body, const ScanForm& form) {
     return {first, body.inputs().end()};
 }
 
+/// Whether something of a step begins between multiples of 16 bytes, since steps lie one behind the other.
+bool lies_askew(const Graph& body, const ScanForm& form) {
+    const auto is_odd = [&](Value value) { return body.type(value).bytes() % 16 != 0; };
+    const auto inputs = std::span(body.inputs()).first(form.states + form.sequences);
+    return std::ranges::any_of(inputs,
+                               [&](NodeId id) {
+                                   return is_odd({id, 0});
+                               }) ||
+           std::ranges::any_of(body.results(), [&](const Result& result) { return is_odd(result.value); });
+}
+
 /// A state that is not kept has two places by turns, the last step's being the output.
 struct StatePlace {
     std::int64_t bytes = 0;
@@ -55,7 +66,8 @@ class BoundScan {
         : form_(scan_form(node.attributes)),
           device_(device),
           body_(node.attributes.body("body").graph(), device, make,
-                whole_inputs(node.attributes.body("body").graph(), form_)) {
+                whole_inputs(node.attributes.body("body").graph(), form_),
+                lies_askew(node.attributes.body("body").graph(), form_)) {
         std::map<NodeId, std::int64_t> scratch;
         for (const PlannedNode& planned : body_.nodes()) scratch[planned.node] = planned.workspace;
         // Results are written where they belong: nothing may be written over them, nor they over others.

@@ -268,9 +268,10 @@ BoundNest bound_nest(Context& context, const NestBody& body, NestOutputs place, 
     return bound;
 }
 
-Expected<PreparedKernel> prepare_nest(Context& context, const Expected<NestBody>& body, NestOutputs place) {
+Expected<PreparedKernel> prepare_nest(Context& context, const Expected<NestBody>& body, NestOutputs place,
+                                      Access access) {
     if (!body) return Unexpected{body.reason()};
-    const BoundNest bound = bound_nest(context, *body, place, Access::wide);
+    const BoundNest bound = bound_nest(context, *body, place, access);
     PreparedKernel prepared{
         .launch = [&context, bound](const Operands& operands) { bound.queue(context, operands); },
         .workspace = bound.workspace(),
@@ -284,6 +285,8 @@ Expected<PreparedKernel> prepare_nest(Context& context, const Expected<NestBody>
     };
     return prepared;
 }
+
+Access access_of(const Problem& problem) { return problem.askew ? Access::single : Access::wide; }
 
 /// Updates of many parameters that are one flat nest, over a table of them.
 struct BoundParts {
@@ -360,7 +363,7 @@ Kernel fused_kernel(Context& context) {
     return compiled_kernel(context, [&context](const Problem& problem) -> Expected<PreparedKernel> {
         const Graph& body = problem.attributes.body("body").graph();
         if (contraction_of(body) >= 0) return Unexpected{"it makes nests, and no contraction"};
-        return prepare_nest(context, nest_of_body(body), NestOutputs::apart);
+        return prepare_nest(context, nest_of_body(body), NestOutputs::apart, access_of(problem));
     });
 }
 
@@ -368,7 +371,8 @@ Kernel composite_kernel(Context& context) {
     return compiled_kernel(context, [&context](const Problem& problem) {
         const bool writes_over = !problem.op.in_place.empty();
         return prepare_nest(context, nest_of_composite(problem),
-                            writes_over ? NestOutputs::over_operands : NestOutputs::apart);
+                            writes_over ? NestOutputs::over_operands : NestOutputs::apart,
+                            access_of(problem));
     });
 }
 
@@ -380,7 +384,7 @@ Kernel parts_kernel(Context& context) {
 }  // namespace
 
 Expected<PreparedKernel> prepare_definition(Context& context, const Graph& definition, NestOutputs place) {
-    return prepare_nest(context, nest_of_definition(definition), place);
+    return prepare_nest(context, nest_of_definition(definition), place, Access::wide);
 }
 
 void add_nest_kernels(KernelTable& table, Context& context) {
