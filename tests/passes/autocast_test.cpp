@@ -72,6 +72,30 @@ TEST(Autocast, Fp32ChangesNothing) {
     EXPECT_EQ(loss, before);
 }
 
+/// Rows that are added up are FP32, there and in gradients; x of a network's middle is in the low format.
+TEST(Autocast, AddsRowsByIdInFp32) {
+    for (const char* const policy : {"bf16", "fp16"}) {
+        PipelineOptions options;
+        options.policy = find_policy(policy);
+        const auto loss = [](Graph& graph) {
+            const Tensor x(graph, graph.add_input("x", {DType::f32, {6, 4}}));
+            const Tensor ids(graph, graph.add_input("ids", {DType::i32, {6}}));
+            const Tensor w(graph, graph.add_state({.kind = State::Kind::parameter,
+                                                   .name = "w",
+                                                   .type = {DType::f32, {4, 4}},
+                                                   .initializer = {}}));
+            const Tensor h = ops::matmul(x, w);
+            const Tensor taken = embedding(h, ids);
+            const Tensor at = broadcast_to(reshape(ids, {6, 1}), {6, 4});
+            return ops::sum(ops::scatter_add(h, 0, at, taken), {0, 1});
+        };
+        const Graph graph = build_training_step(loss, optimizer_update(adamw()), options).graph;
+        for (const Stage stage : {Stage::forward, Stage::backward})
+            EXPECT_EQ(operand_types(graph, stage)["embedding_grad"], std::set{DType::f32}) << policy;
+        EXPECT_EQ(operand_types(graph, Stage::forward)["embedding"], std::set{DType::bf16}) << policy;
+    }
+}
+
 TEST(Autocast, ContractionsRunInTheLowFormatAndListedOperationsInFp32) {
     for (const auto& [policy, low] : {std::pair{"bf16", DType::bf16}, std::pair{"fp16", DType::f16}}) {
         const Graph graph = gpt2_step(policy);

@@ -188,9 +188,11 @@ std::vector<Tensor> concat_gradient(const GradientCall& c) {
     return gradients;
 }
 
+/// Rows of one id are added in FP32.
 std::vector<Tensor> embedding_gradient(const GradientCall& c) {
-    return {call1("embedding_grad", {c.cotangents[0], c.inputs[1]}, {{"rows", c.inputs[0].dim(0)}}),
-            Tensor{}};
+    const Tensor dy = as_f32(c.cotangents[0]);
+    const Tensor sums = call1("embedding_grad", {dy, c.inputs[1]}, {{"rows", c.inputs[0].dim(0)}});
+    return {cast(sums, c.inputs[0].dtype()), Tensor{}};
 }
 
 /// Each part got the row that its id names added to; the table that the sum began with got all.
@@ -331,6 +333,7 @@ std::span<const Op> movement_ops() {
          .max_inputs = 3,
          .types = embedding_grad_types,
          .gradient = embedding_grad_gradient,
+         .autocast = AutocastClass::fp32,
          .flops = flops_per_input<1>,
          .bytes = embedding_grad_bytes,
          .in_place = {2}},
