@@ -2,6 +2,7 @@
 """Times the same training step of PyTorch modules, imported into mantissa and in PyTorch, interleaved.
 
     bench/peers/modules_step.py [--modules nanogpt,llama] [--rounds 4] [--steps 2] [--policy bf16] [--isa avx512]
+                                [--device cuda]
 
 Sides: mantissa (mantissa.torch.trainer), eager FP32, eager with autocast to BF16, torch.compile with autocast. PyTorch
 has fused AdamW, scaled_dot_product_attention, as many threads, and of channels-first and channels-last what short
@@ -10,10 +11,14 @@ trials before found quicker (--trials: they are made again). Each side is a proc
 steps, the ratio of PyTorch's best median to each, the loss of the first and of the last step, the seconds before the
 first step (capture and plan, or compilation), and the most memory that the process held.
 
+On an NVIDIA GPU (--device cuda) batches are larger, TF32 is allowed but under eager FP32, all of PyTorch's pictures are
+channels-last, and its batch lies on the GPU; mantissa's comes from the host, one while the step before runs.
+
 All sides begin with the same weights and batch; the first losses must agree within 0.02, or the script fails. Needs
 `pip install torch torchvision transformers`, mantissa itself, and a C++ compiler for torch.compile.
 """
 import argparse
+import itertools
 import json
 import os
 import pathlib
@@ -32,33 +37,36 @@ SIDES = ("mantissa",) + TORCH
 UNCOUNTED = 2  # the first compiles and touches memory, the second makes what the optimizer allocates late
 RATE, BETAS, EPSILON, DECAY = 1e-4, (0.9, 0.95), 1e-8, 0.1
 LOSSES_WITHIN = 0.02
+# Examples of a step, by device.
+BATCH = {"cpu": dict(nanogpt=1, llama=1, resnet50=8, convnext=8, vit=8, bert=4, unet=8, lstm=20),
+         "cuda": dict(nanogpt=16, llama=16, resnet50=128, convnext=128, vit=128, bert=128, unet=64, lstm=128)}
 
 
 # Modules at the sizes that are trained: each gives module, loss, example and options of the import.
 
-def nanogpt():
+def nanogpt(n):
     import torch
     from torch_modules import by_hand
-    ids = torch.randint(0, 50257, (1, 1025))
+    ids = torch.randint(0, 50257, (n, 1025))
     return (by_hand.NanoGPT(V=50304, C=768, H=12, T=1024, L=12), lambda out: out[1],
             (ids[:, :-1].contiguous(), ids[:, 1:].contiguous()), dict(inputs=2))
 
 
-def llama():
+def llama(n):
     import torch
     import transformers
     config = transformers.LlamaConfig(vocab_size=32000, hidden_size=768, num_hidden_layers=12, num_attention_heads=12,
                                       num_key_value_heads=12, intermediate_size=2048, max_position_embeddings=1024,
                                       use_cache=False)
-    ids = torch.randint(0, 32000, (1, 1024))
+    ids = torch.randint(0, 32000, (n, 1024))
     return transformers.LlamaForCausalLM(config), None, {"input_ids": ids, "labels": ids.clone()}, {}
 
 
-def bert():
+def bert(n):
     import torch
     import transformers
     config = transformers.BertConfig(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    ids = torch.randint(1000, 30000, (4, 128))
+    ids = torch.randint(1000, 30000, (n, 128))
     labels = ids.clone()
     labels[torch.rand(labels.shape) > 0.15] = -100
     return transformers.BertForMaskedLM(config), None, {"input_ids": ids, "labels": labels}, {}
@@ -70,22 +78,22 @@ def _pictures(model, batch, size=224, classes=1000):
     return model, F.cross_entropy, (torch.randn(batch, 3, size, size), torch.randint(0, classes, (batch,))), {}
 
 
-def resnet50():
+def resnet50(n):
     import torchvision
-    return _pictures(torchvision.models.resnet50(), 8)
+    return _pictures(torchvision.models.resnet50(), n)
 
 
-def convnext():
+def convnext(n):
     import torchvision
-    return _pictures(torchvision.models.convnext_tiny(stochastic_depth_prob=0.0), 8)
+    return _pictures(torchvision.models.convnext_tiny(stochastic_depth_prob=0.0), n)
 
 
-def vit():
+def vit(n):
     import torchvision
-    return _pictures(torchvision.models.VisionTransformer(224, 16, 12, 6, 384, 1536), 8)
+    return _pictures(torchvision.models.VisionTransformer(224, 16, 12, 6, 384, 1536), n)
 
 
-def unet():
+def unet(n):
     """Four levels of 32 to 256 channels, as by_hand's of three."""
     import torch
     import torch.nn.functional as F
@@ -109,10 +117,10 @@ def unet():
                 x = self.joined[level](torch.cat([kept[level], self.up[level](x)], 1))
             return self.out(x)
 
-    return UNet(), F.cross_entropy, (torch.randn(8, 3, 128, 128), torch.randint(0, 4, (8, 128, 128))), {}
+    return UNet(), F.cross_entropy, (torch.randn(n, 3, 128, 128), torch.randint(0, 4, (n, 128, 128))), {}
 
 
-def lstm():
+def lstm(n):
     import torch
     import torch.nn.functional as F
     nn = torch.nn
@@ -125,16 +133,17 @@ def lstm():
         def forward(self, x):
             return self.out(self.lstm(self.emb(x))[0])
 
-    ids = torch.randint(0, 10000, (20, 36))
+    ids = torch.randint(0, 10000, (n, 36))
     return (LSTMLanguage(), lambda logits, y: F.cross_entropy(logits.reshape(-1, logits.shape[-1]), y.reshape(-1)),
             (ids[:, :-1].contiguous(), ids[:, 1:].contiguous()), {})
 
 
-def made(name):
+def made(name, device):
     import torch
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python" / "tests"))
+    for folder in (pathlib.Path(__file__).resolve().parent, pathlib.Path(__file__).resolve().parents[2] / "python" / "tests"):
+        sys.path.insert(0, str(folder))  # torch_modules lies in one of them, or beside this file where it was carried
     torch.manual_seed(0)
-    model, loss, example, options = globals()[name]()
+    model, loss, example, options = globals()[name](BATCH[device][name])
     return model.train(), loss, example, options
 
 
@@ -143,20 +152,29 @@ def made(name):
 def mantissa_step(options, name):
     import mantissa
     import mantissa.torch
-    model, loss, example, more = made(name)
+    model, loss, example, more = made(name, options.device)
     optimizer = mantissa.adamw(weight_decay=DECAY, beta1=BETAS[0], beta2=BETAS[1], epsilon=EPSILON,
                                decay_matrices_only=False)
     trainer = mantissa.torch.trainer(model, loss, example, policy=options.policy, optimizer=optimizer,
-                                     threads=options.threads, check=options.check, **more)
+                                     device=options.device, threads=options.threads, check=options.check, **more)
     batch = tuple(example.values()) if isinstance(example, dict) else example
     parts = {"capture": trainer.capture_seconds, "plan": trainer.plan_seconds}
-    return lambda: trainer(*batch, lr=RATE).loss, parts
+    steps = trainer.train_on(itertools.repeat(batch), lr=RATE)
+    return lambda: next(steps).loss, parts
 
 
 def torch_step(options, name, side, is_last):
     import torch
     torch.set_num_threads(options.threads)
-    model, loss, example, more = made(name)
+    model, loss, example, more = made(name, options.device)
+    if options.device == "cuda":
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = side != "fp32"
+        torch.backends.cudnn.benchmark = True
+    model = model.to(options.device)
+    if isinstance(example, dict):
+        example = {key: x.to(options.device) for key, x in example.items()}
+    else:
+        example = tuple(x.to(options.device) for x in example)
     if is_last:
         model = model.to(memory_format=torch.channels_last)
         example = tuple(x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x for x in example)
@@ -172,7 +190,7 @@ def torch_step(options, name, side, is_last):
 
     def step():
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=side != "fp32"):
+        with torch.autocast(options.device, dtype=torch.bfloat16, enabled=side != "fp32"):
             value = run_forward()
         value.backward()
         optimizer.step()
@@ -211,7 +229,7 @@ class Side:
             environment["ONEDNN_MAX_CPU_ISA"] = {"avx512": "AVX512_CORE_BF16", "avx2": "AVX2", "amx": "AVX512_CORE_AMX"}[
                 options.isa]
         command = [sys.executable, __file__, "--serve", f"{name}:{side}:{int(is_last)}", "--threads",
-                   str(options.threads), "--policy", options.policy] + ([] if options.check else ["--no-check"])
+                   str(options.threads), "--policy", options.policy, "--device", options.device] + ([] if options.check else ["--no-check"])
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                         env=environment)
         self.ms, self.losses, self.bytes, self.parts, self.built = [], [], 0, {}, 0.0
@@ -245,6 +263,8 @@ def last_of(options, name, side):
     """Whether a side of PyTorch runs channels-last."""
     if name not in IMAGES or side == "mantissa":
         return False
+    if options.device == "cuda":
+        return True
     if not options.trials:
         return (name, side) in LAST
     least = {}
@@ -296,6 +316,7 @@ def parse():
     parser.add_argument("--steps", type=int, default=2, help="of a turn")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--policy", default="bf16", help="of mantissa")
+    parser.add_argument("--device", choices=tuple(BATCH), default="cpu")
     parser.add_argument("--isa", choices=("avx2", "avx512", "amx"), help="the most that every side may use")
     parser.add_argument("--trials", action="store_true", help="try channels-first and channels-last again")
     parser.add_argument("--no-check", dest="check", action="store_false", help="no first step beside eager")

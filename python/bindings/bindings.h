@@ -30,6 +30,10 @@ struct PythonModel {
 /// A type of numbers by its name, as in "f32". Throws UserError, naming those there are, for another.
 DType dtype_named(const std::string& name);
 
+/// "cpu", with so many threads (mantissa/device/devices.h), or "cuda". Throws UserError for another name, and
+/// where there is no such device.
+Device& device_named(const std::string& name, int threads);
+
 /// The mode of the trace that runs now: layers that need it find it here. Throws UserError outside of one.
 const nn::Mode& mode_of_trace();
 

@@ -18,18 +18,19 @@ using OfBatches = report::Report (*)(Device&, const nn::Model&, const BatchSourc
 /// The arrays are all examples there are; steps take them in order, and over again.
 template <OfBatches made>
 report::Report on_batches(const PythonModel& model, const nb::tuple& arrays, const report::Options& options,
-                          int threads) {
+                          const std::string& device, int threads) {
     const Arrays given(model.model, arrays, model.model.inputs.size());
     const Examples examples(model.model, given.batch(),
                             {.batch = options.trainer.batch, .accumulate = options.trainer.accumulate});
     const nb::gil_scoped_release release;
-    return made(cpu(threads), model.model, examples, options);
+    return made(device_named(device, threads), model.model, examples, options);
 }
 
 template <OfModel made>
-report::Report of_model(const PythonModel& model, const report::Options& options, int threads) {
+report::Report of_model(const PythonModel& model, const report::Options& options, const std::string& device,
+                        int threads) {
     const nb::gil_scoped_release release;
-    return made(cpu(threads), model.model, options);
+    return made(device_named(device, threads), model.model, options);
 }
 
 }  // namespace
@@ -50,17 +51,18 @@ void bind_reports(nb::module_& module) {
         .def_rw("learning_rate", &report::Options::learning_rate)
         .def_rw("repeats", &report::Options::repeats)
         .def_rw("names", &report::Options::names);
-    module.def("explain", &of_model<report::explain>, nb::arg("model"), nb::arg("options"),
+    module.def("explain", &of_model<report::explain>, nb::arg("model"), nb::arg("options"), nb::arg("device"),
                nb::arg("threads"));
-    module.def("lint", &of_model<report::lint>, nb::arg("model"), nb::arg("options"), nb::arg("threads"));
+    module.def("lint", &of_model<report::lint>, nb::arg("model"), nb::arg("options"), nb::arg("device"),
+               nb::arg("threads"));
     module.def("roofline", &on_batches<report::roofline>, nb::arg("model"), nb::arg("arrays"),
-               nb::arg("options"), nb::arg("threads"));
+               nb::arg("options"), nb::arg("device"), nb::arg("threads"));
     module.def("ladder", &on_batches<report::ladder>, nb::arg("model"), nb::arg("arrays"), nb::arg("options"),
-               nb::arg("threads"));
+               nb::arg("device"), nb::arg("threads"));
     module.def("numerics", &on_batches<report::numerics>, nb::arg("model"), nb::arg("arrays"),
-               nb::arg("options"), nb::arg("threads"));
+               nb::arg("options"), nb::arg("device"), nb::arg("threads"));
     module.def("converge", &on_batches<report::converge>, nb::arg("model"), nb::arg("arrays"),
-               nb::arg("options"), nb::arg("threads"));
+               nb::arg("options"), nb::arg("device"), nb::arg("threads"));
 }
 
 }  // namespace mantissa::python

@@ -19,24 +19,42 @@ namespace mantissa::python {
 
 namespace {
 
-/// A trainer, and the model whose functions it calls.
+/// A trainer, the model whose functions it calls, and where it trains.
 struct PythonTrainer {
     nb::object model;
+    Device& device;
     Trainer trainer;
     std::unique_ptr<Predictor> predictor = {};
 
     const nn::Model& traced() const { return trainer.model(); }
 };
 
-void make_trainer(PythonTrainer* self, const nb::object& model, const TrainerOptions& options, int threads) {
+void make_trainer(PythonTrainer* self, const nb::object& model, const TrainerOptions& options,
+                  const std::string& device, int threads) {
     const auto& traced = nb::cast<const PythonModel&>(model).model;
-    new (self) PythonTrainer{.model = model, .trainer = Trainer(cpu(threads), traced, options)};
+    Device& on = device_named(device, threads);
+    new (self) PythonTrainer{.model = model, .device = on, .trainer = Trainer(on, traced, options)};
 }
 
 StepResult step(PythonTrainer& self, const nb::tuple& arrays, double learning_rate) {
     const Arrays given(self.traced(), arrays, self.traced().inputs.size());
     const nb::gil_scoped_release release;
+    self.trainer.forget_brought();
     return self.trainer.step(given.batch(), learning_rate);
+}
+
+/// `is_brought`: the arrays are those that `bring` was given last.
+void start(PythonTrainer& self, const nb::tuple& arrays, double learning_rate, bool is_brought) {
+    const Arrays given(self.traced(), arrays, self.traced().inputs.size());
+    const nb::gil_scoped_release release;
+    if (!is_brought) self.trainer.forget_brought();
+    self.trainer.start(given.batch(), learning_rate);
+}
+
+void bring(PythonTrainer& self, const nb::tuple& arrays) {
+    const Arrays given(self.traced(), arrays, self.traced().inputs.size());
+    const nb::gil_scoped_release release;
+    self.trainer.bring(given.batch());
 }
 
 Evaluation evaluate(PythonTrainer& self, const nb::tuple& arrays) {
@@ -71,6 +89,7 @@ nb::tuple gradients(PythonTrainer& self, const nb::tuple& arrays) {
     const Gradients* stopped = nullptr;
     {
         const nb::gil_scoped_release release;
+        self.trainer.forget_brought();
         stopped = &self.trainer.gradients(given.batch());
     }
     nb::dict by_name;
@@ -107,6 +126,8 @@ nb::object view_of_state(const PythonTrainer& self, const std::string& name) {
     const StateBlock& states = self.trainer.state();
     const Type& type = states.type(name);
     if (type.dtype != DType::f32) throw UserError("state '" + name + "' is " + type.text() + ", no f32");
+    if (const std::string& device = self.device.target().device; device != "cpu")
+        throw UserError("state '" + name + "' lies on " + device + ": read_state copies it");
     using Held = std::shared_ptr<const DeviceMemory>;
     const nb::capsule owner(new Held(states.memory()),
                             [](void* held) noexcept { delete static_cast<Held*>(held); });
@@ -204,12 +225,24 @@ void bind_options(nb::module_& module) {
 
 }  // namespace
 
+Device& device_named(const std::string& name, int threads) {
+    if (name == "cpu") return cpu(threads);
+    if (name == "cuda") return gpu();
+    throw UserError("there is no device '" + name + "'; there are cpu and cuda");
+}
+
 void bind_trainers(nb::module_& module) {
     bind_optimizers(module);
     bind_options(module);
     nb::class_<PythonTrainer>(module, "Trainer", nb::type_slots(slots))
-        .def("__init__", &make_trainer, nb::arg("model"), nb::arg("options"), nb::arg("threads") = 0)
+        .def("__init__", &make_trainer, nb::arg("model"), nb::arg("options"), nb::arg("device") = "cpu",
+             nb::arg("threads") = 0)
         .def("step", &step, nb::arg("arrays"), nb::arg("learning_rate"))
+        .def("start", &start, nb::arg("arrays"), nb::arg("learning_rate"), nb::arg("is_brought"))
+        .def("bring", &bring, nb::arg("arrays"), "The arrays of the next step, while one works")
+        .def(
+            "finish", [](PythonTrainer& self) { return self.trainer.finish(); },
+            nb::call_guard<nb::gil_scoped_release>())
         .def("evaluate", &evaluate, nb::arg("arrays"))
         .def("predict", &predict, nb::arg("arrays"))
         .def("gradients", &gradients, nb::arg("arrays"))

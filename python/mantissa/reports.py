@@ -1,7 +1,7 @@
 """Reports of one's own model. Each prints, shows itself in a notebook, and writes its page and its JSON.
 
-A trainer of mantissa.torch may stand for its model: its batch, policy and optimizer are those of the report, unless
-others are given.
+A trainer of mantissa.torch may stand for its model: its device, batch, policy and optimizer are those of the report,
+unless others are given.
 """
 from . import _native
 from .trainer import options_of
@@ -14,44 +14,44 @@ def _options(steps, lr, repeats, names, trainer):
     return options
 
 
-def _taken(model, trainer):
-    """The model and the options of a trainer that stands for it."""
+def _taken(model, device, trainer):
+    """The model, the device and the options of a trainer that stands for it."""
     if hasattr(model, "native_model"):
-        return model.native_model, dict(model.options, **trainer)
-    return model, trainer
+        return model.native_model, device or model.device, dict(model.options, **trainer)
+    return model, device or "cpu", trainer
 
 
-def explain(model, *, threads=0, **trainer):
+def explain(model, *, device=None, threads=0, **trainer):
     """What each operation of a step is stored, multiplied and summed in, by which rule and which kernel."""
-    model, trainer = _taken(model, trainer)
-    return _native.explain(model, _options(1, 0, 1, (), trainer), threads)
+    model, device, trainer = _taken(model, device, trainer)
+    return _native.explain(model, _options(1, 0, 1, (), trainer), device, threads)
 
 
-def lint(model, *, repeats=3, threads=0, **trainer):
+def lint(model, *, repeats=3, device=None, threads=0, **trainer):
     """Ugly sizes of the model, and what nicer ones gain on this machine; repeats=0 measures nothing."""
-    model, trainer = _taken(model, trainer)
-    return _native.lint(model, _options(1, 0, repeats, (), trainer), threads)
+    model, device, trainer = _taken(model, device, trainer)
+    return _native.lint(model, _options(1, 0, repeats, (), trainer), device, threads)
 
 
-def roofline(model, *arrays, threads=0, **trainer):
+def roofline(model, *arrays, device=None, threads=0, **trainer):
     """Each kernel of a step on the arrays: arithmetic, bytes, time, and what bounds it."""
-    model, trainer = _taken(model, trainer)
-    return _native.roofline(model, arrays, _options(1, 0, 1, (), trainer), threads)
+    model, device, trainer = _taken(model, device, trainer)
+    return _native.roofline(model, arrays, _options(1, 0, 1, (), trainer), device, threads)
 
 
-def ladder(model, *arrays, rungs=(), steps=10, repeats=3, lr=3e-4, threads=0, **trainer):
+def ladder(model, *arrays, rungs=(), steps=10, repeats=3, lr=3e-4, device=None, threads=0, **trainer):
     """The model on each rung from FP32 to the fastest, trained on the arrays and timed."""
-    model, trainer = _taken(model, trainer)
-    return _native.ladder(model, arrays, _options(steps, lr, repeats, rungs, trainer), threads)
+    model, device, trainer = _taken(model, device, trainer)
+    return _native.ladder(model, arrays, _options(steps, lr, repeats, rungs, trainer), device, threads)
 
 
-def numerics(model, *arrays, steps=10, lr=3e-4, threads=0, **trainer):
+def numerics(model, *arrays, steps=10, lr=3e-4, device=None, threads=0, **trainer):
     """Weights, activations and gradients after some steps, under the ranges of formats."""
-    model, trainer = _taken(model, trainer)
-    return _native.numerics(model, arrays, _options(steps, lr, 1, (), trainer), threads)
+    model, device, trainer = _taken(model, device, trainer)
+    return _native.numerics(model, arrays, _options(steps, lr, 1, (), trainer), device, threads)
 
 
-def converge(model, *arrays, policies=(), steps=20, lr=3e-4, threads=0, **trainer):
+def converge(model, *arrays, policies=(), steps=20, lr=3e-4, device=None, threads=0, **trainer):
     """The model trained in one precision after another, and whether their losses agree with the first."""
-    model, trainer = _taken(model, trainer)
-    return _native.converge(model, arrays, _options(steps, lr, 1, policies, trainer), threads)
+    model, device, trainer = _taken(model, device, trainer)
+    return _native.converge(model, arrays, _options(steps, lr, 1, policies, trainer), device, threads)

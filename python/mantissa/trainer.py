@@ -16,12 +16,30 @@ def options_of(batch=4, policy="fp32", optimizer=None, **others):
     return options
 
 
+def train_on(trainer, batches, rate):
+    """A generator of steps of a native trainer on tuples of arrays: reads the next one while a step runs."""
+    rate_of = rate if callable(rate) else lambda step: rate
+    batches = iter(batches)
+    arrays, is_brought = next(batches, None), False
+    while arrays is not None:
+        trainer.start(arrays, rate_of(trainer.steps), is_brought)
+        try:
+            arrays = next(batches, None)
+            is_brought = arrays is not None
+            if is_brought:
+                trainer.bring(arrays)
+        finally:
+            result = trainer.finish()
+        yield result
+
+
 class Trainer:
     """A model in training.
 
     batch      examples of a step
     policy     "fp32", "tf32", "bf16" or "fp16"
     optimizer  mantissa.adamw(...), sgd(...) or muon(...); None: AdamW
+    device     "cpu", or "cuda" for an NVIDIA GPU, where the weights then lie
     threads    of the CPU; 0: as many as there are
 
     Other options: accumulate, seed, passes, recompute, frozen, ema_decay. Arrays are those of numpy, torch or any
@@ -29,13 +47,20 @@ class Trainer:
     step runs.
     """
 
-    def __init__(self, model, *, threads=0, **options):
+    def __init__(self, model, *, device="cpu", threads=0, **options):
         self.model = model
-        self._trainer = _native.Trainer(model, options_of(**options), threads)
+        self._trainer = _native.Trainer(model, options_of(**options), device, threads)
 
     def step(self, *arrays, lr):
         """One step on a batch, by this learning rate. Returns loss, gradient_norm, applied, seconds and metrics."""
         return self._trainer.step(arrays, lr)
+
+    def train_on(self, batches, *, lr):
+        """A step on each batch, a tuple of arrays: yields their results, and reads the next batch while a step runs.
+
+        lr is a rate, or a function that gives it for the count of steps before.
+        """
+        return train_on(self._trainer, batches, lr)
 
     def evaluate(self, *arrays):
         """Loss and metrics of any number of examples; nothing random, and nothing changes."""

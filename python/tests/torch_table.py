@@ -1,6 +1,6 @@
 """The table of modules that train: each in a process of its own, its first step beside PyTorch's in FP64.
 
-    python python/tests/torch_table.py [--only WORDS] [--json FILE] [--curves]
+    python python/tests/torch_table.py [--only WORDS] [--json FILE] [--curves] [--device cuda] [--jobs 8]
 
 A module agrees where, at one of two seeds, the loss is within 8 times and every gradient within 4 times PyTorch FP32's
 own distance from FP64, or 2e-5; or it is refused, and says by name what. Anything else is wrong, and the script fails.
@@ -11,7 +11,9 @@ trained 50 steps more with a tenth dropped: its mean loss must be where a sixth 
 % (4.6 standard deviations, by Student's t).
 """
 import argparse
+import concurrent.futures
 import copy
+import functools
 import json
 import importlib.util
 import multiprocessing
@@ -24,7 +26,7 @@ STEPS, NEAR, RATE = 20, 1e-3, 1e-4
 SEEDS, DROPPED, RANDOM_STEPS, STUDENT = 5, 0.1, 50, 4.6
 
 
-def judged(name, seed):
+def judged(device, name, seed):
     """What one module does at one seed: (verdict, words, seconds)."""
     import warnings
     warnings.filterwarnings("ignore")
@@ -40,7 +42,7 @@ def judged(name, seed):
     model.train()
     began = time.monotonic()
     try:
-        step = mantissa.torch.trainer(model, loss, example, threads=1, **options)
+        step = mantissa.torch.trainer(model, loss, example, device=device, threads=1, **options)
     except mantissa.torch.DifferenceError as error:
         return "wrong", str(error), time.monotonic() - began
     except mantissa.torch.CaptureError as error:
@@ -71,16 +73,16 @@ def _losses_of_torch(model, loss, example, steps, options):
     return losses
 
 
-def _losses_of_mantissa(model, loss, example, steps, options):
+def _losses_of_mantissa(device, model, loss, example, steps, options):
     import mantissa
     import mantissa.torch
     optimizer = mantissa.adamw(weight_decay=0.01, beta2=0.999, decay_matrices_only=False)
-    step = mantissa.torch.trainer(model, loss, example, threads=1, optimizer=optimizer, **options)
+    step = mantissa.torch.trainer(model, loss, example, device=device, threads=1, optimizer=optimizer, **options)
     batch = tuple(example.values()) if isinstance(example, dict) else example
     return [step(*batch, lr=RATE).loss for _ in range(steps)]
 
 
-def trained(name, seed):
+def trained(device, name, seed):
     """What twenty steps of one module are beside PyTorch's, and fifty with dropout: (verdict, words, seconds)."""
     import warnings
     warnings.filterwarnings("ignore")
@@ -94,7 +96,7 @@ def trained(name, seed):
     began = time.monotonic()
     fresh = copy.deepcopy(model)
     theirs = _losses_of_torch(copy.deepcopy(fresh), loss, example, STEPS, options)
-    ours = _losses_of_mantissa(model, loss, example, STEPS, options)
+    ours = _losses_of_mantissa(device, model, loss, example, STEPS, options)
     far = max(abs(a - b) for a, b in zip(ours, theirs)) / theirs[0]
     words = f"{STEPS} steps, loss {theirs[0]:.4f} to {theirs[-1]:.4f}, at most {far:.1e} of the first apart"
     near = far <= NEAR
@@ -107,7 +109,7 @@ def trained(name, seed):
             torch.manual_seed(1000 + each)
             means.append(statistics.mean(_losses_of_torch(copy.deepcopy(fresh), loss, example, RANDOM_STEPS,
                                                           options)))
-        mine = statistics.mean(_losses_of_mantissa(fresh, loss, example, RANDOM_STEPS, options))
+        mine = statistics.mean(_losses_of_mantissa(device, fresh, loss, example, RANDOM_STEPS, options))
         mean = statistics.mean(means)
         spread = STUDENT * statistics.stdev(means) * (1 + 1 / SEEDS) ** 0.5
         words += f"; dropped {mine:.4f}, PyTorch's {mean:.4f} +- {spread:.4f}"
@@ -157,6 +159,8 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--json")
     parser.add_argument("--curves", action="store_true")
+    parser.add_argument("--device", default="cpu", help="of mantissa; PyTorch runs on the CPU")
+    parser.add_argument("--jobs", type=int, default=1, help="modules at a time")
     given = parser.parse_args()
     for package in ("mantissa", "torch"):
         if importlib.util.find_spec(package) is None:
@@ -167,10 +171,11 @@ def main():
     if not names:
         sys.exit(f"--only {given.only}: no module's name has one of these words; there are: {', '.join(cases())}")
     results = {}
-    for name in names:
-        name, result = in_process(trained if given.curves else judged, name)
-        results[name] = result
-        print(f"{result[0]:8} {name:52} {result[2]:6.1f} s  {result[1][:300]}", flush=True)
+    judge = functools.partial(trained if given.curves else judged, given.device)
+    with concurrent.futures.ThreadPoolExecutor(given.jobs) as jobs:
+        for name, result in jobs.map(functools.partial(in_process, judge), names):
+            results[name] = result
+            print(f"{result[0]:8} {name:52} {result[2]:6.1f} s  {result[1][:300]}", flush=True)
     counts = {verdict: sum(r[0] == verdict for r in results.values()) for verdict in
               ("agrees", "refused", "wrong", "broken")}
     print(f"{len(results)} modules: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))

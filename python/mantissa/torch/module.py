@@ -10,7 +10,7 @@ from .. import _native, layout
 from ..program import refs
 from ..rows import Builder, CaptureError, from_stored, to_stored
 from ..rows.build import Weights
-from ..trainer import options_of
+from ..trainer import options_of, train_on
 from . import capture, check, optimizers
 
 _INPUTS = {"f32": "f32", "i64": "i32", "i32": "i32", "u8": "u8", "bool": "u8"}
@@ -25,6 +25,7 @@ def trainer(model, loss=None, example=None, **options):
     inputs     how many of the example the module takes, the others are targets; None: all but the last
     policy     "fp32", "tf32", "bf16" or "fp16"
     optimizer  mantissa.adamw(...), sgd(...) or muon(...)
+    device     "cpu", or "cuda" for an NVIDIA GPU. The module stays on the CPU, and its parameters are copied
     check      whether the first step is compared with eager
     views      whether the module's parameters become views of what is trained: they are held once, and follow each
                step. False: the module stays as it is until into(), and has a copy of its own
@@ -78,9 +79,9 @@ class TorchTrainer:
     """A module in training. Its parameters are views of those that are trained, where they can be: see `copied`."""
 
     def __init__(self, model, loss, example, *, inputs=None, policy="fp32", optimizer=None, check=True, views=True,
-                 threads=0, accumulate=1, **options):
+                 device="cpu", threads=0, accumulate=1, **options):
         began = time.monotonic()
-        self.model, self._loss, self._threads = model, loss, threads
+        self.model, self._loss, self.device, self._threads = model, loss, device, threads
         if not isinstance(model, torch.nn.Module):
             raise _native.Error(f"a torch.nn.Module is trained, got {type(model).__name__}")
         if optimizer is not None and not isinstance(optimizer, _native.Optimizer):
@@ -88,6 +89,10 @@ class TorchTrainer:
                                 "mantissa.torch.gradients goes with torch's own")
         if hasattr(model, "_orig_mod"):
             raise _native.Error("the module is one of torch.compile; give the one it was made of")
+        for name, tensor in itertools.chain(model.named_parameters(), model.named_buffers()):
+            if tensor.device.type != "cpu":
+                raise _native.Error(f"{name} of the module is on {tensor.device}; call model.cpu() first: device=\"cuda\" "
+                                    "says where it is trained")
         values, self._names = capture.flat(example)
         for value in values:
             if not isinstance(value, torch.Tensor):
@@ -95,7 +100,7 @@ class TorchTrainer:
         self._split = len(values) if self._names else (len(values) - 1 if inputs is None else inputs)
         if loss is None and not self._names:
             raise _native.Error("loss=None is for modules that give it themselves: make the example a dictionary")
-        self._example = [value.detach() for value in values]
+        self._example = [value.detach().cpu() for value in values]
         self._batch, rest = divmod(values[0].shape[0], accumulate) if values[0].dim() else (1, 0)
         if rest:
             raise _native.Error(f"{values[0].shape[0]} examples are no {accumulate} micro-batches of one size")
@@ -117,7 +122,7 @@ class TorchTrainer:
             self._options["frozen"] = frozen + list(options.get("frozen", []))
         self.distance = self._checked() if check else None  # before there is memory for steps
         began = time.monotonic()
-        self._trainer = _native.Trainer(self._native_model, options_of(**self._options), threads)
+        self._trainer = _native.Trainer(self._native_model, options_of(**self._options), device, threads)
         kept = set(self._trainer.states)  # what the loss depends on: all else stays as it is
         self._weights = {name: each for name, each in self._weights.items() if name in kept}
         self.plan_seconds = time.monotonic() - began
@@ -135,7 +140,10 @@ class TorchTrainer:
         """Weights that are no views of what is trained, and why, by name."""
         tensors = {id(tensor): tensor for tensor in itertools.chain(self.model.parameters(), self.model.buffers())}
         owners = collections.Counter(tensor.untyped_storage().data_ptr() for tensor in tensors.values())
-        reasons = {name: _no_view(self._tensor(name, weight), owners) if views else "views=False"
+        whole = "" if views else "views=False"
+        if self.device != "cpu":
+            whole = f"it is trained on {self.device}"
+        reasons = {name: whole or _no_view(self._tensor(name, weight), owners)
                    for name, (weight, _) in self._weights.items()}
         return {name: reason for name, reason in reasons.items() if reason}
 
@@ -145,8 +153,7 @@ class TorchTrainer:
             tensor = self._tensor(name, weight)
             if self._is_view(name, tensor):
                 continue
-            with torch.no_grad():
-                torch.from_numpy(from_stored(self._trainer.view_of_state(name), order)).copy_(tensor)
+            self._trainer.write_state(name, self._value(name).tobytes())
             self._make_view(name)
         self._trainer.note_write()
         self._remember()
@@ -173,6 +180,17 @@ class TorchTrainer:
         result = self._trainer.step(self._step_arrays(batch), lr)
         self._remember_views()
         return result
+
+    def train_on(self, batches, *, lr):
+        """A step on each batch of a DataLoader, say: yields their results, and reads the next batch while a step runs.
+
+        lr is a rate, or a function that gives it for the count of steps before.
+        """
+        self._refuse_changed()
+        for result in train_on(self._trainer, (self._step_arrays(_tuple(batch)) for batch in batches), lr):
+            self._remember_views()
+            yield result
+            self._refuse_changed()
 
     def evaluate(self, *batch):
         """The loss of any number of examples, with the module in evaluation."""
@@ -289,7 +307,7 @@ class TorchTrainer:
             batch = [batch[0][name] for name in self._names]
         arrays = []
         for index, value in enumerate(batch[:count]):
-            value = torch.as_tensor(value).detach()
+            value = torch.as_tensor(value).detach().cpu()
             meant = self._example[index].dtype if index < len(self._example) else value.dtype
             if value.dtype.is_floating_point and not meant.is_floating_point:
                 raise _native.Error(f"{self._name_of(index)} is {meant} in the example, got {value.dtype}")
@@ -428,7 +446,7 @@ class TorchTrainer:
 
     def _checked(self):
         still = _native.Trainer(self._model_of(True), options_of(**dict(
-            self._options, policy="fp32", optimizer=_native.sgd(), accumulate=1)), self._threads)
+            self._options, policy="fp32", optimizer=_native.sgd(), accumulate=1)), self.device, self._threads)
         values = [value if whole else value[:self._batch] for value, whole in zip(self._example, self._is_whole)]
         loss, stored = still.gradients(self._arrays(values))
         del still  # what it holds is as large as a step
@@ -437,6 +455,10 @@ class TorchTrainer:
             return check.check((loss, gradients), self.model, self._loss, values, self._split, self._names)
         finally:
             _native.give_back_memory()
+
+
+def _tuple(batch):
+    return batch if isinstance(batch, (tuple, list)) else (batch,)
 
 
 def _of_rows(value, rows):
@@ -455,8 +477,8 @@ def _no_view(tensor, owners):
     """Why a parameter cannot be a view of what is trained, or nothing. owners: how many tensors lie in a storage."""
     if tensor.dtype != torch.float32:
         return f"it is {str(tensor.dtype).removeprefix('torch.')}"
-    if type(tensor) not in (torch.nn.Parameter, torch.Tensor) or tensor.device.type != "cpu":
-        return f"it is a {type(tensor).__name__} on {tensor.device}"
+    if type(tensor) not in (torch.nn.Parameter, torch.Tensor):
+        return f"it is a {type(tensor).__name__}"
     storage = tensor.untyped_storage()
     if owners[storage.data_ptr()] > 1 or storage.nbytes() != tensor.numel() * 4:
         return "it shares its memory with another tensor"
