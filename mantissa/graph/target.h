@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 
 namespace mantissa::inline v0 {
@@ -17,6 +18,9 @@ struct FusionCosts {
     /// Instructions on sixteen lanes in the time that memory moves one byte: a core of a CPU runs about 3.5
     /// of them in a nanosecond, while both directions together move some 8 bytes for it.
     double instructions_per_byte = 0.44;
+    /// Columns of the widest rows whose sums, one a column, stay on the chip while a kernel goes over rows.
+    /// In a kernel of wider rows each row would read and write all sums in memory.
+    std::int64_t max_columns_summed = std::numeric_limits<std::int64_t>::max();
 };
 
 /// Nanoseconds of one thread that a kernel takes for a whole operation, and the operations that it stands for

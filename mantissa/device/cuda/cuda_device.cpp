@@ -150,7 +150,8 @@ Target target_of(const Facts& facts, const Driver& driver) {
             .joins_updates = true,
             .fusion = {.min_bytes_saved = anything,
                        .max_operands = 32,
-                       .instructions_per_byte = facts.bandwidth > 0 ? vectors / facts.bandwidth : 0.5},
+                       .instructions_per_byte = facts.bandwidth > 0 ? vectors / facts.bandwidth : 0.5,
+                       .max_columns_summed = on_cuda::max_places_of_row * 8},
             .cannot_compile = codegen::Compiler::refusal(),
             .attaches_few_epilogues = "it is none of cuBLASLt's epilogues, which are GELU and its gradient",
             .cannot_multiply_tf32 = tf32_refusal()};

@@ -210,6 +210,9 @@ std::string Grouping::refuse_group(const Nodes& group) {
     if (depends_on_itself(group)) return "something between it and the nodes beside it is no part of a nest";
     const Expected<Nest> nest = make_nest(graph_, group, [&](Value value) { return from_source(value); });
     if (!nest) return nest.reason();
+    const auto sums_columns = [&](NodeId id) { return reduces(graph_, graph_.node(id)) == Reduces::columns; };
+    if (nest->columns > costs_.max_columns_summed && std::ranges::any_of(group, sums_columns))
+        return fmt::format("sums over rows of {} columns do not stay on the chip", nest->columns);
     const Border border = this->border(group);
     for (const Value& output : border.outputs) {
         const Varies varies = nest->values.at(output);

@@ -126,7 +126,6 @@ int at_once_of(const codegen::LoopNest& nest) {
 /// As many as there are columns for, in whole warps. Of rows that are too long for one place a thread a block
 /// should be large: what is walked again then lies in the L2 cache, as few rows are on their way.
 void choose_threads(const codegen::LoopNest& nest, codegen::NvptxTarget& target) {
-    constexpr std::int64_t max_in_one_place = 512;
     target.threads = codegen::grid_threads;
     if (nest.flat) return;
     const std::int64_t places = std::max<std::int64_t>(1, ceil_div(nest.columns, target.at_once));
@@ -136,7 +135,7 @@ void choose_threads(const codegen::LoopNest& nest, codegen::NvptxTarget& target)
         holds_sums(nest, rows)) {
         target.threads = static_cast<int>(places);
         target.side_by_side = static_cast<int>(rows);
-    } else if (places <= max_in_one_place) {
+    } else if (places <= max_places_of_row) {
         target.threads = static_cast<int>(align_up(places, 32));
     } else if (target.at_once > 1) {
         target.threads = 1024;
