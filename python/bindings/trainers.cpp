@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct PythonTrainer {
     Device& device;
     Trainer trainer;
     std::unique_ptr<Predictor> predictor = {};
+    std::unique_ptr<Arrays> brought = {};  ///< of the next step; null: none
 
     const nn::Model& traced() const { return trainer.model(); }
 };
@@ -43,18 +45,24 @@ StepResult step(PythonTrainer& self, const nb::tuple& arrays, double learning_ra
     return self.trainer.step(given.batch(), learning_rate);
 }
 
-/// `is_brought`: the arrays are those that `bring` was given last.
-void start(PythonTrainer& self, const nb::tuple& arrays, double learning_rate, bool is_brought) {
-    const Arrays given(self.traced(), arrays, self.traced().inputs.size());
-    const nb::gil_scoped_release release;
-    if (!is_brought) self.trainer.forget_brought();
-    self.trainer.start(given.batch(), learning_rate);
+/// A step on the arrays, or on those that `bring` was given last.
+void start(PythonTrainer& self, const std::optional<nb::tuple>& arrays, double learning_rate) {
+    if (arrays) {
+        self.trainer.forget_brought();
+        self.brought = std::make_unique<Arrays>(self.traced(), *arrays, self.traced().inputs.size());
+    }
+    if (!self.brought) throw UserError("no arrays were brought for this step");
+    {
+        const nb::gil_scoped_release release;
+        self.trainer.start(self.brought->batch(), learning_rate);
+    }
+    self.brought.reset();
 }
 
 void bring(PythonTrainer& self, const nb::tuple& arrays) {
-    const Arrays given(self.traced(), arrays, self.traced().inputs.size());
+    self.brought = std::make_unique<Arrays>(self.traced(), arrays, self.traced().inputs.size());
     const nb::gil_scoped_release release;
-    self.trainer.bring(given.batch());
+    self.trainer.bring(self.brought->batch());
 }
 
 Evaluation evaluate(PythonTrainer& self, const nb::tuple& arrays) {
@@ -238,7 +246,7 @@ void bind_trainers(nb::module_& module) {
         .def("__init__", &make_trainer, nb::arg("model"), nb::arg("options"), nb::arg("device") = "cpu",
              nb::arg("threads") = 0)
         .def("step", &step, nb::arg("arrays"), nb::arg("learning_rate"))
-        .def("start", &start, nb::arg("arrays"), nb::arg("learning_rate"), nb::arg("is_brought"))
+        .def("start", &start, nb::arg("arrays").none(), nb::arg("learning_rate"), "None: what was brought")
         .def("bring", &bring, nb::arg("arrays"), "The arrays of the next step, while one works")
         .def(
             "finish", [](PythonTrainer& self) { return self.trainer.finish(); },

@@ -20,14 +20,14 @@ def train_on(trainer, batches, rate):
     """A generator of steps of a native trainer on tuples of arrays: reads the next one while a step runs."""
     rate_of = rate if callable(rate) else lambda step: rate
     batches = iter(batches)
-    arrays, is_brought = next(batches, None), False
-    while arrays is not None:
-        trainer.start(arrays, rate_of(trainer.steps), is_brought)
+    arrays = following = next(batches, None)
+    while following is not None:
+        trainer.start(arrays, rate_of(trainer.steps))
+        arrays = None  # the following ones are brought
         try:
-            arrays = next(batches, None)
-            is_brought = arrays is not None
-            if is_brought:
-                trainer.bring(arrays)
+            following = next(batches, None)
+            if following is not None:
+                trainer.bring(following)
         finally:
             result = trainer.finish()
         yield result

@@ -119,6 +119,80 @@ class Training(unittest.TestCase):
         self.assertTrue(trainer.update(lr=0.05).applied)
 
 
+class TrainsOnBatches(unittest.TestCase):
+    device = "cpu"
+
+    def setUp(self):
+        generator = np.random.default_rng(1)
+        self.batches = [(generator.normal(size=(4, 2)).astype(np.float32), Y * scale) for scale in range(1, 7)]
+
+    def trainer(self):
+        return mantissa.Trainer(xor(), batch=4, device=self.device)
+
+    def test_as_step_by_step(self):
+        one, other = self.trainer(), self.trainer()
+        expected = [one.step(*batch, lr=0.01 * (index + 1)).loss for index, batch in enumerate(self.batches)]
+        self.assertEqual([result.loss for result in other.train_on(self.batches, lr=lambda step: 0.01 * (step + 1))],
+                         expected)
+        self.assertEqual(other.steps, 6)
+        self.assertEqual(list(other.train_on([], lr=1)), [])
+
+    def test_what_was_read_ahead_is_no_other_steps_batch(self):
+        one, other = self.trainer(), self.trainer()
+        for _ in one.train_on(self.batches, lr=0.01):
+            break
+        other.step(*self.batches[0], lr=0.01)
+        self.assertEqual(one.step(*self.batches[4], lr=0.01).loss, other.step(*self.batches[4], lr=0.01).loss)
+        losses = [result.loss for result in self.between(one)]
+        self.assertEqual(losses, [other.step(*self.batches[at], lr=0.01).loss for at in (0, 5, 1, 5)][::2])
+
+    def between(self, trainer):
+        """Two steps, and another one after each."""
+        for result in trainer.train_on(self.batches[:2], lr=0.01):
+            yield result
+            trainer.step(*self.batches[5], lr=0.01)
+
+    def test_an_error_of_the_loader_ends_the_step_that_runs(self):
+        def loader():
+            yield self.batches[0]
+            raise KeyError("lost")
+
+        trainer = self.trainer()
+        for batches, error in ((loader(), KeyError), ([self.batches[0], (X,)], mantissa.Error)):
+            with self.assertRaises(error):
+                list(trainer.train_on(batches, lr=0.01))
+        self.assertEqual(trainer.steps, 2)
+        self.assertTrue(trainer.step(X, Y, lr=0.01).applied)
+
+
+def gpu_refusal():
+    try:
+        mantissa.Trainer(xor(), batch=4, device="cuda")
+    except mantissa.Error as error:
+        return f"{error}; LD_LIBRARY_PATH=build/emulated_gpu brings an emulated one"
+    return ""
+
+
+@unittest.skipIf(gpu_refusal(), gpu_refusal())
+class OnAGpu(TrainsOnBatches):
+    device = "cuda"
+
+    def test_trains_as_the_cpu_does(self):
+        for policy in ("fp32", "bf16"):
+            (here, first), (there, second) = (trained(5, policy=policy, device=device) for device in ("cpu", "cuda"))
+            near = 1e-5 if policy == "fp32" else 1e-2
+            self.assertLess(abs(first.loss - second.loss), near)
+            (loss, expected), (same, got) = here.gradients(X, Y), there.gradients(X, Y)
+            self.assertLess(abs(loss - same), near)
+            self.assertEqual(set(got), set(expected))
+            for name in expected:
+                self.assertLess(abs(got[name] - expected[name]).max(), near, name)
+            self.assertLess(abs(here.predict(X) - there.predict(X)).max(), near)
+
+    def test_reports_are_of_the_device(self):
+        self.assertIn("cublasLt", mantissa.explain(xor(), batch=4, device="cuda").json)
+
+
 class Errors(unittest.TestCase):
     def said(self, call):
         with self.assertRaises(mantissa.Error) as raised:
@@ -132,6 +206,10 @@ class Errors(unittest.TestCase):
                          "input 'y' takes [n, ...] with [1] of each example, got [4, 2]")
         self.assertIn("input 'x' is f32", self.said(lambda: trainer.step(X.astype(np.int32), Y, lr=1)))
         self.assertIn("input 'x' takes an array", self.said(lambda: trainer.step([[0, 1]], Y, lr=1)))
+
+    def test_a_device_that_is_none_is_named(self):
+        self.assertEqual(self.said(lambda: mantissa.Trainer(xor(), batch=4, device="tpu")),
+                         "there is no device 'tpu'; there are cpu and cuda")
 
     def test_of_models_come_from_where_they_are_recorded(self):
         def wrong(x, y):

@@ -9,6 +9,7 @@ import tempfile
 import threading
 import unittest
 import weakref
+from unittest import mock
 
 try:
     import torch
@@ -239,6 +240,48 @@ class Meanings(unittest.TestCase):
         model = step.into(small())
         self.assertAlmostEqual(step.evaluate(X[:5], Y[:5]), (F.cross_entropy(model(X[:5]), Y[:5])).item(), 5)
         self.assertLess(float((step.predict(X[:3]) - model(X[:3])).abs().max()), 1e-5)
+
+    def test_steps_on_a_loader_are_those_step_by_step(self):
+        for views in (True, False):
+            one, other = self.agrees(small(), views=views), self.agrees(small(), views=views)
+            batches = [(X * scale, Y) for scale in (1.0, 0.5, 2.0)]
+            losses = [one(*batch, lr=0.1).loss for batch in batches]
+            self.assertEqual([result.loss for result in other.train_on(batches, lr=0.1)], losses)
+
+    def test_a_parameter_changed_between_steps_on_a_loader(self):
+        for views in (True, False):
+            model = small()
+            step = self.agrees(model, views=views)
+            with self.assertRaises(mantissa.Error) as raised:
+                for _ in step.train_on([(X, Y)] * 4, lr=0.1):
+                    with torch.no_grad():
+                        model[0].weight.mul_(2)
+            self.assertIn("0.weight of the module was changed from outside", str(raised.exception))
+
+    def test_a_module_elsewhere_is_refused(self):
+        with self.assertRaises(mantissa.Error) as raised:
+            mantissa.torch.trainer(small().to("meta"), F.cross_entropy, (X, Y))
+        self.assertEqual(str(raised.exception), "0.weight of the module is on meta; call model.cpu() first: "
+                                                "device=\"cuda\" says where it is trained")
+
+    def test_outputs_that_nobody_reads_may_have_any_type(self):
+        """torch 2.11 exports the last states of an LSTM as [layers, 1, batch, size]."""
+        class Last(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.lstm = nn.LSTM(6, 4, batch_first=True)
+
+            def forward(self, x):
+                return self.lstm(x)[0][:, -1]
+
+        type_of = mantissa.rows.build.Place.type
+
+        def wrong(place, index=0):
+            dtype, shape = type_of(place, index)
+            return (dtype, (7,) + tuple(shape)) if place.node.op == "aten.lstm" and index > 0 else (dtype, shape)
+
+        with mock.patch.object(mantissa.rows.build.Place, "type", wrong):
+            self.agrees(Last(), example=(torch.randn(3, 5, 6), torch.tensor([0, 1, 2])))
 
     def test_a_parameter_changed_from_outside(self):
         model = small()

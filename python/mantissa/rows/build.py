@@ -226,7 +226,7 @@ class Builder:
                 made = function(place, **arguments)
             made = made if isinstance(made, tuple) else (made,)
             for index, (value, x) in enumerate(zip(node.outputs, made)):
-                if x is not None:
+                if x is not None and self.is_used(value):
                     self._check(place, index, x)
                     self.values[value] = x
         except Refused as refused:

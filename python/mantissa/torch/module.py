@@ -186,11 +186,19 @@ class TorchTrainer:
 
         lr is a rate, or a function that gives it for the count of steps before.
         """
-        self._refuse_changed()
-        for result in train_on(self._trainer, (self._step_arrays(_tuple(batch)) for batch in batches), lr):
+        def arrays():
+            for batch in batches:
+                if not self._views:  # while a step runs, which changes no tensor of the module
+                    self._refuse_changed()
+                yield self._step_arrays(_tuple(batch))
+
+        if self._views:
+            self._refuse_changed()
+        for result in train_on(self._trainer, arrays(), lr):
             self._remember_views()
             yield result
-            self._refuse_changed()
+            if self._views:
+                self._refuse_changed()
 
     def evaluate(self, *batch):
         """The loss of any number of examples, with the module in evaluation."""
