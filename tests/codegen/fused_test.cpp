@@ -14,6 +14,7 @@
 #include "mantissa/passes/fuse.h"
 #include "mantissa/passes/simplify.h"
 #include "mantissa/runtime/plan.h"
+#include "tests/support/count_nodes.h"
 #include "tests/support/fused_graph.h"
 #include "tests/support/passes.h"
 #include "tests/support/run_graph.h"
@@ -306,6 +307,25 @@ TEST(Fused, WhatTheBackwardPassAloneWouldReadIsComputedAgain) {
     }
     // Forward: the largest of each row, the sum of exponentials, the probabilities. Backward: the result.
     EXPECT_EQ(outputs, (std::vector<std::string>{"f32[64, 1]", "f32[64, 1]", "bf16[64, 64]", "f32[64, 64]"}));
+}
+
+TEST(Fused, SumsOfMoreColumnsThanStayOnTheChipAreByThemselves) {
+    Machine chip = testing::any_size();
+    chip.target.fusion.min_bytes_saved = 1;
+    chip.target.fusion.max_columns_summed = 40;
+    for (const std::int64_t columns : {40, 41}) {
+        Graph graph;
+        const Tensor x = given(graph, "x", {64, columns});
+        const Tensor y = x * 2.0 + sum(x, {1}, KeepAxes::yes);
+        graph.add_result("y", y.value());
+        graph.add_result("sums", sum(y, {0}).value());
+        const Fusion fusion = fuse(graph, chip);
+        EXPECT_EQ(testing::count(fusion.graph, "sum"), columns == 40 ? 0 : 1);
+        EXPECT_EQ(testing::count(fusion.graph, "fused"), 1);
+        if (columns == 40) continue;
+        ASSERT_FALSE(fusion.refused.empty());
+        EXPECT_EQ(fusion.refused.front().reason, "sums over rows of 41 columns do not stay on the chip");
+    }
 }
 
 /// Written over an operand that nobody reads later, and right all the same; not over one that is.

@@ -130,6 +130,20 @@ TEST_F(CudaNests, SumsOverManyRowsAgreeWithTheReference) {
     }
 }
 
+/// Views that begin between multiples of 16 bytes: a row of whole numbers, rows of a table.
+TEST_F(CudaNests, OperandsMayBeginAtAnyElement) {
+    const TestedGpu gpu;
+    for (const std::int64_t columns : {30, 31, 32}) {
+        Graph graph;
+        const Tensor x = given(graph, "x", {3, columns}), y = given(graph, "y", {columns});
+        const Tensor row = reshape(slice(x, 0, 1, 2), {columns});
+        graph.add_result("flat", (row * y + y).value());
+        const Tensor rows = slice(x, 0, 1, 3);
+        graph.add_result("normal", (rows - mean(rows * y, {-1}, KeepAxes::yes)).value());
+        EXPECT_LE(worst_error(graph, *gpu, columns), 1) << columns;
+    }
+}
+
 /// A flat nest of a number of elements that fills no group of a thread's.
 TEST_F(CudaNests, ElementsBehindTheLastGroupAreMade) {
     const TestedGpu gpu;

@@ -3,14 +3,17 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
 #include "mantissa/base/error.h"
 #include "mantissa/codegen/compiler.h"
+#include "mantissa/device/cuda/kernels/product_sample.h"
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
+#include "mantissa/numerics/formats.h"
 #include "mantissa/passes/expand.h"
 #include "mantissa/passes/fuse.h"
 #include "mantissa/passes/pipeline.h"
@@ -149,6 +152,28 @@ TEST(CudaProductSums, AddToWhatIsThere) {
     clock.falsify(1, DType::f32, 0x1p-13);
     const std::string added = algorithms(clock).substr(algorithms(clock).find("added to it"));
     EXPECT_NE(added.find("refused"), std::string::npos) << added;
+}
+
+/// An H200's cuBLASLt rounds a product before it multiplies it by GELU's derivative. A derivative that is a
+/// tenth too large is noticed, but where it is almost 0.
+TEST(CudaProductSampleOfGelu, AllowsARoundingOfTheProduct) {
+    on_cuda::Product product{
+        .a = {DType::bf16, 32, 64}, .b = {DType::bf16, 64, 256}, .y = {DType::bf16, 32, 256}};
+    const std::vector<on_cuda::ExpectedNumber> sums = on_cuda::sample_of(product);
+    product.epilogue = on_cuda::Product::Epilogue::gelu_gradient;
+    const std::vector<on_cuda::ExpectedNumber> expected = on_cuda::sample_of(product);
+    ASSERT_EQ(sums.size(), expected.size());
+    int beyond_one_rounding = 0, notices_a_tenth = 0;
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+        const double derivative = expected[i].value / sums[i].value;
+        const double rounded = rounded_to(rounded_to(sums[i].value, DType::bf16) * derivative, DType::bf16);
+        const double error = std::abs(rounded - expected[i].value);
+        EXPECT_LE(error, expected[i].allowed);
+        if (error > ulp_at(expected[i].value, DType::bf16) / 2) ++beyond_one_rounding;
+        if (std::abs(0.1 * expected[i].value) > expected[i].allowed) ++notices_a_tenth;
+    }
+    EXPECT_GT(beyond_one_rounding, 5);
+    EXPECT_GT(notices_a_tenth, 50);
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, CudaProductSample, ::testing::ValuesIn(forms()),
