@@ -33,6 +33,9 @@ std::int64_t threads_of(const EmbeddingGradientKernel& kernel) {
 }
 std::int64_t threads_of(const SquaresKernel&) { return 0; }  // how many blocks, its table says
 std::int64_t threads_of(const NormKernel&) { return 1; }
+std::int64_t threads_of(const TurnKernel& kernel) {
+    return kernel.tokens * kernel.heads * kernel.half / kernel.at_once;
+}
 std::int64_t threads_of(const PeakKernel& kernel) { return kernel.blocks * grid_threads; }
 std::int64_t threads_of(const PoolKernel& kernel) { return kernel.results(); }
 std::int64_t threads_of(const ConvolutionKernel& kernel) { return kernel.results(); }
@@ -93,6 +96,11 @@ std::string body_of(const SquaresKernel& kernel) {
 }
 
 std::string body_of(const NormKernel&) { return "norm"; }
+
+std::string body_of(const TurnKernel& kernel) {
+    return fmt::format("{} tokens in {} positions, {} heads of 2 x {} {}, {} at once", kernel.tokens,
+                       kernel.positions, kernel.heads, kernel.half, name_of(kernel.dtype), kernel.at_once);
+}
 
 std::string body_of(const AttentionKernel& kernel) { return text_of(kernel); }
 

@@ -116,6 +116,14 @@ struct SquaresKernel {
 /// thread.
 struct NormKernel {};
 
+/// Rotary positions: x [tokens, heads, 2 half], cosines and sines f32 [positions, half] -> as x, which may
+/// lie where x does. A thread turns `at_once` neighbouring pairs; token t has position t % positions.
+struct TurnKernel {
+    std::int64_t tokens = 0, positions = 1, heads = 1, half = 1;
+    DType dtype = DType::f32;
+    int at_once = 1;  ///< divides half
+};
+
 /// Products of small matrices whose operands stay in registers, again and again: how many a GPU does a
 /// second. One mode of mma.sync. Parameters: u32 for each thread, so that no product is left out, and how
 /// often each warp does `peak_products` of them.
@@ -136,8 +144,8 @@ std::int64_t operations_of_product(const PeakKernel& kernel);
 struct GridKernel {
     std::string name;  ///< as reports of faults call it
     std::variant<ElementKernel, ReductionKernel, EmbeddingGradientKernel, SquaresKernel, NormKernel,
-                 AttentionKernel, SeenTilesKernel, PeakKernel, PoolKernel, ConvolutionKernel, QuantizeKernel,
-                 WeightGroupsKernel, QuantizedRowsKernel, ScaledSumsKernel>
+                 TurnKernel, AttentionKernel, SeenTilesKernel, PeakKernel, PoolKernel, ConvolutionKernel,
+                 QuantizeKernel, WeightGroupsKernel, QuantizedRowsKernel, ScaledSumsKernel>
         code;
 };
 

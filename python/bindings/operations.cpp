@@ -248,6 +248,10 @@ void bind_norms(nb::module_& module) {
         },
         nb::arg("x"), nb::arg("gamma"), nb::arg("beta"), nb::arg("epsilon"));
     module.def(
+        "rotary", [](Tensor x, Tensor cosine, Tensor sine) { return rotary(x, cosine, sine); }, nb::arg("x"),
+        nb::arg("cosine"), nb::arg("sine"),
+        "Rotary positions: turns pairs i and i + D/2 of heads [B, T, H, D] by angles [T, D/2]");
+    module.def(
         "rms_norm", [](Tensor x, Tensor gamma, double epsilon) { return rms_norm(x, gamma, epsilon); },
         nb::arg("x"), nb::arg("gamma"), nb::arg("epsilon"));
     module.def(

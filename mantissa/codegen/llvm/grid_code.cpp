@@ -469,6 +469,60 @@ class NormCode : GridCode {
     }
 };
 
+class TurnCode : GridCode {
+  public:
+    TurnCode(llvm::Module& module, const GridKernel& named, const TurnKernel& kernel)
+        : GridCode(module, named, 4), kernel_(kernel) {}
+
+    void run() {
+        const std::int64_t groups = kernel_.half / kernel_.at_once;
+        if_then(is_less(number_, integer(kernel_.tokens * kernel_.heads * groups)), [&] {
+            const std::vector<Value*> at = indices_of(number_, {kernel_.tokens, kernel_.heads, groups});
+            Value* first =
+                place_of(at, {2 * kernel_.heads * kernel_.half, 2 * kernel_.half, kernel_.at_once}, 0);
+            Value* second = b_.CreateAdd(first, integer(kernel_.half));
+            Value* position = b_.CreateURem(at[0], integer(kernel_.positions));
+            Value* angle = place_of({position, at[2]}, {kernel_.half, kernel_.at_once}, 0);
+            Value *x = group(0, first, kernel_.dtype), *y = group(0, second, kernel_.dtype),
+                  *cosines = group(1, angle, DType::f32), *sines = group(2, angle, DType::f32);
+            Value *turned_x = x, *turned_y = y;
+            for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(kernel_.at_once); ++i) {
+                Value *a = number(x, i), *b = number(y, i), *c = b_.CreateExtractElement(cosines, i),
+                      *s = b_.CreateExtractElement(sines, i);
+                turned_x = b_.CreateInsertElement(
+                    turned_x, stored(b_.CreateFSub(b_.CreateFMul(a, c), b_.CreateFMul(b, s))), i);
+                turned_y = b_.CreateInsertElement(
+                    turned_y, stored(b_.CreateFAdd(b_.CreateFMul(b, c), b_.CreateFMul(a, s))), i);
+            }
+            b_.CreateAlignedStore(turned_x, control_.at(parameter(3), first, kernel_.dtype),
+                                  alignment(kernel_.dtype));
+            b_.CreateAlignedStore(turned_y, control_.at(parameter(3), second, kernel_.dtype),
+                                  alignment(kernel_.dtype));
+        });
+        b_.CreateRetVoid();
+    }
+
+  private:
+    llvm::Align alignment(DType dtype) const {
+        return llvm::Align(
+            std::min<std::uint64_t>(16, static_cast<std::uint64_t>(kernel_.at_once) * size_of(dtype)));
+    }
+    Value* group(std::size_t operand, Value* place, DType dtype) {
+        llvm::Type* type =
+            llvm::FixedVectorType::get(lanes_.memory_type(dtype), static_cast<unsigned>(kernel_.at_once));
+        return b_.CreateAlignedLoad(type, control_.at(parameter(operand), place, dtype), alignment(dtype));
+    }
+    Value* number(Value* of, std::uint64_t i) {
+        return lanes_.apply("cast", {lanes_.read(b_.CreateExtractElement(of, i), kernel_.dtype)},
+                            kernel_.dtype, DType::f32);
+    }
+    Value* stored(Value* number) {
+        return lanes_.stored(lanes_.apply("cast", {number}, DType::f32, kernel_.dtype), kernel_.dtype, false);
+    }
+
+    const TurnKernel& kernel_;
+};
+
 void emit_code(llvm::Module& module, const GridKernel& named, const ElementKernel& kernel) {
     ElementCode(module, named, kernel).run();
 }
@@ -483,6 +537,9 @@ void emit_code(llvm::Module& module, const GridKernel& named, const SquaresKerne
 }
 void emit_code(llvm::Module& module, const GridKernel& named, const NormKernel&) {
     NormCode(module, named).run();
+}
+void emit_code(llvm::Module& module, const GridKernel& named, const TurnKernel& kernel) {
+    TurnCode(module, named, kernel).run();
 }
 /// One that has a source of its own.
 void emit_code(llvm::Module& module, const GridKernel& named, const auto& kernel) {

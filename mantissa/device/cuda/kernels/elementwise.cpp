@@ -29,13 +29,7 @@ std::shared_ptr<const GpuKernel> add_element_kernel(Context& context, codegen::E
 
 Launch launch_of_elements(Context& context, codegen::ElementKernel kernel) {
     const std::int64_t blocks = codegen::blocks_of(codegen::GridKernel{.name = "", .code = kernel});
-    return
-        [&context, blocks, made = add_element_kernel(context, std::move(kernel))](const Operands& operands) {
-            std::vector<std::uint64_t> parameters;
-            for (const std::byte* input : operands.inputs) parameters.push_back(address_of(input));
-            parameters.push_back(address_of(operands.outputs[0]));
-            launch(context, *made, blocks, std::move(parameters));
-        };
+    return launch_of(context, {add_element_kernel(context, std::move(kernel)), blocks});
 }
 
 namespace {
@@ -89,6 +83,32 @@ Kernel random_kernel(Context& context) {
     return {.name = "philox", .prepare = prepare};
 }
 
+/// Neighbouring pairs that a thread turns: 16 bytes of each half, where pairs and addresses allow them.
+int pairs_at_once(const Problem& problem, std::int64_t half) {
+    if (problem.askew) return 1;
+    int count = 16 / static_cast<int>(size_of(problem.inputs[0].dtype));
+    while (half % count != 0) count /= 2;
+    return count;
+}
+
+Kernel turn_kernel(Context& context) {
+    const auto prepare = [&context](const Problem& problem) -> Expected<PreparedKernel> {
+        const Type& x = problem.inputs[0];
+        if (x.dtype == DType::f64) return Unexpected{"it turns in f32"};
+        const std::int64_t half = x.shape[3] / 2;
+        codegen::GridKernel kernel{.name = "rotary_" + std::string(name_of(x.dtype)),
+                                   .code = codegen::TurnKernel{.tokens = x.shape[0] * x.shape[1],
+                                                               .positions = x.shape[1],
+                                                               .heads = x.shape[2],
+                                                               .half = half,
+                                                               .dtype = x.dtype,
+                                                               .at_once = pairs_at_once(problem, half)}};
+        return PreparedKernel{.launch = launch_of(context, add_sized(context, std::move(kernel))),
+                              .may_write_over = {{0}}};
+    };
+    return {.name = "turned pairs", .arithmetic = {.unit = context.unit}, .prepare = prepare};
+}
+
 }  // namespace
 
 void add_elementwise_kernels(KernelTable& table, Context& context) {
@@ -96,6 +116,7 @@ void add_elementwise_kernels(KernelTable& table, Context& context) {
         if (op->meaning) table[std::string(op->name)].push_back(elementwise_kernel(context));
     for (const char* op : {"cast", "round_to", "stop_gradient"})
         table[op].push_back(elementwise_kernel(context));
+    table["rotary"].push_back(turn_kernel(context));
     table["random_uniform"].push_back(random_kernel(context));
 }
 

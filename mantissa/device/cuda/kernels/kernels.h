@@ -66,6 +66,9 @@ struct SizedKernel {
 };
 SizedKernel add_sized(Context& context, codegen::GridKernel kernel);
 
+/// Launches of a kernel whose parameters are all operands' addresses, then all outputs'.
+Launch launch_of(const Context& context, SizedKernel kernel);
+
 /// Queues a kernel of a grid; nothing for no blocks.
 void launch(const Context& context, const GpuKernel& kernel, std::int64_t blocks,
             std::vector<std::uint64_t> parameters, int threads = codegen::grid_threads);

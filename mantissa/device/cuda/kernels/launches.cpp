@@ -50,6 +50,15 @@ SizedKernel add_sized(Context& context, codegen::GridKernel kernel) {
     return {context.modules.add(std::move(kernel)), blocks};
 }
 
+Launch launch_of(const Context& context, SizedKernel kernel) {
+    return [&context, kernel = std::move(kernel)](const Operands& operands) {
+        std::vector<std::uint64_t> addresses;
+        for (const std::byte* input : operands.inputs) addresses.push_back(address_of(input));
+        for (const std::byte* output : operands.outputs) addresses.push_back(address_of(output));
+        launch(context, *kernel.kernel, kernel.blocks, std::move(addresses));
+    };
+}
+
 void launch(const Context& context, const GpuKernel& kernel, std::int64_t blocks,
             std::vector<std::uint64_t> parameters, int threads) {
     launch_with_table(context, kernel, {blocks, threads, context.work}, {}, std::move(parameters));

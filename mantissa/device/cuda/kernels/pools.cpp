@@ -38,15 +38,7 @@ codegen::PoolKernel pool_of(const Problem& problem, codegen::PoolResult makes) {
 Expected<PreparedKernel> prepare_pool(Context& context, const NamedPool& named, const Problem& problem) {
     codegen::GridKernel kernel{.name = fmt::format("{}_{}", named.op, name_of(problem.inputs[0].dtype)),
                                .code = pool_of(problem, named.makes)};
-    const std::int64_t blocks = codegen::blocks_of(kernel);
-    const auto queue = [&context, blocks,
-                        made = context.modules.add(std::move(kernel))](const Operands& operands) {
-        std::vector<std::uint64_t> addresses;
-        for (const std::byte* input : operands.inputs) addresses.push_back(address_of(input));
-        for (const std::byte* output : operands.outputs) addresses.push_back(address_of(output));
-        launch(context, *made, blocks, std::move(addresses));
-    };
-    return PreparedKernel{.launch = queue};
+    return PreparedKernel{.launch = launch_of(context, add_sized(context, std::move(kernel)))};
 }
 
 }  // namespace
