@@ -15,8 +15,9 @@ import mantissa
 import numpy as np
 from mantissa import _native, constants, layout, nn, rows
 from mantissa.layout import Placed
-from mantissa.program import Program
-from mantissa.rows import attention, build, contractions, elementwise, images, movement, norms, reductions, registry
+from mantissa.program import Node, Program, Ref, Weight
+from mantissa.rows import (attention, build, contractions, elementwise, images, movement, norms, reductions, registry,
+                           rotations)
 
 FOLDER = pathlib.Path(__file__).parent / "programs"
 CLASS = 4e-5  # of FP32: these programs are short
@@ -106,6 +107,75 @@ class Programs(unittest.TestCase):
         self.assertIn("losses: 2 things in it cannot be trained here:", str(raised.exception))
         self.assertIn("aten.no_such_thing (3 times)", str(raised.exception))
         self.assertIn("There are no complex numbers.", str(raised.exception))
+
+
+def rotation(**other):
+    """x cos + cat([-x[..., 3:], x[..., :3]]) sin of a weight [2, 2, 4, 6], times numbers, added up; `other`: arguments."""
+    random = np.random.default_rng(7)
+    angles = random.normal(size=(1, 1, 4, 3)).astype(np.float32)
+    shape, half = (2, 2, 4, 6), (2, 2, 4, 3)
+    tables = {value: np.concatenate([make(angles)] * 2, -1) for value, make in ((1, np.cos), (2, np.sin))}
+    constants = {**tables, 3: random.normal(size=shape).astype(np.float32), **other.get("constants", {})}
+    nodes = [("mul", dict(self=4, other=1), 5, shape), ("slice", dict(self=4, dim=3, start=0, end=3, step=1), 6, half),
+             ("slice", dict(self=4, dim=3, start=3, end=2**63 - 1, step=1), 7, half), ("neg", dict(self=7), 8, half),
+             ("cat", dict(tensors=[8, 6], dim=-1), 9, shape), ("mul", dict(self=9, other=2), 10, shape),
+             ("add", dict(self=5, other=10, alpha=1), 11, shape), ("mul", dict(self=11, other=3), 12, shape),
+             ("sum", dict(self=12), 13, ())]
+
+    def named(name, x):
+        is_value = name in ("self", "tensors") or name == "other"
+        return [Ref(each) for each in x] if isinstance(x, list) else Ref(x) if is_value else x
+
+    program = Program("rotation", {0: ("f32", (1,)), 4: ("f32", shape), **{made: ("f32", of) for *_, made, of in nodes},
+                                   **{value: ("f32", array.shape) for value, array in constants.items()}},
+                      inputs=[0], weights=[Weight("w", 4)], constants=constants, loss=13)
+    for index, (op, arguments, made, _) in enumerate(nodes):
+        arguments = {**arguments, **other.get(f"{op}{made}", {})}
+        program.nodes.append(Node(f"aten.{op}", {name: named(name, x) for name, x in arguments.items()}, [made]))
+    return program
+
+
+class Rotations(unittest.TestCase):
+    def joined(self, **other):
+        program = rotation(**other)
+        return [node.op for node in rotations.joined(program, program.used([13]), [13])]
+
+    def test_are_one_operation(self):
+        whole = ["mantissa.rotary", "aten.mul", "aten.sum"]
+        self.assertEqual(self.joined(), whole)
+        self.assertEqual(self.joined(add11=dict(self=10, other=5)), whole)
+        self.assertEqual(self.joined(mul5=dict(self=1, other=4)), whole)
+        self.assertEqual(self.joined(cat9=dict(dim=3), slice6=dict(dim=-1, start=None)), whole)
+
+    def test_near_misses_stay_as_they_are(self):
+        different = np.ones((1, 1, 4, 6), np.float32)
+        different[..., 5] = 2
+        by_head = np.ones((1, 2, 4, 6), np.float32) * np.array([1, 2], np.float32).reshape(1, 2, 1, 1)
+        for other in (dict(constants={1: different}), dict(constants={2: by_head}), dict(add11=dict(alpha=2)),
+                      dict(cat9=dict(tensors=[6, 8])), dict(cat9=dict(dim=2)), dict(slice6=dict(start=1, end=4)),
+                      dict(slice7=dict(self=3)), dict(mul10=dict(other=4)), dict(mul12=dict(self=11, other=9)),
+                      dict(slice7=dict(dim=2, end=6))):
+            self.assertNotIn("mantissa.rotary", self.joined(**other), other)
+
+    def test_turn_each_position_by_its_angle(self):
+        program = rotation()
+        w = np.random.default_rng(8).normal(size=(2, 2, 4, 6)).astype(np.float32)
+
+        def values(name):
+            return w
+
+        def loss(*tensors):
+            return layout.plain(rows.Builder(program, tensors, values=values, is_training=True).build([13])[0])
+
+        trainer = mantissa.Trainer(mantissa.Model("rotation", {"x": mantissa.whole((1,))}, loss), batch=1)
+        got, gradients = trainer.gradients(np.zeros(1, np.float32))
+        cosine, sine, weights = (program.constants[value].astype(np.float64) for value in (1, 2, 3))
+        turned = w * cosine + np.concatenate([-w[..., 3:], w[..., :3]], -1) * sine
+        self.assertAlmostEqual(got, float((turned * weights).sum()), 4)
+        back = weights * sine
+        expected = weights * cosine + np.concatenate([back[..., 3:], -back[..., :3]], -1)
+        self.assertLess(abs(gradients["w"] - expected).max(), 1e-6)
+        self.assertIn("rotary", mantissa.explain(trainer.model, batch=1).json)
 
 
 class Stored:

@@ -5,6 +5,7 @@ from .. import _native, constants, layout
 from .._native import operations as native
 from ..layout import Placed
 from ..program import Ref, refs
+from . import rotations
 from .advice import advice_for
 from .registry import Refused, row_of
 
@@ -86,6 +87,13 @@ class Place:
         """A tensor of equal values."""
         shape = self.shape if shape is None else shape
         return layout.broadcast(Placed(self.number(value, dtype)), shape)
+
+    def table(self, array):
+        """A numpy array of float32 as a tensor, one however often it is asked for."""
+        tables = self.builder.tables
+        if id(array) not in tables:
+            tables[id(array)] = array, native.literal(self.anchor, array.tobytes(), "f32", list(array.shape))
+        return tables[id(array)][1]
 
     def cast(self, x, dtype=None):
         """x in another type; of numbers to bool, whether they are not 0."""
@@ -169,11 +177,11 @@ class Builder:
         self.permutations = {node.outputs[-1] for node in program.nodes if node.op in ("aten.argsort", "aten.sort")
                              and len(program.types[node.outputs[-1]][1]) == 1}
         self.weights = Weights(program)
-        self.states = {}
+        self.states, self.tables = {}, {}
 
     def build(self, roots):
         """Records what the roots follow from, and returns them. Raises CaptureError with all that is refused."""
-        nodes = self.program.used(roots)
+        nodes = rotations.joined(self.program, self.program.used(roots), roots)
         self.used = {value for node in nodes for value in refs(node.arguments)} | set(roots)
         for weight in self.program.weights:
             if weight.value in self.used:
