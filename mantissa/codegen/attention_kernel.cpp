@@ -99,7 +99,7 @@ std::string refuse_attention(const AttentionKernel& kernel) {
 
 bool moves_whole_rows(const AttentionKernel& kernel) {
     constexpr std::int64_t at_a_time = 8;
-    if (kernel.head_size % at_a_time != 0) return false;
+    if (kernel.askew || kernel.head_size % at_a_time != 0) return false;
     for (const HeadPlaces& places : {kernel.q, kernel.k, kernel.v, kernel.o})
         for (const std::int64_t step : {places.start, places.sequence, places.head, places.position})
             if (step % at_a_time != 0) return false;
@@ -115,11 +115,12 @@ std::string text_of(const AttentionKernel& kernel) {
     return fmt::format(
         "{} {} of {} sequences, {} heads in groups of {}, {} queries, {} keys, {} elements{}, scale {}; q "
         "{}, k "
-        "{}, v {}, o {}{}{}",
+        "{}, v {}, o {}{}{}{}",
         name_of(kernel.makes), mantissa::name_of(kernel.dtype), kernel.sequences, kernel.heads, kernel.group,
         kernel.queries, kernel.keys, kernel.head_size, kernel.causal ? ", causal" : "", kernel.scale,
         text_of(kernel.q), text_of(kernel.k), text_of(kernel.v), text_of(kernel.o),
-        kernel.lse_gradient ? ", and of lse" : "", kernel.score ? text_of(*kernel.score) : "");
+        kernel.lse_gradient ? ", and of lse" : "", kernel.askew ? ", askew" : "",
+        kernel.score ? text_of(*kernel.score) : "");
 }
 
 std::string text_of(const SeenTilesKernel& kernel) { return "seen tiles of " + text_of(kernel.of); }

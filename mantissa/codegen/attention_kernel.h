@@ -77,6 +77,7 @@ struct AttentionKernel {
     std::shared_ptr<const PairScore> score = {};  ///< null: plain
     /// For `query_gradient`: the last parameter is the gradient of lse, f32 [B, H, T].
     bool lse_gradient = false;
+    bool askew = false;  ///< tensors begin at any element, not at multiples of 16 bytes
 };
 
 /// How a kernel's work is cut, by shapes alone.

@@ -144,6 +144,33 @@ TEST_F(CudaNests, OperandsMayBeginAtAnyElement) {
     }
 }
 
+/// Reductions and attention read 16 bytes at a time, too, where all begins at multiples of them: what they
+/// make of a view has the bits of what they make of its copy.
+TEST_F(CudaNests, OtherKernelsTakeSuchOperands) {
+    const TestedGpu gpu;
+    for (const std::int64_t first : {0, 2, 3}) {
+        Graph graph;
+        const auto view = [&](Tensor x, const Shape& shape) {
+            return reshape(slice(x, 0, first, first + shape.elements()), shape);
+        };
+        const auto heads = [&](const char* name) {
+            return view(cast(given(graph, name, {300}), DType::bf16), {1, 2, 4, 16});
+        };
+        const Tensor matrix = view(given(graph, "x", {90}), {10, 8});
+        const Tensor views[] = {matrix, heads("q"), heads("k"), heads("v")};
+        for (const bool copies : {false, true}) {
+            std::vector<Tensor> given;
+            for (const Tensor& x : views) given.push_back(copies ? x * 1.0 : x);
+            const Tensor made[] = {sum(given[0], {0}), max(given[0], {0}),
+                                   attention(given[1], given[2], given[3], {.causal = true})};
+            for (const Tensor& y : made)
+                graph.add_result(fmt::format("y{}", graph.results().size()), y.value());
+        }
+        const auto results = testing::run(graph, feed_for(graph), *gpu);
+        for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(results[i], results[i + 3]) << first << " " << i;
+    }
+}
+
 /// A flat nest of a number of elements that fills no group of a thread's.
 TEST_F(CudaNests, ElementsBehindTheLastGroupAreMade) {
     const TestedGpu gpu;

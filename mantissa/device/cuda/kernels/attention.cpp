@@ -38,6 +38,7 @@ struct DescribedAttention {
         kernel.group = e.key_heads == 0 ? 1 : e.heads / e.key_heads;
         kernel.causal = problem.attributes.flag("causal");
         kernel.scale = problem.attributes.number("scale");
+        kernel.askew = problem.askew;
         kernel.lse_gradient =
             problem.attributes.has("lse_gradient") && problem.attributes.flag("lse_gradient");
         const auto take = [&](char name, std::size_t& tensor, codegen::HeadPlaces& places) {

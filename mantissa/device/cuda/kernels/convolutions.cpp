@@ -28,6 +28,9 @@ constexpr NamedConvolution convolutions[] = {
 
 constexpr std::int64_t scratch_alignment = 256;
 
+constexpr std::string_view begins_askew =
+    "it takes operands at multiples of 16 bytes, and one begins between them";
+
 /// A kernel that writes elements elsewhere, perhaps as others: cuDNN's filter from the graph's, or back, or
 /// an operand in FP32.
 struct Rewrite : SizedKernel {
@@ -157,6 +160,7 @@ Expected<PreparedKernel> prepare_by_library(Context& context, const NamedConvolu
                             .tf32 = unit.tf32 || written != stored};
     for (const Type& type : problem.inputs)
         if (type.shape.elements() == 0) return Unexpected{"cuDNN takes no empty tensors, got " + type.text()};
+    if (problem.askew) return Unexpected{std::string(begins_askew)};
     Expected<std::shared_ptr<DnnPlan>> plan = plan_convolution(context, of);
     if (!plan) return Unexpected{plan.reason()};
     const auto bound = std::make_shared<const BoundDnn>(context, of, problem.inputs, std::move(*plan));
@@ -166,25 +170,27 @@ Expected<PreparedKernel> prepare_by_library(Context& context, const NamedConvolu
                           .algorithm = [bound] { return bound->text(); }};
 }
 
-/// A window of one pixel: the pixels of all images are rows, and the filter is a matrix [C, K] as it lies in
-/// the graph. So a gradient of filters is FP32, whatever its operands. With a stride, the pixels that count
-/// are copied together before.
+/// Windows that share no pixel: those of all images are rows, and the filter is a matrix [R S C, K] as it
+/// lies in the graph. So a gradient of filters is FP32, whatever its operands. Where windows are not the
+/// pixels as they lie, they are copied together before, or a gradient of images apart behind.
 Expected<PreparedKernel> prepare_by_product(Context& context, const NamedConvolution& named,
                                             const ProductUnit& unit, const Problem& problem) {
     if (std::string reason = unit.refusal(problem); !reason.empty()) return Unexpected{std::move(reason)};
     const Convolution of = convolution_of(problem.inputs, problem.attributes);
-    const auto is_pixel = [](const ConvolutionAxis& axis) {
-        return axis.filter == 1 && axis.before == 0 && axis.behind == 0;
+    const auto is_apart = [](const ConvolutionAxis& axis) {
+        return axis.before == 0 && axis.behind == 0 && axis.filter <= axis.stride &&
+               (axis.dilation == 1 || axis.filter == 1);
     };
-    if (!is_pixel(of.vertical) || !is_pixel(of.horizontal) || of.groups != 1)
-        return Unexpected{"its windows are more than a pixel of all channels"};
+    if (!is_apart(of.vertical) || !is_apart(of.horizontal) || of.groups != 1)
+        return Unexpected{"its windows share pixels, or are of some channels"};
     for (const Type& type : problem.inputs)
         if (type.shape.elements() == 0)
             return Unexpected{"cuBLASLt takes no empty matrices, got " + type.text()};
     const bool gathers = of.vertical.stride > 1 || of.horizontal.stride > 1;
+    if (gathers && problem.askew) return Unexpected{std::string(begins_askew)};
     const std::int64_t rows = of.images * of.vertical.output * of.horizontal.output;
     const DType stored = problem.inputs[0].dtype, written = problem.outputs[0].dtype;
-    const Product::Matrix x{stored, rows, of.channels}, w{stored, of.channels, of.filters},
+    const Product::Matrix x{stored, rows, of.depth()}, w{stored, of.depth(), of.filters},
         y{stored, rows, of.filters};
     const auto transposed = [](Product::Matrix matrix) {
         matrix.transposed = true;
@@ -197,7 +203,11 @@ Expected<PreparedKernel> prepare_by_product(Context& context, const NamedConvolu
     Product product{
         .a = x, .b = w, .y = as_written(y), .bias = problem.inputs.size() == 3, .tf32 = unit.tf32};
     if (named.makes == codegen::ConvolutionResult::gradient_of_images) {
-        if (gathers) return Unexpected{"its stride leaves out pixels, whose gradients are 0"};
+        const auto leaves_out = [](const ConvolutionAxis& axis) {
+            return axis.output * axis.filter != axis.image;
+        };
+        if (leaves_out(of.vertical) || leaves_out(of.horizontal))
+            return Unexpected{"its stride leaves out pixels, whose gradients are 0"};
         product.a = y, product.b = transposed(w), product.y = as_written(x);
     } else if (named.makes == codegen::ConvolutionResult::gradient_of_filter) {
         product.a = transposed(x), product.b = y, product.y = as_written(w);
@@ -207,21 +217,35 @@ Expected<PreparedKernel> prepare_by_product(Context& context, const NamedConvolu
                                       problem.inputs[2].text())};
     Expected<PreparedKernel> prepared = prepare_product(context, product);
     if (!prepared || !gathers) return prepared;
-    const std::int64_t row = of.horizontal.image * of.channels;
-    const Rewrite gathered = rewrite(
-        context, {of.images, of.vertical.output, of.horizontal.output, of.channels},
-        {stored, {of.vertical.image * row, of.vertical.stride * row, of.horizontal.stride * of.channels, 1}},
-        {stored, Shape{of.images, of.vertical.output, of.horizontal.output, of.channels}.strides()});
-    const std::int64_t pixels_at = align_up(prepared->workspace, scratch_alignment);
-    prepared->launch = [&context, gathered, pixels_at,
+    // A row of a window is as many numbers side by side, in the image and in the matrix.
+    const bool is_gathered = named.makes != codegen::ConvolutionResult::gradient_of_images;
+    const DType moved = is_gathered ? stored : written;
+    const std::int64_t row = of.horizontal.image * of.channels,
+                       in_window = of.horizontal.filter * of.channels;
+    const std::vector<std::int64_t> extents{of.images, of.vertical.output, of.horizontal.output,
+                                            of.vertical.filter, in_window};
+    const codegen::Strided in_image{
+        moved,
+        {of.vertical.image * row, of.vertical.stride * row, of.horizontal.stride * of.channels, row, 1}},
+        in_matrix{moved, Shape(extents).strides()};
+    const Rewrite windows = is_gathered ? rewrite(context, extents, in_image, in_matrix)
+                                        : rewrite(context, extents, in_matrix, in_image);
+    const std::int64_t windows_at = align_up(prepared->workspace, scratch_alignment);
+    prepared->launch = [&context, windows, windows_at, is_gathered,
                         multiply = prepared->launch](const Operands& operands) {
-        std::byte* pixels = operands.workspace + pixels_at;
-        gathered.queue(context, address_of(operands.inputs[0]), address_of(pixels));
+        std::byte* const matrix = operands.workspace + windows_at;
         std::vector<const std::byte*> inputs(operands.inputs.begin(), operands.inputs.end());
-        inputs[0] = pixels;
-        multiply({inputs, operands.outputs, operands.workspace});
+        std::vector<std::byte*> outputs(operands.outputs.begin(), operands.outputs.end());
+        if (is_gathered) {
+            windows.queue(context, address_of(inputs[0]), address_of(matrix));
+            inputs[0] = matrix;
+        } else {
+            outputs[0] = matrix;
+        }
+        multiply({inputs, outputs, operands.workspace});
+        if (!is_gathered) windows.queue(context, address_of(matrix), address_of(operands.outputs[0]));
     };
-    prepared->workspace = pixels_at + rows * of.channels * static_cast<std::int64_t>(size_of(stored));
+    prepared->workspace = windows_at + rows * of.depth() * static_cast<std::int64_t>(size_of(moved));
     prepared->launches += 1;
     return prepared;
 }

@@ -126,6 +126,7 @@ struct Stages {
 struct Reduced {
     bool maximum = false;
     DType from = DType::f32, sums = DType::f32, to = DType::f32;
+    bool askew = false;  ///< the tensor begins at any element, not at a multiple of 16 bytes
 };
 
 Stages stages_of(Context& context, const Shape& shape, const std::vector<std::int64_t>& axes,

@@ -95,7 +95,7 @@ Stages stages_of(Context& context, const Shape& shape, const std::vector<std::in
                                    .sums = what.sums,
                                    .to = what.to};
     first.threads = threads_of_result(apart.last_is_reduced, apart.terms);
-    first.at_once = at_once_of(apart, what.from);
+    first.at_once = what.askew ? 1 : at_once_of(apart, what.from);
     first.chunks = chunks_of(apart.results / first.at_once * first.threads, apart.terms, first.threads);
     first.terms_of_chunk = ceil_div(apart.terms, first.chunks);
     Stages stages;
@@ -131,7 +131,8 @@ Kernel reduction_kernel(Context& context, bool maximum) {
                                         {.maximum = maximum,
                                          .from = from,
                                          .sums = from == DType::f64 ? DType::f64 : DType::f32,
-                                         .to = problem.outputs[0].dtype});
+                                         .to = problem.outputs[0].dtype,
+                                         .askew = problem.askew});
         return PreparedKernel{.launch =
                                   [&context, stages](const Operands& operands) {
                                       stages.queue(context, address_of(operands.inputs[0]),
