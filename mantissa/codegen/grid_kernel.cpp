@@ -39,6 +39,9 @@ std::int64_t threads_of(const TurnKernel& kernel) {
 std::int64_t threads_of(const PeakKernel& kernel) { return kernel.blocks * grid_threads; }
 std::int64_t threads_of(const PoolKernel& kernel) { return kernel.results(); }
 std::int64_t threads_of(const ConvolutionKernel& kernel) { return kernel.results(); }
+std::int64_t threads_of(const FilterGradientKernel& kernel) {
+    return kernel.tiles() * kernel.parts * grid_threads;
+}
 /// A block a row, or a warp a group.
 std::int64_t threads_of(const QuantizeKernel& kernel) {
     return kernel.rows * (kernel.by_groups ? kernel.groups() * weights_of_group : grid_threads);
@@ -109,6 +112,8 @@ std::string body_of(const SeenTilesKernel& kernel) { return text_of(kernel); }
 std::string body_of(const PoolKernel& kernel) { return text_of(kernel); }
 
 std::string body_of(const ConvolutionKernel& kernel) { return text_of(kernel); }
+
+std::string body_of(const FilterGradientKernel& kernel) { return text_of(kernel); }
 
 std::string body_of(const QuantizeKernel& kernel) { return text_of(kernel); }
 std::string body_of(const WeightGroupsKernel& kernel) { return text_of(kernel); }

@@ -3,16 +3,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <fstream>
 #include <functional>
-#include <iterator>
 
 #include "mantissa/codegen/grid_kernel.h"
 #include "mantissa/graph/attention_score.h"
 #include "mantissa/graph/graph.h"
 #include "tests/device/emulated_gpu_harness.h"
-#include "tests/support/temporary_directory.h"
+#include "tests/device/nvidias_assembler.h"
 
 namespace mantissa {
 namespace {
@@ -260,33 +257,15 @@ TEST_F(CudaAttentionCode, TouchesOnlyWhatAWindowShows) {
 using CudaAttentionCodeSlow = CudaAttentionCode;
 
 TEST_F(CudaAttentionCodeSlow, NvidiasAssemblerSpillsNothing) {
-    const std::string with_path = "PATH=$PATH:/usr/local/cuda/bin ";
-    if (std::system((with_path + "sh -c 'command -v ptxas' >/dev/null").c_str()) != 0)
-        GTEST_SKIP() << "no ptxas: CUDA's toolkit is not installed";
-    const TemporaryDirectory directory;
-    const std::string path = (directory.path() / "kernel.ptx").string(),
-                      said = (directory.path() / "said").string();
+    if (!testing::has_assembler()) GTEST_SKIP() << "no ptxas: CUDA's toolkit is not installed";
     const auto assembled = [&](const AttentionKernel& kernel, const std::string& architecture) {
-        // Code for one architecture alone is made for it; the others take what is made for the oldest.
-        std::ofstream(path) << ptx_of(kernel, architecture == "sm_90a" ? architecture : "sm_80");
-        const std::string command =
-            fmt::format("{} ptxas -v -arch={} -o /dev/null '{}' 2>'{}'", with_path, architecture, path, said);
-        EXPECT_EQ(std::system(command.c_str()), 0);
-        std::ifstream file(said);
-        const std::string words{std::istreambuf_iterator<char>(file), {}};
-        EXPECT_NE(words.find(" 0 bytes spill stores, 0 bytes spill loads"), std::string::npos)
-            << codegen::text_of(kernel) << "\n"
-            << words;
-        const std::size_t used = words.find("Used ");
-        return used == std::string::npos ? words : words.substr(used, words.find("smem", used) + 4 - used);
+        return testing::assembled({.name = "k", .code = kernel}, architecture);
     };
     for (const Makes makes : all_kernels)
         for (const std::int64_t head_size : {16, 32, 48, 64, 80, 96, 112, 128})
             for (const char* const architecture : {"sm_80", "sm_90", "sm_90a", "sm_100"}) {
                 if (head_size % 64 != 0 && std::string(architecture) != "sm_80") continue;
-                const std::string knows =
-                    fmt::format("{} ptxas --help | grep -qw {}", with_path, architecture);
-                if (std::system(knows.c_str()) != 0) continue;  // before CUDA 12.8 there is no sm_100
+                if (!testing::has_assembler(architecture)) continue;
                 const AttentionKernel kernel = of_gpt2(makes, 1024, 12, head_size);
                 fmt::print("{:<7} heads of {:>3}, {} threads, {}: {}\n", architecture, head_size,
                            codegen::tiles_of(kernel).threads(), name_of(makes),

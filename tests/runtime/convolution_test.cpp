@@ -11,6 +11,7 @@
 #include "mantissa/graph/convolution.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
+#include "mantissa/runtime/plan.h"
 #include "tests/support/run_graph.h"
 #include "tests/support/tested_gpu.h"
 
@@ -125,6 +126,12 @@ class Products {
     void expect_exact(DType dtype, Device& device) const {
         expect(forward(dtype), y_, "conv2d", device);
         expect(input_gradient(dtype), dx_, "conv2d_input_gradient", device);
+        expect(filter_gradient(dtype), dfilter_, "conv2d_filter_gradient", device);
+    }
+
+    void expect_exact_filter_gradient(DType dtype, Device& device, const std::string& kernel) const {
+        const Plan plan(filter_gradient(dtype), device);
+        EXPECT_EQ(plan.nodes().back().kernel, kernel) << text();
         expect(filter_gradient(dtype), dfilter_, "conv2d_filter_gradient", device);
     }
 
@@ -288,6 +295,45 @@ TEST(CudaConvolution, IsExactOnWholeNumbers) {
     for (int i = 0; i < 20; ++i) cases.push_back(random_case(draw));
     const testing::TestedGpu gpu;
     expect_exact_on(cases, {{"cuda", &*gpu}});
+}
+
+/// Windows of several taps, in tiles of channels and filters that are full and that are not.
+TEST(CudaConvolution, FilterGradientsOfTilesAreExactOnWholeNumbers) {
+    if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
+    const std::vector<Case> cases{
+        {{2, 7, 7, 64}, {3, 3, 64, 64}, {.padding = {1, 1, 1, 1}}},
+        {{3, 9, 12, 128}, {3, 3, 128, 72}, {.padding = {1, 1, 1, 1}}},
+        {{1, 8, 11, 56}, {5, 5, 56, 48}, {.padding = {2, 2, 2, 2}}},
+        {{1, 7, 33, 64}, {1, 7, 64, 40}, {.padding = {0, 0, 3, 3}}},
+        {{2, 13, 5, 64}, {7, 1, 64, 64}, {.padding = {3, 3, 0, 0}}},
+        {{2, 9, 10, 64}, {3, 3, 64, 48}, {.stride = {2, 2}, .padding = {1, 1, 1, 1}}},
+        {{2, 11, 14, 64}, {2, 4, 64, 64}, {.stride = {1, 3}, .padding = {0, 1, 2, 0}}},
+        {{2, 9, 13, 48}, {3, 3, 48, 64}, {.padding = {2, 2, 2, 2}, .dilation = {2, 2}}},
+        {{2, 8, 9, 64}, {3, 2, 64, 64}, {.padding = {0, 3, 4, 0}, .dilation = {1, 3}}},
+        {{2, 6, 7, 64}, {4, 3, 64, 64}, {}},
+        {{1, 3, 5, 64}, {3, 3, 64, 64}, {}},
+        {{1, 20, 70, 64}, {3, 3, 64, 64}, {.padding = {1, 1, 1, 1}}},
+        {{3, 5, 6, 64}, {1, 1, 64, 64}, {.padding = {1, 0, 0, 1}}},
+        {{2, 9, 30, 32}, {3, 3, 32, 32}, {.padding = {1, 1, 1, 1}}},
+        {{1, 9, 70, 24}, {3, 3, 24, 128}, {.padding = {1, 1, 1, 1}}},
+        {{2, 9, 10, 128}, {5, 5, 128, 32}, {.padding = {2, 1, 1, 2}}},
+        {{1, 17, 41, 64}, {7, 7, 64, 64}, {.stride = {2, 2}, .padding = {3, 3, 3, 3}}},
+        // Blocks of several stages.
+        {{8, 24, 30, 64}, {3, 3, 64, 64}, {.padding = {1, 1, 1, 1}}},
+        {{8, 30, 40, 32}, {3, 3, 32, 32}, {.padding = {1, 1, 1, 1}}},
+        {{1, 24, 30, 128}, {5, 5, 128, 128}, {.padding = {2, 2, 2, 2}}},
+        {{2, 25, 60, 64}, {7, 7, 64, 64}, {.stride = {2, 2}, .padding = {3, 3, 3, 3}}},
+    };
+    const testing::TestedGpu gpu;
+    for (const Case& c : cases) {
+        const Products products(c);
+        for (const DType dtype : {DType::bf16, DType::f16}) {
+            const std::string name(name_of(dtype));
+            products.expect_exact_filter_gradient(
+                dtype, *gpu, "tiles of windows " + name + "*" + name + "+f32 tensor cores");
+            if (::testing::Test::HasFatalFailure()) return;
+        }
+    }
 }
 
 /// So few filters, and so many pixels, that the gradient of the filter is cut along its depth.

@@ -9,6 +9,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/codegen/compiler.h"
+#include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/passes/expand.h"
 #include "mantissa/runtime/plan.h"
@@ -169,6 +170,42 @@ TEST_F(CudaKernels, ConvolutionsAreCudnnsOrProducts) {
         }
     }
     EXPECT_EQ(products, 5);
+}
+
+/// Gradients of filters with several taps, in tiles that are full and that are not, by blocks of one stage
+/// and of several.
+TEST_F(CudaKernels, FilterGradientsInTilesAgreeWithTheReference) {
+    struct Sizes {
+        Shape images, filter;
+        Conv2dOptions options;
+    };
+    const std::vector<Sizes> all{
+        {{2, 14, 14, 64}, {3, 3, 64, 64}, {.padding = {1, 1, 1, 1}}},
+        {{2, 7, 7, 128}, {3, 3, 128, 80}, {.padding = {1, 1, 1, 1}}},
+        {{2, 9, 10, 64}, {3, 3, 64, 48}, {.stride = {2, 2}, .padding = {0, 1, 2, 0}}},
+        {{2, 9, 13, 48}, {3, 3, 48, 64}, {.padding = {2, 2, 2, 2}, .dilation = {2, 2}}},
+        {{1, 7, 33, 24}, {1, 7, 24, 64}, {.padding = {0, 0, 3, 3}}},
+        {{1, 16, 20, 128}, {5, 5, 128, 64}, {.padding = {2, 2, 2, 2}}},
+        {{8, 30, 40, 32}, {3, 3, 32, 32}, {.padding = {1, 1, 1, 1}}},
+    };
+    const TestedGpu gpu;
+    for (const auto& [images, filter, options] : all) {
+        OpCase test = testing::cases_of_convolution(fmt::format("{} {}", images.text(), filter.text()),
+                                                    images, filter, options)[2];
+        const Recorded recorded(test);
+        const Node& node = recorded.graph.node(recorded.outputs[0].value().node);
+        test.build = [in_f32 = node.attributes.with("output", DType::f32), &op = node.op->name](
+                         Graph& graph, const std::vector<Tensor>& inputs) {
+            return call(graph, op, inputs, in_f32);
+        };
+        for (const DType dtype : {DType::bf16, DType::f16}) {
+            const OpCase shorter = *stored_in(dtype, test);
+            const std::string name(name_of(dtype));
+            EXPECT_EQ(kernel_of(shorter, *gpu), "tiles of windows " + name + "*" + name + "+f32 tensor cores")
+                << test.name;
+            EXPECT_EQ(judged(shorter, *gpu), "") << test.name << " in " << name;
+        }
+    }
 }
 
 /// Without the library they are slow, and as right.

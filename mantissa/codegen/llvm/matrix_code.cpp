@@ -28,15 +28,20 @@ MatrixCode::MatrixCode(llvm::Module& module, llvm::IRBuilderBase& builder, const
     // Read from one lane, so that the assembler sees that it is the same for all.
     warp_ = b_.CreateIntrinsic(llvm::Intrinsic::nvvm_shfl_sync_idx_i32, {},
                                {word(-1), b_.CreateLShr(thread, 5), word(0), word(warp_lanes - 1)});
-    const auto offset = [&](Value* row, Value* column_of_eight) {
-        Value* bytes = b_.CreateAdd(b_.CreateMul(row, word(format_.pitch)),
-                                    b_.CreateMul(column_of_eight, word(moved_bytes)));
-        return b_.CreateZExt(bytes, b_.getInt64Ty());
-    };
+    by_rows_ = offset_of(b_.CreateAnd(lane_, word(matrix - 1)), b_.CreateLShr(lane_, 4));
+    by_columns_ = by_columns(1);
+}
+
+Value* MatrixCode::by_columns(int apart) {
     Value *eighth = b_.CreateAnd(lane_, word(7)), *half = b_.CreateLShr(lane_, 4);
-    by_rows_ = offset(b_.CreateAnd(lane_, word(matrix - 1)), half);
-    by_columns_ = offset(b_.CreateAdd(b_.CreateMul(half, word(narrow)), eighth),
-                         b_.CreateAnd(b_.CreateLShr(lane_, 3), word(1)));
+    Value* row = b_.CreateAdd(b_.CreateMul(half, word(narrow)), eighth);
+    return offset_of(b_.CreateMul(row, word(apart)), b_.CreateAnd(b_.CreateLShr(lane_, 3), word(1)));
+}
+
+Value* MatrixCode::offset_of(Value* row, Value* column_of_eight) {
+    Value* bytes = b_.CreateAdd(b_.CreateMul(row, word(format_.pitch)),
+                                b_.CreateMul(column_of_eight, word(moved_bytes)));
+    return b_.CreateZExt(bytes, b_.getInt64Ty());
 }
 
 Value* MatrixCode::word(std::int64_t value) { return b_.getInt32(static_cast<std::uint32_t>(value)); }
@@ -109,9 +114,7 @@ void MatrixCode::copy_in(const Rows& rows) {
     };
     if (format_.aligned) {
         for_each_chunk(rows.count, format_.columns / narrow, [&](const Chunk& chunk) {
-            Value* bytes = b_.CreateSelect(is_there(chunk, narrow), word(moved_bytes), word(0));
-            b_.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_cg_shared_global_16_s, {},
-                               {to(chunk, narrow), from(chunk, narrow), bytes});
+            copy_in(to(chunk, narrow), from(chunk, narrow), is_there(chunk, narrow));
         });
         return;
     }
@@ -127,7 +130,18 @@ void MatrixCode::copy_in(const Rows& rows) {
                   });
 }
 
+void MatrixCode::copy_in(Value* to, Value* from, Value* is_there) {
+    Value* bytes = b_.CreateSelect(is_there, word(moved_bytes), word(0));
+    b_.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_cg_shared_global_16_s, {}, {to, from, bytes});
+}
+
 void MatrixCode::wait_for_copies() { b_.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_wait_all, {}, {}); }
+
+void MatrixCode::end_copies() { b_.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_commit_group, {}, {}); }
+
+void MatrixCode::wait_for_copies_before(int last_groups) {
+    b_.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_wait_group, {}, {word(last_groups)});
+}
 
 void MatrixCode::copy_out(const Rows& rows) {
     const int numbers = format_.aligned ? narrow : 1;
@@ -173,6 +187,10 @@ MatrixCode::Fragment MatrixCode::load_matrices(Value* tile, Value* of_lane, std:
 
 MatrixCode::Fragment MatrixCode::fragment(Value* tile, int row, int column) {
     return load_matrices(tile, by_rows_, std::int64_t{row} * format_.pitch + 2 * column, false);
+}
+
+MatrixCode::Fragment MatrixCode::fragment_of_columns(Value* tile, int row, int apart) {
+    return load_matrices(tile, by_columns(apart), std::int64_t{row} * format_.pitch, true);
 }
 
 Value* MatrixCode::as_operand(Value* bits) {

@@ -45,9 +45,21 @@ class MatrixCode : public GpuCode {
     /// Begins to copy rows into a tile, by all threads of the block. They are there for all once each thread
     /// has waited and come to a barrier.
     void copy_in(const Rows& rows);
+    /// The same for 16 bytes of a thread; zeros where they are not there.
+    void copy_in(llvm::Value* to, llvm::Value* from, llvm::Value* is_there);
     void wait_for_copies();
+    /// Ends a group of copies; waits for all groups of the thread but the last ones.
+    void end_copies();
+    void wait_for_copies_before(int last_groups);
     /// Copies rows of a tile to global memory.
     void copy_out(const Rows& rows);
+
+    struct Chunk {
+        llvm::Value *row = nullptr, *column = nullptr;  ///< i64
+        std::int64_t behind = 0;  ///< rows, to be added: known, so that they take no register of their own
+    };
+    /// Shares out what is moved at a time among all threads of the block.
+    void for_each_chunk(int rows, int chunks_of_row, const std::function<void(const Chunk&)>& body);
 
     llvm::Value* tile_row(llvm::Value* tile, llvm::Value* row);
     llvm::Value* bytes_behind(llvm::Value* address, std::int64_t bytes);
@@ -55,6 +67,9 @@ class MatrixCode : public GpuCode {
     Sums zeros(int rows, int columns);
     /// 16 rows and columns of a tile, from row and column on.
     Fragment fragment(llvm::Value* tile, int row, int column);
+    /// The same of a tile that has them as columns: 16 of its rows from one on, `apart` from one to the next,
+    /// are columns of the operand, and its first 16 columns are rows.
+    Fragment fragment_of_columns(llvm::Value* tile, int row, int apart);
     /// sums [16 I, n] += a [16 I, 16 J] b: of b a tile has the n columns as rows of 16 J numbers, or the 16 J
     /// rows of n numbers.
     enum class TileHas : std::uint8_t { columns, rows };
@@ -79,11 +94,8 @@ class MatrixCode : public GpuCode {
     llvm::Value *warp_ = nullptr, *lane_ = nullptr;  ///< i32
 
   private:
-    struct Chunk {
-        llvm::Value *row = nullptr, *column = nullptr;  ///< i64
-        std::int64_t behind = 0;  ///< rows, to be added: known, so that they take no register of their own
-    };
-    void for_each_chunk(int rows, int chunks_of_row, const std::function<void(const Chunk&)>& body);
+    llvm::Value* offset_of(llvm::Value* row, llvm::Value* column_of_eight);
+    llvm::Value* by_columns(int apart);
     Fragment load_matrices(llvm::Value* tile, llvm::Value* of_lane, std::int64_t bytes, bool transposed);
     std::array<llvm::Value*, 4> multiplied(const Fragment& a, llvm::Value* b0, llvm::Value* b1,
                                            const std::array<llvm::Value*, 4>& sums);

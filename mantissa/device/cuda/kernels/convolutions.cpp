@@ -1,6 +1,6 @@
-// The three products of a convolution: by cuBLASLt where a window is one pixel, by cuDNN, or by a kernel of
-// our own. cuDNN has filters as [K, R, S, C], so those of the graph, [R, S, C, K], are transposed on their
-// way.
+// The three products of a convolution: by cuBLASLt where a window is one pixel, gradients of larger filters
+// in 16 bits by a kernel of our own on the matrix units, by cuDNN, or by a slow kernel of our own. cuDNN has
+// filters as [K, R, S, C], so those of the graph, [R, S, C, K], are transposed on their way.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -250,6 +250,49 @@ Expected<PreparedKernel> prepare_by_product(Context& context, const NamedConvolu
     return prepared;
 }
 
+/// A gradient of filters in FP32 of shorter operands. Places of dy are shared out in parts, so that blocks
+/// fill the GPU once; a reduction adds up the sums of the parts in order.
+Expected<PreparedKernel> prepare_filter_gradient(Context& context, const NamedConvolution& named,
+                                                 const ProductUnit& unit, const Problem& problem) {
+    if (std::string reason = unit.refusal(problem); !reason.empty()) return Unexpected{std::move(reason)};
+    for (const Type& type : problem.inputs)
+        if (type.shape.elements() == 0) return Unexpected{"it takes no empty tensors, got " + type.text()};
+    if (problem.askew)
+        return Unexpected{"it moves 16 bytes at a time, and an operand may begin between them"};
+    if (unit.operands == DType::f32) return Unexpected{"it multiplies bf16 and f16, got f32"};
+    if (problem.outputs[0].dtype != DType::f32)
+        return Unexpected{"it makes gradients in f32, asked for " + problem.outputs[0].text()};
+    codegen::FilterGradientKernel gradient{.of = convolution_of(problem.inputs, problem.attributes),
+                                           .dtype = unit.operands};
+    if (std::string reason = codegen::refuse_filter_gradient(gradient); !reason.empty())
+        return Unexpected{std::move(reason)};
+    // A block takes most registers of a multiprocessor, of which sm_80, sm_90 and sm_100 hold 2,048 threads.
+    constexpr std::int64_t resident_threads = 2048;
+    const std::int64_t wanted = context.resident_threads / resident_threads / gradient.tiles();
+    gradient.parts = std::clamp<std::int64_t>(wanted, 1, gradient.stages());
+    gradient.parts = ceil_div(gradient.stages(), gradient.stages_of_part());
+    const std::int64_t taps = problem.outputs[0].shape.elements();
+    const bool adds = gradient.sums() > 1;
+    Stages sums;
+    if (adds) sums = stages_of(context, {gradient.sums(), taps}, {0}, {});
+    const std::int64_t parts_bytes =
+        adds ? align_up(gradient.sums() * problem.outputs[0].bytes(), scratch_alignment) : 0;
+    const SizedKernel made = add_sized(
+        context, {.name = fmt::format("{}_{}", named.op, name_of(gradient.dtype)), .code = gradient});
+    PreparedKernel prepared;
+    prepared.workspace = parts_bytes + sums.partial_bytes;
+    prepared.launches = 1 + (adds ? sums.launches() : 0);
+    prepared.cost = problem.op.cost(problem.inputs, problem.outputs, problem.attributes);
+    prepared.cost->bytes += 2 * parts_bytes;
+    prepared.launch = [&context, made, adds, sums, parts_bytes](const Operands& operands) {
+        const cuda::DevicePtr parts = address_of(operands.workspace), dw = address_of(operands.outputs[0]);
+        launch(context, *made.kernel, made.blocks,
+               {address_of(operands.inputs[0]), address_of(operands.inputs[1]), adds ? parts : dw});
+        if (adds) sums.queue(context, parts, parts + static_cast<cuda::DevicePtr>(parts_bytes), dw);
+    };
+    return prepared;
+}
+
 /// A thread an output: for sizes that no library takes, and machines that have none.
 Expected<PreparedKernel> prepare_plainly(Context& context, const NamedConvolution& named,
                                          const ProductUnit& unit, const Problem& problem) {
@@ -287,6 +330,8 @@ void add_convolution_kernels(KernelTable& table, Context& context) {
                      }});
         };
         add("cublasLt", context.matrix_unit, prepare_by_product);
+        if (named.makes == codegen::ConvolutionResult::gradient_of_filter)
+            add("tiles of windows", context.matrix_unit, prepare_filter_gradient);
         add("cudnn", context.matrix_unit, prepare_by_library);
         add("a thread an element", context.unit, prepare_plainly);
     }
