@@ -42,6 +42,7 @@ std::int64_t threads_of(const ConvolutionKernel& kernel) { return kernel.results
 std::int64_t threads_of(const FilterGradientKernel& kernel) {
     return kernel.tiles() * kernel.parts * grid_threads;
 }
+std::int64_t threads_of(const DepthwiseKernel& kernel) { return kernel.threads(); }
 /// A block a row, or a warp a group.
 std::int64_t threads_of(const QuantizeKernel& kernel) {
     return kernel.rows * (kernel.by_groups ? kernel.groups() * weights_of_group : grid_threads);
@@ -114,6 +115,7 @@ std::string body_of(const PoolKernel& kernel) { return text_of(kernel); }
 std::string body_of(const ConvolutionKernel& kernel) { return text_of(kernel); }
 
 std::string body_of(const FilterGradientKernel& kernel) { return text_of(kernel); }
+std::string body_of(const DepthwiseKernel& kernel) { return text_of(kernel); }
 
 std::string body_of(const QuantizeKernel& kernel) { return text_of(kernel); }
 std::string body_of(const WeightGroupsKernel& kernel) { return text_of(kernel); }

@@ -1,7 +1,7 @@
 // Kernels of a GPU for what no nest is, as plain data: each thread, or each block of threads, makes one
 // element of its output out of elements that lie anywhere. Sizes are part of a kernel, so that indices are
-// divided by constants. Attention's are in attention_kernel.h, those over images in image_kernel.h and
-// filter_gradient_kernel.h, those of quantised weights in quantized_kernel.h.
+// divided by constants. Attention's are in attention_kernel.h, those over images in image_kernel.h,
+// depthwise_kernel.h and filter_gradient_kernel.h, those of quantised weights in quantized_kernel.h.
 //
 // Parameters of each: the operands' addresses, the output's, and further numbers as said below, 64 bits each.
 #pragma once
@@ -14,6 +14,7 @@
 
 #include "mantissa/codegen/attention_kernel.h"
 #include "mantissa/codegen/compiler.h"
+#include "mantissa/codegen/depthwise_kernel.h"
 #include "mantissa/codegen/filter_gradient_kernel.h"
 #include "mantissa/codegen/image_kernel.h"
 #include "mantissa/codegen/part_table.h"
@@ -146,8 +147,8 @@ struct GridKernel {
     std::string name;  ///< as reports of faults call it
     std::variant<ElementKernel, ReductionKernel, EmbeddingGradientKernel, SquaresKernel, NormKernel,
                  TurnKernel, AttentionKernel, SeenTilesKernel, PeakKernel, PoolKernel, ConvolutionKernel,
-                 FilterGradientKernel, QuantizeKernel, WeightGroupsKernel, QuantizedRowsKernel,
-                 ScaledSumsKernel>
+                 DepthwiseKernel, FilterGradientKernel, QuantizeKernel, WeightGroupsKernel,
+                 QuantizedRowsKernel, ScaledSumsKernel>
         code;
 };
 

@@ -12,6 +12,7 @@
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/runtime/plan.h"
+#include "tests/support/random_draws.h"
 #include "tests/support/run_graph.h"
 #include "tests/support/tested_gpu.h"
 
@@ -333,6 +334,33 @@ TEST(CudaConvolution, FilterGradientsOfTilesAreExactOnWholeNumbers) {
                 dtype, *gpu, "tiles of windows " + name + "*" + name + "+f32 tensor cores");
             if (::testing::Test::HasFatalFailure()) return;
         }
+    }
+}
+
+/// A filter a channel: columns in steps with and without a remainder, windows from a pixel to more than the
+/// image, filters that are taken piece by piece, and pixels that are added up in many parts.
+TEST(CudaConvolution, OfEachChannelIsExactOnWholeNumbers) {
+    if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
+    Draw draw(4);
+    std::vector<Case> cases{
+        {{2, 9, 19, 64}, {7, 7, 1, 64}, {.padding = {3, 3, 3, 3}, .groups = 64}, true},
+        {{1, 3, 70, 6}, {2, 64, 1, 6}, {.padding = {1, 0, 30, 33}, .groups = 6}},
+        {{2, 3, 9, 2}, {3, 3, 1, 2}, {.stride = {9, 8}, .padding = {1, 1, 5, 3}, .groups = 2}},
+    };
+    for (int i = 0; i < testing::random_draws(40); ++i) {
+        constexpr std::int64_t windows[] = {1, 2, 3, 4, 5, 7, 9, 17};
+        Case c = random_case(draw);
+        c.options.groups = draw(0, 3) == 0 ? 32 * draw(1, 2) : draw(1, 40);
+        set_sizes(c, draw, {windows[draw(0, 7)], windows[draw(0, 7)], 1, c.options.groups});
+        c.x = {c.x[0], c.x[1], c.x[2] + draw(0, 1) * draw(0, 20), c.x[3]};
+        cases.push_back(c);
+    }
+    const testing::TestedGpu gpu;
+    expect_exact_on(cases, {{"cuda", &*gpu}});
+    for (Case& c : cases) {
+        c.options.multiply = "tf32";
+        SCOPED_TRACE("tf32");
+        Products(c).expect_exact(DType::f32, *gpu);
     }
 }
 

@@ -154,11 +154,14 @@ bool is_product(const OpCase& test) {
            (test.op != "conv2d_input_gradient" || test.name.find("stride") == std::string::npos);
 }
 
+/// Whether each channel has a filter.
+bool is_depthwise(const OpCase& test) { return test.name.find("of each channel") != std::string::npos; }
+
 TEST_F(CudaKernels, ConvolutionsAreCudnnsOrProducts) {
     const testing::EmulatedDevice gpu;
     int products = 0;
     for (const OpCase& test : testing::op_cases()) {
-        if (!is_convolution(test)) continue;
+        if (!is_convolution(test) || is_depthwise(test)) continue;
         const std::string library = is_product(test) ? "cublasLt" : "cudnn";
         products += is_product(test) ? 1 : 0;
         EXPECT_EQ(kernel_of(test, *gpu), library + " f32*f32+f32 sm_80") << test.name;
@@ -208,13 +211,26 @@ TEST_F(CudaKernels, FilterGradientsInTilesAgreeWithTheReference) {
     }
 }
 
+TEST_F(CudaKernels, ConvolutionsOfEachChannelAreOwn) {
+    const testing::EmulatedDevice gpu;
+    int cases = 0;
+    for (const OpCase& test : testing::op_cases()) {
+        if (!is_convolution(test) || !is_depthwise(test)) continue;
+        ++cases;
+        EXPECT_EQ(kernel_of(test, *gpu), "depthwise f32*f32+f32 sm_80") << test.name;
+        EXPECT_EQ(kernel_of(*stored_in(DType::bf16, test), *gpu), "depthwise bf16*bf16+f32 sm_80")
+            << test.name;
+    }
+    EXPECT_EQ(cases, 38);
+}
+
 /// Without the library they are slow, and as right.
 TEST_F(CudaKernels, WithoutCudnnConvolutionsAreOwn) {
     const cuda::EmulatedGpu emulated({});
     const auto gpu = std::move(
         *make_cuda_device({emulated.driver(), emulated.cublaslt(), Unexpected{"there is no cuDNN here"}}));
     for (const OpCase& test : testing::op_cases()) {
-        if (!is_convolution(test) || is_product(test)) continue;
+        if (!is_convolution(test) || is_product(test) || is_depthwise(test)) continue;
         EXPECT_EQ(kernel_of(test, *gpu), "a thread an element f32*f32+f32 sm_80") << test.name;
         EXPECT_EQ(judged(test, *gpu), "") << test.name;
         EXPECT_EQ(judged(*stored_in(DType::bf16, test), *gpu), "") << test.name;

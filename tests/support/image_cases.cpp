@@ -17,7 +17,8 @@ std::vector<OpCase> cases_of_convolution(const std::string& name, const Shape& i
     const Tensor y = conv2d(input("x", images), input("filter", filter), options);
     const Shape outputs = y.shape();
     const Attributes attributes = sizes.node(y.value().node).attributes;
-    const double terms = static_cast<double>(filter[0] * filter[1] * (filter[2] + filter[3]));
+    const double terms =
+        static_cast<double>(filter[0] * filter[1] * (filter[2] + filter[3] / options.groups));
     cases.push_back({"conv2d",
                      fmt::format("conv2d {}", name),
                      {f32(images), f32(filter)},
@@ -40,8 +41,52 @@ std::vector<OpCase> cases_of_convolution(const std::string& name, const Shape& i
 
 namespace {
 
-std::vector<OpCase> convolution_cases() {
+/// Filters of one channel each: steps of columns with and without a remainder, windows beyond the image, and
+/// more pixels than a GPU has threads for.
+std::vector<OpCase> depthwise_cases() {
     std::vector<OpCase> cases;
+    const auto add = [&](const char* name, const Shape& images, std::int64_t rows, std::int64_t columns,
+                         Conv2dOptions options) {
+        const std::int64_t channels = images[3];
+        options.groups = channels;
+        std::ranges::move(cases_of_convolution(fmt::format("of each channel, {}", name), images,
+                                               {rows, columns, 1, channels}, options),
+                          std::back_inserter(cases));
+    };
+    add("7x7", {2, 9, 19, 64}, 7, 7, {.padding = {3, 3, 3, 3}});
+    add("7x7 of small images", {3, 7, 7, 6}, 7, 7, {.padding = {3, 3, 3, 3}});
+    add("windows of a pixel", {2, 4, 5, 7}, 1, 1, {});
+    add("windows beyond the image", {2, 2, 3, 34}, 7, 5, {.padding = {3, 3, 2, 2}});
+    add("of one channel", {2, 6, 11, 1}, 3, 3, {.padding = {1, 1, 1, 1}});
+    add("strided and dilated", {2, 12, 23, 10}, 3, 3,
+        {.stride = {2, 2}, .padding = {2, 1, 2, 3}, .dilation = {2, 2}});
+    add("strides beyond the filter", {2, 9, 20, 5}, 2, 2, {.stride = {3, 3}, .padding = {0, 2, 1, 0}});
+    add("wide", {1, 3, 40, 4}, 2, 19, {.padding = {1, 0, 9, 9}});
+    add("tall images", {1, 70, 2, 2}, 4, 1, {.padding = {3, 0, 0, 0}});
+    add("many channels", {37, 2, 1, 2048}, 9, 9, {.padding = {4, 4, 4, 4}});
+    cases.push_back(
+        {"conv2d",
+         "conv2d of each channel, with a bias",
+         {f32({1, 3, 10, 6}), f32({3, 3, 1, 6}), f32({6})},
+         [](Graph&, In x) {
+             const Conv2dOptions options{.padding = {1, 1, 1, 1}, .groups = x[2].shape()[0], .bias = x[2]};
+             return std::vector{conv2d(x[0], x[1], options)};
+         },
+         {1, 12}});
+    // A view of 16 bits that begins between two numbers of 32.
+    cases.push_back({"conv2d",
+                     "conv2d of each channel, behind another element",
+                     {f32({1 + 3 * 5 * 4}), f32({3, 3, 1, 4})},
+                     [](Graph&, In x) {
+                         const Tensor images = reshape(slice(x[0], 0, 1, 61), {1, 3, 5, 4});
+                         return std::vector{conv2d(images, x[1], {.groups = 4})};
+                     },
+                     {1, 11}});
+    return cases;
+}
+
+std::vector<OpCase> convolution_cases() {
+    std::vector<OpCase> cases = depthwise_cases();
     const auto add = [&](const char* name, std::int64_t channels, const Shape& filter,
                          const Conv2dOptions& options) {
         std::ranges::move(cases_of_convolution(name, {2, 5, 4, channels}, filter, options),

@@ -5,6 +5,7 @@
 
 #include "mantissa/codegen/attention_kernel.h"
 #include "mantissa/codegen/compiler.h"
+#include "mantissa/codegen/depthwise_kernel.h"
 #include "mantissa/codegen/filter_gradient_kernel.h"
 #include "mantissa/codegen/grid_kernel.h"
 #include "mantissa/codegen/image_kernel.h"
@@ -29,6 +30,7 @@ void emit(llvm::Module& module, const GridKernel& kernel);
 // Kernels of a grid, one source a kind. Each adds the kernel, under the name, to a module for a GPU.
 void emit(llvm::Module& module, const std::string& name, const PoolKernel& kernel);
 void emit(llvm::Module& module, const std::string& name, const ConvolutionKernel& kernel);
+void emit(llvm::Module& module, const std::string& name, const DepthwiseKernel& kernel);
 void emit(llvm::Module& module, const std::string& name, const FilterGradientKernel& kernel);
 void emit(llvm::Module& module, const std::string& name, const PeakKernel& kernel);
 void emit(llvm::Module& module, const std::string& name, const QuantizeKernel& kernel);

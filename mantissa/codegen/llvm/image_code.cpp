@@ -1,13 +1,12 @@
 // Windows lie where tables in the kernel say, which all threads of a row read alike. Nothing is added
 // atomically: a gradient's thread looks for the outputs whose windows its element lies in.
 #include <llvm/IR/IRBuilder.h>
-#include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/Module.h>
 
 #include <limits>
 
+#include "mantissa/codegen/llvm/convolution_thread.h"
 #include "mantissa/codegen/llvm/emit.h"
-#include "mantissa/codegen/llvm/grid_thread.h"
 
 namespace mantissa::inline v0::codegen {
 
@@ -196,10 +195,10 @@ class PoolCode : GridThread {
     Value *image_ = nullptr, *row_ = nullptr, *column_ = nullptr, *channel_ = nullptr;
 };
 
-class ConvolutionCode : GridThread {
+class ConvolutionCode : ConvolutionThread {
   public:
     ConvolutionCode(llvm::Module& module, const std::string& name, const ConvolutionKernel& kernel)
-        : GridThread(module, name, kernel.bias ? 4 : 3), kernel_(kernel), of_(kernel.of) {}
+        : ConvolutionThread(module, name, kernel.bias ? 4 : 3), kernel_(kernel), of_(kernel.of) {}
 
     void run() {
         if_then(is_less(number_, integer(kernel_.results())), [&] {
@@ -218,7 +217,6 @@ class ConvolutionCode : GridThread {
   private:
     using Term = std::function<Value*(Value* index, Value* sum)>;
 
-    Value* zero() { return lanes_.constant(0, DType::f32); }
     Value* sum_over(const char* name, std::int64_t count, Value* from, const Term& term) {
         return control_.loop(name, integer(0), integer(count), integer(1), {from},
                              [&](Value* index, const Control::Values& before) -> Control::Values {
@@ -228,31 +226,10 @@ class ConvolutionCode : GridThread {
     Value* sum_where(Value* condition, Value* sum, const std::function<Value*()>& then) {
         return control_.if_then(condition, {sum}, [&]() -> Control::Values { return {then()}; })[0];
     }
-    Value* is_inside(Value* place, std::int64_t extent) { return b_.CreateICmpULT(place, integer(extent)); }
-
-    /// ConvolutionAxis::image_place.
-    Value* image_place(const ConvolutionAxis& axis, Value* place, Value* tap) {
-        Value* const first = b_.CreateSub(b_.CreateMul(place, integer(axis.stride)), integer(axis.before));
-        return b_.CreateAdd(first, b_.CreateMul(tap, integer(axis.dilation)));
-    }
-    /// Its inverse, and whether there is one.
-    struct Place {
-        Value *at, *is_one;
-    };
-    Place output_place(const ConvolutionAxis& axis, Value* pixel, Value* tap) {
-        Value* const steps = b_.CreateSub(b_.CreateAdd(pixel, integer(axis.before)),
-                                          b_.CreateMul(tap, integer(axis.dilation)));
-        Value* const at = b_.CreateSDiv(steps, integer(axis.stride));
-        Value* const hits = b_.CreateICmpEQ(b_.CreateMul(at, integer(axis.stride)), steps);
-        return {at, b_.CreateAnd(hits, is_inside(at, axis.output))};
-    }
 
     Value* operand(std::size_t which, const Shape& shape, const std::vector<Value*>& at) {
         Value* const value = load(parameter(which), place_of(at, shape.strides(), 0), kernel_.from);
         return kernel_.tf32 ? rounded_to_tf32(value) : value;
-    }
-    Value* product(Value* a, Value* b, Value* sum) {
-        return b_.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, b, sum});
     }
     /// The first channel, or filter, of a group.
     Value* first_of(Value* group, std::int64_t each) { return b_.CreateMul(group, integer(each)); }
@@ -264,13 +241,11 @@ class ConvolutionCode : GridThread {
             first_of(b_.CreateUDiv(y[3], integer(of_.group_filters())), of_.group_channels());
         Value* sum = sum_over("rows", of_.vertical.filter, zero(), [&](Value* r, Value* of_rows) {
             return sum_over("columns", of_.horizontal.filter, of_rows, [&](Value* s, Value* before) {
-                Value *const h = image_place(of_.vertical, y[1], r), *const w =
-                                                                         image_place(of_.horizontal, y[2], s);
-                Value* const inside =
-                    b_.CreateAnd(is_inside(h, of_.vertical.image), is_inside(w, of_.horizontal.image));
-                return sum_where(inside, before, [&] {
+                const Place h = image_place(of_.vertical, y[1], r), w = image_place(of_.horizontal, y[2], s);
+                return sum_where(b_.CreateAnd(h.is_one, w.is_one), before, [&] {
                     return sum_over("channels", of_.group_channels(), before, [&](Value* c, Value* total) {
-                        Value* const x = operand(0, of_.x_shape(), {y[0], h, w, b_.CreateAdd(first, c)});
+                        Value* const x =
+                            operand(0, of_.x_shape(), {y[0], h.at, w.at, b_.CreateAdd(first, c)});
                         return product(x, operand(1, of_.filter_shape(), {r, s, c, y[3]}), total);
                     });
                 });
@@ -308,12 +283,10 @@ class ConvolutionCode : GridThread {
         return sum_over("images", of_.images, zero(), [&](Value* n, Value* of_images) {
             Value* const own = sum_over("rows", of_.vertical.output, zero(), [&](Value* i, Value* of_rows) {
                 return sum_over("columns", of_.horizontal.output, of_rows, [&](Value* j, Value* before) {
-                    Value *const h = image_place(of_.vertical, i, f[0]), *const w = image_place(
-                                                                             of_.horizontal, j, f[1]);
-                    Value* const inside =
-                        b_.CreateAnd(is_inside(h, of_.vertical.image), is_inside(w, of_.horizontal.image));
-                    return sum_where(inside, before, [&] {
-                        return product(operand(0, of_.x_shape(), {n, h, w, c}),
+                    const Place h = image_place(of_.vertical, i, f[0]),
+                                w = image_place(of_.horizontal, j, f[1]);
+                    return sum_where(b_.CreateAnd(h.is_one, w.is_one), before, [&] {
+                        return product(operand(0, of_.x_shape(), {n, h.at, w.at, c}),
                                        operand(1, of_.y_shape(), {n, i, j, f[3]}), before);
                     });
                 });

@@ -1,11 +1,13 @@
-// The three products of a convolution: by cuBLASLt where a window is one pixel, gradients of larger filters
-// in 16 bits by a kernel of our own on the matrix units, by cuDNN, or by a slow kernel of our own. cuDNN has
-// filters as [K, R, S, C], so those of the graph, [R, S, C, K], are transposed on their way.
+// The three products of a convolution: by kernels of our own where each channel has a filter, by cuBLASLt
+// where windows share no pixel, gradients of larger filters in 16 bits by a kernel of our own on the matrix
+// units, by cuDNN, or by a slow kernel of our own. cuDNN has filters as [K, R, S, C], so those of the graph,
+// [R, S, C, K], are transposed on their way.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "mantissa/base/whole_units.h"
+#include "mantissa/device/cuda/kernels/depthwise.h"
 #include "mantissa/device/cuda/kernels/dnn_plan.h"
 #include "mantissa/device/cuda/kernels/kernels.h"
 #include "mantissa/device/cuda/kernels/products.h"
@@ -293,16 +295,29 @@ Expected<PreparedKernel> prepare_filter_gradient(Context& context, const NamedCo
     return prepared;
 }
 
+codegen::ConvolutionKernel own_kernel(const NamedConvolution& named, const ProductUnit& unit,
+                                      const Problem& problem) {
+    codegen::ConvolutionKernel kernel{.makes = named.makes,
+                                      .of = convolution_of(problem.inputs, problem.attributes),
+                                      .from = problem.inputs[0].dtype,
+                                      .to = problem.outputs[0].dtype,
+                                      .tf32 = unit.tf32};
+    if (problem.inputs.size() == 3) kernel.bias = problem.inputs[2].dtype;
+    return kernel;
+}
+
+/// A filter a channel: cuDNN's engines took many times as long for these.
+Expected<PreparedKernel> prepare_by_channel(Context& context, const NamedConvolution& named,
+                                            const ProductUnit& unit, const Problem& problem) {
+    if (std::string reason = unit.refusal(problem); !reason.empty()) return Unexpected{std::move(reason)};
+    return prepare_depthwise(context, named.op, own_kernel(named, unit, problem), problem.askew);
+}
+
 /// A thread an output: for sizes that no library takes, and machines that have none.
 Expected<PreparedKernel> prepare_plainly(Context& context, const NamedConvolution& named,
                                          const ProductUnit& unit, const Problem& problem) {
     if (std::string reason = unit.refusal(problem); !reason.empty()) return Unexpected{std::move(reason)};
-    codegen::ConvolutionKernel convolution{.makes = named.makes,
-                                           .of = convolution_of(problem.inputs, problem.attributes),
-                                           .from = problem.inputs[0].dtype,
-                                           .to = problem.outputs[0].dtype,
-                                           .tf32 = unit.tf32};
-    if (problem.inputs.size() == 3) convolution.bias = problem.inputs[2].dtype;
+    const codegen::ConvolutionKernel convolution = own_kernel(named, unit, problem);
     codegen::GridKernel kernel{.name = fmt::format("{}_{}", named.op, name_of(convolution.from)),
                                .code = convolution};
     const std::int64_t blocks = codegen::blocks_of(kernel);
@@ -329,6 +344,7 @@ void add_convolution_kernels(KernelTable& table, Context& context) {
                          return prepare(context, named, unit, problem);
                      }});
         };
+        add("depthwise", context.unit, prepare_by_channel);
         add("cublasLt", context.matrix_unit, prepare_by_product);
         if (named.makes == codegen::ConvolutionResult::gradient_of_filter)
             add("tiles of windows", context.matrix_unit, prepare_filter_gradient);
