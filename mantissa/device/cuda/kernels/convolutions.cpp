@@ -310,7 +310,13 @@ codegen::ConvolutionKernel own_kernel(const NamedConvolution& named, const Produ
 Expected<PreparedKernel> prepare_by_channel(Context& context, const NamedConvolution& named,
                                             const ProductUnit& unit, const Problem& problem) {
     if (std::string reason = unit.refusal(problem); !reason.empty()) return Unexpected{std::move(reason)};
-    return prepare_depthwise(context, named.op, own_kernel(named, unit, problem), problem.askew);
+    Expected<PreparedKernel> prepared =
+        prepare_depthwise(context, named.op, own_kernel(named, unit, problem), problem.askew);
+    if (prepared) {
+        prepared->cost = problem.op.cost(problem.inputs, problem.outputs, problem.attributes);
+        prepared->cost->bytes += 2 * prepared->workspace;
+    }
+    return prepared;
 }
 
 /// A thread an output: for sizes that no library takes, and machines that have none.
