@@ -381,7 +381,7 @@ void add_generate_command(CLI::App& app) {
     add_with_default(*command, "--batch", options->batch, "Texts that are written at once");
     add_seed_option(*command, options->run, "Seed of the draws");
     add_with_default(*command, "--device", options->run.device,
-                     "Device to run on: cpu, or cuda for an NVIDIA GPU (new: two cards have run it)");
+                     "Device to run on: cpu, or cuda for an NVIDIA GPU (new: two kinds of card have run it)");
     command->add_option("--threads", options->run.threads, "Threads (default: one for each core)");
     add_output_file(*command, "--json", options->run.json, "Write text and figures as JSON");
     add_policy_option(*command, options->run, PolicyUse::any);

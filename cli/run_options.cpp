@@ -101,7 +101,7 @@ void add_seed_option(CLI::App& command, RunOptions& options, const char* what) {
 void add_machine_options(CLI::App& command, RunOptions& options) {
     begin_section(command, "Machine");
     add_with_default(command, "--device", options.device,
-                     "Device to run on: cpu, or cuda for an NVIDIA GPU (new: two cards have run it)");
+                     "Device to run on: cpu, or cuda for an NVIDIA GPU (new: two kinds of card have run it)");
     command.add_option("--threads", options.threads, "Threads (default: one for each core)")->check(not_zero);
     begin_section(command, "Reports");
     add_output_file(command, "--json", options.json, "Write the report as JSON");

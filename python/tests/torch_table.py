@@ -49,7 +49,8 @@ def judged(device, name, seed):
     except mantissa.torch.DifferenceError as error:
         return "wrong", str(error), time.monotonic() - began
     except mantissa.torch.CaptureError as error:
-        return "refused", "; ".join(sorted({refusal.what for refusal in error.refusals})), time.monotonic() - began
+        what = "; ".join(sorted({refusal.what for refusal in error.refusals}))
+        return "broken" if "ended with" in what else "refused", what, time.monotonic() - began
     except mantissa.Error as error:
         return "refused", str(error), time.monotonic() - began
     batch = tuple(example.values()) if isinstance(example, dict) else example
@@ -145,15 +146,16 @@ def _tell(to, judge, name, seed):
         to.send(("broken", f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}", 0.0))
 
 
-def in_processes(judge, names, jobs):
+def in_processes(judge, names, jobs, device):
     """Yields each module and the better of its two seeds, as they end; so many at a time, each in a process of its own."""
-    fork = multiprocessing.get_context("fork")
+    # A fork begins with all imports, but torch looked for a GPU before it, and may not again in a fork.
+    context = multiprocessing.get_context("spawn" if device == "cuda" else "fork")
     waiting, running, best = [(name, 0) for name in reversed(names)], {}, {}
     while waiting or running:
         while waiting and len(running) < jobs:
             name, seed = waiting.pop()
-            here, there = fork.Pipe(duplex=False)
-            process = fork.Process(target=_tell, args=(there, judge, name, seed))
+            here, there = context.Pipe(duplex=False)
+            process = context.Process(target=_tell, args=(there, judge, name, seed))
             process.start()
             there.close()
             running[here] = (name, seed, process, time.monotonic())
@@ -193,7 +195,7 @@ def main():
         sys.exit(f"--only {given.only}: no module's name has one of these words; there are: {', '.join(cases())}")
     results = {}
     judge = functools.partial(trained if given.curves else judged, given.device)
-    for name, result in in_processes(judge, names, given.jobs):
+    for name, result in in_processes(judge, names, given.jobs, given.device):
         results[name] = result
         print(f"{result[0]:8} {name:52} {result[2]:6.1f} s  {result[1][:300]}", flush=True)
     counts = {verdict: sum(r[0] == verdict for r in results.values()) for verdict in

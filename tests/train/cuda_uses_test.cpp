@@ -79,7 +79,7 @@ TEST_F(CudaUses, MicroBatchesHaveTheSameBitsEachTime) {
     EXPECT_TRUE(trained() == once);
 }
 
-/// Of a parameter, as the largest number by which it differs, over the largest number.
+/// The largest difference of two numbers over the largest number.
 double distance_between(const std::vector<float>& got, const std::vector<float>& expected) {
     EXPECT_EQ(got.size(), expected.size());
     double most = 0, largest = 0;

@@ -25,7 +25,7 @@ namespace mantissa::inline v0::on_cuda {
 
 class GpuRanks;
 
-/// Of a nest's longest row in which each thread has one place: up to eight neighbouring columns of 16 bits.
+/// Places of a nest's longest row in which each thread has one: up to eight neighbouring columns of 16 bits.
 constexpr std::int64_t max_places_of_row = 512;
 
 /// The place that kernels are bound to. Lives as long as the device, at one address.
