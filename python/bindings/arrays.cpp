@@ -1,8 +1,8 @@
 // Arrays of Python as a batch.
 #include <nanobind/ndarray.h>
 
+#include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <string>
 
 #include "python/bindings/bindings.h"
@@ -36,21 +36,21 @@ template <class To, class From>
 std::vector<std::byte> converted(const Array& array) {
     const auto* const from = static_cast<const From*>(array.data());
     std::vector<std::byte> bytes(array.size() * sizeof(To));
-    for (std::size_t i = 0; i < array.size(); ++i) {
-        const To value = static_cast<To>(from[i]);
-        std::memcpy(bytes.data() + i * sizeof(To), &value, sizeof value);
-    }
+    std::transform(from, from + array.size(), reinterpret_cast<To*>(bytes.data()),
+                   [](From number) { return static_cast<To>(number); });
     return bytes;
 }
 
 /// An id beyond 32 bits would become another one.
 std::vector<std::byte> shortened(const Array& array, const nn::InputSpec& input) {
     const auto* const from = static_cast<const std::int64_t*>(array.data());
-    for (std::size_t i = 0; i < array.size(); ++i)
-        if (from[i] != static_cast<std::int32_t>(from[i]))
-            throw UserError("input '" + input.name + "' is i32, and element " + std::to_string(i) + " is " +
-                            std::to_string(from[i]));
-    return converted<std::int32_t, std::int64_t>(array);
+    const auto is_lost = [](std::int64_t id) { return id != static_cast<std::int32_t>(id); };
+    std::int64_t lost = 0;  // counted without a branch, which is quicker
+    for (std::size_t i = 0; i < array.size(); ++i) lost += is_lost(from[i]) ? 1 : 0;
+    if (lost == 0) return converted<std::int32_t, std::int64_t>(array);
+    const auto i = std::find_if(from, from + array.size(), is_lost) - from;
+    throw UserError("input '" + input.name + "' is i32, and element " + std::to_string(i) + " is " +
+                    std::to_string(from[i]));
 }
 
 }  // namespace
