@@ -324,17 +324,9 @@ Expected<PreparedKernel> prepare_plainly(Context& context, const NamedConvolutio
                                          const ProductUnit& unit, const Problem& problem) {
     if (std::string reason = unit.refusal(problem); !reason.empty()) return Unexpected{std::move(reason)};
     const codegen::ConvolutionKernel convolution = own_kernel(named, unit, problem);
-    codegen::GridKernel kernel{.name = fmt::format("{}_{}", named.op, name_of(convolution.from)),
-                               .code = convolution};
-    const std::int64_t blocks = codegen::blocks_of(kernel);
-    const auto queue = [&context, blocks,
-                        made = context.modules.add(std::move(kernel))](const Operands& operands) {
-        std::vector<std::uint64_t> addresses;
-        for (const std::byte* input : operands.inputs) addresses.push_back(address_of(input));
-        addresses.push_back(address_of(operands.outputs[0]));
-        launch(context, *made, blocks, std::move(addresses));
-    };
-    return PreparedKernel{.launch = queue};
+    const SizedKernel kernel = add_sized(
+        context, {.name = fmt::format("{}_{}", named.op, name_of(convolution.from)), .code = convolution});
+    return PreparedKernel{.launch = launch_of(context, kernel)};
 }
 
 }  // namespace
