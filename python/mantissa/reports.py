@@ -17,8 +17,8 @@ def _options(steps, lr, repeats, names, trainer):
 def _taken(model, device, trainer):
     """The model, the device and the options of a trainer that stands for it."""
     if hasattr(model, "native_model"):
-        return model.native_model, device or model.device, dict(model.options, **trainer)
-    return model, device or "cpu", trainer
+        return model.native_model, str(device or model.device), dict(model.options, **trainer)
+    return model, str(device or "cpu"), trainer
 
 
 def explain(model, *, device=None, threads=0, **trainer):

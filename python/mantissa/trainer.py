@@ -22,7 +22,7 @@ def train_on(trainer, batches, rate):
     batches = iter(batches)
     arrays = following = next(batches, None)
     while following is not None:
-        trainer.start(arrays, rate_of(trainer.steps))
+        trainer.start(arrays, float(rate_of(trainer.steps)))
         arrays = None  # the following ones are brought
         try:
             following = next(batches, None)
@@ -49,7 +49,7 @@ class Trainer:
 
     def __init__(self, model, *, device="cpu", threads=0, **options):
         self.model = model
-        self._trainer = _native.Trainer(model, options_of(**options), device, threads)
+        self._trainer = _native.Trainer(model, options_of(**options), str(device), threads)
 
     def step(self, *arrays, lr):
         """One step on a batch, by this learning rate. Returns loss, gradient_norm, applied, seconds and metrics."""

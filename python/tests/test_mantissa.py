@@ -210,6 +210,8 @@ class Errors(unittest.TestCase):
     def test_a_device_that_is_none_is_named(self):
         self.assertEqual(self.said(lambda: mantissa.Trainer(xor(), batch=4, device="tpu")),
                          "there is no device 'tpu'; there are cpu and cuda")
+        self.assertEqual(self.said(lambda: mantissa.Trainer(xor(), batch=4, device=0)),
+                         "there is no device '0'; there are cpu and cuda")
 
     def test_of_models_come_from_where_they_are_recorded(self):
         def wrong(x, y):

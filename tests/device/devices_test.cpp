@@ -33,7 +33,7 @@ TEST(Devices, WhereThereIsNoGpuItSaysWhatIsMissingAndWhatToDo) {
     const std::string missing = error_of([] { EXPECT_EQ(gpu().target().device, "cuda"); });
     if (missing.empty()) return;  // there is one
     EXPECT_TRUE(missing.starts_with("there is no GPU to train on: ")) << missing;
-    EXPECT_TRUE(missing.ends_with("; use cpu()")) << missing;
+    EXPECT_TRUE(missing.ends_with("; train on the CPU instead")) << missing;
 }
 
 }  // namespace

@@ -81,7 +81,7 @@ class TorchTrainer:
     def __init__(self, model, loss, example, *, inputs=None, policy="fp32", optimizer=None, check=True, views=True,
                  device="cpu", threads=0, accumulate=1, **options):
         began = time.monotonic()
-        self.model, self._loss, self.device, self._threads = model, loss, device, threads
+        self.model, self._loss, self.device, self._threads = model, loss, str(device), threads
         if not isinstance(model, torch.nn.Module):
             raise _native.Error(f"a torch.nn.Module is trained, got {type(model).__name__}")
         if optimizer is not None and not isinstance(optimizer, _native.Optimizer):
@@ -122,7 +122,7 @@ class TorchTrainer:
             self._options["frozen"] = frozen + list(options.get("frozen", []))
         self.distance = self._checked() if check else None  # before there is memory for steps
         began = time.monotonic()
-        self._trainer = _native.Trainer(self._native_model, options_of(**self._options), device, threads)
+        self._trainer = _native.Trainer(self._native_model, options_of(**self._options), self.device, threads)
         kept = set(self._trainer.states)  # what the loss depends on: all else stays as it is
         self._weights = {name: each for name, each in self._weights.items() if name in kept}
         self.plan_seconds = time.monotonic() - began

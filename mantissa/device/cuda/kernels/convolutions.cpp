@@ -7,7 +7,6 @@
 #include <algorithm>
 
 #include "mantissa/base/whole_units.h"
-#include "mantissa/device/cuda/kernels/depthwise.h"
 #include "mantissa/device/cuda/kernels/dnn_plan.h"
 #include "mantissa/device/cuda/kernels/kernels.h"
 #include "mantissa/device/cuda/kernels/products.h"
@@ -252,6 +251,31 @@ Expected<PreparedKernel> prepare_by_product(Context& context, const NamedConvolu
     return prepared;
 }
 
+/// A gradient of filters by a kernel that leaves FP32 sums of so many parts of the places; a reduction adds
+/// them in order.
+PreparedKernel added_in_parts(Context& context, const SizedKernel& made, std::int64_t parts,
+                              const Problem& problem) {
+    const Type& result = problem.outputs[0];
+    const Launch run = launch_of(context, made);
+    if (parts == 1 && result.dtype == DType::f32) return {.launch = run};
+    const Type sums{DType::f32, {parts, result.shape.elements()}};
+    const Stages stages = stages_of(context, sums.shape, {0}, {.to = result.dtype});
+    const std::int64_t bytes = align_up(sums.bytes(), scratch_alignment);
+    PreparedKernel prepared{.launch =
+                                [&context, run, stages, bytes](const Operands& operands) {
+                                    std::byte* const of_parts[] = {operands.workspace};
+                                    run({operands.inputs, of_parts});
+                                    stages.queue(context, address_of(operands.workspace),
+                                                 address_of(operands.workspace + bytes),
+                                                 address_of(operands.outputs[0]));
+                                },
+                            .workspace = bytes + stages.partial_bytes,
+                            .launches = 1 + stages.launches()};
+    prepared.cost = problem.op.cost(problem.inputs, problem.outputs, problem.attributes);
+    prepared.cost->bytes += 2 * bytes;
+    return prepared;
+}
+
 /// A gradient of filters in FP32 of shorter operands. Places of dy are shared out in parts, so that blocks
 /// fill the GPU once; a reduction adds up the sums of the parts in order.
 Expected<PreparedKernel> prepare_filter_gradient(Context& context, const NamedConvolution& named,
@@ -273,26 +297,9 @@ Expected<PreparedKernel> prepare_filter_gradient(Context& context, const NamedCo
     const std::int64_t wanted = context.resident_threads / resident_threads / gradient.tiles();
     gradient.parts = std::clamp<std::int64_t>(wanted, 1, gradient.stages());
     gradient.parts = ceil_div(gradient.stages(), gradient.stages_of_part());
-    const std::int64_t taps = problem.outputs[0].shape.elements();
-    const bool adds = gradient.sums() > 1;
-    Stages sums;
-    if (adds) sums = stages_of(context, {gradient.sums(), taps}, {0}, {});
-    const std::int64_t parts_bytes =
-        adds ? align_up(gradient.sums() * problem.outputs[0].bytes(), scratch_alignment) : 0;
     const SizedKernel made = add_sized(
         context, {.name = fmt::format("{}_{}", named.op, name_of(gradient.dtype)), .code = gradient});
-    PreparedKernel prepared;
-    prepared.workspace = parts_bytes + sums.partial_bytes;
-    prepared.launches = 1 + (adds ? sums.launches() : 0);
-    prepared.cost = problem.op.cost(problem.inputs, problem.outputs, problem.attributes);
-    prepared.cost->bytes += 2 * parts_bytes;
-    prepared.launch = [&context, made, adds, sums, parts_bytes](const Operands& operands) {
-        const cuda::DevicePtr parts = address_of(operands.workspace), dw = address_of(operands.outputs[0]);
-        launch(context, *made.kernel, made.blocks,
-               {address_of(operands.inputs[0]), address_of(operands.inputs[1]), adds ? parts : dw});
-        if (adds) sums.queue(context, parts, parts + static_cast<cuda::DevicePtr>(parts_bytes), dw);
-    };
-    return prepared;
+    return added_in_parts(context, made, gradient.sums(), problem);
 }
 
 codegen::ConvolutionKernel own_kernel(const NamedConvolution& named, const ProductUnit& unit,
@@ -310,13 +317,16 @@ codegen::ConvolutionKernel own_kernel(const NamedConvolution& named, const Produ
 Expected<PreparedKernel> prepare_by_channel(Context& context, const NamedConvolution& named,
                                             const ProductUnit& unit, const Problem& problem) {
     if (std::string reason = unit.refusal(problem); !reason.empty()) return Unexpected{std::move(reason)};
-    Expected<PreparedKernel> prepared =
-        prepare_depthwise(context, named.op, own_kernel(named, unit, problem), problem.askew);
-    if (prepared) {
-        prepared->cost = problem.op.cost(problem.inputs, problem.outputs, problem.attributes);
-        prepared->cost->bytes += 2 * prepared->workspace;
-    }
-    return prepared;
+    const codegen::ConvolutionKernel convolution = own_kernel(named, unit, problem);
+    if (std::string reason = codegen::refuse_depthwise(convolution); !reason.empty())
+        return Unexpected{std::move(reason)};
+    const codegen::DepthwiseKernel kernel = codegen::depthwise_kernel(convolution, problem.askew);
+    const SizedKernel made = add_sized(
+        context,
+        {.name = fmt::format("depthwise_{}_{}", named.op, name_of(convolution.from)), .code = kernel});
+    if (named.makes == codegen::ConvolutionResult::gradient_of_filter)
+        return added_in_parts(context, made, kernel.parts(), problem);
+    return PreparedKernel{.launch = launch_of(context, made)};
 }
 
 /// A thread an output: for sizes that no library takes, and machines that have none.
