@@ -30,7 +30,9 @@ namespace {
 
 std::unique_ptr<Device> make_gpu(Ranks* ranks) {
     Expected<std::unique_ptr<Device>> made = make_cuda_device(ranks);
-    if (!made) throw UserError(fmt::format("there is no GPU to train on: {}; train on the CPU instead", made.reason()));
+    if (!made)
+        throw UserError(
+            fmt::format("there is no GPU to train on: {}; train on the CPU instead", made.reason()));
     return std::move(*made);
 }
 
