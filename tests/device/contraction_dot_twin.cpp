@@ -82,6 +82,7 @@ ContractionKernels contraction_kernels_dot_twin() {
     kernels.finish = finish_block_generic;
     kernels.multiply = Product::multiply<>;
     kernels.multiply_in_place = Product::multiply_in_place<>;
+    kernels.multiply_across = Product::multiply_across<>;
     kernels.pack_a = panels<dot_height>();
     kernels.pack_b = panels<Product::width>();
     return kernels;

@@ -84,9 +84,18 @@ std::vector<Case> cases(DType type) {
     const ConvolutionAxis backward{.image = 5, .output = 5, .filter = 3, .dilation = -1, .before = -1};
     const ConvolutionAxis strided{
         .image = 5, .output = 3, .filter = 2, .stride = 2, .dilation = 3, .before = 2};
+    // Words of pixels of two images, or of two halves of one: more than a chunk, with gaps between rows that
+    // windows meet, beyond the image, and smaller than the window.
+    const ConvolutionAxis long_one{.image = 21, .output = 21, .filter = 3, .before = 1};
+    const ConvolutionAxis sparse{.image = 13, .output = 4, .filter = 2, .stride = 4, .before = 1};
+    const ConvolutionAxis apart{.image = 8, .output = 6, .filter = 3, .dilation = 3, .before = 2};
+    const ConvolutionAxis tiny{.image = 1, .output = 2, .filter = 5, .before = 3};
     return {{type, 2, 33, 32, 32, same, same},       {type, 2, 40, 64, 70, backward, same},
             {type, 1, 17, 3, 3, same, same},         {type, 2, 9, 12, 12, same, same},
-            {type, 3, 5, 18, 18, strided, backward}, {type, 2, 50, 96, 96, same, strided}};
+            {type, 3, 5, 18, 18, strided, backward}, {type, 2, 50, 96, 96, same, strided},
+            {type, 2, 33, 8, 8, long_one, long_one}, {type, 1, 33, 16, 19, same, long_one},
+            {type, 3, 49, 24, 24, sparse, apart},    {type, 4, 7, 8, 8, apart, strided},
+            {type, 3, 5, 8, 8, tiny, same},          {type, 1, 5, 8, 8, long_one, same}};
 }
 
 TEST(ContractionWindow, GivesTheProductOfTheMatrixAtEveryLevel) {
@@ -141,8 +150,14 @@ TEST(ContractionWindow, IsReadInPlaceWherePixelsHaveChannelsEnough) {
     EXPECT_FALSE(reads_a_across(transposed, contraction_kernels_generic())) << "a tile of two taps";
     ContractionProblem across_pairs = pairs;
     across_pairs.a.transpose = Transpose::yes;
-    EXPECT_FALSE(reads_a_across(across_pairs, contraction_kernels_dot_twin())) << "pairs lie apart";
+    across_pairs.k = pairs.m;
+    EXPECT_TRUE(reads_a_across(across_pairs, contraction_kernels_dot_twin()));
     EXPECT_FALSE(reads_a_across(across_pairs, contraction_kernels_generic())) << "they are widened";
+    const ContractionProblem odd = problem_of(cases(DType::bf16).back());
+    ContractionProblem alone = odd;
+    alone.a.transpose = Transpose::yes;
+    alone.k = odd.m;
+    EXPECT_FALSE(reads_a_across(alone, contraction_kernels_dot_twin())) << "an image of 21 rows has no pairs";
 }
 
 TEST(ContractionWindow, RefusalsGiveTheReason) {

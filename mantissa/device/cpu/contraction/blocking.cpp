@@ -171,7 +171,10 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
     // Column chunks are many passes over a, too, and where k is one chunk they all read the same.
     const bool read_again = out.column_splits > 1 || (out.column_chunks > 1 && out.rows_once());
     out.pack_rows = pack_lines(kernels.height, many);
-    if (read_again && !out.a_in_place && !too_many) out.a_groups = ceil_div(problem.m, out.pack_rows);
+    if (ImagePairs::of(problem, kernels))
+        out.a_groups = ceil_div(problem.a.window->channels, out.pack_rows);
+    else if (read_again && !out.a_in_place && !too_many)
+        out.a_groups = ceil_div(problem.m, out.pack_rows);
     out.partial_sums = out.depth_groups() > 1 && (problem.custom_epilogue || problem.out.dtype != DType::f32);
     return out;
 }

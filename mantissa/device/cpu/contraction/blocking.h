@@ -24,10 +24,10 @@ struct Blocking {
     /// A chunk of b is packed in `b_groups` items of `pack_columns` columns; there are none where b is kept.
     std::int64_t pack_columns = 0;
     std::int64_t b_groups = 0;
-    /// Whether a is read in place, and not packed at all.
+    /// Whether a is read in place: not packed at all, or as words of pixels (ImagePairs).
     bool a_in_place = false;
     /// A chunk of a, [m, depth], is packed in `a_groups` items of `pack_rows` rows where several blocks read
-    /// the same rows of it. Else there are no such items.
+    /// the same rows of it, or channels of its images where those are packed. Else there are no such items.
     std::int64_t pack_rows = 0;
     std::int64_t a_groups = 0;
     /// A chunk is multiplied in row_blocks * column_splits items of `rows` x `split_columns`; where a is not

@@ -42,8 +42,9 @@ bool reads_a_in_place(const ContractionProblem& problem, const ContractionKernel
 
 bool reads_a_across(const ContractionProblem& problem, const ContractionKernels& kernels) {
     const MatrixLayout& a = problem.a;
-    return kernels.multiply_across && a.transpose == Transpose::yes && is_as_stored(a, kernels) &&
-           a.window->channels % kernels.height == 0;
+    if (!kernels.multiply_across || a.transpose == Transpose::no || !is_as_stored(a, kernels)) return false;
+    if (word_of(kernels) > 1) return ImagePairs::of(problem, kernels).has_value();
+    return a.window->channels % kernels.height == 0;
 }
 
 RowsInPlace::RowsInPlace(const ContractionProblem& problem, const ContractionKernels& kernels)
@@ -114,21 +115,35 @@ RowsInPlace::Runs RowsInPlace::write(const void* a, std::int64_t entry, PanelRan
 }
 
 ChannelsInPlace::ChannelsInPlace(const ContractionProblem& problem, const ContractionKernels& kernels)
-    : window_(problem.a.window.value_or(ImageWindow{})),
-      layout_(problem.a),
-      inner_batch_(problem.batch[1]),
-      element_bytes_(kernels.element_bytes) {}
+    : pairs_(ImagePairs::of(problem, kernels)),
+      window_(pairs_ ? pairs_->window() : problem.a.window.value_or(ImageWindow{})),
+      image_rows_(pairs_ ? pairs_->image_rows() : PanelRange{0, window_.vertical.image}),
+      depth_of_word_(word_of(kernels)),
+      channels_of_tile_(kernels.height) {
+    if (pairs_) {
+        row_bytes_ = pairs_->row_bytes();
+        image_bytes_ = image_rows_.size * row_bytes_;
+        pixel_bytes_ = channels_of_tile_ * 4;
+        tile_bytes_ = pairs_->block_bytes();
+    } else {
+        row_bytes_ = window_.row_pitch * 4;
+        image_bytes_ = window_.image_pitch * 4;
+        pixel_bytes_ = window_.pixel_pitch * 4;
+        tile_bytes_ = channels_of_tile_ * 4;
+    }
+}
 
 std::size_t ChannelsInPlace::bytes(std::int64_t rows, std::int64_t depth) const {
     const std::int64_t taps = rows / window_.channels + 2;
-    return static_cast<std::size_t>(taps * max_runs(depth)) * sizeof(StepsInPlace);
+    return static_cast<std::size_t>(taps * max_runs(depth / depth_of_word_)) * sizeof(StepsInPlace);
 }
 
 StepsInPlace ChannelsInPlace::steps_of(std::int64_t tap, std::int64_t output_row, std::int64_t first,
                                        std::int64_t count) const {
     const ConvolutionAxis &down = window_.vertical, &across = window_.horizontal;
-    const std::int64_t h = down.image_place(output_row % down.output, tap / across.filter);
-    if (h < 0 || h >= down.image) return {};
+    const std::int64_t h =
+        down.image_place(output_row % down.output, tap / across.filter) - image_rows_.begin;
+    if (h < 0 || h >= image_rows_.size) return {};
     // Pixel j stride + offset lies within the image from the first j on, and up to the last.
     const std::int64_t offset = across.image_place(0, tap % across.filter);
     const std::int64_t inside = offset < 0 ? ceil_div(-offset, across.stride) : 0;
@@ -136,39 +151,42 @@ StepsInPlace ChannelsInPlace::steps_of(std::int64_t tap, std::int64_t output_row
         offset < across.image ? ceil_div(across.image - offset, across.stride) : inside;
     const std::int64_t begin = std::max(first, inside), end = std::min(first + count, outside);
     if (begin >= end) return {};
-    const std::int64_t element = output_row / down.output * window_.image_pitch + h * window_.row_pitch +
-                                 (begin * across.stride + offset) * window_.pixel_pitch;
-    return {.first = element * element_bytes_, .begin = begin - first, .count = end - begin};
+    return {.first = output_row / down.output * image_bytes_ + h * row_bytes_ +
+                     (begin * across.stride + offset) * pixel_bytes_,
+            .begin = begin - first,
+            .count = end - begin};
 }
 
-ChannelsInPlace::Steps ChannelsInPlace::write(const void* a, std::int64_t entry, PanelRange rows,
-                                              PanelRange depth, std::byte* memory) const {
+ChannelsInPlace::Steps ChannelsInPlace::write(const std::byte* images, PanelRange rows, PanelRange depth,
+                                              std::byte* memory) const {
     const std::int64_t pixels = window_.horizontal.output;
     auto* const first = reinterpret_cast<StepsInPlace*>(memory);
     StepsInPlace* next = first;
     const std::int64_t first_tap = rows.begin / window_.channels;
     const std::int64_t taps =
         rows.size == 0 ? 0 : (rows.begin + rows.size - 1) / window_.channels + 1 - first_tap;
+    const std::int64_t begin = depth.begin / depth_of_word_, words = ceil_div(depth.size, depth_of_word_);
+    const std::int64_t before_chunk = pairs_ ? pairs_->rows_of(depth).begin * row_bytes_ : 0;
     for (std::int64_t tap = first_tap; tap < first_tap + taps; ++tap)
-        for (std::int64_t k = depth.begin, end = depth.begin + depth.size; k < end;) {
+        for (std::int64_t k = begin, end = begin + words; k < end;) {
             const std::int64_t count = std::min(pixels - k % pixels, end - k);
             StepsInPlace* const steps =
                 new (next++) StepsInPlace(steps_of(tap, k / pixels, k % pixels, count));
-            steps->begin += k - depth.begin;
+            steps->first -= before_chunk;
+            steps->begin += k - begin;
             k += count;
         }
-    return {
-        .first = first,
-        .count = taps == 0 ? 0 : (next - first) / taps,
-        .first_row = rows.begin,
-        .images = static_cast<const std::byte*>(a) + layout_.offset_of(entry, inner_batch_) * element_bytes_};
+    return {.first = first,
+            .count = taps == 0 ? 0 : (next - first) / taps,
+            .first_row = rows.begin,
+            .images = images};
 }
 
 void ChannelsInPlace::place(const Steps& steps, std::int64_t row, Tile& tile) const {
     const std::int64_t first_tap = steps.first_row / window_.channels, line = steps.first_row + row;
-    tile.a = steps.images + line % window_.channels * element_bytes_;
+    tile.a = steps.images + line % window_.channels / channels_of_tile_ * tile_bytes_;
     tile.steps = steps.first + (line / window_.channels - first_tap) * steps.count;
-    tile.step_bytes = window_.horizontal.stride * window_.pixel_pitch * element_bytes_;
+    tile.step_bytes = window_.horizontal.stride * pixel_bytes_;
     tile.run_count = steps.count;
 }
 

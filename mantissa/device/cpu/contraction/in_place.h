@@ -1,11 +1,13 @@
 // Reading a gathered a in place, so that products broadcast it from there and nothing is packed. A tile's
 // rows are pixels, whose channels are neighbours in memory along the depth. Or they are channels, which are
-// neighbours at each pixel of the depth.
+// neighbours at each pixel of the depth, or at each pair of them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
+#include "mantissa/device/cpu/contraction/image_pairs.h"
 #include "mantissa/device/cpu/contraction/kernels.h"
 #include "mantissa/device/cpu/contraction/packing.h"
 #include "mantissa/device/cpu/contraction/problem.h"
@@ -44,7 +46,8 @@ class RowsInPlace {
     std::int64_t inner_batch_, height_, element_bytes_;
 };
 
-/// Whether a transposed a is: its channels are in whole tiles, which no two taps of the window share.
+/// Whether a transposed a is: its channels are in whole tiles, which no two taps of the window share. Words
+/// of one element are read where they lie, and pairs where ImagePairs puts them.
 bool reads_a_across(const ContractionProblem& problem, const ContractionKernels& kernels);
 
 /// The steps of each tap of the window that the rows of a block belong to, in a chunk of the depth: pixels of
@@ -52,6 +55,9 @@ bool reads_a_across(const ContractionProblem& problem, const ContractionKernels&
 class ChannelsInPlace {
   public:
     ChannelsInPlace(const ContractionProblem& problem, const ContractionKernels& kernels);
+
+    /// None where the images are read as they lie.
+    const std::optional<ImagePairs>& pairs() const { return pairs_; }
 
     /// Bytes for so many rows, in a chunk of at most so much depth.
     std::size_t bytes(std::int64_t rows, std::int64_t depth) const;
@@ -63,21 +69,25 @@ class ChannelsInPlace {
         std::int64_t first_row = 0;
         const std::byte* images = nullptr;
     };
-    Steps write(const void* a, std::int64_t entry, PanelRange rows, PanelRange depth,
-                std::byte* memory) const;
+    /// `images`: those of one entry, or the packed pairs of the chunk.
+    Steps write(const std::byte* images, PanelRange rows, PanelRange depth, std::byte* memory) const;
 
     /// Lets a tile that begins with row `row` of the block read them.
     void place(const Steps& steps, std::int64_t row, Tile& tile) const;
 
   private:
-    std::int64_t max_runs(std::int64_t depth) const { return depth / window_.horizontal.output + 2; }
+    std::int64_t max_runs(std::int64_t words) const { return words / window_.horizontal.output + 2; }
     /// Steps of tap `tap`, pixels `first` to `first + count` of one row of the output.
     StepsInPlace steps_of(std::int64_t tap, std::int64_t output_row, std::int64_t first,
                           std::int64_t count) const;
 
+    std::optional<ImagePairs> pairs_;
     ImageWindow window_;
-    MatrixLayout layout_;
-    std::int64_t inner_batch_, element_bytes_;
+    PanelRange image_rows_;       ///< those that are there
+    std::int64_t depth_of_word_;  ///< in elements
+    std::int64_t channels_of_tile_;
+    // Distances between one and the next, in bytes.
+    std::int64_t image_bytes_, row_bytes_, pixel_bytes_, tile_bytes_;
 };
 
 }  // namespace mantissa::on_cpu

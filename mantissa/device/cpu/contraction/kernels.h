@@ -78,8 +78,11 @@ struct Tile {
 struct PanelCopy {
     const void* source = nullptr;
     std::int64_t stride = 0;  ///< of stored rows, in elements
-    std::int64_t lines = 0;   ///< 1 or more
-    std::int64_t depth = 0;   ///< 1 or more
+    /// Across the depth: from a word's first stored row to its second, where `stride` is from one word to the
+    /// next. 0: stored rows are neighbours.
+    std::int64_t beside = 0;
+    std::int64_t lines = 0;  ///< 1 or more
+    std::int64_t depth = 0;  ///< 1 or more
     void* panel = nullptr;
     std::int64_t panel_bytes = 0;  ///< from one panel to the next
     /// So many stored rows behind those that are copied are read soon; kernels may ask for them, and never
@@ -158,7 +161,7 @@ struct ContractionKernels {
     /// The same for rows of a that are read in place, of elements as wide as a panel's; null where the
     /// kernels only read panels.
     TileKernel multiply_in_place = nullptr;
-    /// The same where the rows are neighbours at each step of the depth.
+    /// The same where the words of the rows are neighbours at each step of the depth.
     TileKernel multiply_across = nullptr;
     /// null for a type of operand that these kernels do not take
     PanelKernels pack_a = {};

@@ -18,6 +18,7 @@ ContractionKernels kernels() {
     kernels.finish = finish_block_avx512bf16;
     kernels.multiply = Product::template multiply<>;
     kernels.multiply_in_place = Product::template multiply_in_place<>;
+    kernels.multiply_across = Product::template multiply_across<>;
     kernels.pack_a = paired_panels_avx512<dot_height>();
     kernels.pack_b = paired_panels_avx512<Product::width>();
     kernels.gather = gather_avx512;

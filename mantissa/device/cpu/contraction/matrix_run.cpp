@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 #include <thread>
+#include <tuple>
 
 #include "mantissa/base/loop_recorder.h"
 #include "mantissa/base/whole_units.h"
@@ -116,6 +117,11 @@ OperandSource MatrixRun::source_of_a() const {
     return {arguments.a, arguments.map_a, arguments.map_a_args};
 }
 
+const std::byte* MatrixRun::images() const {
+    return static_cast<const std::byte*>(c_.arguments.a) +
+           p_.a.offset_of(entry_, p_.batch[1]) * static_cast<std::int64_t>(size_of(p_.a.dtype));
+}
+
 void MatrixRun::pack(std::int64_t chunk, std::int64_t group) {
     // The buffer is free when every block is done with the chunk before the last.
     for (std::int64_t block = 0; block < blocking_.blocks(); ++block) wait(done(block), chunk - 1);
@@ -138,7 +144,12 @@ void MatrixRun::pack_columns(std::int64_t chunk, std::int64_t inner, std::int64_
 
 void MatrixRun::pack_rows(std::int64_t chunk, std::int64_t inner, std::int64_t group) const {
     if (chunk > 0 && blocking_.rows_once()) return;
-    const PanelRange rows = part_of(p_.m, blocking_.pack_rows, group), depth = depth_of(chunk, inner);
+    const PanelRange depth = depth_of(chunk, inner);
+    if (const auto& across = c_.matrices.across; across && across->pairs()) {
+        const PanelRange channels = part_of(p_.a.window->channels, blocking_.pack_rows, group);
+        return across->pairs()->pack(images(), channels, depth, buffer_of_a(chunk, inner));
+    }
+    const PanelRange rows = part_of(p_.m, blocking_.pack_rows, group);
     a_.pack(source_of_a(), entry_, rows,
             {depth, buffer_of_a(chunk, inner) + rows.begin * kernels_.line_bytes(depth.size)});
 }
@@ -203,11 +214,12 @@ class MatrixRun::RowsOfTiles {
                 std::byte* worker_memory)
         : run_(run), line_bytes_(run.kernels_.line_bytes(run.depth_of(chunk, inner).size)) {
         const PanelRange depth = run.depth_of(chunk, inner);
-        const void* const a = run.c_.arguments.a;
-        if (run.c_.matrices.in_place)
-            runs_ = run.c_.matrices.in_place->write(a, run.entry_, rows, depth, worker_memory);
-        else if (run.c_.matrices.across)
-            steps_ = run.c_.matrices.across->write(a, run.entry_, rows, depth, worker_memory);
+        const auto& [in_place, across] = std::tie(run.c_.matrices.in_place, run.c_.matrices.across);
+        if (in_place)
+            runs_ = in_place->write(run.c_.arguments.a, run.entry_, rows, depth, worker_memory);
+        else if (across)
+            steps_ = across->write(across->pairs() ? run.buffer_of_a(chunk, inner) : run.images(), rows,
+                                   depth, worker_memory);
         else
             panels_ = run.panels_of_a(chunk, inner, rows, worker_memory);
     }
@@ -250,17 +262,17 @@ void MatrixRun::multiply_panels(std::int64_t chunk, std::int64_t inner, std::int
     const std::optional<Part> next = foresees ? next_part({chunk, inner, block}) : std::nullopt;
     const std::int64_t tiles = ceil_div(rows.size, height) * ceil_div(columns.size, width);
     const std::int64_t lines_ahead = std::max<std::int64_t>(4, width * height / rows.size);
+    Tile tile{.depth = depth.size,
+              .ldc = sums.leading,
+              .accumulate = !first || p_.store == Store::accumulate,
+              .streaming = c_.prepared.streaming};
     std::int64_t tile_index = 0;
-    for (std::int64_t j = columns.begin; j < columns.begin + columns.size; j += width)
+    for (std::int64_t j = columns.begin; j < columns.begin + columns.size; j += width) {
+        tile.b = panels_b + j * line_bytes;
+        tile.cols = std::min(width, columns.begin + columns.size - j);
         for (std::int64_t i = 0; i < rows.size; i += height, ++tile_index) {
             if (next) prefetch_rows(*next, tile_index, tiles);
-            Tile tile{.b = panels_b + j * line_bytes,
-                      .depth = depth.size,
-                      .ldc = sums.leading,
-                      .rows = std::min(height, rows.size - i),
-                      .cols = std::min(width, columns.begin + columns.size - j),
-                      .accumulate = !first || p_.store == Store::accumulate,
-                      .streaming = c_.prepared.streaming};
+            tile.rows = std::min(height, rows.size - i);
             // The next panel of b comes from L3 or memory: some lines of it with each tile of this one.
             tile.ahead = panels_b + (j + width + std::min(i / height * lines_ahead, width)) * line_bytes;
             tile.c = sums.each_tile ? sums.first : sums.first + i * sums.leading + (j - columns.begin);
@@ -269,6 +281,7 @@ void MatrixRun::multiply_panels(std::int64_t chunk, std::int64_t inner, std::int
                 c_.finish(tile.c, tile.ldc, entry_ * p_.m + rows.begin + i, columns_of(chunk).begin + j,
                           tile.rows, tile.cols, c_.finish_args);
         }
+    }
 }
 
 }  // namespace mantissa::on_cpu

@@ -68,6 +68,8 @@ class MatrixRun {
                                  std::byte* worker_memory) const;
 
     OperandSource source_of_a() const;
+    /// Where a gathered a lies, of this entry.
+    const std::byte* images() const;
     void pack(std::int64_t chunk, std::int64_t group);
     void pack_columns(std::int64_t chunk, std::int64_t inner, std::int64_t group) const;
     void pack_rows(std::int64_t chunk, std::int64_t inner, std::int64_t group) const;

@@ -38,7 +38,8 @@ struct TilePanel {
 template <class Words>
 struct Place {
     const typename Words::Element* source;
-    std::int64_t stride;
+    std::int64_t stride;  ///< from one line to the next, or across the depth from one word to the next
+    std::int64_t beside;  ///< across: from a word's first stored row to its second
     std::int64_t lines, depth;
     std::byte* to;
 };
@@ -58,7 +59,7 @@ inline void load_words(const Place<Words>& place, Block& block) {
     for (int i = 0; i < 16; ++i) {
         const std::int64_t k = i * Words::depth;
         block[i] = Whole || k < place.depth
-                       ? Words::template across<Whole>(place.source + k * place.stride, place.stride,
+                       ? Words::template across<Whole>(place.source + i * place.stride, place.beside,
                                                        place.depth - k, place.lines)
                        : _mm512_setzero_si512();
     }
@@ -112,8 +113,8 @@ inline void pack_pairs_across(const Place<PairedBf16>& place) {
     Block low, high;
 #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) {
-        const __m512i even = _mm512_loadu_si512(place.source + 2 * i * place.stride);
-        const __m512i odd = _mm512_loadu_si512(place.source + (2 * i + 1) * place.stride);
+        const __m512i even = _mm512_loadu_si512(place.source + i * place.stride);
+        const __m512i odd = _mm512_loadu_si512(place.source + i * place.stride + place.beside);
         low[i] = _mm512_unpacklo_epi16(even, odd);
         high[i] = _mm512_unpackhi_epi16(even, odd);
     }
@@ -129,13 +130,24 @@ inline void pack_pairs_across(const Place<PairedBf16>& place) {
     }
 }
 
+/// From one word to the next across the depth.
+template <class Words>
+inline std::int64_t word_stride(const PanelCopy& copy) {
+    return copy.beside == 0 ? Words::depth * copy.stride : copy.stride;
+}
+inline std::int64_t beside(const PanelCopy& copy) { return copy.beside == 0 ? copy.stride : copy.beside; }
+
 /// The block of 16 lines and 16 words at `line` and `k`.
 template <class Words, PanelSource Source, class Panel>
 inline Place<Words> place_in(const PanelCopy& copy, std::int64_t line, std::int64_t k) {
     const bool along = Source == PanelSource::along_depth;
+    const std::int64_t stride = along ? copy.stride : word_stride<Words>(copy);
     return {static_cast<const typename Words::Element*>(copy.source) +
-                (along ? line * copy.stride + k : k * copy.stride + line),
-            copy.stride, copy.lines - line, copy.depth - k,
+                (along ? line * stride + k : k / Words::depth * stride + line),
+            stride,
+            beside(copy),
+            copy.lines - line,
+            copy.depth - k,
             static_cast<std::byte*>(copy.panel) + line / Panel::size * copy.panel_bytes +
                 Panel::at(line % Panel::size, k / Words::depth)};
 }
@@ -201,7 +213,7 @@ inline void pack_words_across(const PanelCopy& copy, std::int64_t line, std::int
     for (int i = 0; i < Count; ++i) {
         const std::int64_t from = i * Words::depth;
         words[i] = Whole || from < place.depth
-                       ? Words::template across<Whole>(place.source + from * place.stride, place.stride,
+                       ? Words::template across<Whole>(place.source + i * place.stride, place.beside,
                                                        place.depth - from, place.lines)
                        : _mm512_setzero_si512();
     }
@@ -230,14 +242,17 @@ inline void pack_rows_across(const PanelCopy& copy) {
     const std::int64_t distance = (4096 / (rows * row_bytes) + 1) * rows;
     constexpr std::int64_t deep = 16 * Words::depth;
     const std::int64_t depth = Panel::filled_up ? align_up(copy.depth, deep) : copy.depth;
+    const std::int64_t stride = word_stride<Words>(copy);
     for (std::int64_t k = 0; k < depth; k += rows) {
         const bool more = k + distance < copy.depth + copy.rows_ahead;
-        const Element* const next = static_cast<const Element*>(copy.source) + (k + distance) * copy.stride;
+        const Element* const next =
+            static_cast<const Element*>(copy.source) + (k + distance) / Words::depth * stride;
         std::int64_t line = 0;
         for (; k + rows <= copy.depth && line + in_cache_line <= copy.lines; line += in_cache_line) {
 #pragma GCC unroll 4
             for (std::int64_t row = 0; more && row < rows; ++row)
-                _mm_prefetch(next + row * copy.stride + line, _MM_HINT_T0);
+                _mm_prefetch(next + row / Words::depth * stride + row % Words::depth * beside(copy) + line,
+                             _MM_HINT_T0);
 #pragma GCC unroll 2
             for (std::int64_t part = 0; part < in_cache_line; part += 16)
                 pack_words_across<Words, Panel, words, Streaming, true>(copy, line + part, k);

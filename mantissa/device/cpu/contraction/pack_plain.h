@@ -27,7 +27,11 @@ template <class Element, class Packed, int Size, int DepthOfWord, PanelSource So
 void pack_plainly(const PanelCopy& copy) {
     const auto* const source = static_cast<const Element*>(copy.source);
     const std::int64_t line_step = Source == PanelSource::along_depth ? copy.stride : 1;
-    const std::int64_t depth_step = Source == PanelSource::along_depth ? 1 : copy.stride;
+    const auto place_of = [&](std::int64_t k) {
+        if (Source == PanelSource::along_depth) return k;
+        return copy.beside == 0 ? k * copy.stride
+                                : k / DepthOfWord * copy.stride + k % DepthOfWord * copy.beside;
+    };
     const std::int64_t padded = align_up(copy.depth, DepthOfWord);
     auto* first = static_cast<std::byte*>(copy.panel);
     for (std::int64_t begin = 0; begin < copy.lines; begin += Size, first += copy.panel_bytes) {
@@ -36,7 +40,7 @@ void pack_plainly(const PanelCopy& copy) {
             for (std::int64_t line = 0; line < Size; ++line) {
                 const bool there = begin + line < copy.lines && k < copy.depth;
                 panel[(k / DepthOfWord * Size + line) * DepthOfWord + k % DepthOfWord] =
-                    there ? packed_element<Packed>(source[(begin + line) * line_step + k * depth_step])
+                    there ? packed_element<Packed>(source[(begin + line) * line_step + place_of(k)])
                           : Packed{};
             }
     }

@@ -7,6 +7,7 @@
 
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/contraction/blocking.h"
+#include "mantissa/device/cpu/contraction/image_pairs.h"
 #include "mantissa/device/cpu/contraction/window.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -51,6 +52,8 @@ OperandPanels::OperandPanels(const ContractionProblem& problem, Side side, const
     kernel_ = all[form][packed == DType::bf16 ? 1 : 0];
     if (kernels.conversion.parts > 1 && !layout_.mapped && !layout_.window)
         split_ = (is_a_ ? kernels.split_a : kernels.split_b)[form][layout_.dtype == DType::f16 ? 1 : 0];
+    if (const auto pairs = ImagePairs::of(problem, kernels); pairs && !is_a_)
+        words_of_group_ = pairs->words_of_group();
 }
 
 std::int64_t OperandPanels::padded_lines() const { return align_up(lines_, panel_size_); }
@@ -86,10 +89,27 @@ void OperandPanels::pack_part(const OperandSource& source, std::int64_t entry, P
                          .panel_bytes = panel_size_ * kernels_.line_bytes(chunk.depth.size),
                          .rows_ahead = along ? lines_left : depth_left,
                          .streaming = stores_ == PanelStores::streaming};
+    if (words_of_group_ > 0) return pack_pairs(copy, source, entry, lines, depth);
     if (split_ && split_(copy)) return;
     if (kernels_.conversion.convert || layout_.mapped || layout_.window)
         return pack_staged(source, entry, lines, depth, chunk);
     kernel_(copy);
+}
+
+void OperandPanels::pack_pairs(const PanelCopy& of_part, const OperandSource& source, std::int64_t entry,
+                               PanelRange lines, PanelRange depth) const {
+    PanelCopy copy = of_part;
+    copy.beside = words_of_group_ * layout_.leading;
+    for (std::int64_t word = depth.begin / 2, end = (depth.begin + depth.size) / 2; word < end;) {
+        const std::int64_t group = word / words_of_group_, in_group = word % words_of_group_;
+        const std::int64_t words = std::min(words_of_group_ - in_group, end - word);
+        copy.source = element(source.data, entry, lines.begin, 2 * group * words_of_group_ + in_group);
+        copy.depth = 2 * words;
+        copy.rows_ahead = 2 * (words_of_group_ - in_group - words);
+        copy.panel = static_cast<std::byte*>(of_part.panel) + (word - depth.begin / 2) * panel_size_ * 4;
+        kernel_(copy);
+        word += words;
+    }
 }
 
 void OperandPanels::make(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,

@@ -66,6 +66,9 @@ class OperandPanels {
     /// Packs of `lines` as much of the depth of the chunk as `depth` is.
     void pack_part(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,
                    const PanelChunk& chunk) const;
+    /// pack_part() of b in the order of ImagePairs.
+    void pack_pairs(const PanelCopy& of_part, const OperandSource& source, std::int64_t entry,
+                    PanelRange lines, PanelRange depth) const;
     /// pack_part() for operands that are mapped, gathered or converted: a few stored rows at a
     /// time by way of their parts.
     void pack_staged(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,
@@ -96,6 +99,7 @@ class OperandPanels {
     bool is_a_;
     std::int64_t lines_, panel_size_;
     PanelStores stores_;
+    std::int64_t words_of_group_ = 0;  ///< of ImagePairs, where b follows them
     PanelSource form_;
     PanelKernel kernel_;
     SplitKernel split_ = nullptr;  ///< where numbers in two parts are read from memory

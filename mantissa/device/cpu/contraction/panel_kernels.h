@@ -180,7 +180,6 @@ struct PanelProduct {
 
     template <int Used = Vectors>
     static void multiply_across(const Tile& tile) {
-        static_assert(Lanes::depth_of_word == 1, "neighbours along the depth are not neighbours in memory");
         if constexpr (Used > 1)
             if (tile.cols <= Lanes::width * (Used - 1)) return multiply_across<Used - 1>(tile);
         prefetch_sums(tile);

@@ -73,6 +73,8 @@ WorkspaceLayout::WorkspaceLayout(const ContractionProblem& problem, const Blocki
     packed_a = shares_a ? whole_lines(chunk_bytes * align_up(problem.m, kernels.height)) : 0;
     partial = blocking.partial_sums ? whole_lines(problem.m * blocking.columns * 4) : 0;
     block_of_a = shares_a ? 0 : whole_lines(line_bytes * blocking.rows);
+    if (const auto pairs = ImagePairs::of(problem, kernels))
+        packed_a = whole_lines(pairs->bytes(problem.k, blocking.depth));
     if (blocking.a_in_place) {
         const std::size_t addresses =
             reads_a_across(problem, kernels)

@@ -9,6 +9,7 @@ namespace {
 constexpr std::int64_t min_shares = 8, max_shares = 16;
 // The most that all shares of the sums may take: of caches, and of the plan's memory.
 constexpr std::int64_t max_bytes = 16 << 20;
+constexpr std::int64_t bytes_in_cache = 2 << 20;
 constexpr std::int64_t rows_of_item = 16;
 
 bool only_sums(const ContractionProblem& problem) {
@@ -27,18 +28,23 @@ std::int64_t unit_of_depth(const ContractionProblem& problem) {
 constexpr std::int64_t enough_blocks = 16;
 
 /// The least depth of a share: some products for each sum that is written, and read again. In the time that
-/// memory takes for one sum, 12 bytes at 10 GB/s, tiles do some 1,500 products.
-std::int64_t min_depth_of(const ContractionKernels& kernels) { return kernels.interleaves() ? 1536 : 96; }
+/// memory takes for one sum, 12 bytes at 10 GB/s, tiles do some 1,500 products. Vectors do a third of that,
+/// and wait for little where L2 holds all sums.
+std::int64_t min_depth_of(const ContractionKernels& kernels, std::int64_t bytes) {
+    if (kernels.interleaves()) return 1536;
+    return bytes <= bytes_in_cache ? 96 : 512;
+}
 
 /// 0: it stays whole.
 std::int64_t shares_of(const ContractionProblem& problem, const Blocking& blocking,
                        const ContractionKernels& kernels) {
     if (!only_sums(problem) || blocking.few_blocks >= enough_blocks) return 0;
     const std::int64_t units = problem.k / unit_of_depth(problem);
-    for (std::int64_t shares = min_shares; shares <= max_shares; ++shares)
-        if (units % shares == 0 && problem.k / shares >= min_depth_of(kernels) &&
-            shares * problem.m * problem.n * 4 <= max_bytes)
+    for (std::int64_t shares = min_shares; shares <= max_shares; ++shares) {
+        const std::int64_t bytes = shares * problem.m * problem.n * 4;
+        if (units % shares == 0 && bytes <= max_bytes && problem.k / shares >= min_depth_of(kernels, bytes))
             return shares;
+    }
     return 0;
 }
 
