@@ -26,8 +26,8 @@ class ImagePairs {
 
     /// The window as the first pixels of words meet it.
     const ImageWindow& window() const { return window_; }
-    /// From the row of b that belongs to a word's first pixel to that of its second. Words are in groups of
-    /// as many, which have twice as many rows of b.
+    /// Words are in groups of so many, which have twice as many rows of b: those of first pixels, then those
+    /// of second ones.
     std::int64_t words_of_group() const { return window_.rows_of_image(); }
     /// The rows of an image that are packed.
     PanelRange image_rows() const { return image_rows_; }

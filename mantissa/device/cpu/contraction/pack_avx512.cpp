@@ -130,7 +130,7 @@ inline void pack_pairs_across(const Place<PairedBf16>& place) {
     }
 }
 
-/// From one word to the next across the depth.
+/// Elements from one word to the next across the depth.
 template <class Words>
 inline std::int64_t word_stride(const PanelCopy& copy) {
     return copy.beside == 0 ? Words::depth * copy.stride : copy.stride;
