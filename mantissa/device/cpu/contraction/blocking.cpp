@@ -21,6 +21,8 @@ constexpr std::int64_t max_columns = 3072;
 constexpr std::int64_t max_columns_of_entry = 1024;
 // Enough items that threads which take them one by one end at about the same time.
 constexpr std::int64_t enough_blocks = 12;
+// So many blocks or a multiple, where they are few: 13 on two threads wait for one, a fourteenth of the time.
+constexpr std::int64_t even_blocks = 4, few_blocks = 64;
 // A chunk of a that is packed for all blocks is to stay in L3, beside that of b.
 constexpr std::int64_t max_shared_bytes = 8 << 20;
 // All of k packed at a time must be worth its memory: GPT-2 124M's widest activation is 25 MB. Where that is
@@ -145,6 +147,11 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
     const std::int64_t tall_rows = out.rows, tall_blocks = cut_columns();
     if (!out.entry_per_thread && tall_blocks < enough_blocks) {
         out.rows = even_part(problem.m, std::min(max_rows_of_block, max_rows / 2), kernels.height);
+        cut_columns();
+    }
+    const std::int64_t blocks = ceil_div(problem.m, out.rows);
+    if (!out.entry_per_thread && !kernels.interleaves() && blocks > even_blocks && blocks < few_blocks) {
+        out.rows = even_part(problem.m, ceil_div(problem.m, align_up(blocks, even_blocks)), kernels.height);
         cut_columns();
     }
     const std::int64_t low_rows = out.rows;
