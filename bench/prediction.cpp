@@ -1,6 +1,7 @@
 // Prediction of one row, and the start from a file of weights, of two networks of 1 M parameters: fully
-// connected layers, few and wide, or many and narrow. Prints the median microseconds of a row, and the
-// milliseconds from the file to the first row's output, as JSON, for bench/peers/prediction.py.
+// connected layers, few and wide, or many and narrow. With BENCH_IMAGES 1, of one image of 224 x 224 pixels
+// in FP32 and BF16 by the networks for images. Prints the median microseconds of a row, and the milliseconds
+// from the file to the first row's output, as JSON, for bench/peers/prediction.py.
 //
 //   bench_prediction
 //
@@ -14,6 +15,7 @@
 #include "bench/measure.h"
 #include "mantissa/base/clock.h"
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/nn/image_model.h"
 #include "mantissa/nn/layers.h"
 #include "mantissa/train/predictor.h"
 #include "mantissa/train/trainer.h"
@@ -42,25 +44,25 @@ nn::Model network(const Widths& widths) {
 
 /// Seconds from the file to the output of one row.
 double start(Device& device, const nn::Model& model, const std::filesystem::path& weights,
-             const std::vector<float>& row) {
+             const std::vector<float>& row, const Policy& policy) {
     const Stopwatch watch;
-    Predictor predictor(device, model, weights);
+    Predictor predictor(device, model, weights, {.policy = policy});
     predictor.predict({row});
     return watch.seconds();
 }
 
-std::string measure(Device& device, const char* name, const Widths& widths) {
+std::string measure(Device& device, const std::string& name, const nn::Model& model,
+                    const Policy& policy = {}) {
     const std::filesystem::path weights =
         std::filesystem::temp_directory_path() / fmt::format("prediction-{}.safetensors", getpid());
-    const nn::Model model = network(widths);
-    Trainer trainer(device, model, {.batch = 32});
+    Trainer trainer(device, model, {.batch = 2, .policy = policy});
     trainer.save_weights(weights);
-    const std::vector<float> row(static_cast<std::size_t>(widths.front()), 0.5f);
+    const std::vector<float> row(static_cast<std::size_t>(model.inputs[0].shape.elements()), 0.5f);
     std::vector<double> starts, rows;
     for (int i = 0; i < on_cpu::option("BENCH_STARTS", 9); ++i)
-        starts.push_back(1e3 * start(device, model, weights, row));
+        starts.push_back(1e3 * start(device, model, weights, row, policy));
+    Predictor predictor(device, model, weights, {.policy = policy});
     std::filesystem::remove(weights);
-    Predictor predictor(trainer);
     for (int i = 0; i < on_cpu::option("BENCH_CALLS", 2000); ++i) {
         const Stopwatch watch;
         predictor.predict({row});
@@ -73,7 +75,14 @@ std::string measure(Device& device, const char* name, const Widths& widths) {
 int run() {
     const auto device = make_cpu_device({.threads = on_cpu::option("BENCH_THREADS", 0)});
     std::vector<std::string> measured;
-    for (const auto& [name, widths] : networks) measured.push_back(measure(*device, name, widths));
+    if (on_cpu::option("BENCH_IMAGES", 0) == 0)
+        for (const auto& [name, widths] : networks)
+            measured.push_back(measure(*device, name, network(widths)));
+    else
+        for (const char* const name : {"ResNet50v1.5", "VGG19", "DenseNet121"})
+            for (const char* const policy : {"fp32", "bf16"})
+                measured.push_back(measure(*device, fmt::format("{} {}", name, policy),
+                                           nn::image_model(name).model, find_policy(policy)));
     fmt::print("{{{}}}\n", fmt::join(measured, ", "));
     return 0;
 }

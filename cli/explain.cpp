@@ -55,7 +55,7 @@ Explanation explain_inference(const RunOptions& options, const Policy& policy, D
     const TrainerOptions settings = in_policy(options, policy, device.target());
     const auto trace = [&](Graph& graph) { return nn::trace_loss(model, graph, settings.batch); };
     const PipelineOptions pipeline{.policy = policy, .lay_out = true};
-    const Forward forward(device, trace, pipeline, "loss", MakeKernels::no);
+    const Forward forward(device, trace, pipeline, "loss", nullptr, MakeKernels::no);
     Explanation explanation = explain(forward.plan(), pipeline);
     explanation.refused = forward.refused();
     explanation.of = "a forward pass, for inference";

@@ -1,7 +1,8 @@
-"""The three networks for pictures in plain PyTorch, under the names of torchvision's state dicts.
+"""The networks for pictures in plain PyTorch, under the names of torchvision's state dicts.
 
 ResNet50: v1 as Keras has it (a block's first 1x1 convolution has the stride, convolutions have biases) and v1.5 as
 torchvision has it (the 3x3 has the stride, no biases). VGG19 without batch norms and without dropout. DenseNet121.
+ResNet20 for pictures of 32 x 32 pixels (He et al. 2016, shortcuts without weights), which no fixture has.
 `width` is the number of channels of the first convolution; all others are in proportion.
 """
 import collections
@@ -12,6 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 NAMES = ("ResNet50", "ResNet50v1.5", "VGG19", "DenseNet121")
+CIFAR = ("ResNet20",)
 KERAS_NORM = {"eps": 1.001e-5, "momentum": 0.01}  # Keras writes the momentum as 0.99
 TORCH_NORM = {"eps": 1e-5, "momentum": 0.1}
 
@@ -56,6 +58,35 @@ class ResNet(nn.Module):
         x = functional.max_pool2d(x, 3, 2, 1)
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         return self.fc(x.mean((2, 3)))
+
+
+class BasicBlock(nn.Module):
+    def __init__(self, inputs, channels, stride):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(inputs, channels, 3, stride, 1, bias=False), nn.BatchNorm2d(channels)
+        self.conv2, self.bn2 = nn.Conv2d(channels, channels, 3, 1, 1, bias=False), nn.BatchNorm2d(channels)
+        self.stride, self.added = stride, channels - inputs
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(functional.relu(self.bn1(self.conv1(x)))))
+        if self.stride == 2:
+            x = functional.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, self.added // 2, self.added - self.added // 2))
+        return functional.relu(y + x)
+
+
+class CifarResNet(nn.Module):
+    def __init__(self, classes=10, width=16, blocks=(3, 3, 3)):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(3, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width)
+        layers, inputs = [], width
+        for stage, count in enumerate(blocks):
+            for i in range(count):
+                layers.append(BasicBlock(inputs, width << stage, 2 if i == 0 and stage > 0 else 1))
+                inputs = width << stage
+        self.layers, self.fc = nn.Sequential(*layers), nn.Linear(inputs, classes)
+
+    def forward(self, x):
+        return self.fc(self.layers(functional.relu(self.bn1(self.conv1(x)))).mean((2, 3)))
 
 
 class Vgg(nn.Module):
@@ -126,6 +157,8 @@ class DenseNet(nn.Module):
 
 def network(name, classes=1000, width=64, hidden=64):
     """The network of that name, its parameters not drawn in any way that matters."""
+    if name in CIFAR:
+        return CifarResNet()
     if name.startswith("ResNet50"):
         return ResNet(name == "ResNet50", classes, width)
     return Vgg(classes, width, hidden) if name == "VGG19" else DenseNet(classes, width)

@@ -55,7 +55,8 @@ def torch_step(options, name):
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = is_compiled
     torch.backends.cudnn.benchmark = is_compiled
     model = network(options).to(options.device, memory_format=layout)
-    images, targets = networks_plain.synthetic_batch(options.batch, options.image_size, 1000, 1)
+    classes = 10 if options.measure_model in networks_plain.CIFAR else 1000
+    images, targets = networks_plain.synthetic_batch(options.batch, options.image_size, classes, 1)
     images = images.to(options.device).contiguous(memory_format=layout)
     targets = targets.to(options.device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -173,7 +174,7 @@ def parse():
     parser.add_argument("--modules", help="of PyTorch: torchvision, plain or both (default: both where torchvision is)")
     parser.add_argument("--only", help="contenders, by name: 'mantissa bf16,torch best of torchvision'")
     parser.add_argument("--measure", choices=TORCH, help=argparse.SUPPRESS)
-    parser.add_argument("--measure-model", choices=networks_plain.NAMES, help=argparse.SUPPRESS)
+    parser.add_argument("--measure-model", choices=networks_plain.NAMES + networks_plain.CIFAR, help=argparse.SUPPRESS)
     parser.add_argument("--measure-modules", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if not options.modules:

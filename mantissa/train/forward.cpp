@@ -11,9 +11,27 @@
 
 namespace mantissa::inline v0 {
 
+namespace {
+
+bool lacks_zeros(const StateBlock& parameters, const Graph& graph) {
+    return std::ranges::any_of(graph.states(), [&](const State& state) {
+        return parameters.has(state.name) && parameters.zero_rows(state.name) < state.zero_rows;
+    });
+}
+
+BuiltGraph built_for(const StateBlock* parameters, const TraceModel& trace, PipelineOptions pipeline,
+                     const Machine& machine, const std::string& result) {
+    BuiltGraph built = build_evaluation(trace, pipeline, machine, result);
+    if (!parameters || !lacks_zeros(*parameters, built.graph)) return built;
+    pipeline.pad = false;
+    return build_evaluation(trace, pipeline, machine, result);
+}
+
+}  // namespace
+
 Forward::Forward(Device& device, const TraceModel& trace, const PipelineOptions& pipeline,
-                 const std::string& result, MakeKernels make)
-    : Forward(device, build_evaluation(trace, pipeline, machine_for_passes(device), result), make) {}
+                 const std::string& result, const StateBlock* parameters, MakeKernels make)
+    : Forward(device, built_for(parameters, trace, pipeline, machine_for_passes(device), result), make) {}
 
 Forward::Forward(Device& device, BuiltGraph built, MakeKernels make)
     : device_(device), plan_(std::move(built.graph), device, make), refused_(std::move(built.refused)) {

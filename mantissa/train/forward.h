@@ -17,8 +17,11 @@ namespace mantissa::inline v0 {
 class Forward {
   public:
     /// Plans what `trace` records, and takes no memory. The traced tensor becomes the result of that name.
+    /// `parameters`: those that it will be bound to, if they are there. Nothing is padded then that needs
+    /// rows of zeros which they lack: one example's output may be padded where that of many is not.
     Forward(Device& device, const TraceModel& trace, const PipelineOptions& pipeline,
-            const std::string& result = "loss", MakeKernels make = MakeKernels::yes);
+            const std::string& result = "loss", const StateBlock* parameters = nullptr,
+            MakeKernels make = MakeKernels::yes);
 
     const Plan& plan() const { return plan_; }
     const std::vector<PassRefusal>& refused() const { return refused_; }

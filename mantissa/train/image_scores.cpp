@@ -48,7 +48,7 @@ ImageScorer::ImageScorer(const Trainer& trainer) {
     const auto trace = [&](Graph& graph) {
         return nn::trace_output(training.model(), graph, training.options().batch);
     };
-    forward_ = std::make_unique<Forward>(training.device(), trace, pipeline, "logits");
+    forward_ = std::make_unique<Forward>(training.device(), trace, pipeline, "logits", &trainer.state());
     forward_->bind(trainer.state(), {"validation", "lower the batch"});
 }
 

@@ -26,18 +26,19 @@ struct Predictor::Plans {
     std::unique_ptr<Forward> many = {}, one = {};  ///< `one` is made when it is first needed
     bool parameters_change = false;
 
-    Plans(Device& on, const nn::Model& of, const PipelineOptions& with, std::int64_t at_a_time)
+    Plans(Device& on, const nn::Model& of, const PipelineOptions& with, std::int64_t at_a_time,
+          const StateBlock* parameters = nullptr)
         : device(on), model(of), pipeline(with), batch(at_a_time) {
         if (batch < 1)
             throw UserError(fmt::format("a prediction takes 1 example or more at a time, got {}", batch));
         pipeline.dump = {};
-        many = forward_of(batch);
+        many = forward_of(batch, parameters);
         model.inputs.resize(model.output.inputs);
     }
 
-    std::unique_ptr<Forward> forward_of(std::int64_t examples) const {
+    std::unique_ptr<Forward> forward_of(std::int64_t examples, const StateBlock* parameters) const {
         const auto trace = [&](Graph& graph) { return nn::trace_output(model, graph, examples); };
-        return std::make_unique<Forward>(device, trace, pipeline, model.output.name);
+        return std::make_unique<Forward>(device, trace, pipeline, model.output.name, parameters);
     }
 
     void bind(const StateBlock& parameters) {
@@ -55,7 +56,7 @@ struct Predictor::Plans {
     Forward& only_one() {
         const bool is_new = !one;
         if (is_new) {
-            one = forward_of(1);
+            one = forward_of(1, &many->state());
             one->bind(many->state(), {"a prediction of one example"});
         }
         if (is_new || parameters_change) one->derive();
@@ -100,7 +101,7 @@ struct Predictor::Plans {
 
 Predictor::Predictor(const Trainer& trainer)
     : plans_(new Plans(trainer.plan().device(), trainer.model(), trainer.plan().pipeline(),
-                       trainer.plan().options().batch)) {
+                       trainer.plan().options().batch, &trainer.state())) {
     plans_->parameters_change = true;
     bind(trainer.state());
 }

@@ -187,7 +187,7 @@ Forward& StepExecution::evaluation_of(std::int64_t examples) {
         evaluated_ids_ = id_ranges(graph);
         return loss;
     };
-    auto made = std::make_unique<Forward>(plan_.device(), trace, pipeline);
+    auto made = std::make_unique<Forward>(plan_.device(), trace, pipeline, "loss", memory_->state.get());
     // Without dropout attention may be one operation here that it is not in training, with more workspace.
     made->bind(*memory_->state,
                {fmt::format("evaluation of {}", count_text(examples, "example")), "give fewer at once"},

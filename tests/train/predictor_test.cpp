@@ -10,6 +10,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/nn/layers.h"
+#include "mantissa/nn/losses.h"
 #include "tests/support/recording.h"
 #include "tests/support/temporary_directory.h"
 
@@ -100,6 +101,31 @@ TEST(Predictor, FollowsTheTrainersParameters) {
         EXPECT_NEAR(error, static_cast<double>(trainer.evaluate({x, y}).loss), 1e-6) << policy;
         EXPECT_EQ(predictor.predict({x}), after) << "predicting changes nothing";
     }
+}
+
+/// The output of one example can be padded, as 1,000 columns are; that of two would be cut out by a copy.
+TEST(Predictor, PadsNothingThatItsParametersDoNot) {
+    const auto device = make_cpu_device({});
+    const auto scores = [](Graph&, std::span<const Tensor> in, const nn::Mode&) {
+        return nn::linear(in[0], "scores", {.outputs = 1000});
+    };
+    nn::Model model = small_model();
+    model.inputs = {{"x", DType::f32, {3}}, {"y", DType::f32, {1000}}};
+    model.loss = [scores](Graph& graph, std::span<const Tensor> in, const nn::Mode& mode) {
+        return nn::mse_loss(scores(graph, in, mode), in[1]);
+    };
+    model.output.trace = scores;
+    const std::vector<float> x = numbers(6, 0.3f), y = numbers(1000, 0.3f);
+    for (const char* policy : {"fp32", "bf16"})
+        for (const std::int64_t batch : {1, 2}) {
+            Trainer trainer(*device, model, {.batch = batch, .policy = policy});
+            Predictor predictor(trainer);
+            const std::vector<float> both = predictor.predict({x});
+            const std::vector<float> one = predictor.predict({std::span(x).first(3)});
+            ASSERT_EQ(one.size(), 1000U);
+            for (std::size_t i = 0; i < one.size(); ++i) ASSERT_NEAR(one[i], both[i], 1e-2);
+            EXPECT_TRUE(std::isfinite(trainer.evaluate({std::span(x).first(3), y}).loss));
+        }
 }
 
 TEST(Predictor, RunsOnParametersOfAnother) {
