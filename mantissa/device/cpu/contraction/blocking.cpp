@@ -22,7 +22,7 @@ constexpr std::int64_t max_columns_of_entry = 1024;
 // Enough items that threads which take them one by one end at about the same time.
 constexpr std::int64_t enough_blocks = 12;
 // So many blocks or a multiple, where they are few: 13 on two threads wait for one, a fourteenth of the time.
-constexpr std::int64_t even_blocks = 4, few_blocks = 64;
+constexpr std::int64_t even_blocks = 4, many_blocks = 64;
 // A chunk of a that is packed for all blocks is to stay in L3, beside that of b.
 constexpr std::int64_t max_shared_bytes = 8 << 20;
 // All of k packed at a time must be worth its memory: GPT-2 124M's widest activation is 25 MB. Where that is
@@ -150,7 +150,7 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
         cut_columns();
     }
     const std::int64_t blocks = ceil_div(problem.m, out.rows);
-    if (!out.entry_per_thread && !kernels.interleaves() && blocks > even_blocks && blocks < few_blocks) {
+    if (!out.entry_per_thread && !kernels.interleaves() && blocks > even_blocks && blocks < many_blocks) {
         out.rows = even_part(problem.m, ceil_div(problem.m, align_up(blocks, even_blocks)), kernels.height);
         cut_columns();
     }

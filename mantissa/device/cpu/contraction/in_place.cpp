@@ -41,16 +41,14 @@ bool reads_a_in_place(const ContractionProblem& problem, const ContractionKernel
 }
 
 bool reads_a_across(const ContractionProblem& problem, const ContractionKernels& kernels) {
+    if (ImagePairs::of(problem, kernels)) return true;
     const MatrixLayout& a = problem.a;
-    if (!kernels.multiply_across || a.transpose == Transpose::no || !is_as_stored(a, kernels)) return false;
-    if (word_of(kernels) > 1) return ImagePairs::of(problem, kernels).has_value();
-    return a.window->channels % kernels.height == 0;
+    return kernels.multiply_across && word_of(kernels) == 1 && a.transpose == Transpose::yes &&
+           is_as_stored(a, kernels) && a.window->channels % kernels.height == 0;
 }
 
 RowsInPlace::RowsInPlace(const ContractionProblem& problem, const ContractionKernels& kernels)
     : window_(problem.a.window.value_or(ImageWindow{})),
-      layout_(problem.a),
-      inner_batch_(problem.batch[1]),
       height_(kernels.height),
       element_bytes_(static_cast<std::int64_t>(size_of(problem.a.dtype))) {
     check(kernels.padded(depth_of_chunks(problem.k, kernels)) * element_bytes_ <= max_run_bytes,
@@ -80,11 +78,9 @@ void RowsInPlace::find_corners(std::int64_t first, std::int64_t count, Corner* c
     }
 }
 
-RowsInPlace::Runs RowsInPlace::write(const void* a, std::int64_t entry, PanelRange rows, PanelRange depth,
+RowsInPlace::Runs RowsInPlace::write(const std::byte* images, PanelRange rows, PanelRange depth,
                                      std::byte* memory) const {
     const ConvolutionAxis &down = window_.vertical, &across = window_.horizontal;
-    const auto* const images =
-        static_cast<const std::byte*>(a) + layout_.offset_of(entry, inner_batch_) * element_bytes_;
     const std::int64_t tiles = ceil_div(rows.size, height_), most = tiles * max_runs(depth.size);
     auto* run = reinterpret_cast<RunInPlace*>(memory);
     auto* address = reinterpret_cast<const std::byte**>(run + most);

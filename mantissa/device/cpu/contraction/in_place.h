@@ -33,7 +33,8 @@ class RowsInPlace {
         const RunInPlace* first = nullptr;
         std::int64_t count = 0;
     };
-    Runs write(const void* a, std::int64_t entry, PanelRange rows, PanelRange depth, std::byte* memory) const;
+    /// `images`: those of one entry.
+    Runs write(const std::byte* images, PanelRange rows, PanelRange depth, std::byte* memory) const;
 
   private:
     struct Corner;
@@ -42,8 +43,7 @@ class RowsInPlace {
     std::int64_t max_runs(std::int64_t depth) const { return depth / window_.channels + 2; }
 
     ImageWindow window_;
-    MatrixLayout layout_;
-    std::int64_t inner_batch_, height_, element_bytes_;
+    std::int64_t height_, element_bytes_;
 };
 
 /// Whether a transposed a is: its channels are in whole tiles, which no two taps of the window share. Words

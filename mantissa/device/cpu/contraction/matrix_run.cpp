@@ -216,7 +216,7 @@ class MatrixRun::RowsOfTiles {
         const PanelRange depth = run.depth_of(chunk, inner);
         const auto& [in_place, across] = std::tie(run.c_.matrices.in_place, run.c_.matrices.across);
         if (in_place)
-            runs_ = in_place->write(run.c_.arguments.a, run.entry_, rows, depth, worker_memory);
+            runs_ = in_place->write(run.images(), rows, depth, worker_memory);
         else if (across)
             steps_ = across->write(across->pairs() ? run.buffer_of_a(chunk, inner) : run.images(), rows,
                                    depth, worker_memory);
