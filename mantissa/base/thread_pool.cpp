@@ -283,8 +283,7 @@ struct ThreadPool::State {
     }
 
     /// Hands the blocks of a loop out to the caller and `others`, and returns when all are done.
-    void share_out(std::int64_t count, const Body& run, int others) {
-        const std::int64_t share = ThreadPool::blocks_a_ticket(count, threads);
+    void share_out(std::int64_t count, std::int64_t share, const Body& run, int others) {
         const auto all = static_cast<std::uint32_t>(ceil_div(count, share));
         failure = nullptr;
         body.store(&run);
@@ -351,6 +350,12 @@ std::int64_t ThreadPool::blocks_a_ticket(std::int64_t blocks, int threads) {
 }
 
 void ThreadPool::for_each_block(std::int64_t blocks, Body body) {
+    run(blocks, blocks_a_ticket(blocks, threads()), body);
+}
+
+void ThreadPool::for_each_in_turn(std::int64_t blocks, Body body) { run(blocks, 1, body); }
+
+void ThreadPool::run(std::int64_t blocks, std::int64_t blocks_of_ticket, Body body) {
     if (blocks <= 0) return;
     if (inside_a_loop) {
         for (std::int64_t block = 0; block < blocks; ++block) body(block, 0);
@@ -364,7 +369,7 @@ void ThreadPool::for_each_block(std::int64_t blocks, Body body) {
     if (others == 0)
         s.run_alone(blocks, body);
     else
-        s.share_out(blocks, body, others);
+        s.share_out(blocks, blocks_of_ticket, body, others);
     s.choose_active(Clock::now() - begin);
 }
 

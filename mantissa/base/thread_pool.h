@@ -39,8 +39,11 @@ class ThreadPool {
     /// flushed inside. The first exception that a body throws is thrown again here. A loop inside a body runs
     /// on its own thread.
     void for_each_block(std::int64_t blocks, Body body);
+    /// The same of blocks that may wait for blocks before them. They are taken one at a time: of several, the
+    /// last would keep waiting who needs it, though nobody has begun it.
+    void for_each_in_turn(std::int64_t blocks, Body body);
 
-    /// How many blocks a thread takes at a time of a loop that so many threads share.
+    /// How many blocks a thread takes at a time of a loop, not in turn, that so many threads share.
     static std::int64_t blocks_a_ticket(std::int64_t blocks, int threads);
 
     /// One thread's part of one loop, from its first block to the end of its last.
@@ -57,6 +60,8 @@ class ThreadPool {
 
   private:
     struct State;
+    void run(std::int64_t blocks, std::int64_t blocks_of_ticket, Body body);
+
     std::unique_ptr<State> state_;
 };
 

@@ -88,7 +88,9 @@ Hindrance LostTime::greatest() const {
 
 double seconds_on(const RecordedLoop& loop, int threads, double ticket, bool heeds_waits) {
     const auto count = static_cast<std::int64_t>(loop.blocks.size());
-    const std::int64_t share = threads == 1 ? count : ThreadPool::blocks_a_ticket(count, threads);
+    const std::int64_t share = threads == 1         ? count
+                               : loop.waits.empty() ? ThreadPool::blocks_a_ticket(count, threads)
+                                                    : 1;
     std::priority_queue<double, std::vector<double>, std::greater<>> free;
     for (int thread = 0; thread < threads; ++thread) free.push(0);
     std::vector<double> ends(loop.blocks.size());

@@ -179,6 +179,21 @@ TEST(ThreadPool, ALoopOfOneBlockIsTheCallersAlone) {
     }
 }
 
+/// The first block waits for the second, which another thread must find free.
+TEST(ThreadPool, BlocksInTurnAreTakenOneAtATime) {
+    ThreadPool pool(2, 2);
+    std::atomic<bool> begun{false}, seen{false};
+    pool.for_each_in_turn(1000, [&](std::int64_t block, int) {
+        if (block == 1) begun = true;
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+        while (block == 0 && !seen && std::chrono::steady_clock::now() < end) {
+            seen = begun.load();
+            std::this_thread::yield();
+        }
+    });
+    EXPECT_TRUE(seen);
+}
+
 TEST(ThreadPoolSlow, AMillionRandomLoops) {
     for (const int threads : {2, 3, 16}) {
         ThreadPool pool(threads, threads);

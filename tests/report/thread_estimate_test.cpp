@@ -20,6 +20,13 @@ RecordedLoop loop_of(std::vector<double> blocks, std::vector<RecordedLoop::Wait>
     return loop;
 }
 
+/// Blocks of a second but for two long ones, which lie in one ticket if two blocks do.
+std::vector<double> late_pair() {
+    std::vector<double> seconds(257, 1);
+    seconds[254] = seconds[255] = 10;
+    return seconds;
+}
+
 TEST(ThreadEstimate, BlocksGoInOrderToWhicheverThreadIsFree) {
     EXPECT_DOUBLE_EQ(seconds_on(loop_of({1, 1, 1, 1}), 1, 0), 4);
     EXPECT_DOUBLE_EQ(seconds_on(loop_of({1, 1, 1, 1}), 2, 0), 2);
@@ -29,9 +36,7 @@ TEST(ThreadEstimate, BlocksGoInOrderToWhicheverThreadIsFree) {
     EXPECT_DOUBLE_EQ(seconds_on(loop_of({1, 1}), 64, 0), 1);
     // 256 blocks on 2 threads are taken two at a time: 128 tickets.
     EXPECT_DOUBLE_EQ(seconds_on(loop_of(std::vector<double>(256, 1)), 2, 0), 128);
-    std::vector<double> late(257, 1);
-    late[254] = late[255] = 10;  // one ticket
-    EXPECT_DOUBLE_EQ(seconds_on(loop_of(late), 2, 0), 126 + 20);
+    EXPECT_DOUBLE_EQ(seconds_on(loop_of(late_pair()), 2, 0), 126 + 20);
 }
 
 TEST(ThreadEstimate, ABlockThatWaitsHoldsItsThread) {
@@ -40,6 +45,8 @@ TEST(ThreadEstimate, ABlockThatWaitsHoldsItsThread) {
     EXPECT_DOUBLE_EQ(seconds_on(chain, 2, 0), 3);
     EXPECT_DOUBLE_EQ(seconds_on(chain, 2, 0, false), 2);
     EXPECT_DOUBLE_EQ(seconds_on(chain, 1, 0), 4);
+    // Blocks that may wait are taken one at a time, however many there are.
+    EXPECT_DOUBLE_EQ(seconds_on(loop_of(late_pair(), {{1, 0}}), 2, 0), 128 + 10);
 }
 
 TEST(ThreadEstimate, TicketsAreTakenOneAfterAnother) {

@@ -51,7 +51,7 @@ void run_matrices(const MatrixCall& call, std::span<std::byte> workspace, Thread
         std::vector<MatrixRun> runs;
         for (std::int64_t i = 0; i < blocking.entries_at_once; ++i, ++entry)
             runs.emplace_back(call, entry, matrices + static_cast<std::size_t>(i) * per_matrix);
-        pool.for_each_block(std::ssize(runs) * items, [&](std::int64_t item, int worker) {
+        pool.for_each_in_turn(std::ssize(runs) * items, [&](std::int64_t item, int worker) {
             run_item_of(runs, blocking, item, workers + static_cast<std::size_t>(worker) * per_worker);
         });
     }
