@@ -23,6 +23,11 @@ def by_channels_last(function):
     return lambda x, *others: function(x.permute(0, 3, 1, 2), *others).permute(0, 2, 3, 1)
 
 
+def by_volumes(function):
+    """The same of volumes [N, C, D, H, W]."""
+    return lambda x, *others: function(x.permute(0, 4, 1, 2, 3), *others).permute(0, 2, 3, 4, 1)
+
+
 def resized(extents, **options):
     return by_channels_last(lambda x: F.interpolate(x, extents, **options))
 
@@ -90,6 +95,16 @@ def cases():
     yield "average_pool_ceil", by_channels_last(lambda x: F.avg_pool2d(x, 3, 2, 1, True, False)), [(2, 6, 8, 3)]
     yield ("average_pool_ceil_padding", by_channels_last(lambda x: F.avg_pool2d(x, (3, 2), (4, 3), 1, True, True)),
            [(2, 8, 5, 3)])
+    volume = (2, 6, 5, 7, 3)
+    yield ("conv3d",
+           by_volumes(lambda x, f, b: F.conv3d(x, f.permute(4, 3, 0, 1, 2), b, (2, 1, 2), (2, 0, 1), (3, 1, 2), 2)),
+           [(2, 6, 4, 7, 6), (3, 2, 3, 3, 4), (4,)])
+    yield ("conv3d_beyond", by_volumes(lambda x, f: F.conv3d(x, f.permute(4, 3, 0, 1, 2), None, 1, (2, 0, 0), (3, 1, 1))),
+           [(2, 2, 2, 3, 2), (2, 1, 2, 2, 3)])
+    yield "max_pool3d", by_volumes(lambda x: F.max_pool3d(x, 3, 2, 1, ceil_mode=True)), [volume]
+    yield "average_pool3d", by_volumes(lambda x: F.avg_pool3d(x, 3, 2, 1, True, False)), [volume]
+    yield "average_pool3d_padding", by_volumes(lambda x: F.avg_pool3d(x, (3, 2, 3), 2, 1, True, True)), [volume]
+    yield "adaptive_average_pool3d", by_volumes(lambda x: F.adaptive_avg_pool3d(x, (4, 3, 2))), [volume]
 
 
 def main():

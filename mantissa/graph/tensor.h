@@ -220,6 +220,16 @@ struct Conv1dOptions {
 Tensor conv1d(Tensor x, Tensor filter, const Conv1dOptions& options = {},
               Tensor::Where at = Tensor::Where::current());
 
+struct Conv3dOptions {
+    std::array<std::int64_t, 3> stride = {1, 1, 1}, dilation = {1, 1, 1};  ///< depth, rows, columns
+    std::array<std::int64_t, 6> padding = {};  ///< zeros before and behind each of the three
+    std::int64_t groups = 1;                   ///< as of a conv2d
+    std::optional<Tensor> bias = {};           ///< [K]
+};
+/// Volumes x [N, D, H, W, C] under filters [T, R, S, C / groups, K] -> [N, D', H', W', K].
+Tensor conv3d(Tensor x, Tensor filter, const Conv3dOptions& options = {},
+              Tensor::Where at = Tensor::Where::current());
+
 /// Where the diagonal of a causal mask begins if there are more keys than queries, or fewer.
 enum class AttentionCorner : std::uint8_t {
     last,   ///< the last query sees the last key, the one before it all but that, ...; who sees none gives 0
@@ -290,6 +300,18 @@ Tensor max_pool2d(Tensor x, const Pool2dOptions& options, Tensor::Where at = Ten
 Tensor average_pool2d(Tensor x, const Pool2dOptions& options, Tensor::Where at = Tensor::Where::current());
 /// [N, H, W, C] -> [N, rows, columns, C]: averages over as many parts of the image, of nearly equal size.
 Tensor adaptive_average_pool2d(Tensor x, std::array<std::int64_t, 2> extents,
+                               Tensor::Where at = Tensor::Where::current());
+
+/// The same of volumes [N, D, H, W, C].
+struct Pool3dOptions {
+    std::array<std::int64_t, 3> window, stride;  ///< depth, rows, columns
+    std::array<std::int64_t, 6> padding = {};    ///< before and behind each of the three
+    bool count_padding = false;
+    bool ceil_mode = false;
+};
+Tensor max_pool3d(Tensor x, const Pool3dOptions& options, Tensor::Where at = Tensor::Where::current());
+Tensor average_pool3d(Tensor x, const Pool3dOptions& options, Tensor::Where at = Tensor::Where::current());
+Tensor adaptive_average_pool3d(Tensor x, std::array<std::int64_t, 3> extents,
                                Tensor::Where at = Tensor::Where::current());
 
 /// Mean over all rows of -log softmax(logits)[target]. logits [..., V], targets i32 [...] in [0, V).
@@ -485,6 +507,7 @@ using ops::ChannelStatistics;
 using ops::constant;
 using ops::Conv1dOptions;
 using ops::Conv2dOptions;
+using ops::Conv3dOptions;
 using ops::CrossEntropyOptions;
 using ops::Edges;
 using ops::GridOptions;
@@ -497,6 +520,7 @@ using ops::Operand;
 using ops::Order;
 using ops::Outside;
 using ops::Pool2dOptions;
+using ops::Pool3dOptions;
 using ops::RandomState;
 using ops::Reduction;
 using ops::ResizeOptions;

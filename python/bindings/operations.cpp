@@ -25,6 +25,8 @@ using Extents = std::vector<std::int64_t>;
 using Tensors = std::vector<Tensor>;
 using Pair = std::array<std::int64_t, 2>;
 using Sides = std::array<std::int64_t, 4>;
+using Triple = std::array<std::int64_t, 3>;
+using Faces = std::array<std::int64_t, 6>;
 
 /// A tensor that may be left out.
 Tensor or_empty(const std::optional<Tensor>& x) { return x ? *x : Tensor{}; }
@@ -176,6 +178,42 @@ void bind_axes(nb::module_& module) {
         nb::arg("x"), nb::arg("count"), nb::arg("axis"), "Values and indices");
 }
 
+void bind_volumes(nb::module_& module) {
+    module.def(
+        "conv3d",
+        [](Tensor x, Tensor filter, Triple stride, Faces padding, Triple dilation, std::int64_t groups,
+           std::optional<Tensor> bias) {
+            return conv3d(
+                x, filter,
+                {.stride = stride, .dilation = dilation, .padding = padding, .groups = groups, .bias = bias});
+        },
+        nb::arg("x"), nb::arg("filter"), nb::arg("stride"), nb::arg("padding"), nb::arg("dilation"),
+        nb::arg("groups"), nb::arg("bias") = nb::none(),
+        "Volumes [N, D, H, W, C] under filters [T, R, S, C / groups, K]");
+    module.def(
+        "max_pool3d",
+        [](Tensor x, Triple window, Triple stride, Faces padding, bool ceil_mode) {
+            return max_pool3d(
+                x, {.window = window, .stride = stride, .padding = padding, .ceil_mode = ceil_mode});
+        },
+        nb::arg("x"), nb::arg("window"), nb::arg("stride"), nb::arg("padding"), nb::arg("ceil_mode"));
+    module.def(
+        "average_pool3d",
+        [](Tensor x, Triple window, Triple stride, Faces padding, bool ceil_mode, bool count_padding) {
+            return average_pool3d(x, {.window = window,
+                                      .stride = stride,
+                                      .padding = padding,
+                                      .count_padding = count_padding,
+                                      .ceil_mode = ceil_mode});
+        },
+        nb::arg("x"), nb::arg("window"), nb::arg("stride"), nb::arg("padding"), nb::arg("ceil_mode"),
+        nb::arg("count_padding"));
+    module.def(
+        "adaptive_average_pool3d",
+        [](Tensor x, Triple extents) { return adaptive_average_pool3d(x, extents); }, nb::arg("x"),
+        nb::arg("extents"));
+}
+
 void bind_images(nb::module_& module) {
     module.def(
         "conv2d",
@@ -202,17 +240,22 @@ void bind_images(nb::module_& module) {
         "What a conv2d of these filters would pass back to its images, with more rows and columns behind");
     module.def(
         "max_pool2d",
-        [](Tensor x, Pair window, Pair stride, Sides padding) {
-            return max_pool2d(x, {.window = window, .stride = stride, .padding = padding});
+        [](Tensor x, Pair window, Pair stride, Sides padding, bool ceil_mode) {
+            return max_pool2d(
+                x, {.window = window, .stride = stride, .padding = padding, .ceil_mode = ceil_mode});
         },
-        nb::arg("x"), nb::arg("window"), nb::arg("stride"), nb::arg("padding"));
+        nb::arg("x"), nb::arg("window"), nb::arg("stride"), nb::arg("padding"), nb::arg("ceil_mode"));
     module.def(
         "average_pool2d",
-        [](Tensor x, Pair window, Pair stride, Sides padding, bool count_padding) {
-            return average_pool2d(
-                x, {.window = window, .stride = stride, .padding = padding, .count_padding = count_padding});
+        [](Tensor x, Pair window, Pair stride, Sides padding, bool ceil_mode, bool count_padding) {
+            return average_pool2d(x, {.window = window,
+                                      .stride = stride,
+                                      .padding = padding,
+                                      .count_padding = count_padding,
+                                      .ceil_mode = ceil_mode});
         },
-        nb::arg("x"), nb::arg("window"), nb::arg("stride"), nb::arg("padding"), nb::arg("count_padding"));
+        nb::arg("x"), nb::arg("window"), nb::arg("stride"), nb::arg("padding"), nb::arg("ceil_mode"),
+        nb::arg("count_padding"));
     module.def(
         "adaptive_average_pool2d", [](Tensor x, Pair extents) { return adaptive_average_pool2d(x, extents); },
         nb::arg("x"), nb::arg("extents"));
@@ -358,6 +401,7 @@ void bind_operations(nb::module_& module) {
     bind_elements(operations);
     bind_axes(operations);
     bind_images(operations);
+    bind_volumes(operations);
     bind_norms(operations);
     bind_products(operations);
     operations.def("scan", &scan_of, nb::arg("states"), nb::arg("sequences"), nb::arg("whole"),

@@ -9,6 +9,7 @@ from ._native import operations as native
 
 NCHW = (0, 3, 1, 2)  # images and their like, stored with channels last
 NCW = (0, 2, 1)
+NCDHW = (0, 4, 1, 2, 3)
 
 
 class Placed:

@@ -168,6 +168,20 @@ class Meanings(unittest.TestCase):
         self.assertLess(step.distance.gradient, 2e-5)
         return step
 
+    def test_windows_of_one_two_and_three_axes(self):
+        def pools(n):
+            conv, largest, average = (getattr(nn, f"{kind}{n}d") for kind in ("Conv", "MaxPool", "AvgPool"))
+            return [conv(2, 3, 3, padding="same"), conv(3, 4, 2, stride=2, padding=1),
+                    largest(3, stride=2, padding=1, ceil_mode=True),
+                    average(3, stride=1, padding=1, ceil_mode=True, count_include_pad=False),
+                    average(2, stride=1, padding=1)]
+        for shape, last in (((11,), nn.AdaptiveAvgPool1d(2)), ((9, 11), nn.AdaptiveAvgPool2d(2)),
+                            ((6, 9, 11), nn.AdaptiveAvgPool3d(2))):
+            model = small(*pools(len(shape)), last, nn.Flatten(), nn.LazyLinear(3))
+            x = torch.randn(8, 2, *shape, generator=torch.Generator().manual_seed(2))
+            model(x)
+            self.agrees(model, example=(x, Y))
+
     def test_no_grad_and_detach(self):
         class Module(nn.Module):
             def __init__(self):

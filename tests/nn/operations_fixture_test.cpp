@@ -71,6 +71,36 @@ std::vector<FixtureCase> image_cases() {
     return cases;
 }
 
+std::vector<FixtureCase> volume_cases() {
+    const Shape volume{2, 6, 5, 7, 3};
+    Pool3dOptions pool{
+        .window = {3, 3, 3}, .stride = {2, 2, 2}, .padding = {1, 1, 1, 1, 1, 1}, .ceil_mode = true};
+    Pool3dOptions counting = pool;
+    counting.window = {3, 2, 3};
+    counting.count_padding = true;
+    return {{"conv3d",
+             {{2, 6, 4, 7, 6}, {3, 2, 3, 3, 4}, {4}},
+             [](In x) {
+                 return conv3d(x[0], x[1],
+                               {.stride = {2, 1, 2},
+                                .dilation = {3, 1, 2},
+                                .padding = {2, 2, 0, 0, 1, 1},
+                                .groups = 2,
+                                .bias = x[2]});
+             }},
+            {"conv3d_beyond",  // one plane of the output meets zeros alone
+             {{2, 2, 2, 3, 2}, {2, 1, 2, 2, 3}},
+             [](In x) {
+                 return conv3d(x[0], x[1], {.dilation = {3, 1, 1}, .padding = {2, 2, 0, 0, 0, 0}});
+             }},
+            {"max_pool3d", {volume}, [=](In x) { return max_pool3d(x[0], pool); }},
+            {"average_pool3d", {volume}, [=](In x) { return average_pool3d(x[0], pool); }},
+            {"average_pool3d_padding", {volume}, [=](In x) { return average_pool3d(x[0], counting); }},
+            {"adaptive_average_pool3d", {volume}, [](In x) {
+                 return adaptive_average_pool3d(x[0], {4, 3, 2});
+             }}};
+}
+
 std::vector<FixtureCase> other_cases() {
     std::vector<FixtureCase> cases;
     for (const auto& [bag, name] :
@@ -112,7 +142,8 @@ void expect_near(const Numbers& got, const Numbers& expected, double tolerance) 
 TEST(OperationsFixture, ValuesAndGradientsArePyTorchs) {
     const TorchFixture fixture("operations");
     std::vector<FixtureCase> cases = image_cases();
-    for (FixtureCase& other : other_cases()) cases.push_back(std::move(other));
+    for (const auto& more : {volume_cases(), other_cases()})
+        cases.insert(cases.end(), more.begin(), more.end());
     for (const FixtureCase& test : cases) {
         SCOPED_TRACE(test.name);
         Recording r;

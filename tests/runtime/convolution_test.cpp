@@ -410,5 +410,28 @@ TEST(Convolution, BadOperandsAreNamed) {
                 "padding must be 0 or more");
 }
 
+TEST(Convolution, BadOperandsOfVolumesAreNamed) {
+    const auto error_of = [](Shape x, Shape filter, const Conv3dOptions& options) -> std::string {
+        Graph graph;
+        try {
+            conv3d({graph, graph.add_input("x", {DType::f32, std::move(x)})},
+                   {graph, graph.add_input("filter", {DType::f32, std::move(filter)})}, options);
+        } catch (const UserError& error) {
+            return error.what();
+        }
+        return "nothing";
+    };
+    const auto expect_says = [](const std::string& said, const char* what) {
+        EXPECT_NE(said.find(what), std::string::npos) << said;
+    };
+    expect_says(error_of({2, 5, 5, 3}, {3, 3, 3, 3, 8}, {}), "expected volumes [N, D, H, W, C]");
+    expect_says(error_of({2, 4, 5, 5, 3}, {3, 3, 3, 4, 8}, {}), "of 3 channels in 1 groups");
+    expect_says(error_of({2, 4, 5, 5, 3}, {3, 3, 3, 3, 8}, {.stride = {0, 1, 1}}), "must be 1 or more");
+    expect_says(error_of({2, 4, 5, 5, 3}, {3, 3, 3, 3, 8}, {.padding = {0, -1, 0, 0, 0, 0}}), "0 or more");
+    expect_says(error_of({2, 4, 5, 5, 3}, {3, 3, 3, 3, 8}, {.dilation = {2, 1, 1}}),
+                "3 planes that covers 5 does not fit 4 planes");
+    expect_says(error_of({2, 4, 5, 5, 3}, {3, 7, 3, 3, 8}, {}), "covers 7 does not fit an image of 5");
+}
+
 }  // namespace
 }  // namespace mantissa

@@ -1,7 +1,7 @@
 """Convolutions, pools and resizing. Images lie with channels last; filters as [R, S, C / groups, K]."""
-from .. import layout, nn
+from .. import layout
 from .._native import operations as native
-from ..layout import NCHW, NCW, Placed
+from ..layout import NCDHW, NCHW, NCW, Placed
 from .registry import Refused, row
 
 
@@ -16,17 +16,16 @@ def pair(numbers, count=2):
 
 
 def _padding(padding, window, dilation):
-    """Zeros at the top, bottom, left and right."""
+    """Zeros before and behind each axis of the window."""
     if padding == "valid":
-        return [0, 0, 0, 0]
+        return [0, 0] * len(window)
     if padding == "same":
         sides = []
         for extent, step in zip(window, dilation):
             total = (extent - 1) * step
             sides += [total // 2, total - total // 2]
         return sides
-    rows, columns = pair(padding)
-    return [rows, rows, columns, columns]
+    return [side for side in pair(padding, len(window)) for _ in range(2)]
 
 
 def _filter(weight):
@@ -62,10 +61,7 @@ def conv1d(at, input, weight, bias=None, stride=1, padding=0, dilation=1, groups
         raise Refused("conv1d without a batch axis", "Give it [N, C, L].")
     x, filters = _row_of(input, weight)
     step = pair(dilation, 1)[0]
-    if isinstance(padding, str):
-        sides = _padding(padding, [1, weight.shape[2]], [1, step])
-    else:
-        sides = [0, 0, pair(padding, 1)[0], pair(padding, 1)[0]]
+    sides = [0, 0] + _padding(padding, weight.shape[2:], [step])
     y = native.conv2d(x, filters, [1, pair(stride, 1)[0]], sides, [1, step], groups,
                       None if bias is None else layout.plain(bias))
     return Placed(native_reshape(y, lambda n, one, w, c: [n, w, c]), NCW)
@@ -73,30 +69,14 @@ def conv1d(at, input, weight, bias=None, stride=1, padding=0, dilation=1, groups
 
 @row("aten.conv3d")
 def conv3d(at, input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
-    """A sum over the depth of the filters: each plane of them is a convolution of planes of the images."""
-    stride, dilation = pair(stride, 3), pair(dilation, 3)
-    if isinstance(padding, str):
-        raise Refused(f"padding='{padding}' of conv3d", "Give it numbers.")
-    padding = pair(padding, 3)
-    N, C, D, H, W = input.shape
-    K, _, T, R, S = weight.shape
-    x = layout.stored_as(input, (0, 4, 1, 2, 3))  # [N, D, H, W, C]
-    if padding[0]:
-        x = nn.pad(x, 1, padding[0], padding[0])
+    if len(input.shape) != 5:
+        raise Refused("conv3d without a batch axis", "Give it [N, C, D, H, W].")
+    dilation = pair(dilation, 3)
     filters = layout.stored_as(weight, (4, 3, 0, 1, 2))  # [T, R, S, C, K]
-    depth = at.shape[2]
-    total = None
-    for t in range(T):
-        begin = t * dilation[0]
-        planes = native.strided_slice(x, 1, begin, begin + (depth - 1) * stride[0] + 1, stride[0]) \
-            if stride[0] > 1 else nn.slice(x, 1, begin, begin + depth)
-        y = native.conv2d(planes.reshape([N * depth, H, W, C]), nn.slice(filters, 0, t, t + 1).reshape(
-            [R, S, C // groups, K]), stride[1:], _padding(padding[1:], [R, S], dilation[1:]), dilation[1:], groups)
-        total = y if total is None else total + y
-    if bias is not None:
-        total = total + layout.plain(bias)
-    rows, columns = total.shape[1:3]
-    return Placed(total.reshape([N, depth, rows, columns, K]), (0, 4, 1, 2, 3))
+    y = native.conv3d(layout.stored_as(input, NCDHW), filters, pair(stride, 3),
+                      _padding(padding, weight.shape[2:], dilation), dilation, groups,
+                      None if bias is None else layout.plain(bias))
+    return Placed(y, NCDHW)
 
 
 @row("aten.conv_transpose2d")
@@ -119,101 +99,40 @@ def conv_transpose1d(at, input, weight, bias=None, stride=1, padding=0, output_p
     return Placed(native_reshape(y, lambda n, one, w, c: [n, w, c]), NCW)
 
 
-def _rooms(extent, window, stride, padding, ceil_mode, wanted):
-    """Padding behind: more than before it where the last window is to be whole by ceil_mode."""
-    needed = (wanted - 1) * stride + window - extent - padding
-    return max(padding, needed) if ceil_mode else padding
-
-
-def _pool_sides(x, window, stride, padding, ceil_mode, shape):
-    H, W = x.shape[2:]
-    return [padding[0], _rooms(H, window[0], stride[0], padding[0], ceil_mode, shape[0]),
-            padding[1], _rooms(W, window[1], stride[1], padding[1], ceil_mode, shape[1])]
-
-
-@row("aten.max_pool2d", "aten.max_pool2d_with_indices")
-def max_pool2d(at, self, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
-    if pair(dilation) != [1, 1]:
-        raise Refused("dilation of a pool")
-    window = pair(kernel_size)
-    stride = pair(stride) if stride else window
-    sides = _pool_sides(self, window, stride, pair(padding), ceil_mode, at.shape[-2:])
-    if max(sides[1] - window[0], sides[3] - window[1]) >= 0:
-        raise Refused("a pool whose padding is as long as its window")
-    y = Placed(native.max_pool2d(images(self), window, stride, sides), NCHW)
-    if at.node.op.endswith("indices"):
-        if len(at.node.outputs) > 1 and at.builder.is_used(at.node.outputs[1]):
-            raise Refused("indices of a pool", "Unpool by resizing.")
-        return y, None
-    return y
-
-
-@row("aten.avg_pool2d")
-def avg_pool2d(at, self, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True,
-               divisor_override=None):
-    if divisor_override is not None:
-        raise Refused("divisor_override")
-    window = pair(kernel_size)
-    stride, padding = (pair(stride) if stride else window), pair(padding)
-    sides = _pool_sides(self, window, stride, padding, ceil_mode, at.shape[-2:])
-    if (sides[1], sides[3]) != (padding[0], padding[1]) and count_include_pad and padding != [0, 0]:
-        raise Refused("an average by ceil_mode that counts padding", "Set count_include_pad=False.")
-    counts = count_include_pad and (sides[1], sides[3]) == (padding[0], padding[1])
-    return Placed(native.average_pool2d(images(self), window, stride, sides, counts), NCHW)
-
-
-@row("aten.avg_pool1d")
-def avg_pool1d(at, self, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True):
-    if ceil_mode:
-        raise Refused("ceil_mode of avg_pool1d")
-    x = native_reshape(layout.stored_as(self, NCW), lambda n, w, c: [n, 1, w, c])
-    window, side = pair(kernel_size, 1)[0], pair(padding, 1)[0]
-    y = native.average_pool2d(x, [1, window], [1, pair(stride, 1)[0] if stride else window], [0, 0, side, side],
-                              count_include_pad)
+def _pooled(x, axes, images_pool, volumes_pool, kernel_size, stride, padding, *how):
+    """A pool over so many axes: of images, of images of one row, or of volumes."""
+    window = pair(kernel_size, axes)
+    stride, sides = (pair(stride, axes) if stride else window), _padding(padding, window, None)
+    if axes == 3:
+        return Placed(volumes_pool(layout.stored_as(x, NCDHW), window, stride, sides, *how), NCDHW)
+    if axes == 2:
+        return Placed(images_pool(images(x), window, stride, sides, *how), NCHW)
+    row_of_x = native_reshape(layout.stored_as(x, NCW), lambda n, w, c: [n, 1, w, c])
+    y = images_pool(row_of_x, [1] + window, [1] + stride, [0, 0] + sides, *how)
     return Placed(native_reshape(y, lambda n, one, w, c: [n, w, c]), NCW)
 
 
-@row("aten.max_pool1d", "aten.max_pool1d_with_indices")
-def max_pool1d(at, self, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
-    if ceil_mode or pair(dilation, 1)[0] != 1:
-        raise Refused("ceil_mode or dilation of max_pool1d")
-    x = native_reshape(layout.stored_as(self, NCW), lambda n, w, c: [n, 1, w, c])
-    window, side = pair(kernel_size, 1)[0], pair(padding, 1)[0]
-    y = native.max_pool2d(x, [1, window], [1, pair(stride, 1)[0] if stride else window], [0, 0, side, side])
-    y = Placed(native_reshape(y, lambda n, one, w, c: [n, w, c]), NCW)
-    return (y, None) if at.node.op.endswith("indices") else y
+@row("aten.max_pool1d", "aten.max_pool1d_with_indices", "aten.max_pool2d", "aten.max_pool2d_with_indices",
+     "aten.max_pool3d", "aten.max_pool3d_with_indices")
+def max_pool(at, self, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
+    if any(step != 1 for step in pair(dilation)):
+        raise Refused("dilation of a pool")
+    y = _pooled(self, len(at.shape) - 2, native.max_pool2d, native.max_pool3d, kernel_size, stride, padding,
+                bool(ceil_mode))
+    if not at.node.op.endswith("indices"):
+        return y
+    if len(at.node.outputs) > 1 and at.builder.is_used(at.node.outputs[1]):
+        raise Refused("indices of a pool", "Unpool by resizing.")
+    return y, None
 
 
-@row("aten.max_pool3d", "aten.max_pool3d_with_indices")
-def max_pool3d(at, self, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
-    """Two pools: over rows and columns of each plane, then over the depth."""
-    if ceil_mode or pair(dilation, 3) != [1, 1, 1]:
-        raise Refused("ceil_mode or dilation of max_pool3d")
-    window = pair(kernel_size, 3)
-    stride, padding = (pair(stride, 3) if stride else window), pair(padding, 3)
-    N, C, D, H, W = self.shape
-    x = layout.stored_as(self, (0, 4, 1, 2, 3)).reshape([N * D, H, W, C])
-    y = native.max_pool2d(x, window[1:], stride[1:], [padding[1]] * 2 + [padding[2]] * 2)
-    rows, columns = y.shape[1:3]
-    y = native.max_pool2d(y.reshape([N, D, rows * columns, C]), [window[0], 1], [stride[0], 1],
-                          [padding[0], padding[0], 0, 0])
-    y = Placed(y.reshape([N, y.shape[1], rows, columns, C]), (0, 4, 1, 2, 3))
-    return (y, None) if at.node.op.endswith("indices") else y
-
-
-@row("aten.avg_pool3d")
-def avg_pool3d(at, self, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True,
-               divisor_override=None):
-    window = pair(kernel_size, 3)
-    stride = pair(stride, 3) if stride else window
-    if ceil_mode or divisor_override is not None or pair(padding, 3) != [0, 0, 0]:
-        raise Refused("padding, ceil_mode or divisor_override of avg_pool3d")
-    N, C, D, H, W = self.shape
-    x = layout.stored_as(self, (0, 4, 1, 2, 3)).reshape([N * D, H, W, C])
-    y = native.average_pool2d(x, window[1:], stride[1:], [0, 0, 0, 0], True)
-    rows, columns = y.shape[1:3]
-    y = native.average_pool2d(y.reshape([N, D, rows * columns, C]), [window[0], 1], [stride[0], 1], [0, 0, 0, 0], True)
-    return Placed(y.reshape([N, y.shape[1], rows, columns, C]), (0, 4, 1, 2, 3))
+@row("aten.avg_pool1d", "aten.avg_pool2d", "aten.avg_pool3d")
+def avg_pool(at, self, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True,
+             divisor_override=None):
+    if divisor_override is not None:
+        raise Refused("divisor_override")
+    return _pooled(self, len(at.shape) - 2, native.average_pool2d, native.average_pool3d, kernel_size, stride,
+                   padding, bool(ceil_mode), bool(count_include_pad))
 
 
 @row("aten.adaptive_avg_pool2d", "aten._adaptive_avg_pool2d")
@@ -233,10 +152,7 @@ def adaptive_avg_pool1d(at, self, output_size):
 
 @row("aten.adaptive_avg_pool3d", "aten._adaptive_avg_pool3d")
 def adaptive_avg_pool3d(at, self, output_size):
-    if any(extent != 1 for extent in at.shape[2:]):
-        raise Refused("adaptive_avg_pool3d to more than one element", "Use avg_pool3d.")
-    from .reductions import reduced
-    return reduced(self, [2, 3, 4], True, lambda x, axes: x.mean(axes))
+    return Placed(native.adaptive_average_pool3d(layout.stored_as(self, NCDHW), list(at.shape[2:])), NCDHW)
 
 
 @row("aten.adaptive_max_pool2d", "aten.adaptive_max_pool1d")
@@ -245,11 +161,7 @@ def adaptive_max_pool(at, self, output_size):
     if any(extent % out for extent, out in zip(spatial, wanted)):
         raise Refused("adaptive_max_pool of parts that are not of one size", "Choose sizes that divide.")
     window = [extent // out for extent, out in zip(spatial, wanted)]
-    if len(window) == 1:
-        x = native_reshape(layout.stored_as(self, NCW), lambda n, w, c: [n, 1, w, c])
-        y = native.max_pool2d(x, [1] + window, [1] + window, [0, 0, 0, 0])
-        return Placed(native_reshape(y, lambda n, one, w, c: [n, w, c]), NCW), None
-    return Placed(native.max_pool2d(images(self), window, window, [0, 0, 0, 0]), NCHW), None
+    return _pooled(self, len(window), native.max_pool2d, None, window, (), 0, False), None
 
 
 def _scales_agree(at, extents, wanted, scales):
