@@ -59,10 +59,15 @@ void MatrixRun::run_item(std::int64_t item, std::byte* worker_memory) {
     item -= groups;
     const std::int64_t chunk = item / (groups + blocking_.blocks());
     const std::int64_t part = item % (groups + blocking_.blocks());
-    if (part >= groups)
+    // The next chunk is packed in between: by then all blocks are done with the chunk whose buffer it takes,
+    // and it is there before a block wants it.
+    const std::int64_t before = blocking_.blocks() / 2, packing = part - before;
+    if (packing < 0)
+        multiply(chunk, part, worker_memory);
+    else if (packing >= groups)
         multiply(chunk, part - groups, worker_memory);
     else if (chunk + 1 < blocking_.chunks())
-        pack(chunk + 1, part);
+        pack(chunk + 1, packing);
 }
 
 void MatrixRun::abandon() { atomic(counter(failed_counter)).store(1); }
