@@ -168,6 +168,13 @@ class Meanings(unittest.TestCase):
         self.assertLess(step.distance.gradient, 2e-5)
         return step
 
+    def test_functions_where_they_are_small_or_whole(self):
+        class Module(OneLayer):
+            def forward(self, x):
+                h = self.layer(x)
+                return h + torch.sinh(h * 1e-5) * 1e5 + torch.exp2(h) + 3.0 ** h
+        self.assertLess(self.agrees(Module()).distance.loss, 1e-6)
+
     def test_windows_of_one_two_and_three_axes(self):
         def pools(n):
             conv, largest, average = (getattr(nn, f"{kind}{n}d") for kind in ("Conv", "MaxPool", "AvgPool"))

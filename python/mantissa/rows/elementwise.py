@@ -32,12 +32,12 @@ for _name, _function in {
         "exp": nn.exp, "log": nn.log, "tanh": nn.tanh, "erf": nn.erf, "sin": nn.sin, "cos": nn.cos, "sqrt": nn.sqrt,
         "rsqrt": native.rsqrt, "relu": nn.relu, "sigmoid": nn.sigmoid, "silu": nn.swish, "log1p": native.log1p,
         "expm1": native.expm1, "neg": lambda x: -x, "reciprocal": lambda x: 1.0 / x,
-        "square": lambda x: x * x, "exp2": lambda x: nn.exp(x * math.log(2)),
+        "square": lambda x: x * x,
         "log2": lambda x: nn.log(x) * (1 / math.log(2)), "log10": lambda x: nn.log(x) * (1 / math.log(10)),
         "erfc": lambda x: 1.0 - nn.erf(x), "tan": lambda x: nn.sin(x) / nn.cos(x),
         "log_sigmoid": lambda x: -nn.softplus(-x), "selu": lambda x: native.elu(x, 1.6732632423543772) * 1.0507009873554805,
         "mish": lambda x: x * nn.tanh(nn.softplus(x)), "softsign": lambda x: x / (nn.abs(x) + 1.0),
-        "sinh": lambda x: (nn.exp(x) - nn.exp(-x)) * 0.5, "cosh": lambda x: (nn.exp(x) + nn.exp(-x)) * 0.5,
+        "sinh": lambda x: (native.expm1(x) - native.expm1(-x)) * 0.5, "cosh": lambda x: (nn.exp(x) + nn.exp(-x)) * 0.5,
         "atan": native.atan, "asin": lambda x: native.atan(x * native.rsqrt((1.0 - x) * (x + 1.0))),
         "acos": lambda x: native.atan(nn.sqrt((1.0 - x) / (x + 1.0))) * 2.0}.items():
     _unary(f"aten.{_name}", _function)
@@ -141,12 +141,17 @@ def remainder(at, self, other):
     return at.each(native.remainder, self, other)
 
 
+@row("aten.exp2")
+def power_of_two(at, self):
+    return power(at, 2, self)
+
+
 @row("aten.pow")
 def power(at, self, exponent):
     if not isinstance(self, Placed):
         if self <= 0:
             raise Refused("a power of a number that is not positive")
-        return at.each(lambda x: nn.exp(x * math.log(self)), exponent)
+        return at.each(lambda x: native.power(at.number(self), x), exponent)
     if isinstance(exponent, Placed):
         return at.each(native.power, self, exponent)
     if at.dtype == "i32":
