@@ -66,14 +66,16 @@ else()
   set_tests_properties(device_emulated_haswell PROPERTIES SKIP_RETURN_CODE 77)
 endif()
 
-# The tile kernels to their last instruction where the CPU has no tiles: each instruction faults and is emulated.
+# The tile kernels to their last instruction where the CPU has no tiles: each instruction faults and is emulated. Tests
+# of GPUs and of what copies are no tests of tiles.
 file(STRINGS /proc/cpuinfo flags REGEX "^flags" LIMIT_COUNT 1)
 if(flags MATCHES " avx512_bf16" AND NOT flags MATCHES " amx_tile")
   function(mantissa_test_on_emulated_tiles room filter)
     mantissa_test_of_room(${room}_on_emulated_tiles ${room} ${filter})
-    set_tests_properties(${room}_on_emulated_tiles PROPERTIES TIMEOUT 600 ENVIRONMENT MANTISSA_TEST_TILES=1)
+    # The longest of all begin first.
+    set_tests_properties(${room}_on_emulated_tiles PROPERTIES TIMEOUT 600 COST 120 ENVIRONMENT MANTISSA_TEST_TILES=1)
   endfunction()
-  mantissa_test_on_emulated_tiles(device -*Slow*:*Peaks*:Rows*:Narrowing*)
-  mantissa_test_on_emulated_tiles(runtime -*Slow*)
-  mantissa_test_on_emulated_tiles(report Ladder.*)
+  mantissa_test_on_emulated_tiles(device -*Slow*:*Peaks*:Rows*:Narrowing*:*Cuda*)
+  mantissa_test_on_emulated_tiles(runtime -*Slow*:*Cuda*)
+  mantissa_test_on_emulated_tiles(report Ladder.*-*Copies*)
 endif()
