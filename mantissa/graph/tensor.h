@@ -360,6 +360,10 @@ inline Tensor expm1(Tensor x, Tensor::Where at = Tensor::Where::current()) {
 inline Tensor atan(Tensor x, Tensor::Where at = Tensor::Where::current()) {
     return by_elements("atan", {x}, at);
 }
+/// 1 - erf(x), exact in the last digits where that is small.
+inline Tensor erfc(Tensor x, Tensor::Where at = Tensor::Where::current()) {
+    return by_elements("erfc", {x}, at);
+}
 /// x^y as C has it: of a negative x for whole y alone, else NaN.
 inline Tensor pow(Tensor x, Tensor y, Tensor::Where at = Tensor::Where::current()) {
     return by_elements("pow", {x, y}, at);

@@ -136,6 +136,7 @@ std::vector<OpCase> function_cases() {
         unary_case("log1p", Values::positive, 2),
         unary_case("expm1", Values::normal, 2),
         unary_case("atan", Values::normal, 2),
+        unary_case("erfc", Values::normal, 5),
         binary_case("copysign", "of equal shapes", {3, 7}, {3, 7}, Values::normal, 0),
         binary_case("copysign", "with a column", {2, 3, 5}, {3, 1}, Values::normal, 0),
         binary_case("remainder", "of equal shapes", {3, 7}, {3, 7}, Values::positive, 1),

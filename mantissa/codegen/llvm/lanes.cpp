@@ -129,6 +129,26 @@ llvm::Value* atan(Instructions& ops, llvm::Value* x) {
     return ops.b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, angle, x);
 }
 
+/// 1 - erf(x) for |x| below 1/2, else exp(-x^2) times a polynomial in 1 / (|x| + 1) that errs by 2e-8, and 2
+/// less that for x < 0. What rounding takes from x^2, which exp would make much of, is put back; with all
+/// roundings 4.5 ULP.
+llvm::Value* erfc(Instructions& ops, llvm::Value* x) {
+    constexpr float series[] = {0x1.20dc48p-1f,  0x1.210688p-1f,  0x1.1c9ab0p-2f, -0x1.091a0ep-2f,
+                                -0x1.67df84p-1f, -0x1.cbbc9ep-1f, 0x1.7f549ep+2f, -0x1.245478p+3f,
+                                0x1.96ed92p+2f,  -0x1.c45d9ep+0f};
+    constexpr float end = 11;  // the result is 0 from 9.2 on
+    llvm::Value *one = ops.constant(1), *size = elementary::magnitude(ops, x);
+    llvm::Value* near = ops.subtract(one, elementary::erf(ops, x));
+    llvm::Value *a = ops.minimum(size, ops.constant(end)), *square = ops.multiply(a, a);
+    llvm::Value* lost = ops.fma(a, a, ops.negate(square));
+    llvm::Value* u = ops.divide(one, ops.add(a, one));
+    llvm::Value* part = ops.multiply(elementary::polynomial(ops, series, u), u);
+    part = ops.fma(ops.negate(lost), part, part);
+    llvm::Value* far = ops.multiply(elementary::exp(ops, ops.negate(square)), part);
+    far = ops.select(ops.less(x, ops.constant(0)), ops.subtract(ops.constant(2), far), far);
+    return ops.select(ops.is_nan(x), x, ops.select(ops.less(size, ops.constant(0.5f)), near, far));
+}
+
 /// Division of integers toward minus infinity; by 0 it is 0. No processor is asked for what it traps on.
 struct FloorDivision {
     llvm::Value *quotient, *rest;
@@ -412,6 +432,7 @@ llvm::Value* Lanes::function(std::string_view op, llvm::Value* x) const {
     if (op == "log1p") return elementary::log1p(ops, x);
     if (op == "expm1") return elementary::expm1(ops, x);
     if (op == "atan") return atan(ops, x);
+    if (op == "erfc") return erfc(ops, x);
     if (op == "floor") return ops.floor(x);
     if (op == "ceil") return b_.CreateUnaryIntrinsic(llvm::Intrinsic::ceil, x);
     if (op == "round") return b_.CreateUnaryIntrinsic(llvm::Intrinsic::nearbyint, x);

@@ -1,6 +1,7 @@
 // Functions of numbers, element by element, of which no kernel is written by hand: the generator makes them,
 // on every device (codegen/llvm/lanes.cpp). They take FP32, BF16 and FP16, or i32 where that is said.
 #include <cmath>
+#include <numbers>
 
 #include "mantissa/graph/ops/rules.h"
 
@@ -39,6 +40,11 @@ std::vector<Tensor> expm1_gradient(const GradientCall& c) { return {c.cotangents
 
 std::vector<Tensor> atan_gradient(const GradientCall& c) {
     return {c.cotangents[0] / (c.inputs[0] * c.inputs[0] + 1.0)};
+}
+
+std::vector<Tensor> erfc_gradient(const GradientCall& c) {
+    const Tensor x = c.inputs[0];
+    return {c.cotangents[0] * (exp(-(x * x)) * (-2 * std::numbers::inv_sqrtpi))};
 }
 
 /// Between its steps a function of steps does not change.
@@ -121,6 +127,7 @@ std::span<const Op> function_ops() {
         long_function(function_row("log1p", of_number<std::log1p>, log1p_gradient, 25)),
         long_function(function_row("expm1", of_number<std::expm1>, expm1_gradient, 20)),
         long_function(function_row("atan", of_number<std::atan>, atan_gradient, 25)),
+        long_function(function_row("erfc", of_number<std::erfc>, erfc_gradient, 45)),
         long_function(of_two_row(function_row(
                                      "pow", [](Numbers x) { return std::pow(x[0], x[1]); }, pow_gradient, 80),
                                  function_of_two_types)),
