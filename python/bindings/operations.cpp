@@ -81,17 +81,11 @@ void bind_sources(nb::module_& module) {
 using Unary = Tensor (*)(Tensor, Tensor::Where);
 using Binary = Tensor (*)(Tensor, Tensor, Tensor::Where);
 
-constexpr std::pair<const char*, Unary> unaries[] = {{"rsqrt", ops::rsqrt},
-                                                     {"floor", ops::floor},
-                                                     {"ceil", ops::ceil},
-                                                     {"round", ops::round},
-                                                     {"trunc", ops::trunc},
-                                                     {"sign", ops::sign},
-                                                     {"log1p", ops::log1p},
-                                                     {"expm1", ops::expm1},
-                                                     {"atan", ops::atan},
-                                                     {"is_finite", ops::is_finite},
-                                                     {"logical_not", ops::logical_not}};
+constexpr std::pair<const char*, Unary> unaries[] = {
+    {"rsqrt", ops::rsqrt}, {"floor", ops::floor},         {"ceil", ops::ceil},
+    {"round", ops::round}, {"trunc", ops::trunc},         {"sign", ops::sign},
+    {"log1p", ops::log1p}, {"expm1", ops::expm1},         {"atan", ops::atan},
+    {"erfc", ops::erfc},   {"is_finite", ops::is_finite}, {"logical_not", ops::logical_not}};
 
 constexpr std::pair<const char*, Binary> binaries[] = {
     {"power", ops::pow},         {"remainder", ops::remainder},     {"floor_divide", ops::floor_divide},

@@ -22,8 +22,8 @@ def common_dtype(*values):
     return "i32" if best == "u8" else best
 
 
-def _unary(op, function):
-    @row(op)
+def _unary(ops, function):
+    @row(*ops)
     def record(at, self, **_):
         return at.each(function, self)
 
@@ -34,13 +34,13 @@ for _name, _function in {
         "expm1": native.expm1, "neg": lambda x: -x, "reciprocal": lambda x: 1.0 / x,
         "square": lambda x: x * x,
         "log2": lambda x: nn.log(x) * (1 / math.log(2)), "log10": lambda x: nn.log(x) * (1 / math.log(10)),
-        "erfc": lambda x: 1.0 - nn.erf(x), "tan": lambda x: nn.sin(x) / nn.cos(x),
+        "erfc": native.erfc, "tan": lambda x: nn.sin(x) / nn.cos(x),
         "log_sigmoid": lambda x: -nn.softplus(-x), "selu": lambda x: native.elu(x, 1.6732632423543772) * 1.0507009873554805,
         "mish": lambda x: x * nn.tanh(nn.softplus(x)), "softsign": lambda x: x / (nn.abs(x) + 1.0),
         "sinh": lambda x: (native.expm1(x) - native.expm1(-x)) * 0.5, "cosh": lambda x: (nn.exp(x) + nn.exp(-x)) * 0.5,
         "atan": native.atan, "asin": lambda x: native.atan(x * native.rsqrt((1.0 - x) * (x + 1.0))),
         "acos": lambda x: native.atan(nn.sqrt((1.0 - x) / (x + 1.0))) * 2.0}.items():
-    _unary(f"aten.{_name}", _function)
+    _unary((f"aten.{_name}", f"aten.special_{_name}"), _function)
 
 
 def _whole(op, function):
