@@ -101,6 +101,10 @@ def cases():
            [(2, 6, 4, 7, 6), (3, 2, 3, 3, 4), (4,)])
     yield ("conv3d_beyond", by_volumes(lambda x, f: F.conv3d(x, f.permute(4, 3, 0, 1, 2), None, 1, (2, 0, 0), (3, 1, 1))),
            [(2, 2, 2, 3, 2), (2, 1, 2, 2, 3)])
+    yield ("conv_transpose3d",
+           by_volumes(lambda x, f, b: F.conv_transpose3d(x, f.permute(4, 3, 0, 1, 2), b, (2, 1, 2), (1, 0, 1), (1, 0, 0),
+                                                         2, (2, 1, 1))),
+           [(2, 3, 4, 3, 6), (3, 2, 2, 2, 6), (4,)])
     yield "max_pool3d", by_volumes(lambda x: F.max_pool3d(x, 3, 2, 1, ceil_mode=True)), [volume]
     yield "average_pool3d", by_volumes(lambda x: F.avg_pool3d(x, 3, 2, 1, True, False)), [volume]
     yield "average_pool3d_padding", by_volumes(lambda x: F.avg_pool3d(x, (3, 2, 3), 2, 1, True, True)), [volume]

@@ -229,6 +229,10 @@ struct Conv3dOptions {
 /// Volumes x [N, D, H, W, C] under filters [T, R, S, C / groups, K] -> [N, D', H', W', K].
 Tensor conv3d(Tensor x, Tensor filter, const Conv3dOptions& options = {},
               Tensor::Where at = Tensor::Where::current());
+/// As conv_transpose2d: x [N, D, H, W, C] under filters [T, R, S, K / groups, C] -> [N, D', H', W', K].
+Tensor conv_transpose3d(Tensor x, Tensor filter, const Conv3dOptions& options = {},
+                        std::array<std::int64_t, 3> more = {0, 0, 0},
+                        Tensor::Where at = Tensor::Where::current());
 
 /// Where the diagonal of a causal mask begins if there are more keys than queries, or fewer.
 enum class AttentionCorner : std::uint8_t {

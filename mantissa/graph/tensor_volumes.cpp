@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "mantissa/base/whole_units.h"
+#include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 
@@ -19,6 +20,14 @@ void expect_volumes(std::string_view op, const Tensor& x) {
     if (x.rank() != 5)
         refuse(op, x.graph().origin,
                fmt::format("expected volumes [N, D, H, W, C], got {}", x.type().text()));
+}
+
+/// All but the depth's and the bias.
+Conv2dOptions options_of_planes(const Conv3dOptions& o) {
+    return {.stride = {o.stride[1], o.stride[2]},
+            .padding = {o.padding[2], o.padding[3], o.padding[4], o.padding[5]},
+            .dilation = {o.dilation[1], o.dilation[2]},
+            .groups = o.groups};
 }
 
 /// Planes of a filter.
@@ -108,6 +117,8 @@ Tensor conv3d(Tensor x, Tensor filter, const Conv3dOptions& options, Tensor::Whe
         axis.planes = x.dim(1);
         axis.before = 0;
     }
+    Conv2dOptions of_planes = options_of_planes(options);
+    of_planes.bias = options.bias;
     const std::int64_t N = x.dim(0), H = x.dim(2), W = x.dim(3), part = filter.dim(3);
     std::vector<Tensor> all;
     for (std::int64_t d = 0, end = 0; d < axis.outputs; d = end) {
@@ -119,17 +130,49 @@ Tensor conv3d(Tensor x, Tensor filter, const Conv3dOptions& options, Tensor::Whe
                                    {N * (end - d), H, W, groups, part}));
         const Tensor seen = transpose(slice(filter, 0, taps.begin, taps.end), {1, 2, 0, 3, 4});
         const std::int64_t channels = std::ssize(read) * part;
-        const Tensor y = conv2d(
-            reshape(concat(read, 4), {N * (end - d), H, W, groups * channels}),
-            reshape(seen, {filter.dim(1), filter.dim(2), channels, filter.dim(4)}),
-            {.stride = {options.stride[1], options.stride[2]},
-             .padding = {options.padding[2], options.padding[3], options.padding[4], options.padding[5]},
-             .dilation = {options.dilation[1], options.dilation[2]},
-             .groups = groups,
-             .bias = options.bias});
+        const Tensor y =
+            conv2d(reshape(concat(read, 4), {N * (end - d), H, W, groups * channels}),
+                   reshape(seen, {filter.dim(1), filter.dim(2), channels, filter.dim(4)}), of_planes);
         all.push_back(reshape(y, {N, end - d, y.dim(1), y.dim(2), y.dim(3)}));
     }
     return concat(all, 1);
+}
+
+Tensor conv_transpose3d(Tensor x, Tensor filter, const Conv3dOptions& options,
+                        std::array<std::int64_t, 3> more, Tensor::Where at) {
+    const LineScope line(x.graph(at), at);
+    expect_volumes("conv_transpose3d", x);
+    const auto refuse_here = [&](const std::string& why) {
+        refuse("conv_transpose3d", x.graph().origin, why);
+    };
+    if (filter.rank() != 5 || filter.dim(0) < 1)
+        refuse_here(fmt::format("expected filters [T, R, S, K / groups, C], got {}", filter.type().text()));
+    const std::int64_t N = x.dim(0), D = x.dim(1), T = filter.dim(0), stride = options.stride[0];
+    const std::int64_t outputs = (D - 1) * stride - options.padding[0] - options.padding[1] +
+                                 (T - 1) * options.dilation[0] + 1 + more[0];
+    if (D < 1 || stride < 1 || outputs < 1)
+        refuse_here(
+            fmt::format("{} planes at a stride of {} become {}, expected 1 or more", D, stride, outputs));
+    const Tensor planes = reshape(x, {N * D, x.dim(2), x.dim(3), x.dim(4)});
+    Tensor sum;
+    for (std::int64_t t = 0; t < T; ++t) {
+        const Tensor y = conv_transpose2d(
+            planes,
+            reshape(slice(filter, 0, t, t + 1), {filter.dim(1), filter.dim(2), filter.dim(3), filter.dim(4)}),
+            options_of_planes(options), {more[1], more[2]});
+        const std::int64_t rows = y.dim(1), columns = y.dim(2), K = y.dim(3);
+        const Tensor apart = reshape(pad(reshape(y, {N, D, 1, rows, columns, K}), 2, 0, stride - 1),
+                                     {N, D * stride, rows, columns, K});
+        // Plane i of these is plane i + `moved` of the output.
+        const std::int64_t moved = t * options.dilation[0] - options.padding[0];
+        const std::int64_t first = std::max<std::int64_t>(0, -moved),
+                           last = std::min(D * stride, outputs - moved);
+        if (first >= last) continue;
+        const Tensor there = pad(slice(apart, 1, first, last), 1, first + moved, outputs - (last + moved));
+        sum = sum ? sum + there : there;
+    }
+    if (!sum) refuse_here("no plane of the filter reaches the output");
+    return options.bias ? call1("add_bias", {sum, *options.bias}) : sum;
 }
 
 Tensor max_pool3d(Tensor x, const Pool3dOptions& options, Tensor::Where at) {

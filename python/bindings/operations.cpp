@@ -185,6 +185,17 @@ void bind_volumes(nb::module_& module) {
         nb::arg("groups"), nb::arg("bias") = nb::none(),
         "Volumes [N, D, H, W, C] under filters [T, R, S, C / groups, K]");
     module.def(
+        "conv_transpose3d",
+        [](Tensor x, Tensor filter, Triple stride, Faces padding, Triple dilation, std::int64_t groups,
+           Triple more, std::optional<Tensor> bias) {
+            return conv_transpose3d(
+                x, filter,
+                {.stride = stride, .dilation = dilation, .padding = padding, .groups = groups, .bias = bias},
+                more);
+        },
+        nb::arg("x"), nb::arg("filter"), nb::arg("stride"), nb::arg("padding"), nb::arg("dilation"),
+        nb::arg("groups"), nb::arg("more"), nb::arg("bias") = nb::none(), "As conv_transpose2d, of volumes");
+    module.def(
         "max_pool3d",
         [](Tensor x, Triple window, Triple stride, Faces padding, bool ceil_mode) {
             return max_pool3d(

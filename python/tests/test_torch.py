@@ -178,8 +178,10 @@ class Meanings(unittest.TestCase):
 
     def test_windows_of_one_two_and_three_axes(self):
         def pools(n):
-            conv, largest, average = (getattr(nn, f"{kind}{n}d") for kind in ("Conv", "MaxPool", "AvgPool"))
-            return [conv(2, 3, 3, padding="same"), conv(3, 4, 2, stride=2, padding=1),
+            conv, back, largest, average = (getattr(nn, f"{kind}{n}d")
+                                            for kind in ("Conv", "ConvTranspose", "MaxPool", "AvgPool"))
+            return [conv(2, 3, 3, padding="same"), conv(3, 4, 2, stride=2, padding=1), back(4, 4, 2, stride=2),
+                    back(4, 4, 3, stride=2, padding=1, output_padding=1), conv(4, 4, 3, stride=2),
                     largest(3, stride=2, padding=1, ceil_mode=True),
                     average(3, stride=1, padding=1, ceil_mode=True, count_include_pad=False),
                     average(2, stride=1, padding=1)]

@@ -93,6 +93,17 @@ std::vector<FixtureCase> volume_cases() {
              [](In x) {
                  return conv3d(x[0], x[1], {.dilation = {3, 1, 1}, .padding = {2, 2, 0, 0, 0, 0}});
              }},
+            {"conv_transpose3d",
+             {{2, 3, 4, 3, 6}, {3, 2, 2, 2, 6}, {4}},
+             [](In x) {
+                 return conv_transpose3d(x[0], x[1],
+                                         {.stride = {2, 1, 2},
+                                          .dilation = {2, 1, 1},
+                                          .padding = {1, 1, 0, 0, 1, 1},
+                                          .groups = 2,
+                                          .bias = x[2]},
+                                         {1, 0, 0});
+             }},
             {"max_pool3d", {volume}, [=](In x) { return max_pool3d(x[0], pool); }},
             {"average_pool3d", {volume}, [=](In x) { return average_pool3d(x[0], pool); }},
             {"average_pool3d_padding", {volume}, [=](In x) { return average_pool3d(x[0], counting); }},

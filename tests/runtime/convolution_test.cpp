@@ -411,11 +411,15 @@ TEST(Convolution, BadOperandsAreNamed) {
 }
 
 TEST(Convolution, BadOperandsOfVolumesAreNamed) {
-    const auto error_of = [](Shape x, Shape filter, const Conv3dOptions& options) -> std::string {
+    bool transposed = false;
+    const auto error_of = [&](Shape x, Shape filter, const Conv3dOptions& options) -> std::string {
         Graph graph;
         try {
-            conv3d({graph, graph.add_input("x", {DType::f32, std::move(x)})},
-                   {graph, graph.add_input("filter", {DType::f32, std::move(filter)})}, options);
+            const auto convolve = [&](Tensor a, Tensor b, const Conv3dOptions& how) {
+                return transposed ? conv_transpose3d(a, b, how) : conv3d(a, b, how);
+            };
+            convolve({graph, graph.add_input("x", {DType::f32, std::move(x)})},
+                     {graph, graph.add_input("filter", {DType::f32, std::move(filter)})}, options);
         } catch (const UserError& error) {
             return error.what();
         }
@@ -431,6 +435,10 @@ TEST(Convolution, BadOperandsOfVolumesAreNamed) {
     expect_says(error_of({2, 4, 5, 5, 3}, {3, 3, 3, 3, 8}, {.dilation = {2, 1, 1}}),
                 "3 planes that covers 5 does not fit 4 planes");
     expect_says(error_of({2, 4, 5, 5, 3}, {3, 7, 3, 3, 8}, {}), "covers 7 does not fit an image of 5");
+    transposed = true;
+    expect_says(error_of({2, 4, 5, 5, 3}, {3, 3, 8, 3}, {}), "expected filters [T, R, S, K / groups, C]");
+    expect_says(error_of({2, 1, 5, 5, 3}, {1, 3, 3, 8, 3}, {.padding = {1, 0, 0, 0, 0, 0}}),
+                "1 planes at a stride of 1 become 0");
 }
 
 }  // namespace

@@ -149,8 +149,7 @@ def _filter_order(rank):
     return (rank - 1, rank - 2) + tuple(range(rank - 2))
 
 
-_FILTERS = {op: _filter_order for op in ("aten.conv1d", "aten.conv2d", "aten.conv3d", "aten.conv_transpose2d",
-                                         "aten.conv_transpose1d")}
+_FILTERS = {f"aten.{kind}{axes}d": _filter_order for kind in ("conv", "conv_transpose") for axes in (1, 2, 3)}
 
 
 def to_stored(array, order):

@@ -89,6 +89,14 @@ def conv_transpose2d(at, input, weight, bias=None, stride=1, padding=0, output_p
     return Placed(y, NCHW)
 
 
+@row("aten.conv_transpose3d")
+def conv_transpose3d(at, input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
+    y = native.conv_transpose3d(layout.stored_as(input, NCDHW), layout.stored_as(weight, (4, 3, 0, 1, 2)),
+                                pair(stride, 3), _padding(padding, weight.shape[2:], None), pair(dilation, 3), groups,
+                                pair(output_padding, 3), None if bias is None else layout.plain(bias))
+    return Placed(y, NCDHW)
+
+
 @row("aten.conv_transpose1d")
 def conv_transpose1d(at, input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
     x, filters = _row_of(input, weight)
