@@ -107,35 +107,6 @@ TEST(ImagesMoments, AreThoseOfFp64HoweverFarTheMean) {
     }
 }
 
-/// The first of each 64 rows, from which differences are taken, is the one that lies away from all others.
-TEST(ImagesMoments, LoseLittleWhereTheFirstRowLiesFarAway) {
-    const std::int64_t rows = 200, C = 35;
-    std::vector<double> x = normal_values(rows * C, DType::f32, 2, 1);
-    for (std::int64_t c = 0; c < C; ++c)
-        for (std::int64_t row = 0; row < rows; row += 64)
-            x[static_cast<std::size_t>(row * C + c)] = rounded_to(1e5 + static_cast<double>(c), DType::f32);
-    const Expected e = expected_of({rows, C, 0, DType::f32}, x);
-    check_everywhere([&](const Setting& setting) {
-        Guarded in(setting, DType::f32, rows * C), mean(setting, DType::f32, C),
-            variance(setting, DType::f32, C), rstd(setting, DType::f32, C),
-            workspace(setting, DType::f32, moments_workspace(rows, C) / 4);
-        in.assign(x);
-        moments(images(setting),
-                {.rows = rows,
-                 .channels = C,
-                 .eps = static_cast<float>(epsilon),
-                 .x = in.in(),
-                 .mean = mean.f32(),
-                 .variance = variance.f32(),
-                 .rstd = rstd.f32(),
-                 .workspace = workspace.f32()},
-                setting.pool);
-        // 64 rows lose a factor of up to 64 to cancellation, sums of sixteen groups of four beside it.
-        expect_matches(variance, e.variance, Tolerance::bound(1, 64 * 4, eps32, e.variance));
-        return joined({&mean, &variance, &rstd});
-    });
-}
-
 TEST(ImagesMoments, OfEqualValuesHaveNoVarianceAtAll) {
     const std::int64_t rows = 2051, C = 19;
     std::vector<double> x;

@@ -11,120 +11,83 @@ namespace {
 /// Rows that are walked over before the next columns are: their sums stay in registers meanwhile.
 constexpr std::int64_t rows_of_walk = 16;
 
-/// Two numbers that are added up together.
-struct Pair {
-    Float first, second;
-};
-MANTISSA_LANES Pair add(const Pair& a, const Pair& b) {
-    return {Lanes::add(a.first, b.first), Lanes::add(a.second, b.second)};
-}
-
-/// Sums of pairs, by column.
-struct PairSums {
-    float *first, *second;
-
-    template <class Extent>
-    MANTISSA_LANES Pair get(const PairSums& of, std::int64_t c, Extent extent) {
-        return {load(of.first + c, extent), load(of.second + c, extent)};
-    }
-    template <class Extent>
-    MANTISSA_LANES void set(const PairSums& of, std::int64_t c, const Pair& sums, Extent extent) {
-        store(of.first + c, sums.first, extent, false);
-        store(of.second + c, sums.second, extent, false);
-    }
-    static void clear(const PairSums& of, std::int64_t count) {
-        __builtin_memset(of.first, 0, static_cast<std::size_t>(count) * sizeof(float));
-        __builtin_memset(of.second, 0, static_cast<std::size_t>(count) * sizeof(float));
-    }
-};
-
-/// Adds up Vectors x 16 columns from the c-th on, or a part of 16: see add_columns().
+/// Adds up Vectors x 16 columns, or a part of 16: see add_columns().
 template <int Vectors, class Extent, class Term>
-MANTISSA_LANES void add_strip(std::int64_t channels, Range rows, std::int64_t column, std::int64_t c,
-                              const PairSums& sum, Extent extent, Term term) {
+MANTISSA_LANES void add_strip(std::int64_t channels, Range rows, std::int64_t column, float* sum,
+                              Extent extent, Term term) {
     const std::int64_t C = channels;
-    Pair sums[Vectors];
+    Float sums[Vectors];
 #pragma GCC unroll 2
-    for (int v = 0; v < Vectors; ++v) sums[v] = PairSums::get(sum, c + 16 * v, extent);
+    for (int v = 0; v < Vectors; ++v) sums[v] = load(sum + 16 * v, extent);
     std::int64_t row = rows.first;
     for (; row + 4 <= rows.last; row += 4)
 #pragma GCC unroll 2
         for (int v = 0; v < Vectors; ++v) {
-            const std::int64_t here = c + 16 * v, at = row * C + column + here;
-            const Pair first = add(term(at, here, extent), term(at + C, here, extent));
-            const Pair second = add(term(at + 2 * C, here, extent), term(at + 3 * C, here, extent));
-            sums[v] = add(sums[v], add(first, second));
+            const std::int64_t here = column + 16 * v, at = row * C + here;
+            const Float first = Lanes::add(term(at, here, extent), term(at + C, here, extent));
+            const Float second = Lanes::add(term(at + 2 * C, here, extent), term(at + 3 * C, here, extent));
+            sums[v] = Lanes::add(sums[v], Lanes::add(first, second));
         }
     for (; row < rows.last; ++row)
         for (int v = 0; v < Vectors; ++v) {
-            const std::int64_t here = c + 16 * v;
-            sums[v] = add(sums[v], term(row * C + column + here, here, extent));
+            const std::int64_t here = column + 16 * v;
+            sums[v] = Lanes::add(sums[v], term(row * C + here, here, extent));
         }
 #pragma GCC unroll 2
-    for (int v = 0; v < Vectors; ++v) PairSums::set(sum, c + 16 * v, sums[v], extent);
+    for (int v = 0; v < Vectors; ++v) store(sum + 16 * v, sums[v], extent, false);
 }
 
-/// term(offset of an element, its column, counted from the first one, extent) of all rows, added to the sums:
-/// four rows are added up before they are added to a sum.
+/// term(pointer offset of an element, column, extent) of all rows, added to sum[columns]: four rows are added
+/// up before they are added to a sum.
 template <class Term>
-MANTISSA_LANES void add_columns(std::int64_t channels, Range rows, Range columns, const PairSums& sum,
-                                Term term) {
+MANTISSA_LANES void add_columns(std::int64_t channels, Range rows, Range columns, float* sum, Term term) {
     const std::int64_t count = columns.last - columns.first;
     for (Range some = {rows.first, rows.first}; some.first < rows.last; some.first = some.last) {
         some.last = some.first + rows_of_walk < rows.last ? some.first + rows_of_walk : rows.last;
         std::int64_t c = 0;
-        for (; c + 32 <= count; c += 32) add_strip<2>(channels, some, columns.first, c, sum, Whole{}, term);
+        for (; c + 32 <= count; c += 32)
+            add_strip<2>(channels, some, columns.first + c, sum + c, Whole{}, term);
         for_lanes(count - c, [&](std::int64_t next, auto extent) MANTISSA_BODY {
-            add_strip<1>(channels, some, columns.first, c + next, sum, extent, term);
+            add_strip<1>(channels, some, columns.first + c + next, sum + c + next, extent, term);
         });
     }
 }
 
-/// Rows whose sums are of what differs from the first of them, which is exact or nearly so where values lie
-/// far from zero and close together. It lies at most sqrt(rows - 1) of their deviations away from their mean,
-/// so that their variance loses at most a factor of as many rows to cancellation.
-constexpr std::int64_t rows_of_pivot = 64;
+MANTISSA_LANES void clear(float* sum, std::int64_t count) {
+    __builtin_memset(sum, 0, static_cast<std::size_t>(count) * sizeof(float));
+}
 
+/// All is of what differs from the first row, which is exact or nearly so where values lie far from zero and
+/// close together.
 void moments_part(const Moments& p, Range rows, Range columns, const MomentsOfPart& part) {
+    float *const first_row = part.first_row, *const off_first = part.off_first, *const squares = part.squares;
     const std::int64_t count = columns.last - columns.first;
-    float pivot[columns_of_part], sums[columns_of_part], sums_of_squares[columns_of_part];
-    const PairSums sum{sums, sums_of_squares}, all{part.off_first, part.squares};
-    PairSums::clear(all, count);
+    const Float number = Lanes::constant(static_cast<float>(rows.last - rows.first));
+    clear(off_first, count);
+    clear(squares, count);
     with_type(p.x.type, [&](auto* type) {
         const auto* x = as(p.x, type);
-        const auto copy_row = [&](std::int64_t row, float* to) {
-            for_lanes(count, [&](std::int64_t c, auto extent) MANTISSA_BODY {
-                store(to + c, load(x + row * p.channels + columns.first + c, extent), extent, false);
-            });
+        for_lanes(count, [&](std::int64_t c, auto extent) MANTISSA_BODY {
+            store(first_row + c, load(x + rows.first * p.channels + columns.first + c, extent), extent,
+                  false);
+        });
+        const auto difference = [&](std::int64_t at, std::int64_t column, auto extent) MANTISSA_BODY {
+            return Lanes::subtract(load(x + at, extent), load(first_row + column - columns.first, extent));
         };
-        copy_row(rows.first, part.first_row);
-        for (Range some = {rows.first, rows.first}; some.first < rows.last; some.first = some.last) {
-            some.last = some.first + rows_of_pivot < rows.last ? some.first + rows_of_pivot : rows.last;
-            copy_row(some.first, pivot);
-            PairSums::clear(sum, count);
-            add_columns(p.channels, some, columns, sum,
-                        [&](std::int64_t at, std::int64_t c, auto extent) MANTISSA_BODY {
-                            fetch(x + at + rows_of_walk * p.channels);
-                            const Float off = Lanes::subtract(load(x + at, extent), load(pivot + c, extent));
-                            return Pair{off, Lanes::multiply(off, off)};
-                        });
-            // Chan, Golub, LeVeque 1979: mean and squares of two sets of rows become those of both.
-            const auto before = static_cast<float>(some.first - rows.first),
-                       here = static_cast<float>(some.last - some.first), both = before + here;
-            const Float number = Lanes::constant(here), share = Lanes::constant(here / both),
-                        weight = Lanes::constant(before * (here / both));
-            for_lanes(count, [&](std::int64_t c, auto extent) MANTISSA_BODY {
-                const Pair so_far = PairSums::get(all, c, extent), more = PairSums::get(sum, c, extent);
-                const Float mean = Lanes::divide(more.first, number);
-                const Float pivots =
-                    Lanes::subtract(load(pivot + c, extent), load(part.first_row + c, extent));
-                const Float apart = Lanes::subtract(Lanes::add(pivots, mean), so_far.first);
-                const Float squares = Lanes::subtract(more.second, Lanes::multiply(more.first, mean));
-                const Float moved = Lanes::multiply(Lanes::multiply(apart, apart), weight);
-                PairSums::set(
-                    all, c, add(so_far, {Lanes::multiply(apart, share), Lanes::add(squares, moved)}), extent);
-            });
-        }
+        add_columns(p.channels, rows, columns, off_first,
+                    [&](std::int64_t at, std::int64_t column, auto extent) MANTISSA_BODY {
+                        fetch(x + at + rows_of_walk * p.channels);
+                        return difference(at, column, extent);
+                    });
+        for_lanes(count, [&](std::int64_t c, auto extent) MANTISSA_BODY {
+            store(off_first + c, Lanes::divide(load(off_first + c, extent), number), extent, false);
+        });
+        add_columns(p.channels, rows, columns, squares,
+                    [&](std::int64_t at, std::int64_t column, auto extent) MANTISSA_BODY {
+                        const Float centered = Lanes::subtract(
+                            difference(at, column, extent), load(off_first + column - columns.first, extent));
+                        return Lanes::multiply(centered, centered);
+                    });
     });
 }
 
@@ -147,20 +110,28 @@ void normalize_rows(const Normalize& p, Range rows, Stores stores) {
 
 void batch_norm_grad_sums_part(const BatchNormGrad& p, Range rows, Range columns, float* sum_dy,
                                float* sum_dy_x) {
-    const PairSums sum{sum_dy, sum_dy_x};
-    PairSums::clear(sum, columns.last - columns.first);
+    const std::int64_t count = columns.last - columns.first;
+    clear(sum_dy, count);
+    clear(sum_dy_x, count);
     with_types(p.dy.type, p.x.type, [&](auto* dy_type, auto* x_type) {
         const auto* dy = as(p.dy, dy_type);
         const auto* x = as(p.x, x_type);
-        const float* const mean = p.mean + columns.first;
-        add_columns(p.channels, rows, columns, sum,
-                    [&](std::int64_t at, std::int64_t c, auto extent) MANTISSA_BODY {
-                        fetch(dy + at + rows_of_walk * p.channels);
-                        fetch(x + at + rows_of_walk * p.channels);
-                        const Float d = load(dy + at, extent);
-                        const Float centered = Lanes::subtract(load(x + at, extent), load(mean + c, extent));
-                        return Pair{d, Lanes::multiply(d, centered)};
-                    });
+        // A few rows at a time, so that the second walk over dy finds it in L1.
+        for (Range some = {rows.first, rows.first}; some.first < rows.last; some.first = some.last) {
+            some.last = some.first + 8 < rows.last ? some.first + 8 : rows.last;
+            add_columns(p.channels, some, columns, sum_dy,
+                        [&](std::int64_t at, std::int64_t, auto extent) MANTISSA_BODY {
+                            fetch(dy + at + 8 * p.channels);
+                            return load(dy + at, extent);
+                        });
+            add_columns(p.channels, some, columns, sum_dy_x,
+                        [&](std::int64_t at, std::int64_t column, auto extent) MANTISSA_BODY {
+                            fetch(x + at + 8 * p.channels);
+                            const Float centered =
+                                Lanes::subtract(load(x + at, extent), load(p.mean + column, extent));
+                            return Lanes::multiply(load(dy + at, extent), centered);
+                        });
+        }
     });
 }
 
