@@ -66,6 +66,12 @@ class Refusals(unittest.TestCase):
             mantissa.torch.trainer(model, loss, example, **options)
         return str(raised.exception)
 
+    def test_windows_without_a_batch_axis(self):
+        class Module(OneLayer):
+            def forward(self, x):
+                return F.adaptive_avg_pool1d(F.max_pool2d(x.reshape(2, 4, 6), 2).flatten(1), 3) + self.layer(x)[:2]
+        self.assertIn("without a batch axis", self.said(Module(), example=(X, Y[:2])))
+
     def test_a_function_with_a_backward_of_its_own(self):
         class Round(torch.autograd.Function):
             @staticmethod

@@ -386,58 +386,54 @@ TEST(Convolution, OfLargeStridedImagesIsExactOnWholeNumbers) {
     });
 }
 
+template <class Options>
+std::string error_of(void (*convolve)(Tensor, Tensor, const Options&), Shape x, Shape filter,
+                     const std::type_identity_t<Options>& options) {
+    Graph graph;
+    try {
+        convolve({graph, graph.add_input("x", {DType::f32, std::move(x)})},
+                 {graph, graph.add_input("filter", {DType::f32, std::move(filter)})}, options);
+    } catch (const UserError& error) {
+        return error.what();
+    }
+    return "nothing";
+}
+
+void expect_says(const std::string& said, const char* what) {
+    EXPECT_NE(said.find(what), std::string::npos) << said;
+}
+
 TEST(Convolution, BadOperandsAreNamed) {
-    const auto error_of = [](Shape x, Shape filter, const Conv2dOptions& options) -> std::string {
-        Graph graph;
-        try {
-            conv2d({graph, graph.add_input("x", {DType::f32, std::move(x)})},
-                   {graph, graph.add_input("filter", {DType::f32, std::move(filter)})}, options);
-        } catch (const UserError& error) {
-            return error.what();
-        }
-        return "nothing";
-    };
-    const auto expect_says = [](const std::string& said, const char* what) {
-        EXPECT_NE(said.find(what), std::string::npos) << said;
-    };
-    expect_says(error_of({2, 5, 5, 3}, {3, 3, 4, 8}, {}), "the filter must have shape [3, 3, 3, 8]");
-    expect_says(error_of({2, 5, 5, 3}, {6, 3, 3, 8}, {}), "covers 6 does not fit an image of 5");
-    expect_says(error_of({2, 5, 3}, {3, 3, 3, 8}, {}), "x must be floating-point images");
-    expect_says(error_of({2, 5, 5, 3}, {3, 3, 3, 8}, {.stride = {0, 1}}), "stride must be 1 or more, got 0");
-    expect_says(error_of({2, 5, 5, 6}, {3, 3, 2, 8}, {.groups = 3}),
+    const auto planes = [](Tensor x, Tensor filter, const Conv2dOptions& how) { conv2d(x, filter, how); };
+    expect_says(error_of(+planes, {2, 5, 5, 3}, {3, 3, 4, 8}, {}), "the filter must have shape [3, 3, 3, 8]");
+    expect_says(error_of(+planes, {2, 5, 5, 3}, {6, 3, 3, 8}, {}), "covers 6 does not fit an image of 5");
+    expect_says(error_of(+planes, {2, 5, 3}, {3, 3, 3, 8}, {}), "x must be floating-point images");
+    expect_says(error_of(+planes, {2, 5, 5, 3}, {3, 3, 3, 8}, {.stride = {0, 1}}),
+                "stride must be 1 or more, got 0");
+    expect_says(error_of(+planes, {2, 5, 5, 6}, {3, 3, 2, 8}, {.groups = 3}),
                 "groups must divide channels and filters");
-    expect_says(error_of({2, 5, 5, 3}, {3, 3, 3, 8}, {.padding = {0, -1, 0, 0}}),
+    expect_says(error_of(+planes, {2, 5, 5, 3}, {3, 3, 3, 8}, {.padding = {0, -1, 0, 0}}),
                 "padding must be 0 or more");
 }
 
 TEST(Convolution, BadOperandsOfVolumesAreNamed) {
-    bool transposed = false;
-    const auto error_of = [&](Shape x, Shape filter, const Conv3dOptions& options) -> std::string {
-        Graph graph;
-        try {
-            const auto convolve = [&](Tensor a, Tensor b, const Conv3dOptions& how) {
-                return transposed ? conv_transpose3d(a, b, how) : conv3d(a, b, how);
-            };
-            convolve({graph, graph.add_input("x", {DType::f32, std::move(x)})},
-                     {graph, graph.add_input("filter", {DType::f32, std::move(filter)})}, options);
-        } catch (const UserError& error) {
-            return error.what();
-        }
-        return "nothing";
+    const auto volumes = [](Tensor x, Tensor filter, const Conv3dOptions& how) { conv3d(x, filter, how); };
+    const auto back = [](Tensor x, Tensor filter, const Conv3dOptions& how) {
+        conv_transpose3d(x, filter, how);
     };
-    const auto expect_says = [](const std::string& said, const char* what) {
-        EXPECT_NE(said.find(what), std::string::npos) << said;
-    };
-    expect_says(error_of({2, 5, 5, 3}, {3, 3, 3, 3, 8}, {}), "expected volumes [N, D, H, W, C]");
-    expect_says(error_of({2, 4, 5, 5, 3}, {3, 3, 3, 4, 8}, {}), "of 3 channels in 1 groups");
-    expect_says(error_of({2, 4, 5, 5, 3}, {3, 3, 3, 3, 8}, {.stride = {0, 1, 1}}), "must be 1 or more");
-    expect_says(error_of({2, 4, 5, 5, 3}, {3, 3, 3, 3, 8}, {.padding = {0, -1, 0, 0, 0, 0}}), "0 or more");
-    expect_says(error_of({2, 4, 5, 5, 3}, {3, 3, 3, 3, 8}, {.dilation = {2, 1, 1}}),
+    expect_says(error_of(+volumes, {2, 5, 5, 3}, {3, 3, 3, 3, 8}, {}), "expected volumes [N, D, H, W, C]");
+    expect_says(error_of(+volumes, {2, 4, 5, 5, 3}, {3, 3, 3, 4, 8}, {}), "of 3 channels in 1 groups");
+    expect_says(error_of(+volumes, {2, 4, 5, 5, 3}, {3, 3, 3, 3, 8}, {.stride = {0, 1, 1}}),
+                "must be 1 or more");
+    expect_says(error_of(+volumes, {2, 4, 5, 5, 3}, {3, 3, 3, 3, 8}, {.padding = {0, -1, 0, 0, 0, 0}}),
+                "0 or more");
+    expect_says(error_of(+volumes, {2, 4, 5, 5, 3}, {3, 3, 3, 3, 8}, {.dilation = {2, 1, 1}}),
                 "3 planes that covers 5 does not fit 4 planes");
-    expect_says(error_of({2, 4, 5, 5, 3}, {3, 7, 3, 3, 8}, {}), "covers 7 does not fit an image of 5");
-    transposed = true;
-    expect_says(error_of({2, 4, 5, 5, 3}, {3, 3, 8, 3}, {}), "expected filters [T, R, S, K / groups, C]");
-    expect_says(error_of({2, 1, 5, 5, 3}, {1, 3, 3, 8, 3}, {.padding = {1, 0, 0, 0, 0, 0}}),
+    expect_says(error_of(+volumes, {2, 4, 5, 5, 3}, {3, 7, 3, 3, 8}, {}),
+                "covers 7 does not fit an image of 5");
+    expect_says(error_of(+back, {2, 4, 5, 5, 3}, {3, 3, 8, 3}, {}),
+                "expected filters [T, R, S, K / groups, C]");
+    expect_says(error_of(+back, {2, 1, 5, 5, 3}, {1, 3, 3, 8, 3}, {.padding = {1, 0, 0, 0, 0, 0}}),
                 "1 planes at a stride of 1 become 0");
 }
 

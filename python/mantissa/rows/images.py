@@ -15,6 +15,14 @@ def pair(numbers, count=2):
     return numbers * count if len(numbers) == 1 else numbers
 
 
+def _axes_of(at, x):
+    """How many axes an operation has windows over, as its name says."""
+    axes = int(at.node.op.split("d_with")[0].rstrip("d")[-1])
+    if len(x.shape) != axes + 2:
+        raise Refused("a pool or convolution without a batch axis", "Give it one example of a batch.")
+    return axes
+
+
 def _padding(padding, window, dilation):
     """Zeros before and behind each axis of the window."""
     if padding == "valid":
@@ -57,8 +65,7 @@ def native_reshape(tensor, shape):
 
 @row("aten.conv1d")
 def conv1d(at, input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
-    if len(input.shape) != 3:
-        raise Refused("conv1d without a batch axis", "Give it [N, C, L].")
+    _axes_of(at, input)
     x, filters = _row_of(input, weight)
     step = pair(dilation, 1)[0]
     sides = [0, 0] + _padding(padding, weight.shape[2:], [step])
@@ -69,8 +76,7 @@ def conv1d(at, input, weight, bias=None, stride=1, padding=0, dilation=1, groups
 
 @row("aten.conv3d")
 def conv3d(at, input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
-    if len(input.shape) != 5:
-        raise Refused("conv3d without a batch axis", "Give it [N, C, D, H, W].")
+    _axes_of(at, input)
     dilation = pair(dilation, 3)
     filters = layout.stored_as(weight, (4, 3, 0, 1, 2))  # [T, R, S, C, K]
     y = native.conv3d(layout.stored_as(input, NCDHW), filters, pair(stride, 3),
@@ -91,6 +97,7 @@ def conv_transpose2d(at, input, weight, bias=None, stride=1, padding=0, output_p
 
 @row("aten.conv_transpose3d")
 def conv_transpose3d(at, input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
+    _axes_of(at, input)
     y = native.conv_transpose3d(layout.stored_as(input, NCDHW), layout.stored_as(weight, (4, 3, 0, 1, 2)),
                                 pair(stride, 3), _padding(padding, weight.shape[2:], None), pair(dilation, 3), groups,
                                 pair(output_padding, 3), None if bias is None else layout.plain(bias))
@@ -125,7 +132,7 @@ def _pooled(x, axes, images_pool, volumes_pool, kernel_size, stride, padding, *h
 def max_pool(at, self, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
     if any(step != 1 for step in pair(dilation)):
         raise Refused("dilation of a pool")
-    y = _pooled(self, len(at.shape) - 2, native.max_pool2d, native.max_pool3d, kernel_size, stride, padding,
+    y = _pooled(self, _axes_of(at, self), native.max_pool2d, native.max_pool3d, kernel_size, stride, padding,
                 bool(ceil_mode))
     if not at.node.op.endswith("indices"):
         return y
@@ -139,7 +146,7 @@ def avg_pool(at, self, kernel_size, stride=(), padding=0, ceil_mode=False, count
              divisor_override=None):
     if divisor_override is not None:
         raise Refused("divisor_override")
-    return _pooled(self, len(at.shape) - 2, native.average_pool2d, native.average_pool3d, kernel_size, stride,
+    return _pooled(self, _axes_of(at, self), native.average_pool2d, native.average_pool3d, kernel_size, stride,
                    padding, bool(ceil_mode), bool(count_include_pad))
 
 
@@ -169,7 +176,7 @@ def adaptive_max_pool(at, self, output_size):
     if any(extent % out for extent, out in zip(spatial, wanted)):
         raise Refused("adaptive_max_pool of parts that are not of one size", "Choose sizes that divide.")
     window = [extent // out for extent, out in zip(spatial, wanted)]
-    return _pooled(self, len(window), native.max_pool2d, None, window, (), 0, False), None
+    return _pooled(self, _axes_of(at, self), native.max_pool2d, None, window, (), 0, False), None
 
 
 def _scales_agree(at, extents, wanted, scales):
