@@ -152,6 +152,11 @@ class Products {
         y_.assign(dy_.size(), 0);
         dx_.assign(x_.size(), 0);
         dfilter_.assign(filter_.size(), 0);
+        // Pixels that no window meets must meet nothing, not even a zero.
+        std::vector<bool> met(x_.size());
+        for_each_product(of_, [&](std::size_t x, std::size_t, std::size_t) { met[x] = true; });
+        for (std::size_t i = 0; i < x_.size(); ++i)
+            if (!met[i]) x_[i] = INFINITY;
         if (case_.bias)
             for (std::size_t i = 0; i < y_.size(); ++i) y_[i] = bias_[i % bias_.size()];
         for_each_product(of_, [&](std::size_t x, std::size_t filter, std::size_t y) {
@@ -275,6 +280,15 @@ TEST(Convolution, InGroupsOfFewChannelsIsExactOnWholeNumbers) {
         {{1, 3, 40, 5}, {1, 4, 1, 5}, {.padding = {0, 0, 3, 0}, .groups = 5}, true},
         {{1, 8, 9, 6}, {2, 2, 1, 6}, {.stride = {1, 9}, .groups = 6}},
     };
+    // Windows of three, whose kernels take a group's channels, or pairs of them or of pixels, from one plane.
+    for (const Shape& group : {Shape{2, 2}, Shape{2, 1}, Shape{4, 4}, Shape{8, 8}, Shape{16, 16},
+                               Shape{3, 16}, Shape{6, 16}, Shape{16, 5}})
+        for (const std::int64_t stride : {1, 2})
+            for (const std::int64_t columns : {3, 8, 17, 30})
+                cases.push_back(
+                    {{2, 6, columns, 3 * group[0]},
+                     {3, 3, group[0], 3 * group[1]},
+                     {.stride = {stride, stride}, .padding = {1, 1, columns % 2, 1}, .groups = 3}});
     for (int i = 0; i < 50; ++i) {
         constexpr std::int64_t windows[] = {1, 2, 3, 3, 5, 5, 7, 8};
         constexpr std::int64_t widths[] = {1, 1, 1, 2, 3, 4, 8, 16, 24, 32, 33};

@@ -251,16 +251,23 @@ class DepthwiseFilterGradient : DepthwiseCode {
                 return control_.if_then(place.is_one, before, [&] {
                     const Row dy = read(address(1, {at[0], row, first, channel_}, of_.y_shape()), of_dy);
                     const Row x = read(address(0, {at[0], place.at, from, channel_}, of_.x_shape()), of_x);
-                    return with_rows(x, dy, before);
+                    return with_rows(x, dy, of_dy, before);
                 });
             });
     }
 
-    Values with_rows(const Row& x, const Row& dy, Values sums) {
-        for (const auto& [column, gradient] : dy)
+    /// Sums pass by the columns beyond the output: a gradient of 0 times an infinite pixel would be no
+    /// number.
+    Values with_rows(const Row& x, const Row& dy, const Columns& of_dy, Values sums) {
+        for (const auto& [column, gradient] : dy) {
+            const Values before = sums;
             for (std::int64_t tap = 0; tap < kernel_.taps; ++tap)
                 if (const auto place = kernel_.met(column, tap); x.contains(*place))
                     add_products(x.at(*place), gradient, sums, tap);
+            if (Value* const is_inside = of_dy.at(column))
+                for (std::size_t i = 0; i < sums.size(); ++i)
+                    sums[i] = b_.CreateSelect(is_inside, sums[i], before[i]);
+        }
         return sums;
     }
 

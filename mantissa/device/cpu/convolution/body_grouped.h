@@ -87,6 +87,34 @@ void widen_row(const X* x, std::int64_t pixels, std::int64_t pitch, std::int64_t
     }
 }
 
+/// The same for blocks of `each` channels, fewer than lanes: no kernel reads the lanes beyond them. Half a
+/// vector, as pairs have it, is copied: a load of a part took twice as long from beyond L1.
+template <class X>
+void widen_narrow_row(const X* x, std::int64_t pixels, std::int64_t pitch, std::int64_t channels, int each,
+                      std::int64_t apart, std::int64_t ahead, float* to) {
+    for (std::int64_t pixel = 0; pixel < pixels; ++pixel, x += pitch, to += block_lanes) {
+        float* block_to = to;
+        for (std::int64_t c = 0; c < channels; c += each, block_to += apart) {
+            if (ahead) fetch(x + c + ahead);
+            if (sizeof(X) == sizeof(float) && each == 8)
+                __builtin_memcpy(block_to, x + c, 8 * sizeof(float));
+            else
+                Lanes::store(block_to, load(x + c, Part{each}));
+        }
+    }
+}
+
+/// Pixels of a plane's row become pairs with those that lie behind them; those before its first, too.
+template <class V>
+void pair_pixels(const SourcePlanes& s, float* row) {
+    std::int64_t q = -least(s.margin, s.pixels_apart);
+    __builtin_memset(row + q * block_lanes, 0, static_cast<std::size_t>(-q * block_lanes) * sizeof(float));
+    for (; q < s.columns; ++q) {
+        float* const to = row + q * block_lanes;
+        V::store(to, V::pair(V::load(to), V::load(to + s.pixels_apart * block_lanes)));
+    }
+}
+
 /// Planes of a row whose groups have all they read within one vector.
 template <class X>
 void permute_row(const SourcePlanes& s, const BlockSource& of, const X* x, float* to) {
@@ -126,14 +154,26 @@ class Planes {
         return ring_ + (at * s_.planes() + plane) * s_.row_floats() + s_.margin * block_lanes;
     }
 
+    /// Where a plane's first lane is behind the row of plane 0.
+    std::int64_t offset(std::int64_t plane) const {
+        return s_.lanes_from == LaneSource::planes      ? plane * s_.row_floats()
+               : s_.lanes_from == LaneSource::broadcast ? plane
+                                                        : 0;
+    }
+
     void fill(std::int64_t row_of_image) const {
         with_type(s_.data.type, [&](auto* type) {
             const auto* x = as(s_.data, type) + (image_ * s_.rows + row_of_image) * s_.columns * s_.channels;
-            if (s_.permuted || (s_.group_channels == 1 && s_.group_outputs == 1)) {
-                const std::int64_t first = blocks_.first * block_lanes;
-                const std::int64_t last = least(blocks_.last * block_lanes, s_.channels);
-                widen_row(x + first, s_.columns, s_.channels, last - first, s_.row_floats(),
-                          s_.rows_ahead * s_.columns * s_.channels, row(row_of_image, blocks_.first, 0));
+            if (s_.lanes_from != LaneSource::planes || (s_.group_channels == 1 && s_.group_outputs == 1)) {
+                const std::int64_t each = s_.block_channels(), first = blocks_.first * each;
+                const std::int64_t count = least(blocks_.last * each, s_.channels) - first;
+                const std::int64_t ahead = s_.rows_ahead * s_.columns * s_.channels;
+                float* const to = row(row_of_image, blocks_.first, 0);
+                if (each == block_lanes)
+                    widen_row(x + first, s_.columns, s_.channels, count, s_.row_floats(), ahead, to);
+                else
+                    widen_narrow_row(x + first, s_.columns, s_.channels, count, static_cast<int>(each),
+                                     s_.row_floats(), ahead, to);
                 return;
             }
             for (std::int64_t block = blocks_.first; block < blocks_.last; ++block) {
@@ -144,6 +184,11 @@ class Planes {
                     gather_row(s_, of, x + of.first, row(row_of_image, block, 0));
             }
         });
+        if constexpr (Vector::pairs)
+            if (s_.pixels_apart > 0)
+                for (std::int64_t block = blocks_.first; block < blocks_.last; ++block)
+                    for (std::int64_t plane = 0; plane < s_.planes(); ++plane)
+                        pair_pixels<Vector>(s_, row(row_of_image, block, plane));
     }
 
     /// Rows from `row` on, of a block's channels.
@@ -211,16 +256,35 @@ struct RowOfY {
 struct Permutations {
     std::int32_t index[16][16] = {};
 
-    explicit Permutations(std::int64_t group) {
-        for (std::int64_t plane = 0; plane < least(group, 16); ++plane)
+    explicit Permutations(const SourcePlanes& s) {
+        for (std::int64_t plane = 0; plane < least(s.group_channels, 16); ++plane)
             for (std::int64_t l = 0; l < 16; ++l)
-                index[plane][l] = static_cast<std::int32_t>(l / group * group + plane);
+                index[plane][l] = static_cast<std::int32_t>(l / s.group_outputs * s.group_channels + plane);
     }
     const std::int32_t* of(std::int64_t plane) const { return index[plane % 16]; }
 };
 
+/// c and the product of each lane, or the products of its pairs.
+template <bool Pairs, class V = Vector>
+MANTISSA_LANES typename V::Float add_product(typename V::Float a, typename V::Float b, typename V::Float c) {
+    if constexpr (Pairs)
+        return V::add_pairs(a, b, c);
+    else
+        return V::multiply_add(a, b, c);
+}
+
+template <LaneSource From, class V = Vector>
+MANTISSA_LANES typename V::Float load_source(const float* from, const std::int32_t* index) {
+    if constexpr (From == LaneSource::permuted)
+        return V::load_permuted(from, index);
+    else if constexpr (From == LaneSource::broadcast)
+        return V::load_broadcast(from);
+    else
+        return V::load_once(from);
+}
+
 /// Sums of so many columns, whose first meets the rows at `at`. Each is added up tap by tap, row by row.
-template <int Taps, int Step, bool Permuted, int Columns>
+template <bool Pairs, int Taps, int Step, LaneSource From, int Columns>
 MANTISSA_LANES void sum_columns(Several<SumRow> rows, const WindowPhase& phase, std::int64_t at,
                                 Sums<Columns>& sums) {
     for (int part = 0; part < 16; part += Vector::width) {
@@ -232,17 +296,15 @@ MANTISSA_LANES void sum_columns(Several<SumRow> rows, const WindowPhase& phase, 
 #pragma GCC unroll 16
             for (int s = 0; s < Taps; ++s)
                 tap[s] = Vector::load_once(row.taps + (phase.packed_first + s) * block_lanes + part);
-            const float* const source = base_at(row.source + at + part);
+            const float* const source = base_at(row.source + at + (From == LaneSource::broadcast ? 0 : part));
 #pragma GCC unroll 64
             for (int place = 0; place < (Columns - 1) * Step + Taps; ++place) {
-                const Vector::Float value =
-                    Permuted ? Vector::load_permuted(source + place * block_lanes, row.index)
-                             : Vector::load_once(source + place * block_lanes);
+                const Vector::Float value = load_source<From>(source + place * block_lanes, row.index);
 #pragma GCC unroll 16
                 for (int s = place % Step; s < Taps; s += Step)
                     if (place >= s && (place - s) / Step < Columns) {
                         Vector::Float& own = sum[(place - s) / Step];
-                        own = Vector::multiply_add(value, tap[s], own);
+                        own = add_product<Pairs>(value, tap[s], own);
                     }
             }
         }
@@ -252,7 +314,7 @@ MANTISSA_LANES void sum_columns(Several<SumRow> rows, const WindowPhase& phase, 
 }
 
 /// The same for any step and distance.
-template <int Columns>
+template <bool Pairs, int Columns>
 MANTISSA_LANES void sum_columns_of_any(Several<SumRow> rows, const WindowPhase& phase, std::int64_t at,
                                        Sums<Columns>& sums) {
     const std::int64_t step = phase.source_step * block_lanes;
@@ -267,7 +329,7 @@ MANTISSA_LANES void sum_columns_of_any(Several<SumRow> rows, const WindowPhase& 
                     Vector::load(row.taps + (phase.packed_first + s) * block_lanes + part);
 #pragma GCC unroll 16
                 for (int q = 0; q < Columns; ++q)
-                    sum[q] = Vector::multiply_add(Vector::load(source + q * step), tap, sum[q]);
+                    sum[q] = add_product<Pairs>(Vector::load(source + q * step), tap, sum[q]);
             }
         }
 #pragma GCC unroll 16
@@ -302,44 +364,56 @@ MANTISSA_LANES void for_columns(const WindowPhase& phase, Next& next, const RowO
         }
 }
 
-template <int Taps, int Step, bool Permuted = false>
+template <bool Pairs, int Taps, int Step, LaneSource From = LaneSource::planes>
 [[gnu::noinline]] void sum_row_of(Several<SumRow> rows, const WindowPhase& phase, Next& next,
                                   const RowOfY& y) {
     for_columns(phase, next, y, [&]<int Columns>(std::int64_t at, Sums<Columns>& sums) MANTISSA_BODY {
-        sum_columns<Taps, Step, Permuted, Columns>(rows, phase, at, sums);
+        sum_columns<Pairs, Taps, Step, From, Columns>(rows, phase, at, sums);
     });
 }
+template <bool Pairs>
 [[gnu::noinline]] void sum_row_of_any(Several<SumRow> rows, const WindowPhase& phase, Next& next,
                                       const RowOfY& y) {
     for_columns(phase, next, y, [&]<int Columns>(std::int64_t at, Sums<Columns>& sums) MANTISSA_BODY {
-        sum_columns_of_any<Columns>(rows, phase, at, sums);
+        sum_columns_of_any<Pairs, Columns>(rows, phase, at, sums);
     });
 }
 
 using SumRowFunction = void (*)(Several<SumRow>, const WindowPhase&, Next&, const RowOfY&);
 
+/// Windows of three taps and their phases.
+template <bool Pairs, LaneSource From>
+SumRowFunction sum_row_function_of_three(const WindowPhase& phase) {
+    return phase.source_step == 2 ? sum_row_of<Pairs, 3, 2, From>
+           : phase.taps == 3      ? sum_row_of<Pairs, 3, 1, From>
+           : phase.taps == 2      ? sum_row_of<Pairs, 2, 1, From>
+                                  : sum_row_of<Pairs, 1, 1, From>;
+}
 /// Windows up to 7, and the phases of such windows of stride 2, which are the gradients of inputs.
-SumRowFunction sum_row_function(const WindowPhase& phase, bool permuted) {
-    if (phase.distance != 1) return sum_row_of_any;
+template <bool Pairs>
+SumRowFunction sum_row_function_of(const WindowPhase& phase, LaneSource from) {
+    if (phase.distance != 1) return sum_row_of_any<Pairs>;
     const auto is = [&](std::int64_t taps, std::int64_t step) {
         return phase.taps == taps && phase.source_step == step;
     };
+    if (from == LaneSource::broadcast) return sum_row_function_of_three<Pairs, LaneSource::broadcast>(phase);
     if constexpr (Vector::twice)
-        if (permuted)
-            return phase.source_step == 2 ? sum_row_of<3, 2, true>
-                   : phase.taps == 3      ? sum_row_of<3, 1, true>
-                   : phase.taps == 2      ? sum_row_of<2, 1, true>
-                                          : sum_row_of<1, 1, true>;
-    if (is(1, 1)) return sum_row_of<1, 1>;
-    if (is(2, 1)) return sum_row_of<2, 1>;
-    if (is(3, 1)) return sum_row_of<3, 1>;
-    if (is(4, 1)) return sum_row_of<4, 1>;
-    if (is(5, 1)) return sum_row_of<5, 1>;
-    if (is(7, 1)) return sum_row_of<7, 1>;
-    if (is(3, 2)) return sum_row_of<3, 2>;
-    if (is(5, 2)) return sum_row_of<5, 2>;
-    if (is(7, 2)) return sum_row_of<7, 2>;
-    return sum_row_of_any;
+        if (from == LaneSource::permuted)
+            return sum_row_function_of_three<Pairs, LaneSource::permuted>(phase);
+    if (is(1, 1)) return sum_row_of<Pairs, 1, 1>;
+    if (is(2, 1)) return sum_row_of<Pairs, 2, 1>;
+    if (is(3, 1)) return sum_row_of<Pairs, 3, 1>;
+    if (is(4, 1)) return sum_row_of<Pairs, 4, 1>;
+    if (is(5, 1)) return sum_row_of<Pairs, 5, 1>;
+    if (is(7, 1)) return sum_row_of<Pairs, 7, 1>;
+    if (is(3, 2)) return sum_row_of<Pairs, 3, 2>;
+    if (is(5, 2)) return sum_row_of<Pairs, 5, 2>;
+    if (is(7, 2)) return sum_row_of<Pairs, 7, 2>;
+    return sum_row_of_any<Pairs>;
+}
+SumRowFunction sum_row_function(const WindowPhase& phase, const SourcePlanes& s) {
+    return Vector::pairs && s.channel_pairs ? sum_row_function_of<Vector::pairs>(phase, s.lanes_from)
+                                            : sum_row_function_of<false>(phase, s.lanes_from);
 }
 
 /// Rows of the source that a row of y meets: those of `rows` that are inside of the image.
@@ -373,7 +447,7 @@ void sums_of_blocks(const GroupedSums& p, std::int64_t image, Range rows, std::i
     const SourcePlanes& s = p.source;
     auto* const met = reinterpret_cast<SumRow*>(scratch + s.floats());
     const Planes planes(s, image, blocks, p.channels, scratch);
-    const Permutations permutations(s.group_outputs);
+    const Permutations permutations(s);
     const std::int64_t taps = p.filter_columns * block_lanes;
     // Rows of the source that come new for a row of the output, and their pixels for each of its.
     const std::int64_t next_rows = (s.rows + p.rows - 1) / p.rows;
@@ -381,7 +455,7 @@ void sums_of_blocks(const GroupedSums& p, std::int64_t image, Range rows, std::i
     const float* const filter = p.packed + blocks.first * p.filter_rows * s.group_channels * taps;
     SumRowFunction functions[max_phases];
     for (std::int64_t first = 0; first < p.column_phases; ++first)
-        functions[first] = sum_row_function(p.column_phase[first], s.permuted);
+        functions[first] = sum_row_function(p.column_phase[first], s);
     for (std::int64_t row = rows.first; row < rows.last; ++row) {
         for_rows_met(p, row, [&](std::int64_t at, std::int64_t) {
             for (; next <= at; ++next) planes.fill(next);
@@ -391,8 +465,8 @@ void sums_of_blocks(const GroupedSums& p, std::int64_t image, Range rows, std::i
         for_rows_met(p, row, [&](std::int64_t at, std::int64_t r) {
             const float* const first = planes.row(at, blocks.first, 0);
             for (std::int64_t plane = 0; plane < s.group_channels; ++plane)
-                met[count++] = {first + (s.permuted ? 0 : plane) * s.row_floats(),
-                                filter + (r * s.group_channels + plane) * taps, permutations.of(plane)};
+                met[count++] = {first + planes.offset(plane), filter + (r * s.group_channels + plane) * taps,
+                                permutations.of(plane)};
         });
         for (std::int64_t block = blocks.first; block < blocks.last; ++block) {
             RowOfY y = row_of_y(p, image * p.rows + row, block);
@@ -422,15 +496,24 @@ void grouped_sums(const GroupedSums& p, std::int64_t image, Range rows, Range bl
         sums_of_blocks(p, image, rows, next, {block, least(block + p.source.blocks, blocks.last)}, scratch);
 }
 
+/// Rows of FP32 become pairs, every two of them a row that is `apart` from the next.
+template <class V>
+void store_pairs(std::int64_t count, const float* rows, float* to, std::int64_t apart) {
+    if constexpr (V::pairs)
+        for (std::int64_t i = 0; i < count; ++i, rows += 2 * block_lanes, to += apart)
+            V::store(to, V::pair(V::load(rows), V::load(rows + block_lanes)));
+}
+
 void pack_grouped_filter(const GroupedSums& p, std::int64_t block) {
     const SourcePlanes& s = p.source;
     const std::int64_t o = block * block_lanes, count = least(block_lanes, p.channels - o);
-    const std::int64_t tap_elements = (p.of_gradient ? s.group_outputs : s.group_channels) * p.filters;
+    const std::int64_t planes = s.group_channels * (s.channel_pairs ? 2 : 1);
+    const std::int64_t tap_elements = (p.of_gradient ? s.group_outputs : planes) * p.filters;
     std::int64_t offsets[16] = {};
     for (std::int64_t l = 0; l < count; ++l)
-        offsets[l] = (o + l) % s.group_outputs * p.filters + (o + l) / s.group_outputs * s.group_channels;
-    const std::int64_t S = p.filter_columns, planes = s.group_channels, plane_floats = S * block_lanes;
-    const auto pack_tap = [&](const auto* tap, float* to) {
+        offsets[l] = (o + l) % s.group_outputs * p.filters + (o + l) / s.group_outputs * planes;
+    const std::int64_t S = p.filter_columns;
+    const auto pack_tap = [&](const auto* tap, float* to, std::int64_t plane_floats) {
         if (!p.of_gradient || (s.group_outputs == 1 && planes == 1)) {
             for (std::int64_t plane = 0; plane < planes; ++plane)
                 Lanes::store(to + plane * plane_floats,
@@ -448,12 +531,21 @@ void pack_grouped_filter(const GroupedSums& p, std::int64_t block) {
         for (std::int64_t r = 0; r < p.filter_rows; ++r)
             for (std::int64_t first = 0; first < p.column_phases; ++first) {
                 const WindowPhase& phase = p.column_phase[first];
-                float* to = p.packed + (block * p.filter_rows + r) * planes * plane_floats +
-                            phase.packed_first * block_lanes;
-                for (std::int64_t q = 0; q < phase.taps; ++q, to += block_lanes)
-                    pack_tap(as(p.filter, type) +
-                                 (r * S + phase.filter_first + q * phase.filter_step) * tap_elements,
-                             to);
+                float* to =
+                    p.packed +
+                    ((block * p.filter_rows + r) * s.group_channels * S + phase.packed_first) * block_lanes;
+                for (std::int64_t q = 0; q < phase.taps; ++q, to += block_lanes) {
+                    const auto* const tap =
+                        as(p.filter, type) +
+                        (r * S + phase.filter_first + q * phase.filter_step) * tap_elements;
+                    if (!s.channel_pairs) {
+                        pack_tap(tap, to, S * block_lanes);
+                        continue;
+                    }
+                    float wide[16 * block_lanes];
+                    pack_tap(tap, wide, block_lanes);
+                    store_pairs<Vector>(s.group_channels, wide, to, S * block_lanes);
+                }
             }
     });
 }
@@ -465,47 +557,52 @@ struct ProductRow {
     const std::int32_t* index;
 };
 
-/// Adds to the sums of so many rows. Pixels that are read at a time stay in registers meanwhile.
-template <int Taps, int Step, bool Permuted, int Rows>
+/// Adds to the sums of so many rows. Pixels that are read at a time stay in registers meanwhile. Where they
+/// are pairs, `pixels` may be odd: the last one's second is left out, for no window meets what lies there.
+template <bool Pairs, int Taps, int Step, LaneSource From, int Rows, class V = Vector>
 MANTISSA_LANES void add_products(const ProductRow* rows, const float* dy, std::int64_t pixels, Next& next) {
-    constexpr int at_once = Vector::twice ? Vector::columns : 4;
-    for (int part = 0; part < 16; part += Vector::width) {
-        Vector::Float sum[Rows][Taps];
+    constexpr int at_once = V::twice ? V::columns : 4, pixels_each = Pairs ? 2 : 1, step = Step * pixels_each;
+    const std::int64_t whole = pixels / pixels_each, all = (pixels + pixels_each - 1) / pixels_each;
+    for (int part = 0; part < 16; part += V::width) {
+        const int offset = From == LaneSource::broadcast ? 0 : part;
+        typename V::Float sum[Rows][Taps];
 #pragma GCC unroll 16
         for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 16
-            for (int s = 0; s < Taps; ++s) sum[r][s] = Vector::zero();
+            for (int s = 0; s < Taps; ++s) sum[r][s] = V::zero();
         std::int64_t q = 0;
-        for (; q + at_once <= pixels; q += at_once) {
-            Vector::Float d[at_once];
-            Next::take(next, at_once);
+        for (; q + at_once <= whole; q += at_once) {
+            typename V::Float d[at_once];
+            Next::take(next, at_once * pixels_each);
 #pragma GCC unroll 16
-            for (int i = 0; i < at_once; ++i) d[i] = Vector::load_once(dy + (q + i) * block_lanes + part);
+            for (int i = 0; i < at_once; ++i) d[i] = V::load_once(dy + (q + i) * block_lanes + part);
 #pragma GCC unroll 16
             for (int r = 0; r < Rows; ++r) {
-                const float* const source = base_at(rows[r].source + q * Step * block_lanes + part);
+                const float* const source = base_at(rows[r].source + q * step * block_lanes + offset);
 #pragma GCC unroll 64
-                for (int place = 0; place < (at_once - 1) * Step + Taps; ++place) {
-                    const Vector::Float value =
-                        Permuted ? Vector::load_permuted(source + place * block_lanes, rows[r].index)
-                                 : Vector::load_once(source + place * block_lanes);
+                for (int place = 0; place < (at_once - 1) * step + Taps; ++place) {
+                    // Wide steps leave places out.
+                    if (place % step >= Taps) continue;
+                    const typename V::Float value =
+                        load_source<From>(source + place * block_lanes, rows[r].index);
 #pragma GCC unroll 16
-                    for (int s = place % Step; s < Taps; s += Step)
-                        if (place >= s && (place - s) / Step < at_once)
-                            sum[r][s] = Vector::multiply_add(value, d[(place - s) / Step], sum[r][s]);
+                    for (int s = place % step; s < Taps; s += step)
+                        if (place >= s && (place - s) / step < at_once)
+                            sum[r][s] = add_product<Pairs>(value, d[(place - s) / step], sum[r][s]);
                 }
             }
         }
-        for (; q < pixels; ++q) {
-            const Vector::Float d = Vector::load(dy + q * block_lanes + part);
+        for (; q < all; ++q) {
+            const typename V::Float d = V::load(dy + q * block_lanes + part);
 #pragma GCC unroll 16
             for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 16
                 for (int s = 0; s < Taps; ++s) {
-                    const float* const from = rows[r].source + (q * Step + s) * block_lanes + part;
-                    const Vector::Float value =
-                        Permuted ? Vector::load_permuted(from, rows[r].index) : Vector::load(from);
-                    sum[r][s] = Vector::multiply_add(value, d, sum[r][s]);
+                    const float* const from = rows[r].source + (q * step + s) * block_lanes + offset;
+                    typename V::Float value = load_source<From>(from, rows[r].index);
+                    if constexpr (Pairs)
+                        if (q == whole) value = V::lower(value);
+                    sum[r][s] = add_product<Pairs>(value, d, sum[r][s]);
                 }
         }
 #pragma GCC unroll 16
@@ -513,61 +610,77 @@ MANTISSA_LANES void add_products(const ProductRow* rows, const float* dy, std::i
 #pragma GCC unroll 16
             for (int s = 0; s < Taps; ++s) {
                 float* const to = rows[r].sums + s * block_lanes + part;
-                Vector::store(to, Vector::add(Vector::load(to), sum[r][s]));
+                V::store(to, V::add(V::load(to), sum[r][s]));
             }
     }
 }
 
 /// About as many sums at a time as multiply-adds are in flight.
-template <int Taps, int Step, bool Permuted = false>
+template <bool Pairs, int Taps, int Step, LaneSource From = LaneSource::planes>
 [[gnu::noinline]] void add_products_of(Several<ProductRow> rows, const ConvolutionAxis&, const float* dy,
                                        std::int64_t pixels, Next& next) {
     constexpr int at_once = Taps == 3 ? 3 : Taps == 5 || Vector::twice ? 2 : 1;
     std::int64_t i = 0;
     for (; i + at_once <= rows.count; i += at_once)
-        add_products<Taps, Step, Permuted, at_once>(rows.first + i, dy, pixels, next);
-    for (; i < rows.count; ++i) add_products<Taps, Step, Permuted, 1>(rows.first + i, dy, pixels, next);
+        add_products<Pairs, Taps, Step, From, at_once>(rows.first + i, dy, pixels, next);
+    for (; i < rows.count; ++i) add_products<Pairs, Taps, Step, From, 1>(rows.first + i, dy, pixels, next);
 }
 
+template <bool Pairs, class V = Vector>
 [[gnu::noinline]] void add_products_of_any(Several<ProductRow> rows, const ConvolutionAxis& across,
                                            const float* dy, std::int64_t pixels, Next& next) {
     Next::take(next, pixels);
-    const std::int64_t step = across.stride * block_lanes;
+    constexpr std::int64_t pixels_each = Pairs ? 2 : 1;
+    const std::int64_t step = across.stride * pixels_each * block_lanes;
+    const std::int64_t whole = pixels / pixels_each, all = (pixels + pixels_each - 1) / pixels_each;
     for (const ProductRow& row : rows)
         for (std::int64_t s = 0; s < across.filter; ++s)
-            for (int part = 0; part < 16; part += Vector::width) {
+            for (int part = 0; part < 16; part += V::width) {
                 const float* const source = row.source + s * across.dilation * block_lanes + part;
-                Vector::Float sum[4] = {Vector::zero(), Vector::zero(), Vector::zero(), Vector::zero()};
-                for (std::int64_t q = 0; q < pixels; q += 4)
+                typename V::Float sum[4] = {V::zero(), V::zero(), V::zero(), V::zero()};
+                for (std::int64_t q = 0; q < all; q += 4)
 #pragma GCC unroll 4
                     for (std::int64_t i = 0; i < 4; ++i)
-                        if (q + i < pixels)
+                        if (q + i < all) {
+                            typename V::Float value = V::load(source + (q + i) * step);
+                            if constexpr (Pairs)
+                                if (q + i == whole) value = V::lower(value);
                             sum[i] =
-                                Vector::multiply_add(Vector::load(source + (q + i) * step),
-                                                     Vector::load(dy + (q + i) * block_lanes + part), sum[i]);
+                                add_product<Pairs>(value, V::load(dy + (q + i) * block_lanes + part), sum[i]);
+                        }
                 float* const to = row.sums + s * block_lanes + part;
-                const Vector::Float all =
-                    Vector::add(Vector::add(sum[0], sum[1]), Vector::add(sum[2], sum[3]));
-                Vector::store(to, Vector::add(Vector::load(to), all));
+                V::store(to, V::add(V::load(to), V::add(V::add(sum[0], sum[1]), V::add(sum[2], sum[3]))));
             }
 }
 
 using AddProductsFunction = void (*)(Several<ProductRow>, const ConvolutionAxis&, const float*, std::int64_t,
                                      Next&);
 
-AddProductsFunction add_products_function(const ConvolutionAxis& across, bool permuted) {
+template <bool Pairs, LaneSource From>
+AddProductsFunction add_products_function_of_three(const ConvolutionAxis& across) {
+    return across.stride == 1 ? add_products_of<Pairs, 3, 1, From> : add_products_of<Pairs, 3, 2, From>;
+}
+template <bool Pairs>
+AddProductsFunction add_products_function_of(const ConvolutionAxis& across, LaneSource from) {
+    if (from == LaneSource::broadcast)
+        return add_products_function_of_three<Pairs, LaneSource::broadcast>(across);
     if constexpr (Vector::twice)
-        if (permuted) return across.stride == 1 ? add_products_of<3, 1, true> : add_products_of<3, 2, true>;
+        if (from == LaneSource::permuted)
+            return add_products_function_of_three<Pairs, LaneSource::permuted>(across);
     const auto is = [&](std::int64_t taps, std::int64_t step) {
         return across.filter == taps && across.stride == step && across.dilation == 1;
     };
-    if (is(3, 1)) return add_products_of<3, 1>;
-    if (is(5, 1)) return add_products_of<5, 1>;
-    if (is(7, 1)) return add_products_of<7, 1>;
-    if (is(3, 2)) return add_products_of<3, 2>;
-    if (is(5, 2)) return add_products_of<5, 2>;
-    if (is(7, 2)) return add_products_of<7, 2>;
-    return add_products_of_any;
+    if (is(3, 1)) return add_products_of<Pairs, 3, 1>;
+    if (is(5, 1)) return add_products_of<Pairs, 5, 1>;
+    if (is(7, 1)) return add_products_of<Pairs, 7, 1>;
+    if (is(3, 2)) return add_products_of<Pairs, 3, 2>;
+    if (is(5, 2)) return add_products_of<Pairs, 5, 2>;
+    if (is(7, 2)) return add_products_of<Pairs, 7, 2>;
+    return add_products_of_any<Pairs>;
+}
+AddProductsFunction add_products_function(const ConvolutionAxis& across, const SourcePlanes& s) {
+    return Vector::pairs && s.pixels_apart > 0 ? add_products_function_of<Vector::pairs>(across, s.lanes_from)
+                                               : add_products_function_of<false>(across, s.lanes_from);
 }
 
 /// Rows of one image, added to the sums of some blocks.
@@ -577,8 +690,8 @@ void filter_gradient_of_image(const GroupedFilterGradient& p, std::int64_t image
     auto* const met = reinterpret_cast<ProductRow*>(scratch + s.floats());
     float* const dy_row = scratch + s.floats() + floats_of_pointers(p.vertical.filter * s.group_channels);
     const Planes planes(s, image, blocks, p.channels, scratch);
-    const Permutations permutations(s.group_outputs);
-    const AddProductsFunction add = add_products_function(p.horizontal, s.permuted);
+    const Permutations permutations(s);
+    const AddProductsFunction add = add_products_function(p.horizontal, s);
     const std::int64_t taps = p.horizontal.filter * block_lanes;
     const std::int64_t first_met = p.vertical.image_place(rows.first, 0);
     std::int64_t next = first_met < 0 ? 0 : first_met;
@@ -592,8 +705,8 @@ void filter_gradient_of_image(const GroupedFilterGradient& p, std::int64_t image
             if (at < 0 || at >= s.rows) continue;
             const float* const first = planes.row(at, blocks.first, 0) - p.horizontal.before * block_lanes;
             for (std::int64_t plane = 0; plane < s.group_channels; ++plane)
-                met[count++] = {first + (s.permuted ? 0 : plane) * s.row_floats(),
-                                sums + (r * s.group_channels + plane) * taps, permutations.of(plane)};
+                met[count++] = {first + planes.offset(plane), sums + (r * s.group_channels + plane) * taps,
+                                permutations.of(plane)};
         }
         for (std::int64_t block = blocks.first; block < blocks.last; ++block) {
             const std::int64_t o = block * block_lanes;
@@ -606,6 +719,10 @@ void filter_gradient_of_image(const GroupedFilterGradient& p, std::int64_t image
                 widen_row(as(p.dy, type) + at, p.columns, p.channels, least(block_lanes, p.channels - o), 0,
                           s.rows_ahead > 0 ? p.columns * p.channels : 0, dy_row);
             });
+            if (s.pixels_apart > 0) {
+                Lanes::store(dy_row + p.columns * block_lanes, Lanes::constant(0.0f));
+                store_pairs<Vector>((p.columns + 1) / 2, dy_row, dy_row, block_lanes);
+            }
             add({met, count}, p.horizontal, dy_row, p.columns, ahead);
             for (std::int64_t i = 0; i < count; ++i) {
                 met[i].source += s.planes() * s.row_floats();

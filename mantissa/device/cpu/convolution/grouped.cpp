@@ -61,7 +61,7 @@ void pad_columns(SourcePlanes& source, const std::vector<WindowPhase>& phases) {
                                   (align_up(phase.count, columns_at_once) - 1) * phase.source_step +
                                   (std::max<std::int64_t>(phase.taps, 1) - 1) * phase.distance + 1);
     }
-    source.padded_columns = source.margin + last;
+    source.padded_columns = source.margin + std::max(last, source.columns + source.pixels_apart);
 }
 
 /// Rows of the source that must be there at a time, while rows of the output are made in order.
@@ -84,20 +84,24 @@ std::int64_t rows_at_once(const std::vector<WindowPhase>& phases, std::int64_t r
 }
 
 /// Chooses as many blocks as fill a part of an L1. Where a pixel of the source meets few taps, memory bounds
-/// the speed. Rings then fill a part of an L2, for long runs of channels.
+/// the speed, and rows are fetched ahead.
 void choose_blocks(SourcePlanes& source, const Convolution& of, std::int64_t strides, std::int64_t most) {
-    const bool few = of.vertical.filter * of.horizontal.filter * of.group_channels() < 9 * strides;
-    const std::int64_t ring_bytes = few ? 128 << 10 : 32 << 10;
+    constexpr std::int64_t ring_bytes = 32 << 10;
     source.blocks = std::clamp<std::int64_t>(ring_bytes / float_bytes / source.floats(), 1, most);
-    if (few) source.rows_ahead = of.vertical.stride;
+    if (of.vertical.filter * of.horizontal.filter * of.group_channels() < 9 * strides)
+        source.rows_ahead = of.vertical.stride;
 }
 
-/// Groups that fill a vector, of windows whose kernels permute: their planes would not fit L1.
-bool is_permuted(const Convolution& of, Isa isa) {
-    const std::int64_t group = of.group_channels();
-    const ConvolutionAxis& across = of.horizontal;
-    return (isa == Isa::avx512 || isa == Isa::amx) && group > 1 && group == of.group_filters() &&
-           block_lanes % group == 0 && across.filter == 3 && across.stride <= 2 && across.dilation == 1;
+/// Groups of several channels and windows of three have kernels that read one plane: planes of so many
+/// channels would not fit L1.
+LaneSource lane_source(const SourcePlanes& source, const ConvolutionAxis& across, Isa isa) {
+    const std::int64_t group = source.group_channels;
+    if (group == 1 || across.filter != 3 || across.stride > 2 || across.dilation != 1)
+        return LaneSource::planes;
+    if (source.group_outputs == block_lanes) return LaneSource::broadcast;
+    const bool permutes = isa == Isa::avx512 || isa == Isa::amx;
+    return permutes && group == source.group_outputs && block_lanes % group == 0 ? LaneSource::permuted
+                                                                                 : LaneSource::planes;
 }
 
 }  // namespace
@@ -112,8 +116,18 @@ std::string refuse_grouped(const Convolution& of) {
     return "";
 }
 
-GroupedConvolution::GroupedConvolution(const Convolution& of, GroupedResult makes, Isa isa, int threads)
-    : of_(of), makes_(makes), kernels_(grouped_kernels(isa)), threads_(threads) {
+std::string refuse_pairs(const Convolution& of, GroupedResult makes) {
+    const std::int64_t read =
+        makes == GroupedResult::gradient_of_input ? of.group_filters() : of.group_channels();
+    if (makes == GroupedResult::gradient_of_filter)
+        return read > 1 ? "" : "pairs of pixels gain nothing where groups have one channel";
+    return read % 2 == 0 ? "" : fmt::format("groups must have pairs of channels, got {}", read);
+}
+
+GroupedConvolution::GroupedConvolution(const Convolution& of, GroupedResult makes, Isa isa, bool pairs,
+                                       int threads)
+    : of_(of), makes_(makes), kernels_(grouped_kernels(isa)), pairs_(pairs), threads_(threads) {
+    check(!pairs || kernels_.pairs, "kernels of this level take pairs");
     if (makes == GroupedResult::gradient_of_filter)
         plan_filter_gradient(isa);
     else
@@ -140,7 +154,12 @@ void GroupedConvolution::plan_sums(Isa isa) {
     sums_.filter_columns = of_.horizontal.filter;
     sums_.row_phases = static_cast<std::int64_t>(row_phases_.size());
     sums_.column_phases = static_cast<std::int64_t>(column_phases_.size());
-    sums_.source.permuted = is_permuted(of_, isa);
+    sums_.source.lanes_from = lane_source(sums_.source, of_.horizontal, isa);
+    sums_.source.channel_pairs = pairs_;
+    if (pairs_) {
+        sums_.source.channels /= 2;
+        sums_.source.group_channels /= 2;
+    }
     pad_columns(sums_.source, column_phases_);
     sums_.source.slots = rows_at_once(row_phases_, sums_.rows, sums_.source.rows);
     blocks_ = ceil_div(sums_.channels, block_lanes);
@@ -172,7 +191,8 @@ void GroupedConvolution::plan_filter_gradient(Isa isa) {
     gradient_.channels = of_.filters;
     gradient_.vertical = of_.vertical;
     gradient_.horizontal = of_.horizontal;
-    gradient_.source.permuted = is_permuted(of_, isa);
+    gradient_.source.lanes_from = lane_source(gradient_.source, of_.horizontal, isa);
+    if (pairs_) gradient_.source.pixels_apart = of_.horizontal.stride;
     pad_columns(gradient_.source, column_phases_);
     gradient_.source.slots = rows_at_once(row_phases_, gradient_.rows, gradient_.source.rows);
     blocks_ = ceil_div(of_.filters, block_lanes);
@@ -184,7 +204,7 @@ void GroupedConvolution::plan_filter_gradient(Isa isa) {
     gradient_.parts = ceil_div(rows, rows_of_item_);
     scratch_floats_ = gradient_.source.floats() +
                       floats_of_pointers(of_.vertical.filter * of_.group_channels()) +
-                      gradient_.columns * block_lanes;
+                      (gradient_.columns + 1) * block_lanes;
     shared_floats_ = gradient_.parts * blocks_ * block_lanes * of_.depth();
 }
 
@@ -202,7 +222,7 @@ void GroupedConvolution::run(const GroupedArguments& arguments, ThreadPool& pool
 
 void GroupedConvolution::run_sums(const GroupedArguments& arguments, ThreadPool& pool) const {
     GroupedSums p = sums_;
-    p.source.data = arguments.first;
+    p.source.data = pairs_ ? ConstView{arguments.first.data, DType::f32} : arguments.first;
     p.row_phase = row_phases_.data();
     p.column_phase = column_phases_.data();
     p.filter = arguments.second;

@@ -17,6 +17,9 @@ std::string refuse_grouped(const Convolution& of);
 
 enum class GroupedResult : std::uint8_t { output, gradient_of_input, gradient_of_filter };
 
+/// Why the products of two BF16 cannot be added to a sum at a time; empty if they can.
+std::string refuse_pairs(const Convolution& of, GroupedResult makes);
+
 /// Addresses of one call, in the operation's order: x, filter and perhaps a bias; dy, filter; x, dy.
 struct GroupedArguments {
     ConstView first, second, bias;
@@ -27,7 +30,8 @@ struct GroupedArguments {
 /// One of the three products, with all that follows from its sizes.
 class GroupedConvolution {
   public:
-    GroupedConvolution(const Convolution& of, GroupedResult makes, Isa isa, int threads);
+    /// `pairs` asks for a unit that multiplies pairs of BF16.
+    GroupedConvolution(const Convolution& of, GroupedResult makes, Isa isa, bool pairs, int threads);
 
     std::int64_t workspace_bytes() const;
     void run(const GroupedArguments& arguments, ThreadPool& pool) const;
@@ -41,6 +45,7 @@ class GroupedConvolution {
     Convolution of_;
     GroupedResult makes_;
     const GroupedKernels& kernels_;
+    bool pairs_;
     int threads_;
     std::vector<WindowPhase> row_phases_, column_phases_;
     GroupedSums sums_;

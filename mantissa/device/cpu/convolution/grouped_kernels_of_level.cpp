@@ -8,6 +8,7 @@ namespace mantissa::inline v0::on_cpu {
 GroupedKernels MANTISSA_OF_LEVEL(grouped_kernels)() {
     return {
         .name = MANTISSA_LEVEL,
+        .pairs = Vector::pairs,
         .pack = pack_grouped_filter,
         .sums = grouped_sums,
         .filter_gradient = grouped_filter_gradient,

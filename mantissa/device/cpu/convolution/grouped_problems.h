@@ -3,7 +3,8 @@
 //
 // A block is sixteen channels of the output. Each of the channels that a group reads has a plane of the
 // source in FP32. The plane's lanes hold what the block's channels meet, with zeros beside the image. So
-// every convolution is sums of vectors by vectors, of whatever type, groups, padding and stride.
+// every convolution is sums of vectors by vectors, of whatever type, groups, padding and stride. A unit that
+// multiplies pairs of BF16 gets planes of pairs: half as many of them, or as many for half of the pixels.
 #pragma once
 
 #include "mantissa/device/cpu/rows/kernel_table.h"
@@ -31,6 +32,13 @@ struct WindowPhase {
     std::int64_t source_first = 0, source_step = 1, distance = 1;
 };
 
+/// What a block's lanes are loaded from.
+enum class LaneSource : std::uint8_t {
+    planes,    ///< one for each channel of a group
+    permuted,  ///< one plane, the block's channels as they lie, permuted for each channel of a group
+    broadcast  ///< the same plane, where a group fills the block: one channel for all lanes
+};
+
 /// Images that a convolution reads, and the planes that are made of them.
 struct SourcePlanes {
     ConstView data = {};  // [N, rows, columns, channels]
@@ -42,14 +50,18 @@ struct SourcePlanes {
     std::int64_t padded_columns = 0;  ///< of a row with all zeros
     std::int64_t slots = 0;           ///< rows that are kept at a time
     std::int64_t blocks = 1;          ///< whose rows are
-    /// The one plane of a block is its channels as they lie, from which each plane is permuted where it is
-    /// read.
-    bool permuted = false;
+    LaneSource lanes_from = LaneSource::planes;
     /// Rows that are fetched while as many are made planes; 0: while sums are made, which then take longer.
     std::int64_t rows_ahead = 0;
+    /// A lane is a pair of BF16, channels of a pixel. Every count of channels here is one of pairs.
+    bool channel_pairs = false;
+    /// Where it is not 0, a lane is a pair of BF16: its own pixel and the one so many columns behind.
+    std::int64_t pixels_apart = 0;
 
     std::int64_t row_floats() const { return padded_columns * block_lanes; }
-    std::int64_t planes() const { return permuted ? 1 : group_channels; }
+    /// Channels from one block's first to the next's, where each is in one block alone.
+    std::int64_t block_channels() const { return block_lanes * group_channels / group_outputs; }
+    std::int64_t planes() const { return lanes_from == LaneSource::planes ? group_channels : 1; }
     std::int64_t floats() const { return slots * blocks * planes() * row_floats(); }
 };
 
@@ -85,6 +97,7 @@ struct GroupedFilterGradient {
 
 struct GroupedKernels {
     const char* name;
+    bool pairs;  ///< whether lanes may be pairs of BF16
     void (*pack)(const GroupedSums&, std::int64_t block);
     /// Rows of one image.
     void (*sums)(const GroupedSums&, std::int64_t image, Range rows, Range blocks, float* scratch);

@@ -1,5 +1,5 @@
 // Binds convolutions in groups of few channels. Products are FP32's, of whatever type operands are: exact of
-// 16 bits, and better than TF32 where that was asked for.
+// 16 bits, and better than TF32 where that was asked for. A unit for BF16 adds pairs of them.
 #include <fmt/format.h>
 
 #include "mantissa/device/cpu/convolution/grouped.h"
@@ -33,19 +33,24 @@ Launch launch_of(std::shared_ptr<const GroupedConvolution> made, const Problem& 
     };
 }
 
-Kernel grouped_convolution_kernel(const Context& context, const ContractionUnit& unit, GroupedResult makes) {
-    const auto prepare = [unit, makes,
+Kernel grouped_convolution_kernel(const Context& context, const ContractionUnit& unit, GroupedResult makes,
+                                  Bf16Unit pairs_by) {
+    const bool pairs = pairs_by != Bf16Unit::none;
+    const auto prepare = [unit, makes, pairs,
                           &pool = context.pool](const Problem& problem) -> Expected<PreparedKernel> {
         if (std::string reason = unit.refusal(problem); !reason.empty()) return Unexpected{reason};
         const Convolution of = convolution_of(problem.inputs, problem.attributes);
         if (std::string reason = refuse_grouped(of); !reason.empty()) return Unexpected{reason};
-        auto made = std::make_shared<const GroupedConvolution>(of, makes, unit.isa, pool.threads());
+        if (std::string reason = pairs ? refuse_pairs(of, makes) : ""; !reason.empty())
+            return Unexpected{reason};
+        auto made = std::make_shared<const GroupedConvolution>(of, makes, unit.isa, pairs, pool.threads());
         const std::int64_t workspace = made->workspace_bytes();
         return PreparedKernel{.launch = launch_of(std::move(made), problem, pool), .workspace = workspace};
     };
     const std::string format = unit.arithmetic.multiply;
-    return {.name = fmt::format("groups {}*{}+f32 {}", format, format, name_of(unit.isa)),
-            .arithmetic = {.multiply = format, .unit = std::string(name_of(unit.isa))},
+    const std::string on(pairs ? name_of(pairs_by) : name_of(unit.isa));
+    return {.name = fmt::format("groups {}*{}+f32 {}", format, format, on),
+            .arithmetic = {.multiply = format, .unit = on},
             .prepare = prepare};
 }
 
@@ -54,9 +59,14 @@ Kernel grouped_convolution_kernel(const Context& context, const ContractionUnit&
 void add_grouped_convolution_kernels(KernelTable& table, const Context& context) {
     const Isa isa = std::min(context.isa, Isa::avx512);
     for (const ContractionUnit& unit : contraction_units(isa, context.threads))
-        for (const NamedResult& result : results)
-            if (unit.isa == isa)
-                table[result.op].push_back(grouped_convolution_kernel(context, unit, result.makes));
+        for (const NamedResult& result : results) {
+            if (unit.isa != isa) continue;
+            const Bf16Unit by = bf16_unit(isa);
+            if (unit.operands == DType::bf16 && by != Bf16Unit::none)
+                table[result.op].push_back(grouped_convolution_kernel(context, unit, result.makes, by));
+            table[result.op].push_back(
+                grouped_convolution_kernel(context, unit, result.makes, Bf16Unit::none));
+        }
 }
 
 }  // namespace mantissa::on_cpu

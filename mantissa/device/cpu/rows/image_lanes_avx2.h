@@ -55,7 +55,7 @@ struct ImageLanes {
 struct Vector {
     using Float = __m256;
     static constexpr int width = 8, columns = 7;
-    static constexpr bool twice = false;
+    static constexpr bool twice = false, pairs = false;
     MANTISSA_LANES Float zero() { return _mm256_setzero_ps(); }
     MANTISSA_LANES Float load(const float* from) { return _mm256_loadu_ps(from); }
     MANTISSA_LANES void store(float* to, Float a) { _mm256_storeu_ps(to, a); }
@@ -65,6 +65,7 @@ struct Vector {
         asm("" : "+x"(a));
         return a;
     }
+    MANTISSA_LANES Float load_broadcast(const float* from) { return _mm256_set1_ps(*from); }
     /// Never called: a block has several vectors.
     MANTISSA_LANES Float load_permuted(const float* from, const std::int32_t*) { return load(from); }
     MANTISSA_LANES Float add(Float a, Float b) { return _mm256_add_ps(a, b); }

@@ -33,12 +33,35 @@ struct Vector {
     using Float = __m512;
     static constexpr int width = 16, columns = 7;
     static constexpr bool twice = true;
+#ifdef __AVX512BF16__
+    static constexpr bool pairs = true;
+    /// c and the products of two BF16 in each lane.
+    MANTISSA_LANES Float add_pairs(Float a, Float b, Float c) {
+        return _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b);
+    }
+#else
+    static constexpr bool pairs = false;
+#endif
+    /// Numbers of BF16, as FP32, become pairs: of a below, of b above.
+    MANTISSA_LANES Float pair(Float a, Float b) {
+        const __m512i below = _mm512_srli_epi32(_mm512_castps_si512(a), 16);
+        return _mm512_castsi512_ps(_mm512_mask_blend_epi16(0xAAAAAAAA, below, _mm512_castps_si512(b)));
+    }
+    /// The lower number of each pair, with 0 above it.
+    MANTISSA_LANES Float lower(Float pairs) {
+        return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(pairs), _mm512_set1_epi32(0xffff)));
+    }
     MANTISSA_LANES Float zero() { return _mm512_setzero_ps(); }
     MANTISSA_LANES Float load(const float* from) { return _mm512_loadu_ps(from); }
     MANTISSA_LANES void store(float* to, Float a) { _mm512_storeu_ps(to, a); }
     /// For what is used more than once: the compiler would load it as often.
     MANTISSA_LANES Float load_once(const float* from) {
         Float a = load(from);
+        asm("" : "+v"(a));
+        return a;
+    }
+    MANTISSA_LANES Float load_broadcast(const float* from) {
+        Float a = _mm512_set1_ps(*from);
         asm("" : "+v"(a));
         return a;
     }

@@ -36,7 +36,7 @@ struct ImageLanes {
 struct Vector {
     using Float = Lanes::F4;
     static constexpr int width = 4, columns = 7;
-    static constexpr bool twice = false;
+    static constexpr bool twice = false, pairs = false;
     MANTISSA_LANES Float zero() { return Float{}; }
     MANTISSA_LANES Float load(const float* from) {
         Float a;
@@ -50,6 +50,7 @@ struct Vector {
         asm("" : "+x"(a));
         return a;
     }
+    MANTISSA_LANES Float load_broadcast(const float* from) { return Float{*from, *from, *from, *from}; }
     /// Never called: a block has several vectors.
     MANTISSA_LANES Float load_permuted(const float* from, const std::int32_t*) { return load(from); }
     MANTISSA_LANES Float add(Float a, Float b) { return a + b; }
