@@ -32,7 +32,7 @@ struct WindowPhase {
     std::int64_t source_first = 0, source_step = 1, distance = 1;
 };
 
-/// What a block's lanes are loaded from.
+/// The source that a block's lanes are loaded from.
 enum class LaneSource : std::uint8_t {
     planes,    ///< one for each channel of a group
     permuted,  ///< one plane, the block's channels as they lie, permuted for each channel of a group
