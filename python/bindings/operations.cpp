@@ -24,9 +24,6 @@ namespace {
 using Extents = std::vector<std::int64_t>;
 using Tensors = std::vector<Tensor>;
 using Pair = std::array<std::int64_t, 2>;
-using Sides = std::array<std::int64_t, 4>;
-using Triple = std::array<std::int64_t, 3>;
-using Faces = std::array<std::int64_t, 6>;
 
 /// A tensor that may be left out.
 Tensor or_empty(const std::optional<Tensor>& x) { return x ? *x : Tensor{}; }
@@ -172,98 +169,75 @@ void bind_axes(nb::module_& module) {
         nb::arg("x"), nb::arg("count"), nb::arg("axis"), "Values and indices");
 }
 
-void bind_volumes(nb::module_& module) {
+/// Windows over images ("2d") or volumes ("3d"), whose options have so many axes.
+template <std::size_t axes, class ConvOptions, class PoolOptions>
+void bind_windows(nb::module_& module, const std::string& kind, auto conv, auto conv_transpose, auto max_pool,
+                  auto average_pool, auto adaptive_average_pool) {
+    using Axes = std::array<std::int64_t, axes>;
+    using Edges = std::array<std::int64_t, 2 * axes>;
+    const auto conv_options = [](Axes stride, Edges padding, Axes dilation, std::int64_t groups,
+                                 std::optional<Tensor> bias) {
+        ConvOptions options;
+        options.stride = stride;
+        options.padding = padding;
+        options.dilation = dilation;
+        options.groups = groups;
+        options.bias = bias;
+        return options;
+    };
+    const auto pool_options = [](Axes window, Axes stride, Edges padding, bool ceil_mode) {
+        PoolOptions options{.window = window, .stride = stride};
+        options.padding = padding;
+        options.ceil_mode = ceil_mode;
+        return options;
+    };
+    module.def(("conv" + kind).c_str(),
+               [=](Tensor x, Tensor filter, Axes stride, Edges padding, Axes dilation, std::int64_t groups,
+                   std::optional<Tensor> bias) {
+                   return conv(x, filter, conv_options(stride, padding, dilation, groups, bias));
+               },
+               nb::arg("x"), nb::arg("filter"), nb::arg("stride"), nb::arg("padding"), nb::arg("dilation"),
+               nb::arg("groups"), nb::arg("bias") = nb::none(),
+               "x [N, axes.., C] under filters [window.., C / groups, K]");
     module.def(
-        "conv3d",
-        [](Tensor x, Tensor filter, Triple stride, Faces padding, Triple dilation, std::int64_t groups,
-           std::optional<Tensor> bias) {
-            return conv3d(
-                x, filter,
-                {.stride = stride, .dilation = dilation, .padding = padding, .groups = groups, .bias = bias});
-        },
-        nb::arg("x"), nb::arg("filter"), nb::arg("stride"), nb::arg("padding"), nb::arg("dilation"),
-        nb::arg("groups"), nb::arg("bias") = nb::none(),
-        "Volumes [N, D, H, W, C] under filters [T, R, S, C / groups, K]");
-    module.def(
-        "conv_transpose3d",
-        [](Tensor x, Tensor filter, Triple stride, Faces padding, Triple dilation, std::int64_t groups,
-           Triple more, std::optional<Tensor> bias) {
-            return conv_transpose3d(
-                x, filter,
-                {.stride = stride, .dilation = dilation, .padding = padding, .groups = groups, .bias = bias},
-                more);
-        },
-        nb::arg("x"), nb::arg("filter"), nb::arg("stride"), nb::arg("padding"), nb::arg("dilation"),
-        nb::arg("groups"), nb::arg("more"), nb::arg("bias") = nb::none(), "As conv_transpose2d, of volumes");
-    module.def(
-        "max_pool3d",
-        [](Tensor x, Triple window, Triple stride, Faces padding, bool ceil_mode) {
-            return max_pool3d(
-                x, {.window = window, .stride = stride, .padding = padding, .ceil_mode = ceil_mode});
-        },
-        nb::arg("x"), nb::arg("window"), nb::arg("stride"), nb::arg("padding"), nb::arg("ceil_mode"));
-    module.def(
-        "average_pool3d",
-        [](Tensor x, Triple window, Triple stride, Faces padding, bool ceil_mode, bool count_padding) {
-            return average_pool3d(x, {.window = window,
-                                      .stride = stride,
-                                      .padding = padding,
-                                      .count_padding = count_padding,
-                                      .ceil_mode = ceil_mode});
-        },
-        nb::arg("x"), nb::arg("window"), nb::arg("stride"), nb::arg("padding"), nb::arg("ceil_mode"),
-        nb::arg("count_padding"));
-    module.def(
-        "adaptive_average_pool3d",
-        [](Tensor x, Triple extents) { return adaptive_average_pool3d(x, extents); }, nb::arg("x"),
-        nb::arg("extents"));
-}
-
-void bind_images(nb::module_& module) {
-    module.def(
-        "conv2d",
-        [](Tensor x, Tensor filter, Pair stride, Sides padding, Pair dilation, std::int64_t groups,
-           std::optional<Tensor> bias) {
-            return conv2d(
-                x, filter,
-                {.stride = stride, .padding = padding, .dilation = dilation, .groups = groups, .bias = bias});
-        },
-        nb::arg("x"), nb::arg("filter"), nb::arg("stride"), nb::arg("padding"), nb::arg("dilation"),
-        nb::arg("groups"), nb::arg("bias") = nb::none(),
-        "Images [N, H, W, C] under filters [R, S, C / groups, K]");
-    module.def(
-        "conv_transpose2d",
-        [](Tensor x, Tensor filter, Pair stride, Sides padding, Pair dilation, std::int64_t groups, Pair more,
-           std::optional<Tensor> bias) {
-            return conv_transpose2d(
-                x, filter,
-                {.stride = stride, .padding = padding, .dilation = dilation, .groups = groups, .bias = bias},
-                more);
+        ("conv_transpose" + kind).c_str(),
+        [=](Tensor x, Tensor filter, Axes stride, Edges padding, Axes dilation, std::int64_t groups,
+            Axes more, std::optional<Tensor> bias) {
+            return conv_transpose(x, filter, conv_options(stride, padding, dilation, groups, bias), more);
         },
         nb::arg("x"), nb::arg("filter"), nb::arg("stride"), nb::arg("padding"), nb::arg("dilation"),
         nb::arg("groups"), nb::arg("more"), nb::arg("bias") = nb::none(),
-        "What a conv2d of these filters would pass back to its images, with more rows and columns behind");
-    module.def(
-        "max_pool2d",
-        [](Tensor x, Pair window, Pair stride, Sides padding, bool ceil_mode) {
-            return max_pool2d(
-                x, {.window = window, .stride = stride, .padding = padding, .ceil_mode = ceil_mode});
-        },
-        nb::arg("x"), nb::arg("window"), nb::arg("stride"), nb::arg("padding"), nb::arg("ceil_mode"));
-    module.def(
-        "average_pool2d",
-        [](Tensor x, Pair window, Pair stride, Sides padding, bool ceil_mode, bool count_padding) {
-            return average_pool2d(x, {.window = window,
-                                      .stride = stride,
-                                      .padding = padding,
-                                      .count_padding = count_padding,
-                                      .ceil_mode = ceil_mode});
-        },
-        nb::arg("x"), nb::arg("window"), nb::arg("stride"), nb::arg("padding"), nb::arg("ceil_mode"),
-        nb::arg("count_padding"));
-    module.def(
-        "adaptive_average_pool2d", [](Tensor x, Pair extents) { return adaptive_average_pool2d(x, extents); },
-        nb::arg("x"), nb::arg("extents"));
+        "The gradient of the input to a convolution by these filters, with `more` places behind each axis");
+    module.def(("max_pool" + kind).c_str(),
+               [=](Tensor x, Axes window, Axes stride, Edges padding, bool ceil_mode) {
+                   return max_pool(x, pool_options(window, stride, padding, ceil_mode));
+               },
+               nb::arg("x"), nb::arg("window"), nb::arg("stride"), nb::arg("padding"), nb::arg("ceil_mode"));
+    module.def(("average_pool" + kind).c_str(),
+               [=](Tensor x, Axes window, Axes stride, Edges padding, bool ceil_mode, bool count_padding) {
+                   PoolOptions options = pool_options(window, stride, padding, ceil_mode);
+                   options.count_padding = count_padding;
+                   return average_pool(x, options);
+               },
+               nb::arg("x"), nb::arg("window"), nb::arg("stride"), nb::arg("padding"), nb::arg("ceil_mode"),
+               nb::arg("count_padding"));
+    module.def(("adaptive_average_pool" + kind).c_str(),
+               [=](Tensor x, Axes extents) { return adaptive_average_pool(x, extents); }, nb::arg("x"),
+               nb::arg("extents"));
+}
+
+/// A function whose last argument says where it was called, as the functions of Python have it.
+#define MANTISSA_CALLED_HERE(function) [](const auto&... given) { return function(given...); }
+
+void bind_images(nb::module_& module) {
+    bind_windows<2, Conv2dOptions, Pool2dOptions>(
+        module, "2d", MANTISSA_CALLED_HERE(conv2d), MANTISSA_CALLED_HERE(conv_transpose2d),
+        MANTISSA_CALLED_HERE(max_pool2d), MANTISSA_CALLED_HERE(average_pool2d),
+        MANTISSA_CALLED_HERE(adaptive_average_pool2d));
+    bind_windows<3, Conv3dOptions, Pool3dOptions>(
+        module, "3d", MANTISSA_CALLED_HERE(conv3d), MANTISSA_CALLED_HERE(conv_transpose3d),
+        MANTISSA_CALLED_HERE(max_pool3d), MANTISSA_CALLED_HERE(average_pool3d),
+        MANTISSA_CALLED_HERE(adaptive_average_pool3d));
     const auto sampling_of = [](const std::string& word) {
         return one_of<Sampling>("sampling", word,
                                 {{"bilinear", Sampling::bilinear}, {"nearest", Sampling::nearest}});
@@ -406,7 +380,6 @@ void bind_operations(nb::module_& module) {
     bind_elements(operations);
     bind_axes(operations);
     bind_images(operations);
-    bind_volumes(operations);
     bind_norms(operations);
     bind_products(operations);
     operations.def("scan", &scan_of, nb::arg("states"), nb::arg("sequences"), nb::arg("whole"),
