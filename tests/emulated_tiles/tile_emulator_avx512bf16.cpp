@@ -201,14 +201,17 @@ bool execute(const Instruction& in) {
     }
 }
 
+/// Does the work of the instruction that faulted, and of those that follow as long as they are tiles', too: a
+/// fault takes far longer than what they compute.
 void on_illegal_instruction(int, siginfo_t*, void* state) {
     auto& context = *static_cast<ucontext_t*>(state);
-    Instruction instruction;
-    const auto at = context.uc_mcontext.gregs[REG_RIP];
-    if (decode(context, reinterpret_cast<const std::uint8_t*>(at), instruction) && execute(instruction))
-        context.uc_mcontext.gregs[REG_RIP] = at + instruction.length;
-    else
-        signal(SIGILL, SIG_DFL);  // and it faults again
+    auto& at = context.uc_mcontext.gregs[REG_RIP];
+    const auto first = at;
+    for (Instruction instruction;
+         decode(context, reinterpret_cast<const std::uint8_t*>(at), instruction) && execute(instruction);
+         instruction = {})
+        at += instruction.length;
+    if (at == first) signal(SIGILL, SIG_DFL);  // and it faults again
 }
 
 }  // namespace
