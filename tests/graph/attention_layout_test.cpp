@@ -6,8 +6,6 @@
 namespace mantissa {
 namespace {
 
-constexpr std::int64_t B = 2, H = 3, T = 5, D = 7, parts = 4;
-
 void expect_strides(const AttentionStrides& found, const AttentionStrides& expected, const char* axes) {
     EXPECT_EQ(found.start, expected.start) << axes;
     EXPECT_EQ(found.sequence, expected.sequence) << axes;
@@ -16,6 +14,7 @@ void expect_strides(const AttentionStrides& found, const AttentionStrides& expec
 }
 
 TEST(AttentionLayout, StridesFollowTheOrderOfAxes) {
+    constexpr std::int64_t B = 2, H = 3, T = 5, D = 7, parts = 4;
     expect_strides(strides_of("bhtd", {B, H, T, D}), {.sequence = H * T * D, .head = T * D, .position = D},
                    "bhtd");
     expect_strides(strides_of("bthd", {B, T, H, D}), {.sequence = T * H * D, .head = D, .position = H * D},
@@ -26,6 +25,7 @@ TEST(AttentionLayout, StridesFollowTheOrderOfAxes) {
 }
 
 TEST(AttentionLayout, StoredShapesNameTheSameHeads) {
+    constexpr std::int64_t B = 2, H = 3, T = 5, D = 7, parts = 4;
     const Shape heads{B, H, T, D};
     EXPECT_EQ(stored_shape("btphd", heads, parts), (Shape{B, T, parts, H, D}));
     for (const char* axes : {"bhtd", "bthd", "btphd"})

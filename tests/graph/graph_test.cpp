@@ -11,20 +11,12 @@
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/graph/verifier.h"
+#include "tests/support/error_of.h"
 
 namespace mantissa {
 namespace {
 
-/// The text of the error that `body` throws.
-template <class Error = UserError, class Body>
-std::string error_of(Body&& body) {
-    try {
-        body();
-    } catch (const Error& error) {
-        return error.what();
-    }
-    return "no error";
-}
+using testing::error_of;
 
 Tensor input(Graph& graph, const char* name, Shape shape, DType dtype = DType::f32) {
     return {graph, graph.add_input(name, {dtype, std::move(shape)})};

@@ -13,6 +13,7 @@
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/visible_pairs.h"
 #include "mantissa/train/optimizer_update.h"
+#include "tests/support/error_of.h"
 #include "tests/support/recording.h"
 
 namespace mantissa {

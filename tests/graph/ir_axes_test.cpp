@@ -7,6 +7,7 @@
 namespace mantissa {
 namespace {
 
+using testing::expect_near;
 using testing::expect_same;
 using testing::nan;
 using testing::Numbers;
@@ -19,11 +20,6 @@ struct Known {
     Numbers values, gradient;
 };
 
-void expect_near(const Numbers& got, const Numbers& expected) {
-    ASSERT_EQ(got.size(), expected.size());
-    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-6) << "element " << i;
-}
-
 struct AlongAnAxis : Recording {
     const Tensor x = given({2, 3, 2}, {0, 5, 10, 3, 8, 1, 6, 11, 4, 9, 2, 7});
 
@@ -34,12 +30,12 @@ struct AlongAnAxis : Recording {
         for (const Known& known : all) {
             SCOPED_TRACE(&known - all.data());
             EXPECT_EQ(known.y.shape(), known.shape);
-            expect_near(values(known.y), known.values);
+            expect_near(values(known.y), known.values, 1e-6);
             if (known.gradient.empty()) continue;
             Numbers weights;
             for (std::size_t i = 0; i < known.values.size(); ++i)
                 weights.push_back(static_cast<double>(i + 1));
-            expect_near(gradient(known.y * given(known.shape, weights), x), known.gradient);
+            expect_near(gradient(known.y * given(known.shape, weights), x), known.gradient, 1e-6);
         }
     }
 };

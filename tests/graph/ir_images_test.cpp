@@ -8,6 +8,7 @@
 #include "mantissa/graph/gradient.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/passes/expand.h"
+#include "tests/support/error_of.h"
 #include "tests/support/recording.h"
 
 namespace mantissa {

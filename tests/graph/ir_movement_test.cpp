@@ -11,6 +11,7 @@
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/reference.h"
 #include "mantissa/train/optimizer_update.h"
+#include "tests/support/error_of.h"
 #include "tests/support/recording.h"
 
 namespace mantissa {

@@ -9,6 +9,7 @@
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/train/optimizer_update.h"
+#include "tests/support/error_of.h"
 #include "tests/support/recording.h"
 
 namespace mantissa {

@@ -11,84 +11,77 @@
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
+#include "tests/support/error_of.h"
 
 namespace mantissa {
 namespace {
 
-/// The text of the UserError that `body` throws; where it names the line that calls this, HERE stands.
-template <class Body>
-std::string error_of(Body&& body, int line = __builtin_LINE()) {
-    try {
-        body();
-    } catch (const UserError& error) {
-        std::string text = error.what();
-        const std::string here = fmt::format("refusals_test.cpp:{}", line);
-        if (const auto at = text.find(here); at != text.npos) text.replace(at, here.size(), "HERE");
-        return text;
-    }
-    return "no error";
-}
+using testing::error_here;
 
-Tensor input(Graph& graph, Shape shape, DType dtype = DType::f32) {
+Tensor input_of(Graph& graph, Shape shape, DType dtype = DType::f32) {
     return {graph, graph.add_input(fmt::format("x{}", graph.size()), {dtype, std::move(shape)})};
 }
 
 TEST(Refusals, AxesOutsideOrNamedTwice) {
     Graph graph;
-    const Tensor x = input(graph, {1, 8, 8, 3});
-    EXPECT_EQ(error_of([&] { mean(x, {1, 4}); }), "mean (traced at HERE): axis 4 is outside f32[1, 8, 8, 3]");
-    EXPECT_EQ(error_of([&] { sum(x, {-5}); }), "sum (traced at HERE): axis -5 is outside f32[1, 8, 8, 3]");
-    EXPECT_EQ(error_of([&] { mean(x, {1, -3}); }), "sum (traced at HERE): axis 1 is named twice");
-    EXPECT_EQ(error_of([&] { max(x, {7}); }), "max (traced at HERE): axis 7 is outside f32[1, 8, 8, 3]");
-    EXPECT_EQ(error_of([&] { x.dim(4); }), "dim (traced at HERE): axis 4 is outside f32[1, 8, 8, 3]");
-    EXPECT_EQ(error_of([&] { slice(x, -5, 0, 1); }),
+    const Tensor x = input_of(graph, {1, 8, 8, 3});
+    EXPECT_EQ(error_here([&] {
+                  mean(x, {1, 4});
+              }),
+              "mean (traced at HERE): axis 4 is outside f32[1, 8, 8, 3]");
+    EXPECT_EQ(error_here([&] { sum(x, {-5}); }), "sum (traced at HERE): axis -5 is outside f32[1, 8, 8, 3]");
+    EXPECT_EQ(error_here([&] { mean(x, {1, -3}); }), "sum (traced at HERE): axis 1 is named twice");
+    EXPECT_EQ(error_here([&] { max(x, {7}); }), "max (traced at HERE): axis 7 is outside f32[1, 8, 8, 3]");
+    EXPECT_EQ(error_here([&] { x.dim(4); }), "dim (traced at HERE): axis 4 is outside f32[1, 8, 8, 3]");
+    EXPECT_EQ(error_here([&] { slice(x, -5, 0, 1); }),
               "slice (traced at HERE): axis -5 is outside f32[1, 8, 8, 3]");
 }
 
 TEST(Refusals, EmptyTensorsAndThoseOfAnotherGraph) {
     Graph graph, other;
-    const Tensor x = input(graph, {2, 3}), y = input(other, {2, 3}), none;
+    const Tensor x = input_of(graph, {2, 3}), y = input_of(other, {2, 3}), none;
     const std::string words = " is an empty Tensor; assign the result of an operation to it first";
-    EXPECT_EQ(error_of([&] { none* x; }), "mul (traced at HERE): operand 0" + words);
-    EXPECT_EQ(error_of([&] { x + none; }), "add (traced at HERE): operand 1" + words);
-    EXPECT_EQ(error_of([&] { none * 2.0; }), "mul (traced at HERE): operand 0" + words);
-    EXPECT_EQ(error_of([&] { exp(none); }), "exp (traced at HERE): operand 0" + words);
-    EXPECT_EQ(error_of([&] { reshape(none, {-1}); }), "reshape (traced at HERE): operand 0" + words);
-    EXPECT_EQ(error_of([&] { mean(none, {0}); }), "mean (traced at HERE): operand 0" + words);
-    EXPECT_EQ(error_of([&] { matmul(x, x, {.bias = none}); }), "matmul (traced at HERE): operand 2" + words);
-    EXPECT_EQ(error_of([&] { ops::concat({}, 0); }),
+    EXPECT_EQ(error_here([&] { none* x; }), "mul (traced at HERE): operand 0" + words);
+    EXPECT_EQ(error_here([&] { x + none; }), "add (traced at HERE): operand 1" + words);
+    EXPECT_EQ(error_here([&] { none * 2.0; }), "mul (traced at HERE): operand 0" + words);
+    EXPECT_EQ(error_here([&] { exp(none); }), "exp (traced at HERE): operand 0" + words);
+    EXPECT_EQ(error_here([&] { reshape(none, {-1}); }), "reshape (traced at HERE): operand 0" + words);
+    EXPECT_EQ(error_here([&] { mean(none, {0}); }), "mean (traced at HERE): operand 0" + words);
+    EXPECT_EQ(error_here([&] { matmul(x, x, {.bias = none}); }),
+              "matmul (traced at HERE): operand 2" + words);
+    EXPECT_EQ(error_here([&] { ops::concat({}, 0); }),
               "concat (traced at HERE): expected one operand or more, got none");
-    EXPECT_EQ(error_of([&] { x - y; }), "sub (traced at HERE): operand 1 belongs to another graph");
+    EXPECT_EQ(error_here([&] { x - y; }), "sub (traced at HERE): operand 1 belongs to another graph");
     const std::string empty =
         "an empty Tensor (traced at HERE): it has no graph, type or shape; assign the result of an operation "
         "to it first";
-    EXPECT_EQ(error_of([&] { none.shape(); }), empty);
-    EXPECT_EQ(error_of([&] { none.dim(0); }), empty);
+    EXPECT_EQ(error_here([&] { none.shape(); }), empty);
+    EXPECT_EQ(error_here([&] { none.dim(0); }), empty);
 }
 
 TEST(Refusals, OperatorsNameScopeAndLine) {
     Graph graph;
-    const Tensor x = input(graph, {4, 8, 8, 16}), y = input(graph, {4, 8, 8, 32});
+    const Tensor x = input_of(graph, {4, 8, 8, 16}), y = input_of(graph, {4, 8, 8, 32});
     const OriginScope block(graph, "block1");
-    EXPECT_EQ(error_of([&] { x + y; }),
+    EXPECT_EQ(error_here([&] { x + y; }),
               "add (traced in block1 at HERE): shapes [4, 8, 8, 16] and [4, 8, 8, 32] do not "
               "fit: axis 1 from the end is 16 and 32");
 }
 
 TEST(Refusals, ExtentsThatDoNotFit) {
     Graph graph;
-    const Tensor x = input(graph, {4, 3});
-    EXPECT_EQ(error_of([&] {
+    const Tensor x = input_of(graph, {4, 3});
+    EXPECT_EQ(error_here([&] {
                   reshape(x, {-1, 5});
               }),
               "reshape (traced at HERE): f32[4, 3] has 12 elements, which [-1, 5] cannot share");
-    EXPECT_NE(error_of([&] {
+    EXPECT_NE(error_here([&] {
                   reshape(x, {-1, 1ll << 62, 4});
               }).find("more elements than can be counted"),
               std::string::npos);
-    EXPECT_EQ(error_of([&] { broadcast_to(input(graph, {1}), {-1}); }),
+    EXPECT_EQ(error_here([&] { broadcast_to(input_of(graph, {1}), {-1}); }),
               "broadcast (traced at HERE): extents must not be negative, got [-1]");
-    EXPECT_EQ(error_of([&] { call(graph, "typo", {}); }), "there is no operation 'typo'");
+    EXPECT_EQ(error_here([&] { call(graph, "typo", {}); }), "there is no operation 'typo'");
 }
 
 TEST(Refusals, StatesThatAreTakenUnknownOrOfAnotherType) {
@@ -97,15 +90,15 @@ TEST(Refusals, StatesThatAreTakenUnknownOrOfAnotherType) {
         return Tensor(graph, graph.add_state({.name = "w", .type = {DType::f32, {2}}, .initializer = {}}));
     };
     const Tensor w = state();
-    EXPECT_EQ(error_of(state),
+    EXPECT_EQ(error_here(state),
               "there are two states named 'w': the first, the second; give the layers different "
               "names, or an OriginScope around one");
-    EXPECT_EQ(error_of([&] { graph.add_update(graph.find_state("typo"), w.value()); }),
+    EXPECT_EQ(error_here([&] { graph.add_update(graph.find_state("typo"), w.value()); }),
               "update: there is no state -1; the graph has 1");
-    EXPECT_EQ(error_of([&] { graph.add_update(0, sum(w, {0}).value()); }),
+    EXPECT_EQ(error_here([&] { graph.add_update(0, sum(w, {0}).value()); }),
               "update: state 'w' is f32[2], its update is f32[]");
     graph.add_update(0, w.value());
-    EXPECT_EQ(error_of([&] { graph.add_update(0, w.value()); }), "update: state 'w' is updated twice");
+    EXPECT_EQ(error_here([&] { graph.add_update(0, w.value()); }), "update: state 'w' is updated twice");
 }
 
 using Function = std::function<void(Tensor, Tensor, Tensor)>;
@@ -219,14 +212,14 @@ std::vector<Function> contractions_and_networks() {
 TEST(Refusals, NoOperandsEndInAnInternalError) {
     Graph graph;
     const std::vector<Tensor> all = {{},
-                                     input(graph, {}),
-                                     input(graph, {0}),
-                                     input(graph, {3}),
-                                     input(graph, {2, 3}),
-                                     input(graph, {2, 3}, DType::i32),
-                                     input(graph, {2, 3}, DType::boolean),
-                                     input(graph, {2, 4, 4, 3}, DType::bf16),
-                                     input(graph, {}, DType::i64)};
+                                     input_of(graph, {}),
+                                     input_of(graph, {0}),
+                                     input_of(graph, {3}),
+                                     input_of(graph, {2, 3}),
+                                     input_of(graph, {2, 3}, DType::i32),
+                                     input_of(graph, {2, 3}, DType::boolean),
+                                     input_of(graph, {2, 4, 4, 3}, DType::bf16),
+                                     input_of(graph, {}, DType::i64)};
     std::vector<Function> functions = elements_and_movement();
     for (const Function& function : contractions_and_networks()) functions.push_back(function);
     for (std::size_t f = 0; f < functions.size(); ++f)

@@ -7,12 +7,14 @@
 #include <cmath>
 
 #include "mantissa/base/error.h"
+#include "tests/support/error_of.h"
 #include "tests/support/recording.h"
 
 namespace mantissa {
 namespace {
 
 using testing::error_of;
+using testing::expect_near;
 using testing::Numbers;
 using testing::Recording;
 
@@ -64,19 +66,15 @@ Scanned unrolled(const Operands& of, Steps steps) {
     return {{concat(kept[0], 0), concat(kept[1], 0)}, {concat(outputs, 0)}};
 }
 
-void expect_near(const Numbers& got, const Numbers& expected) {
-    ASSERT_EQ(got.size(), expected.size());
-    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-13) << i;
-}
-
 TEST(Scan, IsItsStepsOneAfterAnother) {
     for (const Steps steps : {Steps::forward, Steps::backward}) {
         Recording r;
         const Operands of(r);
         const Scanned loop = scan(of.states, of.sequences, of.whole, step, steps);
         const Scanned plain = unrolled(of, steps);
-        for (std::size_t i = 0; i < 2; ++i) expect_near(r.values(loop.states[i]), r.values(plain.states[i]));
-        expect_near(r.values(loop.outputs[0]), r.values(plain.outputs[0]));
+        for (std::size_t i = 0; i < 2; ++i)
+            expect_near(r.values(loop.states[i]), r.values(plain.states[i]), 1e-13);
+        expect_near(r.values(loop.outputs[0]), r.values(plain.outputs[0]), 1e-13);
         EXPECT_EQ(loop.states[0].shape(), (Shape{T + 1, B, H}));
     }
 }
@@ -95,7 +93,7 @@ TEST(Scan, HasTheGradientsOfItsSteps) {
             };
             const Tensor loop = chosen(scan(of.states, of.sequences, of.whole, step, steps));
             const Tensor plain = chosen(unrolled(of, steps));
-            for (const Tensor& x : of.all()) expect_near(r.gradient(loop, x), r.gradient(plain, x));
+            for (const Tensor& x : of.all()) expect_near(r.gradient(loop, x), r.gradient(plain, x), 1e-13);
         }
 }
 

@@ -8,13 +8,15 @@
 #include <cmath>
 #include <map>
 
-#include "mantissa/base/error.h"
 #include "mantissa/nn/models/densenet.h"
 #include "mantissa/nn/models/resnet.h"
 #include "mantissa/nn/models/vgg.h"
+#include "tests/support/error_of.h"
 
 namespace mantissa::nn {
 namespace {
+
+using testing::error_of;
 
 constexpr ImageSizes small{.classes = 10, .image = 32, .width = 4};
 
@@ -35,12 +37,7 @@ std::int64_t elements(const std::map<std::string, State>& states, State::Kind ki
 }
 
 std::string refusal(std::string_view name, const ImageSizes& sizes) {
-    try {
-        image_model(name, sizes);
-    } catch (const UserError& error) {
-        return error.what();
-    }
-    return "made";
+    return error_of([&] { image_model(name, sizes); });
 }
 
 struct Published {
@@ -189,14 +186,6 @@ TEST(ImageModels, RefuseSizesThatMakeNoneInOneLine) {
     EXPECT_EQ(refusal("DenseNet121", {.width = 0}),
               "DenseNet121: the width must be 2 or more, and at most 16384, got 0");
     EXPECT_EQ(refusal("DenseNet121", {.width = 7}), "DenseNet121: the width must be even, got 7");
-    const auto error_of = [](const auto& make) -> std::string {
-        try {
-            make();
-        } catch (const UserError& error) {
-            return error.what();
-        }
-        return "made";
-    };
     EXPECT_EQ(error_of([] {
                   resnet_model({.blocks = {1, 0, 1, 1}});
               }),

@@ -7,9 +7,12 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/graph/reference.h"
+#include "tests/support/error_of.h"
 
 namespace mantissa::nn {
 namespace {
+
+using testing::error_here;
 
 Tensor input(Graph& graph, Shape shape) {
     return {graph, graph.add_input("x", {DType::f32, std::move(shape)})};
@@ -88,43 +91,29 @@ TEST(Layers, ANameThatIsTakenIsRefused) {
     }
 }
 
-/// The text of the UserError that `body` throws; where it names the line that calls this, HERE stands.
-template <class Body>
-std::string error_of(Body&& body, int line = __builtin_LINE()) {
-    try {
-        body();
-    } catch (const UserError& error) {
-        std::string text = error.what();
-        const std::string here = "layers_test.cpp:" + std::to_string(line);
-        for (auto at = text.find(here); at != text.npos; at = text.find(here))
-            text.replace(at, here.size(), "HERE");
-        return text;
-    }
-    return "no error";
-}
-
 TEST(Layers, WhatIsForgottenOrDoesNotFitNamesTheLineThatCallsTheLayer) {
     Graph graph;
     const Tensor x = input(graph, {5, 3}), scalar = sum(x, {0, 1}), none;
     const OriginScope block(graph, "h.0");
-    EXPECT_EQ(error_of([&] { linear(x, "a", {}); }),
+    EXPECT_EQ(error_here([&] { linear(x, "a", {}); }),
               "linear (traced in h.0.a at HERE): outputs must be 1 or more, got 0; set them");
-    EXPECT_EQ(error_of([&] { conv2d(x, "a", {}); }),
+    EXPECT_EQ(error_here([&] { conv2d(x, "a", {}); }),
               "conv2d (traced in h.0.a at HERE): outputs must be 1 or more, got 0; set them");
-    EXPECT_EQ(error_of([&] { linear(scalar, "a", {.outputs = 2}); }),
+    EXPECT_EQ(error_here([&] { linear(scalar, "a", {.outputs = 2}); }),
               "linear (traced in h.0.a at HERE): expected [..., C], got f32[]");
-    EXPECT_EQ(error_of([&] { layer_norm(scalar, "a"); }),
+    EXPECT_EQ(error_here([&] { layer_norm(scalar, "a"); }),
               "layer_norm (traced in h.0.a at HERE): expected [..., C], got f32[]");
-    EXPECT_EQ(error_of([&] { linear(none, "a", {.outputs = 2}); }),
+    EXPECT_EQ(error_here([&] { linear(none, "a", {.outputs = 2}); }),
               "a (traced at HERE): the layer is given an empty Tensor");
-    EXPECT_EQ(error_of([&] { rms_norm(none, "a"); }),
+    EXPECT_EQ(error_here([&] { rms_norm(none, "a"); }),
               "a (traced at HERE): the layer is given an empty Tensor");
     const Tensor image = reshape(x, {1, 5, 1, 3});
     EXPECT_EQ(
-        error_of([&] { conv2d(image, "b", {.outputs = 2}); }).find("conv2d (traced in h.0.b at HERE): "), 0u);
-    EXPECT_EQ(error_of([&] { parameter(graph, "c", {-1}, {}); }),
+        error_here([&] { conv2d(image, "b", {.outputs = 2}); }).find("conv2d (traced in h.0.b at HERE): "),
+        0u);
+    EXPECT_EQ(error_here([&] { parameter(graph, "c", {-1}, {}); }),
               "state (traced in h.0 at HERE): extents must not be negative, got [-1]");
-    EXPECT_EQ(error_of([&] { Mode().random(); }),
+    EXPECT_EQ(error_here([&] { Mode().random(); }),
               "a Mode of evaluation has no random numbers; ask Mode::is_training first");
     EXPECT_EQ(graph.origin.line.text(), "") << "a layer leaves the line that it named";
 }
@@ -133,7 +122,7 @@ TEST(Layers, TwoBatchNormsOfOneNameAreRefusedWithBothLines) {
     Graph graph;
     const Tensor x = input(graph, {5, 3});
     batch_norm(x, "bn", Mode());
-    const std::string text = error_of([&] { batch_norm(x, "bn", Mode()); });
+    const std::string text = error_here([&] { batch_norm(x, "bn", Mode()); });
     EXPECT_EQ(text, "there are two states named 'bn.weight': the first (traced in bn at layers_test.cpp:" +
                         std::to_string(__LINE__ - 3) +
                         "), the second (traced in bn at HERE); give the layers different names, or an "
@@ -151,7 +140,7 @@ TEST(Model, FactsAreOfTheBatchThatIsTrained) {
     };
     EXPECT_EQ(facts_of(model({4, 192}), 4).parameters, 192 * 2 + 2);
     EXPECT_EQ(facts_of(model({-1, 192}), 4).flops_per_example, facts_of(model({-1, 192})).flops_per_example);
-    EXPECT_NE(error_of([&] {
+    EXPECT_NE(error_here([&] {
                   facts_of(model({4, 100}), 4);
               }).find("f32[4, 8, 8, 3] has 768 elements, [4, 100] has 400"),
               std::string::npos);

@@ -7,24 +7,16 @@
 #include <cmath>
 #include <numbers>
 
-#include "mantissa/base/error.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/passes/attention/match_attention.h"
+#include "tests/support/error_of.h"
 
 namespace mantissa {
 namespace {
 
-using nn::LlamaConfig;
+using testing::error_of;
 
-template <class Action>
-std::string error_of(Action&& action) {
-    try {
-        action();
-    } catch (const UserError& error) {
-        return error.what();
-    }
-    return "no error";
-}
+using nn::LlamaConfig;
 
 TEST(Llama, PresetsHaveThePublishedSizes) {
     // As the sizes of llama2.c and of TinyLlama give them.

@@ -143,11 +143,11 @@ std::vector<FixtureCase> other_cases() {
     return cases;
 }
 
-void expect_near(const Numbers& got, const Numbers& expected, double tolerance) {
-    ASSERT_EQ(got.size(), expected.size());
+/// Relative to the largest of them.
+void expect_relatively_near(const Numbers& got, const Numbers& expected, double tolerance) {
     double largest = 1e-3;
     for (const double x : expected) largest = std::max(largest, std::abs(x));
-    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], tolerance * largest) << i;
+    testing::expect_near(got, expected, tolerance * largest);
 }
 
 TEST(OperationsFixture, ValuesAndGradientsArePyTorchs) {
@@ -170,13 +170,13 @@ TEST(OperationsFixture, ValuesAndGradientsArePyTorchs) {
         }
         const Tensor y = test.build(inputs);
         // Places and shares of images are FP32 numbers, as constants are.
-        expect_near(r.values(y), fixture.values<double>(test.name + ".y"), 1e-6);
+        expect_relatively_near(r.values(y), fixture.values<double>(test.name + ".y"), 1e-6);
         const Tensor weighted = y * r.given(y.shape(), fixture.f32(test.name + ".w"));
         for (std::size_t i = 0; i < inputs.size(); ++i) {
             // Class weights get no gradient here.
             if (i == test.ids || (test.name == "soft_cross_entropy" && i == 2)) continue;
-            expect_near(r.gradient(weighted, inputs[i]),
-                        fixture.values<double>(test.name + ".d" + std::to_string(i)), 1e-5);
+            expect_relatively_near(r.gradient(weighted, inputs[i]),
+                                   fixture.values<double>(test.name + ".d" + std::to_string(i)), 1e-5);
         }
     }
 }
@@ -197,11 +197,11 @@ TEST(OperationsFixture, RecurrentLayersArePyTorchs) {
             inputs.emplace_back(r.graph, Value{state.node, 0});
         }
         ASSERT_EQ(inputs.size(), 9u);
-        expect_near(r.values(y), fixture.values<double>(name + ".y"), 1e-12);
+        expect_relatively_near(r.values(y), fixture.values<double>(name + ".y"), 1e-12);
         const Tensor weighted = y * r.given(y.shape(), fixture.f32(name + ".w"));
         for (std::size_t i = 0; i < inputs.size(); ++i)
-            expect_near(r.gradient(weighted, inputs[i]),
-                        fixture.values<double>(name + ".d" + std::to_string(i)), 1e-12);
+            expect_relatively_near(r.gradient(weighted, inputs[i]),
+                                   fixture.values<double>(name + ".d" + std::to_string(i)), 1e-12);
     }
 }
 

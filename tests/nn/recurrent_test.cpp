@@ -10,6 +10,7 @@
 #include "mantissa/graph/reference.h"
 #include "mantissa/nn/layers.h"
 #include "mantissa/passes/analysis/uses.h"
+#include "tests/support/error_of.h"
 #include "tests/support/recording.h"
 
 namespace mantissa::nn {

@@ -19,22 +19,22 @@ std::size_t recorded(nn::Trace loss) {
     return graph.size();
 }
 
-Tensor error_of(Tensor x, Tensor y) { return mean(nn::linear(x, "line", {.outputs = 1}) - y); }
+Tensor mean_error(Tensor x, Tensor y) { return mean(nn::linear(x, "line", {.outputs = 1}) - y); }
 
 TEST(Trace, IsAFunctionOfTensorsOrOfInputsOrAlsoOfModeAndGraph) {
-    const std::size_t size = recorded(error_of);
+    const std::size_t size = recorded(mean_error);
     EXPECT_GT(size, 4u);
-    EXPECT_EQ(recorded([](Tensor x, Tensor y) { return error_of(x, y); }), size);
-    EXPECT_EQ(recorded([](std::span<const Tensor> in) { return error_of(in[0], in[1]); }), size);
-    EXPECT_EQ(recorded([](auto in) { return error_of(in[0], in[1]); }), size);
+    EXPECT_EQ(recorded([](Tensor x, Tensor y) { return mean_error(x, y); }), size);
+    EXPECT_EQ(recorded([](std::span<const Tensor> in) { return mean_error(in[0], in[1]); }), size);
+    EXPECT_EQ(recorded([](auto in) { return mean_error(in[0], in[1]); }), size);
     EXPECT_EQ(recorded([](auto in, const nn::Mode& mode) {
                   EXPECT_FALSE(mode.is_training());
-                  return error_of(in[0], in[1]);
+                  return mean_error(in[0], in[1]);
               }),
               size);
     EXPECT_EQ(recorded([](Graph& graph, auto in, const nn::Mode&) {
                   EXPECT_EQ(&graph, &in[0].graph());
-                  return error_of(in[0], in[1]);
+                  return mean_error(in[0], in[1]);
               }),
               size);
     EXPECT_LT(recorded([](Tensor x) { return mean(x); }), size);

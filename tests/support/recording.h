@@ -12,6 +12,7 @@
 #include "mantissa/graph/gradient.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/reference.h"
+#include "tests/support/error_of.h"
 
 namespace mantissa::testing {
 
@@ -59,14 +60,11 @@ inline void expect_same(const Numbers& got, const Numbers& expected) {
     }
 }
 
-template <class Error, class Body>
-std::string error_of(Body&& body) {
-    try {
-        body();
-    } catch (const Error& error) {
-        return error.what();
-    }
-    return "no error";
+/// Within an absolute tolerance.
+inline void expect_near(const Numbers& got, const Numbers& expected, double tolerance) {
+    ASSERT_EQ(got.size(), expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i)
+        EXPECT_NEAR(got[i], expected[i], tolerance) << "element " << i;
 }
 
 }  // namespace mantissa::testing
