@@ -9,8 +9,8 @@
 #include <fstream>
 #include <regex>
 
-#include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temporary_directory.h"
 
 namespace {
@@ -35,14 +35,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string error_of(const auto& action) {
-    try {
-        action();
-    } catch (const UserError& error) {
-        return error.what();
-    }
-    return "no error";
-}
+using testing::error_of;
 
 using Names = std::vector<std::string>;
 

@@ -9,19 +9,14 @@
 #include <optional>
 #include <string>
 
-#include "mantissa/base/error.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
 namespace {
 
 std::string refusal(const std::filesystem::path& file) {
-    try {
-        const LockFile lock(file, "the place");
-    } catch (const UserError& error) {
-        return error.what();
-    }
-    return "accepted";
+    return testing::error_of([&] { LockFile(file, "the place"); });
 }
 
 TEST(LockFiles, AreHeldByOneAndSayByWhom) {
@@ -32,7 +27,7 @@ TEST(LockFiles, AreHeldByOneAndSayByWhom) {
                                  " writes there; wait until it has ended, or choose another place");
     lock.reset();
     EXPECT_FALSE(std::filesystem::exists(file));
-    EXPECT_EQ(refusal(file), "accepted");
+    EXPECT_EQ(refusal(file), "no error");
 }
 
 TEST(LockFiles, OfAProcessThatWasKilledAreFree) {
@@ -47,7 +42,7 @@ TEST(LockFiles, OfAProcessThatWasKilledAreFree) {
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     ASSERT_EQ(status, 0);
     EXPECT_TRUE(std::filesystem::exists(file));
-    EXPECT_EQ(refusal(file), "accepted");
+    EXPECT_EQ(refusal(file), "no error");
 }
 
 TEST(LockFiles, ThatCannotBeCreatedSayWhy) {

@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "mantissa/base/error.h"
+#include "tests/support/error_of.h"
 
 namespace mantissa {
 namespace {
@@ -38,14 +38,10 @@ Json published() {
 
 LlamaSizes read(const Json& json) { return read_hf_llama_config(json.dump(), "config.json"); }
 
-std::string error_of(const Json& json) {
-    try {
-        read(json);
-    } catch (const UserError& error) {
-        EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
-        return error.what();
-    }
-    return "no error";
+std::string config_error(const Json& json) {
+    const std::string error = testing::error_of([&] { read(json); });
+    EXPECT_EQ(error.find('\n'), std::string::npos);
+    return error;
 }
 
 Json with(const char* name, Json value) {
@@ -176,55 +172,56 @@ TEST(HfLlama, ReadsAMistral) {
     EXPECT_EQ(read(json).key_heads, 8);
     EXPECT_EQ(read(json).context, 131072);
     json["sliding_window"] = 0;
-    EXPECT_EQ(error_of(json), "config.json: sliding_window is 0; without one it is null");
+    EXPECT_EQ(config_error(json), "config.json: sliding_window is 0; without one it is null");
     json["sliding_window"] = -4;
-    EXPECT_EQ(error_of(json), "config.json: sliding_window: expected an unsigned integer, found -4");
+    EXPECT_EQ(config_error(json), "config.json: sliding_window: expected an unsigned integer, found -4");
 }
 
 TEST(HfLlama, OtherModelsAreRefusedInOneLine) {
-    EXPECT_EQ(error_of(with("model_type", "qwen2")),
+    EXPECT_EQ(config_error(with("model_type", "qwen2")),
               "config.json: model_type is \"qwen2\", expected \"llama\" or \"mistral\"");
-    EXPECT_EQ(error_of(with("sliding_window", 64)),
+    EXPECT_EQ(config_error(with("sliding_window", 64)),
               "config.json: sliding_window is 64, which a LLaMA has not; only a Mistral's can be run");
-    EXPECT_EQ(error_of(with("hidden_act", "gelu")),
+    EXPECT_EQ(config_error(with("hidden_act", "gelu")),
               "config.json: hidden_act is \"gelu\", only \"silu\" can be run");
-    EXPECT_EQ(error_of(with("partial_rotary_factor", 0.5)),
+    EXPECT_EQ(config_error(with("partial_rotary_factor", 0.5)),
               "config.json: partial_rotary_factor is 0.5, only 1.0 can be run");
-    EXPECT_EQ(error_of(with("rope_parameters", {{"rope_type", "default"}, {"partial_rotary_factor", 0.25}})),
-              "config.json: rope_parameters.partial_rotary_factor is 0.25, only 1.0 can be run");
-    EXPECT_EQ(error_of(with("attention_bias", true)),
-              "config.json: attention_bias is true, only false can be run");
-    EXPECT_EQ(error_of(with("mlp_bias", true)), "config.json: mlp_bias is true, only false can be run");
     EXPECT_EQ(
-        error_of(with("rope_scaling", {{"type", "dynamic"}, {"factor", 2.0}})),
+        config_error(with("rope_parameters", {{"rope_type", "default"}, {"partial_rotary_factor", 0.25}})),
+        "config.json: rope_parameters.partial_rotary_factor is 0.25, only 1.0 can be run");
+    EXPECT_EQ(config_error(with("attention_bias", true)),
+              "config.json: attention_bias is true, only false can be run");
+    EXPECT_EQ(config_error(with("mlp_bias", true)), "config.json: mlp_bias is true, only false can be run");
+    EXPECT_EQ(
+        config_error(with("rope_scaling", {{"type", "dynamic"}, {"factor", 2.0}})),
         "config.json: rope_scaling.type is \"dynamic\"; known are \"default\", \"linear\" and \"llama3\"");
-    EXPECT_EQ(error_of(with("rope_parameters", {{"rope_type", "yarn"}, {"factor", 2.0}})),
+    EXPECT_EQ(config_error(with("rope_parameters", {{"rope_type", "yarn"}, {"factor", 2.0}})),
               "config.json: rope_parameters.rope_type is \"yarn\"; known are \"default\", \"linear\" and "
               "\"llama3\"");
-    EXPECT_EQ(error_of(with("rope_scaling", {{"type", "linear"}})),
+    EXPECT_EQ(config_error(with("rope_scaling", {{"type", "linear"}})),
               "config.json: rotary positions: \"factor\" is missing");
-    EXPECT_EQ(error_of(with("rope_scaling", {{"type", "linear"}, {"factor", -2}})),
+    EXPECT_EQ(config_error(with("rope_scaling", {{"type", "linear"}, {"factor", -2}})),
               "config.json: factor: expected a number above 0, found -2");
-    EXPECT_EQ(error_of(with("rope_scaling", "linear")),
+    EXPECT_EQ(config_error(with("rope_scaling", "linear")),
               "config.json: rope_scaling: expected an object, found \"linear\"");
-    EXPECT_EQ(error_of(with("rope_scaling", {{"rope_type", "llama3"},
-                                             {"factor", 8.0},
-                                             {"low_freq_factor", 4.0},
-                                             {"high_freq_factor", 4.0},
-                                             {"original_max_position_embeddings", 8192}})),
+    EXPECT_EQ(config_error(with("rope_scaling", {{"rope_type", "llama3"},
+                                                 {"factor", 8.0},
+                                                 {"low_freq_factor", 4.0},
+                                                 {"high_freq_factor", 4.0},
+                                                 {"original_max_position_embeddings", 8192}})),
               "config.json: high_freq_factor 4 must be above low_freq_factor 4");
-    EXPECT_EQ(error_of(with("num_hidden_layers", "22")),
+    EXPECT_EQ(config_error(with("num_hidden_layers", "22")),
               "config.json: num_hidden_layers: expected an unsigned integer, found \"22\"");
-    EXPECT_EQ(error_of(with("num_attention_heads", 3)),
+    EXPECT_EQ(config_error(with("num_attention_heads", 3)),
               "config.json: hidden_size 2048 cannot be shared by 3 heads, and head_dim is not given");
-    EXPECT_EQ(error_of(with("rms_norm_eps", 0)),
+    EXPECT_EQ(config_error(with("rms_norm_eps", 0)),
               "config.json: rms_norm_eps: expected a number above 0, found 0");
-    EXPECT_EQ(error_of(with("tie_word_embeddings", "yes")),
+    EXPECT_EQ(config_error(with("tie_word_embeddings", "yes")),
               "config.json: tie_word_embeddings: expected true or false, found \"yes\"");
     Json without = published();
     without.erase("vocab_size");
-    EXPECT_EQ(error_of(without), "config.json: a LLaMA's configuration: \"vocab_size\" is missing");
-    EXPECT_EQ(error_of(Json::array()),
+    EXPECT_EQ(config_error(without), "config.json: a LLaMA's configuration: \"vocab_size\" is missing");
+    EXPECT_EQ(config_error(Json::array()),
               "config.json: a LLaMA's configuration: expected an object, found an array");
 }
 

@@ -6,12 +6,13 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "mantissa/base/error.h"
+#include "tests/support/error_of.h"
 #include "tests/support/image_files.h"
 
 namespace mantissa {
 namespace {
 
+using testing::error_of;
 using testing::png_of;
 using testing::Samples;
 using testing::smooth_image;
@@ -20,26 +21,22 @@ Image decode(const std::string& bytes, std::int64_t enough = 0) {
     return decode_image(std::as_bytes(std::span(bytes)), "my.file", enough);
 }
 
-std::string refusal(const std::string& bytes) {
-    try {
-        decode(bytes);
-    } catch (const UserError& error) {
-        return error.what();
-    }
-    return "decoded";
+std::string decoding_error(const std::string& bytes) {
+    return error_of([&] { decode(bytes); });
 }
 
 TEST(Images, WhatIsNoImageIsSaidToBeNone) {
-    EXPECT_EQ(refusal(""), "my.file: the file is empty; a JPEG or PNG was expected");
-    EXPECT_EQ(refusal("GIF89a"), "my.file: neither JPEG nor PNG: it begins with the bytes 47 49 46 38");
-    EXPECT_EQ(refusal("\xff\xd8"), "my.file: neither JPEG nor PNG: it begins with the bytes ff d8");
+    EXPECT_EQ(decoding_error(""), "my.file: the file is empty; a JPEG or PNG was expected");
+    EXPECT_EQ(decoding_error("GIF89a"),
+              "my.file: neither JPEG nor PNG: it begins with the bytes 47 49 46 38");
+    EXPECT_EQ(decoding_error("\xff\xd8"), "my.file: neither JPEG nor PNG: it begins with the bytes ff d8");
 }
 
 #ifndef MANTISSA_TEST_PNG
 
 TEST(Png, IsNotReadByABuildWithoutItsLibrary) {
     EXPECT_EQ(
-        refusal(png_of(1, 1, {1, 2, 3})),
+        decoding_error(png_of(1, 1, {1, 2, 3})),
         "my.file: this build reads no PNG: libpng was missing when it was built (libpng-dev on Debian)");
 }
 
@@ -79,11 +76,11 @@ TEST(Png, GreyOfSixteenBitsKeepsItsUpperByte) {
 
 TEST(Png, DamageIsNamed) {
     const std::string whole = png_of(20, 20, smooth_image(20, 20));
-    EXPECT_EQ(refusal(whole.substr(0, 30)).rfind("my.file: damaged PNG: ", 0), 0u);
-    EXPECT_EQ(refusal(whole.substr(0, whole.size() / 2)).rfind("my.file: damaged PNG: ", 0), 0u);
+    EXPECT_EQ(decoding_error(whole.substr(0, 30)).rfind("my.file: damaged PNG: ", 0), 0u);
+    EXPECT_EQ(decoding_error(whole.substr(0, whole.size() / 2)).rfind("my.file: damaged PNG: ", 0), 0u);
     std::string flipped = whole;
     flipped[500] = static_cast<char>(flipped[500] ^ 0x10);
-    EXPECT_EQ(refusal(flipped).rfind("my.file: damaged PNG: ", 0), 0u);
+    EXPECT_EQ(decoding_error(flipped).rfind("my.file: damaged PNG: ", 0), 0u);
 }
 
 TEST(Png, AHugeOneIsRefusedByItsHeader) {
@@ -91,7 +88,7 @@ TEST(Png, AHugeOneIsRefusedByItsHeader) {
     const std::string header =
         testing::big_endian(20000) + testing::big_endian(30000) + std::string({8, 2, 0, 0, 0});
     huge = huge.substr(0, 8) + testing::png_chunk("IHDR", header) + huge.substr(8 + 25);
-    EXPECT_EQ(refusal(huge),
+    EXPECT_EQ(decoding_error(huge),
               "my.file: 20000 x 30000 pixels are too many: at most 134217728 are read; make it smaller");
 }
 
@@ -100,7 +97,7 @@ TEST(Png, AHugeOneIsRefusedByItsHeader) {
 
 TEST(Jpeg, IsNotReadByABuildWithoutItsLibrary) {
     EXPECT_EQ(
-        refusal("\xff\xd8\xff\xe0"),
+        decoding_error("\xff\xd8\xff\xe0"),
         "my.file: this build reads no JPEG: libjpeg was missing when it was built (libjpeg-dev on Debian)");
 }
 
@@ -159,10 +156,10 @@ TEST(Jpeg, IsDecodedAtAPartOfItsSizeWhereThatIsEnough) {
 
 TEST(Jpeg, DamageIsNamed) {
     const std::string whole = jpeg_of(40, 40, smooth_image(40, 40));
-    EXPECT_EQ(refusal(whole.substr(0, whole.size() / 2)),
+    EXPECT_EQ(decoding_error(whole.substr(0, whole.size() / 2)),
               "my.file: damaged JPEG: Premature end of JPEG file");
-    EXPECT_EQ(refusal(whole.substr(0, 20)), "my.file: damaged JPEG: Premature end of JPEG file");
-    EXPECT_EQ(refusal(whole + "and more behind it"), "decoded");
+    EXPECT_EQ(decoding_error(whole.substr(0, 20)), "my.file: damaged JPEG: Premature end of JPEG file");
+    EXPECT_EQ(decoding_error(whole + "and more behind it"), "no error");
     // Bytes that belong to nothing, before a marker, cost no pixel.
     std::string stray = whole;
     stray.insert(whole.find("\xff\xc0"), "ab");
@@ -174,7 +171,7 @@ TEST(Jpeg, AHugeOneIsRefusedByItsHeader) {
     const std::size_t frame = huge.find("\xff\xc0");
     ASSERT_NE(frame, huge.npos);
     huge.replace(frame + 5, 4, "\x75\x30\x4e\x20");
-    EXPECT_EQ(refusal(huge),
+    EXPECT_EQ(decoding_error(huge),
               "my.file: 20000 x 30000 pixels are too many: at most 134217728 are read; make it smaller");
 }
 

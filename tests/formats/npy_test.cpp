@@ -19,7 +19,7 @@ std::string npy(const std::string& dictionary, std::size_t data, char major = 1)
 
 NpyArray parsed(const std::string& file) { return parse_npy(std::as_bytes(std::span(file)), "t.npy"); }
 
-std::string verdict(const std::string& file) {
+std::string npy_verdict(const std::string& file) {
     const std::vector<char> exact(file.begin(), file.end());
     try {
         parse_npy(std::as_bytes(std::span(exact)), "t.npy");
@@ -52,25 +52,25 @@ TEST(Npy, ReadsWhatNumPyWrites) {
 }
 
 TEST(Npy, RefusesWithTheReason) {
-    EXPECT_EQ(verdict("PK\3\4 not numpy"), "not a .npy file: does not begin with \\x93NUMPY");
-    EXPECT_EQ(verdict(""), "not a .npy file: does not begin with \\x93NUMPY");
-    EXPECT_EQ(verdict("\x93NUMPY"), ".npy header cut short");
-    EXPECT_EQ(verdict(npy(good, 6).substr(0, 40)), ".npy header cut short");
-    EXPECT_EQ(verdict(npy(good, 6, 4)), ".npy format version 4.0; 1.0, 2.0 and 3.0 can be read");
-    EXPECT_EQ(verdict(npy(good + std::string(10'000, ' '), 6)),
+    EXPECT_EQ(npy_verdict("PK\3\4 not numpy"), "not a .npy file: does not begin with \\x93NUMPY");
+    EXPECT_EQ(npy_verdict(""), "not a .npy file: does not begin with \\x93NUMPY");
+    EXPECT_EQ(npy_verdict("\x93NUMPY"), ".npy header cut short");
+    EXPECT_EQ(npy_verdict(npy(good, 6).substr(0, 40)), ".npy header cut short");
+    EXPECT_EQ(npy_verdict(npy(good, 6, 4)), ".npy format version 4.0; 1.0, 2.0 and 3.0 can be read");
+    EXPECT_EQ(npy_verdict(npy(good + std::string(10'000, ' '), 6)),
               ".npy header of 10058 bytes, the limit is 10000");
-    EXPECT_EQ(verdict(npy(good, 5)),
+    EXPECT_EQ(npy_verdict(npy(good, 5)),
               "shape (3) of 2-byte elements needs 6 bytes, the file has 5 after its header");
-    EXPECT_EQ(verdict(npy(good, 7)),
+    EXPECT_EQ(npy_verdict(npy(good, 7)),
               "shape (3) of 2-byte elements needs 6 bytes, the file has 7 after its header");
-    EXPECT_EQ(verdict(npy("{'descr':'<u2','fortran_order':False,'shape':(9223372036854775808,2,0)}", 0)),
+    EXPECT_EQ(npy_verdict(npy("{'descr':'<u2','fortran_order':False,'shape':(9223372036854775808,2,0)}", 0)),
               "shape (9223372036854775808, 2, 0) of 2-byte elements needs more than 2^64 bytes, the file has "
               "0 after its header");
 }
 
 TEST(Npy, RefusesHeadersThatAreNotPlainArrays) {
     const auto with = [](const std::string& dictionary) {
-        const std::string text = verdict(npy(dictionary, 6));
+        const std::string text = npy_verdict(npy(dictionary, 6));
         return text.substr(text.find(": ") + 2);
     };
     const std::string rest = ", 'fortran_order': False, 'shape': (3,)}";
@@ -106,7 +106,7 @@ TEST(Npy, SurvivesMutations) {
         for (std::uint32_t change = 0; change <= words[0] % 2; ++change)
             file[words[1 + change] % file.size()] = static_cast<char>(words[1 + change] >> 24);
         if (words[3] % 3 == 0) file.resize(words[3] / 3 % file.size());
-        refused += verdict(file) != "accepted";
+        refused += npy_verdict(file) != "accepted";
     }
     EXPECT_GT(refused, 10'000);
 }

@@ -405,7 +405,7 @@ TEST(SafetensorsWriter, RefusesNamesThatCannotBe) {
               "m: a name or a metadata text is not valid UTF-8, which the format demands");
 }
 
-class Sharded : public testing::Test {
+class Sharded : public ::testing::Test {
   protected:
     void SetUp() override {
         const std::vector<TensorView> one = {{"a", DType::u8, {2}, data}},

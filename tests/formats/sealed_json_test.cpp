@@ -5,18 +5,15 @@
 
 #include <nlohmann/json.hpp>
 
-#include "mantissa/base/error.h"
+#include "tests/support/error_of.h"
 
 namespace mantissa {
 namespace {
 
-std::string refusal(std::string_view text, std::string_view format = "ours", std::uint64_t version = 1) {
-    try {
-        parse_sealed_json(text, "a.json", format, version);
-    } catch (const UserError& error) {
-        return error.what();
-    }
-    return "";
+using testing::error_of;
+
+std::string seal_error(std::string_view text, std::string_view format = "ours", std::uint64_t version = 1) {
+    return error_of([&] { parse_sealed_json(text, "a.json", format, version); });
 }
 
 std::string sealed() { return sealed_json_text({{"format", "ours"}, {"version", 1}, {"tokens", 12}}); }
@@ -30,26 +27,22 @@ TEST(SealedJson, EachChangedByteIsSeen) {
     for (std::size_t i = 0; i < text.size(); ++i) {
         std::string changed = text;
         changed[i] = static_cast<char>(changed[i] ^ 1);
-        EXPECT_EQ(refusal(changed), "a.json: differs from the checksum in its first line") << "byte " << i;
+        EXPECT_EQ(seal_error(changed), "a.json: differs from the checksum in its first line") << "byte " << i;
     }
-    EXPECT_EQ(refusal(text.substr(0, text.size() - 1)),
+    EXPECT_EQ(seal_error(text.substr(0, text.size() - 1)),
               "a.json: differs from the checksum in its first line");
-    EXPECT_EQ(refusal(""), "a.json: differs from the checksum in its first line");
+    EXPECT_EQ(seal_error(""), "a.json: differs from the checksum in its first line");
 }
 
 TEST(SealedJson, AnotherFormatOrVersionIsRefused) {
-    EXPECT_EQ(refusal(sealed(), "theirs"), "a.json: expected the format \"theirs\"");
-    EXPECT_EQ(refusal(sealed(), "ours", 2), "a.json: ours version 1, this program reads 2");
+    EXPECT_EQ(seal_error(sealed(), "theirs"), "a.json: expected the format \"theirs\"");
+    EXPECT_EQ(seal_error(sealed(), "ours", 2), "a.json: ours version 1, this program reads 2");
 }
 
 TEST(SealedJson, AChecksumIsOfHexadecimalDigitsAlone) {
     EXPECT_EQ(require_checksum("00000000000000ff", "a.json", "xxh3"), 255u);
-    try {
-        require_checksum("00ffzz", "a.json", "xxh3");
-        FAIL();
-    } catch (const UserError& error) {
-        EXPECT_EQ(std::string(error.what()), "a.json: xxh3: expected a checksum, found \"00ffzz\"");
-    }
+    EXPECT_EQ(error_of([] { require_checksum("00ffzz", "a.json", "xxh3"); }),
+              "a.json: xxh3: expected a checksum, found \"00ffzz\"");
 }
 
 }  // namespace

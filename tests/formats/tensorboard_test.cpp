@@ -7,27 +7,18 @@
 #include <cmath>
 #include <ctime>
 
-#include "mantissa/base/error.h"
+#include "tests/support/error_of.h"
 #include "tests/support/event_file.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
 namespace {
 
+using testing::error_of;
 using testing::event_file_in;
 using testing::events_of;
 using testing::Message;
 using testing::values_of;
-
-template <class Action>
-std::string error_of(const Action& action) {
-    try {
-        action();
-    } catch (const UserError& error) {
-        return error.what();
-    }
-    return "no error";
-}
 
 TEST(Tensorboard, AFileBeginsWithItsVersionAndFromWhereItCounts) {
     const TemporaryDirectory directory;

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "mantissa/base/error.h"
+#include "tests/support/error_of.h"
 
 namespace mantissa {
 namespace {
@@ -60,12 +60,7 @@ TEST(Launched, OneRankStandsAlone) {
 }
 
 std::string refusal_to_connect(const Launched& with) {
-    try {
-        connect(with, 1);
-    } catch (const UserError& error) {
-        return error.what();
-    }
-    return "connected";
+    return testing::error_of([&] { connect(with, 1); });
 }
 
 TEST(Launched, RanksOfTorchrunAreToldOfMpirun) {
