@@ -9,6 +9,7 @@
 #include <fstream>
 #include <regex>
 
+#include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
 #include "tests/support/error_of.h"
 #include "tests/support/temporary_directory.h"

@@ -17,12 +17,12 @@ using testing::last_line;
 using testing::Ran;
 using testing::run;
 
-const std::string tiny =
+const std::string tiny_bench =
     "bench --width 2 --image-size 32 --classes 5 --batch-size 2 --num-warmup-batches 2 "
     "--num-batches-per-iter 1 --num-iters 2 --passes none --quiet ";
 
 TEST(BenchCommand, PrintsTheTutorialsLines) {
-    const Ran ran = run(tiny + "--disable-tf32");
+    const Ran ran = run(tiny_bench + "--disable-tf32");
     ASSERT_EQ(ran.status, 0) << ran.output;
     const std::regex lines(
         "Model: ResNet50\nBatch size: 2\nPrecision: fp32\nloss: \\d+\\.\\d{4}\nloss: \\d+\\.\\d{4}\n"
@@ -53,19 +53,19 @@ TEST(BenchCommand, OptionsOfTheTutorialStandForPrecisions) {
                                                          {"--mixed-prec --disable-tf32", "fp16"},
                                                          {"--policy bf16", "bf16"}};
     for (const auto& [given, precision] : cases) {
-        const Ran ran = run(tiny + given);
+        const Ran ran = run(tiny_bench + given);
         EXPECT_NE(ran.output.find("Precision: " + precision + "\n"), std::string::npos) << given << "\n"
                                                                                         << ran.output;
     }
     const Ran forbidden =
-        testing::run_in_shell("NVIDIA_TF32_OVERRIDE=0 " MANTISSA_BINARY_DIR "/mantissa " + tiny);
+        testing::run_in_shell("NVIDIA_TF32_OVERRIDE=0 " MANTISSA_BINARY_DIR "/mantissa " + tiny_bench);
     EXPECT_NE(forbidden.output.find("Precision: fp32\n"), std::string::npos) << forbidden.output;
 }
 
 TEST(BenchCommand, ComparesThePrecisionsInOneTable) {
     const TemporaryDirectory directory;
     const std::string path = (directory / "bench.json").string();
-    const Ran ran = run(tiny + "--model VGG19 --compare --json " + path);
+    const Ran ran = run(tiny_bench + "--model VGG19 --compare --json " + path);
     ASSERT_EQ(ran.status, 0) << ran.output;
     std::ifstream file(path);
     const auto json = nlohmann::json::parse(file);
@@ -85,7 +85,7 @@ TEST(BenchCommand, WeightsGoOutAndInUnderTorchvisionsNames) {
     const TemporaryDirectory directory;
     const std::string first = (directory / "first.safetensors").string(),
                       second = (directory / "second.safetensors").string();
-    ASSERT_EQ(run(tiny + "--policy fp32 --save " + first).status, 0);
+    ASSERT_EQ(run(tiny_bench + "--policy fp32 --save " + first).status, 0);
     const SafetensorsFile file(first);
     EXPECT_EQ(file.view("conv1.weight").shape, (std::vector<std::int64_t>{2, 3, 7, 7}));
     EXPECT_EQ(file.view("layer4.2.bn3.running_var").shape, (std::vector<std::int64_t>{64}));
@@ -94,12 +94,13 @@ TEST(BenchCommand, WeightsGoOutAndInUnderTorchvisionsNames) {
         const std::size_t begin = output.find("loss: ");
         return output.substr(begin, output.find("Iter") - begin);
     };
-    const Ran drawn = run(tiny + "--policy fp32"), again = run(tiny + "--policy fp32 --from " + first),
-              third = run(tiny + "--policy fp32 --from " + first + " --save " + second);
+    const Ran drawn = run(tiny_bench + "--policy fp32"),
+              again = run(tiny_bench + "--policy fp32 --from " + first),
+              third = run(tiny_bench + "--policy fp32 --from " + first + " --save " + second);
     ASSERT_EQ(again.status, 0) << again.output;
     EXPECT_NE(losses(drawn.output), losses(again.output));
     EXPECT_EQ(losses(third.output), losses(again.output));
-    const std::string other = last_line(run(tiny + "--model VGG19 --from " + first).output);
+    const std::string other = last_line(run(tiny_bench + "--model VGG19 --from " + first).output);
     for (const char* part : {" tensors do not fit: missing \"features.0.weight\", ",
                              "; unknown \"bn1.bias\", ", "; expected a state dict of torchvision's VGG19"})
         EXPECT_NE(other.find(part), std::string::npos) << part << "\n" << other;

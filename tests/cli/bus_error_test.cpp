@@ -27,7 +27,7 @@ TEST(BusError, NamesTheFileThatWasCutShort) {
         const volatile char last = file.text().back();
         (void)last;
     };
-    EXPECT_EXIT(read_what_is_gone(), testing::ExitedWithCode(1),
+    EXPECT_EXIT(read_what_is_gone(), ::testing::ExitedWithCode(1),
                 "mantissa: " + cut.string() + ": was cut short while it was read");
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/base/file.h"
 #include "mantissa/codegen/compiler.h"
 #include "tests/cli/run_program.h"
 #include "tests/support/html_page.h"
@@ -200,13 +201,8 @@ TEST(Commands, LintNamesUglySizesAndWritesItsJson) {
     EXPECT_NE(measured.output.find(" ms, gain "), std::string::npos) << measured.output;
 }
 
-std::string text_of(const std::string& file) {
-    std::ifstream stream(file);
-    return {std::istreambuf_iterator<char>(stream), {}};
-}
-
 void expect_page(const std::string& file, std::initializer_list<const char*> parts) {
-    const std::string page = text_of(file);
+    const std::string page = read_file(file);
     EXPECT_EQ(fault_of_page(page), "");
     for (const char* part : parts)
         EXPECT_NE(page.find(part), std::string::npos) << part << " is missing in " << file;
@@ -224,7 +220,7 @@ TEST(Commands, PagesAreWrittenWithTheCommandThatWasTyped) {
     const Ran explain = run("explain --model gpt2-tiny --batch 1 --sequence 16 --policy bf16" + html);
     ASSERT_EQ(explain.status, 0) << explain.output;
     expect_page(file, {"bf16*bf16+f32", "mantissa explain"});
-    EXPECT_EQ(text_of(file).find("Roofline"), std::string::npos);
+    EXPECT_EQ(read_file(file).find("Roofline"), std::string::npos);
     const Ran roofline =
         run("explain --roofline --model gpt2-tiny --batch 1 --sequence 16 --policy bf16" + html);
     ASSERT_EQ(roofline.status, 0) << roofline.output;
@@ -394,7 +390,7 @@ std::string output_of(const std::string& arguments) {
     return {std::istreambuf_iterator<char>(stream), {}};
 }
 
-std::vector<nlohmann::json> lines_of(const std::string& file) {
+std::vector<nlohmann::json> json_lines_of(const std::string& file) {
     std::vector<nlohmann::json> lines;
     std::ifstream stream(file);
     for (std::string line; std::getline(stream, line);) lines.push_back(nlohmann::json::parse(line));
@@ -413,7 +409,7 @@ TEST(Commands, TrainLogsALineAStepAndGoesOnAfterAResume) {
     ASSERT_EQ(first.status, 0) << first.output;
     EXPECT_NE(first.output.find("step     2 | sample | Once"), std::string::npos) << first.output;
     ASSERT_EQ(run(train + " --steps 5 --resume " + checkpoint).status, 0);
-    const auto lines = lines_of(log);
+    const auto lines = json_lines_of(log);
     ASSERT_EQ(lines.size(), 5u);
     for (std::size_t i = 0; i < lines.size(); ++i) {
         EXPECT_EQ(lines[i]["step"], i);
@@ -426,7 +422,7 @@ TEST(Commands, TrainLogsALineAStepAndGoesOnAfterAResume) {
         EXPECT_FALSE(lines[i].contains("non_finite"));
     }
     ASSERT_EQ(run(train + " --steps 1").status, 0);
-    EXPECT_EQ(lines_of(log).size(), 1u);  // anew
+    EXPECT_EQ(json_lines_of(log).size(), 1u);  // anew
 }
 
 TEST(Commands, AModelOfOnesOwnSizesIsTrainedSavedAndContinued) {
@@ -502,8 +498,8 @@ TEST(Commands, APromptThatIsNoUtf8EndsNoTraining) {
             "--json /dev/null --log " +
             log);
     EXPECT_EQ(ran.status, 0) << ran.output;
-    ASSERT_EQ(lines_of(log).size(), 2u);
-    EXPECT_EQ(lines_of(log)[1]["sample"].get<std::string>().rfind("\xEF\xBF\xBD", 0), 0u);  // U+FFFD
+    ASSERT_EQ(json_lines_of(log).size(), 2u);
+    EXPECT_EQ(json_lines_of(log)[1]["sample"].get<std::string>().rfind("\xEF\xBF\xBD", 0), 0u);  // U+FFFD
 }
 
 TEST(Commands, WhatCouldNotBeWrittenIsNoSuccess) {
@@ -539,7 +535,7 @@ TEST(Commands, TrainSkipsAndNamesBadStepsAndStopsAfterSeveral) {
                         "them; in the last, "),
               std::string::npos)
         << stopped.output;
-    const auto lines = lines_of(log);
+    const auto lines = json_lines_of(log);
     ASSERT_EQ(lines.size(), 3u);
     EXPECT_TRUE(lines[0]["applied"].get<bool>());
     for (std::size_t i : {1u, 2u}) {
@@ -549,7 +545,7 @@ TEST(Commands, TrainSkipsAndNamesBadStepsAndStopsAfterSeveral) {
     EXPECT_TRUE(std::filesystem::exists(checkpoint + "/manifest.json"));
     const Ran skipped = run(train + " --bad-steps 0");
     EXPECT_EQ(skipped.status, 0) << skipped.output;
-    EXPECT_EQ(lines_of(log).size(), 9u);
+    EXPECT_EQ(json_lines_of(log).size(), 9u);
 }
 
 TEST(Commands, GenerateContinuesAPromptFromACheckpoint) {

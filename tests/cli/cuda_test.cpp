@@ -20,7 +20,7 @@ constexpr const char* small_model =
     "--device cuda --layers 1 --heads 2 --channels 32 --batch 1 --sequence 16 --steps 2 --quiet";
 
 /// A small training on an emulated GPU.
-Ran train_on(const std::string& gpu) {
+Ran train_on_gpu(const std::string& gpu) {
     return testing::run_in_shell(with_emulated_gpu(gpu) + "train " + small_model);
 }
 
@@ -43,7 +43,7 @@ TEST_F(CudaCommands, WithoutADriverIsOneLine) {
 }
 
 TEST_F(CudaCommands, TrainsOnTheEmulatedGpuAndSaysSo) {
-    const Ran ran = train_on("sm_80");
+    const Ran ran = train_on_gpu("sm_80");
     EXPECT_EQ(ran.status, 0) << ran.output;
     EXPECT_NE(ran.output.find("bf16 (chosen for this machine; see --policy), emulated GPU sm_80 (as A100), "
                               "sm_80, NVIDIA driver of CUDA 12.8, 108 multiprocessors"),
@@ -152,7 +152,7 @@ TEST_F(CudaCommands, RanksArePredictedFromTheCpusPlan) {
 }
 
 TEST_F(CudaCommands, ADriverThatDoesNotStartSaysWhy) {
-    const Ran ran = train_on("sm_1");
+    const Ran ran = train_on_gpu("sm_1");
     EXPECT_EQ(ran.status, 1);
     EXPECT_NE(ran.output.find("the NVIDIA driver does not start: CUDA_ERROR_INVALID_VALUE (1): EMULATED_GPU "
                               "is 'sm_1': the architecture 'sm_1' is not known"),
@@ -161,7 +161,7 @@ TEST_F(CudaCommands, ADriverThatDoesNotStartSaysWhy) {
 }
 
 TEST_F(CudaCommands, ADriverErrorIsToldInItsWords) {
-    const Ran ran = train_on("sm_80,fail=cuGraphLaunch:2");
+    const Ran ran = train_on_gpu("sm_80,fail=cuGraphLaunch:2");
     EXPECT_EQ(ran.status, 1);
     EXPECT_NE(
         ran.output.find("CUDA_ERROR_LAUNCH_FAILED (719): unspecified launch failure; planted: call 2 of "

@@ -10,6 +10,7 @@
 #include "mantissa/base/file.h"
 #include "mantissa/formats/safetensors.h"
 #include "tests/cli/run_program.h"
+#include "tests/cli/written_files.h"
 #include "tests/support/image_files.h"
 #include "tests/support/temporary_directory.h"
 
@@ -19,11 +20,9 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 using testing::last_line;
+using testing::pictures;
 using testing::Ran;
 using testing::run;
-
-const std::string fixtures = MANTISSA_SOURCE_DIR "/tests/fixtures/248ad45";
-const std::string images = fixtures + "/pictures";  // ten each of blue, green and red
 
 std::vector<std::byte> bytes_in(const std::string& file, const std::string& name) {
     const SafetensorsFile opened(file);
@@ -38,11 +37,11 @@ class FineTune : public ::testing::Test {
     /// The network of three colours.
     void SetUp() override {
         const Ran ran = run(
-            "train --images " + images +
+            "train --images " + pictures +
             " --model ResNet20 --width 4 --batch 8 --steps 12 --policy fp32 --quiet --checkpoint " + three_);
         ASSERT_EQ(ran.status, 0) << ran.output;
         for (const char* colour : {"blue", "red"})
-            fs::copy(images + "/" + colour, two_ + "/" + colour, fs::copy_options::recursive);
+            fs::copy(pictures + "/" + colour, two_ + "/" + colour, fs::copy_options::recursive);
     }
     void TearDown() override {}
     FineTune() { fs::create_directories(two_); }
@@ -91,14 +90,14 @@ TEST_F(FineTune, OfOtherClassesFrozenAndNot) {
 }
 
 TEST_F(FineTune, OfTheSameClassesKeepsTheHeadAndReadsImagesAsBefore) {
-    const std::string train = "train --images " + images + " --from ",
+    const std::string train = "train --images " + pictures + " --from ",
                       rest = " --batch 8 --steps 1 --policy fp32 ";
     const Ran same = run(train + three_ + rest);
     ASSERT_EQ(same.status, 0) << same.output;
     EXPECT_NE(same.output.find("begun with the weights of " + three_ + "\n"), std::string::npos)
         << same.output;
     const std::string named = (directory_ / "named").string();
-    fs::copy(images, named, fs::copy_options::recursive);
+    fs::copy(pictures, named, fs::copy_options::recursive);
     fs::rename(named + "/blue", named + "/azure");
     const Ran other = run("train --images " + named + " --from " + three_ + rest);
     EXPECT_NE(other.output.find("is made anew: those of that network have other names"), std::string::npos)
@@ -158,7 +157,7 @@ TEST_F(FineTune, WhatDoesNotFitIsRefusedInALine) {
 TEST_F(FineTune, TheBestCheckpointIsKeptAndPatienceEndsTheRun) {
     // A rate at which the loss climbs after the first steps.
     const std::string train =
-        "train --images " + images +
+        "train --images " + pictures +
         " --model ResNet20 --width 4 --batch 8 --policy fp32 --quiet --validate-every 2 "
         "--keep-best --patience 3 --learning-rate 0.01 --json ";
     const std::string report = (directory_ / "r.json").string();
@@ -188,7 +187,7 @@ TEST_F(FineTune, TheBestCheckpointIsKeptAndPatienceEndsTheRun) {
     EXPECT_EQ(json::parse(read_file(mine_ + "/state.json"))["step"], last + 1);
     // Both predict, and a resumed run knows how long it has waited.
     for (const std::string& place : {mine_, mine_ + ".best"})
-        EXPECT_EQ(run("predict --quiet --checkpoint " + place + " " + images).status, 0);
+        EXPECT_EQ(run("predict --quiet --checkpoint " + place + " " + pictures).status, 0);
     const Ran resumed = run("train --resume " + mine_);
     EXPECT_EQ(resumed.status, 0) << resumed.output;
     EXPECT_NE(resumed.output.find("stopped early: 3 validations in a row"), std::string::npos)
@@ -205,7 +204,7 @@ TEST_F(FineTune, TheBestCheckpointIsKeptAndPatienceEndsTheRun) {
 
 TEST_F(FineTune, AveragesAreValidatedSavedAndResumed) {
     const std::string train =
-        "train --images " + images +
+        "train --images " + pictures +
         " --model ResNet20 --width 4 --batch 8 --policy fp32 --validate-every 6 --ema 0.7 ";
     const Ran straight = run(train + "--steps 12 --checkpoint " + mine_);
     ASSERT_EQ(straight.status, 0) << straight.output;
@@ -222,9 +221,10 @@ TEST_F(FineTune, AveragesAreValidatedSavedAndResumed) {
         std::regex_search(straight.output, found, std::regex("step    11 \\| validation loss ([0-9.]+)")))
         << straight.output;
     const std::string report = (directory_ / "p.json").string();
-    ASSERT_EQ(run("predict --quiet --policy fp32 --json " + report + " --checkpoint " + mine_ + " " + images)
-                  .status,
-              0);
+    ASSERT_EQ(
+        run("predict --quiet --policy fp32 --json " + report + " --checkpoint " + mine_ + " " + pictures)
+            .status,
+        0);
     EXPECT_GT(json::parse(read_file(report))["scores"]["loss"].get<double>(), 0);
 }
 

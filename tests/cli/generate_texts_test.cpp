@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tests/cli/run_program.h"
+#include "tests/cli/written_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
@@ -22,12 +23,9 @@ struct Model {
 
     Model() {
         const std::string place = (directory / "ck").string();
-        std::ofstream text(directory / "my.txt");
-        for (int i = 0; i < 400; ++i) text << "the cat sat on the mat and saw the dog number " << i << "\n";
-        text.close();
         EXPECT_EQ(run("train --model gpt2-tiny --layers 1 --heads 2 --channels 32 --context 32 --batch 8 "
                       "--sequence 16 --steps 30 --text " +
-                      (directory / "my.txt").string() + " --checkpoint " + place)
+                      testing::write_sentences(directory / "my.txt") + " --checkpoint " + place)
                       .status,
                   0);
         generate = "generate --quiet --checkpoint " + place + " --policy fp32 ";

@@ -7,6 +7,7 @@
 
 #include "mantissa/base/file.h"
 #include "tests/cli/run_program.h"
+#include "tests/cli/written_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
@@ -14,11 +15,9 @@ namespace {
 
 using nlohmann::json;
 using testing::last_line;
+using testing::pictures;
 using testing::Ran;
 using testing::run;
-
-const std::string fixtures = MANTISSA_SOURCE_DIR "/tests/fixtures/248ad45";
-const std::string images = fixtures + "/pictures";
 
 class ImageReports : public ::testing::Test {
   protected:
@@ -26,7 +25,7 @@ class ImageReports : public ::testing::Test {
         directory_ = new TemporaryDirectory;
         checkpoint() = (*directory_ / "run").string();
         const Ran ran =
-            run("train --images " + images +
+            run("train --images " + pictures +
                 " --model ResNet20 --width 4 --batch 8 --steps 30 --policy fp32 --quiet --checkpoint " +
                 checkpoint());
         ASSERT_EQ(ran.status, 0) << ran.output;
@@ -77,8 +76,8 @@ TEST_F(ImageReports, NumericsBeginsWithItsWeightsOnItsImages) {
     const auto first_loss = [&](const std::string& rest) {
         return report_of(numerics + rest)["losses"][0].get<double>();
     };
-    const double trained = first_loss(" --images " + images + from());
-    const double drawn = first_loss(" --images " + images + " --model ResNet20 --width 4 --quiet");
+    const double trained = first_loss(" --images " + pictures + from());
+    const double drawn = first_loss(" --images " + pictures + " --model ResNet20 --width 4 --quiet");
     EXPECT_LT(trained, 0.3 * drawn);
     // On synthetic images it is another network than a drawn one, too.
     EXPECT_NE(first_loss(from()), first_loss(" --model ResNet20 --width 4 --classes 3 --quiet"));
@@ -86,7 +85,7 @@ TEST_F(ImageReports, NumericsBeginsWithItsWeightsOnItsImages) {
 
 TEST_F(ImageReports, ConvergeBeginsWithItsWeights) {
     const json report =
-        report_of("numerics converge --images " + images +
+        report_of("numerics converge --images " + pictures +
                   " --batch 8 --steps 2 --policies fp32,tf32 --tolerance 1 --learning-rate 1e-6" + from());
     ASSERT_EQ(report["runs"].size(), 2U);
     for (const json& each : report["runs"]) EXPECT_LT(each["losses"][0].get<double>(), 0.3);

@@ -3,9 +3,9 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "mantissa/base/file.h"
 #include "tests/cli/run_program.h"
 #include "tests/support/temporary_directory.h"
 
@@ -20,8 +20,8 @@ using testing::run;
 using testing::run_in_shell;
 
 /// A folder with a text, and how a very small model is trained on it.
-struct Workplace {
-    Workplace() { std::ofstream(text) << std::string(2000, 'x') << "the cat sat on the mat"; }
+struct TrainingFolder {
+    TrainingFolder() { std::ofstream(text) << std::string(2000, 'x') << "the cat sat on the mat"; }
 
     std::string place(const std::string& name) const { return (directory / name).string(); }
     std::string train(const std::string& more, int vocabulary = 256) const {
@@ -34,21 +34,16 @@ struct Workplace {
     std::string text = (directory / "text.txt").string();
 };
 
-std::string content_of(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
 TEST(KeptSafe, AnOutputThatIsAnInputIsRefused) {
-    const Workplace work;
-    const std::string before = content_of(work.text);
+    const TrainingFolder work;
+    const std::string before = read_file(work.text);
     for (const char* option : {"--log", "--json", "--html", "--trace"}) {
         const Ran ran = run(work.train("--steps 1 " + std::string(option) + " " + work.text));
         EXPECT_EQ(ran.status, 2) << ran.output;
         EXPECT_NE(ran.output.find(std::string(option) + " " + work.text + ": that is what --text reads"),
                   std::string::npos)
             << ran.output;
-        EXPECT_EQ(content_of(work.text), before);
+        EXPECT_EQ(read_file(work.text), before);
     }
     const std::string log = work.place("log");
     EXPECT_NE(run(work.train("--steps 1 --log " + log + " --json " + log))
@@ -57,7 +52,7 @@ TEST(KeptSafe, AnOutputThatIsAnInputIsRefused) {
 }
 
 TEST(KeptSafe, AnOutputInACheckpointIsRefused) {
-    const Workplace work;
+    const TrainingFolder work;
     const std::string kept = work.place("kept");
     ASSERT_EQ(run(work.train("--steps 1 --checkpoint " + kept)).status, 0);
     const Ran ran = run("train --resume " + kept + " --steps 2 --quiet --log " + kept + "/log.jsonl");
@@ -67,39 +62,39 @@ TEST(KeptSafe, AnOutputInACheckpointIsRefused) {
 }
 
 TEST(KeptSafe, WhatLiesWhereTheCheckpointBeforeGoesIsNotDeleted) {
-    const Workplace work;
+    const TrainingFolder work;
     fs::create_directory(work.place("kept.previous"));
     std::ofstream(work.place("kept.previous/thesis.txt")) << "important";
     const Ran ran = run(work.train("--steps 2 --save-every 1 --checkpoint " + work.place("kept")));
     EXPECT_EQ(ran.status, 1) << ran.output;
     EXPECT_NE(ran.output.find("holds \"thesis.txt\", which is no part of a checkpoint"), std::string::npos);
-    EXPECT_EQ(content_of(work.place("kept.previous/thesis.txt")), "important");
+    EXPECT_EQ(read_file(work.place("kept.previous/thesis.txt")), "important");
 }
 
-std::int64_t step_of(const std::string& checkpoint) {
-    return nlohmann::json::parse(content_of(checkpoint + "/state.json"))["step"].get<std::int64_t>();
+std::int64_t step_of_checkpoint(const std::string& checkpoint) {
+    return nlohmann::json::parse(read_file(checkpoint + "/state.json"))["step"].get<std::int64_t>();
 }
 
 TEST(KeptSafe, WhatARunBeganFromStandsBesideItsFirstSave) {
-    const Workplace work;
+    const TrainingFolder work;
     const std::string kept = work.place("kept");
     ASSERT_EQ(run(work.train("--steps 2 --save-every 1 --checkpoint " + kept)).status, 0);
     const Ran back = run("train --resume " + kept + ".previous --steps 3 --save-every 0");
     ASSERT_EQ(back.status, 0) << back.output;
     EXPECT_NE(back.output.find(kept + " as it was is now " + kept + ".aside"), std::string::npos);
-    EXPECT_EQ(step_of(kept), 3);
-    EXPECT_EQ(step_of(kept + ".previous"), 1);
-    EXPECT_EQ(step_of(kept + ".aside"), 2);
+    EXPECT_EQ(step_of_checkpoint(kept), 3);
+    EXPECT_EQ(step_of_checkpoint(kept + ".previous"), 1);
+    EXPECT_EQ(step_of_checkpoint(kept + ".aside"), 2);
     // Sent back by damage, it keeps what it was sent back to, and what is damaged, too.
     fs::resize_file(kept + "/model.safetensors", 1000);
     ASSERT_EQ(run("train --quiet --resume " + kept + " --steps 4").status, 0);
-    EXPECT_EQ(step_of(kept), 4);
-    EXPECT_EQ(step_of(kept + ".previous"), 1);
-    EXPECT_EQ(step_of(kept + ".aside-2"), 3);
+    EXPECT_EQ(step_of_checkpoint(kept), 4);
+    EXPECT_EQ(step_of_checkpoint(kept + ".previous"), 1);
+    EXPECT_EQ(step_of_checkpoint(kept + ".aside-2"), 3);
 }
 
 TEST(KeptSafe, ACheckpointThatIsRefusedIsAllThatIsSpokenOf) {
-    const Workplace work;
+    const TrainingFolder work;
     const std::string kept = work.place("kept");
     ASSERT_EQ(run(work.train("--steps 1 --checkpoint " + kept)).status, 0);
     const Ran wider = run("train --resume " + kept + " --steps 2 --quiet --channels 32");
@@ -114,7 +109,7 @@ TEST(KeptSafe, ACheckpointThatIsRefusedIsAllThatIsSpokenOf) {
 }
 
 TEST(KeptSafe, ASlipInAPathMakesNoFolders) {
-    const Workplace work;
+    const TrainingFolder work;
     const std::string typo = work.place("typo");
     for (const auto& [command, status] :
          {std::pair{work.train("--steps 1 --checkpoint " + typo + "/run"), 1},
@@ -133,7 +128,7 @@ TEST(KeptSafe, ASlipInAPathMakesNoFolders) {
 }
 
 TEST(KeptSafe, ACheckpointKeepsTheTokenizerThatItLearnt) {
-    const Workplace work;
+    const TrainingFolder work;
     const std::string own = work.place("own"), same = work.place("same"), other = work.place("other");
     const std::string tokenize = "tokenize --train " + work.text + " --quiet --vocabulary ";
     ASSERT_EQ(run(tokenize + "258 --out " + own).status, 0);
@@ -142,7 +137,7 @@ TEST(KeptSafe, ACheckpointKeepsTheTokenizerThatItLearnt) {
     const std::string kept = work.place("kept"), of_bytes = work.place("of_bytes");
     ASSERT_EQ(run(work.train("--steps 1 --tokenizer " + own + " --checkpoint " + kept, 300)).status, 0);
     ASSERT_EQ(run(work.train("--steps 1 --checkpoint " + of_bytes, 300)).status, 0);
-    const std::string tokens = content_of(kept + "/tokenizer.json");
+    const std::string tokens = read_file(kept + "/tokenizer.json");
     EXPECT_EQ(run("train --quiet --steps 2 --resume " + kept + " --tokenizer " + same).status, 0);
     for (const std::string& place : {kept, of_bytes}) {
         const Ran ran = run("train --quiet --steps 3 --resume " + place + " --tokenizer " + other);
@@ -150,24 +145,24 @@ TEST(KeptSafe, ACheckpointKeepsTheTokenizerThatItLearnt) {
         EXPECT_NE(ran.output.find("--tokenizer " + other + ": " + place + " was trained "), std::string::npos)
             << ran.output;
     }
-    EXPECT_EQ(content_of(kept + "/tokenizer.json"), tokens);
+    EXPECT_EQ(read_file(kept + "/tokenizer.json"), tokens);
 }
 
 TEST(KeptSafe, ATokenizerIsTrainedOverNoOther) {
-    const Workplace work;
+    const TrainingFolder work;
     const std::string own = work.place("own");
     const std::string tokenize = "tokenize --train " + work.text + " --out " + own + " --vocabulary ";
     ASSERT_EQ(run(tokenize + "258").status, 0);
-    const std::string tokens = content_of(own + "/vocab.json");
+    const std::string tokens = read_file(own + "/vocab.json");
     const Ran ran = run(tokenize + "259");
     EXPECT_EQ(ran.status, 2) << ran.output;
     EXPECT_NE(ran.output.find("--out " + own + ": holds a tokenizer, with which texts"), std::string::npos)
         << ran.output;
-    EXPECT_EQ(content_of(own + "/vocab.json"), tokens);
+    EXPECT_EQ(read_file(own + "/vocab.json"), tokens);
 }
 
 TEST(KeptSafe, TheNextSaveOfAnotherReplacesNoRun) {
-    const Workplace work;
+    const TrainingFolder work;
     const std::string kept = work.place("kept");
     const Ran ran = run(work.train("--steps 1 --checkpoint " + kept + ".previous/"));
     EXPECT_EQ(ran.status, 2) << ran.output;
@@ -177,7 +172,7 @@ TEST(KeptSafe, TheNextSaveOfAnotherReplacesNoRun) {
 }
 
 TEST(KeptSafe, ANameThatIsNotUtf8IsRefusedBeforeTheFirstStep) {
-    const Workplace work;
+    const TrainingFolder work;
     const std::string text = work.place("t\xff.txt");
     fs::copy_file(work.text, text);
     const Ran ran = run(work.train("--steps 1 --tokenizer " + quoted(text)));
@@ -194,7 +189,7 @@ TEST(KeptSafe, ANameThatIsNotUtf8IsRefusedBeforeTheFirstStep) {
 }
 
 TEST(KeptSafe, EmptyValuesAndOctalNumbersAreRefused) {
-    const Workplace work;
+    const TrainingFolder work;
     for (const char* option : {"--checkpoint", "--resume", "--from", "--policy", "--text"}) {
         const Ran ran = run(work.train("--steps 1 " + std::string(option) + " ''"));
         EXPECT_EQ(ran.status, 2) << option;
@@ -206,14 +201,14 @@ TEST(KeptSafe, EmptyValuesAndOctalNumbersAreRefused) {
 }
 
 TEST(KeptSafe, ACheckpointBehindALinkStaysThere) {
-    const Workplace work;
+    const TrainingFolder work;
     fs::create_directory(work.place("large"));
     ASSERT_EQ(run(work.train("--steps 1 --checkpoint " + work.place("large/run"))).status, 0);
     fs::create_symlink("large/run", work.place("link"));
     ASSERT_EQ(run("train --resume " + work.place("link") + " --steps 3 --quiet").status, 0);
     EXPECT_TRUE(fs::is_symlink(work.place("link")));
-    EXPECT_NE(content_of(work.place("large/run/state.json")).find("\"step\": 3"), std::string::npos)
-        << content_of(work.place("large/run/state.json"));
+    EXPECT_NE(read_file(work.place("large/run/state.json")).find("\"step\": 3"), std::string::npos)
+        << read_file(work.place("large/run/state.json"));
     fs::create_symlink("nowhere/run", work.place("dangling"));
     const Ran ran = run(work.train("--steps 1 --checkpoint " + work.place("dangling")));
     EXPECT_EQ(ran.status, 2) << ran.output;
@@ -221,7 +216,7 @@ TEST(KeptSafe, ACheckpointBehindALinkStaysThere) {
 }
 
 TEST(KeptSafe, ACutLineOfALogGoesBeforeLinesAreAdded) {
-    const Workplace work;
+    const TrainingFolder work;
     const std::string kept = work.place("kept"), log = work.place("log.jsonl");
     ASSERT_EQ(run(work.train("--steps 2 --checkpoint " + kept + " --log " + log)).status, 0);
     std::ofstream(log, std::ios::app) << R"({"step": 2, "lo)";
@@ -234,7 +229,7 @@ TEST(KeptSafe, ACutLineOfALogGoesBeforeLinesAreAdded) {
 }
 
 TEST(KeptSafe, ClosedAndFullStandardStreamsAreNoReasonToStop) {
-    const Workplace work;
+    const TrainingFolder work;
     const std::string program = std::string("(") + MANTISSA_BINARY_DIR + "/mantissa ";
     EXPECT_EQ(run_in_shell(program + work.train("--steps 2") + " 2>&-)").status, 0);
     EXPECT_EQ(run_in_shell(program + work.train("--steps 2") + " 2>/dev/full)").status, 0);
@@ -255,7 +250,7 @@ TEST(KeptSafe, ClosedAndFullStandardStreamsAreNoReasonToStop) {
 }
 
 TEST(KeptSafe, JsonOnStandardOutputStandsAlone) {
-    const Workplace work;
+    const TrainingFolder work;
     const std::string program = std::string("(") + MANTISSA_BINARY_DIR + "/mantissa ";
     for (const std::string& command :
          {work.train("--steps 2 --json -"), std::string("peaks --of a100 --json=-")}) {

@@ -2,11 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <regex>
 #include <string>
 
 #include "tests/cli/run_program.h"
+#include "tests/cli/written_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
@@ -19,10 +19,9 @@ using testing::run;
 constexpr const char* sizes =
     "--model llama-tiny --layers 2 --heads 6 --channels 96 --context 32 --vocabulary 300 ";
 
-std::string training(const TemporaryDirectory& directory) {
-    std::ofstream text(directory / "my.txt");
-    for (int i = 0; i < 400; ++i) text << "the cat sat on the mat and saw the dog number " << i << "\n";
-    return "train --batch 2 --sequence 16 --text " + (directory / "my.txt").string() + " ";
+std::string train_llama(const TemporaryDirectory& directory) {
+    return "train --batch 2 --sequence 16 --text " + testing::write_sentences(directory / "my.txt") + " " +
+           sizes;
 }
 
 /// The text between two words of it.
@@ -35,10 +34,10 @@ std::string between(const std::string& text, const std::string& from, const std:
 TEST(LlamaCommands, IsTrainedResumedAndContinuedInEveryFormat) {
     const TemporaryDirectory directory;
     const std::string place = (directory / "ck").string(), whole = (directory / "whole").string();
-    const Ran straight = run(training(directory) + sizes + "--steps 6 --checkpoint " + whole);
+    const Ran straight = run(train_llama(directory) + "--steps 6 --checkpoint " + whole);
     ASSERT_EQ(straight.status, 0) << straight.output;
     EXPECT_NE(straight.output.find("llama-2x96, "), std::string::npos) << straight.output;
-    ASSERT_EQ(run(training(directory) + sizes + "--steps 3 --checkpoint " + place).status, 0);
+    ASSERT_EQ(run(train_llama(directory) + "--steps 3 --checkpoint " + place).status, 0);
     const Ran resumed = run("train --resume " + place + " --steps 6 --checkpoint " + place);
     ASSERT_EQ(resumed.status, 0) << resumed.output;
     EXPECT_EQ(between(resumed.output, "step     5", "| norm"),
@@ -57,9 +56,9 @@ TEST(LlamaCommands, IsTrainedResumedAndContinuedInEveryFormat) {
 TEST(LlamaCommands, GoesOnWithMuonToTheSameLosses) {
     const TemporaryDirectory directory;
     const std::string place = (directory / "ck").string(), muon = "--optimizer muon --learning-rate 2e-3 ";
-    const Ran straight = run(training(directory) + sizes + muon + "--steps 6 --profile");
+    const Ran straight = run(train_llama(directory) + muon + "--steps 6 --profile");
     ASSERT_EQ(straight.status, 0) << straight.output;
-    ASSERT_EQ(run(training(directory) + sizes + muon + "--steps 3 --checkpoint " + place).status, 0);
+    ASSERT_EQ(run(train_llama(directory) + muon + "--steps 3 --checkpoint " + place).status, 0);
     const Ran resumed = run("train --resume " + place + " --steps 6");
     ASSERT_EQ(resumed.status, 0) << resumed.output;
     EXPECT_EQ(between(resumed.output, "step     5", "| norm"),
@@ -91,7 +90,7 @@ TEST(LlamaCommands, WhatDoesNotFitIsRefusedInOneLine) {
 TEST(LlamaCommands, ATokenizerLargerThanTheModelIsRefused) {
     const TemporaryDirectory directory;
     const std::string place = (directory / "ck").string();
-    ASSERT_EQ(run(training(directory) + sizes + "--steps 1 --checkpoint " + place).status, 0);
+    ASSERT_EQ(run(train_llama(directory) + "--steps 1 --checkpoint " + place).status, 0);
     const std::string tokenizer = (directory / "tok").string();
     ASSERT_EQ(
         run("tokenize --vocabulary 320 --train " + (directory / "my.txt").string() + " --out " + tokenizer)

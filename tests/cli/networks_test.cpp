@@ -11,7 +11,7 @@ using testing::last_line;
 using testing::Ran;
 using testing::run;
 
-const std::string small = " --image-size 32 --classes 5 --width 4 --batch 2 ";
+const std::string small_images = " --image-size 32 --classes 5 --width 4 --batch 2 ";
 
 TEST(NetworksForImages, AreTakenByEachCommandThatLooksAtAStep) {
     const std::pair<std::string, std::string> cases[] = {
@@ -23,7 +23,7 @@ TEST(NetworksForImages, AreTakenByEachCommandThatLooksAtAStep) {
          "all agree with fp32"},
         {"ladder --model VGG19 --rungs fp32,bf16 --steps 1 --repeats 1 --quiet", "images/s"}};
     for (const auto& [command, expected] : cases) {
-        const Ran ran = run(command + small);
+        const Ran ran = run(command + small_images);
         EXPECT_EQ(ran.status, 0) << command << "\n" << ran.output;
         EXPECT_NE(ran.output.find(expected), std::string::npos) << command << "\n" << ran.output;
     }

@@ -16,16 +16,16 @@
 #include "mantissa/formats/safetensors.h"
 #include "tests/cli/documented_members.h"
 #include "tests/cli/run_program.h"
+#include "tests/cli/written_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
 namespace {
 
 using nlohmann::json;
+using testing::fixtures;
 using testing::Ran;
 using testing::run_in_shell;
-
-const std::string fixtures = MANTISSA_SOURCE_DIR "/tests/fixtures/248ad45";
 
 json read_json(const std::filesystem::path& path) { return json::parse(read_file(path)); }
 

@@ -15,24 +15,25 @@ using testing::quoted;
 using testing::Ran;
 using testing::run;
 
-const std::string small = "explain --layers 1 --channels 16 --heads 2 --context 8 --batch 1 ";
+const std::string explain_small = "explain --layers 1 --channels 16 --heads 2 --context 8 --batch 1 ";
 
 TEST(OldNames, AreTakenOnTheCommandLine) {
-    const Ran today = run(small + "--emulate tf32");
+    const Ran today = run(explain_small + "--emulate tf32");
     EXPECT_EQ(today.status, 0) << today.output;
     EXPECT_NE(today.output.find("policy emulated tf32"), std::string::npos) << today.output;
-    EXPECT_EQ(run(small + "--simulate tf32").output, today.output);
-    EXPECT_EQ(run(small + "--simulate=tf32").output, today.output);
-    const Ran passes = run(small + "--passes simplify,fuse_linear_cross_entropy");
+    EXPECT_EQ(run(explain_small + "--simulate tf32").output, today.output);
+    EXPECT_EQ(run(explain_small + "--simulate=tf32").output, today.output);
+    const Ran passes = run(explain_small + "--passes simplify,fuse_linear_cross_entropy");
     EXPECT_EQ(passes.status, 0) << passes.output;
-    EXPECT_EQ(run(small + "--passes simplify,chunk_loss").output, passes.output);
+    EXPECT_EQ(run(explain_small + "--passes simplify,chunk_loss").output, passes.output);
 }
 
 TEST(OldNames, AreTakenInOptionFiles) {
     const TemporaryDirectory folder;
     const auto path = folder / "options.toml";
     std::ofstream(path) << "simulate = \"tf32\"\n";
-    EXPECT_EQ(run(small + "--config " + quoted(path.string())).output, run(small + "--emulate tf32").output);
+    EXPECT_EQ(run(explain_small + "--config " + quoted(path.string())).output,
+              run(explain_small + "--emulate tf32").output);
 }
 
 TEST(OldNames, AreTakenForImages) {

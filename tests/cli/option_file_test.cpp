@@ -35,21 +35,21 @@ Ran explained(const std::string& options) {
 }
 
 /// The same in lines of a file, and more of them.
-std::string small(const char* more) {
+std::string small_and(const char* more) {
     std::string text = "layers = 1\nchannels = 16\nheads = 2\ncontext = 8\nbatch = 1\n";
     text += more;
     return text;
 }
 
 TEST_F(OptionFile, SaysWhatWordsWouldSay) {
-    const Ran by_file = run("explain" + file(small("policy = \"bf16\"\nquiet = true\n")));
+    const Ran by_file = run("explain" + file(small_and("policy = \"bf16\"\nquiet = true\n")));
     const Ran by_words = explained("--policy bf16 --quiet");
     EXPECT_EQ(by_file.status, 0) << by_file.output;
     EXPECT_EQ(by_file.output, by_words.output);
 }
 
 TEST_F(OptionFile, WhatIsTypedCountsInstead) {
-    const std::string options = file(small("policy = \"bf16\"\n"));
+    const std::string options = file(small_and("policy = \"bf16\"\n"));
     EXPECT_EQ(run("explain --policy=fp32" + options).output, explained("--policy fp32").output);
 }
 
@@ -86,8 +86,8 @@ TEST_F(OptionFile, LinesAreOfTheFormsThatTheyAlwaysHad) {
          {"policy=bf16\nquiet\n", "\tpolicy = 'bf16'\nquiet = true # all\n; old comments\n",
           "explain.policy = bf16\n[explain]\nquiet = \"true\"\n",
           "policy = [\n\"bf16\" # the one\n]\nquiet\n"})
-        EXPECT_EQ(run("explain" + file(small(more))).output, by_words.output) << more;
-    EXPECT_EQ(run("explain" + file("\xef\xbb\xbf" + small("policy = bf16\r\nquiet\r\n"))).output,
+        EXPECT_EQ(run("explain" + file(small_and(more))).output, by_words.output) << more;
+    EXPECT_EQ(run("explain" + file("\xef\xbb\xbf" + small_and("policy = bf16\r\nquiet\r\n"))).output,
               by_words.output);
 }
 

@@ -6,6 +6,7 @@
 
 #include "mantissa/base/file.h"
 #include "tests/cli/run_program.h"
+#include "tests/cli/written_files.h"
 #include "tests/support/image_files.h"
 #include "tests/support/temporary_directory.h"
 
@@ -13,11 +14,10 @@ namespace mantissa {
 namespace {
 
 using nlohmann::json;
+using testing::fixtures;
+using testing::pictures;
 using testing::Ran;
 using testing::run;
-
-const std::string fixtures = MANTISSA_SOURCE_DIR "/tests/fixtures/248ad45";
-const std::string images = fixtures + "/pictures";
 
 class Predict : public ::testing::Test {
   protected:
@@ -30,12 +30,12 @@ class Predict : public ::testing::Test {
 
 TEST_F(Predict, GivesTheClassesThatTrainingSaw) {
     const Ran trained =
-        run("train --images " + images +
+        run("train --images " + pictures +
             " --model ResNet20 --width 8 --batch 8 --steps 40 --policy fp32 --validate-every 40 "
             "--checkpoint " +
             checkpoint_);
     ASSERT_EQ(trained.status, 0) << trained.output;
-    const Ran ran = run("predict --checkpoint " + checkpoint_ + " --policy fp32 --top 2 " + images +
+    const Ran ran = run("predict --checkpoint " + checkpoint_ + " --policy fp32 --top 2 " + pictures +
                         write_report() + " --csv " + (directory_ / "list.csv").string());
     ASSERT_EQ(ran.status, 0) << ran.output;
     const json said = report();
@@ -49,15 +49,15 @@ TEST_F(Predict, GivesTheClassesThatTrainingSaw) {
     EXPECT_NE(ran.output.find("top-1 100.00 % of 30 images in folders named like classes"), std::string::npos)
         << ran.output;
     const std::string csv = read_file((directory_ / "list.csv").string());
-    EXPECT_TRUE(csv.starts_with("image,folder_class,class_1,probability_1,class_2,probability_2\n" + images +
-                                "/blue/0.png,blue,blue,"))
+    EXPECT_TRUE(csv.starts_with("image,folder_class,class_1,probability_1,class_2,probability_2\n" +
+                                pictures + "/blue/0.png,blue,blue,"))
         << csv;
     EXPECT_EQ(std::ranges::count(csv, '\n'), 31);
 }
 
 TEST_F(Predict, ReadsACheckpointOfRevision248ad45) {
     // That revision kept no file of how images are cut, and put it into words.
-    const Ran ran = run("predict --checkpoint " + fixtures + "/pictures_run --policy fp32 " + images +
+    const Ran ran = run("predict --checkpoint " + fixtures + "/pictures_run --policy fp32 " + pictures +
                         "/green/3.png --quiet" + write_report());
     ASSERT_EQ(ran.status, 0) << ran.output;
     EXPECT_EQ(report()["images"][0]["folder_class"], "green");
@@ -72,7 +72,7 @@ TEST_F(Predict, LeavesOutWhatCannotBeDecodedAndSaysSo) {
     const std::string second = testing::write_file(directory_ / "second.png", "no image either");
     EXPECT_EQ(testing::last_line(run(predict + damaged + " " + second).output),
               "mantissa: none of the 2 images could be decoded, so nothing was predicted");
-    const Ran ran = run("predict --checkpoint " + fixtures + "/pictures_run " + damaged + " " + images +
+    const Ran ran = run("predict --checkpoint " + fixtures + "/pictures_run " + damaged + " " + pictures +
                         "/red/1.png" + write_report());
     EXPECT_EQ(ran.status, 1);
     EXPECT_NE(ran.output.find("warning: " + damaged + ": neither JPEG nor PNG"), std::string::npos)
@@ -90,14 +90,14 @@ TEST_F(Predict, SaysWhatIsMissing) {
         EXPECT_NE(ran.status, 0);
         return ran.output;
     };
-    EXPECT_EQ(error_of(images),
+    EXPECT_EQ(error_of(pictures),
               "mantissa: --checkpoint DIR is missing: which network, trained by train --images?\n");
     EXPECT_EQ(error_of("--checkpoint " + fixtures + "/pictures_run"),
               "mantissa: predict needs an image, or a folder of them: predict --checkpoint DIR IMAGE\n");
-    EXPECT_EQ(error_of("--checkpoint " + fixtures + "/text " + images),
+    EXPECT_EQ(error_of("--checkpoint " + fixtures + "/text " + pictures),
               "mantissa: " + fixtures +
                   "/text: its run trained no network for images; expected the checkpoint of one that did\n");
-    EXPECT_EQ(error_of("--checkpoint " + fixtures + "/pictures_run --top 0 " + images),
+    EXPECT_EQ(error_of("--checkpoint " + fixtures + "/pictures_run --top 0 " + pictures),
               "mantissa: --top must be 1 class or more, got 0\n");
 }
 

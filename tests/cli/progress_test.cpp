@@ -13,13 +13,12 @@
 namespace mantissa {
 namespace {
 
+using testing::program;
 using testing::Ran;
 using testing::run;
 using testing::run_in_shell;
 
-const std::string program = MANTISSA_BINARY_DIR "/mantissa ";
-
-std::string train_on(const std::string& text) {
+std::string train_on_text(const std::string& text) {
     std::ofstream(text) << "the cat sat on the mat, and the other cat, too";
     return "train --layers 1 --heads 2 --channels 16 --context 8 --vocabulary 256 --batch 2 --threads 1 "
            "--text " +
@@ -30,7 +29,7 @@ TEST(Progress, ATerminalIsShownABarAndTheTimeLeft) {
     if (run_in_shell("command -v script").status != 0) GTEST_SKIP() << "no script (package bsdutils)";
     const TemporaryDirectory directory;
     const std::string train =
-        program + train_on((directory / "text").string()) + " --steps 30 --print-every 10";
+        program + " " + train_on_text((directory / "text").string()) + " --steps 30 --print-every 10";
     const Ran shown = run_in_shell("script -qec '" + train + "' /dev/null");
     ASSERT_EQ(shown.status, 0) << shown.output;
     EXPECT_NE(shown.output.find("] 1 of 30 steps, "), std::string::npos) << shown.output;
@@ -44,7 +43,7 @@ TEST(Progress, ATerminalIsShownABarAndTheTimeLeft) {
 
 TEST(Progress, ASampleSendsNoCommandsToATerminal) {
     const TemporaryDirectory directory;
-    const Ran ran = run_in_shell(program + train_on((directory / "text").string()) +
+    const Ran ran = run_in_shell(program + " " + train_on_text((directory / "text").string()) +
                                  " --steps 1 --sample-every 1 --prompt \"$(printf 'a\\023b\\033[2J')\"");
     ASSERT_EQ(ran.status, 0) << ran.output;
     EXPECT_NE(ran.output.find("| sample | a\\x13b\\x1b[2J"), std::string::npos) << ran.output;
@@ -67,8 +66,8 @@ std::vector<std::string> lines_of(const std::string& path) {
 TEST(TableOfSteps, HasItsColumnsOnceAndALineAStep) {
     const TemporaryDirectory directory;
     const std::string kept = (directory / "kept").string(), log = (directory / "steps.csv").string();
-    const Ran first =
-        run(train_on((directory / "text").string()) + " --steps 2 --checkpoint " + kept + " --log " + log);
+    const Ran first = run(train_on_text((directory / "text").string()) + " --steps 2 --checkpoint " + kept +
+                          " --log " + log);
     ASSERT_EQ(first.status, 0) << first.output;
     const Ran resumed = run("train --resume " + kept + " --steps 3 --log " + log);
     ASSERT_EQ(resumed.status, 0) << resumed.output;
@@ -87,7 +86,7 @@ TEST(TableOfSteps, HasItsColumnsOnceAndALineAStep) {
 TEST(Completion, AShellCompletesCommandsAndOptions) {
     const auto completed = [](const std::string& words) {
         const std::string script =
-            "source <(" + program + "completion bash); COMP_WORDS=(" + words +
+            "source <(" + program + " completion bash); COMP_WORDS=(" + words +
             "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _mantissa; echo \"${COMPREPLY[@]}\"";
         return run_in_shell("bash -c " + testing::quoted(script)).output;
     };
@@ -121,7 +120,7 @@ TEST(OlderCpus, ATrainingStepRunsOnThem) {
     if (run_in_shell("command -v qemu-x86_64").status != 0)
         GTEST_SKIP() << "no qemu-x86_64 (package qemu-user)";
     const TemporaryDirectory directory;
-    const std::string train = program + train_on((directory / "text").string()) + " --steps 1";
+    const std::string train = program + " " + train_on_text((directory / "text").string()) + " --steps 1";
     for (const auto& [cpu, level] : {std::pair{"Haswell", "avx2"}, std::pair{"Nehalem", "generic"}}) {
         const Ran ran = run_in_shell(std::string("qemu-x86_64 -cpu ") + cpu + " " + train);
         EXPECT_EQ(ran.status, 0) << ran.output;

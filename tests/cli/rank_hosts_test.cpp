@@ -4,22 +4,21 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "mantissa/base/file.h"
 #include "tests/cli/run_program.h"
+#include "tests/cli/written_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
 namespace {
 
+using testing::program;
 using testing::quoted;
 using testing::Ran;
 using testing::run;
 using testing::run_in_shell;
-
-const std::string program = MANTISSA_BINARY_DIR "/mantissa";
 
 class RankHosts : public ::testing::Test {
   protected:
@@ -32,8 +31,7 @@ class RankHosts : public ::testing::Test {
             down();
             GTEST_SKIP() << "no network namespaces: " << up.output;
         }
-        std::ofstream file(directory_ / "my.txt");
-        for (int i = 0; i < 400; ++i) file << "the cat sat on the mat and saw the dog number " << i << "\n";
+        testing::write_sentences(directory_ / "my.txt");
     }
     void TearDown() override { down(); }
 

@@ -2,24 +2,23 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "mantissa/base/file.h"
 #include "mantissa/codegen/compiler.h"
 #include "tests/cli/run_program.h"
+#include "tests/cli/written_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
 namespace {
 
 using testing::last_line;
+using testing::program;
 using testing::quoted;
 using testing::Ran;
 using testing::run;
 using testing::run_in_shell;
-
-const std::string program = MANTISSA_BINARY_DIR "/mantissa";
 
 struct Mpi {
     std::string title, name, plugin, mpirun, rank;
@@ -53,8 +52,7 @@ class Ranks : public ::testing::TestWithParam<Mpi> {
   protected:
     void SetUp() override {
         if (const std::string reason = lacking(GetParam()); !reason.empty()) GTEST_SKIP() << reason;
-        std::ofstream file(directory_ / "my.txt");
-        for (int i = 0; i < 400; ++i) file << "the cat sat on the mat and saw the dog number " << i << "\n";
+        testing::write_sentences(directory_ / "my.txt");
     }
 
     std::string training(const std::string& place) const {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdio>
+#include <sstream>
 #include <string>
 
 namespace mantissa::testing {
@@ -42,10 +43,10 @@ inline Ran run_in_shell(const std::string& command, int seconds = max_seconds) {
     return ran;
 }
 
+inline const std::string program = MANTISSA_BINARY_DIR "/mantissa";
+
 /// Runs `mantissa ARGUMENTS` in a shell.
-inline Ran run(const std::string& arguments) {
-    return run_in_shell(MANTISSA_BINARY_DIR "/mantissa " + arguments);
-}
+inline Ran run(const std::string& arguments) { return run_in_shell(program + " " + arguments); }
 
 /// A shell's words before a program that is to find the emulated GPU with these options.
 inline std::string emulated_gpu_variables(const std::string& options) {
@@ -53,7 +54,17 @@ inline std::string emulated_gpu_variables(const std::string& options) {
 }
 /// The program's name behind them.
 inline std::string with_emulated_gpu(const std::string& options) {
-    return emulated_gpu_variables(options) + MANTISSA_BINARY_DIR "/mantissa ";
+    return emulated_gpu_variables(options) + program + " ";
+}
+
+/// The lines of steps and validations that were printed, without their times.
+inline std::string steps_of(const std::string& output) {
+    std::istringstream lines(output);
+    std::string steps;
+    for (std::string line; std::getline(lines, line);)
+        if (line.starts_with("step "))
+            steps += line.substr(0, line.find(" ms")).substr(0, line.rfind("norm")) + "\n";
+    return steps;
 }
 
 /// The last line of what was printed.

@@ -17,7 +17,7 @@ using testing::Ran;
 using testing::run;
 using testing::write_file;
 
-const std::string tiny =
+const std::string tiny_gpt2 =
     " --layers 1 --heads 1 --channels 16 --context 16 --vocabulary 512 --batch 2 --policy fp32 --threads 1 "
     "--print-every 9 ";
 
@@ -38,7 +38,7 @@ class Texts : public ::testing::Test {
 };
 
 TEST_F(Texts, OfAFolderAndAFileAreNamedTogether) {
-    const Ran ran = run("train --text " + at("notes") + " " + at("chats.jsonl") + tiny + "--steps 1");
+    const Ran ran = run("train --text " + at("notes") + " " + at("chats.jsonl") + tiny_gpt2 + "--steps 1");
     EXPECT_EQ(ran.status, 0) << ran.output;
     EXPECT_EQ(ran.output.rfind("4 files of " + (directory_ / "notes").string() + " and " +
                                    (directory_ / "chats.jsonl").string() + ", 2303 bytes as 2303 tokens",
@@ -48,7 +48,8 @@ TEST_F(Texts, OfAFolderAndAFileAreNamedTogether) {
     EXPECT_NE(ran.output.find("\ntaken: a.md, b.md, c.md; left out: empty.md (empty)\n"), std::string::npos)
         << ran.output;
     EXPECT_EQ(
-        last_line(run("train --text " + at("notes") + tiny + "--steps 1 --log " + at("notes/log")).output),
+        last_line(
+            run("train --text " + at("notes") + tiny_gpt2 + "--steps 1 --log " + at("notes/log")).output),
         "mantissa: --log " + (directory_ / "notes" / "log").string() +
             ": lies in the folder of --text, where each file of text is trained on; name another place");
 }
@@ -61,7 +62,7 @@ double number_behind(const std::string& output, const std::string& words) {
 }
 
 TEST_F(Texts, AreValidatedOnTheTailOfEachOrOnOthers) {
-    const std::string train = "train --text " + at("notes") + tiny + "--steps 2 --validate-every 2 ";
+    const std::string train = "train --text " + at("notes") + tiny_gpt2 + "--steps 2 --validate-every 2 ";
     const std::string words = "validation loss ";
     const double each = number_behind(run(train + "--checkpoint " + at("ck")).output, words);
     const double last = number_behind(run(train + "--held-out last").output, words);
@@ -80,13 +81,15 @@ TEST_F(Texts, AreValidatedOnTheTailOfEachOrOnOthers) {
         run("train --resume " + at("ck") + " --steps 4 --held-out last --checkpoint " + at("third"));
     EXPECT_NE(changed.output.find("warning"), std::string::npos) << changed.output;
     EXPECT_EQ(
-        last_line(run("train --text " + at("notes") + tiny + "--validation " + at("chats.jsonl")).output),
+        last_line(
+            run("train --text " + at("notes") + tiny_gpt2 + "--validation " + at("chats.jsonl")).output),
         "mantissa: --validation belongs to validations; give --validate-every, too");
 }
 
 TEST_F(Texts, ThatHaveMovedMayBeGivenAnew) {
-    ASSERT_EQ(run("train --text " + at("chats.jsonl") + tiny + "--steps 1 --checkpoint " + at("ck")).status,
-              0);
+    ASSERT_EQ(
+        run("train --text " + at("chats.jsonl") + tiny_gpt2 + "--steps 1 --checkpoint " + at("ck")).status,
+        0);
     std::filesystem::rename(directory_ / "chats.jsonl", directory_ / "moved");
     EXPECT_EQ(
         last_line(run("train --resume " + at("ck") + " --steps 2").output),
@@ -113,7 +116,7 @@ TEST_F(Texts, AreTokenizedTogether) {
               run("tokenize --encode " + at("joined") + with).output);
     // Shards remember all texts that they are of.
     ASSERT_EQ(run("tokenize --encode " + two + with + " --out " + at("shards")).status, 0);
-    const std::string train = "train --tokens " + at("shards_000000.bin") + tiny + "--steps 1";
+    const std::string train = "train --tokens " + at("shards_000000.bin") + tiny_gpt2 + "--steps 1";
     EXPECT_EQ(run(train).status, 0);
     write_file(directory_ / "chats.jsonl", "changed");
     EXPECT_NE(last_line(run(train).output).find("chats.jsonl: has changed since the tokens"),

@@ -16,6 +16,7 @@
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/train/checkpoint_manifest.h"
 #include "tests/cli/run_program.h"
+#include "tests/cli/written_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
@@ -26,16 +27,14 @@ using testing::run;
 using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
-const std::string train =
+const std::string train_quietly =
     "train --quiet --model gpt2-tiny --layers 1 --heads 2 --channels 32 --context 32 "
     "--batch 4 --sequence 16 --policy fp32 --threads 1 ";
 
 class TokenizerBeside : public ::testing::Test {
   protected:
     TokenizerBeside() {
-        std::ofstream text(directory_ / "my.txt");
-        for (int i = 0; i < 200; ++i) text << "the cat sat on the mat and saw the dog number " << i << "\n";
-        text.close();
+        testing::write_sentences(directory_ / "my.txt", 200);
         fs::create_directory(directory_ / "tok");
         Json vocabulary = Json::object();
         int id = 0;
@@ -101,8 +100,8 @@ class TokenizerBeside : public ::testing::Test {
 };
 
 TEST_F(TokenizerBeside, ACheckpointWithSpecialTokensOfAnySpellingOpensAgain) {
-    expect_runs(train + "--steps 2 --text " + at("my.txt") + " --tokenizer " + at("tok") + " --checkpoint " +
-                at("ck"));
+    expect_runs(train_quietly + "--steps 2 --text " + at("my.txt") + " --tokenizer " + at("tok") +
+                " --checkpoint " + at("ck"));
     EXPECT_EQ(read_file(directory_ / "ck/tokenizer.json"), json_.dump());
     EXPECT_FALSE(fs::exists(directory_ / "ck/vocab.json"));
     for (const char* name : {"ck/config.json", "ck/generation_config.json"}) {
@@ -111,7 +110,7 @@ TEST_F(TokenizerBeside, ACheckpointWithSpecialTokensOfAnySpellingOpensAgain) {
         EXPECT_EQ(config["eos_token_id"], 257) << name;
     }
     fs::remove_all(directory_ / "tok");
-    expect_runs(train + "--steps 4 --resume " + at("ck"));
+    expect_runs(train_quietly + "--steps 4 --resume " + at("ck"));
     expect_runs("generate --quiet --length 3 --prompt the --checkpoint " + at("ck"));
     // By --from the ids go on to the next model.
     expect_runs("train --quiet --threads 1 --policy fp32 --batch 4 --sequence 16 --steps 1 --from " +
@@ -122,7 +121,7 @@ TEST_F(TokenizerBeside, ACheckpointWithSpecialTokensOfAnySpellingOpensAgain) {
 /// As an earlier version saved it: a pair that no version reads.
 TEST_F(TokenizerBeside, ACheckpointWhoseTokenizerCannotBeReadGoesOnWithTheOneItWasTrainedWith) {
     const std::string tokens = at("my.txt") + " --tokenizer " + at("tok");
-    expect_runs(train + "--steps 2 --text " + tokens + " --checkpoint " + at("ck"));
+    expect_runs(train_quietly + "--steps 2 --text " + tokens + " --checkpoint " + at("ck"));
     Json vocabulary = json_["model"]["vocab"];
     std::string text = "{";
     std::vector<std::string> by_id(258);
@@ -131,18 +130,18 @@ TEST_F(TokenizerBeside, ACheckpointWhoseTokenizerCannotBeReadGoesOnWithTheOneItW
     for (std::size_t id = 0; id < by_id.size(); ++id)
         text += (id == 0 ? "" : ", ") + Json(by_id[id]).dump() + ": " + std::to_string(id);
     put_in_place_of_tokenizer({{"vocab.json", text + "}\n"}, {"merges.txt", "#version: 0.2\n"}});
-    const Ran refused = run(train + "--steps 4 --resume " + at("ck"));
+    const Ran refused = run(train_quietly + "--steps 4 --resume " + at("ck"));
     EXPECT_EQ(refused.status, 2);
     EXPECT_NE(refused.output.find("the tokenizer in it cannot be read"), std::string::npos) << refused.output;
     EXPECT_NE(refused.output.find("give the one that it was trained with as --tokenizer DIR"),
               std::string::npos);
-    expect_runs(train + "--steps 4 --resume " + at("ck") + " --tokenizer " + at("tok"));
+    expect_runs(train_quietly + "--steps 4 --resume " + at("ck") + " --tokenizer " + at("tok"));
     EXPECT_EQ(read_file(directory_ / "ck/tokenizer.json"), json_.dump());
-    expect_runs(train + "--steps 6 --resume " + at("ck"));
+    expect_runs(train_quietly + "--steps 6 --resume " + at("ck"));
 }
 
 TEST_F(TokenizerBeside, WithoutOneBytesAreTokensOnlyIfSomebodySaysSo) {
-    expect_runs(train + "--steps 2 --text " + at("my.txt") + " --checkpoint " + at("ck"));
+    expect_runs(train_quietly + "--steps 2 --text " + at("my.txt") + " --checkpoint " + at("ck"));
     EXPECT_TRUE(Json::parse(read_file(directory_ / "ck/config.json")).at("eos_token_id").is_null());
     expect_runs("generate --quiet --length 3 --prompt the --checkpoint " +
                 at("ck"));  // it was trained on them
@@ -171,7 +170,7 @@ TEST_F(TokenizerBeside, WithoutOneBytesAreTokensOnlyIfSomebodySaysSo) {
 }
 
 TEST_F(TokenizerBeside, EachEndThatTheModelsFilesNameEndsAText) {
-    expect_runs(train + "--steps 30 --text " + at("my.txt") + " --checkpoint " + at("ck"));
+    expect_runs(train_quietly + "--steps 30 --text " + at("my.txt") + " --checkpoint " + at("ck"));
     publish("ck", "model");
     const std::string model = "--tokenizer bytes --prompt 'the cat sat' --checkpoint " + at("model");
     const Json all = generated(model);
@@ -189,7 +188,7 @@ TEST_F(TokenizerBeside, EachEndThatTheModelsFilesNameEndsAText) {
 }
 
 TEST_F(TokenizerBeside, LinesOfPromptsHaveNoCarriageReturnAndNoByteOrderMark) {
-    expect_runs(train + "--steps 1 --text " + at("my.txt") + " --checkpoint " + at("ck"));
+    expect_runs(train_quietly + "--steps 1 --text " + at("my.txt") + " --checkpoint " + at("ck"));
     write("prompts", "\xEF\xBB\xBFthe cat\r\n\r\nsaw\r\n");
     const Json texts = generated("--prompts " + at("prompts") + " --checkpoint " + at("ck"))["texts"];
     ASSERT_EQ(texts.size(), 2u);

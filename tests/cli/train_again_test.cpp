@@ -3,11 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
 
 #include "tests/cli/run_program.h"
+#include "tests/cli/written_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
@@ -16,38 +15,25 @@ namespace {
 using testing::last_line;
 using testing::Ran;
 using testing::run;
-
-/// Lines of steps, without their times.
-std::string steps_of(const std::string& output) {
-    std::istringstream lines(output);
-    std::string steps;
-    for (std::string line; std::getline(lines, line);)
-        if (line.starts_with("step "))
-            steps += line.substr(0, line.find(" ms")).substr(0, line.rfind("norm")) + "\n";
-    return steps;
-}
-
-std::string write_text(const std::filesystem::path& path) {
-    std::ofstream file(path);
-    for (int i = 0; i < 400; ++i) file << "the cat sat on the mat and saw the dog number " << i << "\n";
-    return path.string();
-}
+using testing::steps_of;
 
 /// With options that matter to every later step.
-std::string training(const TemporaryDirectory& directory) {
+std::string train_with_options(const TemporaryDirectory& directory) {
     return "train --batch 2 --sequence 16 --learning-rate 2e-3 --warmup 3 --clip 0.5 --weight-decay 0.3 "
            "--betas 0.8 0.9 --validate-every 4 --accumulate 2 --seed 5 --text " +
-           write_text(directory / "my.txt") + " ";
+           testing::write_sentences(directory / "my.txt") + " ";
 }
 
 TEST(TrainAgain, AResumeNeedsNoOptionRepeatedAndSavesWhereItCameFrom) {
     const TemporaryDirectory directory;
     const std::string place = (directory / "ck").string(), whole = (directory / "whole").string();
-    const Ran straight = run(training(directory) + "--steps 8 --checkpoint " + whole);
+    const Ran straight = run(train_with_options(directory) + "--steps 8 --checkpoint " + whole);
     ASSERT_EQ(straight.status, 0) << straight.output;
-    ASSERT_EQ(run(training(directory) + "--steps 8 --checkpoint " + place + " --print-every 3").status, 0);
+    ASSERT_EQ(
+        run(train_with_options(directory) + "--steps 8 --checkpoint " + place + " --print-every 3").status,
+        0);
     std::filesystem::remove_all(place);
-    ASSERT_EQ(run(training(directory) + "--steps 4 --checkpoint " + place).status, 0);
+    ASSERT_EQ(run(train_with_options(directory) + "--steps 4 --checkpoint " + place).status, 0);
     const Ran resumed = run("train --resume " + place + " --steps 8");
     ASSERT_EQ(resumed.status, 0) << resumed.output;
     EXPECT_NE(resumed.output.find("saved " + place + " after step 7"), std::string::npos) << resumed.output;
@@ -61,9 +47,9 @@ TEST(TrainAgain, AResumeNeedsNoOptionRepeatedAndSavesWhereItCameFrom) {
 TEST(TrainAgain, GoesOnAsIfItHadNeverStopped) {
     const TemporaryDirectory directory;
     const std::string place = (directory / "ck").string();
-    const Ran straight = run(training(directory) + "--steps 8");
+    const Ran straight = run(train_with_options(directory) + "--steps 8");
     // The same run, interrupted by its own save after four steps, as a copy of what it saved then.
-    const Ran saved = run(training(directory) + "--steps 8 --save-every 4 --checkpoint " + place);
+    const Ran saved = run(train_with_options(directory) + "--steps 8 --save-every 4 --checkpoint " + place);
     ASSERT_EQ(saved.status, 0) << saved.output;
     const Ran resumed =
         run("train --resume " + place + ".previous --checkpoint " + (directory / "other").string());
@@ -76,7 +62,7 @@ TEST(TrainAgain, GoesOnAsIfItHadNeverStopped) {
 TEST(TrainAgain, OptionsThatAreGivenTakeThePlaceOfThoseRemembered) {
     const TemporaryDirectory directory;
     const std::string place = (directory / "ck").string();
-    ASSERT_EQ(run(training(directory) + "--steps 2 --checkpoint " + place).status, 0);
+    ASSERT_EQ(run(train_with_options(directory) + "--steps 2 --checkpoint " + place).status, 0);
     const Ran changed =
         run("train --resume " + place + " --steps 3 --batch 3 --weight-decay 0.1 --policy fp32");
     ASSERT_EQ(changed.status, 0) << changed.output;
@@ -96,7 +82,7 @@ TEST(TrainAgain, ReadsOnWhereItStoppedWithStepsOfAnotherSize) {
                       still =
                           "train --layers 1 --heads 1 --channels 8 --context 32 --sequence 16 "
                           "--learning-rate 0 --policy fp32 --order sequential --text " +
-                          write_text(directory / "my.txt") + " ";
+                          testing::write_sentences(directory / "my.txt") + " ";
     ASSERT_EQ(run(still + "--batch 2 --steps 3 --checkpoint " + place).status, 0);
     // Steps 0 to 2 read six windows, so the next step of six is the second of a run of such steps.
     const Ran resumed = run("train --resume " + place + " --steps 4 --batch 6");
@@ -116,8 +102,8 @@ TEST(TrainAgain, ReadsOnWhereItStoppedWithStepsOfAnotherSize) {
 
 TEST(TrainAgain, ACheckpointCarriesItsTokenizer) {
     const TemporaryDirectory directory;
-    const std::string text = write_text(directory / "my.txt"), tokenizer = (directory / "tok").string(),
-                      place = (directory / "ck").string();
+    const std::string text = testing::write_sentences(directory / "my.txt"),
+                      tokenizer = (directory / "tok").string(), place = (directory / "ck").string();
     ASSERT_EQ(run("tokenize --train " + text + " --vocabulary 300 --out " + tokenizer).status, 0);
     ASSERT_EQ(run("train --batch 1 --sequence 16 --steps 2 --text " + text + " --tokenizer " + tokenizer +
                   " --checkpoint " + place)
@@ -135,7 +121,8 @@ TEST(TrainAgain, ACheckpointCarriesItsTokenizer) {
 
 TEST(TrainAgain, BeginsWithPublishedWeights) {
     const TemporaryDirectory directory;
-    const std::string text = write_text(directory / "my.txt"), tokenizer = (directory / "tok").string(),
+    const std::string text = testing::write_sentences(directory / "my.txt"),
+                      tokenizer = (directory / "tok").string(),
                       published = (directory / "published").string(), place = (directory / "ck").string();
     ASSERT_EQ(run("tokenize --train " + text + " --vocabulary 300 --out " + tokenizer).status, 0);
     const std::string train =
@@ -164,7 +151,8 @@ TEST(TrainAgain, BeginsWithPublishedWeights) {
 
 TEST(TrainAgain, BeginsWithAModelOfBytes) {
     const TemporaryDirectory directory;
-    const std::string text = write_text(directory / "my.txt"), place = (directory / "ck").string();
+    const std::string text = testing::write_sentences(directory / "my.txt"),
+                      place = (directory / "ck").string();
     const std::string rest = " --batch 1 --sequence 16 --steps 1 --quiet --text " + text;
     ASSERT_EQ(run("train --checkpoint " + place + rest).status, 0);
     const Ran begun = run("train --from " + place + rest);
@@ -174,7 +162,8 @@ TEST(TrainAgain, BeginsWithAModelOfBytes) {
 
 TEST(TrainAgain, ReportsTakeAModelFromItsCheckpoint) {
     const TemporaryDirectory directory;
-    const std::string text = write_text(directory / "my.txt"), place = (directory / "ck").string();
+    const std::string text = testing::write_sentences(directory / "my.txt"),
+                      place = (directory / "ck").string();
     ASSERT_EQ(
         run("train --layers 1 --heads 2 --channels 16 --context 16 --vocabulary 256 --batch 1 --steps 40 "
             "--learning-rate 1e-2 --quiet --text " +
@@ -212,7 +201,7 @@ TEST(TrainAgain, SaysWhatIsNotKept) {
 
 TEST(TrainAgain, ReadsATextFromAPipe) {
     const TemporaryDirectory directory;
-    const std::string text = write_text(directory / "my.txt");
+    const std::string text = testing::write_sentences(directory / "my.txt");
     const std::string train = MANTISSA_BINARY_DIR "/mantissa train --batch 1 --sequence 16 --steps 1 --text ";
     const Ran ran = testing::run_in_shell("cat " + text + " | " + train + "-");
     EXPECT_EQ(ran.status, 0) << ran.output;

@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 
+#include "mantissa/base/file.h"
 #include "tests/cli/run_program.h"
 #include "tests/support/image_files.h"
 #include "tests/support/temporary_directory.h"
@@ -18,9 +18,10 @@ namespace {
 using testing::last_line;
 using testing::Ran;
 using testing::run;
+using testing::steps_of;
 
 /// Drawn by the script that draws them.
-std::string generated(const TemporaryDirectory& directory, int train, int test) {
+std::string drawn_images(const TemporaryDirectory& directory, int train, int test) {
     const std::string place = (directory / "set").string();
     const Ran made =
         testing::run_in_shell("python3 " MANTISSA_SOURCE_DIR "/bench/generate_images.py " + place +
@@ -29,22 +30,12 @@ std::string generated(const TemporaryDirectory& directory, int train, int test) 
     return place;
 }
 
-const std::string small = " --model ResNet20 --width 4 --policy fp32 ";
-
-/// Lines of steps and validations, without their times.
-std::string steps_of(const std::string& output) {
-    std::istringstream lines(output);
-    std::string steps;
-    for (std::string line; std::getline(lines, line);)
-        if (line.starts_with("step "))
-            steps += (line.find(" ms") == line.npos ? line : line.substr(0, line.rfind("norm"))) + "\n";
-    return steps;
-}
+const std::string small_resnet20 = " --model ResNet20 --width 4 --policy fp32 ";
 
 TEST(TrainImages, AResumedRunHasTheSameBitsOnAnyNumberOfThreads) {
     const TemporaryDirectory directory;
     const std::string train =
-        "train --images " + generated(directory, 60, 20) + small +
+        "train --images " + drawn_images(directory, 60, 20) + small_resnet20 +
         "--batch 4 --accumulate 2 --steps 6 --validate-every 3 --order random --seed 4 ";
     const Ran straight = run(train + "--threads 2 --read-threads 3");
     ASSERT_EQ(straight.status, 0) << straight.output;
@@ -75,59 +66,54 @@ TEST(TrainImages, WhatOthersShowOfARunIsOfImages) {
     const TemporaryDirectory directory;
     const std::string page = (directory / "page.html").string(), json = (directory / "run.json").string();
     const Ran ran =
-        run("train --images " + generated(directory, 60, 20) + small +
+        run("train --images " + drawn_images(directory, 60, 20) + small_resnet20 +
             "--batch 4 --steps 2 --validate-every 1 --augment none --html " + page + " --json " + json);
     ASSERT_EQ(ran.status, 0) << ran.output;
     EXPECT_NE(ran.output.find("cropped from the middle, means"), std::string::npos) << ran.output;
-    const auto text_of = [](const std::string& path) {
-        std::ostringstream text;
-        text << std::ifstream(path).rdbuf();
-        return text.str();
-    };
     for (const char* expected : {"images a second", "accuracy on validation images", "top 5"})
-        EXPECT_NE(text_of(page).find(expected), std::string::npos) << expected;
+        EXPECT_NE(read_file(page).find(expected), std::string::npos) << expected;
     for (const char* expected : {"\"images_per_second\"", "\"validation_top1\"", "\"top5\""})
-        EXPECT_NE(text_of(json).find(expected), std::string::npos) << expected;
+        EXPECT_NE(read_file(json).find(expected), std::string::npos) << expected;
 }
 
 TEST(TrainImages, ConvergeShowsTheAccuracyOfEachPrecision) {
     const TemporaryDirectory directory;
     const std::string page = (directory / "page.html").string();
     const Ran ran =
-        run("numerics converge --images " + generated(directory, 40, 12) +
+        run("numerics converge --images " + drawn_images(directory, 40, 12) +
             " --model ResNet20 --width 4 --batch 4 --steps 2 --seeds 1 --policies fp32,tf32 --tolerance 1 "
             "--validate-every 1 --quiet --html " +
             page);
     ASSERT_EQ(ran.status, 0) << ran.output;
     EXPECT_NE(ran.output.find("\nvalidation accuracy\nstep     fp32     tf32\n   0  "), std::string::npos)
         << ran.output;
-    std::ostringstream text;
-    text << std::ifstream(page).rdbuf();
-    EXPECT_NE(text.str().find("accuracy on validation images"), std::string::npos);
+    EXPECT_NE(read_file(page).find("accuracy on validation images"), std::string::npos);
 }
 
 TEST(TrainImages, WhatDoesNotFitIsRefusedInALine) {
     const TemporaryDirectory directory;
-    const std::string set = generated(directory, 20, 5), images = "train --images " + set;
+    const std::string set = drawn_images(directory, 20, 5), images = "train --images " + set;
     const std::string names = "ResNet50, ResNet50v1.5, VGG19, DenseNet121, ResNet20, ResNet56";
     const std::pair<std::string, std::string> cases[] = {
         {"train --model ResNet20", "--model ResNet20: is for images; give them as --images DIR"},
         {"train --mean 0 0 0", "--mean says how images are read: give them as --images DIR"},
         {images, "--images needs a network for images as --model: " + names + "; the model is gpt2-tiny"},
-        {images + small + "--classes 9",
+        {images + small_resnet20 + "--classes 9",
          "--classes 9: " + set + " has 10 classes; leave it out, or give as many"},
-        {images + small + "--text /etc/hostname",
+        {images + small_resnet20 + "--text /etc/hostname",
          "--model ResNet20: trains on images, not on --text, --tokens or --tokenizer"},
-        {images + small + "--sample-every 1", "--sample-every continues a text; ResNet20 is for images"},
-        {images + small + "--batch 21",
+        {images + small_resnet20 + "--sample-every 1",
+         "--sample-every continues a text; ResNet20 is for images"},
+        {images + small_resnet20 + "--batch 21",
          "--batch: a step takes 21 images, but there are 20 to train on; lower the batch"},
-        {images + small + "--resize 31",
+        {images + small_resnet20 + "--resize 31",
          "--resize must be --image-size, 32, or more, and at most 134217728, got 31"},
-        {images + small + "--crop-padding 33", "--crop-padding must be 0 to --image-size, 32, got 33"},
-        {images + small + "--augment turn",
+        {images + small_resnet20 + "--crop-padding 33",
+         "--crop-padding must be 0 to --image-size, 32, got 33"},
+        {images + small_resnet20 + "--augment turn",
          "--augment is crop, flip, both with a comma between, or none, got 'turn'"},
-        {images + small + "--std 1 0 1", "--std must be three numbers above 0, got 0"},
-        {images + small + "--bad-images ignore", "--bad-images is stop or skip, got 'ignore'"},
+        {images + small_resnet20 + "--std 1 0 1", "--std must be three numbers above 0, got 0"},
+        {images + small_resnet20 + "--bad-images ignore", "--bad-images is stop or skip, got 'ignore'"},
         {"numerics converge --validate-every 1",
          "--validate-every counts images that are named right: give --images DIR"}};
     for (const auto& [command, expected] : cases) {
@@ -159,15 +145,15 @@ std::string folders(const TemporaryDirectory& directory) {
 
 TEST(TrainImages, FoldersOfImagesAreTrainedOn) {
     const TemporaryDirectory directory;
-    const Ran ran =
-        run("train --images " + folders(directory) + small + "--batch 4 --steps 2 --validate-every 2");
+    const Ran ran = run("train --images " + folders(directory) + small_resnet20 +
+                        "--batch 4 --steps 2 --validate-every 2");
     EXPECT_EQ(ran.status, 0) << ran.output;
     const std::string inside = (directory / "set" / "ck").string();
-    EXPECT_EQ(
-        last_line(
-            run("train --images " + (directory / "set").string() + small + "--checkpoint " + inside).output),
-        "mantissa: --checkpoint " + inside +
-            ": lies in the folder of --images, where each folder is a class; name another place");
+    EXPECT_EQ(last_line(run("train --images " + (directory / "set").string() + small_resnet20 +
+                            "--checkpoint " + inside)
+                            .output),
+              "mantissa: --checkpoint " + inside +
+                  ": lies in the folder of --images, where each folder is a class; name another place");
     EXPECT_NE(ran.output.find("22 images of 2 classes, 5 steps an epoch, 2 held out for "
                               "validation\neach folder taken for a class\nresized to 36, 32 x 32 cropped"),
               std::string::npos)
@@ -179,7 +165,8 @@ TEST(TrainImages, ABadImageEndsTheRunOnceItIsSavedOrIsSkippedAndCounted) {
     const std::string set = folders(directory), bad = set + "/light/13.png",
                       place = (directory / "ck").string();
     testing::write_file(bad, "GIF89a");
-    const std::string train = "train --images " + set + small + "--batch 4 --order sequential --steps 6 ";
+    const std::string train =
+        "train --images " + set + small_resnet20 + "--batch 4 --order sequential --steps 6 ";
     const Ran stopped = run(train + "--checkpoint " + place);
     EXPECT_EQ(stopped.status, 1) << stopped.output;
     EXPECT_NE(stopped.output.find("saved " + place + " after step 2\n"), std::string::npos) << stopped.output;
@@ -205,7 +192,8 @@ TEST(TrainImages, RanksCountAImageThatTheySkipOnce) {
     const std::string set = folders(directory), bad = set + "/light/13.png";
     testing::write_file(bad, "GIF89a");
     // More than two epochs, in which both come upon it.
-    const std::string train = " train --images " + set + small + "--batch 2 --order sequential --steps 14 ";
+    const std::string train =
+        " train --images " + set + small_resnet20 + "--batch 2 --order sequential --steps 14 ";
     const std::string two =
         "mpirun.openmpi --allow-run-as-root --oversubscribe -n 2 " MANTISSA_BINARY_DIR "/mantissa";
     const Ran skipping = testing::run_in_shell(two + train + "--bad-images skip");
@@ -230,7 +218,7 @@ TEST(TrainImagesSlow, EachPrecisionLearnsGeneratedImages) {
     const std::string report = (directory / "run.json").string();
     constexpr int seconds = 2400;
     const Ran ran = testing::run_in_shell(
-        MANTISSA_BINARY_DIR "/mantissa numerics converge --images " + generated(directory, 5000, 1000) +
+        MANTISSA_BINARY_DIR "/mantissa numerics converge --images " + drawn_images(directory, 5000, 1000) +
             " --model ResNet20 --batch 32 --steps 400 --learning-rate 3e-3 --min-learning-rate 0 --warmup 20 "
             "--tolerance 0.05 --validate-every 400 --quiet --json " +
             report,

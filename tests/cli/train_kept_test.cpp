@@ -17,7 +17,7 @@ using testing::last_line;
 using testing::Ran;
 using testing::run;
 
-constexpr char train[] = "train --batch 1 --sequence 16 --steps 3 ";
+const std::string train_three_steps = "train --batch 1 --sequence 16 --steps 3 ";
 const std::string endless =
     MANTISSA_BINARY_DIR "/mantissa train --batch 1 --sequence 16 --steps 1000000 --checkpoint ";
 
@@ -33,7 +33,7 @@ TEST(TrainKept, ASaveThatFailsOnTheWayEndsNoTraining) {
     const SmallDisk disk(16 << 20);
     if (!disk.mounted()) GTEST_SKIP() << "no right to mount";
     const std::string place = (disk.path() / "ck").string();
-    const Ran ran = run(std::string(train) + "--save-every 1 --checkpoint " + place);
+    const Ran ran = run(train_three_steps + "--save-every 1 --checkpoint " + place);
     EXPECT_EQ(ran.status, 1);  // nor can the last step be saved
     EXPECT_NE(ran.output.find("saved " + place + " after step 0"), std::string::npos) << ran.output;
     EXPECT_NE(ran.output.find("\nstep     2"), std::string::npos) << ran.output;
@@ -44,7 +44,7 @@ TEST(TrainKept, ASaveThatFailsOnTheWayEndsNoTraining) {
 TEST(TrainKept, ALogThatCannotBeWrittenLosesNoStep) {
     const TemporaryDirectory directory;
     const std::string place = (directory / "ck").string();
-    const Ran ran = run(std::string(train) + "--log /dev/full --checkpoint " + place);
+    const Ran ran = run(train_three_steps + "--log /dev/full --checkpoint " + place);
     EXPECT_EQ(ran.status, 1) << ran.output;
     EXPECT_NE(ran.output.find("saved " + place + " after step 0"), std::string::npos) << ran.output;
     EXPECT_NE(last_line(ran.output).find("/dev/full: cannot be written"), std::string::npos) << ran.output;
@@ -124,7 +124,7 @@ TEST(TrainKept, TwoRunsDoNotSaveToOnePlace) {
     const std::string place = (directory / "ck").string();
     {
         const LockFile other((directory / "ck.lock"), place);
-        const Ran ran = run(std::string(train) + "--checkpoint " + place + "/");
+        const Ran ran = run(train_three_steps + "--checkpoint " + place + "/");
         EXPECT_EQ(ran.status, 1) << ran.output;
         EXPECT_NE(
             last_line(ran.output).find("writes there; wait until it has ended, or choose another place"),
@@ -132,7 +132,7 @@ TEST(TrainKept, TwoRunsDoNotSaveToOnePlace) {
             << ran.output;
         EXPECT_EQ(ran.output.find("\nstep "), std::string::npos) << ran.output;
     }
-    EXPECT_EQ(run(std::string(train) + "--checkpoint " + place).status, 0);
+    EXPECT_EQ(run(train_three_steps + "--checkpoint " + place).status, 0);
     EXPECT_FALSE(std::filesystem::exists(directory / "ck.lock"));
 }
 

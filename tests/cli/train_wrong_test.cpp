@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/run_program.h"
+#include "tests/cli/written_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
@@ -15,15 +16,9 @@ using testing::last_line;
 using testing::Ran;
 using testing::run;
 
-std::string write_text(const std::filesystem::path& path) {
-    std::ofstream file(path);
-    for (int i = 0; i < 400; ++i) file << "the cat sat on the mat and saw the dog number " << i << "\n";
-    return path.string();
-}
-
-std::string small(const TemporaryDirectory& directory) {
+std::string small_gpt2(const TemporaryDirectory& directory) {
     return " --threads 1 --layers 2 --heads 4 --channels 64 --context 64 --vocabulary 256 --batch 2 --text " +
-           write_text(directory / "my.txt") + " ";
+           testing::write_sentences(directory / "my.txt") + " ";
 }
 
 bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -31,7 +26,7 @@ bool holds(const std::string& text, const std::string& part) { return text.find(
 TEST(TrainWrong, ALossScaleThatIsTooGreatIsSaidToBe) {
     const TemporaryDirectory directory;
     const std::string log = directory / "log.csv";
-    const std::string train = "train" + small(directory) + "--steps 5 --policy fp16 --log " + log;
+    const std::string train = "train" + small_gpt2(directory) + "--steps 5 --policy fp16 --log " + log;
     for (const auto& [scale, advice] :
          {std::pair{"--loss-scale 1e9",
                     "times the loss scale of 1e+09 the gradients are not: a smaller "
@@ -59,7 +54,8 @@ TEST(TrainWrong, AResumeWithALossScaleThatIsTooSmallIsWarnedOf) {
     const TemporaryDirectory directory;
     const std::string place = directory / "ck";
     ASSERT_EQ(
-        run("train" + small(directory) + "--steps 2 --policy fp16 --quiet --checkpoint " + place).status, 0);
+        run("train" + small_gpt2(directory) + "--steps 2 --policy fp16 --quiet --checkpoint " + place).status,
+        0);
     const Ran ran = run("train --steps 3 --resume " + place + " --loss-scale 1e-3");
     EXPECT_EQ(ran.status, 0) << ran.output;
     EXPECT_TRUE(holds(ran.output, "% of the gradients' elements become zero when they are cast to f16"))
@@ -68,7 +64,8 @@ TEST(TrainWrong, AResumeWithALossScaleThatIsTooSmallIsWarnedOf) {
 
 TEST(TrainWrong, ALossThatClimbsIsRemarkedUponOnce) {
     const TemporaryDirectory directory;
-    const Ran ran = run("train" + small(directory) + "--steps 25 --learning-rate 10 --warmup 0 --clip 0");
+    const Ran ran =
+        run("train" + small_gpt2(directory) + "--steps 25 --learning-rate 10 --warmup 0 --clip 0");
     EXPECT_EQ(ran.status, 0) << ran.output;
     const std::string remark = "this does not train; a lower --learning-rate may help\n";
     const std::size_t first = ran.output.find(remark);
@@ -80,7 +77,7 @@ TEST(TrainWrong, ALossThatClimbsIsRemarkedUponOnce) {
 TEST(TrainWrong, NumbersOfABrokenTrainingProposeNothing) {
     const TemporaryDirectory directory;
     const std::string report = directory / "n.json";
-    const std::string numerics = "numerics" + small(directory) + "--quiet --json " + report + " ";
+    const std::string numerics = "numerics" + small_gpt2(directory) + "--quiet --json " + report + " ";
     const Ran broken = run(numerics + "--steps 5 --learning-rate 1e6");
     EXPECT_EQ(broken.status, 1) << broken.output;
     EXPECT_TRUE(holds(last_line(broken.output), " numbers are not finite; a lower --learning-rate may help"));
@@ -101,7 +98,7 @@ TEST(TrainWrong, NumbersOfABrokenTrainingProposeNothing) {
 
 TEST(TrainWrong, PrecisionsOfABrokenTrainingDoNotAgree) {
     const TemporaryDirectory directory;
-    const Ran ran = run("numerics converge" + small(directory) +
+    const Ran ran = run("numerics converge" + small_gpt2(directory) +
                         "--policies fp32,bf16 --learning-rate 1 --steps 12 --quiet");
     EXPECT_EQ(ran.status, 1) << ran.output;
     EXPECT_TRUE(holds(last_line(ran.output),
@@ -113,7 +110,7 @@ TEST(TrainWrong, PrecisionsOfABrokenTrainingDoNotAgree) {
 
 TEST(TrainWrong, APerplexityThatIsNoNumberIsNoSuccess) {
     const TemporaryDirectory directory;
-    const std::string place = directory / "ck", options = small(directory);
+    const std::string place = directory / "ck", options = small_gpt2(directory);
     ASSERT_EQ(run("train" + options +
                   "--policy fp32 --learning-rate 5 --warmup 0 --clip 0 --steps 30 "
                   "--checkpoint " +

@@ -7,6 +7,7 @@
 
 #include "mantissa/base/file.h"
 #include "tests/cli/run_program.h"
+#include "tests/cli/written_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
@@ -15,9 +16,7 @@ namespace {
 TEST(Validation, IsTheSameForAnyBatch) {
     const TemporaryDirectory directory;
     const std::string text = directory / "text.txt", checkpoint = directory / "made";
-    std::ofstream file(text);
-    for (int i = 0; i < 300; ++i) file << "the cat sat on the mat and saw the dog number " << i << "\n";
-    file.close();
+    testing::write_sentences(text, 300);
     const std::string small = "train --policy fp32 --text " + text + " ";
     const testing::Ran made = testing::run(
         small + "--layers 1 --heads 2 --channels 16 --context 32 --steps 1 --checkpoint " + checkpoint);

@@ -16,7 +16,7 @@ using testing::last_line;
 using testing::Ran;
 
 /// Where this build has LLVM, the program beside it that was linked without.
-Ran run(const std::string& arguments) {
+Ran run_without_llvm(const std::string& arguments) {
     const std::string program =
         codegen::Compiler::refusal().empty() ? "/mantissa_without_llvm " : "/mantissa ";
     return testing::run_in_shell(MANTISSA_BINARY_DIR + program + arguments);
@@ -24,10 +24,10 @@ Ran run(const std::string& arguments) {
 
 const std::string reason =
     "this build has no compiler for fused kernels; build with -DMANTISSA_LLVM=ON and LLVM 19 installed";
-const std::string small = " --model gpt2-tiny --batch 1 --sequence 16 ";
+const std::string gpt2_tiny = " --model gpt2-tiny --batch 1 --sequence 16 ";
 
 TEST(WithoutLlvm, TheLadderLeavesOutTheRungsThatCompileAndSaysSo) {
-    const Ran ran = run("ladder --steps 2 --repeats 1" + small);
+    const Ran ran = run_without_llvm("ladder --steps 2 --repeats 1" + gpt2_tiny);
     ASSERT_EQ(ran.status, 0) << ran.output;
     EXPECT_NE(ran.output.find("without the rungs from compiled on: " + reason + "\n"), std::string::npos)
         << ran.output;
@@ -38,7 +38,8 @@ TEST(WithoutLlvm, TheLadderLeavesOutTheRungsThatCompileAndSaysSo) {
 
 TEST(WithoutLlvm, ARungThatCompilesIsRefused) {
     for (const char* rung : {"compiled", "flash", "nice", "loss"}) {
-        const Ran ran = run("ladder --steps 2 --repeats 1 --rungs " + std::string(rung) + small);
+        const Ran ran =
+            run_without_llvm("ladder --steps 2 --repeats 1 --rungs " + std::string(rung) + gpt2_tiny);
         EXPECT_EQ(ran.status, 1) << ran.output;
         EXPECT_NE(last_line(ran.output).find(reason), std::string::npos) << ran.output;
     }
@@ -47,22 +48,23 @@ TEST(WithoutLlvm, ARungThatCompilesIsRefused) {
 TEST(WithoutLlvm, TrainsAndGenerates) {
     const TemporaryDirectory directory;
     const std::string checkpoint = (directory.path() / "ckpt").string();
-    const Ran trained = run("train --steps 2 --checkpoint " + checkpoint + small);
+    const Ran trained = run_without_llvm("train --steps 2 --checkpoint " + checkpoint + gpt2_tiny);
     ASSERT_EQ(trained.status, 0) << trained.output;
     EXPECT_NE(trained.output.find("without fused kernels: " + reason + "\n"), std::string::npos)
         << trained.output;
-    const Ran generated = run("generate --prompt Once --length 4 --checkpoint " + checkpoint);
+    const Ran generated = run_without_llvm("generate --prompt Once --length 4 --checkpoint " + checkpoint);
     EXPECT_EQ(generated.status, 0) << generated.output;
     for (const std::string& what :
          {std::string("--passes fuse"), "--dump-target sm_80 --dump " + directory.path().string()}) {
-        const Ran refused = run("train --steps 1 " + what + small);
+        const Ran refused = run_without_llvm("train --steps 1 " + what + gpt2_tiny);
         EXPECT_EQ(refused.status, what.starts_with("--dump-target") ? 2 : 1) << refused.output;
         EXPECT_NE(last_line(refused.output).find(reason), std::string::npos) << refused.output;
     }
 }
 
 TEST(WithoutLlvm, Explains) {
-    const Ran plain = run("explain --passes simplify" + small), all = run("explain --policy bf16" + small);
+    const Ran plain = run_without_llvm("explain --passes simplify" + gpt2_tiny),
+              all = run_without_llvm("explain --policy bf16" + gpt2_tiny);
     EXPECT_EQ(plain.status, 0) << plain.output;
     EXPECT_EQ(plain.output.find(reason), std::string::npos) << plain.output;
     EXPECT_EQ(all.status, 0) << all.output;
@@ -71,7 +73,7 @@ TEST(WithoutLlvm, Explains) {
         std::string::npos)
         << all.output;
     EXPECT_NE(all.output.find("without fused kernels: " + reason + "\n"), std::string::npos) << all.output;
-    const Ran fused = run("explain --passes fuse" + small);
+    const Ran fused = run_without_llvm("explain --passes fuse" + gpt2_tiny);
     EXPECT_EQ(fused.status, 1) << fused.output;
     EXPECT_NE(last_line(fused.output).find(reason), std::string::npos) << fused.output;
 }
@@ -83,7 +85,7 @@ TEST(WithoutLlvm, ImagesThatNeedALibraryAreRefusedAndCifar10sAreNot) {
         testing::write_file(directory / "set" / (i < 2 ? "a" : "b") / (std::to_string(i) + ".png"),
                             testing::png_of(2, 2, testing::smooth_image(2, 2)));
     const std::string train = "train --model ResNet20 --width 2 --batch 2 --steps 1 --images ";
-    const Ran png = run(train + (directory / "set").string());
+    const Ran png = run_without_llvm(train + (directory / "set").string());
     EXPECT_EQ(png.status, 1) << png.output;
     EXPECT_NE(
         last_line(png.output)
@@ -93,7 +95,7 @@ TEST(WithoutLlvm, ImagesThatNeedALibraryAreRefusedAndCifar10sAreNot) {
         << png.output;
     testing::write_file(directory / "cifar" / "data_batch_1.bin",
                         testing::cifar_record(0, 0) + testing::cifar_record(1, 0));
-    const Ran cifar = run(train + (directory / "cifar").string());
+    const Ran cifar = run_without_llvm(train + (directory / "cifar").string());
     EXPECT_EQ(cifar.status, 0) << cifar.output;
 }
 
