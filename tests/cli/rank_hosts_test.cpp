@@ -15,7 +15,6 @@ namespace mantissa {
 namespace {
 
 using testing::program;
-using testing::quoted;
 using testing::Ran;
 using testing::run;
 using testing::run_in_shell;

@@ -9,7 +9,7 @@
 
 namespace mantissa::testing {
 
-/// What the error says that `body` throws; "no error" if it throws none. Errors of other types pass.
+/// The text of the error that `body` throws; "no error" if it throws none. Errors of other types pass.
 template <class Error = UserError, class Body>
 std::string error_of(Body&& body) {
     try {

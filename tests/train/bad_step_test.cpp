@@ -14,15 +14,18 @@
 #include "mantissa/train/training_plan.h"
 #include "tests/support/gpt2_training.h"
 #include "tests/support/passes.h"
+#include "tests/train/training_states.h"
 
 namespace mantissa {
 namespace {
 
-constexpr float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+using testing::StateBytes;
+using testing::states_of;
 
-using States = std::vector<std::vector<std::byte>>;
+constexpr float no_number = std::numeric_limits<float>::quiet_NaN(),
+                infinite = std::numeric_limits<float>::infinity();
 
-Gpt2Training options_with(std::int64_t accumulate, double dropout, bool fuse) {
+Gpt2Training bad_step_training(std::int64_t accumulate, double dropout, bool fuse) {
     Gpt2Training options{.model = {.name = "small",
                                    .layers = 2,
                                    .heads = 2,
@@ -38,13 +41,13 @@ Gpt2Training options_with(std::int64_t accumulate, double dropout, bool fuse) {
     return options;
 }
 
-struct Trained {
+struct BadStepRun {
     std::unique_ptr<Device> device = make_cpu_device({.threads = 2});
     Trainer trainer;
     std::vector<std::int32_t> tokens, targets;
 
-    explicit Trained(std::int64_t accumulate = 1, double dropout = 0, bool fuse = false)
-        : trainer(gpt2_plan(*device, options_with(accumulate, dropout, fuse))) {
+    explicit BadStepRun(std::int64_t accumulate = 1, double dropout = 0, bool fuse = false)
+        : trainer(gpt2_plan(*device, bad_step_training(accumulate, dropout, fuse))) {
         for (std::int64_t i = 0; i < trainer.plan().units_per_step(); ++i) {
             tokens.push_back(static_cast<std::int32_t>(i * 7 % 39));
             targets.push_back(static_cast<std::int32_t>((i * 7 + 7) % 39));
@@ -58,22 +61,14 @@ struct Trained {
         trainer.state().write(state, std::as_bytes(std::span<const float>(values)));
     }
 
-    /// All but sums of gradients, which mean nothing between steps.
-    States states() {
-        States values;
-        for (const State& state : trainer.state().states())
-            if (state.kind != State::Kind::gradient) values.push_back(trainer.state().read(state.name));
-        return values;
-    }
-
     /// The message about a bad step, after checking that neither it nor the search left a trace.
     std::string name_of_bad_step(double learning_rate = 1e-3) {
-        const States before = states();
+        const StateBytes before = states_of(trainer);
         EXPECT_FALSE(trainer.step({tokens, targets}, learning_rate).applied);
-        EXPECT_TRUE(states() == before) << "the step";
+        EXPECT_TRUE(states_of(trainer) == before) << "the step";
         const std::int64_t steps = trainer.steps_done();
         const auto found = trainer.first_non_finite({tokens, targets}, learning_rate);
-        EXPECT_TRUE(states() == before) << "the search";
+        EXPECT_TRUE(states_of(trainer) == before) << "the search";
         EXPECT_EQ(trainer.steps_done(), steps);
         return found ? found->text() : "nothing";
     }
@@ -95,8 +90,8 @@ void expect_named(const std::string& text, const std::string& expected) {
 
 /// Layer 0, with its infinite mask, is before layer 1, and none of it is a finding.
 TEST(BadStep, ANanInAWeightIsNamedWithItsFirstReader) {
-    Trained run;
-    run.put("h.1.mlp.c_fc.weight", 2 * 16 + 5, nan);
+    BadStepRun run;
+    run.put("h.1.mlp.c_fc.weight", 2 * 16 + 5, no_number);
     expect_named(run.name_of_bad_step(),
                  "h.1.mlp.c_fc.weight holds nan: element [2, 5] of f32[64, 16], "
                  "read first by matmul in h.1.mlp.c_fc (forward, gpt2.cpp:#)");
@@ -105,23 +100,23 @@ TEST(BadStep, ANanInAWeightIsNamedWithItsFirstReader) {
 /// The mask is then a constant in the body of a fused node, which writes the masked scores.
 TEST(BadStep, TheMaskOfAFusedNodeIsNoFindingEither) {
     if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
-    Trained run(1, 0, /*fuse=*/true);
-    run.put("h.1.mlp.c_fc.weight", 2 * 16 + 5, nan);
+    BadStepRun run(1, 0, /*fuse=*/true);
+    run.put("h.1.mlp.c_fc.weight", 2 * 16 + 5, no_number);
     expect_named(run.name_of_bad_step(),
                  "h.1.mlp.c_fc.weight holds nan: element [2, 5] of f32[64, 16], "
                  "read first by fused in h.1.mlp.c_fc (forward, gpt2.cpp:#)");
 }
 
 TEST(BadStep, AnInfiniteEmbeddingIsNamed) {
-    Trained run;
-    run.put("wte.weight", 7 * 16 + 1, inf);
+    BadStepRun run;
+    run.put("wte.weight", 7 * 16 + 1, infinite);
     expect_named(run.name_of_bad_step(),
                  "wte.weight holds inf: element [7, 1] of f32[40, 16], read first "
                  "by embedding (forward, gpt2.cpp:#)");
 }
 
 TEST(BadStep, AnOperationThatOverflowsIsNamed) {
-    Trained run;
+    BadStepRun run;
     for (std::size_t i = 0; i < 16; ++i) run.put("h.0.attn.c_proj.weight", i, i % 2 == 0 ? 3e38f : -3e38f);
     run.put("h.0.attn.c_proj.bias", 0, 3e38f);
     for (std::size_t i = 0; i < 16; ++i) run.put("h.0.attn.c_attn.bias", 32 + i, i % 2 == 0 ? 30.f : -30.f);
@@ -133,14 +128,14 @@ TEST(BadStep, AnOperationThatOverflowsIsNamed) {
 
 TEST(BadStep, OnlyAStepThatWasNotAppliedCanBeSearched) {
     // To its end, a search of another would apply it once more.
-    Trained run;
+    BadStepRun run;
     EXPECT_THROW(run.trainer.first_non_finite({run.tokens, run.targets}, 1e-3), InternalError);
 }
 
 TEST(BadStep, ABadMicroBatchIsFoundWhereverItIs) {
     for (const double dropout : {0.0, 0.2}) {
-        Trained run(3, dropout);
-        run.put("ln_f.weight", 3, nan);
+        BadStepRun run(3, dropout);
+        run.put("ln_f.weight", 3, no_number);
         expect_named(run.name_of_bad_step(),
                      "ln_f.weight holds nan: element [3] of f32[16], read first by "
                      "layer_norm in ln_f (forward, gpt2.cpp:#)");
@@ -150,7 +145,7 @@ TEST(BadStep, ABadMicroBatchIsFoundWhereverItIs) {
 }
 
 TEST(BadStep, GradientsThatOverflowWhileTheyAreAddedUpAreNamed) {
-    Trained run(2);
+    BadStepRun run(2);
     // Every token is 1 and normalised to about 3.8 in channel 0; every target is 39, whose weight of 1.5e38
     // in that channel counts in no score, for the last norm makes the channel 0. The gradient of that norm's
     // weight is then about 0.5 1.5e38 3.8 = 2.9e38 in each of the two micro-batches: finite, but not their

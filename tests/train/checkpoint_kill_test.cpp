@@ -59,7 +59,7 @@ Killed kill_after(const fs::path& path, int first, std::chrono::microseconds del
     return result;
 }
 
-void kill_at_random_moments(int kills) {
+void kill_saves_at_random_moments(int kills) {
     const TemporaryDirectory directory;
     const RandomStream random{.seed = 4};
     save_checkpoint(directory / "ckpt", ExampleCheckpoint(1, channels).to_save());
@@ -86,8 +86,8 @@ void kill_at_random_moments(int kills) {
     EXPECT_LT(progressed, kills * 9 / 10);
 }
 
-TEST(CheckpointKill, FiftyAtRandomMoments) { kill_at_random_moments(50); }
-TEST(CheckpointKillSlow, ThousandAtRandomMoments) { kill_at_random_moments(1000); }
+TEST(CheckpointKill, FiftyAtRandomMoments) { kill_saves_at_random_moments(50); }
+TEST(CheckpointKillSlow, ThousandAtRandomMoments) { kill_saves_at_random_moments(1000); }
 
 enum class Ending { killed, finished, untraceable };
 

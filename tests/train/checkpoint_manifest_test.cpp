@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "mantissa/base/error.h"
+#include "tests/support/error_of.h"
 
 namespace mantissa {
 namespace {
@@ -18,13 +18,8 @@ Manifest some_files() {
               .tensors = {{"wte.weight", 1}, {"h.0.ln_1.bias", 0x8000000000000000}}}}};
 }
 
-std::string error_of(const std::string& text) {
-    try {
-        parse_manifest(text, "run/manifest.json");
-    } catch (const UserError& error) {
-        return error.what();
-    }
-    return "no error";
+std::string manifest_error(const std::string& text) {
+    return testing::error_of([&] { parse_manifest(text, "run/manifest.json"); });
 }
 
 TEST(CheckpointManifest, IsReadAsItWasWritten) {
@@ -41,15 +36,16 @@ TEST(CheckpointManifest, AnyOtherBitIsRefused) {
         for (int bit = 0; bit < 8; ++bit) {
             std::string damaged = text;
             damaged[at] = static_cast<char>(damaged[at] ^ (1 << bit));
-            ASSERT_EQ(error_of(damaged).find("run/manifest.json"), 0u) << "bit " << bit << " of byte " << at;
+            ASSERT_EQ(manifest_error(damaged).find("run/manifest.json"), 0u)
+                << "bit " << bit << " of byte " << at;
         }
     for (std::size_t size = 0; size < text.size(); ++size)
-        ASSERT_EQ(error_of(text.substr(0, size)).find("run/manifest.json"), 0u) << size << " bytes";
+        ASSERT_EQ(manifest_error(text.substr(0, size)).find("run/manifest.json"), 0u) << size << " bytes";
 }
 
 TEST(CheckpointManifest, NamesOfFilesStayInTheFolder) {
     for (const char* name : {"../state.json", "a/b", "..", ".", ""})
-        EXPECT_EQ(error_of(manifest_text({{name, {.bytes = 1}}})),
+        EXPECT_EQ(manifest_error(manifest_text({{name, {.bytes = 1}}})),
                   "run/manifest.json: \"" + std::string(name) + "\" is no name of a file");
 }
 

@@ -14,6 +14,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
 #include "mantissa/formats/hf_gpt2.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/train/checkpoint_example.h"
 
@@ -21,23 +22,14 @@ namespace mantissa {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::error_of;
 
 std::string load_error(const fs::path& directory) {
-    try {
-        load_checkpoint(directory);
-    } catch (const UserError& error) {
-        return error.what();
-    }
-    return "loaded";
+    return error_of([&] { load_checkpoint(directory); });
 }
 
 std::string save_error(const fs::path& directory, const ExampleCheckpoint& example) {
-    try {
-        save_checkpoint(directory, example.to_save());
-    } catch (const UserError& error) {
-        return error.what();
-    }
-    return "saved";
+    return error_of([&] { save_checkpoint(directory, example.to_save()); });
 }
 
 using Names = std::vector<std::string>;
@@ -107,7 +99,7 @@ TEST(Checkpoint, DoesNotReplaceWhatIsNoCheckpoint) {
     const TemporaryDirectory directory;
     const fs::path path = directory / "home";
     fs::create_directories(path);
-    EXPECT_EQ(save_error(path, ExampleCheckpoint(1)), "saved") << "an empty directory may be used";
+    EXPECT_EQ(save_error(path, ExampleCheckpoint(1)), "no error") << "an empty directory may be used";
     std::ofstream(path / "thesis.tex") << "years of work";
     EXPECT_EQ(save_error(path, ExampleCheckpoint(2)),
               path.string() +
@@ -166,7 +158,7 @@ std::map<std::string, int> parts_named_by_flips(std::size_t stride) {
         }
         named[name + " bytes"] = static_cast<int>(good.size());
     }
-    EXPECT_EQ(load_error(path), "loaded");
+    EXPECT_EQ(load_error(path), "no error");
     return named;
 }
 
@@ -203,10 +195,10 @@ TEST(Checkpoint, EveryMissingByteIsFound) {
             std::ofstream(path / name, std::ios::binary) << good;
         }
         std::ofstream(path / name, std::ios::binary) << good << '\0';
-        EXPECT_NE(load_error(path), "loaded") << name << " with a byte more";
+        EXPECT_NE(load_error(path), "no error") << name << " with a byte more";
         std::ofstream(path / name, std::ios::binary) << good;
     }
-    EXPECT_EQ(load_error(path), "loaded");
+    EXPECT_EQ(load_error(path), "no error");
 }
 
 TEST(Checkpoint, FullDiskChangesNothing) {
@@ -224,7 +216,7 @@ TEST(Checkpoint, FullDiskChangesNothing) {
         const std::uint64_t fill = fs::space(disk.path()).available - left;
         std::ofstream(disk.path() / "filler", std::ios::binary) << std::string(fill, 'x');
         const std::string message = save_error(path, ExampleCheckpoint(3, 64));
-        if (message == "saved") break;
+        if (message == "no error") break;
         ++refused;
         std::smatch figures;
         ASSERT_TRUE(std::regex_match(message, figures, expected)) << message;

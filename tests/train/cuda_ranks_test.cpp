@@ -46,11 +46,11 @@ ReferenceFeed terms_of(int rank) {
 }
 
 /// The terms of every rank, as it records them.
-using Results = std::vector<std::vector<std::vector<std::byte>>>;
+using ResultsOfRanks = std::vector<std::vector<std::vector<std::byte>>>;
 
-Results results_of(int count, bool on_gpus,
-                   const std::function<std::vector<Tensor>(Graph&, std::vector<Tensor>)>& record) {
-    Results all(static_cast<std::size_t>(count));
+ResultsOfRanks results_of_ranks(
+    int count, bool on_gpus, const std::function<std::vector<Tensor>(Graph&, std::vector<Tensor>)>& record) {
+    ResultsOfRanks all(static_cast<std::size_t>(count));
     run_good_ranks(count, [&](Ranks& ranks) {
         Graph graph;
         std::vector<Tensor> terms;
@@ -71,8 +71,8 @@ Attributes exchange_of(int count, std::int64_t number = 0) {
 }
 
 /// Sums of a kind, over so many ranks.
-Results sums_of(const std::string& kind, int count, bool on_gpus, Wire wire = Wire::fp32) {
-    return results_of(count, on_gpus, [&](Graph& graph, const std::vector<Tensor>& terms) {
+ResultsOfRanks sums_of(const std::string& kind, int count, bool on_gpus, Wire wire = Wire::fp32) {
+    return results_of_ranks(count, on_gpus, [&](Graph& graph, const std::vector<Tensor>& terms) {
         const Attributes exchange = exchange_of(count);
         return call(graph, kind + "_wait",
                     call(graph, kind + "_start", terms,
@@ -101,7 +101,7 @@ TEST_F(CudaRanks, SumsHaveTheBitsOfRanksOnCpus) {
 TEST_F(CudaRanks, TermsInBf16HaveTheBitsOfRanksOnCpus) {
     for (const std::string kind : {"all_reduce", "reduce_scatter"})
         for (const int count : {2, 4, 5}) {
-            const Results sums = sums_of(kind, count, true, Wire::bf16);
+            const ResultsOfRanks sums = sums_of(kind, count, true, Wire::bf16);
             EXPECT_TRUE(sums == sums_of(kind, count, false, Wire::bf16)) << kind << " of " << count;
             EXPECT_FALSE(sums == sums_of(kind, count, true)) << "terms are rounded";
         }
@@ -123,8 +123,8 @@ TEST_F(CudaRanks, PartsAndWhatIsPutTogetherHaveTheBitsOfRanksOnCpus) {
             all.push_back(part);
             return all;
         };
-        const Results on_gpus = results_of(count, true, record);
-        EXPECT_TRUE(on_gpus == results_of(count, false, record)) << count;
+        const ResultsOfRanks on_gpus = results_of_ranks(count, true, record);
+        EXPECT_TRUE(on_gpus == results_of_ranks(count, false, record)) << count;
         EXPECT_EQ(on_gpus[0][3].size(), static_cast<std::size_t>(count) * 7 * sizeof(float));
         EXPECT_TRUE(on_gpus[0][3] == on_gpus[1][3]) << "all have the rows of all";
         EXPECT_FALSE(on_gpus[0][5] == on_gpus[1][5]) << "parts are others";

@@ -14,27 +14,23 @@
 #include "mantissa/train/generate.h"
 #include "mantissa/train/perplexity.h"
 #include "tests/support/gpt2_training.h"
+#include "tests/support/largest_difference.h"
 #include "tests/support/run_graph.h"
 #include "tests/support/tested_gpu.h"
 #include "tests/support/trains_alike.h"
+#include "tests/train/tenfold_parameters.h"
+#include "tests/train/training_states.h"
 
 namespace mantissa {
 namespace {
 
+using testing::is_no_loss_scale;
+using testing::largest_difference;
+using testing::StateBytes;
+using testing::states_of;
 using testing::TestedGpu;
 
 std::unique_ptr<Device> a_cpu() { return testing::device_at(testing::levels().back()); }
-
-using States = std::vector<std::vector<std::byte>>;
-
-/// All but sums of gradients, which mean nothing between steps, and the loss scale, which a bad step halves.
-States states_of(Trainer& trainer) {
-    States values;
-    for (const State& state : trainer.state().states())
-        if (state.kind != State::Kind::gradient && !state.name.starts_with("loss_scale."))
-            values.push_back(trainer.state().read(state.name));
-    return values;
-}
 
 class CudaUses : public ::testing::Test {
   protected:
@@ -73,9 +69,9 @@ TEST_F(CudaUses, MicroBatchesHaveTheSameBitsEachTime) {
         Trainer trainer = gpt2_trainer(*gpu, accumulating("bf16"));
         for (int step = 0; step < 2; ++step)
             EXPECT_TRUE(trainer.step({batch.tokens, batch.targets}, 1e-3).applied);
-        return states_of(trainer);
+        return states_of(trainer, is_no_loss_scale);
     };
-    const States once = trained();
+    const StateBytes once = trained();
     EXPECT_TRUE(trained() == once);
 }
 
@@ -118,11 +114,11 @@ void put(Trainer& trainer, const std::string& state, std::size_t element, float 
 
 /// The message about a bad step, after checking that neither it nor the search left a trace.
 std::string name_of_bad_step(Trainer& trainer, const SomeTokens& batch) {
-    const States before = states_of(trainer);
+    const StateBytes before = states_of(trainer, is_no_loss_scale);
     EXPECT_FALSE(trainer.step({batch.tokens, batch.targets}, 1e-3).applied);
-    EXPECT_TRUE(states_of(trainer) == before) << "the step";
+    EXPECT_TRUE(states_of(trainer, is_no_loss_scale) == before) << "the step";
     const auto found = trainer.first_non_finite({batch.tokens, batch.targets}, 1e-3);
-    EXPECT_TRUE(states_of(trainer) == before) << "the search";
+    EXPECT_TRUE(states_of(trainer, is_no_loss_scale) == before) << "the search";
     return found ? found->text() : "nothing";
 }
 
@@ -180,40 +176,31 @@ TEST_F(CudaUses, ValidationIsThatOfTheCpuAndChangesNothing) {
     training.passes = optional_pass_names();
     const SomeTokens batch(2 * 16);
     Trainer here = gpt2_trainer(*cpu, training), there = gpt2_trainer(*gpu, training);
-    const States before = states_of(there);
+    const StateBytes before = states_of(there, is_no_loss_scale);
     const float expected = here.evaluate({batch.tokens, batch.targets}).loss,
                 loss = there.evaluate({batch.tokens, batch.targets}).loss;
     EXPECT_NEAR(loss, expected, 2e-5);  // trains_alike.h
     EXPECT_EQ(there.evaluate({batch.tokens, batch.targets}).loss, loss);
-    EXPECT_TRUE(states_of(there) == before);
+    EXPECT_TRUE(states_of(there, is_no_loss_scale) == before);
     EXPECT_TRUE(there.step({batch.tokens, batch.targets}, 1e-3).applied);
     EXPECT_GT(std::abs(there.evaluate({batch.tokens, batch.targets}).loss - loss), 1e-3F) << "a step is seen";
 }
 
-/// A model with weights ten times those of a fresh one, so that the scores differ and attention has something
-/// to choose.
-struct Model {
+struct GeneratingModel {
     nn::Gpt2Config config = small_gpt2_training("fp32").model;
     nn::LanguageModel language;
     std::unique_ptr<StateBlock> parameters;
 
-    explicit Model(Device& device) : language(nn::gpt2_language_model(config)) {
-        parameters = std::make_unique<StateBlock>(device, TokenGenerator(device, language, 1).parameters());
-        parameters->initialize(3);
-        for (const State& state : parameters->states()) {
-            if (state.initializer.kind != Initializer::Kind::normal) continue;
-            std::vector<float> values = parameters->read_f32(state.name);
-            for (float& x : values) x *= 10;
-            parameters->write(state.name, std::as_bytes(std::span<const float>(values)));
-        }
-    }
+    explicit GeneratingModel(Device& device)
+        : language(nn::gpt2_language_model(config)),
+          parameters(testing::tenfold_parameters(device, language)) {}
 };
 
-std::vector<std::int32_t> some_text() { return SomeTokens(16).tokens; }
+std::vector<std::int32_t> sixteen_tokens() { return SomeTokens(16).tokens; }
 
 /// The scores [V] behind each of the last tokens, kept keys and values included, one after the other.
-std::vector<float> scores_on(Device& device, const Model& model, const char* policy) {
-    const std::vector<std::int32_t> text = some_text();
+std::vector<float> scores_on(Device& device, const GeneratingModel& model, const char* policy) {
+    const std::vector<std::int32_t> text = sixteen_tokens();
     constexpr std::size_t prompt = 5;
     TokenGenerator generator(device, model.language, prompt, find_policy(policy));
     generator.allocate(*model.parameters);
@@ -226,8 +213,8 @@ std::vector<float> scores_on(Device& device, const Model& model, const char* pol
 }
 
 /// The same scores in FP64, of the whole sequence at once.
-std::vector<double> exact_scores(const Model& model) {
-    const std::vector<std::int32_t> text = some_text();
+std::vector<double> exact_scores(const GeneratingModel& model) {
+    const std::vector<std::int32_t> text = sixteen_tokens();
     Graph graph;
     const Tensor input(graph,
                        graph.add_input("tokens", {DType::i32, {1, static_cast<std::int64_t>(text.size())}}));
@@ -242,25 +229,15 @@ std::vector<double> exact_scores(const Model& model) {
     return scores;
 }
 
-double worst_error(const std::vector<float>& got, const std::vector<double>& exact) {
-    EXPECT_EQ(got.size(), exact.size());
-    double worst = 0;
-    for (std::size_t i = 0; i < std::min(got.size(), exact.size()); ++i) {
-        const double error = std::abs(static_cast<double>(got[i]) - exact[i]);
-        worst = !(error <= worst) ? error : worst;
-    }
-    return worst;
-}
-
 TEST_F(CudaUses, GeneratingScoresAsTheCpuDoes) {
     const auto cpu = a_cpu();
     const TestedGpu gpu;
-    const Model here(*cpu), there(*gpu);
+    const GeneratingModel here(*cpu), there(*gpu);
     const std::vector<double> exact = exact_scores(here);
     for (const char* const policy : {"fp32", "bf16"}) {
         // The same sums in another order: the CPU's error is the measure, and twice that the class.
-        const double allowed = 2 * worst_error(scores_on(*cpu, here, policy), exact);
-        EXPECT_LE(worst_error(scores_on(*gpu, there, policy), exact), allowed) << policy;
+        const double allowed = 2 * largest_difference(scores_on(*cpu, here, policy), exact);
+        EXPECT_LE(largest_difference(scores_on(*gpu, there, policy), exact), allowed) << policy;
         // A tenth of the largest score would be no measure.
         EXPECT_LT(allowed, *std::ranges::max_element(exact) / 10) << policy;
     }
@@ -271,13 +248,14 @@ TEST_F(CudaUses, GeneratingScoresAsTheCpuDoes) {
 TEST_F(CudaUses, QuantisedModelsGenerateAsOnTheCpu) {
     const auto cpu = a_cpu();
     const TestedGpu gpu;
-    const Model here(*cpu), there(*gpu);
+    const GeneratingModel here(*cpu), there(*gpu);
     const std::vector<double> exact = exact_scores(here);
-    double before = worst_error(scores_on(*cpu, here, "bf16"), exact);
+    double before = largest_difference(scores_on(*cpu, here, "bf16"), exact);
     for (const char* const policy : {"int8", "int4"}) {
-        const double of_cpu = worst_error(scores_on(*cpu, here, policy), exact);
-        EXPECT_LE(worst_error(scores_on(*gpu, there, policy), exact), 2 * of_cpu) << policy;
+        const double of_cpu = largest_difference(scores_on(*cpu, here, policy), exact);
+        EXPECT_LE(largest_difference(scores_on(*gpu, there, policy), exact), 2 * of_cpu) << policy;
         EXPECT_GT(of_cpu, before) << "fewer bits show";
+        ASSERT_TRUE(std::isfinite(of_cpu));
         before = of_cpu;
     }
     const std::int64_t lengths[] = {3};
@@ -295,9 +273,9 @@ TEST_F(CudaUses, QuantisedModelsGenerateAsOnTheCpu) {
 TEST_F(CudaUses, TextsFollowFromModelPromptAndSeed) {
     const auto cpu = a_cpu();
     const TestedGpu gpu;
-    const Model here(*cpu), there(*gpu);
+    const GeneratingModel here(*cpu), there(*gpu);
     const std::vector<std::vector<std::int32_t>> prompts{{5, 40, 301}, {7, 8, 9}};
-    const auto texts = [&](Device& device, const Model& model) {
+    const auto texts = [&](Device& device, const GeneratingModel& model) {
         const std::int64_t lengths[] = {3};
         TokenGenerator generator(device, model.language, lengths, find_policy("fp32"), 2);
         generator.allocate(*model.parameters);
@@ -319,9 +297,9 @@ TEST_F(CudaUses, TextsFollowFromModelPromptAndSeed) {
 TEST_F(CudaUses, PerplexityIsThatOfTheCpu) {
     const auto cpu = a_cpu();
     const TestedGpu gpu;
-    const Model here(*cpu), there(*gpu);
+    const GeneratingModel here(*cpu), there(*gpu);
     const std::vector<std::int32_t> text = SomeTokens(40).tokens;
-    const auto loss = [&](Device& device, const Model& model, const char* policy) {
+    const auto loss = [&](Device& device, const GeneratingModel& model, const char* policy) {
         return perplexity(device, model.language, find_policy(policy), *model.parameters, text).loss;
     };
     const double exact = loss(*cpu, here, "fp32");

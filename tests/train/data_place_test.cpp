@@ -16,10 +16,10 @@
 namespace mantissa {
 namespace {
 
-constexpr std::int64_t T = 4;
+constexpr std::int64_t window = 4;
 
 std::vector<std::int32_t> numbered_tokens() {
-    std::vector<std::int32_t> tokens(50 * T + 1);  // 50 windows; 49 in random order
+    std::vector<std::int32_t> tokens(50 * window + 1);  // 50 windows; 49 in random order
     std::iota(tokens.begin(), tokens.end(), 0);
     return tokens;
 }
@@ -43,7 +43,7 @@ std::vector<std::uint64_t> read_with_resumes(const TokenStream& stream, BatchOrd
     for (const Part& part : {Part{4, 1, 3}, Part{3, 2, 2}, Part{1, 1, 5}, Part{8, 1, 12}}) {
         const BatchOptions options{
             .batch = part.batch, .accumulate = part.accumulate, .order = order, .seed = 9};
-        TextWindows source(stream, stream.all(), T, options);
+        TextWindows source(stream, stream.all(), window, options);
         EXPECT_EQ(source.go_on_from(place), "");
         read_on(source, options, place.step, part.steps, read);
         place = source.place_at(place.step + part.steps);
@@ -57,7 +57,7 @@ TEST(DataPlace, StepsOfOtherSizesReadEveryWindowOnceInTheOrderOfOneRun) {
     for (const BatchOrder order : {BatchOrder::random, BatchOrder::sequential}) {
         const std::vector<std::uint64_t> read = read_with_resumes(stream, order);
         const BatchOptions options{.batch = 4, .order = order, .seed = 9};
-        const TextWindows one(stream, stream.all(), T, options);
+        const TextWindows one(stream, stream.all(), window, options);
         std::vector<std::uint64_t> expected;
         read_on(one, options, 0, ceil_div(read.size(), 4), expected);
         expected.resize(read.size());
@@ -76,14 +76,14 @@ TEST(DataPlace, StepsOfOtherSizesReadEveryWindowOnceInTheOrderOfOneRun) {
 TEST(DataPlace, OtherWindowsBeginANewEpoch) {
     const TokenStream stream(numbered_tokens());
     const BatchOptions options{.batch = 3, .order = BatchOrder::random, .seed = 9};
-    const TextWindows before(stream, stream.all(), T, options);
-    TextWindows after(stream, stream.all(), 2 * T, options);
+    const TextWindows before(stream, stream.all(), window, options);
+    TextWindows after(stream, stream.all(), 2 * window, options);
     EXPECT_EQ(after.go_on_from(before.place_at(20)),
               "an epoch was 49 windows of 4 tokens in the random order of seed 9 and is 24 windows of 8 "
               "tokens in the random order of seed 9 now, so a new one begins");
     // 60 windows: in the second epoch, so the third begins.
     EXPECT_EQ(after.place_at(20).examples, 2 * 24U);
-    const TextWindows whole(stream, stream.all(), 2 * T, options);
+    const TextWindows whole(stream, stream.all(), 2 * window, options);
     for (std::uint64_t step = 0; step < 8; ++step)
         EXPECT_EQ(after.start_of(20 + step, 1), whole.start_of(16 + step, 1));
 }

@@ -2,6 +2,7 @@
 // micro-batches that they lie in.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -27,20 +28,20 @@ namespace {
 using Tokens = std::vector<std::int32_t>;
 using Lengths = std::vector<std::size_t>;
 
-constexpr std::int64_t V = 41, T = 150;
+constexpr std::int64_t packed_vocabulary = 41, packed_context = 150;
 constexpr std::int32_t end_of_text = 0;
 
 /// Three heads of eight; LLaMA's share two of keys.
-nn::LanguageModel small_gpt2() {
+nn::LanguageModel packed_gpt2() {
     return nn::gpt2_language_model({.name = "small",
                                     .layers = 2,
                                     .heads = 3,
                                     .channels = 24,
-                                    .vocabulary = V,
-                                    .context = T,
+                                    .vocabulary = packed_vocabulary,
+                                    .context = packed_context,
                                     .dropout = 0});
 }
-nn::LanguageModel small_llama() {
+nn::LanguageModel packed_llama() {
     return nn::llama_language_model({.name = "small",
                                      .sizes = {.layers = 2,
                                                .heads = 4,
@@ -48,15 +49,15 @@ nn::LanguageModel small_llama() {
                                                .head_size = 8,
                                                .channels = 24,
                                                .hidden = 40,
-                                               .vocabulary = V,
-                                               .context = T}});
+                                               .vocabulary = packed_vocabulary,
+                                               .context = packed_context}});
 }
 
 /// A document of so many tokens, the last of which ends it.
 Tokens document(std::size_t length, std::size_t which) {
     Tokens tokens(length, end_of_text);
     for (std::size_t i = 0; i + 1 < length; ++i)
-        tokens[i] = static_cast<std::int32_t>(1 + (i * i * 7 + i * 3 + which * 11) % (V - 1));
+        tokens[i] = static_cast<std::int32_t>(1 + (i * i * 7 + i * 3 + which * 11) % (packed_vocabulary - 1));
     return tokens;
 }
 
@@ -86,11 +87,11 @@ Given packed(const std::vector<Lengths>& sequences) {
     given.targets.assign(given.tokens.begin() + 1, given.tokens.end());
     given.targets.push_back(1);
     given.documents.resize(count), given.positions.resize(count);
-    for (std::size_t begin = 0; begin < count; begin += T)
-        tell_documents_apart({.tokens = std::span(given.tokens).subspan(begin, T),
-                              .targets = std::span(given.targets).subspan(begin, T),
-                              .documents = std::span(given.documents).subspan(begin, T),
-                              .positions = std::span(given.positions).subspan(begin, T)},
+    for (std::size_t begin = 0; begin < count; begin += packed_context)
+        tell_documents_apart({.tokens = std::span(given.tokens).subspan(begin, packed_context),
+                              .targets = std::span(given.targets).subspan(begin, packed_context),
+                              .documents = std::span(given.documents).subspan(begin, packed_context),
+                              .positions = std::span(given.positions).subspan(begin, packed_context)},
                              std::span(&end_of_text, 1));
     given.counted.assign(sequences.size(), static_cast<float>(count - ends));
     return given;
@@ -103,10 +104,10 @@ Given alone(std::size_t length, std::size_t which) {
 }
 
 /// The loss and the gradients of all parameters by name; or a sum of such.
-struct Results {
+struct LossAndGradients {
     std::map<std::string, std::vector<double>> all = {};
 
-    void add(const Results& other, double share) {
+    void add(const LossAndGradients& other, double share) {
         for (const auto& [name, values] : other.all) {
             std::vector<double>& sum = all[name];
             sum.resize(values.size());
@@ -114,7 +115,7 @@ struct Results {
         }
     }
     /// The largest difference in units of the tensor's largest expected element.
-    double error(const Results& expected) const {
+    double error(const LossAndGradients& expected) const {
         double worst = 0;
         EXPECT_EQ(all.size(), expected.all.size());
         for (const auto& [name, values] : expected.all) {
@@ -134,7 +135,7 @@ struct Results {
 
 class PackedDocumentsTrain : public ::testing::TestWithParam<const char*> {
   protected:
-    nn::LanguageModel model_ = GetParam() == std::string("gpt2") ? small_gpt2() : small_llama();
+    nn::LanguageModel model_ = GetParam() == std::string("gpt2") ? packed_gpt2() : packed_llama();
     std::unique_ptr<Device> device_ = make_cpu_device({.threads = 2});
 
     Trainer trainer(const nn::Model& model, std::int64_t batch, const char* policy,
@@ -145,16 +146,16 @@ class PackedDocumentsTrain : public ::testing::TestWithParam<const char*> {
     }
 
     /// The results of a step with every pass, of the weights that every trainer begins with.
-    Results step(const nn::Model& model, const Given& given, const char* policy) {
+    LossAndGradients step(const nn::Model& model, const Given& given, const char* policy) {
         const auto batch = static_cast<std::int64_t>(given.tokens.size()) / model.units_per_example;
         Trainer trainer = this->trainer(model, batch, policy);
         const Plan& plan = trainer.plan().step();
         // A document alone may take less time as lines.
-        EXPECT_TRUE(model.units_per_example < T || !plan.kernels_of("attention").empty())
+        EXPECT_TRUE(model.units_per_example < packed_context || !plan.kernels_of("attention").empty())
             << "attention is not found";
         EXPECT_FALSE(plan.kernels_of("linear_cross_entropy").empty())
             << "the fused linear cross-entropy is not found";
-        Results results;
+        LossAndGradients results;
         const StepResult made = trainer.step_run_by(given.batch(), 1e-3, [&](Execution& each, bool) {
             run_showing_gradients(each, [&](const std::string& parameter, Value value) {
                 std::vector<double>& numbers = results.all[parameter];
@@ -171,7 +172,7 @@ class PackedDocumentsTrain : public ::testing::TestWithParam<const char*> {
     }
 
     /// The same by the reference, in FP64.
-    Results reference(const nn::Model& model, const Given& given) {
+    LossAndGradients reference(const nn::Model& model, const Given& given) {
         const Trainer weights = trainer(model, 1, "fp32");
         Graph graph;
         const Tensor loss = nn::trace_loss(model, graph, 1);
@@ -187,7 +188,7 @@ class PackedDocumentsTrain : public ::testing::TestWithParam<const char*> {
         feed["tokens"] = {given.tokens.begin(), given.tokens.end()};
         feed["targets"] = {given.targets.begin(), given.targets.end()};
         const ReferenceRun run(graph, feed);
-        Results results;
+        LossAndGradients results;
         for (const Result& result : graph.results())
             results.all[result.name] = run.result(result.name).values;
         return results;
@@ -195,11 +196,11 @@ class PackedDocumentsTrain : public ::testing::TestWithParam<const char*> {
 
     /// The results of documents that are run one by one, each as often as it has targets.
     template <class Run>
-    Results apart(const std::vector<Lengths>& sequences, Run run) {
+    LossAndGradients apart(const std::vector<Lengths>& sequences, Run run) {
         double targets = 0;
         for (const Lengths& lengths : sequences)
             for (const std::size_t length : lengths) targets += static_cast<double>(length - 1);
-        Results sum;
+        LossAndGradients sum;
         std::size_t which = 0;
         for (const Lengths& lengths : sequences)
             for (const std::size_t length : lengths) {
@@ -218,17 +219,17 @@ INSTANTIATE_TEST_SUITE_P(Models, PackedDocumentsTrain, ::testing::Values("gpt2",
 const std::vector<std::vector<Lengths>> packings = {{{61, 89}}, {{61, 89}, {2, 17, 131}}};
 
 TEST_P(PackedDocumentsTrain, AsTheyDoApart) {
-    const nn::Model model = model_.on_packed_documents(T);
+    const nn::Model model = model_.on_packed_documents(packed_context);
     for (const std::vector<Lengths>& sequences : packings) {
         SCOPED_TRACE(::testing::Message() << sequences.size() << " sequences");
         const Given given = packed(sequences);
-        const Results exact =
+        const LossAndGradients exact =
             apart(sequences, [&](const nn::Model& one, const Given& of) { return reference(one, of); });
         const auto separate = [&](const char* policy) {
             return apart(sequences,
                          [&](const nn::Model& one, const Given& of) { return step(one, of, policy); });
         };
-        const Results together = step(model, given, "fp32");
+        const LossAndGradients together = step(model, given, "fp32");
         EXPECT_LE(together.error(exact), 1e-5);
         EXPECT_LE(together.error(separate("fp32")), 1e-5);
         // In BF16 no further from FP64 than twice what they are apart.
@@ -247,7 +248,7 @@ TEST_P(PackedDocumentsTrain, AsTheyDoApart) {
         // LLaMA's attention knows distances alone, so a shift of all positions is none.
         const auto shift = [](Given& g) {
             for (std::size_t i = 0; i < g.positions.size(); ++i)
-                g.positions[i] = static_cast<std::int32_t>(i % T);
+                g.positions[i] = static_cast<std::int32_t>(i % packed_context);
         };
         if (GetParam() == std::string("gpt2")) {
             EXPECT_GT(error_of(shift), 1e-3);
@@ -256,29 +257,30 @@ TEST_P(PackedDocumentsTrain, AsTheyDoApart) {
 }
 
 TEST_P(PackedDocumentsTrain, AnOnlyDocumentHasTheBitsOfASequence) {
-    Given given = packed({{T}});
+    Given given = packed({{packed_context}});
     given.tokens.back() = 1;  // it goes on behind the sequence, so that every target counts
     given.targets.back() = 2;
-    given.counted = {T};
+    given.counted = {packed_context};
     for (const char* policy : {"fp32", "bf16"})
-        EXPECT_EQ(
-            step(model_.on_packed_documents(T), given, policy).all,
-            step(model_.on_sequences(T), {.tokens = given.tokens, .targets = given.targets}, policy).all)
+        EXPECT_EQ(step(model_.on_packed_documents(packed_context), given, policy).all,
+                  step(model_.on_sequences(packed_context),
+                       {.tokens = given.tokens, .targets = given.targets}, policy)
+                      .all)
             << policy;
 }
 
 TEST_P(PackedDocumentsTrain, AStepsLossIsTheMeanOfItsTargetsHoweverItIsCut) {
     Tokens text;
-    for (std::size_t which = 0; text.size() < 6 * T + 1; ++which) {
+    for (std::size_t which = 0; text.size() < 6 * packed_context + 1; ++which) {
         const Tokens next = document(2 + which * 29 % 97, which);
         text.insert(text.end(), next.begin(), next.end());
     }
     const TokenStream stream(text);
     const DocumentEnds ends(stream, {end_of_text});
-    const nn::Model model = model_.on_packed_documents(T);
+    const nn::Model model = model_.on_packed_documents(packed_context);
     const auto losses = [&](std::int64_t batch, std::int64_t accumulate) {
         Trainer trainer = this->trainer(model, batch, "fp32", accumulate);
-        const PackedDocuments source(stream, ends, stream.all(), T,
+        const PackedDocuments source(stream, ends, stream.all(), packed_context,
                                      {.batch = batch, .accumulate = accumulate});
         BatchBuffer buffer(model, batch, accumulate);
         std::vector<StepResult> results;

@@ -21,12 +21,12 @@
 namespace mantissa {
 namespace {
 
-constexpr std::int64_t T = 16;
+constexpr std::int64_t validated_window = 16;
 
 /// No multiple of a batch or of a sequence: 19 windows, the last of 5 targets.
-std::vector<std::int32_t> some_text() {
+std::vector<std::int32_t> text_of_windows() {
     std::vector<std::int32_t> tokens;
-    for (int i = 0; i < 18 * T + 6; ++i) tokens.push_back((i * i * 3 + 11 * i + 5) % 60);
+    for (int i = 0; i < 18 * validated_window + 6; ++i) tokens.push_back((i * i * 3 + 11 * i + 5) % 60);
     return tokens;
 }
 
@@ -51,7 +51,8 @@ double loss_by_hand(Device& device, const nn::LanguageModel& model, const StateB
     double total = 0;
     std::vector<float> scores;
     for (std::size_t i = 0; i + 1 < text.size(); ++i) {
-        scores = i % T == 0 ? generator.prompt(std::span(text).subspan(i, 1)) : generator.next(text[i]);
+        scores = i % validated_window == 0 ? generator.prompt(std::span(text).subspan(i, 1))
+                                           : generator.next(text[i]);
         total -= log_probability(scores, text[i + 1]);
     }
     return total / static_cast<double>(text.size() - 1);
@@ -59,20 +60,24 @@ double loss_by_hand(Device& device, const nn::LanguageModel& model, const StateB
 
 TEST(EveryTarget, CountsOnceWhateverTheBatch) {
     const auto device = make_cpu_device({.threads = 2});
-    const std::vector<std::int32_t> text = some_text();
+    const std::vector<std::int32_t> text = text_of_windows();
     const TokenStream stream(text);
-    const nn::Gpt2Config gpt2{
-        .name = "small", .layers = 2, .heads = 2, .channels = 32, .vocabulary = 61, .context = T};
+    const nn::Gpt2Config gpt2{.name = "small",
+                              .layers = 2,
+                              .heads = 2,
+                              .channels = 32,
+                              .vocabulary = 61,
+                              .context = validated_window};
     nn::LlamaConfig llama = nn::llama_config("llama-tiny");
     llama.sizes.vocabulary = 61;
-    llama.sizes.context = T;
+    llama.sizes.context = validated_window;
     for (const nn::LanguageModel& language :
          {nn::gpt2_language_model(gpt2), nn::llama_language_model(llama)}) {
-        const nn::Model model = language.on_sequences(T);
+        const nn::Model model = language.on_sequences(validated_window);
         double by_hand = 0;
         for (const std::int64_t batch : {1, 3, 8, 64}) {
             Trainer trainer(TrainingPlan(*device, model, {.batch = batch, .seed = 7}));
-            const TextWindows source(stream, stream.all(), T, {.batch = batch, .all = true});
+            const TextWindows source(stream, stream.all(), validated_window, {.batch = batch, .all = true});
             std::uint64_t counted = 0;
             const double loss = validation_loss(trainer, model, source, batch, &counted);
             EXPECT_EQ(counted, text.size() - 1);
@@ -92,17 +97,22 @@ TEST(EveryTarget, CountsOnceWhateverTheBatch) {
 /// Ends of documents are no targets, whether they stand within the text or at its end.
 TEST(EveryTarget, OfPackedDocumentsCountsOnceWhateverTheBatch) {
     const auto device = make_cpu_device({.threads = 2});
-    std::vector<std::int32_t> text = some_text();
+    std::vector<std::int32_t> text = text_of_windows();
     for (std::size_t i = 6; i < text.size(); i += 23) text[i] = 60;
     const TokenStream stream(text);
     const DocumentEnds ends(stream, {60});
-    const nn::Gpt2Config config{
-        .name = "small", .layers = 1, .heads = 2, .channels = 32, .vocabulary = 61, .context = T};
-    const nn::Model model = nn::gpt2_model(config, T, nn::Documents::packed);
+    const nn::Gpt2Config config{.name = "small",
+                                .layers = 1,
+                                .heads = 2,
+                                .channels = 32,
+                                .vocabulary = 61,
+                                .context = validated_window};
+    const nn::Model model = nn::gpt2_model(config, validated_window, nn::Documents::packed);
     double first = 0;
     for (const std::int64_t batch : {1, 3, 8, 64}) {
         Trainer trainer(TrainingPlan(*device, model, {.batch = batch, .seed = 7}));
-        const PackedDocuments source(stream, ends, stream.all(), T, {.batch = batch, .all = true});
+        const PackedDocuments source(stream, ends, stream.all(), validated_window,
+                                     {.batch = batch, .all = true});
         std::uint64_t counted = 0;
         const double loss = validation_loss(trainer, model, source, batch, &counted);
         EXPECT_EQ(counted, text.size() - 1 - ends.among({0, text.size() - 1}));

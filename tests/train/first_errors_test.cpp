@@ -11,7 +11,7 @@
 #include "mantissa/train/predictor.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_checkpoint.h"
-#include "tests/support/recording.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {

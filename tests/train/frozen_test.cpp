@@ -1,6 +1,7 @@
 // Frozen weights: their bytes never change, nothing computes their gradients, and a checkpoint knows them.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <string>
 #include <vector>
@@ -17,8 +18,9 @@
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_checkpoint.h"
 #include "mantissa/train/training_plan.h"
-#include "tests/support/recording.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/train/training_states.h"
 
 namespace mantissa {
 namespace {
@@ -26,7 +28,7 @@ namespace {
 using testing::error_of;
 
 /// A trunk of a linear layer and a batch norm, a middle, and a head.
-nn::Model network() {
+nn::Model frozen_network() {
     nn::Model model{.name = "network", .inputs = {{"x", DType::f32, {12}}, {"y", DType::i32, {}}}};
     model.loss = [](Graph& graph, std::span<const Tensor> in, const nn::Mode& mode) {
         Tensor x = in[0];
@@ -41,10 +43,10 @@ nn::Model network() {
     return model;
 }
 
-struct Data {
+struct ClassData {
     std::vector<float> x;
     std::vector<std::int32_t> y;
-    explicit Data(std::int64_t examples, int seed = 0) {
+    explicit ClassData(std::int64_t examples, int seed = 0) {
         for (std::int64_t i = 0; i < 12 * examples; ++i)
             x.push_back(static_cast<float>((i * 37 + seed * 11) % 23) / 11.0f - 1.0f);
         for (std::int64_t i = 0; i < examples; ++i) y.push_back(static_cast<std::int32_t>((i + seed) % 4));
@@ -52,12 +54,7 @@ struct Data {
     Batch batch() const { return {x, y}; }
 };
 
-std::map<std::string, std::vector<std::byte>> weights_of(const StateBlock& state) {
-    std::map<std::string, std::vector<std::byte>> weights;
-    for (const State& each : state.states())
-        if (is_weight(each)) weights[each.name] = state.read(each.name);
-    return weights;
-}
+testing::StateBytes weight_bytes_of(const Trainer& trainer) { return testing::states_of(trainer, is_weight); }
 
 TrainerOptions frozen_trunk(Optimizer optimizer, const char* policy, std::int64_t accumulate) {
     TrainerOptions options{
@@ -76,14 +73,14 @@ TEST(Frozen, BytesNeverChangeAndAllElseDoes) {
             for (const std::int64_t accumulate : {1, 3}) {
                 TrainerOptions options = frozen_trunk(optimizer, policy, accumulate);
                 options.ema_decay = 0.9;
-                Trainer trainer(*device, network(), options);
-                const auto before = weights_of(trainer.state());
+                Trainer trainer(*device, frozen_network(), options);
+                const auto before = weight_bytes_of(trainer);
                 int applied = 0;
                 for (int step = 0; step < 5; ++step)
-                    applied += trainer.step(Data(4 * accumulate, step).batch(), 1e-2).applied;
+                    applied += trainer.step(ClassData(4 * accumulate, step).batch(), 1e-2).applied;
                 ASSERT_GT(applied, 0);
                 const std::string which = optimizer.name + " " + policy;
-                for (const auto& [name, bytes] : weights_of(trainer.state()))
+                for (const auto& [name, bytes] : weight_bytes_of(trainer))
                     EXPECT_EQ(bytes == before.at(name), name.starts_with("trunk.")) << name << " " << which;
             }
 }
@@ -104,9 +101,9 @@ double planned_flops(const TrainingPlan& plan) {
 TEST(Frozen, GradientsOfTheTrunkAreNotInThePlan) {
     const auto device = make_cpu_device({.threads = 1});
     TrainerOptions options{.batch = 4};
-    const TrainingPlan whole(*device, network(), options);
+    const TrainingPlan whole(*device, frozen_network(), options);
     options.frozen = {"trunk.*"};
-    const TrainingPlan plan(*device, network(), options);
+    const TrainingPlan plan(*device, frozen_network(), options);
     const auto backward_in_trunk = [](const TrainingPlan& of) {
         int count = 0;
         const Graph& graph = of.step().graph();
@@ -134,9 +131,9 @@ TEST(Frozen, GradientsOfTheTrunkAreNotInThePlan) {
 
 TEST(Frozen, ANormOfTheTrunkIsThatOfAnEvaluation) {
     const auto device = make_cpu_device({.threads = 1});
-    const Data data(4);
+    const ClassData data(4);
     const auto losses = [&](std::vector<std::string> frozen) {
-        Trainer trainer(*device, network(), {.batch = 4, .frozen = std::move(frozen)});
+        Trainer trainer(*device, frozen_network(), {.batch = 4, .frozen = std::move(frozen)});
         const float mean = 0.75f;
         trainer.state().write("trunk.norm.running_mean",
                               std::as_bytes(std::span<const float>(std::vector<float>(16, mean))));
@@ -161,23 +158,24 @@ TEST(Frozen, ARunGoesOnToTheSameBitsAndAnotherIsRefused) {
     };
     const std::vector<std::string> trunk = {"trunk.*"};
     const auto train = [](Trainer& trainer, int from, int to) {
-        for (int step = from; step < to; ++step) trainer.step(Data(8, step).batch(), 1e-2);
+        for (int step = from; step < to; ++step) trainer.step(ClassData(8, step).batch(), 1e-2);
     };
-    Trainer straight(*device, network(), options(trunk, 0.9)), first(*device, network(), options(trunk, 0.9));
+    Trainer straight(*device, frozen_network(), options(trunk, 0.9)),
+        first(*device, frozen_network(), options(trunk, 0.9));
     train(straight, 0, 6);
     train(first, 0, 3);
-    const auto before = weights_of(first.state());
+    const auto before = weight_bytes_of(first);
     save_training(directory / "ck", first);
-    EXPECT_TRUE(weights_of(first.state()) == before);  // saving changes nothing
-    Trainer resumed(*device, network(), options(trunk, 0.9));
+    EXPECT_TRUE(weight_bytes_of(first) == before);  // saving changes nothing
+    Trainer resumed(*device, frozen_network(), options(trunk, 0.9));
     resume_training(directory / "ck", resumed);
-    EXPECT_TRUE(weights_of(resumed.state()) == before);
+    EXPECT_TRUE(weight_bytes_of(resumed) == before);
     train(resumed, 3, 6);
     for (const State& state : straight.state().states())
         EXPECT_TRUE(straight.state().read(state.name) == resumed.state().read(state.name)) << state.name;
 
     const auto error = [&](const std::vector<std::string>& frozen, double decay, Resume resume) {
-        Trainer other(*device, network(), options(frozen, decay));
+        Trainer other(*device, frozen_network(), options(frozen, decay));
         return error_of<UserError>([&] { resume_training(directory / "ck", other, {}, resume); });
     };
     const std::string begin = (directory / "ck" / "state.json").string() + ": it was trained with ",
@@ -195,9 +193,9 @@ TEST(Frozen, ARunGoesOnToTheSameBitsAndAnotherIsRefused) {
 TEST(Frozen, ACheckpointsModelIsTheAverage) {
     const TemporaryDirectory directory;
     const auto device = make_cpu_device({.threads = 1});
-    Trainer trainer(*device, network(), {.batch = 4, .ema_decay = 0.5}),
-        plain(*device, network(), {.batch = 4});
-    for (int step = 0; step < 3; ++step) trainer.step(Data(4, step).batch(), 1e-1);
+    Trainer trainer(*device, frozen_network(), {.batch = 4, .ema_decay = 0.5}),
+        plain(*device, frozen_network(), {.batch = 4});
+    for (int step = 0; step < 3; ++step) trainer.step(ClassData(4, step).batch(), 1e-1);
     save_training(directory / "ck", trainer);
     const SafetensorsFile model(directory / "ck" / "model.safetensors"),
         optimizer(directory / "ck" / "optimizer.safetensors");
@@ -212,7 +210,7 @@ TEST(Frozen, ACheckpointsModelIsTheAverage) {
     EXPECT_TRUE(bytes_in(optimizer, "raw.head.weight") == raw);
     EXPECT_FALSE(bytes_in(model, "head.weight") == raw);
     EXPECT_TRUE(bytes_in(model, "head.weight") == trainer.state().read("ema.head.weight"));
-    const Data data(7, 9);
+    const ClassData data(7, 9);
     const float own = trainer.evaluate(data.batch()).loss;
     {
         const AveragedWeights averaged(trainer.state());
@@ -223,7 +221,7 @@ TEST(Frozen, ACheckpointsModelIsTheAverage) {
     EXPECT_TRUE(trainer.state().read("head.weight") == raw);
     // Before the first step there is no average, and where none is kept nothing happens.
     const float drawn = plain.evaluate(data.batch()).loss;
-    Trainer fresh(*device, network(), {.batch = 4, .ema_decay = 0.5});
+    Trainer fresh(*device, frozen_network(), {.batch = 4, .ema_decay = 0.5});
     for (Trainer* each : {&plain, &fresh}) {
         const AveragedWeights averaged(each->state());
         EXPECT_EQ(each->evaluate(data.batch()).loss, drawn);
@@ -232,11 +230,11 @@ TEST(Frozen, ACheckpointsModelIsTheAverage) {
 
 TEST(Frozen, ABadStepLeavesAveragesAsTheyAre) {
     const auto device = make_cpu_device({.threads = 1});
-    Trainer trainer(*device, network(), {.batch = 4, .ema_decay = 0.5});
-    trainer.step(Data(4).batch(), 1e-1);
+    Trainer trainer(*device, frozen_network(), {.batch = 4, .ema_decay = 0.5});
+    trainer.step(ClassData(4).batch(), 1e-1);
     std::map<std::string, std::vector<std::byte>> before;
     for (const State& state : trainer.state().states()) before[state.name] = trainer.state().read(state.name);
-    Data bad(4);
+    ClassData bad(4);
     bad.x[5] = INFINITY;
     EXPECT_FALSE(trainer.step(bad.batch(), 1e-1).applied);
     for (const auto& [name, bytes] : before) EXPECT_TRUE(trainer.state().read(name) == bytes) << name;
@@ -245,7 +243,7 @@ TEST(Frozen, ABadStepLeavesAveragesAsTheyAre) {
 TEST(Frozen, WhatCannotBeIsRefused) {
     const auto device = make_cpu_device({.threads = 1});
     const auto error = [&](TrainerOptions options) {
-        return error_of<UserError>([&] { TrainingPlan(*device, network(), std::move(options)); });
+        return error_of<UserError>([&] { TrainingPlan(*device, frozen_network(), std::move(options)); });
     };
     EXPECT_EQ(error({.frozen = {"trunk.*", "body.*"}}),
               "model network has no weight that 'body.*' names, to be frozen; it has trunk.linear.weight, "

@@ -16,36 +16,31 @@
 #include "mantissa/graph/reference.h"
 #include "mantissa/nn/models/gpt2.h"
 #include "mantissa/train/stop_sequences.h"
+#include "tests/support/largest_difference.h"
+#include "tests/train/tenfold_parameters.h"
 
 namespace mantissa {
 namespace {
 
-const nn::Gpt2Config config{
+using testing::largest_difference;
+
+const nn::Gpt2Config odd_gpt2{
     .name = "small", .layers = 2, .heads = 3, .channels = 24, .vocabulary = 71, .context = 19};
 
 std::vector<std::int32_t> some_tokens(std::int64_t count) {
     std::vector<std::int32_t> tokens;
     for (std::int64_t i = 0; i < count; ++i)
-        tokens.push_back(static_cast<std::int32_t>((i * i * 3 + 11 * i + 5) % config.vocabulary));
+        tokens.push_back(static_cast<std::int32_t>((i * i * 3 + 11 * i + 5) % odd_gpt2.vocabulary));
     return tokens;
 }
 
-/// Weights ten times those of a fresh model, so that the scores differ and attention has something to choose.
-struct Model {
+struct ModelOnCpu {
     std::unique_ptr<Device> device;
     std::unique_ptr<StateBlock> parameters;
 
-    explicit Model(int threads = 2) : device(make_cpu_device({.threads = threads})) {
-        parameters = std::make_unique<StateBlock>(
-            *device, TokenGenerator(*device, nn::gpt2_language_model(config), 1).parameters());
-        parameters->initialize(3);
-        for (const State& state : parameters->states()) {
-            if (state.initializer.kind != Initializer::Kind::normal) continue;
-            std::vector<float> values = parameters->read_f32(state.name);
-            for (float& x : values) x *= 10;
-            parameters->write(state.name, std::as_bytes(std::span<const float>(values)));
-        }
-    }
+    explicit ModelOnCpu(int threads = 2)
+        : device(make_cpu_device({.threads = threads})),
+          parameters(testing::tenfold_parameters(*device, nn::gpt2_language_model(odd_gpt2))) {}
 };
 
 /// The scores [T, V] of the whole sequence at once, without anything kept.
@@ -53,11 +48,11 @@ struct Full {
     std::vector<float> scores;
     std::vector<double> exact;  ///< in FP64
 
-    Full(Model& model, const std::vector<std::int32_t>& tokens) {
+    Full(ModelOnCpu& model, const std::vector<std::int32_t>& tokens) {
         Graph graph;
         const Tensor input(
             graph, graph.add_input("tokens", {DType::i32, {1, static_cast<std::int64_t>(tokens.size())}}));
-        graph.add_result("logits", nn::gpt2_logits(config, input).value());
+        graph.add_result("logits", nn::gpt2_logits(odd_gpt2, input).value());
         const Plan plan(graph, *model.device);
         const auto arena =
             model.device->allocate(static_cast<std::size_t>(plan.memory().arena_bytes), "arena");
@@ -76,46 +71,37 @@ struct Full {
     }
 };
 
-double worst_error(std::span<const float> got, const double* exact) {
-    double worst = 0;
-    for (std::size_t i = 0; i < got.size(); ++i) {
-        const double error = std::abs(static_cast<double>(got[i]) - exact[i]);
-        worst = !(error <= worst) ? error : worst;
-    }
-    return worst;
-}
-
 TEST(TokenGenerator, ScoresAreThoseOfTheWholeSequenceAtEveryPosition) {
-    Model model;
-    const std::vector<std::int32_t> tokens = some_tokens(config.context);
+    ModelOnCpu model;
+    const std::vector<std::int32_t> tokens = some_tokens(odd_gpt2.context);
     const Full full(model, tokens);
-    const auto V = static_cast<std::size_t>(config.vocabulary);
+    const auto V = static_cast<std::size_t>(odd_gpt2.vocabulary);
     // The same sums with other neighbours: the error of the pass without a cache is the measure, and twice
     // that the class.
-    const double allowed = 2 * worst_error(full.scores, full.exact.data());
+    const double allowed = 2 * largest_difference(full.scores, full.exact);
     ASSERT_LT(allowed, 1e-4);
     for (std::int64_t prompt : {1, 2, 7, 18, 19}) {
-        TokenGenerator generator(*model.device, nn::gpt2_language_model(config), prompt);
+        TokenGenerator generator(*model.device, nn::gpt2_language_model(odd_gpt2), prompt);
         generator.allocate(*model.parameters);
         std::vector<float> scores =
             generator.prompt(std::span(tokens).first(static_cast<std::size_t>(prompt)));
         for (std::int64_t last = prompt - 1;; ++last) {
-            const double* exact = full.exact.data() + static_cast<std::size_t>(last) * V;
-            ASSERT_EQ(scores.size(), V);
-            EXPECT_LE(worst_error(scores, exact), allowed) << "prompt " << prompt << ", position " << last;
-            if (last + 1 == config.context) break;
+            const auto exact = std::span(full.exact).subspan(static_cast<std::size_t>(last) * V, V);
+            EXPECT_LE(largest_difference(scores, exact), allowed)
+                << "prompt " << prompt << ", position " << last;
+            if (last + 1 == odd_gpt2.context) break;
             scores = generator.next(tokens[static_cast<std::size_t>(last + 1)]);
         }
-        EXPECT_EQ(generator.length(), config.context);
+        EXPECT_EQ(generator.length(), odd_gpt2.context);
         EXPECT_THROW(generator.next(0), InternalError);
     }
 }
 
 TEST(TokenGenerator, AnotherPromptStartsAnew) {
-    Model model;
+    ModelOnCpu model;
     const std::vector<std::int32_t> tokens = some_tokens(12);
-    TokenGenerator used(*model.device, nn::gpt2_language_model(config), 4),
-        fresh(*model.device, nn::gpt2_language_model(config), 4);
+    TokenGenerator used(*model.device, nn::gpt2_language_model(odd_gpt2), 4),
+        fresh(*model.device, nn::gpt2_language_model(odd_gpt2), 4);
     used.allocate(*model.parameters);
     fresh.allocate(*model.parameters);
     used.prompt(std::span(tokens).first(4));
@@ -129,7 +115,7 @@ TEST(TokenGenerator, PromptsThatDoNotFitAreRefused) {
     const auto device = make_cpu_device({.threads = 1});
     const auto error_of = [&](std::int64_t tokens) -> std::string {
         try {
-            TokenGenerator(*device, nn::gpt2_language_model(config), tokens);
+            TokenGenerator(*device, nn::gpt2_language_model(odd_gpt2), tokens);
         } catch (const UserError& error) {
             return error.what();
         }
@@ -141,8 +127,8 @@ TEST(TokenGenerator, PromptsThatDoNotFitAreRefused) {
 }
 
 std::vector<std::int32_t> text_of(const GenerateOptions& options, int threads = 2) {
-    Model model(threads);
-    TokenGenerator generator(*model.device, nn::gpt2_language_model(config), 3);
+    ModelOnCpu model(threads);
+    TokenGenerator generator(*model.device, nn::gpt2_language_model(odd_gpt2), 3);
     generator.allocate(*model.parameters);
     std::vector<std::int32_t> shown;
     const Generated generated = generate(generator, some_tokens(3), options, [&](std::int32_t token) {
@@ -167,9 +153,9 @@ TEST(Generate, TheTextFollowsFromTheSeed) {
 }
 
 TEST(Generate, APenaltyKeepsTokensOfPromptAndTextFromComingAgain) {
-    Model model;
+    ModelOnCpu model;
     const std::vector<std::int32_t> prompt = some_tokens(6);
-    TokenGenerator generator(*model.device, nn::gpt2_language_model(config), std::ssize(prompt));
+    TokenGenerator generator(*model.device, nn::gpt2_language_model(odd_gpt2), std::ssize(prompt));
     generator.allocate(*model.parameters);
     const auto different = [&](double penalty) {
         std::set<std::int32_t> tokens(prompt.begin(), prompt.end());
@@ -188,8 +174,8 @@ TEST(Generate, APenaltyKeepsTokensOfPromptAndTextFromComingAgain) {
 }
 
 TEST(Generate, EndsAtItsLengthAFullContextOrTheEndOfText) {
-    Model model;
-    TokenGenerator generator(*model.device, nn::gpt2_language_model(config), 3);
+    ModelOnCpu model;
+    TokenGenerator generator(*model.device, nn::gpt2_language_model(odd_gpt2), 3);
     generator.allocate(*model.parameters);
     const auto ended = [&](const GenerateOptions& options) {
         return generate(generator, some_tokens(3), options, [](std::int32_t) { return true; });
@@ -213,17 +199,17 @@ TEST(Generate, EndsAtItsLengthAFullContextOrTheEndOfText) {
 }
 
 /// Tokens of the rule as it is written, each text read from its beginning for every token.
-std::vector<std::int32_t> slid_by_hand(Model& model, std::vector<std::int32_t> text, std::int64_t length,
+std::vector<std::int32_t> slid_by_hand(ModelOnCpu& model, std::vector<std::int32_t> text, std::int64_t length,
                                        std::int64_t kept_first) {
     std::vector<std::int32_t> made, window = text;
     for (std::int64_t i = 0; i < length; ++i) {
-        if (static_cast<std::int64_t>(window.size()) > config.context) {
+        if (static_cast<std::int64_t>(window.size()) > odd_gpt2.context) {
             std::vector<std::int32_t> left(window.begin(), window.begin() + kept_first);
             left.insert(left.end(), text.end() - (10 - kept_first), text.end());
             window = left;
         }
         const Full full(model, window);
-        const std::span<const double> last = std::span(full.exact).last(config.vocabulary);
+        const std::span<const double> last = std::span(full.exact).last(odd_gpt2.vocabulary);
         made.push_back(static_cast<std::int32_t>(std::ranges::max_element(last) - last.begin()));
         window.push_back(made.back());
         text.push_back(made.back());
@@ -232,10 +218,10 @@ std::vector<std::int32_t> slid_by_hand(Model& model, std::vector<std::int32_t> t
 }
 
 TEST(Generate, GoesOnPastTheContextWithItsNewerHalf) {
-    Model model;
-    ASSERT_EQ(slid_length(config.context), 10);
+    ModelOnCpu model;
+    ASSERT_EQ(slid_length(odd_gpt2.context), 10);
     const std::int64_t lengths[] = {3, 10};
-    TokenGenerator generator(*model.device, nn::gpt2_language_model(config), lengths, {}, 1);
+    TokenGenerator generator(*model.device, nn::gpt2_language_model(odd_gpt2), lengths, {}, 1);
     generator.allocate(*model.parameters);
     const auto generated = [&](GenerateOptions options) {
         options.full_context = FullContext::slides;
@@ -262,7 +248,7 @@ TEST(Generate, GoesOnPastTheContextWithItsNewerHalf) {
 
 /// Texts of unlike prompts and lengths, some of which end early.
 TEST(Generate, TextsAtOnceAreThoseThatEachIsAlone) {
-    Model model;
+    ModelOnCpu model;
     const std::vector<std::vector<std::int32_t>> prompts{some_tokens(3), some_tokens(1), some_tokens(9),
                                                          some_tokens(3)};
     const std::vector<std::uint64_t> seeds{0, 0, 0, 7};
@@ -271,7 +257,7 @@ TEST(Generate, TextsAtOnceAreThoseThatEachIsAlone) {
         std::vector<TextEnd> ends;
         GenerateOptions options{.sampling = {.temperature = 0.7, .seed = 11}, .length = 12};
         for (std::size_t i = 0; i < prompts.size(); ++i) {
-            TokenGenerator one(*model.device, nn::gpt2_language_model(config), std::ssize(prompts[i]),
+            TokenGenerator one(*model.device, nn::gpt2_language_model(odd_gpt2), std::ssize(prompts[i]),
                                find_policy(policy));
             one.allocate(*model.parameters);
             GenerateOptions own = options;
@@ -284,8 +270,8 @@ TEST(Generate, TextsAtOnceAreThoseThatEachIsAlone) {
         EXPECT_NE(alone[0], alone[3]) << "seeds of their own";
         EXPECT_EQ(ends[2], TextEnd::context) << "of 19 tokens";
         const std::int64_t lengths[] = {3, 1, 9};
-        TokenGenerator together(*model.device, nn::gpt2_language_model(config), lengths, find_policy(policy),
-                                4);
+        TokenGenerator together(*model.device, nn::gpt2_language_model(odd_gpt2), lengths,
+                                find_policy(policy), 4);
         together.allocate(*model.parameters);
         const std::vector<Generated> all = generate_together(
             together, prompts, seeds, options, [](std::size_t text, std::int32_t) { return text != 1; });
@@ -298,12 +284,12 @@ TEST(Generate, TextsAtOnceAreThoseThatEachIsAlone) {
     GenerateOptions slides{.sampling = {.temperature = 0.7, .seed = 11}, .length = 33};
     slides.full_context = FullContext::slides;
     const std::int64_t lengths[] = {3, 1, 9, 10};
-    TokenGenerator together(*model.device, nn::gpt2_language_model(config), lengths, {}, 4);
+    TokenGenerator together(*model.device, nn::gpt2_language_model(odd_gpt2), lengths, {}, 4);
     together.allocate(*model.parameters);
     const std::vector<Generated> all = generate_together(
         together, prompts, seeds, slides, [](std::size_t text, std::int32_t) { return text != 1; });
     for (const std::size_t i : {0u, 2u, 3u}) {
-        TokenGenerator one(*model.device, nn::gpt2_language_model(config), lengths, {}, 1);
+        TokenGenerator one(*model.device, nn::gpt2_language_model(odd_gpt2), lengths, {}, 1);
         one.allocate(*model.parameters);
         GenerateOptions own = slides;
         own.sampling.seed += seeds[i];
@@ -313,7 +299,7 @@ TEST(Generate, TextsAtOnceAreThoseThatEachIsAlone) {
         EXPECT_EQ(all[i].slides, alone.slides);
     }
     EXPECT_THROW(
-        TokenGenerator(*model.device, nn::gpt2_language_model(config), std::vector<std::int64_t>{3}, {}, 0),
+        TokenGenerator(*model.device, nn::gpt2_language_model(odd_gpt2), std::vector<std::int64_t>{3}, {}, 0),
         UserError);
 }
 
@@ -337,13 +323,13 @@ TEST(StopSequences, EndTheTextBeforeThem) {
 /// ln softmax(scores)[token] in FP64.
 double log_softmax(const double* scores, std::int32_t token) {
     double total = 0;
-    for (std::int64_t id = 0; id < config.vocabulary; ++id) total += std::exp(scores[id]);
+    for (std::int64_t id = 0; id < odd_gpt2.vocabulary; ++id) total += std::exp(scores[id]);
     return scores[token] - std::log(total);
 }
 
 TEST(Generate, SaysHowProbableEachTokenWas) {
-    Model model;
-    TokenGenerator generator(*model.device, nn::gpt2_language_model(config), 3);
+    ModelOnCpu model;
+    TokenGenerator generator(*model.device, nn::gpt2_language_model(odd_gpt2), 3);
     generator.allocate(*model.parameters);
     // At this temperature most tokens drawn are improbable ones, of all over the vocabulary.
     const Generated generated = generate(
@@ -355,10 +341,10 @@ TEST(Generate, SaysHowProbableEachTokenWas) {
     const Full full(model, tokens);
     // A score's error passes into a log-probability once for the token and once for the sum; the scores'
     // own class is that of ScoresAreThoseOfTheWholeSequenceAtEveryPosition.
-    const double allowed = 4 * worst_error(full.scores, full.exact.data());
+    const double allowed = 4 * largest_difference(full.scores, full.exact);
     ASSERT_LT(allowed, 2e-4);
     for (std::size_t i = 0; i < generated.tokens.size(); ++i) {
-        const double* scores = full.exact.data() + (2 + i) * static_cast<std::size_t>(config.vocabulary);
+        const double* scores = full.exact.data() + (2 + i) * static_cast<std::size_t>(odd_gpt2.vocabulary);
         EXPECT_NEAR(generated.log_probabilities[i], log_softmax(scores, generated.tokens[i]), allowed) << i;
     }
 }

@@ -14,27 +14,27 @@
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/text_model.h"
 #include "mantissa/train/trainer.h"
-#include "tests/support/recording.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
 namespace {
 
-constexpr std::int64_t T = 16;
+constexpr std::int64_t byte_context = 16;
 
-nn::LanguageModel small() {
-    return nn::language_model("gpt2-tiny",
-                              {.layers = 1, .heads = 2, .channels = 32, .context = T, .vocabulary = 256});
+nn::LanguageModel byte_model() {
+    return nn::language_model(
+        "gpt2-tiny", {.layers = 1, .heads = 2, .channels = 32, .context = byte_context, .vocabulary = 256});
 }
 
 /// A checkpoint of a model of bytes that was trained on one sentence.
-class Saved {
+class SavedText {
   public:
-    Saved() : device_(make_cpu_device({.threads = 2})) {
-        Trainer trainer(*device_, small().on_sequences(T), {.batch = 8});
+    SavedText() : device_(make_cpu_device({.threads = 2})) {
+        Trainer trainer(*device_, byte_model().on_sequences(byte_context), {.batch = 8});
         const std::string sentence = "the fox and the dog; ";
         std::vector<std::int32_t> tokens, targets;
-        for (std::size_t i = 0; i < 64 * T; ++i) {
+        for (std::size_t i = 0; i < 64 * byte_context; ++i) {
             tokens.push_back(sentence[i % sentence.size()]);
             targets.push_back(sentence[(i + 1) % sentence.size()]);
         }
@@ -52,7 +52,7 @@ class Saved {
 };
 
 /// The same text by the parts.
-std::string by_parts(const Saved& saved, const std::string& prompt, const SamplingOptions& sampling,
+std::string by_parts(const SavedText& saved, const std::string& prompt, const SamplingOptions& sampling,
                      std::int64_t length) {
     const TextModel model(saved.device(), ModelFile(saved.path()), byte_tokenizer());
     const std::vector<TokenId> tokens = model.tokenizer().encode_whole(prompt);
@@ -64,7 +64,7 @@ std::string by_parts(const Saved& saved, const std::string& prompt, const Sampli
 }
 
 TEST(Generator, ContinuesWhatATrainerSaved) {
-    const Saved saved;
+    const SavedText saved;
     Generator generator(saved.device(), saved.path(), {.tokenizer = "bytes"});
     EXPECT_EQ(generator.text("the fox", {.sampling = {.temperature = 0}, .length = 8}), " and the");
     EXPECT_EQ(generator.text("and the", {.sampling = {.temperature = 0}, .length = 4}), " dog");
@@ -78,7 +78,7 @@ TEST(Generator, ContinuesWhatATrainerSaved) {
 }
 
 TEST(Generator, ShowsTheTextAsItComesAndStopsAtWords) {
-    const Saved saved;
+    const SavedText saved;
     Generator generator(saved.device(), saved.path(), {.tokenizer = "bytes"});
     std::string shown;
     int parts = 0;
@@ -91,16 +91,16 @@ TEST(Generator, ShowsTheTextAsItComesAndStopsAtWords) {
 }
 
 TEST(Generator, TheContextEndsTheTextOrSlides) {
-    const Saved saved;
+    const SavedText saved;
     Generator generator(saved.device(), saved.path(), {.tokenizer = "bytes"});
     TextOptions options{.sampling = {.temperature = 0}, .length = 40};
-    EXPECT_EQ(generator.text("the fox", options).size(), static_cast<std::size_t>(T) - 7 + 1);
+    EXPECT_EQ(generator.text("the fox", options).size(), static_cast<std::size_t>(byte_context) - 7 + 1);
     options.full_context = FullContext::slides;
     EXPECT_EQ(generator.text("the fox", options).size(), 40U);
 }
 
 TEST(Generator, RunsInEveryFormatOfWeights) {
-    const Saved saved;
+    const SavedText saved;
     for (const char* policy : {"bf16", "int8"}) {
         Generator generator(saved.device(), saved.path(), {.policy = policy, .tokenizer = "bytes"});
         EXPECT_EQ(generator.text("the fox", {.sampling = {.temperature = 0}, .length = 8}), " and the")
@@ -109,7 +109,7 @@ TEST(Generator, RunsInEveryFormatOfWeights) {
 }
 
 TEST(Generator, SaysWhatIsMissingOrOutOfRange) {
-    const Saved saved;
+    const SavedText saved;
     const auto said = [&](const std::filesystem::path& path, const std::string& tokenizer) {
         return testing::error_of<UserError>(
             [&] { Generator(saved.device(), path, {.tokenizer = tokenizer}); });
@@ -126,7 +126,7 @@ TEST(Generator, SaysWhatIsMissingOrOutOfRange) {
     EXPECT_EQ(refused("a", {.length = 0}), "`length` must be 1 token or more, got 0");
     EXPECT_EQ(refused("", {}), "the prompt is empty; give it one token or more");
     EXPECT_NE(refused("a", {.sampling = {.temperature = -1}}).find("temperature"), std::string::npos);
-    EXPECT_EQ(refused(std::string(T + 1, 'a'), {}),
+    EXPECT_EQ(refused(std::string(byte_context + 1, 'a'), {}),
               "the prompt has 17 tokens, run has a context of 16; give a shorter prompt");
     EXPECT_EQ(generator.text("the fox", {.sampling = {.temperature = 0}, .length = 4}), " and")
         << "after errors it goes on";

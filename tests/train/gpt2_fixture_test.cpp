@@ -3,7 +3,6 @@
 // with the op table.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstring>
 
 #include "mantissa/device/cpu/cpu_device.h"
@@ -16,33 +15,23 @@
 #include "mantissa/train/trainer.h"
 #include "tests/support/nan_memory.h"
 #include "tests/support/torch_fixture.h"
+#include "tests/train/torch_drift.h"
 
 namespace mantissa {
 namespace {
 
-const nn::Gpt2Config config{
-    .name = "fixture", .layers = 2, .heads = 3, .channels = 36, .vocabulary = 211, .context = 37};
+using testing::Drift;
+using testing::tolerance;
 
-/// The promise of the project: within this of PyTorch's FP64, relative to the largest element of a tensor.
-constexpr double tolerance = 1e-5;
+const nn::Gpt2Config fixture_gpt2{
+    .name = "fixture", .layers = 2, .heads = 3, .channels = 36, .vocabulary = 211, .context = 37};
 
 /// Gradients that are zero but for rounding (the bias of the keys) are held against the largest gradients.
 constexpr double gradient_floor = 1e-2;
 
-/// Forward and backward pass, with the logits and all gradients as results.
-Graph gradients_graph() {
-    Graph graph;
-    const Type ids{DType::i32, {2, config.context}};
-    const Tensor tokens(graph, graph.add_input("tokens", ids)),
-        targets(graph, graph.add_input("targets", ids));
-    const Tensor logits = nn::gpt2_logits(config, tokens);
-    const Tensor loss = cross_entropy(logits, targets);
-    graph.add_result("logits", logits.value());
-    graph.add_result("loss", loss.value());
-    for (const ParameterGradient& parameter : differentiate(graph, loss))
-        graph.add_result("grad." + graph.states()[static_cast<std::size_t>(parameter.state)].name,
-                         parameter.gradient.value());
-    return graph;
+Graph gpt2_gradients() {
+    return testing::gradients_graph(fixture_gpt2.context,
+                                    [](Tensor tokens) { return nn::gpt2_logits(fixture_gpt2, tokens); });
 }
 
 void load_parameters(StateBlock& state, const TorchFixture& fixture) {
@@ -53,7 +42,7 @@ void load_parameters(StateBlock& state, const TorchFixture& fixture) {
 
 TEST(Gpt2AgainstPyTorch, TheReferenceAgrees) {
     const TorchFixture fixture("gpt2_tiny");
-    const Graph graph = gradients_graph();
+    const Graph graph = gpt2_gradients();
     ReferenceFeed feed;
     for (const State& state : graph.states()) feed[state.name] = fixture.f32(state.name);
     for (const char* name : {"tokens", "targets"}) {
@@ -73,7 +62,7 @@ TEST(Gpt2AgainstPyTorch, TheReferenceAgrees) {
 TEST(Gpt2AgainstPyTorch, LogitsLossAndEveryGradient) {
     const TorchFixture fixture("gpt2_tiny");
     const auto device = make_cpu_device({.threads = 2});
-    const Plan plan(gradients_graph(), *device);
+    const Plan plan(gpt2_gradients(), *device);
     StateBlock state(*device, plan.graph().states());
     load_parameters(state, fixture);
     const auto arena = testing::nan_memory(*device, plan.memory().arena_bytes);
@@ -92,44 +81,24 @@ TEST(Gpt2AgainstPyTorch, LogitsLossAndEveryGradient) {
     }
 }
 
-/// Losses and final parameters after 20 steps, the worst of each, with the given learning rate.
-struct Drift {
-    double losses = 0, parameters = 0;
-};
-Drift drift_after_twenty_steps(const TorchFixture& fixture, double learning_rate) {
+Drift drift_of_gpt2(double learning_rate) {
+    const TorchFixture fixture("gpt2_tiny");
     const auto device = make_cpu_device({.threads = 2});
-    Trainer trainer(*device, nn::gpt2_model(config, config.context),
+    Trainer trainer(*device, nn::gpt2_model(fixture_gpt2, fixture_gpt2.context),
                     {.optimizer = adamw({.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1}),
                      .batch = 2});
     load_parameters(trainer.state(), fixture);
-    const auto tokens = fixture.values<std::int32_t>("tokens"),
-               targets = fixture.values<std::int32_t>("targets");
-    const auto losses = fixture.values<double>("losses");
-    Drift drift;
-    for (double expected : losses) {
-        const StepResult result = trainer.step({tokens, targets}, learning_rate);
-        EXPECT_TRUE(result.applied);
-        drift.losses =
-            std::max(drift.losses, std::abs(static_cast<double>(result.loss) - expected) / expected);
-    }
-    for (const State& state : trainer.state().states()) {
-        if (state.kind != State::Kind::parameter) continue;
-        const std::vector<float> got = trainer.state().read_f32(state.name);
-        drift.parameters =
-            std::max(drift.parameters,
-                     relative_error({got.begin(), got.end()}, fixture.f32("after." + state.name), 1.0));
-    }
-    return drift;
+    return testing::drift_of_steps(trainer, fixture, learning_rate, 1.0);
 }
 
 TEST(Gpt2AgainstPyTorch, TwentyStepsOfAdamW) {
-    const Drift drift = drift_after_twenty_steps(TorchFixture("gpt2_tiny"), 1e-3);
+    const Drift drift = drift_of_gpt2(1e-3);
     EXPECT_LE(drift.losses, tolerance);
     EXPECT_LE(drift.parameters, tolerance);
 }
 
 TEST(Gpt2AgainstPyTorch, ALearningRateOffByOnePercentIsCaught) {
-    const Drift drift = drift_after_twenty_steps(TorchFixture("gpt2_tiny"), 1.01e-3);
+    const Drift drift = drift_of_gpt2(1.01e-3);
     EXPECT_GT(drift.losses, tolerance);
     EXPECT_GT(drift.parameters, tolerance);
 }

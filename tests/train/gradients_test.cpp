@@ -19,17 +19,18 @@
 #include "mantissa/train/training_plan.h"
 #include "tests/support/gpt2_training.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/train/training_states.h"
 
 namespace mantissa {
 namespace {
 
-struct Case {
+struct GradientsCase {
     const char* policy;
     std::int64_t accumulate;
     bool sgd;
 };
 
-class GradientsOfAStep : public ::testing::TestWithParam<Case> {
+class GradientsOfAStep : public ::testing::TestWithParam<GradientsCase> {
   protected:
     Trainer trainer(Optimizer optimizer) const {
         Gpt2Training training{.model = nn::gpt2_config("gpt2-tiny"), .batch = 1, .sequence = 32};
@@ -67,9 +68,9 @@ class GradientsOfAStep : public ::testing::TestWithParam<Case> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Steps, GradientsOfAStep,
-                         ::testing::Values(Case{"fp32", 1, false}, Case{"fp32", 3, false},
-                                           Case{"bf16", 1, false}, Case{"fp16", 2, false},
-                                           Case{"fp32", 1, true}),
+                         ::testing::Values(GradientsCase{"fp32", 1, false}, GradientsCase{"fp32", 3, false},
+                                           GradientsCase{"bf16", 1, false}, GradientsCase{"fp16", 2, false},
+                                           GradientsCase{"fp32", 1, true}),
                          [](const auto& each) {
                              return std::string(each.param.policy) + (each.param.sgd ? "_sgd_" : "_adamw_") +
                                     std::to_string(each.param.accumulate);
@@ -130,11 +131,8 @@ TEST_P(GradientsOfAStep, CanBeStoppedAtAndGoneOnFrom) {
     const auto made = [&] { return trainer(GetParam().sgd ? sgd({.momentum = 0.9}) : adamw({})); };
     Trainer plain = made(), stopping = made();
     const auto states = [](const Trainer& of) {
-        std::map<std::string, std::vector<std::byte>> all;
-        for (const State& state : of.state().states())
-            if (is_weight(state) || state.kind == State::Kind::optimizer)
-                all[state.name] = of.state().read(state.name);
-        return all;
+        return testing::states_of(
+            of, [](const State& s) { return is_weight(s) || s.kind == State::Kind::optimizer; });
     };
     const auto before = states(stopping);
     const double scale = stopping.loss_scale().scale;

@@ -15,10 +15,10 @@
 namespace mantissa {
 namespace {
 
-constexpr std::int64_t B = 8;
+constexpr std::int64_t images_a_plan = 8;
 
 /// A residual block between a stem with a pool and a head, its convolutions 1 x 1.
-nn::Model network() {
+nn::Model residual_block() {
     nn::Model model;
     model.name = "residual block";
     model.inputs = {{"images", DType::f32, {16, 16, 32}}};
@@ -40,10 +40,10 @@ nn::Model network() {
 TrainingPlan plan_of(Device& device, const char* policy, bool every_pass) {
     TrainerOptions options;
     options.optimizer = sgd();
-    options.batch = B;
+    options.batch = images_a_plan;
     options.policy = find_policy(policy);
     if (!every_pass) options.passes = {"simplify"};
-    return {device, network(), options};
+    return {device, residual_block(), options};
 }
 
 std::vector<bool> ways() {
@@ -74,7 +74,8 @@ TEST(ImagesPlan, NoImageIsKeptInFp32WhereActivationsAreShorter) {
                 if (graph.node(node.node).inputs.empty()) continue;
                 // The mean over the last image, 4 x 4, is of FP32, and small.
                 for (const Type& type : graph.node(node.node).outputs)
-                    EXPECT_FALSE(type.dtype == DType::f32 && type.shape.elements() > B * 4 * 4 * 64)
+                    EXPECT_FALSE(type.dtype == DType::f32 &&
+                                 type.shape.elements() > images_a_plan * 4 * 4 * 64)
                         << policy << (every_pass ? " fused: " : ": ") << print(graph, node.node);
             }
         }

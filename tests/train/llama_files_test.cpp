@@ -7,7 +7,6 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/formats/safetensors_write.h"
@@ -17,6 +16,7 @@
 #include "mantissa/train/generate.h"
 #include "mantissa/train/model_file.h"
 #include "mantissa/train/training_checkpoint.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-nn::LlamaConfig small(bool tied) {
+nn::LlamaConfig small_llama(bool tied) {
     return {.name = "small",
             .sizes = {.layers = 2,
                       .heads = 3,
@@ -38,7 +38,7 @@ nn::LlamaConfig small(bool tied) {
 }
 
 /// A tensor that owns its numbers.
-struct Stored {
+struct StoredTensor {
     std::string name;
     DType dtype;
     std::vector<std::int64_t> shape;
@@ -48,14 +48,14 @@ struct Stored {
 };
 
 /// A model after one step, and its directory as others write it.
-struct Saved {
+struct SavedLlama {
     TemporaryDirectory directory;
     nn::LlamaConfig config;
     std::unique_ptr<Device> device = make_cpu_device({.threads = 1});
     Trainer trainer;
 
-    explicit Saved(bool tied = false)
-        : config(small(tied)), trainer(*device, nn::llama_model(config, 9), {.batch = 1}) {
+    explicit SavedLlama(bool tied = false)
+        : config(small_llama(tied)), trainer(*device, nn::llama_model(config, 9), {.batch = 1}) {
         const std::vector<std::int32_t> tokens(9, 4), targets(9, 5);
         trainer.step({tokens, targets}, 1e-2);
         save_training(checkpoint(), trainer);
@@ -66,11 +66,11 @@ struct Saved {
     fs::path path() const { return directory / "hf"; }
 
     /// Its weights in a format.
-    std::vector<Stored> weights(DType dtype = DType::f32) const {
-        std::vector<Stored> all;
+    std::vector<StoredTensor> weights(DType dtype = DType::f32) const {
+        std::vector<StoredTensor> all;
         for (const State& state : trainer.state().states()) {
             if (state.kind != State::Kind::parameter) continue;
-            Stored stored{state.name, dtype, state.type.shape.extents(), {}};
+            StoredTensor stored{state.name, dtype, state.type.shape.extents(), {}};
             for (const float x : trainer.state().read_f32(state.name)) {
                 const BF16 bf16 = to_bf16(x);
                 const FP16 fp16 = to_fp16(x);
@@ -84,15 +84,15 @@ struct Saved {
         }
         return all;
     }
-    void write(const std::vector<Stored>& weights, const char* name = "model.safetensors") const {
+    void write(const std::vector<StoredTensor>& weights, const char* name = "model.safetensors") const {
         std::vector<TensorView> views;
-        for (const Stored& each : weights) views.push_back(each.view());
+        for (const StoredTensor& each : weights) views.push_back(each.view());
         write_safetensors(path() / name, views, {{"format", "pt"}});
     }
     /// In two files with an index.
-    void write_shards(const std::vector<Stored>& weights) const {
+    void write_shards(const std::vector<StoredTensor>& weights) const {
         nlohmann::json map = nlohmann::json::object();
-        std::vector<Stored> halves[2];
+        std::vector<StoredTensor> halves[2];
         for (std::size_t i = 0; i < weights.size(); ++i) {
             halves[i % 2].push_back(weights[i]);
             map[weights[i].name] = shard(i % 2);
@@ -120,21 +120,19 @@ struct Saved {
     }
     /// The one line that loading it ends in.
     std::string error() const {
-        try {
+        const std::string text = testing::error_of([&] {
             const ModelFile file(path());
             StateBlock state(*device, TokenGenerator(*device, file.model(), 1).parameters());
             file.load(state);
-        } catch (const UserError& error) {
-            EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
-            return error.what();
-        }
-        return "no error";
+        });
+        EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+        return text;
     }
 };
 
 TEST(LlamaFiles, OneFileOrSeveralInEveryFormat) {
     for (const bool tied : {false, true}) {
-        const Saved saved(tied);
+        const SavedLlama saved(tied);
         for (const auto& [dtype, tolerance] :
              {std::pair{DType::f32, 0.0}, {DType::bf16, 0x1p-8}, {DType::f16, 0x1p-10}}) {
             saved.write(saved.weights(dtype));
@@ -152,10 +150,10 @@ TEST(LlamaFiles, OneFileOrSeveralInEveryFormat) {
 }
 
 TEST(LlamaFiles, ATiedHeadMayBeStoredButMustBeTheEmbedding) {
-    const Saved saved(true);
-    std::vector<Stored> weights = saved.weights();
-    const auto table = std::ranges::find(weights, "model.embed_tokens.weight", &Stored::name);
-    Stored head = *table;
+    const SavedLlama saved(true);
+    std::vector<StoredTensor> weights = saved.weights();
+    const auto table = std::ranges::find(weights, "model.embed_tokens.weight", &StoredTensor::name);
+    StoredTensor head = *table;
     head.name = "lm_head.weight";
     weights.push_back(head);
     // As files of the first LLaMAs have it.
@@ -171,22 +169,22 @@ TEST(LlamaFiles, ATiedHeadMayBeStoredButMustBeTheEmbedding) {
 }
 
 TEST(LlamaFiles, WhatIsWrongIsSaidInOneLine) {
-    const Saved saved;
+    const SavedLlama saved;
     const auto says = [&](const std::string& part) {
         EXPECT_NE(saved.error().find(part), std::string::npos) << saved.error();
     };
-    const std::vector<Stored> good = saved.weights();
+    const std::vector<StoredTensor> good = saved.weights();
     saved.write(good);
     EXPECT_EQ(saved.error(), "no error");
 
-    std::vector<Stored> weights = good;
+    std::vector<StoredTensor> weights = good;
     weights.push_back(good[0]);
     weights.back().name = "model.layers.2.mlp.up_proj.weight";
     saved.write(weights);
     says("tensor \"model.layers.2.mlp.up_proj.weight\" is no parameter of this model");
 
     weights = good;
-    const auto q = std::ranges::find(weights, "model.layers.1.self_attn.q_proj.weight", &Stored::name);
+    const auto q = std::ranges::find(weights, "model.layers.1.self_attn.q_proj.weight", &StoredTensor::name);
     q->shape = {6, 24};
     saved.write(weights);
     says("tensor \"model.layers.1.self_attn.q_proj.weight\" has shape [6, 24], expected [12, 12]");
@@ -203,13 +201,13 @@ TEST(LlamaFiles, WhatIsWrongIsSaidInOneLine) {
     const std::string index = read_file(saved.path() / "model.safetensors.index.json");
     std::string listed = index;
     const std::size_t at = listed.find('{', listed.find("weight_map")) + 1;
-    listed.insert(
-        at, std::string("\"model.layers.0.self_attn.rotary_emb.inv_freq\": \"") + Saved::shard(0) + "\",");
+    listed.insert(at, std::string("\"model.layers.0.self_attn.rotary_emb.inv_freq\": \"") +
+                          SavedLlama::shard(0) + "\",");
     std::ofstream(saved.path() / "model.safetensors.index.json") << listed;
     EXPECT_EQ(saved.error(), "no error");
     std::ofstream(saved.path() / "model.safetensors.index.json") << index;
-    fs::remove(saved.path() / Saved::shard(1));
-    says(Saved::shard(1));
+    fs::remove(saved.path() / SavedLlama::shard(1));
+    says(SavedLlama::shard(1));
     saved.write_shards(good);
 
     const std::string config = read_file(saved.path() / "config.json");
@@ -234,7 +232,7 @@ TEST(LlamaFiles, WhatIsWrongIsSaidInOneLine) {
 
 /// Scores of the last token, taken in at once or one by one.
 TEST(LlamaFiles, KeysThatAreKeptChangeNoScore) {
-    const Saved saved;
+    const SavedLlama saved;
     const ModelFile file(saved.checkpoint());
     StateBlock parameters(*saved.device, TokenGenerator(*saved.device, file.model(), 1).parameters());
     file.load(parameters);

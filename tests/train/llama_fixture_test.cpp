@@ -22,16 +22,17 @@
 #include "tests/support/nan_memory.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/torch_fixture.h"
+#include "tests/train/torch_drift.h"
 
 namespace mantissa {
 namespace {
 
-/// The promise of the project: within this of PyTorch's FP64, relative to the largest element of a tensor.
-constexpr double tolerance = 1e-5;
+using testing::Drift;
+using testing::tolerance;
 
 /// Three heads of queries to one of keys, a head of its own, positions as LLaMA 3's; and heads in pairs, a
 /// tied head, positions stretched linearly; and a window of eleven tokens.
-const char* const fixtures[] = {"llama_grouped", "llama_tied", "mistral"};
+const char* const llama_fixtures[] = {"llama_grouped", "llama_tied", "mistral"};
 
 /// A fixture, and the directory that transformers would have saved.
 struct Published {
@@ -54,20 +55,8 @@ struct Published {
     std::vector<std::int32_t> ids(const char* name) const { return fixture.values<std::int32_t>(name); }
 };
 
-/// Forward and backward pass, with the logits and all gradients as results.
-Graph gradients_graph(const nn::LlamaConfig& config) {
-    Graph graph;
-    const Type ids{DType::i32, {2, 37}};
-    const Tensor tokens(graph, graph.add_input("tokens", ids)),
-        targets(graph, graph.add_input("targets", ids));
-    const Tensor logits = nn::llama_logits(config, tokens);
-    const Tensor loss = cross_entropy(logits, targets);
-    graph.add_result("logits", logits.value());
-    graph.add_result("loss", loss.value());
-    for (const ParameterGradient& parameter : differentiate(graph, loss))
-        graph.add_result("grad." + graph.states()[static_cast<std::size_t>(parameter.state)].name,
-                         parameter.gradient.value());
-    return graph;
+Graph llama_gradients(const nn::LlamaConfig& config) {
+    return testing::gradients_graph(37, [&](Tensor tokens) { return nn::llama_logits(config, tokens); });
 }
 
 std::vector<double> expected_of(const Published& published, const std::string& result) {
@@ -76,7 +65,7 @@ std::vector<double> expected_of(const Published& published, const std::string& r
 
 /// The largest relative error of all results, by the reference.
 double reference_error(const Published& published, const nn::LlamaConfig& config) {
-    const Graph graph = gradients_graph(config);
+    const Graph graph = llama_gradients(config);
     ReferenceFeed feed;
     for (const State& state : graph.states()) feed[state.name] = published.fixture.f32(state.name);
     for (const char* name : {"tokens", "targets"}) {
@@ -92,7 +81,7 @@ double reference_error(const Published& published, const nn::LlamaConfig& config
 }
 
 TEST(LlamaAgainstTransformers, TheReferenceAgrees) {
-    for (const char* name : fixtures) {
+    for (const char* name : llama_fixtures) {
         const Published published(name);
         // Theirs has cosines and sines in FP32, by 6e-8, of which each layer passes on what it amplifies.
         EXPECT_LE(reference_error(published, published.config), 2e-6) << name;
@@ -127,10 +116,10 @@ TEST(LlamaAgainstTransformers, EveryPartOfTheConfigurationMatters) {
 }
 
 TEST(LlamaAgainstTransformers, LogitsLossAndEveryGradient) {
-    for (const char* name : fixtures) {
+    for (const char* name : llama_fixtures) {
         const Published published(name);
         const auto device = make_cpu_device({.threads = 2});
-        const Plan plan(expand(gradients_graph(published.config),
+        const Plan plan(expand(llama_gradients(published.config),
                                [&](const Graph& graph, const Node& node) {
                                    return !machine_for_passes(*device).has_kernel(graph, node);
                                }),
@@ -153,14 +142,9 @@ TEST(LlamaAgainstTransformers, LogitsLossAndEveryGradient) {
     }
 }
 
-/// Losses and final parameters after 20 steps, the worst of each.
-struct Drift {
-    double losses = 0, parameters = 0;
-};
 /// As after twenty steps of GPT-2, parameters of less than 1 are held to its own size.
 constexpr double parameter_floor = 1;
-Drift drift_after_twenty_steps(const Published& published, double learning_rate, const char* policy,
-                               double floor) {
+Drift drift_of_llama(const Published& published, double learning_rate, const char* policy, double floor) {
     const auto device = make_cpu_device({.threads = 2});
     TrainerOptions options{.optimizer = adamw({.beta1 = published.number("beta1"),
                                                .beta2 = published.number("beta2"),
@@ -171,44 +155,28 @@ Drift drift_after_twenty_steps(const Published& published, double learning_rate,
     options.passes = {"simplify"};  // autocast alone, as theirs
     Trainer trainer(*device, nn::llama_model(published.config, 37), options);
     ModelFile(published.directory.path()).load(trainer.state());
-    const auto tokens = published.ids("tokens"), targets = published.ids("targets");
-    Drift drift;
-    for (double expected : published.fixture.values<double>("losses")) {
-        const StepResult result = trainer.step({tokens, targets}, learning_rate);
-        EXPECT_TRUE(result.applied);
-        drift.losses =
-            std::max(drift.losses, std::abs(static_cast<double>(result.loss) - expected) / expected);
-    }
-    for (const State& state : trainer.state().states()) {
-        if (state.kind != State::Kind::parameter) continue;
-        const std::vector<float> got = trainer.state().read_f32(state.name);
-        drift.parameters = std::max(
-            drift.parameters,
-            relative_error({got.begin(), got.end()}, published.fixture.f32("after." + state.name), floor));
-    }
-    return drift;
+    return testing::drift_of_steps(trainer, published.fixture, learning_rate, floor);
 }
 
 TEST(LlamaAgainstTransformers, TwentyStepsOfAdamW) {
-    for (const char* name : fixtures) {
+    for (const char* name : llama_fixtures) {
         const Published published(name);
-        const Drift drift = drift_after_twenty_steps(published, 1e-3, "fp32", parameter_floor);
+        const Drift drift = drift_of_llama(published, 1e-3, "fp32", parameter_floor);
         EXPECT_LE(drift.losses, tolerance) << name;
         EXPECT_LE(drift.parameters, tolerance) << name;
     }
 }
 
 TEST(LlamaAgainstTransformers, ALearningRateOffByOnePercentIsCaught) {
-    const Drift drift =
-        drift_after_twenty_steps(Published("llama_grouped"), 1.01e-3, "fp32", parameter_floor);
+    const Drift drift = drift_of_llama(Published("llama_grouped"), 1.01e-3, "fp32", parameter_floor);
     EXPECT_GT(drift.losses, tolerance);
     EXPECT_GT(drift.parameters, tolerance);
 }
 
 TEST(LlamaAgainstTransformers, TwentyStepsInBf16AreNoFurtherThanTwiceTheirs) {
-    for (const char* name : fixtures) {
+    for (const char* name : llama_fixtures) {
         const Published published(name);
-        const Drift drift = drift_after_twenty_steps(published, 1e-3, "bf16", 0);
+        const Drift drift = drift_of_llama(published, 1e-3, "bf16", 0);
         EXPECT_LE(drift.losses, 2 * published.number("bf16_losses")) << name;
         EXPECT_LE(drift.parameters, 2 * published.number("bf16_after")) << name;
         EXPECT_GT(drift.losses, tolerance) << name << ": is it BF16?";
@@ -228,7 +196,7 @@ std::vector<std::int32_t> continued(const Published& published, const ModelFile&
 }
 
 TEST(LlamaAgainstTransformers, SixtyFourTokensChosenGreedily) {
-    for (const char* name : fixtures) {
+    for (const char* name : llama_fixtures) {
         const Published published(name);
         EXPECT_EQ(continued(published, ModelFile(published.directory.path())), published.ids("generated"))
             << name;

@@ -14,26 +14,23 @@
 #include "mantissa/train/optimizer.h"
 #include "mantissa/train/training_plan.h"
 #include "tests/support/gpt2_training.h"
+#include "tests/train/training_states.h"
 
 namespace mantissa {
 namespace {
 
-struct Trained {
-    std::vector<float> losses;
-    std::vector<std::vector<std::byte>> states;
-    friend bool operator==(const Trained&, const Trained&) = default;
-};
+using testing::TrainedBits;
 
-Trained trained(Trainer& trainer, const Batch& batch) {
-    Trained result;
+TrainedBits bits_of_two_steps(Trainer& trainer, const Batch& batch) {
+    TrainedBits result;
     for (int step = 0; step < 2; ++step) result.losses.push_back(trainer.step(batch, 1e-3).loss);
-    for (const State& state : trainer.state().states())
-        if (state.kind != State::Kind::gradient)  // what sums hold between steps means nothing
-            result.states.push_back(trainer.state().read(state.name));
+    result.states = testing::states_of(trainer);
     return result;
 }
 
-nn::ImageModel network() { return nn::image_model("ResNet20", {.classes = 10, .image = 32, .width = 4}); }
+nn::ImageModel narrow_resnet20() {
+    return nn::image_model("ResNet20", {.classes = 10, .image = 32, .width = 4});
+}
 
 TrainingPlan plan_of_text(Device& device) {
     return gpt2_plan(
@@ -42,22 +39,22 @@ TrainingPlan plan_of_text(Device& device) {
 }
 
 TrainingPlan plan_of_images(Device& device) {
-    return {device, network().model, {.optimizer = sgd(), .batch = 4, .policy = find_policy("fp32")}};
+    return {device, narrow_resnet20().model, {.optimizer = sgd(), .batch = 4, .policy = find_policy("fp32")}};
 }
 
-Trained train_on_text(int threads) {
+TrainedBits train_on_text(int threads) {
     const auto device = make_cpu_device({.threads = threads});
     Trainer trainer(plan_of_text(*device));
     std::vector<std::int32_t> tokens(256);
     for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(i * 37 % 251);
-    return trained(trainer, {tokens, tokens});
+    return bits_of_two_steps(trainer, {tokens, tokens});
 }
 
-Trained train_on_images(int threads) {
+TrainedBits train_on_images(int threads) {
     const auto device = make_cpu_device({.threads = threads});
     Trainer trainer(plan_of_images(*device));
     BatchBuffer buffer(trainer.model(), 4);
-    return trained(trainer, buffer.fill(SyntheticImages(network().sizes, 1), 0));
+    return bits_of_two_steps(trainer, buffer.fill(SyntheticImages(narrow_resnet20().sizes, 1), 0));
 }
 
 /// A process that computes as long as this exists.
@@ -80,7 +77,7 @@ class BusyProcess {
 };
 
 TEST(ManyThreads, TrainToTheBitsOfOne) {
-    const Trained text = train_on_text(1), images = train_on_images(1);
+    const TrainedBits text = train_on_text(1), images = train_on_images(1);
     for (const int threads : {16, 64}) {
         EXPECT_EQ(train_on_text(threads), text) << threads;
         EXPECT_EQ(train_on_images(threads), images) << threads;
@@ -88,7 +85,7 @@ TEST(ManyThreads, TrainToTheBitsOfOne) {
 }
 
 TEST(ManyThreads, TrainToTheBitsOfOneWhileAnotherProcessHoldsACore) {
-    const Trained text = train_on_text(1), images = train_on_images(1);
+    const TrainedBits text = train_on_text(1), images = train_on_images(1);
     const BusyProcess busy;
     for (const int threads : {2, 16}) {
         EXPECT_EQ(train_on_text(threads), text) << threads;

@@ -16,8 +16,8 @@
 #include "mantissa/train/predictor.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_plan.h"
+#include "tests/support/error_of.h"
 #include "tests/support/rank_threads.h"
-#include "tests/support/recording.h"
 #include "tests/support/tested_gpu.h"
 
 namespace mantissa {
@@ -46,10 +46,10 @@ nn::Model with_metrics() {
             .output = {.trace = scores}};
 }
 
-struct Rows {
+struct ClassRows {
     std::vector<float> x;
     std::vector<std::int32_t> id;
-    explicit Rows(std::int64_t count) {
+    explicit ClassRows(std::int64_t count) {
         for (std::int64_t i = 0; i < count * features; ++i)
             x.push_back(std::sin(1.3f * static_cast<float>(i + 1)));
         for (std::int64_t i = 0; i < count; ++i) id.push_back(static_cast<std::int32_t>(i * i % classes));
@@ -65,7 +65,7 @@ struct Rows {
 };
 
 /// On the host, from the scores that a predictor gives.
-std::map<std::string, double> expected(Predictor& predictor, const Rows& rows) {
+std::map<std::string, double> expected(Predictor& predictor, const ClassRows& rows) {
     double largest = 0, sum = 0;
     for (std::size_t i = 0; i < rows.id.size(); ++i) {
         double of_row = 0;
@@ -90,7 +90,7 @@ void expect_metrics(const Metrics& metrics, const std::map<std::string, double>&
 
 TEST(Metrics, OfStepsAreMeansOverAllRowsOfAllMicroBatches) {
     const auto device = make_cpu_device({.threads = 2});
-    const Rows rows(12);
+    const ClassRows rows(12);
     for (const char* policy : {"fp32", "bf16"})
         for (const std::int64_t accumulate : {1, 2, 3, 4}) {
             Trainer trainer(*device, with_metrics(),
@@ -110,7 +110,7 @@ TEST(Metrics, OfStepsAreMeansOverAllRowsOfAllMicroBatches) {
 
 TEST(Metrics, OfRanksAreMeansOverTheRowsOfAll) {
     const auto device = make_cpu_device({.threads = 1});
-    const Rows rows(12);
+    const ClassRows rows(12);
     Trainer alone(*device, with_metrics(), {.batch = 12});
     Predictor predictor(alone);
     const auto before = expected(predictor, rows);
@@ -130,7 +130,7 @@ TEST(Metrics, OfAnEvaluationAreOfAnyNumberOfRows) {
     Trainer trainer(*device, with_metrics(), {.batch = 8, .accumulate = 2});
     Predictor predictor(trainer);
     for (const std::int64_t count : {1, 5, 8, 33}) {
-        const Rows rows(count);
+        const ClassRows rows(count);
         const Evaluation evaluated = trainer.evaluate({rows.x, rows.id});
         expect_metrics(evaluated.metrics, expected(predictor, rows));
         EXPECT_GT(evaluated.loss, 0);
@@ -140,7 +140,7 @@ TEST(Metrics, OfAnEvaluationAreOfAnyNumberOfRows) {
 TEST(Metrics, OfAGpuComeToTheHost) {
     if (const std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
     const testing::TestedGpu gpu;
-    const Rows rows(12);
+    const ClassRows rows(12);
     Trainer trainer(*gpu, with_metrics(), {.batch = 4, .accumulate = 3});
     Predictor predictor(trainer);
     for (int step = 0; step < 2; ++step) {
@@ -150,7 +150,7 @@ TEST(Metrics, OfAGpuComeToTheHost) {
     }
 }
 
-std::vector<std::string> results_of(const Plan& plan) {
+std::vector<std::string> names_of_results(const Plan& plan) {
     std::vector<std::string> names;
     for (const Result& result : plan.graph().results()) names.push_back(result.name);
     return names;
@@ -162,13 +162,14 @@ TEST(Metrics, WithoutNamesAStepHasNothingMore) {
     plain.loss = [](Tensor x, Tensor id) { return cross_entropy(scores(x), id); };
     const TrainingPlan with(*device, with_metrics(), {.batch = 2, .accumulate = 2}),
         without(*device, plain, {.batch = 2, .accumulate = 2});
-    EXPECT_EQ(results_of(without.step()), (std::vector<std::string>{"loss", "gradient_norm", "applied"}));
-    EXPECT_EQ(results_of(with.step()).size(), 7U);
+    EXPECT_EQ(names_of_results(without.step()),
+              (std::vector<std::string>{"loss", "gradient_norm", "applied"}));
+    EXPECT_EQ(names_of_results(with.step()).size(), 7U);
     EXPECT_LT(without.step().graph().size() + 4, with.step().graph().size());
     // A sum of each metric; and the parameter that one alone reads, its gradient and two moments.
     EXPECT_EQ(with.step().graph().states().size(), without.step().graph().states().size() + 4 + 4);
     Trainer trainer(*device, plain, {.batch = 2});
-    const Rows rows(2);
+    const ClassRows rows(2);
     const StepResult step = trainer.step({rows.x, rows.id}, 0.1);
     EXPECT_TRUE(step.metrics.by_name.empty());
     EXPECT_EQ(testing::error_of<UserError>([&] { (void)step.metrics["accuracy"]; }),
@@ -194,7 +195,7 @@ TEST(Metrics, WrongNamesAndTypesAreRefusedWhereTheyStand) {
     EXPECT_EQ(said([](Tensor, Tensor id) { nn::metric("ids", id); }),
               "metric 'ids': it is floating or bool, got i32[2]; cast it");
     Trainer trainer(*device, with_metrics(), {.batch = 2});
-    const Rows rows(2);
+    const ClassRows rows(2);
     EXPECT_EQ(testing::error_of<UserError>([&] {
                   (void)trainer.evaluate({rows.x, rows.id}).metrics["acuracy"];
               }),

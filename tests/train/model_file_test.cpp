@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
@@ -12,6 +13,7 @@
 #include "mantissa/nn/models/gpt2.h"
 #include "mantissa/train/token_generator.h"
 #include "mantissa/train/training_checkpoint.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
@@ -19,16 +21,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const nn::Gpt2Config small{
+const nn::Gpt2Config saved_gpt2{
     .name = "small", .layers = 2, .heads = 3, .channels = 12, .vocabulary = 31, .context = 9};
 
 /// A checkpoint of a model after one step.
-struct Saved {
+struct SavedGpt2 {
     TemporaryDirectory directory;
     std::unique_ptr<Device> device = make_cpu_device({.threads = 1});
-    Trainer trainer{*device, nn::gpt2_model(small, 9), {.batch = 1}};
+    Trainer trainer{*device, nn::gpt2_model(saved_gpt2, 9), {.batch = 1}};
 
-    Saved() {
+    SavedGpt2() {
         const std::vector<std::int32_t> tokens(9, 4), targets(9, 5);
         trainer.step({tokens, targets}, 1e-2);
         save_training(checkpoint(), trainer);
@@ -44,23 +46,18 @@ struct Saved {
     }
 };
 
-std::string error_of(const fs::path& directory) {
-    try {
-        ModelFile file(directory);
-    } catch (const UserError& error) {
-        return error.what();
-    }
-    return "no error";
+std::string opening_error(const fs::path& directory) {
+    return testing::error_of([&] { ModelFile file(directory); });
 }
 
 TEST(ModelFile, ReadsCheckpointsAndPublishedDirectoriesAlike) {
-    Saved saved;
+    SavedGpt2 saved;
     for (const fs::path& path : {saved.checkpoint(), saved.published()}) {
         const ModelFile file(path);
         EXPECT_EQ(file.model().context, 9);
         EXPECT_EQ(file.model().vocabulary, 31);
-        EXPECT_EQ(file.model().parameters, small.parameters());
-        EXPECT_EQ(file.model().on_sequences(9).configuration, nn::gpt2_model(small, 9).configuration);
+        EXPECT_EQ(file.model().parameters, saved_gpt2.parameters());
+        EXPECT_EQ(file.model().on_sequences(9).configuration, nn::gpt2_model(saved_gpt2, 9).configuration);
         EXPECT_EQ(file.warning(), "");
         StateBlock state(*saved.device, TokenGenerator(*saved.device, file.model(), 1).parameters());
         file.load(state);
@@ -70,7 +67,7 @@ TEST(ModelFile, ReadsCheckpointsAndPublishedDirectoriesAlike) {
 }
 
 TEST(ModelFile, GoesBackToTheCheckpointBefore) {
-    Saved saved;
+    SavedGpt2 saved;
     save_training(saved.checkpoint(), saved.trainer);
     fs::resize_file(saved.checkpoint() / "model.safetensors", 100);
     const ModelFile file(saved.checkpoint());
@@ -81,7 +78,7 @@ TEST(ModelFile, GoesBackToTheCheckpointBefore) {
 /// As `from_pretrained("ckpt").save_pretrained("ckpt")` leaves it: weights and configuration are new, all
 /// else is not.
 TEST(ModelFile, ReadsWhatTransformersSavedOverACheckpoint) {
-    Saved saved;
+    SavedGpt2 saved;
     const fs::path config = saved.checkpoint() / "config.json";
     auto json = nlohmann::json::parse(read_file(config));
     json["transformers_version"] = "5.24.0";
@@ -101,13 +98,14 @@ TEST(ModelFile, ReadsWhatTransformersSavedOverACheckpoint) {
     // Without that library's mark it is damage.
     json.erase("transformers_version");
     std::ofstream(config) << json.dump();
-    EXPECT_NE(error_of(saved.checkpoint()).find("config.json: damaged"), std::string::npos);
+    EXPECT_NE(opening_error(saved.checkpoint()).find("config.json: damaged"), std::string::npos);
 }
 
 TEST(ModelFile, WhatIsNoModelIsRefused) {
-    Saved saved;
-    EXPECT_EQ(error_of(saved.directory / "none"), (saved.directory / "none").string() + ": does not exist");
-    EXPECT_EQ(error_of(saved.directory.path()),
+    SavedGpt2 saved;
+    EXPECT_EQ(opening_error(saved.directory / "none"),
+              (saved.directory / "none").string() + ": does not exist");
+    EXPECT_EQ(opening_error(saved.directory.path()),
               saved.directory.path().string() +
                   ": holds no model: expected a checkpoint that train wrote, "
                   "or model.safetensors with its config.json");
@@ -117,7 +115,7 @@ TEST(ModelFile, WhatIsNoModelIsRefused) {
         std::string text = good;
         text.replace(text.find(from), from.size(), to);
         std::ofstream(config) << text;
-        return error_of(path);
+        return opening_error(path);
     };
     EXPECT_EQ(with("gelu_new", "relu"),
               config.string() + ": activation_function is \"relu\", only \"gelu_new\" can be run");
@@ -128,14 +126,15 @@ TEST(ModelFile, WhatIsNoModelIsRefused) {
     EXPECT_EQ(with("\"n_layer\": ", "\"n_layer\": 7").find(config.string() + ": n_layer is 7"), 0u);
     EXPECT_NE(with("\"n_head\": 3", "\"n_heads\": 3").find("n_head"), std::string::npos);
     fs::remove(config);
-    EXPECT_EQ(error_of(path),
+    EXPECT_EQ(opening_error(path),
               config.string() + ": is missing, and only it says how many heads this model has");
     // A family that is not known is named before what else the directory lacks.
     const fs::path other = saved.directory / "other";
     fs::create_directory(other);
     std::ofstream(other / "config.json") << R"({"model_type": "opt"})";
-    EXPECT_EQ(error_of(other), (other / "config.json").string() +
-                                   ": model_type is \"opt\"; known are \"gpt2\", \"llama\", \"mistral\"");
+    EXPECT_EQ(opening_error(other),
+              (other / "config.json").string() +
+                  ": model_type is \"opt\"; known are \"gpt2\", \"llama\", \"mistral\"");
 }
 
 }  // namespace

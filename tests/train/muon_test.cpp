@@ -8,7 +8,6 @@
 
 #include <cmath>
 
-#include "mantissa/base/error.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/nn/models/gpt2.h"
 #include "mantissa/nn/models/llama.h"
@@ -16,16 +15,41 @@
 #include "mantissa/runtime/execution.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_plan.h"
+#include "tests/support/error_of.h"
+#include "tests/support/largest_difference.h"
 #include "tests/support/passes.h"
 #include "tests/support/torch_fixture.h"
+#include "tests/train/torch_drift.h"
 
 namespace mantissa {
 namespace {
 
-constexpr std::int64_t steps = 50, batch = 24, inputs = 11, hidden = 6, outputs = 9;
-constexpr float learning_rate = 0.02f;
+using testing::Drift;
+using testing::largest_difference;
+using testing::part;
+using testing::tolerance;
 
-MuonOptions options_of(double momentum, bool nesterov, double decay, MuonOptions::Rates rates) {
+/// mean((tanh(x A^T + bias) B^T - y)^2)
+struct TwoLayers {
+    static constexpr std::int64_t steps = 50, batch = 24, inputs = 11, hidden = 6, outputs = 9;
+    static constexpr float learning_rate = 0.02f;
+
+    static Tensor loss(Graph& graph) {
+        const auto parameter = [&](const char* name, Shape shape) {
+            return Tensor(graph,
+                          graph.add_state({.name = name, .type = {DType::f32, shape}, .initializer = {}}));
+        };
+        const Tensor x(graph, graph.add_input("x", {DType::f32, {batch, inputs}}));
+        const Tensor y(graph, graph.add_input("y", {DType::f32, {batch, outputs}}));
+        const Tensor a = parameter("a", {hidden, inputs}), b = parameter("b", {outputs, hidden});
+        const Tensor bias = parameter("bias", {hidden});
+        const Tensor inner = tanh(matmul(x, a, {.transpose_b = true, .bias = bias}));
+        const Tensor error = matmul(inner, b, {.transpose_b = true}) - y;
+        return mean(error * error, {0, 1});
+    }
+};
+
+MuonOptions muon_options(double momentum, bool nesterov, double decay, MuonOptions::Rates rates) {
     return {.momentum = momentum,
             .nesterov = nesterov,
             .weight_decay = decay,
@@ -34,50 +58,22 @@ MuonOptions options_of(double momentum, bool nesterov, double decay, MuonOptions
             .others = {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0}};
 }
 
-struct Case {
+struct MuonCase {
     const char* name;
     MuonOptions options;
 };
-std::vector<Case> cases() {
+std::vector<MuonCase> muon_cases() {
     using enum MuonOptions::Rates;
-    return {{"plain", options_of(0.95, true, 0, original)},
-            {"without_nesterov", options_of(0.9, false, 0, original)},
-            {"matching", options_of(0.95, true, 0.1, like_adamw)}};
-}
-
-/// mean((tanh(x A^T + bias) B^T - y)^2)
-Tensor network(Graph& graph) {
-    const auto parameter = [&](const char* name, Shape shape) {
-        return Tensor(graph, graph.add_state({.name = name, .type = {DType::f32, shape}, .initializer = {}}));
-    };
-    const Tensor x(graph, graph.add_input("x", {DType::f32, {batch, inputs}}));
-    const Tensor y(graph, graph.add_input("y", {DType::f32, {batch, outputs}}));
-    const Tensor a = parameter("a", {hidden, inputs}), b = parameter("b", {outputs, hidden});
-    const Tensor bias = parameter("bias", {hidden});
-    const Tensor inner = tanh(matmul(x, a, {.transpose_b = true, .bias = bias}));
-    const Tensor error = matmul(inner, b, {.transpose_b = true}) - y;
-    return mean(error * error, {0, 1});
+    return {{"plain", muon_options(0.95, true, 0, original)},
+            {"without_nesterov", muon_options(0.9, false, 0, original)},
+            {"matching", muon_options(0.95, true, 0.1, like_adamw)}};
 }
 
 /// How far losses, and parameters after the last step, are from those of the fixture's case.
-struct Drift {
-    double losses = 0, parameters = 0;
-};
-
-double largest_difference(const std::vector<float>& got, const std::vector<double>& expected) {
-    EXPECT_EQ(got.size(), expected.size());
-    double worst = 0;
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-        const double difference = std::abs(static_cast<double>(got[i]) - expected[i]);
-        worst = !(difference <= worst) ? difference : worst;
-    }
-    return std::isnan(worst) ? INFINITY : worst;
-}
-
-Drift drift_after_fifty_steps(const std::string& name, const MuonOptions& options) {
+Drift drift_of_muon(const std::string& name, const MuonOptions& options) {
     const TorchFixture fixture("muon");
     const auto device = make_cpu_device({.threads = 2});
-    const Graph graph = build_training_step(network, optimizer_update(muon(options))).graph;
+    const Graph graph = build_training_step(TwoLayers::loss, optimizer_update(muon(options))).graph;
     const Plan plan(
         expand(graph, [&](const Graph& g,
                           const Node& node) { return !machine_for_passes(*device).has_kernel(g, node); }),
@@ -88,17 +84,13 @@ Drift drift_after_fifty_steps(const std::string& name, const MuonOptions& option
         state.write(parameter, std::as_bytes(std::span<const float>(fixture.values<float>(parameter))));
     const auto arena = device->allocate(static_cast<std::size_t>(plan.memory().arena_bytes), "arena");
     Execution execution(plan, state, *arena);
-    execution.set_input("learning_rate", std::span<const float>(&learning_rate, 1));
+    execution.set_input("learning_rate", std::span<const float>(&TwoLayers::learning_rate, 1));
     const auto x = fixture.values<float>("x"), y = fixture.values<float>("y");
-    const auto part = [](const std::vector<float>& values, std::int64_t step, std::int64_t size) {
-        return std::span(values).subspan(static_cast<std::size_t>(step * size),
-                                         static_cast<std::size_t>(size));
-    };
     const auto losses = fixture.values<double>("losses." + name);
     Drift drift;
-    for (std::int64_t step = 0; step < steps; ++step) {
-        execution.set_input("x", part(x, step, batch * inputs));
-        execution.set_input("y", part(y, step, batch * outputs));
+    for (std::int64_t step = 0; step < TwoLayers::steps; ++step) {
+        execution.set_input("x", part(x, step, TwoLayers::batch * TwoLayers::inputs));
+        execution.set_input("y", part(y, step, TwoLayers::batch * TwoLayers::outputs));
         execution.run();
         EXPECT_NE(execution.read_result("applied")[0], std::byte{0});
         const double loss = static_cast<double>(execution.read_scalar("loss"));
@@ -111,12 +103,9 @@ Drift drift_after_fifty_steps(const std::string& name, const MuonOptions& option
     return drift;
 }
 
-/// The promise of the project: within this of FP64. The copy in FP32 comes within 1.7e-6.
-constexpr double tolerance = 1e-5;
-
 TEST(MuonAgainstPyTorch, FiftyStepsInFp32WithEachOption) {
-    for (const Case& c : cases()) {
-        const Drift drift = drift_after_fifty_steps(c.name, c.options);
+    for (const MuonCase& c : muon_cases()) {
+        const Drift drift = drift_of_muon(c.name, c.options);
         EXPECT_LE(drift.losses, tolerance) << c.name;
         EXPECT_LE(drift.parameters, tolerance) << c.name;
     }
@@ -124,9 +113,9 @@ TEST(MuonAgainstPyTorch, FiftyStepsInFp32WithEachOption) {
 
 TEST(MuonAgainstPyTorch, EveryOptionMatters) {
     const auto differs = [](auto alter) {
-        MuonOptions options = cases()[2].options;
+        MuonOptions options = muon_cases()[2].options;
         alter(options);
-        return drift_after_fifty_steps("matching", options).parameters > 10 * tolerance;
+        return drift_of_muon("matching", options).parameters > 10 * tolerance;
     };
     EXPECT_TRUE(differs([](MuonOptions& o) { o.momentum = 0.94; }));
     EXPECT_TRUE(differs([](MuonOptions& o) { o.nesterov = false; }));
@@ -138,9 +127,9 @@ TEST(MuonAgainstPyTorch, EveryOptionMatters) {
 
 TEST(MuonAgainstPyTorch, InBf16NoFurtherFromFp64ThanTwiceTheirs) {
     const SafetensorsFile file(MANTISSA_SOURCE_DIR "/tests/fixtures/muon.safetensors");
-    for (Case c : cases()) {
+    for (MuonCase c : muon_cases()) {
         c.options.in_bf16 = true;
-        const Drift drift = drift_after_fifty_steps(c.name, c.options);
+        const Drift drift = drift_of_muon(c.name, c.options);
         EXPECT_LE(drift.parameters, 2 * std::stod(file.metadata().at(std::string("pytorch.") + c.name)))
             << c.name;
         EXPECT_GT(drift.parameters, tolerance) << c.name << ": is it BF16?";
@@ -180,19 +169,12 @@ TEST(Muon, TakesTheMatricesOfHiddenLayersAlone) {
 }
 
 TEST(Muon, RefusesWhatMakesNoOptimizer) {
-    const auto error_of = [](const MuonOptions& options) -> std::string {
-        try {
-            muon(options);
-        } catch (const UserError& error) {
-            return error.what();
-        }
-        return "no error";
-    };
-    EXPECT_EQ(error_of({.momentum = 1}), "Muon's momentum must lie in [0, 1), got 1");
-    EXPECT_EQ(error_of({.epsilon = 0}), "Muon's epsilon must be positive and finite in FP32, got 0");
-    EXPECT_EQ(error_of({.iterations = 0}), "Muon's iterations must be between 1 and 20, got 0");
-    EXPECT_EQ(error_of({.weight_decay = -1}), "weight decay must be 0 or more and finite in FP32, got -1");
-    EXPECT_EQ(error_of({.others = {.beta1 = 1}}), "betas must lie in [0, 1), got 1");
+    const auto refusal = [](const MuonOptions& options) { return testing::error_of([&] { muon(options); }); };
+    EXPECT_EQ(refusal({.momentum = 1}), "Muon's momentum must lie in [0, 1), got 1");
+    EXPECT_EQ(refusal({.epsilon = 0}), "Muon's epsilon must be positive and finite in FP32, got 0");
+    EXPECT_EQ(refusal({.iterations = 0}), "Muon's iterations must be between 1 and 20, got 0");
+    EXPECT_EQ(refusal({.weight_decay = -1}), "weight decay must be 0 or more and finite in FP32, got -1");
+    EXPECT_EQ(refusal({.others = {.beta1 = 1}}), "betas must lie in [0, 1), got 1");
 }
 
 }  // namespace

@@ -30,12 +30,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t batch = 2;
+constexpr std::int64_t images_a_step = 2;
 
 /// PyTorch's results of one network.
-class Fixture {
+class NetworkFixture {
   public:
-    explicit Fixture(const fs::path& path) : file_(path) {}
+    explicit NetworkFixture(const fs::path& path) : file_(path) {}
 
     double number(const char* name) const { return std::stod(file_.metadata().at(name)); }
     std::int64_t size(const char* name) const { return std::stoll(file_.metadata().at(name)); }
@@ -81,7 +81,7 @@ class Fixture {
 
 bool is_parameter(const State& state) { return state.kind == State::Kind::parameter; }
 
-void load(StateBlock& state, const Fixture& fixture, const nn::Model& model) {
+void load_fixture(StateBlock& state, const NetworkFixture& fixture, const nn::Model& model) {
     for (const auto& [name, values] : fixture.weights("", specs_of(state, is_weight), model))
         state.write(name, std::as_bytes(std::span(values)));
 }
@@ -127,23 +127,23 @@ struct Distances {
     Distance gradients = {}, after = {};
 };
 
-struct Run {
+struct NetworkRun {
     std::string policy = "fp32";
     double rate_factor = 1;
     std::size_t steps = 20;  ///< at most; the fixture has twenty
 };
-Distances train(const Fixture& fixture, const Run& run) {
+Distances distances_of(const NetworkFixture& fixture, const NetworkRun& run) {
     const auto device = make_cpu_device({.threads = 2});
     const nn::Model model = fixture.model().model;
     TrainerOptions options;
     options.optimizer = sgd({.momentum = fixture.number("momentum")});
-    options.batch = batch;
+    options.batch = images_a_step;
     options.policy = find_policy(run.policy);
     options.loss_scale = default_loss_scale(options.policy);
     Trainer trainer(*device, model, options);
     StateBlock& state = trainer.state();
     state.initialize(1);
-    load(state, fixture, model);
+    load_fixture(state, fixture, model);
     const auto images = fixture.values<float>("images");
     const auto targets = fixture.values<std::int32_t>("targets");
     Distances distances;
@@ -171,39 +171,42 @@ Distances train(const Fixture& fixture, const Run& run) {
 
 /// A correct engine may be eight times as far from FP64 as PyTorch's own FP32 is, since it adds in another
 /// order; the level generic, which adds most of its terms one by one, is 4.2 times as far.
-double allowed(const Fixture& fixture, const char* what) { return std::max(1e-5, 8 * fixture.number(what)); }
+double allowed_error(const NetworkFixture& fixture, const char* what) {
+    return std::max(1e-5, 8 * fixture.number(what));
+}
 
 /// How gradients are held against PyTorch's. Of the millions of rectifiers of a network in its own size one
 /// or another has an operand that is zero but for rounding (1.3e-6 was seen, which PyTorch in FP32 has as
 /// 0.7e-6), and opens in one engine and not in the other; it moves the gradients of its channel by a
 /// hundredth.
-enum class Gradients { each_element, norm_of_all };
+enum class GradientCheck { each_element, norm_of_all };
 
-void expect_as_pytorch(const Fixture& fixture, Gradients gradients) {
-    const Distances distances = train(fixture, {});
-    EXPECT_LE(distances.losses, allowed(fixture, "fp32.losses"));
+void expect_as_pytorch(const NetworkFixture& fixture, GradientCheck gradients) {
+    const Distances distances = distances_of(fixture, {});
+    EXPECT_LE(distances.losses, allowed_error(fixture, "fp32.losses"));
     EXPECT_LE(distances.gradients.of_norm, std::max(1e-3, fixture.number("fp32.grad.")));
-    if (gradients == Gradients::each_element) {
-        EXPECT_LE(distances.gradients.share, allowed(fixture, "fp32.grad.")) << distances.gradients.where;
+    if (gradients == GradientCheck::each_element) {
+        EXPECT_LE(distances.gradients.share, allowed_error(fixture, "fp32.grad."))
+            << distances.gradients.where;
     }
     // Twenty steps amplify roundings: 2.0e-5 was seen where products were added in one order, 1e-5 in
     // another.
-    EXPECT_LE(distances.after.share, std::max(1e-4, allowed(fixture, "fp32.after.")))
+    EXPECT_LE(distances.after.share, std::max(1e-4, allowed_error(fixture, "fp32.after.")))
         << distances.after.where;
 }
 
 /// Logits of the training pass, by the forward graph alone.
-double logits_distance(const Fixture& fixture) {
+double logits_distance(const NetworkFixture& fixture) {
     const auto device = make_cpu_device({.threads = 2});
     const nn::ImageModel model = fixture.model();
     const std::int64_t image = model.sizes.image;
     const auto trace = [&](Graph& graph) {
-        const Tensor images(graph, graph.add_input("images", {DType::f32, {batch, image, image, 3}}));
+        const Tensor images(graph, graph.add_input("images", {DType::f32, {images_a_step, image, image, 3}}));
         return model.logits(images, nn::Mode::training(graph));
     };
     const Plan plan(build_evaluation(trace, {}, machine_for_passes(*device), "logits").graph, *device);
     StateBlock state(*device, plan.graph().states());
-    load(state, fixture, model.model);
+    load_fixture(state, fixture, model.model);
     const auto arena = testing::nan_memory(*device, plan.memory().arena_bytes);
     Execution execution(plan, state, *arena);
     const auto pixels = fixture.values<float>("images");
@@ -217,30 +220,31 @@ double logits_distance(const Fixture& fixture) {
         .share;
 }
 
-constexpr const char* names[] = {"resnet50", "resnet50v1.5", "vgg19", "densenet121"};
+constexpr const char* network_names[] = {"resnet50", "resnet50v1.5", "vgg19", "densenet121"};
 
-Fixture small(const std::string& name) {
-    return Fixture(fs::path(MANTISSA_SOURCE_DIR "/tests/fixtures") / (name + ".safetensors"));
+NetworkFixture small_network(const std::string& name) {
+    return NetworkFixture(fs::path(MANTISSA_SOURCE_DIR "/tests/fixtures") / (name + ".safetensors"));
 }
 
 TEST(NetworksAgainstPyTorch, Logits) {
-    for (const char* name : names) {
-        const Fixture fixture = small(name);
-        EXPECT_LE(logits_distance(fixture), allowed(fixture, "fp32.logits")) << name;
+    for (const char* name : network_names) {
+        const NetworkFixture fixture = small_network(name);
+        EXPECT_LE(logits_distance(fixture), allowed_error(fixture, "fp32.logits")) << name;
     }
 }
 
 TEST(NetworksAgainstPyTorch, LossesGradientsStatisticsAndTwentySteps) {
-    for (const char* name : names) {
+    for (const char* name : network_names) {
         SCOPED_TRACE(name);
-        expect_as_pytorch(small(name), Gradients::each_element);
+        expect_as_pytorch(small_network(name), GradientCheck::each_element);
     }
 }
 
 TEST(NetworksAgainstPyTorch, ALearningRateOffByOnePercentIsCaught) {
-    for (const char* name : names) {
-        const Fixture fixture = small(name);
-        EXPECT_GT(train(fixture, {.rate_factor = 1.01}).losses, allowed(fixture, "fp32.losses")) << name;
+    for (const char* name : network_names) {
+        const NetworkFixture fixture = small_network(name);
+        EXPECT_GT(distances_of(fixture, {.rate_factor = 1.01}).losses, allowed_error(fixture, "fp32.losses"))
+            << name;
     }
 }
 
@@ -248,10 +252,10 @@ TEST(NetworksAgainstPyTorch, ALearningRateOffByOnePercentIsCaught) {
 /// another.
 TEST(NetworksAgainstPyTorch, LossesOfEachPolicy) {
     const std::map<std::string, double> classes = {{"tf32", 5e-3}, {"fp16", 5e-3}, {"bf16", 2e-2}};
-    for (const char* name : names)
+    for (const char* name : network_names)
         for (const auto& [policy, tolerance] : classes) {
-            const Fixture fixture = small(name);
-            EXPECT_LE(train(fixture, {.policy = policy, .steps = 2}).first_loss, tolerance)
+            const NetworkFixture fixture = small_network(name);
+            EXPECT_LE(distances_of(fixture, {.policy = policy, .steps = 2}).first_loss, tolerance)
                 << name << " " << policy;
         }
 }
@@ -259,13 +263,13 @@ TEST(NetworksAgainstPyTorch, LossesOfEachPolicy) {
 TEST(NetworksAgainstPyTorchSlow, OfTheirOwnSizes) {
     const fs::path folder = fs::path(MANTISSA_BINARY_DIR) / "peers";
     int compared = 0;
-    for (const char* name : names) {
+    for (const char* name : network_names) {
         SCOPED_TRACE(name);
         const fs::path path = folder / (std::string(name) + ".safetensors");
         if (!fs::exists(path)) continue;
-        const Fixture fixture(path);
-        EXPECT_LE(logits_distance(fixture), allowed(fixture, "fp32.logits"));
-        expect_as_pytorch(fixture, Gradients::norm_of_all);
+        const NetworkFixture fixture(path);
+        EXPECT_LE(logits_distance(fixture), allowed_error(fixture, "fp32.logits"));
+        expect_as_pytorch(fixture, GradientCheck::norm_of_all);
         ++compared;
     }
     if (compared == 0) GTEST_SKIP() << "no PyTorch: bench/peers/networks_fixture.py --full was not run";

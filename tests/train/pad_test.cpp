@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "mantissa/base/error.h"
 #include "mantissa/data/text_windows.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/runtime/state_block.h"
@@ -15,16 +14,18 @@
 #include "mantissa/train/step_execution.h"
 #include "mantissa/train/training_checkpoint.h"
 #include "mantissa/train/training_plan.h"
+#include "tests/support/error_of.h"
 #include "tests/support/gpt2_training.h"
 #include "tests/support/passes.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/train/training_states.h"
 
 namespace mantissa {
 namespace {
 
 constexpr std::int64_t B = 2, T = 16, V = 253;  // three rows short of two times 128
 
-struct Setting {
+struct PadSetting {
     const char* policy = "fp32";
     bool fuse = false, match_attention = false, fuse_linear_cross_entropy = false;
     std::int64_t accumulate = 1;
@@ -36,7 +37,7 @@ struct Setting {
     }
 };
 
-Gpt2Training options_of(const Setting& setting, bool pad) {
+Gpt2Training pad_training(const PadSetting& setting, bool pad) {
     Gpt2Training options{
         .model = {.name = "small", .layers = 2, .heads = 2, .channels = 32, .vocabulary = V, .context = T},
         .batch = B,
@@ -53,7 +54,7 @@ Gpt2Training options_of(const Setting& setting, bool pad) {
 }
 
 /// Steps up to `last`, on a text that names the last tokens of the vocabulary, too.
-std::vector<StepResult> train(Trainer& trainer, std::int64_t last) {
+std::vector<StepResult> steps_up_to(Trainer& trainer, std::int64_t last) {
     std::vector<std::int32_t> text;
     for (std::int32_t i = 0; i < 2000; ++i) text.push_back((i * i / 7 + i) % static_cast<std::int32_t>(V));
     const TokenStream stream(text);
@@ -83,8 +84,8 @@ std::vector<std::byte> padding_of(Trainer& trainer, const std::string& name) {
     return rows;
 }
 
-std::vector<Setting> settings(const Device& device) {
-    std::vector<Setting> all = {
+std::vector<PadSetting> pad_settings(const Device& device) {
+    std::vector<PadSetting> all = {
         {},
         {.fuse_linear_cross_entropy = true},
         {.fuse_linear_cross_entropy = true, .accumulate = 3},
@@ -98,20 +99,20 @@ std::vector<Setting> settings(const Device& device) {
             for (const bool chunked : {false, true}) all.push_back({"bf16", fuse, matched, chunked});
     all.push_back({.fuse = true});
     if (!device.target().cannot_compile.empty())
-        std::erase_if(all, [](const Setting& setting) { return setting.fuse; });
+        std::erase_if(all, [](const PadSetting& setting) { return setting.fuse; });
     return all;
 }
 
 TEST(Padded, TrainsAsUnpaddedDoesInEverySetting) {
     const auto device = make_cpu_device({.threads = 1});
-    for (const Setting& setting : settings(*device)) {
-        Trainer plain = gpt2_trainer(*device, options_of(setting, false)),
-                padded = gpt2_trainer(*device, options_of(setting, true));
+    for (const PadSetting& setting : pad_settings(*device)) {
+        Trainer plain = gpt2_trainer(*device, pad_training(setting, false)),
+                padded = gpt2_trainer(*device, pad_training(setting, true));
         ASSERT_EQ(padded.plan().padded().size(), 1u) << setting.text();
         EXPECT_EQ(padded.plan().padded()[0].name, "wte.weight");
         EXPECT_EQ(padded.plan().padded()[0].zero_rows, 3);
         EXPECT_TRUE(plain.plan().padded().empty());
-        const std::vector<StepResult> expected = train(plain, 6), got = train(padded, 6);
+        const std::vector<StepResult> expected = steps_up_to(plain, 6), got = steps_up_to(padded, 6);
         // Sums of V terms are cut elsewhere, so that products differ by roundings: those of FP32, and where
         // one moves a number over a border of the short format, that format's, a few of them in a mean over
         // thousands. Six steps at rate 1e-3 multiply that by less than the number of steps.
@@ -133,9 +134,9 @@ TEST(Padded, TrainsAsUnpaddedDoesInEverySetting) {
 
 TEST(Padded, RunsNoOperationToPadOrToCut) {
     const auto device = make_cpu_device({.threads = 1});
-    for (const Setting& setting : settings(*device)) {
-        const TrainingPlan plain = gpt2_plan(*device, options_of(setting, false)),
-                           padded = gpt2_plan(*device, options_of(setting, true));
+    for (const PadSetting& setting : pad_settings(*device)) {
+        const TrainingPlan plain = gpt2_plan(*device, pad_training(setting, false)),
+                           padded = gpt2_plan(*device, pad_training(setting, true));
         for (const char* op : {"pad", "slice"})
             EXPECT_EQ(padded.step().kernels_of(op), plain.step().kernels_of(op)) << setting.text();
         EXPECT_EQ(padded.step().nodes().size(), plain.step().nodes().size()) << setting.text();
@@ -145,9 +146,9 @@ TEST(Padded, RunsNoOperationToPadOrToCut) {
 TEST(Padded, ValidationIsPaddedToo) {
     const auto device = make_cpu_device({.threads = 1});
     for (const bool chunked : {false, true}) {
-        const Setting setting{.fuse_linear_cross_entropy = chunked};
-        Trainer plain = gpt2_trainer(*device, options_of(setting, false)),
-                padded = gpt2_trainer(*device, options_of(setting, true));
+        const PadSetting setting{.fuse_linear_cross_entropy = chunked};
+        Trainer plain = gpt2_trainer(*device, pad_training(setting, false)),
+                padded = gpt2_trainer(*device, pad_training(setting, true));
         const std::vector<std::int32_t> tokens(B * T, 252), targets(B * T, 9);
         EXPECT_FLOAT_EQ(padded.evaluate({tokens, targets}).loss, plain.evaluate({tokens, targets}).loss);
     }
@@ -156,15 +157,10 @@ TEST(Padded, ValidationIsPaddedToo) {
 TEST(Padded, ATokenBehindTheVocabularyIsNamedAndNotRead) {
     const auto device = make_cpu_device({.threads = 1});
     for (const bool chunked : {false, true}) {
-        Trainer padded = gpt2_trainer(*device, options_of({.fuse_linear_cross_entropy = chunked}, true));
+        Trainer padded = gpt2_trainer(*device, pad_training({.fuse_linear_cross_entropy = chunked}, true));
         std::vector<std::int32_t> tokens(B * T, 5), targets(B * T, 9);
-        const auto error_of_step = [&]() -> std::string {
-            try {
-                padded.step({tokens, targets}, 1e-3);
-            } catch (const UserError& error) {
-                return error.what();
-            }
-            return "";
+        const auto error_of_step = [&] {
+            return testing::error_of([&] { padded.step({tokens, targets}, 1e-3); });
         };
         tokens[3] = V;
         EXPECT_NE(error_of_step().find("id 253 at position 3 is out of range, expected 0 to 252"),
@@ -176,25 +172,17 @@ TEST(Padded, ATokenBehindTheVocabularyIsNamedAndNotRead) {
     }
 }
 
-/// All but sums of gradients, which mean nothing between steps.
-std::vector<std::vector<std::byte>> states(Trainer& trainer) {
-    std::vector<std::vector<std::byte>> values;
-    for (const State& state : trainer.state().states())
-        if (state.kind != State::Kind::gradient) values.push_back(trainer.state().read(state.name));
-    return values;
-}
-
 TEST(Padded, CheckpointsKnowNothingOfIt) {
     const auto device = make_cpu_device({.threads = 1});
     for (const bool from_padded : {false, true}) {
         const TemporaryDirectory directory;
-        Trainer saved = gpt2_trainer(*device, options_of({}, from_padded)),
-                resumed = gpt2_trainer(*device, options_of({}, !from_padded));
-        train(saved, 3);
+        Trainer saved = gpt2_trainer(*device, pad_training({}, from_padded)),
+                resumed = gpt2_trainer(*device, pad_training({}, !from_padded));
+        steps_up_to(saved, 3);
         save_training(directory / "run", saved);
         EXPECT_NE(resume_training(directory / "run", resumed).warning.find(R"("pad")"), std::string::npos);
-        EXPECT_EQ(states(resumed), states(saved));
-        const std::vector<StepResult> expected = train(saved, 6), got = train(resumed, 6);
+        EXPECT_EQ(testing::states_of(resumed), testing::states_of(saved));
+        const std::vector<StepResult> expected = steps_up_to(saved, 6), got = steps_up_to(resumed, 6);
         for (std::size_t i = 0; i < expected.size(); ++i)
             EXPECT_NEAR(got[i].loss, expected[i].loss, 0x1p-20 * expected[i].loss) << i;
         const LoadedCheckpoint loaded = load_checkpoint(directory / "run");
@@ -209,9 +197,9 @@ TEST(Padded, CheckpointsKnowNothingOfIt) {
 
 TEST(Padded, SharesItsStateWithTrainersThatDoNotPad) {
     const auto device = make_cpu_device({.threads = 1});
-    TrainingPlan plain_plan = gpt2_plan(*device, options_of({}, false)),
-                 padded_plan = gpt2_plan(*device, options_of({}, true));
-    Trainer alone = gpt2_trainer(*device, options_of({}, false));
+    TrainingPlan plain_plan = gpt2_plan(*device, pad_training({}, false)),
+                 padded_plan = gpt2_plan(*device, pad_training({}, true));
+    Trainer alone = gpt2_trainer(*device, pad_training({}, false));
     const TrainingPlan* const both[] = {&plain_plan, &padded_plan};
     const auto memory = allocate_training_memory(both);
     Trainer plain(std::move(plain_plan), memory), padded(std::move(padded_plan), memory);
@@ -222,9 +210,9 @@ TEST(Padded, SharesItsStateWithTrainersThatDoNotPad) {
         for (const StepResult& result : results) values.push_back(result.loss);
         return values;
     };
-    EXPECT_EQ(losses(train(plain, 3)), losses(train(alone, 3)));
+    EXPECT_EQ(losses(steps_up_to(plain, 3)), losses(steps_up_to(alone, 3)));
     padded.continue_after(3);
-    const std::vector<float> got = losses(train(padded, 6)), expected = losses(train(alone, 6));
+    const std::vector<float> got = losses(steps_up_to(padded, 6)), expected = losses(steps_up_to(alone, 6));
     for (std::size_t i = 0; i < got.size(); ++i)
         EXPECT_NEAR(got[i], expected[i], 0x1p-20f * expected[i]) << i;
     EXPECT_EQ(padding_of(plain, "wte.weight"), std::vector<std::byte>(3 * 32 * 4));

@@ -19,54 +19,63 @@
 #include "mantissa/train/optimizer.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_plan.h"
-#include "tests/support/recording.h"
+#include "tests/support/error_of.h"
+#include "tests/support/largest_difference.h"
 #include "tests/support/torch_fixture.h"
+#include "tests/train/torch_drift.h"
 
 namespace mantissa {
 namespace {
 
 using testing::error_of;
+using testing::tolerance;
 
-constexpr std::int64_t steps = 50, batch = 6, inputs = 5, outputs = 3;
-constexpr double learning_rate = 0.02;
+/// How large the network is, and how it is trained.
+struct ThreeLayers {
+    static constexpr std::int64_t steps = 50, batch = 6, inputs = 5, outputs = 3;
+    static constexpr double learning_rate = 0.02;
+};
 
 /// mean((W3 tanh(W2 tanh(W1 x)) - y)^2), with biases.
 nn::Model three_layers() {
-    nn::Model model{.name = "three", .inputs = {{"x", DType::f32, {inputs}}, {"y", DType::f32, {outputs}}}};
+    nn::Model model{
+        .name = "three",
+        .inputs = {{"x", DType::f32, {ThreeLayers::inputs}}, {"y", DType::f32, {ThreeLayers::outputs}}}};
     model.loss = [](Graph&, std::span<const Tensor> in, const nn::Mode&) {
         const auto layer = [](Tensor x, const char* name, std::int64_t count) {
             return nn::linear(x, name, {.outputs = count, .standard_deviation = 0.5});
         };
         const Tensor hidden = tanh(layer(tanh(layer(in[0], "first", 8)), "second", 7));
-        const Tensor error = layer(hidden, "head", outputs) - in[1];
+        const Tensor error = layer(hidden, "head", ThreeLayers::outputs) - in[1];
         return mean(error * error, {0, 1});
     };
     return model;
 }
 
-std::vector<float> numbers(std::int64_t count, double phase) {
+std::vector<float> sines_of_squares(std::int64_t count, double phase) {
     std::vector<float> values;
     for (std::int64_t i = 0; i < count; ++i)
         values.push_back(static_cast<float>(std::sin(0.9 * static_cast<double>(i * i % 101) + phase)));
     return values;
 }
 
-struct Data {
+struct RegressionData {
     std::vector<float> x, y;
-    explicit Data(std::int64_t step)
-        : x(numbers(batch * inputs, 0.3 * static_cast<double>(step))),
-          y(numbers(batch * outputs, 1 + 0.2 * static_cast<double>(step))) {}
+    explicit RegressionData(std::int64_t step)
+        : x(sines_of_squares(ThreeLayers::batch * ThreeLayers::inputs, 0.3 * static_cast<double>(step))),
+          y(sines_of_squares(ThreeLayers::batch * ThreeLayers::outputs,
+                             1 + 0.2 * static_cast<double>(step))) {}
 };
 
 using Weights = std::map<std::string, std::vector<double>>;
 
 /// How one parameter is trained.
-struct Setting {
+struct GroupSetting {
     double factor = 1, decay = 0;
     bool frozen = false;
 };
 
-Setting setting_of(const std::string& name) {
+GroupSetting setting_of(const std::string& name) {
     if (name.starts_with("first.")) return {.frozen = true};
     if (name.starts_with("head.")) return {.factor = 3, .decay = 0.05};
     if (name.ends_with(".bias")) return {.factor = 0.5, .decay = 0};
@@ -77,7 +86,7 @@ TrainerOptions chosen() {
     return {.optimizer = grouped(adamw({.weight_decay = 0.1}),
                                  {{.pattern = "head.*", .learning_rate_factor = 3, .weight_decay = 0.05},
                                   {.pattern = "*.bias", .learning_rate_factor = 0.5}}),
-            .batch = batch,
+            .batch = ThreeLayers::batch,
             .frozen = {"first.*"},
             .ema_decay = 0.8};
 }
@@ -86,10 +95,10 @@ TrainerOptions chosen() {
 class InFp64 {
   public:
     explicit InFp64(Weights weights) : weights_(std::move(weights)) {
-        gradients_ = differentiate(graph_, nn::trace_loss(three_layers(), graph_, batch));
+        gradients_ = differentiate(graph_, nn::trace_loss(three_layers(), graph_, ThreeLayers::batch));
     }
 
-    void step(const Data& data, Setting (*setting)(const std::string&)) {
+    void step(const RegressionData& data, GroupSetting (*setting)(const std::string&)) {
         ReferenceFeed feed(weights_.begin(), weights_.end());
         feed["x"] = {data.x.begin(), data.x.end()};
         feed["y"] = {data.y.begin(), data.y.end()};
@@ -105,11 +114,11 @@ class InFp64 {
     const Weights& averages() const { return averages_; }
 
   private:
-    void update(const std::string& name, const Setting& setting, const std::vector<double>& gradient) {
+    void update(const std::string& name, const GroupSetting& setting, const std::vector<double>& gradient) {
         constexpr double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, kept = 0.8;
         std::vector<double>&p = weights_[name], &m = m_[name], &v = v_[name], &average = averages_[name];
         m.resize(p.size()), v.resize(p.size());
-        const double rate = learning_rate * setting.factor;
+        const double rate = ThreeLayers::learning_rate * setting.factor;
         for (std::size_t i = 0; i < p.size(); ++i) {
             m[i] = beta1 * m[i] + (1 - beta1) * gradient[i];
             v[i] = beta2 * v[i] + (1 - beta2) * gradient[i] * gradient[i];
@@ -137,48 +146,44 @@ Weights weights_of(const StateBlock& state) {
     return weights;
 }
 
-double largest_difference(const Weights& got, const Weights& expected) {
+double difference_of_weights(const Weights& got, const Weights& expected) {
     double worst = 0;
     for (const auto& [name, values] : expected)
-        for (std::size_t i = 0; i < values.size(); ++i) {
-            const double difference = std::abs(got.at(name)[i] - values[i]);
-            worst = !(difference <= worst) ? difference : worst;
-        }
+        worst = std::max(worst, testing::largest_difference(got.at(name), values));
     return worst;
 }
 
-struct Drift {
+struct GroupDrift {
     double weights = 0, averages = 0;
 };
 
 /// The largest differences from FP64 in fifty steps; `setting`: what the FP64 side does.
-Drift drift(Device& device, TrainerOptions options, Setting (*setting)(const std::string&) = setting_of) {
+GroupDrift drift(Device& device, TrainerOptions options,
+                 GroupSetting (*setting)(const std::string&) = setting_of) {
     Trainer trainer(device, three_layers(), std::move(options));
     InFp64 oracle(weights_of(trainer.state()));
-    Drift worst;
-    for (std::int64_t step = 0; step < steps; ++step) {
-        const Data data(step);
-        EXPECT_TRUE(trainer.step({data.x, data.y}, learning_rate).applied);
+    GroupDrift worst;
+    for (std::int64_t step = 0; step < ThreeLayers::steps; ++step) {
+        const RegressionData data(step);
+        EXPECT_TRUE(trainer.step({data.x, data.y}, ThreeLayers::learning_rate).applied);
         oracle.step(data, setting);
         worst.weights =
-            std::max(worst.weights, largest_difference(weights_of(trainer.state()), oracle.weights()));
+            std::max(worst.weights, difference_of_weights(weights_of(trainer.state()), oracle.weights()));
         const AveragedWeights averaged(trainer.state());
         worst.averages =
-            std::max(worst.averages, largest_difference(weights_of(trainer.state()), oracle.averages()));
+            std::max(worst.averages, difference_of_weights(weights_of(trainer.state()), oracle.averages()));
     }
     return worst;
 }
 
-constexpr double tolerance = 1e-5;
-
 TEST(ParameterGroups, FiftyStepsAreThoseOfFp64) {
     const auto device = make_cpu_device({.threads = 2});
-    const Drift plain = drift(*device, chosen());
+    const GroupDrift plain = drift(*device, chosen());
     EXPECT_LE(plain.weights, tolerance);
     EXPECT_LE(plain.averages, tolerance);
     TrainerOptions all = chosen();
     all.passes = runnable_passes(device->target(), all.policy);
-    const Drift passes = drift(*device, all);
+    const GroupDrift passes = drift(*device, all);
     EXPECT_LE(passes.weights, tolerance);
     EXPECT_LE(passes.averages, tolerance);
 }
@@ -186,7 +191,7 @@ TEST(ParameterGroups, FiftyStepsAreThoseOfFp64) {
 TEST(ParameterGroups, TheToleranceBites) {
     const auto device = make_cpu_device({.threads = 2});
     const auto otherwise = [](const std::string& name) {
-        Setting setting = setting_of(name);
+        GroupSetting setting = setting_of(name);
         if (name == "head.weight") setting.decay = 0.051;
         return setting;
     };
@@ -196,7 +201,7 @@ TEST(ParameterGroups, TheToleranceBites) {
     EXPECT_GT(drift(*device, slower).weights, tolerance);
     TrainerOptions longer = chosen();
     longer.ema_decay = 0.801;
-    const Drift averages = drift(*device, longer);
+    const GroupDrift averages = drift(*device, longer);
     EXPECT_LE(averages.weights, tolerance);
     EXPECT_GT(averages.averages, tolerance);
     TrainerOptions thawed = chosen();
@@ -225,17 +230,18 @@ PeerDrift drift_from_pytorch(const std::string& name, const TrainerOptions& opti
     const auto x = fixture.values<float>("x"), y = fixture.values<float>("y");
     const auto losses = fixture.values<double>("losses." + name);
     PeerDrift worst;
-    for (std::size_t step = 0; step < static_cast<std::size_t>(steps); ++step) {
-        constexpr std::size_t of_x = batch * inputs, of_y = batch * outputs;
+    for (std::size_t step = 0; step < static_cast<std::size_t>(ThreeLayers::steps); ++step) {
+        constexpr std::size_t of_x = ThreeLayers::batch * ThreeLayers::inputs,
+                              of_y = ThreeLayers::batch * ThreeLayers::outputs;
         const StepResult result =
             trainer.step({std::span(x).subspan(step * of_x, of_x), std::span(y).subspan(step * of_y, of_y)},
-                         learning_rate);
+                         ThreeLayers::learning_rate);
         EXPECT_TRUE(result.applied);
         worst.losses = std::max(worst.losses, std::abs(static_cast<double>(result.loss) - losses[step]));
     }
-    worst.weights = largest_difference(weights_of(trainer.state()), in_file(name + "."));
+    worst.weights = difference_of_weights(weights_of(trainer.state()), in_file(name + "."));
     const AveragedWeights averaged(trainer.state());
-    worst.averages = largest_difference(weights_of(trainer.state()), in_file(name + ".average."));
+    worst.averages = difference_of_weights(weights_of(trainer.state()), in_file(name + ".average."));
     return worst;
 }
 
@@ -282,9 +288,9 @@ TEST(ParameterGroups, OfEachOptimizerDecayAsTheySay) {
             *device, three_layers(),
             {.optimizer = grouped(optimizer, {{.pattern = "second.weight", .learning_rate_factor = 0},
                                               {.pattern = "*.weight", .weight_decay = 40}}),
-             .batch = batch});
+             .batch = ThreeLayers::batch});
         const Weights before = weights_of(trainer.state());
-        const Data data(0);
+        const RegressionData data(0);
         ASSERT_TRUE(trainer.step({data.x, data.y}, 1.0 / 40).applied);
         const Weights after = weights_of(trainer.state());
         EXPECT_EQ(after.at("second.weight"), before.at("second.weight")) << optimizer.name;

@@ -7,18 +7,19 @@
 
 #include <cmath>
 
-#include "mantissa/base/error.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/nn/layers.h"
 #include "mantissa/nn/losses.h"
-#include "tests/support/recording.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
 namespace {
 
+using testing::error_of;
+
 /// x [3] -> tanh -> [2], and a loss against y.
-nn::Model small_model() {
+nn::Model small_mlp() {
     const auto output = [](std::span<const Tensor> inputs) {
         return nn::linear(tanh(nn::linear(inputs[0], "hidden", {.outputs = 40})), "output", {.outputs = 2});
     };
@@ -33,7 +34,7 @@ nn::Model small_model() {
     return model;
 }
 
-std::vector<float> numbers(std::size_t count, float step) {
+std::vector<float> sines(std::size_t count, float step) {
     std::vector<float> values(count);
     for (std::size_t i = 0; i < count; ++i) values[i] = std::sin(step * static_cast<float>(i));
     return values;
@@ -65,11 +66,11 @@ TEST(Predictor, GivesEachOfAnyNumberOfExamplesItsOwnNumbers) {
     // Rounded to 24 bits, and operands to 8: a few units of the last place of sums of about one.
     const std::pair<const char*, double> policies[] = {{"fp32", 1e-6}, {"bf16", 2e-2}};
     for (const auto& [policy, tolerance] : policies) {
-        Trainer trainer(*device, small_model(), {.batch = 32, .policy = policy});
+        Trainer trainer(*device, small_mlp(), {.batch = 32, .policy = policy});
         Predictor predictor(trainer);
         EXPECT_EQ(predictor.values_per_example(), 2);
         for (const std::size_t count : {1U, 7U, 33U, 100U, 1000U}) {
-            const std::vector<float> x = numbers(3 * count, 0.37f);
+            const std::vector<float> x = sines(3 * count, 0.37f);
             const std::vector<float> all = predictor.predict({x});
             const std::vector<double> exact = reference(trainer.state(), x);
             ASSERT_EQ(all.size(), 2 * count);
@@ -87,9 +88,9 @@ TEST(Predictor, GivesEachOfAnyNumberOfExamplesItsOwnNumbers) {
 TEST(Predictor, FollowsTheTrainersParameters) {
     const auto device = make_cpu_device({});
     for (const char* policy : {"fp32", "bf16"}) {
-        Trainer trainer(*device, small_model(), {.batch = 8, .policy = policy});
+        Trainer trainer(*device, small_mlp(), {.batch = 8, .policy = policy});
         Predictor predictor(trainer);
-        const std::vector<float> x = numbers(24, 0.9f), y = numbers(16, 0.4f), one = numbers(3, 0.7f);
+        const std::vector<float> x = sines(24, 0.9f), y = sines(16, 0.4f), one = sines(3, 0.7f);
         const std::vector<float> before = predictor.predict({x}), one_before = predictor.predict({one});
         for (int step = 0; step < 20; ++step) trainer.step({x, y}, 0.05);
         const std::vector<float> after = predictor.predict({x}), one_after = predictor.predict({one});
@@ -109,13 +110,13 @@ TEST(Predictor, PadsNothingThatItsParametersDoNot) {
     const auto scores = [](Graph&, std::span<const Tensor> in, const nn::Mode&) {
         return nn::linear(in[0], "scores", {.outputs = 1000});
     };
-    nn::Model model = small_model();
+    nn::Model model = small_mlp();
     model.inputs = {{"x", DType::f32, {3}}, {"y", DType::f32, {1000}}};
     model.loss = [scores](Graph& graph, std::span<const Tensor> in, const nn::Mode& mode) {
         return nn::mse_loss(scores(graph, in, mode), in[1]);
     };
     model.output.trace = scores;
-    const std::vector<float> x = numbers(6, 0.3f), y = numbers(1000, 0.3f);
+    const std::vector<float> x = sines(6, 0.3f), y = sines(1000, 0.3f);
     for (const char* policy : {"fp32", "bf16"})
         for (const std::int64_t batch : {1, 2}) {
             Trainer trainer(*device, model, {.batch = batch, .policy = policy});
@@ -130,9 +131,9 @@ TEST(Predictor, PadsNothingThatItsParametersDoNot) {
 
 TEST(Predictor, RunsOnParametersOfAnother) {
     const auto device = make_cpu_device({});
-    Trainer trainer(*device, small_model(), {.batch = 4, .policy = "fp32"});
-    const std::vector<float> x = numbers(15, 0.3f);
-    Predictor predictor(*device, small_model(), {.batch = 4});
+    Trainer trainer(*device, small_mlp(), {.batch = 4, .policy = "fp32"});
+    const std::vector<float> x = sines(15, 0.3f);
+    Predictor predictor(*device, small_mlp(), {.batch = 4});
     StateBlock weights(*device, predictor.parameters());
     for (const State& state : weights.states()) weights.write(state.name, trainer.state().read(state.name));
     predictor.bind(weights);
@@ -142,23 +143,14 @@ TEST(Predictor, RunsOnParametersOfAnother) {
 TEST(Predictor, RunsOnWeightsInAFile) {
     const auto device = make_cpu_device({});
     const TemporaryDirectory directory;
-    Trainer trainer(*device, small_model(), {.batch = 4});
-    const std::vector<float> x = numbers(15, 0.3f);
+    Trainer trainer(*device, small_mlp(), {.batch = 4});
+    const std::vector<float> x = sines(15, 0.3f);
     trainer.save_weights(directory / "small.safetensors");
     trainer.save(directory / "run");
     for (const char* file : {"small.safetensors", "run"}) {
-        Predictor predictor(*device, small_model(), directory / file, {.batch = 4});
+        Predictor predictor(*device, small_mlp(), directory / file, {.batch = 4});
         EXPECT_EQ(predictor.predict({x}), Predictor(trainer).predict({x})) << file;
     }
-}
-
-std::string error_of(const std::function<void()>& call) {
-    try {
-        call();
-    } catch (const UserError& error) {
-        return error.what();
-    }
-    return "no error";
 }
 
 TEST(Predictor, SaysWhatIsMissingOrDoesNotFit) {
@@ -166,25 +158,25 @@ TEST(Predictor, SaysWhatIsMissingOrDoesNotFit) {
     const auto made = [&](nn::Model model) {
         return error_of([&] { Predictor(*device, model, {.batch = 4}); });
     };
-    nn::Model model = small_model();
+    nn::Model model = small_mlp();
     model.output = {};
     EXPECT_EQ(made(model), "model small predicts nothing: set Model::output to what it is to give");
-    model = small_model();
+    model = small_mlp();
     model.output.inputs = 3;
     EXPECT_EQ(made(model), "model small: its output is made of 3 inputs, but it has 2");
-    model = small_model();
+    model = small_mlp();
     model.output.trace = [](Graph&, std::span<const Tensor> inputs, const nn::Mode&) {
         return mean(inputs[0], {0, 1});
     };
     EXPECT_EQ(made(model),
               "model small: its output must be floating, with a row for each of 4 examples, got f32[]");
-    Predictor predictor(*device, small_model(), {.batch = 4});
+    Predictor predictor(*device, small_mlp(), {.batch = 4});
     StateBlock weights(*device, predictor.parameters());
     predictor.bind(weights);
     const std::vector<float> x(7);
     EXPECT_NE(error_of([&] { predictor.predict({x}); }).find("x"), std::string::npos);
     EXPECT_NE(error_of([&] { predictor.predict({std::span(x).first(0)}); }).find("x"), std::string::npos);
-    EXPECT_EQ(error_of([&] { Predictor(*device, small_model(), {.batch = 0}); }),
+    EXPECT_EQ(error_of([&] { Predictor(*device, small_mlp(), {.batch = 0}); }),
               "a prediction takes 1 example or more at a time, got 0");
 }
 
@@ -193,11 +185,11 @@ TEST(Accuracy, TheFirstOfTheGreatestScoresIsTheAnswer) {
     EXPECT_EQ(accuracy(scores, std::vector<std::int32_t>{1, 0, 0}), 1);
     EXPECT_NEAR(accuracy(scores, std::vector<std::int32_t>{1, 1, 1}), 1.0 / 3, 1e-12);
     EXPECT_EQ(accuracy(std::vector<float>{NAN, NAN}, std::vector<std::int32_t>{0}), 0);
-    EXPECT_EQ(testing::error_of<UserError>([&] {
+    EXPECT_EQ(error_of([&] {
                   accuracy(scores, std::vector<std::int32_t>{0, 3, 0});
               }),
               "example 1 is of class 3, but there are scores of 3 classes");
-    EXPECT_EQ(testing::error_of<UserError>([&] {
+    EXPECT_EQ(error_of([&] {
                   accuracy(scores, std::vector<std::int32_t>{0, 1});
               }),
               "9 scores of 2 examples: expected as many of each");

@@ -17,7 +17,7 @@ namespace mantissa {
 namespace {
 
 /// English-like: sentences of a small grammar, the words drawn from a fixed sequence.
-std::vector<std::int32_t> some_text(std::size_t size) {
+std::vector<std::int32_t> sentences(std::size_t size) {
     const char* const subjects[] = {"the engine", "a reader", "the old clock", "our neighbour", "the river"};
     const char* const verbs[] = {"measures", "forgets", "follows", "writes about", "carries"};
     const char* const objects[] = {"every step", "the number", "a long letter", "its own sum", "the weather"};
@@ -33,15 +33,15 @@ std::vector<std::int32_t> some_text(std::size_t size) {
 }
 
 /// A small model after a few seconds of training in BF16.
-struct Trained {
+struct TrainedGpt2 {
     std::unique_ptr<Device> device = make_cpu_device({.threads = 2});
     nn::Gpt2Config config{
         .name = "small", .layers = 2, .heads = 4, .channels = 64, .vocabulary = 128, .context = 64};
     std::unique_ptr<Trainer> trainer;
-    std::vector<std::int32_t> text = some_text(60000);
+    std::vector<std::int32_t> text = sentences(60000);
     float loss = 0;
 
-    Trained() {
+    TrainedGpt2() {
         Gpt2Training options{.model = config, .batch = 8, .sequence = 64, .optimizer = clipped(adamw(), 1.0)};
         options.policy = find_policy("bf16");
         options.passes = testing::plain_and({{"lay_out", true}});
@@ -62,7 +62,7 @@ struct Trained {
 };
 
 TEST(QuantizedModel, Int8LosesAHundredthOfPerplexityAtMostAndInt4Three) {
-    Trained model;
+    TrainedGpt2 model;
     ASSERT_LT(model.loss, 1.5f) << "it learned too little to lose anything";
     const Perplexity fp32 = model.under("fp32"), bf16 = model.under("bf16"), int8 = model.under("int8"),
                      int4 = model.under("int4");

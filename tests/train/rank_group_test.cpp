@@ -17,12 +17,12 @@
 #include "mantissa/ranks/ranks.h"
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/trainer.h"
-#include "tests/support/recording.h"
+#include "tests/support/error_of.h"
 
 namespace mantissa {
 namespace {
 
-nn::Model model() {
+nn::Model curve_model() {
     return {.name = "curve",
             .inputs = {{"x", DType::f32, {4}}, {"y", DType::f32, {1}}},
             .loss = [](Tensor x, Tensor y) {
@@ -42,11 +42,11 @@ struct Curve {
     friend bool operator==(const Curve&, const Curve&) = default;
 };
 
-Curve trained(RankGroup& group, std::int64_t accumulate) {
+Curve trained_curve(RankGroup& group, std::int64_t accumulate) {
     std::vector<float> x(40 * 4), y(40);
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i * i));
     for (std::size_t i = 0; i < y.size(); ++i) y[i] = x[4 * i] * x[4 * i + 1];
-    Trainer trainer(group.cpu(1), model(),
+    Trainer trainer(group.cpu(1), curve_model(),
                     {.batch = 2, .accumulate = accumulate, .ranks = group, .states = States::whole});
     const Examples examples = trainer.examples({x, y});
     Curve run;
@@ -73,7 +73,7 @@ TEST(RankGroup, AloneIsTheOnlyRank) {
 
 TEST(RankGroup, TrainsToTheBitsOfOneProcess) {
     RankGroup one;
-    const Curve alone = trained(one, 4);
+    const Curve alone = trained_curve(one, 4);
     EXPECT_NE(alone.losses.back(), alone.losses.front());
     for (const int ranks : {2, 4}) {
         const std::string name = name_of("group");
@@ -86,7 +86,7 @@ TEST(RankGroup, TrainsToTheBitsOfOneProcess) {
                     RankGroup group({.seconds = 60, .name = name, .rank = rank, .ranks = ranks});
                     EXPECT_EQ(group.rank(), rank);
                     EXPECT_EQ(group.size(), ranks);
-                    all[static_cast<std::size_t>(rank)] = trained(group, 4 / ranks);
+                    all[static_cast<std::size_t>(rank)] = trained_curve(group, 4 / ranks);
                 } catch (const std::exception& error) {
                     errors[static_cast<std::size_t>(rank)] = error.what();
                 }

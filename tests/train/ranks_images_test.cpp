@@ -18,6 +18,7 @@
 #include "tests/support/rank_threads.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/train/rank_training.h"
+#include "tests/train/training_states.h"
 
 namespace mantissa {
 namespace {
@@ -25,8 +26,8 @@ namespace {
 using testing::run_good_ranks;
 using testing::whole_state;
 
-constexpr std::int64_t B = 2, side = 4;
-constexpr std::int64_t values = B * side * side * 3;  // of a micro-batch
+constexpr std::int64_t images_a_part = 2, side = 4;
+constexpr std::int64_t values_a_part = images_a_part * side * side * 3;  // of a micro-batch
 
 /// Images [B, 4, 4, 3] through three batch norms, of which one follows its batches faster. The weights
 /// between them are cut among ranks.
@@ -53,8 +54,8 @@ nn::Model normed_network() {
 /// every channel.
 std::vector<float> images_of(std::int64_t step, std::int64_t first, std::int64_t count) {
     std::vector<float> all;
-    for (std::int64_t i = first * values; i < (first + count) * values; ++i) {
-        const std::int64_t part = i / values, channel = i % 3;
+    for (std::int64_t i = first * values_a_part; i < (first + count) * values_a_part; ++i) {
+        const std::int64_t part = i / values_a_part, channel = i % 3;
         all.push_back(static_cast<float>(std::sin(static_cast<double>(7 * i + 11 * step)) *
                                              static_cast<double>(1 + channel + part) +
                                          static_cast<double>(5 * channel + 3 * part - step)));
@@ -62,7 +63,7 @@ std::vector<float> images_of(std::int64_t step, std::int64_t first, std::int64_t
     return all;
 }
 
-struct Split {
+struct ImageSplit {
     int ranks = 1;
     std::int64_t accumulate = 4;
     std::string policy = "fp32";
@@ -74,18 +75,17 @@ struct Split {
     bool on_gpus = false;  ///< emulated ones, each rank its own
 };
 
-using Saved = std::map<std::string, std::vector<std::byte>>;
-
-struct Trained {
+struct TrainedImages {
     std::vector<float> losses;
     std::vector<bool> applied;
-    Saved states;
+    testing::StateBytes states;
     float evaluated = 0;
 };
 
-Trained train_as(const Split& split, Ranks* ranks) {
+TrainedImages train_images_as(const ImageSplit& split, Ranks* ranks) {
     const auto device = testing::device_of({.on_gpus = split.on_gpus}, ranks);
-    TrainerOptions options{.optimizer = sgd({.momentum = 0.9}), .batch = B, .accumulate = split.accumulate};
+    TrainerOptions options{
+        .optimizer = sgd({.momentum = 0.9}), .batch = images_a_part, .accumulate = split.accumulate};
     options.loss_scale = default_loss_scale(find_policy(split.policy));
     options.policy = find_policy(split.policy);
     options.states = split.states;
@@ -93,13 +93,14 @@ Trained train_as(const Split& split, Ranks* ranks) {
     Trainer trainer(*device, normed_network(), options);
     if (!split.resume.empty()) resume_training(split.resume, trainer);
     const std::int64_t first = trainer.plan().options().first_micro_batch();
-    Trained trained;
+    TrainedImages trained;
     while (trainer.steps_done() < split.steps) {
         const std::int64_t step = trainer.steps_done(), bad = split.bad_part - first;
         std::vector<float> images = images_of(step, first, split.accumulate);
         const bool is_bad = step == split.bad_step && bad >= 0 && bad < split.accumulate;
         if (is_bad)
-            images[static_cast<std::size_t>(bad * values + 5)] = std::numeric_limits<float>::quiet_NaN();
+            images[static_cast<std::size_t>(bad * values_a_part + 5)] =
+                std::numeric_limits<float>::quiet_NaN();
         const StepResult result = trainer.step({images}, 1e-2);
         trained.losses.push_back(result.applied ? result.loss : 0);
         trained.applied.push_back(result.applied);
@@ -117,17 +118,17 @@ Trained train_as(const Split& split, Ranks* ranks) {
     return trained;
 }
 
-Trained train(const Split& split) {
-    if (split.ranks == 1) return train_as(split, nullptr);
-    std::vector<Trained> all(static_cast<std::size_t>(split.ranks));
+TrainedImages train_images(const ImageSplit& split) {
+    if (split.ranks == 1) return train_images_as(split, nullptr);
+    std::vector<TrainedImages> all(static_cast<std::size_t>(split.ranks));
     run_good_ranks(split.ranks, [&](Ranks& ranks) {
-        all[static_cast<std::size_t>(ranks.rank())] = train_as(split, &ranks);
+        all[static_cast<std::size_t>(ranks.rank())] = train_images_as(split, &ranks);
     });
-    for (const Trained& each : all) EXPECT_TRUE(each.states == all[0].states) << "ranks differ";
+    for (const TrainedImages& each : all) EXPECT_TRUE(each.states == all[0].states) << "ranks differ";
     return all[0];
 }
 
-void expect_same(const Trained& got, const Trained& expected, const std::string& what) {
+void expect_same_images(const TrainedImages& got, const TrainedImages& expected, const std::string& what) {
     EXPECT_EQ(got.losses, expected.losses) << what;
     EXPECT_EQ(got.applied, expected.applied) << what;
     EXPECT_EQ(got.evaluated, expected.evaluated) << what;
@@ -139,22 +140,24 @@ void expect_same(const Trained& got, const Trained& expected, const std::string&
 /// The head's bias is a parameter of one element, which an update in place must not read too late.
 TEST(RanksTrainImages, OnGpusToTheBitsOfOne) {
     if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
-    const Trained alone = train({.accumulate = 2, .steps = 2, .on_gpus = true});
+    const TrainedImages alone = train_images({.accumulate = 2, .steps = 2, .on_gpus = true});
     for (const States states : {States::sharded, States::whole})
-        expect_same(train({.ranks = 2, .accumulate = 1, .states = states, .steps = 2, .on_gpus = true}),
-                    alone, states == States::whole ? "whole" : "in parts");
-    const Trained on_cpu = train({.accumulate = 2, .steps = 2});
+        expect_same_images(
+            train_images({.ranks = 2, .accumulate = 1, .states = states, .steps = 2, .on_gpus = true}), alone,
+            states == States::whole ? "whole" : "in parts");
+    const TrainedImages on_cpu = train_images({.accumulate = 2, .steps = 2});
     for (std::size_t step = 0; step < 2; ++step) EXPECT_NEAR(alone.losses[step], on_cpu.losses[step], 1e-4);
     EXPECT_NE(alone.losses[0], alone.losses[1]);
 }
 
 TEST(RanksTrainImages, ToTheSameBitsHoweverAStepIsSplit) {
     for (const std::string policy : {"fp32", "bf16"}) {
-        const Trained alone = train({.policy = policy});
+        const TrainedImages alone = train_images({.policy = policy});
         for (const auto& [ranks, accumulate] : {std::pair{2, 2}, {4, 1}})
             for (const States states : {States::sharded, States::whole})
-                expect_same(
-                    train({.ranks = ranks, .accumulate = accumulate, .policy = policy, .states = states}),
+                expect_same_images(
+                    train_images(
+                        {.ranks = ranks, .accumulate = accumulate, .policy = policy, .states = states}),
                     alone, policy + " on " + std::to_string(ranks));
     }
 }
@@ -162,16 +165,16 @@ TEST(RanksTrainImages, ToTheSameBitsHoweverAStepIsSplit) {
 TEST(RanksTrainImages, StatisticsFollowTheOrderOfMicroBatches) {
     // By hand, of the first norm, whose batches do not depend on weights; the mean of three ranks of three
     // micro-batches each, of two steps.
-    const Trained trained = train({.ranks = 3, .accumulate = 3, .steps = 2});
+    const TrainedImages trained = train_images({.ranks = 3, .accumulate = 3, .steps = 2});
     const auto* means = reinterpret_cast<const float*>(trained.states.at("bn1.running_mean").data());
     for (std::int64_t c = 0; c < 3; ++c) {
         double expected = 0, backwards = 0;
         const auto mean_of = [&](std::int64_t step, std::int64_t part) {
             const std::vector<float> images = images_of(step, part, 1);
             double mean = 0;
-            for (std::int64_t i = c; i < values; i += 3)
+            for (std::int64_t i = c; i < values_a_part; i += 3)
                 mean += static_cast<double>(images[static_cast<std::size_t>(i)]);
-            return mean / static_cast<double>(values / 3);
+            return mean / static_cast<double>(values_a_part / 3);
         };
         for (std::int64_t step = 0; step < 2; ++step)
             for (std::int64_t part = 0; part < 9; ++part) {
@@ -187,29 +190,30 @@ TEST(RanksTrainImages, StatisticsFollowTheOrderOfMicroBatches) {
 
 TEST(RanksTrainImages, ABadStepLeavesNoTraceWhoeverMadeIt) {
     for (std::int64_t bad = 0; bad < 4; ++bad) {
-        const Trained alone = train({.bad_step = 1, .bad_part = bad});
+        const TrainedImages alone = train_images({.bad_step = 1, .bad_part = bad});
         ASSERT_EQ(alone.applied, (std::vector<bool>{true, false, true, true}));
         for (const auto& [ranks, accumulate] : {std::pair{2, 2}, {4, 1}})
-            expect_same(train({.ranks = ranks, .accumulate = accumulate, .bad_step = 1, .bad_part = bad}),
-                        alone, "part " + std::to_string(bad) + " on " + std::to_string(ranks));
+            expect_same_images(
+                train_images({.ranks = ranks, .accumulate = accumulate, .bad_step = 1, .bad_part = bad}),
+                alone, "part " + std::to_string(bad) + " on " + std::to_string(ranks));
     }
 }
 
 TEST(RanksTrainImages, GoOnFromOneAnothersCheckpoints) {
     const TemporaryDirectory directory;
-    const Trained whole = train({.policy = "bf16"});
+    const TrainedImages whole = train_images({.policy = "bf16"});
     for (const auto& [ranks, accumulate] : {std::pair{1, 4}, {2, 2}, {4, 1}})
-        train({.ranks = ranks,
-               .accumulate = accumulate,
-               .policy = "bf16",
-               .steps = 2,
-               .save = directory.path() / std::to_string(ranks)});
+        train_images({.ranks = ranks,
+                      .accumulate = accumulate,
+                      .policy = "bf16",
+                      .steps = 2,
+                      .save = directory.path() / std::to_string(ranks)});
     for (const char* from : {"1", "2", "4"})
         for (const auto& [ranks, accumulate] : {std::pair{1, 4}, {2, 2}, {4, 1}}) {
-            const Trained resumed = train({.ranks = ranks,
-                                           .accumulate = accumulate,
-                                           .policy = "bf16",
-                                           .resume = directory.path() / from});
+            const TrainedImages resumed = train_images({.ranks = ranks,
+                                                        .accumulate = accumulate,
+                                                        .policy = "bf16",
+                                                        .resume = directory.path() / from});
             EXPECT_TRUE(resumed.states == whole.states) << from << " on " << ranks;
         }
 }

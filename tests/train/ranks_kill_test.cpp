@@ -148,7 +148,7 @@ class Undisturbed {
     RankRun run_;
 };
 
-void kill_at_random_moments(int kills, int count) {
+void kill_ranks_at_random_moments(int kills, int count) {
     const TemporaryDirectory directory;
     const fs::path place = directory / "run";
     const RandomStream random{.seed = 22};
@@ -177,10 +177,10 @@ void kill_at_random_moments(int kills, int count) {
     EXPECT_GT(in_step, kills / 20);
 }
 
-TEST(RanksKill, TenAtRandomMoments) { kill_at_random_moments(10, 2); }
+TEST(RanksKill, TenAtRandomMoments) { kill_ranks_at_random_moments(10, 2); }
 TEST(RanksKillSlow, TwoHundredAtRandomMoments) {
-    kill_at_random_moments(150, 2);
-    kill_at_random_moments(50, 4);
+    kill_ranks_at_random_moments(150, 2);
+    kill_ranks_at_random_moments(50, 4);
 }
 
 TEST(RanksKill, OneThatStandsStillForLessThanTheTimeoutIsWaitedFor) {

@@ -15,6 +15,7 @@
 #include "mantissa/train/optimizer.h"
 #include "mantissa/train/state_tensors.h"
 #include "mantissa/train/training_plan.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/train/rank_training.h"
 
@@ -30,7 +31,7 @@ using testing::train;
 using testing::Trained;
 using testing::what_of;
 
-void expect_same(const Trained& got, const Trained& expected, const std::string& what) {
+void expect_same_training(const Trained& got, const Trained& expected, const std::string& what) {
     EXPECT_EQ(got.losses, expected.losses) << what;
     EXPECT_EQ(got.applied, expected.applied) << what;
     EXPECT_TRUE(got.states == expected.states) << what;
@@ -41,8 +42,8 @@ TEST(RanksTrain, ToTheSameBitsHoweverAStepIsSplit) {
         const Trained alone = train({.accumulate = 4, .policy = policy});
         ASSERT_EQ(alone.losses.size(), 5u);
         for (const auto& [ranks, accumulate] : {std::pair{2, 2}, {4, 1}})
-            expect_same(train({.ranks = ranks, .accumulate = accumulate, .policy = policy}), alone,
-                        policy + " on " + std::to_string(ranks));
+            expect_same_training(train({.ranks = ranks, .accumulate = accumulate, .policy = policy}), alone,
+                                 policy + " on " + std::to_string(ranks));
     }
 }
 
@@ -50,14 +51,14 @@ TEST(RanksTrain, ToTheSameBitsWhoeverHoldsTheStates) {
     for (const Optimizer& optimizer : {adamw(), sgd({.momentum = 0.9}), muon()}) {
         const Trained alone = train({.accumulate = 4, .optimizer = optimizer});
         for (const States states : {States::whole, States::sharded})
-            expect_same(train({.ranks = 4, .states = states, .optimizer = optimizer}), alone,
-                        optimizer.name + (states == States::whole ? " whole" : " sharded"));
+            expect_same_training(train({.ranks = 4, .states = states, .optimizer = optimizer}), alone,
+                                 optimizer.name + (states == States::whole ? " whole" : " sharded"));
     }
 }
 
 TEST(RanksTrain, AnyNumberOfThemWhereEachMakesAPowerOfTwo) {
-    expect_same(train({.ranks = 3}), train({.accumulate = 3}), "3 ranks");
-    expect_same(train({.ranks = 3, .accumulate = 2}), train({.accumulate = 6}), "3 ranks of 2");
+    expect_same_training(train({.ranks = 3}), train({.accumulate = 3}), "3 ranks");
+    expect_same_training(train({.ranks = 3, .accumulate = 2}), train({.accumulate = 6}), "3 ranks of 2");
     // Three micro-batches of a rank are added up in another order than the first three of six: the comparison
     // would find it.
     EXPECT_FALSE(train({.ranks = 2, .accumulate = 3}) == train({.accumulate = 6}));
@@ -77,7 +78,7 @@ TEST(RanksTrain, SkipTheSameStepsAndLowerTheSameScale) {
     for (const auto& [ranks, accumulate] : {std::pair{2, 2}, {4, 1}}) {
         split.ranks = ranks;
         split.accumulate = accumulate;
-        expect_same(train(split), alone, std::to_string(ranks) + " ranks");
+        expect_same_training(train(split), alone, std::to_string(ranks) + " ranks");
     }
 }
 
@@ -145,19 +146,14 @@ TEST(RanksTrain, APartThatIsMissingIsNamed) {
     const SavedStates half({&first, 1});
     const TensorSpec state{"adamw.m.h.0.mlp.c_fc.weight", DType::f32, {256, 64}};
     const auto refusal = [&](const SavedStates& saved) {
-        try {
-            saved.require(state);
-        } catch (const UserError& error) {
-            return std::string(error.what());
-        }
-        return std::string();
+        return testing::error_of([&] { saved.require(state); });
     };
     EXPECT_NE(refusal(half).find("tensor 'adamw.m.h.0.mlp.c_fc.weight' is missing or is not f32[256, 64]"),
               std::string::npos);
     const std::vector<const SafetensorsFile*> both{first, &whole.optimizer_of_ranks.at(0)};
-    EXPECT_EQ(refusal(SavedStates(both)), "");
+    EXPECT_EQ(refusal(SavedStates(both)), "no error");
     const std::vector<const SafetensorsFile*> twice{first, first, both[1]};
-    EXPECT_NE(refusal(SavedStates(twice)), "");
+    EXPECT_NE(refusal(SavedStates(twice)), "no error");
 }
 
 TEST(RanksTrain, HoldAPartOfTheStates) {

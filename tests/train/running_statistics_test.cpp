@@ -24,19 +24,24 @@
 #include "mantissa/train/training_checkpoint.h"
 #include "mantissa/train/training_plan.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/train/training_states.h"
 
 namespace mantissa {
 namespace {
 
-constexpr std::int64_t B = 4, H = 3, W = 2, C = 3;
-constexpr std::int64_t rows = B * H * W;
+using testing::is_not_derived;
+using testing::StateBytes;
+using testing::states_of;
+
+constexpr std::int64_t images_a_batch = 4, image_height = 3, image_width = 2, image_channels = 3;
+constexpr std::int64_t rows = images_a_batch * image_height * image_width;
 constexpr double momentum = 0.25;
 
 /// Images [B, H, W, C] through two batch norms with a mix of channels between.
-nn::Model small_model() {
+nn::Model two_norms() {
     nn::Model model;
     model.name = "two norms";
-    model.inputs = {{"images", DType::f32, {H, W, C}}};
+    model.inputs = {{"images", DType::f32, {image_height, image_width, image_channels}}};
     model.loss = [](Graph&, std::span<const Tensor> inputs, const nn::Mode& mode) {
         Tensor x = nn::batch_norm(inputs[0], "bn1", mode, {.momentum = momentum});
         x = nn::linear(x, "mix", {.outputs = 5, .standard_deviation = 0.5});
@@ -47,38 +52,38 @@ nn::Model small_model() {
     return model;
 }
 
-struct Training {
+struct NormTraining {
     const char* policy = "fp32";
     std::int64_t accumulate = 1;
     bool all_passes = false;
 };
 
 /// With every rung's way to run it: the policies, with and without what passes make of it.
-std::vector<Training> setups(std::int64_t accumulate) {
-    std::vector<Training> all = {{"fp32", accumulate, false}, {"bf16", accumulate, false}};
+std::vector<NormTraining> setups(std::int64_t accumulate) {
+    std::vector<NormTraining> all = {{"fp32", accumulate, false}, {"bf16", accumulate, false}};
     if (codegen::Compiler::refusal().empty())
         all.insert(all.end(),
                    {{"fp32", accumulate, true}, {"bf16", accumulate, true}, {"fp16", accumulate, true}});
     return all;
 }
 
-Trainer trainer_of(Device& device, const Training& setup) {
+Trainer trainer_of(Device& device, const NormTraining& setup) {
     TrainerOptions options;
     options.optimizer = sgd({.momentum = 0.9});
-    options.batch = B;
+    options.batch = images_a_batch;
     options.accumulate = setup.accumulate;
     const Policy policy = find_policy(setup.policy);
     options.loss_scale = default_loss_scale(policy);
     options.policy = policy;
     if (!setup.all_passes) options.passes = {"simplify"};
-    return Trainer(device, small_model(), options);
+    return Trainer(device, two_norms(), options);
 }
 
 /// Images of N micro-batches, each with a mean and a deviation of its own in every channel.
 std::vector<float> images(std::int64_t micro_batches, int seed) {
     std::vector<float> values;
-    for (std::int64_t i = 0; i < micro_batches * rows * C; ++i) {
-        const std::int64_t part = i / (rows * C) + seed, channel = i % C;
+    for (std::int64_t i = 0; i < micro_batches * rows * image_channels; ++i) {
+        const std::int64_t part = i / (rows * image_channels) + seed, channel = i % image_channels;
         values.push_back(static_cast<float>(std::sin(static_cast<double>(7 * i + seed)) *
                                                 static_cast<double>(1 + channel) +
                                             static_cast<double>(5 * channel + 3 * part)));
@@ -86,27 +91,14 @@ std::vector<float> images(std::int64_t micro_batches, int seed) {
     return values;
 }
 
-using States = std::map<std::string, std::vector<std::byte>>;
-
-States states_of(Trainer& trainer) {
-    States values;
-    for (const State& state : trainer.state().states())
-        if (state.kind != State::Kind::derived && state.kind != State::Kind::gradient)
-            values[state.name] = trainer.state().read(state.name);
-    return values;
-}
-
-States running_of(Trainer& trainer) {
-    States values;
-    for (const State& state : trainer.state().states())
-        if (state.kind == State::Kind::running) values[state.name] = trainer.state().read(state.name);
-    return values;
+StateBytes running_of(const Trainer& trainer) {
+    return states_of(trainer, [](const State& state) { return state.kind == State::Kind::running; });
 }
 
 /// Mean and unbiased variance of a channel of the images from `first` on.
 std::pair<double, double> moments_of(const std::vector<float>& images, std::int64_t first, std::int64_t c) {
     const auto value = [&](std::int64_t row) {
-        return static_cast<double>(images[static_cast<std::size_t>((first + row) * C + c)]);
+        return static_cast<double>(images[static_cast<std::size_t>((first + row) * image_channels + c)]);
     };
     double mean = 0, squares = 0;
     for (std::int64_t row = 0; row < rows; ++row) mean += value(row) / rows;
@@ -117,13 +109,13 @@ std::pair<double, double> moments_of(const std::vector<float>& images, std::int6
 TEST(RunningStatistics, FollowEachMicroBatchesBatchInTheirOrder) {
     const auto device = make_cpu_device({.threads = 2});
     for (const std::int64_t N : {1, 2, 3})
-        for (const Training& setup : setups(N)) {
+        for (const NormTraining& setup : setups(N)) {
             Trainer trainer = trainer_of(*device, setup);
             const std::vector<float> batch = images(N, 1);
             ASSERT_TRUE(trainer.step({batch}, 1e-2).applied);
             const std::vector<float> mean = trainer.state().read_f32("bn1.running_mean"),
                                      variance = trainer.state().read_f32("bn1.running_var");
-            for (std::int64_t c = 0; c < C; ++c) {
+            for (std::int64_t c = 0; c < image_channels; ++c) {
                 double expected_mean = 0, expected_variance = 1;
                 for (std::int64_t part = 0; part < N; ++part) {
                     const auto [of_mean, of_variance] = moments_of(batch, part * rows, c);
@@ -140,16 +132,17 @@ TEST(RunningStatistics, FollowEachMicroBatchesBatchInTheirOrder) {
 TEST(RunningStatistics, MicroBatchesHaveTheBitsOfAsManySteps) {
     const auto device = make_cpu_device({.threads = 2});
     for (const std::int64_t N : {2, 3}) {
-        const std::vector<Training> alone = setups(1), together = setups(N);
+        const std::vector<NormTraining> alone = setups(1), together = setups(N);
         for (std::size_t i = 0; i < alone.size(); ++i) {
             Trainer steps = trainer_of(*device, alone[i]), micro_batches = trainer_of(*device, together[i]);
             // At a rate of 0 the parameters stay, so that steps see the weights that micro-batches see.
             for (int round = 0; round < 2; ++round) {
                 const std::vector<float> batch = images(N, round);
                 for (std::int64_t part = 0; part < N; ++part)
-                    steps.step({std::span(batch).subspan(static_cast<std::size_t>(part * rows * C),
-                                                         static_cast<std::size_t>(rows * C))},
-                               0);
+                    steps.step(
+                        {std::span(batch).subspan(static_cast<std::size_t>(part * rows * image_channels),
+                                                  static_cast<std::size_t>(rows * image_channels))},
+                        0);
                 micro_batches.step({batch}, 0);
                 EXPECT_TRUE(running_of(steps) == running_of(micro_batches))
                     << N << " " << alone[i].policy << alone[i].all_passes << " round " << round;
@@ -161,15 +154,15 @@ TEST(RunningStatistics, MicroBatchesHaveTheBitsOfAsManySteps) {
 TEST(RunningStatistics, ABadStepLeavesNoTraceWhicheverMicroBatchIsBad) {
     const auto device = make_cpu_device({.threads = 2});
     for (const std::int64_t N : {1, 2, 3})
-        for (const Training& setup : setups(N))
+        for (const NormTraining& setup : setups(N))
             for (std::int64_t bad = 0; bad < N; ++bad) {
                 Trainer trainer = trainer_of(*device, setup), undisturbed = trainer_of(*device, setup);
                 const std::vector<float> first = images(N, 1), last = images(N, 2);
                 for (Trainer* each : {&trainer, &undisturbed}) ASSERT_TRUE(each->step({first}, 1e-2).applied);
                 std::vector<float> spoilt = images(N, 3);
-                spoilt[static_cast<std::size_t>(bad * rows * C + 5)] =
+                spoilt[static_cast<std::size_t>(bad * rows * image_channels + 5)] =
                     std::numeric_limits<float>::quiet_NaN();
-                const States before = running_of(trainer);
+                const StateBytes before = running_of(trainer);
                 ASSERT_FALSE(trainer.step({spoilt}, 1e-2).applied);
                 EXPECT_TRUE(running_of(trainer) == before);
                 EXPECT_TRUE(trainer.first_non_finite({spoilt}, 1e-2).has_value());
@@ -177,22 +170,22 @@ TEST(RunningStatistics, ABadStepLeavesNoTraceWhicheverMicroBatchIsBad) {
                 // A loss scale is lowered by a bad step, which the other has not seen.
                 if (std::string(setup.policy) == "fp16") continue;
                 for (Trainer* each : {&trainer, &undisturbed}) ASSERT_TRUE(each->step({last}, 1e-2).applied);
-                EXPECT_TRUE(states_of(trainer) == states_of(undisturbed))
+                EXPECT_TRUE(states_of(trainer, is_not_derived) == states_of(undisturbed, is_not_derived))
                     << setup.policy << " of " << N << ", bad " << bad;
             }
 }
 
 TEST(RunningStatistics, AreWhatEvaluationNormalisesByAndLeavesAlone) {
     const auto device = make_cpu_device({.threads = 2});
-    for (const Training& setup : setups(2)) {
+    for (const NormTraining& setup : setups(2)) {
         Trainer trainer = trainer_of(*device, setup);
         const std::vector<float> batch = images(2, 1);
-        const auto one = std::span(batch).first(static_cast<std::size_t>(rows * C));
+        const auto one = std::span(batch).first(static_cast<std::size_t>(rows * image_channels));
         const float untrained = trainer.evaluate({one}).loss;
         trainer.step({batch}, 0);
-        const States before = states_of(trainer);
+        const StateBytes before = states_of(trainer, is_not_derived);
         const float loss = trainer.evaluate({one}).loss;
-        EXPECT_TRUE(states_of(trainer) == before);
+        EXPECT_TRUE(states_of(trainer, is_not_derived) == before);
         EXPECT_NE(loss, untrained) << "the statistics have moved, the weights have not";
         for (const char* name : {"bn1", "bn2"}) {
             const std::string scope = name;
@@ -209,7 +202,7 @@ TEST(RunningStatistics, GoOnAfterAResumeToTheSameBits) {
     const TemporaryDirectory directory;
     int number = 0;
     for (const std::int64_t N : {1, 2})
-        for (const Training& setup : setups(N)) {
+        for (const NormTraining& setup : setups(N)) {
             Trainer whole = trainer_of(*device, setup), resumed = trainer_of(*device, setup);
             whole.step({images(N, 1)}, 1e-2);
             const std::filesystem::path place = directory / std::to_string(number++);
@@ -218,7 +211,8 @@ TEST(RunningStatistics, GoOnAfterAResumeToTheSameBits) {
             EXPECT_TRUE(running_of(resumed) == running_of(whole));
             for (int step = 2; step < 4; ++step)
                 for (Trainer* each : {&whole, &resumed}) each->step({images(N, step)}, 1e-2);
-            EXPECT_TRUE(states_of(resumed) == states_of(whole)) << setup.policy << " of " << N;
+            EXPECT_TRUE(states_of(resumed, is_not_derived) == states_of(whole, is_not_derived))
+                << setup.policy << " of " << N;
         }
 }
 

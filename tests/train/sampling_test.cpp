@@ -9,21 +9,13 @@
 #include <set>
 #include <vector>
 
-#include "mantissa/base/error.h"
+#include "tests/support/error_of.h"
 #include "tests/support/torch_fixture.h"
 
 namespace mantissa {
 namespace {
 
-template <class Body>
-std::string error_of(Body&& body) {
-    try {
-        body();
-    } catch (const UserError& error) {
-        return error.what();
-    }
-    return "no error";
-}
+using testing::error_of;
 
 std::set<std::int32_t> drawn(std::span<const float> logits, const SamplingOptions& options) {
     std::set<std::int32_t> tokens;
@@ -102,7 +94,7 @@ TEST(Sampling, AScoreThatIsNoNumberIsAnError) {
 }
 
 TEST(Sampling, OptionsThatAreNoneAreRefused) {
-    EXPECT_EQ(error_of([] { validate({}); }), "no error");
+    EXPECT_EQ(error_of([] { validate(SamplingOptions{}); }), "no error");
     EXPECT_EQ(error_of([] { validate({.temperature = -1}); }),
               "the temperature must be 0 (always the likeliest token) or more, got -1");
     EXPECT_EQ(error_of([] { validate({.top_k = -1}); }), "top-k must be 0 (all) or more, got -1");

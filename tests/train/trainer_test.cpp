@@ -21,17 +21,20 @@
 #include "mantissa/graph/gradient.h"
 #include "mantissa/graph/reference.h"
 #include "mantissa/train/training_plan.h"
+#include "tests/support/error_of.h"
 #include "tests/support/far_device.h"
 #include "tests/support/gpt2_training.h"
 #include "tests/support/passes.h"
-#include "tests/support/recording.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/train/training_states.h"
 
 namespace mantissa {
 namespace {
 
+using testing::TrainedBits;
+
 /// A text of `size` bytes with some structure, as tokens.
-std::vector<std::int32_t> some_text(std::size_t size) {
+std::vector<std::int32_t> words_of_bytes(std::size_t size) {
     const std::string words = "the quick brown fox jumps over a lazy dog while seven wizards box; ";
     std::vector<std::int32_t> tokens;
     for (std::size_t i = 0; i < size; ++i)
@@ -40,7 +43,7 @@ std::vector<std::int32_t> some_text(std::size_t size) {
     return tokens;
 }
 
-nn::Gpt2Config small_model(double dropout = 0) {
+nn::Gpt2Config byte_gpt2(double dropout = 0) {
     return {.name = "small",
             .layers = 2,
             .heads = 2,
@@ -50,58 +53,50 @@ nn::Gpt2Config small_model(double dropout = 0) {
             .dropout = dropout};
 }
 
-struct Trained {
-    std::vector<float> losses;
-    std::vector<std::vector<std::byte>> states;
-    friend bool operator==(const Trained&, const Trained&) = default;
-};
-
-Trained train(Device& device, int steps, double dropout, std::int64_t accumulate = 1) {
-    Trainer trainer = gpt2_trainer(device, {.model = small_model(dropout),
+TrainedBits train_on_bytes(Device& device, int steps, double dropout, std::int64_t accumulate = 1) {
+    Trainer trainer = gpt2_trainer(device, {.model = byte_gpt2(dropout),
                                             .batch = 3,
                                             .sequence = 23,
                                             .accumulate = accumulate,
                                             .optimizer = clipped(adamw(), 1.0)});
-    const TokenStream stream(some_text(2000));
+    const TokenStream stream(words_of_bytes(2000));
     const TextWindows batches(stream, stream.all(), 23, {.batch = 3, .accumulate = accumulate});
     BatchBuffer buffer(trainer.model(), 3, accumulate);
-    Trained trained;
+    TrainedBits trained;
     for (int i = 0; i < steps; ++i)
         trained.losses.push_back(
             trainer.step(buffer.fill(batches, static_cast<std::uint64_t>(i)), 1e-3).loss);
-    for (const State& state : trainer.state().states())
-        if (state.kind != State::Kind::gradient)  // what sums hold between steps means nothing
-            trained.states.push_back(trainer.state().read(state.name));
+    trained.states = testing::states_of(trainer);
     return trained;
 }
 
-Trained train(int threads, int steps, double dropout) {
-    return train(*make_cpu_device({.threads = threads}), steps, dropout);
+TrainedBits train_on_bytes(int threads, int steps, double dropout) {
+    return train_on_bytes(*make_cpu_device({.threads = threads}), steps, dropout);
 }
 
 TEST(Trainer, SameBitsOnAnyNumberOfThreadsAndOnEveryRun) {
     for (double dropout : {0.0, 0.1}) {
-        const Trained once = train(1, 5, dropout);
-        EXPECT_EQ(train(1, 5, dropout), once);
-        EXPECT_EQ(train(2, 5, dropout), once);
-        EXPECT_EQ(train(3, 5, dropout), once);
+        const TrainedBits once = train_on_bytes(1, 5, dropout);
+        EXPECT_EQ(train_on_bytes(1, 5, dropout), once);
+        EXPECT_EQ(train_on_bytes(2, 5, dropout), once);
+        EXPECT_EQ(train_on_bytes(3, 5, dropout), once);
     }
-    EXPECT_NE(train(1, 5, 0.1), train(1, 5, 0.0));
+    EXPECT_NE(train_on_bytes(1, 5, 0.1), train_on_bytes(1, 5, 0.0));
 }
 
 /// Steps whose inputs were given while the step before worked. `disturb` is called in between.
-Trained train_with_inputs_brought(Device& device, std::int64_t accumulate,
-                                  const std::function<void(Trainer&, const Batch&)>& disturb) {
-    Trainer trainer = gpt2_trainer(device, {.model = small_model(0.1),
+TrainedBits train_with_inputs_brought(Device& device, std::int64_t accumulate,
+                                      const std::function<void(Trainer&, const Batch&)>& disturb) {
+    Trainer trainer = gpt2_trainer(device, {.model = byte_gpt2(0.1),
                                             .batch = 3,
                                             .sequence = 23,
                                             .accumulate = accumulate,
                                             .optimizer = clipped(adamw(), 1.0)});
-    const TokenStream stream(some_text(2000));
+    const TokenStream stream(words_of_bytes(2000));
     const TextWindows batches(stream, stream.all(), 23, {.batch = 3, .accumulate = accumulate});
     std::vector<BatchBuffer> buffers(2, {trainer.model(), 3, accumulate});
     std::vector<Batch> last(1, buffers[0].fill(batches, 0));
-    Trained trained;
+    TrainedBits trained;
     for (std::uint64_t i = 0; i < 5; ++i) {
         const Batch batch = last.back();
         trainer.start(batch, 1e-3);
@@ -113,9 +108,7 @@ Trained train_with_inputs_brought(Device& device, std::int64_t accumulate,
         disturb(trainer, batch);
         if (i % 3 == 2) last.push_back(buffers[(i + 1) % 2].fill(batches, i + 1));
     }
-    for (const State& state : trainer.state().states())
-        if (state.kind != State::Kind::gradient)  // what sums hold between steps means nothing
-            trained.states.push_back(trainer.state().read(state.name));
+    trained.states = testing::states_of(trainer);
     return trained;
 }
 
@@ -133,7 +126,7 @@ TEST(Trainer, InputsThatAreBroughtWhileAStepWorksChangeNothing) {
             if (trainer.plan().options().accumulate == 1) trainer.evaluate(batch);
         };
         for (const auto& device : devices) {
-            const Trained expected = train(*device, 5, 0.1, accumulate);
+            const TrainedBits expected = train_on_bytes(*device, 5, 0.1, accumulate);
             EXPECT_EQ(train_with_inputs_brought(*device, accumulate, nothing), expected);
             EXPECT_EQ(train_with_inputs_brought(*device, accumulate, look), expected);
             EXPECT_EQ(train_with_inputs_brought(*device, accumulate, evaluate), expected);
@@ -159,7 +152,7 @@ TEST(Trainer, AChunkedLossTrainsTheSameInLessMemory) {
             testing::plain_and({{"match_attention", true}, {"fuse_linear_cross_entropy", chunked}});
         return gpt2_trainer(*device, options);
     };
-    const TokenStream stream(some_text(20000));
+    const TokenStream stream(words_of_bytes(20000));
     const TextWindows batches(stream, stream.all(), T, {.batch = 2 * B});
     std::vector<std::int32_t> tokens(2 * B * T), targets(2 * B * T);
     batches.fill(0, 0, tokens, targets);
@@ -252,7 +245,7 @@ TEST(Trainer, AttentionThatIsMatchedTrainsTheSameInMemoryThatGrowsWithTheSequenc
     EXPECT_GE(plain.plan().memory().arena, T * T * 4);
     EXPECT_LT(matched.plan().memory().arena, T * T * 4);
 
-    const TokenStream stream(some_text(5000));
+    const TokenStream stream(words_of_bytes(5000));
     const TextWindows batches(stream, stream.all(), T, {.batch = 1});
     std::vector<std::int32_t> tokens(T), targets(T);
     batches.fill(0, 0, tokens, targets);
@@ -272,7 +265,7 @@ TEST(Trainer, OverfitsOneKilobyteOfText) {
     const nn::Gpt2Config model = nn::gpt2_config("gpt2-tiny");
     Trainer trainer = gpt2_trainer(
         *device, {.model = model, .batch = 4, .sequence = 255, .optimizer = adamw({.weight_decay = 0})});
-    const TokenStream stream(some_text(1024));
+    const TokenStream stream(words_of_bytes(1024));
     const TextWindows batches(stream, stream.all(), 255, {.batch = 4});
     std::vector<std::int32_t> tokens(4 * 255), targets(4 * 255);
     float loss = INFINITY;
@@ -286,7 +279,7 @@ TEST(Trainer, OverfitsOneKilobyteOfText) {
 
 TEST(Trainer, AStepThatIsNotFiniteLeavesNoTrace) {
     const auto device = make_cpu_device();
-    Trainer trainer = gpt2_trainer(*device, {.model = small_model(), .batch = 2, .sequence = 24});
+    Trainer trainer = gpt2_trainer(*device, {.model = byte_gpt2(), .batch = 2, .sequence = 24});
     const std::vector<std::int32_t> tokens(48, 65), targets(48, 66);
     ASSERT_TRUE(trainer.step({tokens, targets}, 1e-3).applied);
     StateBlock& state = trainer.state();
@@ -311,8 +304,7 @@ TEST(Trainer, ClippingScalesTheGradientToItsNorm) {
     const auto device = make_cpu_device();
     const auto moments_after = [&](double clip, float* norm) {
         Trainer trainer = gpt2_trainer(
-            *device,
-            {.model = small_model(), .batch = 2, .sequence = 24, .optimizer = clipped(adamw(), clip)});
+            *device, {.model = byte_gpt2(), .batch = 2, .sequence = 24, .optimizer = clipped(adamw(), clip)});
         const std::vector<std::int32_t> tokens(48, 65), targets(48, 66);
         *norm = trainer.step({tokens, targets}, 1e-3).gradient_norm;
         return trainer.state().read_f32("adamw.m.wte.weight");
@@ -330,7 +322,7 @@ TEST(Trainer, ALossScaleThatIsAPowerOfTwoChangesNoBitInFp32) {
     const auto device = make_cpu_device();
     const auto parameters_after = [&](LossScaleOptions::Kind kind) {
         Trainer trainer =
-            gpt2_trainer(*device, {.model = small_model(),
+            gpt2_trainer(*device, {.model = byte_gpt2(),
                                    .batch = 2,
                                    .sequence = 24,
                                    .optimizer = clipped(adamw(), 1.0),
@@ -350,7 +342,7 @@ TEST(Trainer, ALossScaleThatIsAPowerOfTwoChangesNoBitInFp32) {
 TEST(Trainer, AnInfiniteGradientSkipsOneUpdateAndHalvesTheScale) {
     const auto device = make_cpu_device();
     Trainer trainer =
-        gpt2_trainer(*device, {.model = small_model(),
+        gpt2_trainer(*device, {.model = byte_gpt2(),
                                .batch = 2,
                                .sequence = 24,
                                .loss_scale = {.kind = LossScaleOptions::Kind::dynamic, .initial = 256}});
@@ -382,10 +374,10 @@ TEST(Trainer, AnInfiniteGradientSkipsOneUpdateAndHalvesTheScale) {
 
 TEST(Trainer, Bf16LearnsAsFp32Does) {
     const auto device = make_cpu_device();
-    const TokenStream stream(some_text(2000));
+    const TokenStream stream(words_of_bytes(2000));
     const TextWindows batches(stream, stream.all(), 23, {.batch = 3});
     const auto losses = [&](const char* policy) {
-        Gpt2Training options{.model = small_model(), .batch = 3, .sequence = 23};
+        Gpt2Training options{.model = byte_gpt2(), .batch = 3, .sequence = 23};
         options.policy = find_policy(policy);
         Trainer trainer = gpt2_trainer(*device, options);
         std::vector<std::int32_t> tokens(3 * 23), targets(3 * 23);
@@ -405,7 +397,7 @@ TEST(Trainer, Bf16LearnsAsFp32Does) {
 TEST(Trainer, UnderflowIsSeenAndCuredByALossScale) {
     const auto device = make_cpu_device();
     const auto lost = [&](double scale, bool passes) {
-        nn::Gpt2Config model = small_model();
+        nn::Gpt2Config model = byte_gpt2();
         model.vocabulary = 4096;
         Gpt2Training options{.model = model, .batch = 8, .sequence = 24};
         options.policy = find_policy("fp16");
@@ -431,10 +423,10 @@ TEST(Trainer, UnderflowIsSeenAndCuredByALossScale) {
 
 TEST(Trainer, Fp16WithADynamicScaleLearnsAsFp32Does) {
     const auto device = make_cpu_device();
-    const TokenStream stream(some_text(2000));
+    const TokenStream stream(words_of_bytes(2000));
     const TextWindows batches(stream, stream.all(), 23, {.batch = 3});
     const auto mean_of_last = [&](const char* policy) {
-        Gpt2Training options{.model = small_model(), .batch = 3, .sequence = 23};
+        Gpt2Training options{.model = byte_gpt2(), .batch = 3, .sequence = 23};
         options.policy = find_policy(policy);
         options.loss_scale = default_loss_scale(options.policy);
         options.loss_scale.interval = 20;
@@ -456,7 +448,7 @@ TEST(Trainer, BadSizesAreRefusedInOneLine) {
     const auto error_of = [&](std::int64_t batch, std::int64_t sequence) -> std::string {
         try {
             Trainer trainer =
-                gpt2_trainer(*device, {.model = small_model(), .batch = batch, .sequence = sequence});
+                gpt2_trainer(*device, {.model = byte_gpt2(), .batch = batch, .sequence = sequence});
         } catch (const UserError& error) {
             return error.what();
         }
@@ -523,8 +515,8 @@ TEST(Gpt2, ParametersAndWorkAsPublished) {
 
 TEST(Trainer, TakesItsStepsFromASourceAndGoesOnWhereItWasSaved) {
     const auto device = make_cpu_device({.threads = 1});
-    const nn::Model model = nn::gpt2_model(small_model(), 8);
-    const TokenStream stream(some_text(2000));
+    const nn::Model model = nn::gpt2_model(byte_gpt2(), 8);
+    const TokenStream stream(words_of_bytes(2000));
     const BatchOptions of_two{.batch = 2, .accumulate = 2, .order = BatchOrder::random, .seed = 5};
     const TextWindows windows(stream, stream.all(), 8, of_two);
     const TrainerOptions options{.batch = 2, .accumulate = 2, .policy = "bf16"};

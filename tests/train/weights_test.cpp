@@ -9,7 +9,7 @@
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/nn/layers.h"
 #include "mantissa/train/ema.h"
-#include "tests/support/recording.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
@@ -17,7 +17,7 @@ namespace {
 
 using testing::error_of;
 
-nn::Model network(std::int64_t classes, const char* head = "head") {
+nn::Model classifier(std::int64_t classes, const char* head = "head") {
     nn::Model model{.name = "network", .inputs = {{"x", DType::f32, {3}}, {"y", DType::i32, {}}}};
     model.loss = [classes, head](Graph&, std::span<const Tensor> in, const nn::Mode&) {
         const Tensor hidden = tanh(nn::linear(in[0], "hidden", {.outputs = 5}));
@@ -31,8 +31,8 @@ TEST(WeightsOfATrainer, GoToAFileAndBack) {
     const auto device = make_cpu_device({.threads = 1});
     const std::vector<float> x{1, 2, 3, 4, 5, 6};
     const std::vector<std::int32_t> y{0, 1};
-    Trainer trained(*device, network(2), {.batch = 2, .ema_decay = 0.5}),
-        other(*device, network(2), {.batch = 2, .seed = 7});
+    Trainer trained(*device, classifier(2), {.batch = 2, .ema_decay = 0.5}),
+        other(*device, classifier(2), {.batch = 2, .seed = 7});
     for (int step = 0; step < 3; ++step) trained.step({x, y}, 0.1);
     const std::string file = (directory / "w.safetensors").string();
     trained.save_weights(file);
@@ -49,10 +49,10 @@ TEST(WeightsOfATrainer, WhatDoesNotFitIsNamedInOneErrorOrLeftOut) {
     const TemporaryDirectory directory;
     const auto device = make_cpu_device({.threads = 1});
     const std::string file = (directory / "w.safetensors").string();
-    const Trainer two(*device, network(2), {.batch = 2});
+    const Trainer two(*device, classifier(2), {.batch = 2});
     two.save_weights(file);
-    Trainer three(*device, network(3), {.batch = 2, .seed = 7}),
-        named(*device, network(2, "classes"), {.batch = 2});
+    Trainer three(*device, classifier(3), {.batch = 2, .seed = 7}),
+        named(*device, classifier(2, "classes"), {.batch = 2});
     const auto before = three.state().read("hidden.weight"), head = three.state().read("head.weight");
     const std::string unlike =
         "\"head.weight\" has shape [2, 5], expected [3, 5]; \"head.bias\" has shape [2], "

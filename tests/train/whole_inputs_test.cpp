@@ -16,26 +16,26 @@
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/predictor.h"
 #include "mantissa/train/trainer.h"
+#include "tests/support/error_of.h"
 #include "tests/support/rank_threads.h"
-#include "tests/support/recording.h"
 
 namespace mantissa {
 namespace {
 
 using In = std::span<const Tensor>;
 
-constexpr std::int64_t nodes = 5, features = 3;
+constexpr std::int64_t nodes = 5, node_features = 3;
 
-std::vector<float> numbers(std::int64_t count, float step) {
+std::vector<float> sines_from(std::int64_t count, float step) {
     std::vector<float> values(static_cast<std::size_t>(count));
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(step * static_cast<float>(i + 1));
     return values;
 }
 
-const std::vector<float> edges = numbers(nodes * nodes, 0.7f), temperature = {1.7f};
+const std::vector<float> edges = sines_from(nodes * nodes, 0.7f), temperature = {1.7f};
 
 /// One graph [nodes, nodes] under features [B, nodes, features] of each example: linear(edges x), twice.
-Tensor network(Tensor x, Tensor of_edges, Tensor scale) {
+Tensor graph_network(Tensor x, Tensor of_edges, Tensor scale) {
     const Tensor all = broadcast_to(of_edges, {x.dim(0), nodes, nodes});
     const Tensor hidden =
         tanh(nn::linear(matmul(all, x), "first", {.outputs = 8, .standard_deviation = 0.5}));
@@ -47,11 +47,11 @@ Tensor network(Tensor x, Tensor of_edges, Tensor scale) {
 nn::Model with_inputs() {
     return {.name = "graph",
             .inputs = {{"edges", DType::f32, {nodes, nodes}, nn::BatchAxis::none},
-                       {"x", DType::f32, {nodes, features}},
+                       {"x", DType::f32, {nodes, node_features}},
                        {"scale", DType::f32, {}, nn::BatchAxis::none},
                        {"y", DType::f32, {2}}},
-            .loss = [](In in) { return nn::mse_loss(network(in[1], in[0], in[2]), in[3]); },
-            .output = {.inputs = 3, .trace = [](In in) { return network(in[1], in[0], in[2]); }}};
+            .loss = [](In in) { return nn::mse_loss(graph_network(in[1], in[0], in[2]), in[3]); },
+            .output = {.inputs = 3, .trace = [](In in) { return graph_network(in[1], in[0], in[2]); }}};
 }
 
 nn::Model with_literals() {
@@ -59,10 +59,10 @@ nn::Model with_literals() {
         const auto recorded = [&](const std::vector<float>& values, Shape shape) {
             return literal(x.graph(), {values.begin(), values.end()}, DType::f32, std::move(shape));
         };
-        return network(x, recorded(edges, {nodes, nodes}), recorded(temperature, {}));
+        return graph_network(x, recorded(edges, {nodes, nodes}), recorded(temperature, {}));
     };
     return {.name = "graph",
-            .inputs = {{"x", DType::f32, {nodes, features}}, {"y", DType::f32, {2}}},
+            .inputs = {{"x", DType::f32, {nodes, node_features}}, {"y", DType::f32, {2}}},
             .loss = [of](Tensor x, Tensor y) { return nn::mse_loss(of(x), y); },
             .output = {.trace = of}};
 }
@@ -74,10 +74,10 @@ std::map<std::string, std::vector<float>> parameters(const Trainer& trainer) {
     return all;
 }
 
-struct Rows {
+struct NodeRows {
     std::vector<float> x, y;
-    explicit Rows(std::int64_t count)
-        : x(numbers(count * nodes * features, 0.31f)), y(numbers(count * 2, 0.53f)) {}
+    explicit NodeRows(std::int64_t count)
+        : x(sines_from(count * nodes * node_features, 0.31f)), y(sines_from(count * 2, 0.53f)) {}
 };
 
 TEST(WholeInputs, StepsEvaluationsAndPredictionsAreThoseOfTheNumbersAsLiterals) {
@@ -86,7 +86,7 @@ TEST(WholeInputs, StepsEvaluationsAndPredictionsAreThoseOfTheNumbersAsLiterals) 
         for (const std::int64_t accumulate : {1, 3}) {
             const TrainerOptions options{.batch = 4, .accumulate = accumulate, .policy = policy};
             Trainer given(*device, with_inputs(), options), recorded(*device, with_literals(), options);
-            const Rows rows(4 * accumulate);
+            const NodeRows rows(4 * accumulate);
             for (int step = 0; step < 5; ++step)
                 EXPECT_NEAR(given.step({edges, rows.x, temperature, rows.y}, 0.01).loss,
                             recorded.step({rows.x, rows.y}, 0.01).loss, 1e-5)
@@ -98,7 +98,7 @@ TEST(WholeInputs, StepsEvaluationsAndPredictionsAreThoseOfTheNumbersAsLiterals) 
             // Whole batches of four, rows beside padding, and one row alone.
             Predictor of_given(given), of_recorded(recorded);
             for (const std::int64_t count : {1, 3, 4, 13}) {
-                const Rows some(count);
+                const NodeRows some(count);
                 EXPECT_NEAR(given.evaluate({edges, some.x, temperature, some.y}).loss,
                             recorded.evaluate({some.x, some.y}).loss, 2e-3)
                     << count << " rows";
@@ -112,7 +112,7 @@ TEST(WholeInputs, StepsEvaluationsAndPredictionsAreThoseOfTheNumbersAsLiterals) 
 
 TEST(WholeInputs, OfASourceAreInEveryBatchAsTheyAre) {
     const nn::Model model = with_inputs();
-    const Rows rows(7);
+    const NodeRows rows(7);
     const Examples examples(model, {edges, rows.x, temperature, rows.y},
                             {.batch = 2, .accumulate = 2, .order = BatchOrder::random});
     EXPECT_EQ(examples.count(), 7U);
@@ -134,7 +134,7 @@ TEST(WholeInputs, OfASourceAreInEveryBatchAsTheyAre) {
 
 TEST(WholeInputs, EveryRankIsGivenThemWhole) {
     const auto device = make_cpu_device({.threads = 1});
-    const Rows rows(4);
+    const NodeRows rows(4);
     Trainer alone(*device, with_inputs(), {.batch = 2, .accumulate = 2});
     const float expected = alone.step({edges, rows.x, temperature, rows.y}, 0.01).loss;
     const auto after = parameters(alone);
@@ -154,7 +154,7 @@ TEST(WholeInputs, OtherShapesAreNamed) {
     const auto device = make_cpu_device({.threads = 1});
     Trainer trainer(*device, with_inputs(), {.batch = 4});
     Predictor predictor(trainer);
-    const Rows rows(4);
+    const NodeRows rows(4);
     std::vector<float> four;
     for (int i = 0; i < 4; ++i) four.insert(four.end(), edges.begin(), edges.end());
     const std::string text =
