@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "mantissa/formats/safetensors.h"
+#include "tests/support/largest_difference.h"
 
 namespace mantissa {
 
@@ -38,17 +39,13 @@ class TorchFixture {
     SafetensorsFile file_;
 };
 
-/// The largest difference over the largest expected magnitude, but at least `floor`.
+/// The largest difference over the largest expected magnitude, but at least `floor`; infinite where a number
+/// is none.
 inline double relative_error(const std::vector<double>& got, const std::vector<double>& expected,
                              double floor = 0) {
-    double largest = floor, worst = 0;
-    EXPECT_EQ(got.size(), expected.size());
+    double largest = floor;
     for (double x : expected) largest = std::max(largest, std::abs(x));
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-        const double difference = std::abs(got[i] - expected[i]);
-        worst = !(difference <= worst) ? difference : worst;
-    }
-    return std::isnan(worst) ? INFINITY : worst / largest;
+    return testing::largest_difference(got, expected) / largest;
 }
 
 }  // namespace mantissa

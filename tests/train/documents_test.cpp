@@ -21,6 +21,7 @@
 #include "mantissa/train/gradients.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_plan.h"
+#include "tests/support/largest_difference.h"
 
 namespace mantissa {
 namespace {
@@ -119,15 +120,11 @@ struct LossAndGradients {
         double worst = 0;
         EXPECT_EQ(all.size(), expected.all.size());
         for (const auto& [name, values] : expected.all) {
+            SCOPED_TRACE(name);
             const std::vector<double>& got = all.at(name);
-            EXPECT_EQ(got.size(), values.size()) << name;
-            double largest = 0, difference = 0;
-            for (std::size_t i = 0; i < values.size(); ++i) {
-                largest = std::max(largest, std::abs(values[i]));
-                const double here = std::abs(got[i] - values[i]);
-                difference = here <= difference ? difference : here;  // a NaN stays
-            }
-            worst = difference / largest <= worst ? worst : difference / largest;
+            double largest = 0;
+            for (const double value : values) largest = std::max(largest, std::abs(value));
+            worst = std::max(worst, testing::largest_difference(got, values) / largest);
         }
         return worst;
     }
