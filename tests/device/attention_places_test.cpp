@@ -96,13 +96,13 @@ class Three {
     std::deque<Stored> tensors_;  // a deque: they do not move
 };
 
-struct Outcome {
+struct AttentionResults {
     Numbers o, lse, dq, dk, dv;
-    friend bool operator==(const Outcome&, const Outcome&) = default;
+    friend bool operator==(const AttentionResults&, const AttentionResults&) = default;
 };
 
-Outcome run(const Setting& setting, const AttentionKernels& kernels, const AttentionSize& s,
-            const AttentionOperands& x, const Order& order) {
+AttentionResults run_from_places(const Setting& setting, const AttentionKernels& kernels,
+                                 const AttentionSize& s, const AttentionOperands& x, const Order& order) {
     Three operands(setting, s, order), gradients(setting, s, order);
     operands.tensor(0).put(operands.part(0), x.q);
     operands.tensor(1).put(operands.part(1), x.k);
@@ -186,9 +186,9 @@ TEST(AttentionPlaces, AnyOrderOfAxesGivesTheBitsOfDenseOperands) {
             const Setting at_start{row_kernels(Isa::generic), three, Placement::starts_at_guard,
                                    Stores::plain};
             const Setting at_end{row_kernels(Isa::generic), one, Placement::ends_at_guard, Stores::plain};
-            const Outcome dense = run(at_start, *kernels, s, x, {"bhtd", "bhtd"});
-            EXPECT_TRUE(run(at_start, *kernels, s, x, order) == dense);
-            EXPECT_TRUE(run(at_end, *kernels, s, x, order) == dense);
+            const AttentionResults dense = run_from_places(at_start, *kernels, s, x, {"bhtd", "bhtd"});
+            EXPECT_TRUE(run_from_places(at_start, *kernels, s, x, order) == dense);
+            EXPECT_TRUE(run_from_places(at_end, *kernels, s, x, order) == dense);
         }
         if (HasFailure()) return;
     }
@@ -213,12 +213,12 @@ TEST(AttentionPlaces, ANegativeScaleIsAPositiveOneOfNegatedQueries) {
             if (!refusal(*kernels, s).empty()) continue;
             SCOPED_TRACE(kernels->name);
             const Order order{"bthd", "bhtd"};
-            const Outcome positive = run(setting, *kernels, s, x, order);
+            const AttentionResults positive = run_from_places(setting, *kernels, s, x, order);
             AttentionOperands turned = x;
             turned.q = negated(x.q);
             AttentionSize negative = s;
             negative.scale = -s.scale;
-            Outcome got = run(setting, *kernels, negative, turned, order);
+            AttentionResults got = run_from_places(setting, *kernels, negative, turned, order);
             got.dq = negated(got.dq);
             EXPECT_TRUE(got == positive);
         }

@@ -15,7 +15,7 @@
 namespace mantissa::on_cpu {
 namespace {
 
-struct Case {
+struct AttentionCase {
     std::int64_t heads, queries, keys, head_size;
     bool causal;
     DType dtype = DType::f32;
@@ -40,7 +40,7 @@ struct Case {
 
 /// One, primes, neighbours of the blocks (32 queries, 128 keys forward; 64 keys, 64 queries backward), heads
 /// of no whole vector, more heads than segments and fewer.
-const Case cases[] = {
+const AttentionCase attention_cases[] = {
     {1, 1, 1, 1, true},
     {1, 1, 9, 3, true},
     {2, 5, 1, 4, false},
@@ -68,7 +68,7 @@ const Case cases[] = {
     {8, 70, 70, 12, true, DType::bf16, 4},
 };
 
-AttentionOperands operands_of(const Case& c) {
+AttentionOperands operands_of(const AttentionCase& c) {
     const std::int64_t q = c.heads * c.queries * c.head_size, k = c.heads / c.group * c.keys * c.head_size;
     return {normal_values(q, c.dtype, 1, 1), normal_values(k, c.dtype, 1, 2), normal_values(k, c.dtype, 1, 3),
             normal_values(q, c.dtype, 1, 4)};
@@ -174,7 +174,7 @@ Numbers rounded(const Numbers& x, DType dtype) {
 }
 
 TEST(Attention, AgreesWithItsDefinition) {
-    for (const Case& c : cases) {
+    for (const AttentionCase& c : attention_cases) {
         SCOPED_TRACE(c.text());
         const AttentionSize s = c.size();
         const AttentionOperands x = operands_of(c);
@@ -193,7 +193,7 @@ TEST(Attention, AgreesWithItsDefinition) {
 }
 
 TEST(Attention, GradientAgreesWithItsDefinition) {
-    for (const Case& c : cases) {
+    for (const AttentionCase& c : attention_cases) {
         SCOPED_TRACE(c.text());
         const AttentionSize s = c.size();
         const AttentionOperands x = operands_of(c);
@@ -245,7 +245,7 @@ void expect_close(DType dtype, const Numbers& ours, const Numbers& plain, const 
     EXPECT_FALSE(compare_stored(spoilt, dtype, truth, Tolerance::low_precision(factor, plain)));
 }
 
-void expect_twice_the_plain_error(const Case& c, std::span<const AttentionKernels* const> levels) {
+void expect_twice_the_plain_error(const AttentionCase& c, std::span<const AttentionKernels* const> levels) {
     static ThreadPool pool(2), three(3);
     const AttentionSize s = c.size();
     const AttentionOperands x = operands_of(c);
@@ -271,8 +271,10 @@ TEST(Attention, ErrsAtMostTwiceAsMuchAsThePlainVersion) {
     std::vector<const AttentionKernels*> levels;
     for (int level = 0; level <= static_cast<int>(std::min(best_isa(), Isa::avx512)); ++level)
         levels.push_back(&attention_kernels(static_cast<Isa>(level)));
-    for (const Case& c : {Case{2, 200, 200, 64, true}, Case{1, 150, 333, 80, false},
-                          Case{2, 200, 200, 64, true, DType::bf16}, Case{1, 150, 333, 80, false, DType::f16}})
+    for (const AttentionCase& c :
+         {AttentionCase{2, 200, 200, 64, true}, AttentionCase{1, 150, 333, 80, false},
+          AttentionCase{2, 200, 200, 64, true, DType::bf16},
+          AttentionCase{1, 150, 333, 80, false, DType::f16}})
         expect_twice_the_plain_error(c, levels);
 }
 
@@ -290,9 +292,9 @@ TEST(Attention, PairsOfBf16ErrAtMostTwiceAsMuchAsThePlainVersion) {
         expect_twice_the_plain_error({heads, queries, keys, head_size, causal, DType::bf16}, {&pairs, 1});
     for (const std::int64_t group : {2, 6})
         expect_twice_the_plain_error({6, 131, 131, 18, true, DType::bf16, group}, {&pairs, 1});
-    EXPECT_EQ(refusal(*pairs, Case{1, 3, 3, 7, true, DType::bf16}.size()),
+    EXPECT_EQ(refusal(*pairs, AttentionCase{1, 3, 3, 7, true, DType::bf16}.size()),
               "it takes heads of a multiple of 2, got 7");
-    EXPECT_EQ(refusal(*pairs, Case{1, 3, 3, 8, true}.size()), "it is written for bf16, got f32");
+    EXPECT_EQ(refusal(*pairs, AttentionCase{1, 3, 3, 8, true}.size()), "it is written for bf16, got f32");
 }
 
 TEST(Attention, TilesErrAtMostTwiceAsMuchAsThePlainVersion) {
@@ -310,13 +312,13 @@ TEST(Attention, TilesErrAtMostTwiceAsMuchAsThePlainVersion) {
         expect_twice_the_plain_error({heads, queries, keys, head_size, causal, DType::bf16}, {&tiles, 1});
     for (const std::int64_t group : {2, 6})
         expect_twice_the_plain_error({6, 131, 131, 64, true, DType::bf16, group}, {&tiles, 1});
-    EXPECT_EQ(refusal(*tiles, Case{1, 3, 3, 80, true, DType::bf16}.size()),
+    EXPECT_EQ(refusal(*tiles, AttentionCase{1, 3, 3, 80, true, DType::bf16}.size()),
               "it takes heads of a multiple of 32, got 80");
 }
 
 TEST(Attention, ScoresFarBelowZeroDoNotReachOtherKeys) {
     // Lanes without a key hold a score of 0, whose weight by a log-sum-exp of -400 would be infinite.
-    const Case c{1, 3, 5, 4, false};
+    const AttentionCase c{1, 3, 5, 4, false};
     AttentionOperands x = operands_of(c);
     for (double& value : x.q) value = 20;
     for (double& value : x.k) value = -10;
@@ -336,7 +338,7 @@ TEST(Attention, ScoresFarBelowZeroDoNotReachOtherKeys) {
 TEST(Attention, UnderACausalMaskAQuerySeesItsKeyAndNoLaterOne) {
     // With scores of 0 the log-sum-exp counts the keys; the last query sees the last key.
     constexpr std::int64_t queries = 70, keys = 150;
-    const Case c{1, queries, keys, 4, true};
+    const AttentionCase c{1, queries, keys, 4, true};
     AttentionOperands x = operands_of(c);
     for (double& value : x.q) value = 0;
     for_each_setting([&](const Setting& setting, Isa isa) {
@@ -350,7 +352,7 @@ TEST(Attention, UnderACausalMaskAQuerySeesItsKeyAndNoLaterOne) {
 }
 
 TEST(Attention, NanAndInfinityArriveWhereTheyAreSeen) {
-    const Case c{1, 40, 40, 3, true};
+    const AttentionCase c{1, 40, 40, 3, true};
     AttentionOperands x = operands_of(c);
     x.k[20 * 3] = NAN;      // seen by queries 20 ... 39
     x.q[5 * 3] = INFINITY;  // query 5 alone
@@ -375,8 +377,8 @@ TEST(Attention, TheLogSumExpOfTheUnitsForBf16IsThatOfFp32) {
     std::vector<const AttentionKernels*> units;
     if (has_bf16_dot()) units.push_back(attention_kernels(Bf16Unit::avx512_bf16));
     if (best_isa() >= Isa::amx) units.push_back(attention_kernels(Bf16Unit::amx));
-    for (const Case& c :
-         {Case{1, 33, 4000, 32, false, DType::bf16}, Case{2, 200, 200, 64, true, DType::bf16}})
+    for (const AttentionCase& c : {AttentionCase{1, 33, 4000, 32, false, DType::bf16},
+                                   AttentionCase{2, 200, 200, 64, true, DType::bf16}})
         for (const AttentionKernels* kernels : units) {
             SCOPED_TRACE(c.text() + " at " + kernels->name);
             const AttentionSize s = c.size();
@@ -395,7 +397,7 @@ TEST(Attention, NanAndInfinityArriveThroughTheUnitsForBf16) {
     std::vector<const AttentionKernels*> units;
     if (has_bf16_dot()) units.push_back(attention_kernels(Bf16Unit::avx512_bf16));
     if (best_isa() >= Isa::amx) units.push_back(attention_kernels(Bf16Unit::amx));
-    const Case c{1, 40, 40, 32, true, DType::bf16};
+    const AttentionCase c{1, 40, 40, 32, true, DType::bf16};
     AttentionOperands x = operands_of(c);
     x.k[20 * 32] = NAN;      // seen by queries 20 ... 39
     x.q[5 * 32] = INFINITY;  // query 5 alone
@@ -419,8 +421,8 @@ TEST(Attention, HasTheSameBitsOnAnyNumberOfThreads) {
     if (const AttentionKernels* const unit = attention_kernels(bf16_unit(best_isa()))) levels.push_back(unit);
     // Keys in as many segments as there ever are, blocks of queries by the dozen for each thread; and heads
     // enough for one thread and two, but not for five, that a thread packs operands of its own.
-    for (const Case& c :
-         {Case{1, 4096, 4096, 64, true, DType::bf16}, Case{32, 70, 140, 64, true, DType::bf16, 2}})
+    for (const AttentionCase& c : {AttentionCase{1, 4096, 4096, 64, true, DType::bf16},
+                                   AttentionCase{32, 70, 140, 64, true, DType::bf16, 2}})
         for (const AttentionKernels* kernels : levels) {
             SCOPED_TRACE(std::string(kernels->name) + ", heads " + std::to_string(c.heads));
             const AttentionOperands x = operands_of(c);
@@ -443,7 +445,7 @@ TEST(Attention, MemoryGrowsWithTheSequenceNotWithItsSquare) {
          {std::pair{&attention_kernels_generic(), 0}, {&attention_kernels_amx(), 6}}) {
         SCOPED_TRACE(kernels->name);
         const auto bytes = [kernels = kernels](std::int64_t T, int threads) {
-            const AttentionSize s = Case{1, T, T, 64, true, DType::bf16}.size();
+            const AttentionSize s = AttentionCase{1, T, T, 64, true, DType::bf16}.size();
             return attention_workspace(*kernels, s, threads) + attention_grad_workspace(*kernels, s, threads);
         };
         for (const int threads : {1, 2, 16}) {
@@ -454,7 +456,7 @@ TEST(Attention, MemoryGrowsWithTheSequenceNotWithItsSquare) {
             EXPECT_LE(long_bytes - bytes(64, threads), 16384 * ((8 * 64 + 1) * 4 + copies * 64 * 2));
         }
         // As many heads as a model has: one dq a thread.
-        const AttentionSize many = Case{48, 1024, 1024, 64, true, DType::bf16}.size();
+        const AttentionSize many = AttentionCase{48, 1024, 1024, 64, true, DType::bf16}.size();
         const std::int64_t packed = copies == 0 ? 0 : 4 * 48 * packed_floats(64, 1024) * 4;
         EXPECT_LE(attention_grad_workspace(*kernels, many, 2),
                   2 * (1024 * 64 * 4 + (256 << 10)) + 48 * 1024 * 4 + packed);
@@ -474,7 +476,7 @@ bool refuses(const std::function<void()>& run, const std::string& text) {
 TEST(Attention, RefusesWhatItCannotDo) {
     ThreadPool pool(1);
     const Setting setting{row_kernels(Isa::generic), pool, Placement::starts_at_guard, Stores::plain};
-    const Case c{1, 3, 3, 2, true};
+    const AttentionCase c{1, 3, 3, 2, true};
     const ForwardMemory memory(setting, attention_kernels(Isa::generic), c.size(), operands_of(c));
     const auto attend = [&](const std::function<void(Attention&)>& change) {
         return [&, change] {

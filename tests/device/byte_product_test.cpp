@@ -10,6 +10,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/random.h"
 #include "mantissa/device/cpu/modes/byte_kernels.h"
+#include "tests/device/levels.h"
 
 namespace mantissa::on_cpu {
 namespace {
@@ -24,15 +25,8 @@ Bytes operand(std::int64_t rows, std::int64_t k, std::uint64_t seed) {
     return bytes;
 }
 
-std::vector<Isa> levels() {
-    std::vector<Isa> levels;
-    for (const Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::amx})
-        if (isa <= best_isa()) levels.push_back(isa);
-    return levels;
-}
-
 /// The output that is written with a workspace and an output full of ones before.
-Sums product(ByteProduct problem, Isa isa, int threads = 1) {
+Sums byte_product(ByteProduct problem, Isa isa, int threads = 1) {
     ThreadPool pool(threads);
     Buffer workspace(byte_product_workspace(problem, isa, threads));
     if (workspace.size() > 0) std::memset(workspace.data(), 0xff, workspace.size());
@@ -42,7 +36,7 @@ Sums product(ByteProduct problem, Isa isa, int threads = 1) {
     return d;
 }
 
-void expect_exact(std::int64_t m, std::int64_t n, std::int64_t k, int threads = 1) {
+void expect_exact_bytes(std::int64_t m, std::int64_t n, std::int64_t k, int threads = 1) {
     const Bytes a = operand(m, k, 1), b = operand(n, k, 2);
     Sums expected;
     for (std::int64_t i = 0; i < m; ++i)
@@ -52,23 +46,24 @@ void expect_exact(std::int64_t m, std::int64_t n, std::int64_t k, int threads = 
                 sum += a[static_cast<std::size_t>(i * k + at)] * b[static_cast<std::size_t>(j * k + at)];
             expected.push_back(sum);
         }
-    for (const Isa isa : levels())
-        EXPECT_TRUE(product({.m = m, .n = n, .k = k, .a = a.data(), .b = b.data()}, isa, threads) == expected)
+    for (const Isa isa : testable_levels())
+        EXPECT_TRUE(byte_product({.m = m, .n = n, .k = k, .a = a.data(), .b = b.data()}, isa, threads) ==
+                    expected)
             << m << " x " << n << " x " << k << " " << name_of(isa);
 }
 
 TEST(ByteProducts, AreExactOnAwkwardSizes) {
     for (const std::int64_t m : {1, 7, 8, 9, 17})
         for (const std::int64_t n : {1, 23, 24, 48, 49, 97})
-            for (const std::int64_t k : {8, 24, 40, 136}) expect_exact(m, n, k);
+            for (const std::int64_t k : {8, 24, 40, 136}) expect_exact_bytes(m, n, k);
 }
 
 TEST(ByteProducts, AreExactAtEveryDepth) {
-    for (std::int64_t k = 0; k < 20; ++k) expect_exact(5, 7, k);
+    for (std::int64_t k = 0; k < 20; ++k) expect_exact_bytes(5, 7, k);
 }
 
 TEST(ByteProducts, AreExactOverSeveralBlocksOnAnyNumberOfThreads) {
-    for (const int threads : {1, 3}) expect_exact(203, 801, 64, threads);
+    for (const int threads : {1, 3}) expect_exact_bytes(203, 801, 64, threads);
 }
 
 TEST(ByteProducts, SumsOfTheGreatestProductsAreExact) {
@@ -77,8 +72,8 @@ TEST(ByteProducts, SumsOfTheGreatestProductsAreExact) {
     for (const int other : {-128, 127}) {
         const Bytes a(static_cast<std::size_t>(k), -128),
             b(static_cast<std::size_t>(k), static_cast<std::int8_t>(other));
-        for (const Isa isa : levels())
-            EXPECT_EQ(product({.m = 1, .n = 1, .k = k, .a = a.data(), .b = b.data()}, isa)[0],
+        for (const Isa isa : testable_levels())
+            EXPECT_EQ(byte_product({.m = 1, .n = 1, .k = k, .a = a.data(), .b = b.data()}, isa)[0],
                       static_cast<std::int32_t>(k) * -128 * other)
                 << name_of(isa);
     }

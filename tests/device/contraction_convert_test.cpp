@@ -14,6 +14,7 @@
 #include "mantissa/numerics/tf32.h"
 #include "tests/device/contraction_reference.h"
 #include "tests/device/contraction_twins.h"
+#include "tests/device/normal_floats.h"
 
 namespace mantissa::on_cpu {
 namespace {
@@ -45,9 +46,9 @@ std::vector<NamedKernels> kernels_for(Products products) {
 bool is_fp16(Products products) { return products == Products::fp16_widened || products == Products::fp16x4; }
 
 /// a [m, k] times b [n, k] transposed, dense, in the type that the products take.
-std::vector<float> product(const std::vector<float>& a, const std::vector<float>& b, std::int64_t m,
-                           std::int64_t n, std::int64_t k, Products products,
-                           const ContractionKernels& kernels, int threads = 2) {
+std::vector<float> product_of_floats(const std::vector<float>& a, const std::vector<float>& b, std::int64_t m,
+                                     std::int64_t n, std::int64_t k, Products products,
+                                     const ContractionKernels& kernels, int threads = 2) {
     ThreadPool pool(threads, threads);
     std::vector<FP16> half_a, half_b;
     for (float x : a) half_a.push_back(to_fp16(x));
@@ -69,18 +70,12 @@ std::vector<float> product(const std::vector<float>& a, const std::vector<float>
     return out;
 }
 
-std::vector<float> normal(std::int64_t count, std::uint32_t operation) {
-    const RandomStream random{.seed = 11, .operation = operation};
-    std::vector<float> values;
-    for (std::int64_t i = 0; i < count; ++i) values.push_back(random.normal(static_cast<std::uint64_t>(i)));
-    return values;
-}
-
 /// Root mean square of the error over that of the exact product of the operands as given.
 double relative_rms(Products products, const ContractionKernels& kernels, std::int64_t k) {
     constexpr std::int64_t m = 16, n = 50;
-    const std::vector<float> a = normal(m * k, 1), b = normal(n * k, 2);
-    const std::vector<float> got = product(a, b, m, n, k, products, kernels);
+    const std::vector<float> a = normal_floats(m * k, {.seed = 11, .operation = 1}),
+                             b = normal_floats(n * k, {.seed = 11, .operation = 2});
+    const std::vector<float> got = product_of_floats(a, b, m, n, k, products, kernels);
     double error = 0, size = 0;
     for (std::int64_t i = 0; i < m; ++i)
         for (std::int64_t j = 0; j < n; ++j) {
@@ -124,7 +119,8 @@ TEST(ContractionConverted, IsExactOnWholeNumbersAtAwkwardSizes) {
                 std::vector<float> a, b;
                 for (std::int64_t i = 0; i < s.m * s.k; ++i) a.push_back(static_cast<float>(i * 7 % 9 - 4));
                 for (std::int64_t i = 0; i < s.n * s.k; ++i) b.push_back(static_cast<float>(i * 5 % 11 - 5));
-                const std::vector<float> got = product(a, b, s.m, s.n, s.k, products, named.kernels);
+                const std::vector<float> got =
+                    product_of_floats(a, b, s.m, s.n, s.k, products, named.kernels);
                 for (std::int64_t i = 0; i < s.m; ++i)
                     for (std::int64_t j = 0; j < s.n; ++j) {
                         float exact = 0;
@@ -140,7 +136,8 @@ TEST(ContractionConverted, Fp16ProductsAreExact) {
     // 2047 has all 11 bits of FP16 set; its square needs all four products.
     for (const Products products : {Products::fp16_widened, Products::fp16x4})
         for (const NamedKernels& named : kernels_for(products))
-            EXPECT_EQ(product({2047}, {2047}, 1, 1, 1, products, named.kernels)[0], 2047.0f * 2047.0f)
+            EXPECT_EQ(product_of_floats({2047}, {2047}, 1, 1, 1, products, named.kernels)[0],
+                      2047.0f * 2047.0f)
                 << named.name;
 }
 
@@ -148,7 +145,7 @@ TEST(ContractionConverted, InfinitiesNanAndTheLargestNumberGiveWhatFp32Gives) {
     for (const Products products : {Products::tf32_rounded, Products::bf16x3})
         for (const NamedKernels& named : kernels_for(products)) {
             const auto once = [&](float x, float y) {
-                return product({x}, {y}, 1, 1, 1, products, named.kernels)[0];
+                return product_of_floats({x}, {y}, 1, 1, 1, products, named.kernels)[0];
             };
             EXPECT_EQ(once(INFINITY, 2), INFINITY) << named.name;
             EXPECT_EQ(once(-INFINITY, 2), -INFINITY) << named.name;
@@ -175,7 +172,7 @@ TEST(ContractionConverted, AnInfinityIsMultipliedByWholeNumbersAsFp32Does) {
                 a[at(35, k - 1, k)] = -INFINITY;
                 b[at(5, k - 1, k)] = INFINITY;
                 a[at(20, 32, k)] = NAN;
-                const std::vector<float> got = product(a, b, m, n, k, products, named.kernels);
+                const std::vector<float> got = product_of_floats(a, b, m, n, k, products, named.kernels);
                 for (std::int64_t i = 0; i < m; ++i)
                     for (std::int64_t j = 0; j < n; ++j) {
                         float expected = 0;
@@ -207,7 +204,8 @@ std::vector<std::byte> panels_of(Side side, Transpose transpose, DType type, std
                                  PanelStores stores) {
     const bool along = (transpose == Transpose::yes) == (side == Side::b);
     const std::int64_t columns = along ? depth : lines, leading = columns + 3;
-    std::vector<float> numbers = normal((along ? lines : depth) * leading, 7);
+    std::vector<float> numbers =
+        normal_floats((along ? lines : depth) * leading, {.seed = 11, .operation = 7});
     numbers[1] = 0x1p-130f;  // which is flushed
     numbers[static_cast<std::size_t>(((along ? lines : depth) - 1) * leading + columns - 1)] = last;
     std::vector<FP16> halves;
@@ -253,9 +251,10 @@ TEST(ContractionConverted, CachesAndThreadsChangeNoBitOfProductsOfParts) {
     for (const Products products : {Products::bf16x3, Products::fp16x4})
         for (const std::int64_t k : {320, 1100}) {
             constexpr std::int64_t m = 70, n = 40;
-            const std::vector<float> a = normal(m * k, 4), b = normal(n * k, 5);
+            const std::vector<float> a = normal_floats(m * k, {.seed = 11, .operation = 4}),
+                                     b = normal_floats(n * k, {.seed = 11, .operation = 5});
             const auto sums = [&](const CacheSizes& caches, int threads) {
-                return product(
+                return product_of_floats(
                     a, b, m, n, k, products,
                     converted(contraction_kernels_tile_twin(caches), products, convert_kernels_generic()),
                     threads);

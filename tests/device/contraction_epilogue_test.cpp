@@ -16,14 +16,14 @@ namespace {
 
 constexpr std::int64_t rows = 5, ld = 96;
 
-struct Case {
+struct BlockCase {
     bool bias, addend;
     DType type, out;
     std::int64_t cols;
 };
 
 /// The output that the kernel leaves, of `rows` x `ld` that was full of ones.
-std::vector<std::byte> finished(EpilogueKernel kernel, const Case& c, bool streaming) {
+std::vector<std::byte> finished(EpilogueKernel kernel, const BlockCase& c, bool streaming) {
     Buffer sums(rows * ld * 4), bias(ld * 4), addend(rows * ld * 4), out(rows * ld * 4);
     const RandomStream random{.seed = 3};
     std::uint64_t element = 0;
@@ -61,7 +61,7 @@ TEST(ContractionEpilogue, SameBitsOnEveryLevel) {
         for (const DType type : {DType::f32, DType::bf16})
             for (const DType out : {DType::f32, DType::bf16})
                 for (const std::int64_t cols : {1, 17, 32, 48, 64}) {
-                    const Case c{(flags & 1) != 0, (flags & 2) != 0, type, out, cols};
+                    const BlockCase c{(flags & 1) != 0, (flags & 2) != 0, type, out, cols};
                     const std::vector<std::byte> expected = finished(finish_block_generic, c, false);
                     for (const EpilogueKernel kernel : others)
                         for (const bool streaming : {false, true})

@@ -5,11 +5,12 @@
 #include "mantissa/device/cpu/contraction/pack_avx512.h"
 #include "tests/device/contraction_reference.h"
 #include "tests/device/contraction_twins.h"
+#include "tests/device/levels.h"
 
 namespace mantissa::on_cpu {
 namespace {
 
-struct Shape {
+struct ContractionShape {
     std::array<std::int64_t, 2> batch = {1, 1};
     std::int64_t m = 1, n = 1, k = 1;
 };
@@ -21,7 +22,7 @@ struct Form {
     std::int64_t gap = 0;
 };
 
-std::string described(const Shape& s, const ContractionProblem& p, Isa isa) {
+std::string text_of_case(const ContractionShape& s, const ContractionProblem& p, Isa isa) {
     return std::string(name_of(isa)) + " batch " + std::to_string(s.batch[0]) + "x" +
            std::to_string(s.batch[1]) + " m " + std::to_string(s.m) + " n " + std::to_string(s.n) + " k " +
            std::to_string(s.k) + (p.a.transpose == Transpose::yes ? " a^T" : "") +
@@ -29,7 +30,7 @@ std::string described(const Shape& s, const ContractionProblem& p, Isa isa) {
 }
 
 /// The FP64 sums of a shape; fill() gives the same operands in every layout and type.
-std::vector<double> reference_sums(const Shape& shape) {
+std::vector<double> reference_sums(const ContractionShape& shape) {
     Operand a(DType::f32, Transpose::no, shape.m, shape.k, shape.batch, 0);
     Operand b(DType::f32, Transpose::no, shape.k, shape.n, shape.batch, 0);
     a.fill(Values::whole, 1);
@@ -50,7 +51,8 @@ struct Run {
     const ContractionKernels* kernels = nullptr;
 };
 
-void expect_exact(const Shape& shape, const std::vector<double>& sums, const Form& form, const Run& run) {
+void expect_exact(const ContractionShape& shape, const std::vector<double>& sums, const Form& form,
+                  const Run& run) {
     Operand a(form.input, run.ta, shape.m, shape.k, shape.batch, form.gap);
     Operand b(form.input, run.tb, shape.k, shape.n, shape.batch, form.gap);
     Operand out(form.output, Transpose::no, shape.m, shape.n, shape.batch, form.gap);
@@ -67,7 +69,7 @@ void expect_exact(const Shape& shape, const std::vector<double>& sums, const For
                                      .b = b.layout(),
                                      .out = out.layout(),
                                      .store = form.store};
-    SCOPED_TRACE(described(shape, problem, run.isa));
+    SCOPED_TRACE(text_of_case(shape, problem, run.isa));
     ASSERT_EQ(refusal(problem), "");
     const ContractionArguments arguments{.a = a.data(), .b = b.data(), .out = out.data()};
     if (run.kernels)
@@ -87,7 +89,7 @@ void expect_exact(const Shape& shape, const std::vector<double>& sums, const For
     EXPECT_EQ(out.unwritten(), out.outside()) << "wrote outside of the output";
 }
 
-void expect_exact_in_every_form(const Shape& shape, ThreadPool& pool) {
+void expect_exact_in_every_form(const ContractionShape& shape, ThreadPool& pool) {
     const std::vector<double> sums = reference_sums(shape);
     for (const Isa isa : testable_levels())
         for (const Transpose ta : {Transpose::no, Transpose::yes})
@@ -103,7 +105,7 @@ void expect_exact_in_every_form(const Shape& shape, ThreadPool& pool) {
 }
 
 /// The tile kernels on their checked twin, whatever this CPU has.
-void expect_twin_exact(const Shape& shape, const ContractionKernels& twin, ThreadPool& pool) {
+void expect_twin_exact(const ContractionShape& shape, const ContractionKernels& twin, ThreadPool& pool) {
     const std::vector<double> sums = reference_sums(shape);
     for (const Transpose ta : {Transpose::no, Transpose::yes})
         for (const Transpose tb : {Transpose::no, Transpose::yes}) {
@@ -121,9 +123,10 @@ void expect_twin_exact_at_all_sizes(const ContractionKernels& twin) {
         for (const std::int64_t n : {1, 16, 17, 33, 64})
             for (const std::int64_t k : {1, 2, 31, 32, 33})
                 expect_twin_exact({.m = m, .n = n, .k = k}, twin, pool);
-    for (const Shape& shape :
-         {Shape{.m = 300, .n = 70, .k = 131}, Shape{.m = 37, .n = 200, .k = 1025},
-          Shape{.batch = {3, 4}, .m = 33, .n = 47, .k = 65}, Shape{.m = 5, .n = 50, .k = 0}})
+    for (const ContractionShape& shape :
+         {ContractionShape{.m = 300, .n = 70, .k = 131}, ContractionShape{.m = 37, .n = 200, .k = 1025},
+          ContractionShape{.batch = {3, 4}, .m = 33, .n = 47, .k = 65},
+          ContractionShape{.m = 5, .n = 50, .k = 0}})
         expect_twin_exact(shape, twin, pool);
 }
 
@@ -142,8 +145,9 @@ TEST(ContractionExact, EveryWayOfCuttingAProblem) {
     for (const std::int64_t sums : {0, 64 * 64 * 4}) {
         twin.max_partial_bytes = sums;
         for (const std::int64_t k : {64, 70, 131})
-            for (const Shape& shape : {Shape{.m = 300, .n = 70, .k = k}, Shape{.m = 70, .n = 800, .k = k},
-                                       Shape{.m = 33, .n = 3100, .k = k}})
+            for (const ContractionShape& shape :
+                 {ContractionShape{.m = 300, .n = 70, .k = k}, ContractionShape{.m = 70, .n = 800, .k = k},
+                  ContractionShape{.m = 33, .n = 3100, .k = k}})
                 expect_twin_exact(shape, twin, pool);
     }
 }
@@ -191,36 +195,41 @@ TEST(ContractionExact, SizesAroundThePanels) {
 
 TEST(ContractionExact, SizesAroundTheBlocks) {
     ThreadPool pool(3);
-    for (const Shape& shape : {Shape{.m = 257, .n = 49, .k = 383}, Shape{.m = 129, .n = 193, .k = 385},
-                               Shape{.m = 61, .n = 191, .k = 769}, Shape{.m = 3, .n = 3073, .k = 2},
-                               Shape{.m = 149, .n = 31, .k = 321}, Shape{.m = 301, .n = 33, .k = 641},
-                               Shape{.m = 13, .n = 101, .k = 1613}, Shape{.m = 1024, .n = 5, .k = 16}})
+    for (const ContractionShape& shape :
+         {ContractionShape{.m = 257, .n = 49, .k = 383}, ContractionShape{.m = 129, .n = 193, .k = 385},
+          ContractionShape{.m = 61, .n = 191, .k = 769}, ContractionShape{.m = 3, .n = 3073, .k = 2},
+          ContractionShape{.m = 149, .n = 31, .k = 321}, ContractionShape{.m = 301, .n = 33, .k = 641},
+          ContractionShape{.m = 13, .n = 101, .k = 1613}, ContractionShape{.m = 1024, .n = 5, .k = 16}})
         expect_exact_in_every_form(shape, pool);
 }
 
 TEST(ContractionExact, Batches) {
     ThreadPool pool(3);
-    for (const Shape& shape :
-         {Shape{.batch = {2, 3}, .m = 9, .n = 33, .k = 10}, Shape{.batch = {3, 5}, .m = 35, .n = 64, .k = 64},
-          Shape{.batch = {1, 9}, .m = 17, .n = 1025, .k = 3},
-          Shape{.batch = {9, 1}, .m = 17, .n = 11, .k = 400}})
+    for (const ContractionShape& shape : {ContractionShape{.batch = {2, 3}, .m = 9, .n = 33, .k = 10},
+                                          ContractionShape{.batch = {3, 5}, .m = 35, .n = 64, .k = 64},
+                                          ContractionShape{.batch = {1, 9}, .m = 17, .n = 1025, .k = 3},
+                                          ContractionShape{.batch = {9, 1}, .m = 17, .n = 11, .k = 400}})
         expect_exact_in_every_form(shape, pool);
 }
 
 TEST(ContractionExact, FewRows) {
     ThreadPool pool(3);
-    for (const Shape& shape : {Shape{.n = 3, .k = 1000}, Shape{.n = 700, .k = 130}, Shape{.n = 9, .k = 70000},
-                               Shape{.batch = {2, 3}, .n = 300, .k = 70}, Shape{.n = 40, .k = 0},
-                               Shape{.m = 5, .n = 10, .k = 1000}, Shape{.m = 8, .n = 700, .k = 130},
-                               Shape{.batch = {2, 3}, .m = 3, .n = 300, .k = 70}})
+    for (const ContractionShape& shape :
+         {ContractionShape{.n = 3, .k = 1000}, ContractionShape{.n = 700, .k = 130},
+          ContractionShape{.n = 9, .k = 70000}, ContractionShape{.batch = {2, 3}, .n = 300, .k = 70},
+          ContractionShape{.n = 40, .k = 0}, ContractionShape{.m = 5, .n = 10, .k = 1000},
+          ContractionShape{.m = 8, .n = 700, .k = 130},
+          ContractionShape{.batch = {2, 3}, .m = 3, .n = 300, .k = 70}})
         expect_exact_in_every_form(shape, pool);
 }
 
 TEST(ContractionExact, SizesOfZero) {
     ThreadPool pool(2);
-    for (const Shape& shape :
-         {Shape{.m = 0, .n = 3, .k = 4}, Shape{.m = 3, .n = 0, .k = 4}, Shape{.m = 5, .n = 50, .k = 0},
-          Shape{.batch = {0, 3}, .m = 2, .n = 2, .k = 2}, Shape{.batch = {3, 3}, .m = 2, .n = 2, .k = 0}})
+    for (const ContractionShape& shape :
+         {ContractionShape{.m = 0, .n = 3, .k = 4}, ContractionShape{.m = 3, .n = 0, .k = 4},
+          ContractionShape{.m = 5, .n = 50, .k = 0},
+          ContractionShape{.batch = {0, 3}, .m = 2, .n = 2, .k = 2},
+          ContractionShape{.batch = {3, 3}, .m = 2, .n = 2, .k = 0}})
         expect_exact_in_every_form(shape, pool);
 }
 
@@ -265,7 +274,7 @@ TEST(ContractionExact, HeadsAreReadAndWrittenWhereTheyLie) {
 
 TEST(ContractionExact, OutputsThatBypassTheCaches) {
     // More than 2^21 sums in rows of whole lines, with rows and columns left over at the edges.
-    const Shape shape{.m = 1453, .n = 1456, .k = 5};
+    const ContractionShape shape{.m = 1453, .n = 1456, .k = 5};
     const std::vector<double> sums = reference_sums(shape);
     Operand filled_a(DType::f32, Transpose::no, shape.m, shape.k, {1, 1}, 0);
     Operand filled_b(DType::f32, Transpose::no, shape.k, shape.n, {1, 1}, 0);

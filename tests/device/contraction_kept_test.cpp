@@ -9,11 +9,13 @@
 #include "mantissa/device/cpu/contraction/convert.h"
 #include "tests/device/contraction_reference.h"
 #include "tests/device/contraction_twins.h"
+#include "tests/device/levels.h"
+#include "tests/support/error_of.h"
 
 namespace mantissa::on_cpu {
 namespace {
 
-struct Case {
+struct KeptCase {
     std::array<std::int64_t, 2> batch;
     std::int64_t m, n, k;
     DType type = DType::f32;
@@ -22,7 +24,7 @@ struct Case {
     bool epilogue = false;  ///< one of the caller's
 };
 
-std::string described(const Case& c) {
+std::string described(const KeptCase& c) {
     return std::string(name_of(c.type)) + (c.multiply == Multiply::tf32 ? " as tf32" : "") + ", batch " +
            std::to_string(c.batch[0] * c.batch[1]) + ", m " + std::to_string(c.m) + " n " +
            std::to_string(c.n) + " k " + std::to_string(c.k) + (c.ta == Transpose::yes ? " a^T" : "") +
@@ -41,7 +43,7 @@ MatrixLayout layout_of(const Operand& operand, DType type) {
 /// The bits of two products of one b by two a, one after the other; kept, b is NaN when the products are
 /// made.
 template <class How>
-std::vector<std::uint32_t> products(const Case& c, bool keeps, int threads, const How& how) {
+std::vector<std::uint32_t> products(const KeptCase& c, bool keeps, int threads, const How& how) {
     ThreadPool pool(threads, threads);
     Operand b(stored_as(c.type), c.tb, c.k, c.n, c.batch, 3);
     b.fill(Values::normal, 1);
@@ -93,7 +95,7 @@ std::vector<std::uint32_t> products(const Case& c, bool keeps, int threads, cons
 }
 
 template <class How>
-void expect_same_bits(const Case& c, const How& how) {
+void expect_same_bits(const KeptCase& c, const How& how) {
     SCOPED_TRACE(described(c));
     const std::vector<std::uint32_t> plain = products(c, false, 2, how);
     for (const int threads : {1, 2, 12}) ASSERT_EQ(plain, products(c, true, threads, how));
@@ -102,13 +104,14 @@ void expect_same_bits(const Case& c, const How& how) {
 /// Several chunks of the depth and of the columns, sizes that fill no panel, entries one after another and
 /// one a thread, and few rows, which keep nothing.
 template <class Visit>
-void for_cases(DType type, Visit visit) {
-    for (const Case& sizes : {Case{{1, 1}, 16, 512, 512}, Case{{1, 1}, 13, 3100, 40},
-                              Case{{1, 1}, 70, 97, 1201}, Case{{2, 2}, 9, 50, 33}, Case{{1, 9}, 17, 49, 900},
-                              Case{{1, 1}, 4, 70, 90}, Case{{1, 1}, 9, 5, 0}, Case{{1, 1}, 0, 5, 7}})
+void for_kept_cases(DType type, Visit visit) {
+    for (const KeptCase& sizes :
+         {KeptCase{{1, 1}, 16, 512, 512}, KeptCase{{1, 1}, 13, 3100, 40}, KeptCase{{1, 1}, 70, 97, 1201},
+          KeptCase{{2, 2}, 9, 50, 33}, KeptCase{{1, 9}, 17, 49, 900}, KeptCase{{1, 1}, 4, 70, 90},
+          KeptCase{{1, 1}, 9, 5, 0}, KeptCase{{1, 1}, 0, 5, 7}})
         for (const Transpose ta : {Transpose::no, Transpose::yes})
             for (const Transpose tb : {Transpose::no, Transpose::yes}) {
-                Case c = sizes;
+                KeptCase c = sizes;
                 c.type = type;
                 c.ta = ta;
                 c.tb = tb;
@@ -119,12 +122,12 @@ void for_cases(DType type, Visit visit) {
 TEST(ContractionKept, SameBitsAsFromWhereItLies) {
     for (const Isa isa : testable_levels())
         for (const DType type : {DType::f32, DType::bf16})
-            for_cases(type, [&](const Case& c) { expect_same_bits(c, isa); });
+            for_kept_cases(type, [&](const KeptCase& c) { expect_same_bits(c, isa); });
 }
 
 TEST(ContractionKept, SameBitsToAnEpilogue) {
     for (const Isa isa : testable_levels())
-        for_cases(DType::f32, [&](Case c) {
+        for_kept_cases(DType::f32, [&](KeptCase c) {
             if (c.k == 0) return;
             c.epilogue = true;
             expect_same_bits(c, isa);
@@ -133,16 +136,16 @@ TEST(ContractionKept, SameBitsToAnEpilogue) {
 
 TEST(ContractionKept, SameBitsOfConvertedOperands) {
     for (const Isa isa : testable_levels())
-        for_cases(DType::f32, [&](Case c) {
+        for_kept_cases(DType::f32, [&](KeptCase c) {
             c.multiply = Multiply::tf32;
             expect_same_bits(c, isa);
         });
     for (const Isa isa : testable_levels())
-        for_cases(DType::f16, [&](const Case& c) { expect_same_bits(c, isa); });
+        for_kept_cases(DType::f16, [&](const KeptCase& c) { expect_same_bits(c, isa); });
 }
 
 /// Few enough products for emulated units.
-bool is_quick(const Case& c) {
+bool is_quick(const KeptCase& c) {
     return c.ta == Transpose::no && (c.tb == Transpose::no || c.m * c.n * c.k < 1'000'000);
 }
 
@@ -150,15 +153,15 @@ TEST(ContractionKept, SameBitsOnTheTwins) {
     const auto in_parts = [](Products products) {
         return converted(contraction_kernels_tile_twin(), products, convert_kernels_generic());
     };
-    for_cases(DType::bf16, [&](const Case& c) {
+    for_kept_cases(DType::bf16, [&](const KeptCase& c) {
         if (!is_quick(c)) return;
         expect_same_bits(c, contraction_kernels_tile_twin());
         expect_same_bits(c, contraction_kernels_dot_twin());
     });
-    for_cases(DType::f16, [&](const Case& c) {
+    for_kept_cases(DType::f16, [&](const KeptCase& c) {
         if (is_quick(c)) expect_same_bits(c, in_parts(Products::fp16x4));
     });
-    for_cases(DType::f32, [&](Case c) {
+    for_kept_cases(DType::f32, [&](KeptCase c) {
         if (!is_quick(c)) return;
         c.multiply = Multiply::tf32;
         expect_same_bits(c, in_parts(Products::bf16x3));
@@ -176,14 +179,6 @@ TEST(ContractionKept, ItsPanelsTakeNoWorkspace) {
 }
 
 TEST(ContractionKept, WhatIsNotThereIsNamed) {
-    const auto message_of = [](auto call) -> std::string {
-        try {
-            call();
-        } catch (const InternalError& error) {
-            return error.what();
-        }
-        return "no error";
-    };
     ThreadPool pool(1);
     Buffer a(4096), b(4096), out(4096), panels(4096);
     const PreparedContraction prepared = prepare_contraction({.m = 9,
@@ -197,7 +192,7 @@ TEST(ContractionKept, WhatIsNotThereIsNamed) {
     ASSERT_EQ(prepared.kept_bytes(), std::size_t{8 * 8 * 4});  // filled up to panels of eight, eight deep
     const auto memory = panels.as<std::byte>();
     const auto pack = [&](const void* from, std::span<std::byte> to) {
-        return message_of([&] { pack_b(prepared, from, to, pool); });
+        return testing::error_of<InternalError>([&] { pack_b(prepared, from, to, pool); });
     };
     EXPECT_EQ(pack(b.data(), memory.subspan(0, 256)), "no error");
     EXPECT_NE(pack(b.data(), memory.subspan(0, 255)).find("the panels of b have 255 bytes; 256 are needed"),
@@ -207,7 +202,7 @@ TEST(ContractionKept, WhatIsNotThereIsNamed) {
     EXPECT_NE(pack(nullptr, memory).find("b is missing"), std::string::npos);
     EXPECT_NE(pack(memory.data() + 32, memory).find("the panels of b overlap b"), std::string::npos);
     const auto multiply = [&](const void* given) {
-        return message_of([&] {
+        return testing::error_of<InternalError>([&] {
             contract_in_new_workspace(prepared, {.a = a.data(), .b = given, .out = out.data()}, pool);
         });
     };

@@ -6,6 +6,7 @@
 #include "mantissa/base/error.h"
 #include "tests/device/contraction_reference.h"
 #include "tests/device/contraction_twins.h"
+#include "tests/device/levels.h"
 
 namespace mantissa::on_cpu {
 namespace {
@@ -30,7 +31,7 @@ void move(const MappedPart& part, const void* args) {
         }
 }
 
-struct Case {
+struct MappedCase {
     std::int64_t m, n, k;
     DType type;
     Transpose transpose;
@@ -39,7 +40,7 @@ struct Case {
 
 /// The product of a mapped a, and that of an a which was changed before.
 template <class How>
-void expect_exact(const Case& c, ThreadPool& pool, const How& how) {
+void expect_exact_mapped(const MappedCase& c, ThreadPool& pool, const How& how) {
     Operand a(c.type, c.transpose, c.m, c.k, {1, 1}, 3), b(c.type, Transpose::no, c.k, c.n, {1, 1}, 5);
     a.fill(Values::whole, 1);
     b.fill(Values::whole, 2);
@@ -64,7 +65,7 @@ void expect_exact(const Case& c, ThreadPool& pool, const How& how) {
 }
 
 template <class Visit>
-void for_cases(DType type, Visit visit) {
+void for_mapped_cases(DType type, Visit visit) {
     for (const Transpose transpose : {Transpose::no, Transpose::yes})
         for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{1, 1, 1},
                                       {17, 49, 33},
@@ -72,22 +73,22 @@ void for_cases(DType type, Visit visit) {
                                       {33, 7, 64},
                                       {300, 3, 65},
                                       {5, 3100, 40}})
-            visit(Case{m, n, k, type, transpose});
+            visit(MappedCase{m, n, k, type, transpose});
 }
 
 TEST(ContractionMapped, IsTheProductOfWhatElementsBecome) {
     ThreadPool pool(2);
     for (const Isa isa : testable_levels()) {
         for (const DType type : {DType::f32, DType::bf16})
-            for_cases(type, [&](const Case& c) { expect_exact(c, pool, isa); });
-        for_cases(DType::f32, [&](Case c) {
+            for_mapped_cases(type, [&](const MappedCase& c) { expect_exact_mapped(c, pool, isa); });
+        for_mapped_cases(DType::f32, [&](MappedCase c) {
             c.multiply = Multiply::tf32;
-            expect_exact(c, pool, isa);
+            expect_exact_mapped(c, pool, isa);
         });
     }
-    for_cases(DType::bf16, [&](const Case& c) {
-        expect_exact(c, pool, contraction_kernels_tile_twin());
-        expect_exact(c, pool, contraction_kernels_dot_twin());
+    for_mapped_cases(DType::bf16, [&](const MappedCase& c) {
+        expect_exact_mapped(c, pool, contraction_kernels_tile_twin());
+        expect_exact_mapped(c, pool, contraction_kernels_dot_twin());
     });
 }
 

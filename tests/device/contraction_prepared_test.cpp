@@ -10,13 +10,14 @@
 #include "mantissa/base/error.h"
 #include "tests/device/contraction_reference.h"
 #include "tests/device/contraction_twins.h"
+#include "tests/device/levels.h"
 
 namespace mantissa::on_cpu {
 namespace {
 
 enum class Ends { plain, bias, custom };
 
-struct Case {
+struct PreparedCase {
     const char* name;
     std::array<std::int64_t, 2> batch;
     std::int64_t m, n, k;
@@ -27,7 +28,7 @@ struct Case {
 };
 
 // One way through the code each: what is decided of it is in its name.
-constexpr Case cases[] = {
+constexpr PreparedCase prepared_cases[] = {
     {"one block", {1, 1}, 23, 37, 41},
     {"chunks of the depth, added up in the output", {1, 1}, 70, 59, 1000},
     {"chunks of the depth, partial sums", {1, 1}, 70, 59, 1000, Ends::plain, DType::bf16, DType::bf16},
@@ -45,7 +46,7 @@ constexpr Case cases[] = {
 /// The operands of one call; those of each `set` are others.
 class Call {
   public:
-    Call(const Case& c, std::uint32_t set)
+    Call(const PreparedCase& c, std::uint32_t set)
         : n_(c.n),
           a_(c.type, Transpose::no, c.m, c.k, c.batch, 3),
           b_(c.type, Transpose::yes, c.k, c.n, c.batch, 5),
@@ -102,7 +103,7 @@ class Call {
 
 /// A value that was copied, and outlives the problem and the value that it was copied from.
 template <class How>
-PreparedContraction prepared_elsewhere(const Case& c, const How& how, int threads) {
+PreparedContraction prepared_elsewhere(const PreparedCase& c, const How& how, int threads) {
     auto problem = std::make_unique<ContractionProblem>(Call(c, 0).problem());
     problem->threads = threads;
     auto first = std::make_unique<PreparedContraction>(prepare_contraction(*problem, how));
@@ -113,7 +114,7 @@ PreparedContraction prepared_elsewhere(const Case& c, const How& how, int thread
 }
 
 template <class How>
-void expect_the_same(const Case& c, const How& how, const std::string& level) {
+void expect_the_same(const PreparedCase& c, const How& how, const std::string& level) {
     const PreparedContraction for_one = prepared_elsewhere(c, how, 1),
                               for_many = prepared_elsewhere(c, how, 64);
     std::vector<std::vector<double>> seen;
@@ -136,7 +137,7 @@ void expect_the_same(const Case& c, const How& how, const std::string& level) {
 }
 
 TEST(PreparedContraction, RunsManyTimesWithTheBitsOfOnePreparedForTheCall) {
-    for (const Case& c : cases) {
+    for (const PreparedCase& c : prepared_cases) {
         for (const Isa isa : testable_levels()) expect_the_same(c, isa, std::string(name_of(isa)));
         if (c.type != DType::bf16) continue;
         expect_the_same(c, contraction_kernels_tile_twin(), "the twin of tiles");
@@ -145,24 +146,24 @@ TEST(PreparedContraction, RunsManyTimesWithTheBitsOfOnePreparedForTheCall) {
 }
 
 TEST(PreparedContraction, SaysWhatItDecided) {
-    const auto prepared = [](const Case& c, int threads = 1) {
+    const auto prepared = [](const PreparedCase& c, int threads = 1) {
         ContractionProblem problem = Call(c, 0).problem();
         problem.threads = threads;
         return prepare_contraction(problem, best_isa());
     };
-    const auto way_of = [&](std::size_t i) { return prepared(cases[i]).way; };
+    const auto way_of = [&](std::size_t i) { return prepared(prepared_cases[i]).way; };
     EXPECT_TRUE(std::holds_alternative<PreparedMatrices>(way_of(0)));
     EXPECT_GT(std::get<PreparedMatrices>(way_of(1)).blocking.depth_chunks, 1);
     EXPECT_GT(std::get<PreparedMatrices>(way_of(3)).blocking.a_groups, 0);
     EXPECT_FALSE(std::get<PreparedMatrices>(way_of(4)).blocking.entry_per_thread);
     EXPECT_TRUE(std::get<PreparedMatrices>(way_of(5)).blocking.entry_per_thread);
-    EXPECT_EQ(std::get<PreparedMatrices>(prepared(cases[11], 64).way).blocking.entries_at_once, 9);
+    EXPECT_EQ(std::get<PreparedMatrices>(prepared(prepared_cases[11], 64).way).blocking.entries_at_once, 9);
     EXPECT_EQ(std::get<PreparedMatrices>(way_of(11)).blocking.entries_at_once, 1);
     EXPECT_TRUE(std::holds_alternative<PreparedRows>(way_of(6)));
     EXPECT_TRUE(std::holds_alternative<PreparedRows>(way_of(7)));
-    EXPECT_EQ(prepared(cases[0]).finish, Finish::none);
-    EXPECT_EQ(prepared(cases[8]).finish, Finish::standard);
-    EXPECT_EQ(prepared(cases[9]).finish, Finish::custom);
+    EXPECT_EQ(prepared(prepared_cases[0]).finish, Finish::none);
+    EXPECT_EQ(prepared(prepared_cases[8]).finish, Finish::standard);
+    EXPECT_EQ(prepared(prepared_cases[9]).finish, Finish::custom);
 }
 
 TEST(PreparedContraction, OfNothingNeedsNothing) {

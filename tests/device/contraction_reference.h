@@ -145,14 +145,6 @@ inline ReferenceSum reference_sum(const ContractionProblem& problem, const Opera
     return out;
 }
 
-/// The levels this CPU can run.
-inline std::vector<Isa> testable_levels() {
-    std::vector<Isa> levels;
-    for (const Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::amx})
-        if (isa <= best_isa()) levels.push_back(isa);
-    return levels;
-}
-
 /// Sums as a custom epilogue that only copies them gives them, and its arguments.
 struct CopiedSums {
     float* out;

@@ -7,6 +7,8 @@
 #include "mantissa/base/error.h"
 #include "tests/device/contraction_reference.h"
 #include "tests/device/contraction_twins.h"
+#include "tests/device/levels.h"
+#include "tests/support/error_of.h"
 
 namespace mantissa::on_cpu {
 namespace {
@@ -16,14 +18,15 @@ namespace {
 /// and FMA only lessen it. The factor 2 counts a product's rounding beside the sum's.
 double bound(std::int64_t n, double magnitude) { return 2 * static_cast<double>(n) * 0x1p-24 * magnitude; }
 
-struct Outcome {
+struct BoundedErrors {
     std::int64_t beyond_bound = 0;
     /// The largest error as a share of the bound.
     double worst = 0;
 };
 
-Outcome compare(const ContractionProblem& problem, const Operand& a, const Operand& b, const Operand& out) {
-    Outcome outcome;
+BoundedErrors errors_of_product(const ContractionProblem& problem, const Operand& a, const Operand& b,
+                                const Operand& out) {
+    BoundedErrors outcome;
     for (std::int64_t i = 0; i < problem.m; ++i)
         for (std::int64_t j = 0; j < problem.n; ++j) {
             const ReferenceSum reference = reference_sum(problem, a, b, 0, i, j);
@@ -46,7 +49,7 @@ TEST(Contraction, ErrorStaysWithinTheBoundAndTheBoundBites) {
         const ContractionProblem problem{
             .m = 67, .n = 131, .k = 1000, .a = a.layout(), .b = b.layout(), .out = out.layout()};
         contract_in_new_workspace(problem, {.a = a.data(), .b = b.data(), .out = out.data()}, pool, isa);
-        const Outcome outcome = compare(problem, a, b, out);
+        const BoundedErrors outcome = errors_of_product(problem, a, b, out);
         EXPECT_EQ(outcome.beyond_bound, 0) << name_of(isa);
         EXPECT_GT(outcome.worst, 0) << name_of(isa) << ": FP32 sums cannot all be exact";
 
@@ -54,9 +57,9 @@ TEST(Contraction, ErrorStaysWithinTheBoundAndTheBoundBites) {
         const double missing = a.get(0, 5, 77) * b.get(0, 77, 9);
         const float right = static_cast<float>(out.get(0, 5, 9));
         out.set(0, 5, 9, static_cast<float>(right - missing));
-        EXPECT_EQ(compare(problem, a, b, out).beyond_bound, 1) << name_of(isa);
+        EXPECT_EQ(errors_of_product(problem, a, b, out).beyond_bound, 1) << name_of(isa);
         out.set(0, 5, 9, NAN);
-        EXPECT_EQ(compare(problem, a, b, out).beyond_bound, 1) << name_of(isa);
+        EXPECT_EQ(errors_of_product(problem, a, b, out).beyond_bound, 1) << name_of(isa);
     }
 }
 
@@ -109,7 +112,7 @@ TEST(Contraction, DotProductsHaveTheBitsOfTheirTwin) {
 
 /// c + a0 b0 + a1 b1 in BF16, c being the product (c, 1) one pair earlier. Nine equal rows, since fewer
 /// are widened.
-float dot(float c, std::array<float, 2> a, std::array<float, 2> b) {
+float dot_of_pairs(float c, std::array<float, 2> a, std::array<float, 2> b) {
     const std::array row{bf16_bits(c), bf16_bits(0), bf16_bits(a[0]), bf16_bits(a[1])};
     constexpr std::int64_t m = 9;
     std::array<std::array<std::uint16_t, 4>, m> rows;
@@ -130,16 +133,16 @@ TEST(Contraction, DotProductsRoundAsDocumented) {
     if (!has_bf16_dot()) GTEST_SKIP() << "no AVX512_BF16";
     const float tiny = 0x1p-12F;
     // Two sums, each rounded to nearest even: two halves of an epsilon one after the other are lost ...
-    EXPECT_EQ(dot(1, {tiny, tiny}, {tiny, tiny}), 1);
-    EXPECT_EQ(dot(1, {tiny, 0}, {tiny * 1.5F, 0}), 1 + 0x1p-23F);
+    EXPECT_EQ(dot_of_pairs(1, {tiny, tiny}, {tiny, tiny}), 1);
+    EXPECT_EQ(dot_of_pairs(1, {tiny, 0}, {tiny * 1.5F, 0}), 1 + 0x1p-23F);
     // ... and the odd product comes first.
-    EXPECT_EQ(dot(1, {tiny * tiny, -1}, {1, 1}), tiny * tiny);
-    EXPECT_EQ(dot(1, {-1, tiny * tiny}, {1, 1}), 0);
+    EXPECT_EQ(dot_of_pairs(1, {tiny * tiny, -1}, {1, 1}), tiny * tiny);
+    EXPECT_EQ(dot_of_pairs(1, {-1, tiny * tiny}, {1, 1}), 0);
     // Subnormal operands and sums are zero, whatever the thread's own flags say.
-    EXPECT_EQ(dot(0, {0x1p-130F, 0}, {0x1p20F, 0}), 0);
-    EXPECT_EQ(dot(0, {0x1p-64F, 0}, {0x1p-64F, 0}), 0);
-    EXPECT_EQ(dot(0, {INFINITY, 0}, {-1, 0}), -INFINITY);
-    EXPECT_TRUE(std::isnan(dot(0, {INFINITY, 0}, {0, 0})));
+    EXPECT_EQ(dot_of_pairs(0, {0x1p-130F, 0}, {0x1p20F, 0}), 0);
+    EXPECT_EQ(dot_of_pairs(0, {0x1p-64F, 0}, {0x1p-64F, 0}), 0);
+    EXPECT_EQ(dot_of_pairs(0, {INFINITY, 0}, {-1, 0}), -INFINITY);
+    EXPECT_TRUE(std::isnan(dot_of_pairs(0, {INFINITY, 0}, {0, 0})));
 }
 
 /// A standard epilogue, and what it writes.
@@ -277,13 +280,10 @@ TEST(Contraction, InfinitiesAndNaNsArrive) {
 class ContractionErrors : public ::testing::Test {
   protected:
     std::string message(const ContractionProblem& problem, const ContractionArguments& arguments) {
-        try {
+        return testing::error_of<InternalError>([&] {
             contract(prepare_contraction(problem, Isa::generic), arguments, workspace_.as<std::byte>(),
                      pool_);
-        } catch (const InternalError& error) {
-            return error.what();
-        }
-        return "no error";
+        });
     }
     void expect_message(const ContractionProblem& problem, const ContractionArguments& arguments,
                         const std::string& text) {

@@ -35,8 +35,8 @@ struct Sizes {
     std::int64_t m, n, k;
 };
 
-struct Operands {
-    explicit Operands(const Sizes& sizes)
+struct TileOperands {
+    explicit TileOperands(const Sizes& sizes)
         : a(DType::bf16, Transpose::no, sizes.m, sizes.k, {1, 1}, 0),
           b(DType::bf16, Transpose::no, sizes.k, sizes.n, {1, 1}, 0),
           before(DType::f32, Transpose::no, sizes.m, sizes.n, {1, 1}, 0) {
@@ -48,7 +48,7 @@ struct Operands {
 };
 
 /// Sums over a part of the depth, [m, n], by the unit's products one after another: no blocks, no threads.
-std::vector<float> sums_of_one_loop(const Operands& operands, const Sizes& sizes, std::int64_t begin,
+std::vector<float> sums_of_one_loop(const TileOperands& operands, const Sizes& sizes, std::int64_t begin,
                                     std::int64_t depth, const ContractionKernels& kernels) {
     constexpr std::int64_t panel = 32;
     const std::int64_t padded = align_up(depth, kernels.depth_unit);
@@ -95,7 +95,7 @@ std::vector<float> sums_of_one_loop(const Operands& operands, const Sizes& sizes
 
 /// The contents that `out` is to have: of chunks ((c0 + c1) + c2) ..., and first of all what it held before,
 /// if that is added to.
-std::vector<float> expected_sums(const Operands& operands, const Sizes& sizes, Store store,
+std::vector<float> expected_sums(const TileOperands& operands, const Sizes& sizes, Store store,
                                  const ContractionKernels& kernels) {
     const std::int64_t chunks = sizes.k <= 1536 ? 1 : ceil_div(sizes.k, 768);
     const std::int64_t chunk = align_up(ceil_div(sizes.k, chunks), 32);
@@ -117,7 +117,7 @@ std::vector<float> expected_sums(const Operands& operands, const Sizes& sizes, S
 /// Rows that begin on cache lines, where their length allows it, are finished by the tile kernel itself.
 enum class Rows : std::uint8_t { on_lines, askew };
 
-std::vector<float> contracted(Operands& operands, const Sizes& sizes, Store store, DType type,
+std::vector<float> contracted(TileOperands& operands, const Sizes& sizes, Store store, DType type,
                               const ContractionKernels& kernels, int threads, Rows rows = Rows::on_lines) {
     ThreadPool pool(threads, threads);
     const std::int64_t elements = sizes.m * sizes.n;
@@ -156,7 +156,7 @@ TEST(ContractionTiles, SumsAreOfOneLoopOverTheDepthOrOfChunksInOrder) {
         for (const std::int64_t k : {33, 544, 576, 608, 1504, 1536, 1537, 1920, 2311, 2700})
             for (const auto& [m, n] : {std::pair{32, 32}, {33, 47}, {101, 70}, {70, 96}}) {
                 const Sizes sizes{m, n, k};
-                Operands operands(sizes);
+                TileOperands operands(sizes);
                 const ContractionKernels kernels = unit.kernels(measured_caches);
                 for (const Store store : {Store::overwrite, Store::accumulate}) {
                     const std::vector<float> expected = expected_sums(operands, sizes, store, kernels);
@@ -237,7 +237,7 @@ TEST(ContractionTiles, WhatStaysInL2FollowsFromTheSums) {
 TEST(ContractionTiles, CachesAndThreadsChangeNoBit) {
     for (const Unit& unit : units())
         for (const Sizes& sizes : {Sizes{300, 200, 769}, Sizes{700, 100, 1920}}) {
-            Operands operands(sizes);
+            TileOperands operands(sizes);
             const std::vector<float> expected =
                 contracted(operands, sizes, Store::overwrite, DType::f32, unit.kernels(measured_caches), 1);
             for (const CacheSizes& caches :
@@ -273,7 +273,7 @@ TEST(ContractionTiles, ARunThatIsAbandonedLeavesNothingToTheNext) {
     // chunk and in several. The same workspace then serves a whole run.
     for (const Unit& unit : units())
         for (const Sizes& sizes : {Sizes{300, 170, 609}, Sizes{300, 170, 1921}}) {
-            Operands operands(sizes);
+            TileOperands operands(sizes);
             const ContractionKernels kernels = unit.kernels(measured_caches);
             const std::vector<float> expected = expected_sums(operands, sizes, Store::overwrite, kernels);
             const PreparedContraction prepared = prepare_contraction({.m = sizes.m,

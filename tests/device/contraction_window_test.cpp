@@ -7,11 +7,12 @@
 #include "mantissa/device/cpu/contraction/in_place.h"
 #include "tests/device/contraction_reference.h"
 #include "tests/device/contraction_twins.h"
+#include "tests/device/levels.h"
 
 namespace mantissa::on_cpu {
 namespace {
 
-struct Case {
+struct WindowCase {
     DType type;
     std::int64_t images, n, channels, pitch;
     ConvolutionAxis vertical, horizontal;
@@ -19,7 +20,7 @@ struct Case {
 
 /// Images with gaps between pixels, whole numbers, and the matrix that their window is, stored densely.
 struct Gathered {
-    explicit Gathered(const Case& c) {
+    explicit Gathered(const WindowCase& c) {
         window = {.vertical = c.vertical, .horizontal = c.horizontal, .channels = c.channels};
         window.pixel_pitch = c.pitch;
         window.row_pitch = c.horizontal.image * c.pitch;
@@ -55,7 +56,7 @@ struct Gathered {
 
 /// Gathered as a, as it is and transposed. `how`: a level or a set of kernels.
 template <class How>
-void expect_exact(const Case& c, Transpose transpose, ThreadPool& pool, const How& how) {
+void expect_exact_gathered(const WindowCase& c, Transpose transpose, ThreadPool& pool, const How& how) {
     const Gathered gathered(c);
     const bool swapped = transpose == Transpose::yes;
     const std::int64_t columns = gathered.window.columns();
@@ -79,7 +80,7 @@ void expect_exact(const Case& c, Transpose transpose, ThreadPool& pool, const Ho
 }
 
 /// 3 x 3 with edges on all sides, backward steps, neighbours that are one run, few channels and many.
-std::vector<Case> cases(DType type) {
+std::vector<WindowCase> window_cases(DType type) {
     const ConvolutionAxis same{.image = 6, .output = 6, .filter = 3, .before = 1};
     const ConvolutionAxis backward{.image = 5, .output = 5, .filter = 3, .dilation = -1, .before = -1};
     const ConvolutionAxis strided{
@@ -102,10 +103,10 @@ TEST(ContractionWindow, GivesTheProductOfTheMatrixAtEveryLevel) {
     ThreadPool pool(2);
     for (const Isa isa : testable_levels())
         for (const DType type : {DType::f32, DType::bf16})
-            for (const Case& c : cases(type))
+            for (const WindowCase& c : window_cases(type))
                 for (const Transpose transpose : {Transpose::no, Transpose::yes}) {
                     SCOPED_TRACE(std::string(name_of(isa)) + " " + std::string(mantissa::name_of(type)));
-                    expect_exact(c, transpose, pool, isa);
+                    expect_exact_gathered(c, transpose, pool, isa);
                     if (::testing::Test::HasFatalFailure()) return;
                 }
 }
@@ -114,14 +115,14 @@ TEST(ContractionWindow, GivesTheProductOfTheMatrixAtEveryLevel) {
 TEST(ContractionWindow, GivesTheProductOfTheMatrixOnTheTwinsOfUnits) {
     ThreadPool pool(2);
     for (const ContractionKernels& twin : {contraction_kernels_dot_twin(), contraction_kernels_tile_twin()})
-        for (const Case& c : cases(DType::bf16))
+        for (const WindowCase& c : window_cases(DType::bf16))
             for (const Transpose transpose : {Transpose::no, Transpose::yes}) {
-                expect_exact(c, transpose, pool, twin);
+                expect_exact_gathered(c, transpose, pool, twin);
                 if (::testing::Test::HasFatalFailure()) return;
             }
 }
 
-ContractionProblem problem_of(const Case& c) {
+ContractionProblem problem_of(const WindowCase& c) {
     const Gathered gathered(c);
     ContractionProblem problem{.m = gathered.rows, .n = c.n, .k = gathered.window.columns()};
     problem.a = {.dtype = c.type, .window = gathered.window};
@@ -134,10 +135,11 @@ TEST(ContractionWindow, IsReadInPlaceWherePixelsHaveChannelsEnough) {
     const auto in_place = [](const ContractionProblem& problem, const ContractionKernels& kernels) {
         return reads_a_in_place(problem, kernels);
     };
-    const ContractionProblem wide = problem_of(cases(DType::f32)[0]), thin = problem_of(cases(DType::f32)[2]);
+    const ContractionProblem wide = problem_of(window_cases(DType::f32)[0]),
+                             thin = problem_of(window_cases(DType::f32)[2]);
     EXPECT_TRUE(in_place(wide, contraction_kernels_generic()));
     EXPECT_FALSE(in_place(thin, contraction_kernels_generic()));
-    const ContractionProblem pairs = problem_of(cases(DType::bf16)[0]);
+    const ContractionProblem pairs = problem_of(window_cases(DType::bf16)[0]);
     EXPECT_TRUE(in_place(pairs, contraction_kernels_dot_twin()));
     EXPECT_FALSE(in_place(pairs, contraction_kernels_generic())) << "they are widened";
     EXPECT_FALSE(in_place(pairs, contraction_kernels_tile_twin()));
@@ -153,7 +155,7 @@ TEST(ContractionWindow, IsReadInPlaceWherePixelsHaveChannelsEnough) {
     across_pairs.k = pairs.m;
     EXPECT_TRUE(reads_a_across(across_pairs, contraction_kernels_dot_twin()));
     EXPECT_FALSE(reads_a_across(across_pairs, contraction_kernels_generic())) << "they are widened";
-    const ContractionProblem odd = problem_of(cases(DType::bf16).back());
+    const ContractionProblem odd = problem_of(window_cases(DType::bf16).back());
     ContractionProblem alone = odd;
     alone.a.transpose = Transpose::yes;
     alone.k = odd.m;
@@ -162,7 +164,7 @@ TEST(ContractionWindow, IsReadInPlaceWherePixelsHaveChannelsEnough) {
 
 TEST(ContractionWindow, RefusalsGiveTheReason) {
     const auto refused = [](auto change) {
-        ContractionProblem problem = problem_of(cases(DType::f32)[0]);
+        ContractionProblem problem = problem_of(window_cases(DType::f32)[0]);
         change(problem);
         return refusal(problem);
     };

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "tests/device/emulated_gpu_harness.h"
+#include "tests/device/same.h"
 
 #if __has_include(<cublasLt.h>)
 #include <cublasLt.h>
@@ -308,10 +309,6 @@ TEST_F(EmulatedCublasLt, NamesWhatLiesOutside) {
 }
 
 #ifdef MANTISSA_TEST_CUBLASLT_HEADER
-template <class Ours, class Theirs>
-constexpr bool same(Ours ours, Theirs theirs) {
-    return static_cast<long>(ours) == static_cast<long>(theirs);
-}
 static_assert(same(BlasStatus::not_initialized, CUBLAS_STATUS_NOT_INITIALIZED) &&
               same(BlasStatus::allocation_failed, CUBLAS_STATUS_ALLOC_FAILED) &&
               same(BlasStatus::invalid_value, CUBLAS_STATUS_INVALID_VALUE) &&

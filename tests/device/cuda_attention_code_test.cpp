@@ -58,8 +58,8 @@ class CudaAttentionCode : public ::testing::Test {
 };
 
 /// Runs text in place of a kernel's, on tensors of ones.
-Result run(GpuUnderTest& gpu, const AttentionKernel& kernel, const std::string& text,
-           const std::vector<std::uint64_t>& of_score = {}) {
+Result run_on_ones(GpuUnderTest& gpu, const AttentionKernel& kernel, const std::string& text,
+                   const std::vector<std::uint64_t>& of_score = {}) {
     const auto rows = static_cast<std::size_t>(kernel.heads * kernel.queries);
     const auto elements = rows * static_cast<std::size_t>(kernel.head_size);
     const auto bf16 = [&](std::size_t count) {
@@ -93,7 +93,7 @@ TEST_F(CudaAttentionCode, PlantedFaultsAreCaught) {
         const std::string text = ptx_of(kernel);
         {
             GpuUnderTest gpu;
-            ASSERT_EQ(run(gpu, kernel, text), Result::success) << gpu.report();
+            ASSERT_EQ(run_on_ones(gpu, kernel, text), Result::success) << gpu.report();
         }
         const struct {
             const char* statement;
@@ -105,13 +105,13 @@ TEST_F(CudaAttentionCode, PlantedFaultsAreCaught) {
                       {"cp.async.wait_all;", Which::last, "has yet to write"}};
         for (const auto& fault : faults) {
             GpuUnderTest gpu;
-            EXPECT_NE(run(gpu, kernel, without(text, fault.statement, fault.which)), Result::success)
+            EXPECT_NE(run_on_ones(gpu, kernel, without(text, fault.statement, fault.which)), Result::success)
                 << static_cast<int>(makes) << " without " << fault.statement;
             EXPECT_NE(gpu.report().find(fault.words), std::string::npos) << gpu.report();
         }
         // A row more than there are is read where the tensor ends.
         GpuUnderTest gpu;
-        EXPECT_NE(run(gpu, kernel, ptx_of(of_gpt2(makes, 151, 1, 64))), Result::success);
+        EXPECT_NE(run_on_ones(gpu, kernel, ptx_of(of_gpt2(makes, 151, 1, 64))), Result::success);
         EXPECT_NE(gpu.report(), "");
     }
 }
@@ -125,7 +125,7 @@ TEST_F(CudaAttentionCode, TouchesNoMoreMemoryThanItMust) {
         const std::int64_t rows = codegen::tiles_of(kernel).rows();
         GpuUnderTest gpu;
         gpu.gpu().count(true);
-        ASSERT_EQ(run(gpu, kernel, ptx_of(kernel)), Result::success) << gpu.report();
+        ASSERT_EQ(run_on_ones(gpu, kernel, ptx_of(kernel)), Result::success) << gpu.report();
         const std::vector<cuda::LaunchCount> counts = gpu.gpu().take_counts();
         for (const cuda::BlockTraffic& block : counts.back().traffic) {
             // Keys that the rows see, the last of which come first; or queries that see the first rows.
@@ -235,7 +235,7 @@ TEST_F(CudaAttentionCode, TouchesOnlyWhatAWindowShows) {
                   Result::success)
             << gpu.report();
         gpu.gpu().count(true);
-        ASSERT_EQ(run(gpu, kernel, ptx_of(kernel), {table}), Result::success) << gpu.report();
+        ASSERT_EQ(run_on_ones(gpu, kernel, ptx_of(kernel), {table}), Result::success) << gpu.report();
         const std::int64_t rows = tiles.rows(), columns = tiles.columns;
         const std::vector<cuda::LaunchCount> counts = gpu.gpu().take_counts();
         for (const cuda::BlockTraffic& block : counts.back().traffic) {

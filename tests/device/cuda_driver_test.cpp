@@ -10,6 +10,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/device/cuda/libraries.h"
+#include "tests/device/same.h"
 #include "tests/emulated_gpu/emulated_gpu.h"
 
 #if __has_include(<cuda.h>)
@@ -186,14 +187,11 @@ AGREES(graph_destroy, cuGraphDestroy);
 AGREES(get_error_name, cuGetErrorName);
 AGREES(get_error_string, cuGetErrorString);
 
-template <class Ours>
-constexpr bool same(Ours ours, int theirs) {
-    return static_cast<int>(ours) == theirs;
-}
 using cuda::DeviceAttribute;
 using cuda::FunctionAttribute;
 using cuda::JitOption;
 using cuda::Result;
+using testing::same;
 static_assert(same(Result::success, CUDA_SUCCESS) && same(Result::invalid_value, CUDA_ERROR_INVALID_VALUE) &&
               same(Result::out_of_memory, CUDA_ERROR_OUT_OF_MEMORY) &&
               same(Result::not_initialized, CUDA_ERROR_NOT_INITIALIZED) &&

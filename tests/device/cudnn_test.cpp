@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "tests/device/emulated_gpu_harness.h"
+#include "tests/device/same.h"
 
 #if __has_include(<cudnn_graph.h>)
 #include <cudnn_graph.h>
@@ -25,7 +26,7 @@ using cuda::DnnNote;
 using cuda::DnnStatus;
 using cuda::DnnType;
 using enum cuda::DnnAttribute;
-using Numbers = std::vector<std::int64_t>;
+using Extents = std::vector<std::int64_t>;
 
 TEST(Cudnn, ALibraryThatIsNotThereIsOneLine) {
     EXPECT_EQ(cuda::load_cudnn("libno_such_cudnn.so.1").reason(),
@@ -56,7 +57,7 @@ class EmulatedCudnn : public ::testing::Test {
         return dnn.set_attribute(of, attribute, type, static_cast<std::int64_t>(values.size()),
                                  values.data());
     }
-    DnnStatus set(DnnDescriptor of, DnnAttribute attribute, Numbers values) {
+    DnnStatus set(DnnDescriptor of, DnnAttribute attribute, Extents values) {
         return set(of, attribute, DnnAttributeType::int64, std::move(values));
     }
     DnnStatus set(DnnDescriptor of, DnnAttribute attribute, DnnDescriptor part) {
@@ -68,8 +69,8 @@ class EmulatedCudnn : public ::testing::Test {
         return text.data();
     }
 
-    DnnDescriptor tensor(std::int64_t id, const Numbers& nchw, DnnType type = DnnType::f32,
-                         std::int64_t alignment = 16, Numbers strides = {}) {
+    DnnDescriptor tensor(std::int64_t id, const Extents& nchw, DnnType type = DnnType::f32,
+                         std::int64_t alignment = 16, Extents strides = {}) {
         DnnDescriptor made = make(DnnDescriptorKind::tensor);
         if (strides.empty()) strides = {nchw[1] * nchw[2] * nchw[3], 1, nchw[3] * nchw[1], nchw[1]};
         set(made, tensor_type, DnnAttributeType::data_type, std::vector{type});
@@ -192,7 +193,7 @@ TEST_F(EmulatedCudnn, ConvolvesWhenSomebodyWaits) {
 TEST_F(EmulatedCudnn, RefusesAttributesThatDoNotFit) {
     const DnnDescriptor some = tensor(1, {1, 8, 4, 4});
     EXPECT_EQ(set(some, convolution_strides, {1, 1}), DnnStatus::bad_param) << "of another kind";
-    EXPECT_EQ(set(some, tensor_id, DnnAttributeType::void_pointer, Numbers{1}), DnnStatus::attribute_type);
+    EXPECT_EQ(set(some, tensor_id, DnnAttributeType::void_pointer, Extents{1}), DnnStatus::attribute_type);
     EXPECT_EQ(set(some, tensor_id, {1, 2}), DnnStatus::bad_param) << "two ids";
     EXPECT_EQ(dnn.finalize(make(DnnDescriptorKind::tensor)), DnnStatus::bad_param);
     EXPECT_EQ(words(), "attribute 901 is missing");
@@ -212,7 +213,7 @@ TEST_F(EmulatedCudnn, RefusesTensorsThatMakeNoConvolution) {
         dnn.finalize(forward(tensor(1, {1, 8, 4, 4}), tensor(2, {8, 3, 3, 3}), tensor(3, {1, 8, 4, 4}))),
         DnnStatus::shape_mismatch)
         << "groups";
-    const Numbers apart{7, 576, 192, 64};
+    const Extents apart{7, 576, 192, 64};
     EXPECT_EQ(dnn.finalize(forward(tensor(1, {1, 8, 4, 4}), tensor(2, {8, 8, 3, 3}, DnnType::f32, 16, apart),
                                    tensor(3, {1, 8, 4, 4}))),
               DnnStatus::bad_param)
@@ -245,110 +246,106 @@ TEST_F(EmulatedCudnn, RefusesAddressesThatItCannotUse) {
 }
 
 #ifdef MANTISSA_TEST_CUDNN_HEADER
-template <class Ours, class Theirs>
-constexpr bool equal(Ours ours, Theirs theirs) {
-    return static_cast<long>(ours) == static_cast<long>(theirs);
-}
-static_assert(equal(DnnStatus::not_initialized, CUDNN_STATUS_NOT_INITIALIZED) &&
-              equal(DnnStatus::bad_param, CUDNN_STATUS_BAD_PARAM) &&
-              equal(DnnStatus::null_pointer, CUDNN_STATUS_BAD_PARAM_NULL_POINTER) &&
-              equal(DnnStatus::misaligned_pointer, CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER) &&
-              equal(DnnStatus::not_finalized, CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED) &&
-              equal(DnnStatus::size_insufficient, CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT) &&
-              equal(DnnStatus::shape_mismatch, CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH) &&
-              equal(DnnStatus::attribute_type, CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE) &&
-              equal(DnnStatus::descriptor_type, CUDNN_STATUS_BAD_PARAM_DESCRIPTOR_TYPE) &&
-              equal(DnnStatus::not_supported, CUDNN_STATUS_NOT_SUPPORTED) &&
-              equal(DnnStatus::unsupported_graph, CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN) &&
-              equal(DnnStatus::unsupported_data_type, CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE) &&
-              equal(DnnStatus::execution_failed, CUDNN_STATUS_EXECUTION_FAILED));
-static_assert(equal(DnnDescriptorKind::pointwise, CUDNN_BACKEND_POINTWISE_DESCRIPTOR) &&
-              equal(DnnDescriptorKind::convolution, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR) &&
-              equal(DnnDescriptorKind::engine, CUDNN_BACKEND_ENGINE_DESCRIPTOR) &&
-              equal(DnnDescriptorKind::engine_config, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) &&
-              equal(DnnDescriptorKind::heuristics, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR) &&
-              equal(DnnDescriptorKind::plan, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) &&
-              equal(DnnDescriptorKind::forward, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR) &&
-              equal(DnnDescriptorKind::backward_filter,
-                    CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR) &&
-              equal(DnnDescriptorKind::backward_data,
-                    CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR) &&
-              equal(DnnDescriptorKind::pointwise_operation, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR) &&
-              equal(DnnDescriptorKind::graph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR) &&
-              equal(DnnDescriptorKind::variant_pack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR) &&
-              equal(DnnDescriptorKind::tensor, CUDNN_BACKEND_TENSOR_DESCRIPTOR));
-static_assert(equal(pointwise_mode, CUDNN_ATTR_POINTWISE_MODE) &&
-              equal(pointwise_precision, CUDNN_ATTR_POINTWISE_MATH_PREC) &&
-              equal(convolution_precision, CUDNN_ATTR_CONVOLUTION_COMP_TYPE) &&
-              equal(convolution_mode, CUDNN_ATTR_CONVOLUTION_CONV_MODE) &&
-              equal(convolution_dilations, CUDNN_ATTR_CONVOLUTION_DILATIONS) &&
-              equal(convolution_strides, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES) &&
-              equal(convolution_post_paddings, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS) &&
-              equal(convolution_pre_paddings, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS) &&
-              equal(convolution_spatial_dimensions, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS) &&
-              equal(heuristics_mode, CUDNN_ATTR_ENGINEHEUR_MODE) &&
-              equal(heuristics_graph, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH) &&
-              equal(heuristics_results, CUDNN_ATTR_ENGINEHEUR_RESULTS) &&
-              equal(engine_config_engine, CUDNN_ATTR_ENGINECFG_ENGINE) && equal(plan_handle, 400) &&
-              equal(plan_engine_config, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG) &&
-              equal(plan_workspace, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
-static_assert(equal(forward_alpha, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA) &&
-              equal(forward_beta, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA) &&
-              equal(forward_convolution, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC) &&
-              equal(forward_w, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W) &&
-              equal(forward_x, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X) &&
-              equal(forward_y, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y) &&
-              equal(data_alpha, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA) &&
-              equal(data_beta, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA) &&
-              equal(data_convolution, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC) &&
-              equal(data_w, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W) &&
-              equal(data_dx, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX) &&
-              equal(data_dy, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY) &&
-              equal(filter_alpha, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA) &&
-              equal(filter_beta, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA) &&
-              equal(filter_convolution, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC) &&
-              equal(filter_dw, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW) &&
-              equal(filter_x, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X) &&
-              equal(filter_dy, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY));
-static_assert(equal(operation_pointwise, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR) &&
-              equal(operation_x, CUDNN_ATTR_OPERATION_POINTWISE_XDESC) &&
-              equal(operation_b, CUDNN_ATTR_OPERATION_POINTWISE_BDESC) &&
-              equal(operation_y, CUDNN_ATTR_OPERATION_POINTWISE_YDESC) && equal(graph_handle, 800) &&
-              equal(graph_operations, CUDNN_ATTR_OPERATIONGRAPH_OPS) &&
-              equal(tensor_alignment, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT) &&
-              equal(tensor_type, CUDNN_ATTR_TENSOR_DATA_TYPE) &&
-              equal(tensor_dimensions, CUDNN_ATTR_TENSOR_DIMENSIONS) &&
-              equal(tensor_strides, CUDNN_ATTR_TENSOR_STRIDES) &&
-              equal(tensor_id, CUDNN_ATTR_TENSOR_UNIQUE_ID) &&
-              equal(tensor_is_virtual, CUDNN_ATTR_TENSOR_IS_VIRTUAL) &&
-              equal(pack_ids, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS) &&
-              equal(pack_pointers, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS) &&
-              equal(pack_workspace, CUDNN_ATTR_VARIANT_PACK_WORKSPACE) &&
-              equal(engine_number, CUDNN_ATTR_ENGINE_GLOBAL_INDEX) &&
-              equal(engine_notes, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE));
-static_assert(equal(DnnAttributeType::handle, CUDNN_TYPE_HANDLE) &&
-              equal(DnnAttributeType::data_type, CUDNN_TYPE_DATA_TYPE) &&
-              equal(DnnAttributeType::boolean, CUDNN_TYPE_BOOLEAN) &&
-              equal(DnnAttributeType::int64, CUDNN_TYPE_INT64) &&
-              equal(DnnAttributeType::float32, CUDNN_TYPE_FLOAT) &&
-              equal(DnnAttributeType::void_pointer, CUDNN_TYPE_VOID_PTR) &&
-              equal(DnnAttributeType::convolution_mode, CUDNN_TYPE_CONVOLUTION_MODE) &&
-              equal(DnnAttributeType::heuristics_mode, CUDNN_TYPE_HEUR_MODE) &&
-              equal(DnnAttributeType::numerical_note, CUDNN_TYPE_NUMERICAL_NOTE) &&
-              equal(DnnAttributeType::pointwise_mode, CUDNN_TYPE_POINTWISE_MODE) &&
-              equal(DnnAttributeType::descriptor, CUDNN_TYPE_BACKEND_DESCRIPTOR));
-static_assert(equal(DnnType::f32, CUDNN_DATA_FLOAT) && equal(DnnType::f16, CUDNN_DATA_HALF) &&
-              equal(DnnType::bf16, CUDNN_DATA_BFLOAT16) &&
-              equal(cuda::DnnConvolutionMode::cross_correlation, CUDNN_CROSS_CORRELATION) &&
-              equal(cuda::DnnPointwiseMode::add, CUDNN_POINTWISE_ADD) &&
-              equal(cuda::DnnHeuristics::fallback, CUDNN_HEUR_MODE_FALLBACK) &&
-              equal(cuda::DnnHeuristics::best, CUDNN_HEUR_MODE_A));
-static_assert(equal(DnnNote::tensor_core, CUDNN_NUMERICAL_NOTE_TENSOR_CORE) &&
-              equal(DnnNote::down_converts_inputs, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) &&
-              equal(DnnNote::reduced_precision_reduction, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION) &&
-              equal(DnnNote::fft, CUDNN_NUMERICAL_NOTE_FFT) &&
-              equal(DnnNote::nondeterministic, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) &&
-              equal(DnnNote::winograd, CUDNN_NUMERICAL_NOTE_WINOGRAD));
+static_assert(same(DnnStatus::not_initialized, CUDNN_STATUS_NOT_INITIALIZED) &&
+              same(DnnStatus::bad_param, CUDNN_STATUS_BAD_PARAM) &&
+              same(DnnStatus::null_pointer, CUDNN_STATUS_BAD_PARAM_NULL_POINTER) &&
+              same(DnnStatus::misaligned_pointer, CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER) &&
+              same(DnnStatus::not_finalized, CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED) &&
+              same(DnnStatus::size_insufficient, CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT) &&
+              same(DnnStatus::shape_mismatch, CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH) &&
+              same(DnnStatus::attribute_type, CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE) &&
+              same(DnnStatus::descriptor_type, CUDNN_STATUS_BAD_PARAM_DESCRIPTOR_TYPE) &&
+              same(DnnStatus::not_supported, CUDNN_STATUS_NOT_SUPPORTED) &&
+              same(DnnStatus::unsupported_graph, CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN) &&
+              same(DnnStatus::unsupported_data_type, CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE) &&
+              same(DnnStatus::execution_failed, CUDNN_STATUS_EXECUTION_FAILED));
+static_assert(same(DnnDescriptorKind::pointwise, CUDNN_BACKEND_POINTWISE_DESCRIPTOR) &&
+              same(DnnDescriptorKind::convolution, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR) &&
+              same(DnnDescriptorKind::engine, CUDNN_BACKEND_ENGINE_DESCRIPTOR) &&
+              same(DnnDescriptorKind::engine_config, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) &&
+              same(DnnDescriptorKind::heuristics, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR) &&
+              same(DnnDescriptorKind::plan, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) &&
+              same(DnnDescriptorKind::forward, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR) &&
+              same(DnnDescriptorKind::backward_filter,
+                   CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR) &&
+              same(DnnDescriptorKind::backward_data,
+                   CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR) &&
+              same(DnnDescriptorKind::pointwise_operation, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR) &&
+              same(DnnDescriptorKind::graph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR) &&
+              same(DnnDescriptorKind::variant_pack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR) &&
+              same(DnnDescriptorKind::tensor, CUDNN_BACKEND_TENSOR_DESCRIPTOR));
+static_assert(same(pointwise_mode, CUDNN_ATTR_POINTWISE_MODE) &&
+              same(pointwise_precision, CUDNN_ATTR_POINTWISE_MATH_PREC) &&
+              same(convolution_precision, CUDNN_ATTR_CONVOLUTION_COMP_TYPE) &&
+              same(convolution_mode, CUDNN_ATTR_CONVOLUTION_CONV_MODE) &&
+              same(convolution_dilations, CUDNN_ATTR_CONVOLUTION_DILATIONS) &&
+              same(convolution_strides, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES) &&
+              same(convolution_post_paddings, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS) &&
+              same(convolution_pre_paddings, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS) &&
+              same(convolution_spatial_dimensions, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS) &&
+              same(heuristics_mode, CUDNN_ATTR_ENGINEHEUR_MODE) &&
+              same(heuristics_graph, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH) &&
+              same(heuristics_results, CUDNN_ATTR_ENGINEHEUR_RESULTS) &&
+              same(engine_config_engine, CUDNN_ATTR_ENGINECFG_ENGINE) && same(plan_handle, 400) &&
+              same(plan_engine_config, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG) &&
+              same(plan_workspace, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
+static_assert(same(forward_alpha, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA) &&
+              same(forward_beta, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA) &&
+              same(forward_convolution, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC) &&
+              same(forward_w, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W) &&
+              same(forward_x, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X) &&
+              same(forward_y, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y) &&
+              same(data_alpha, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA) &&
+              same(data_beta, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA) &&
+              same(data_convolution, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC) &&
+              same(data_w, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W) &&
+              same(data_dx, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX) &&
+              same(data_dy, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY) &&
+              same(filter_alpha, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA) &&
+              same(filter_beta, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA) &&
+              same(filter_convolution, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC) &&
+              same(filter_dw, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW) &&
+              same(filter_x, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X) &&
+              same(filter_dy, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY));
+static_assert(same(operation_pointwise, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR) &&
+              same(operation_x, CUDNN_ATTR_OPERATION_POINTWISE_XDESC) &&
+              same(operation_b, CUDNN_ATTR_OPERATION_POINTWISE_BDESC) &&
+              same(operation_y, CUDNN_ATTR_OPERATION_POINTWISE_YDESC) && same(graph_handle, 800) &&
+              same(graph_operations, CUDNN_ATTR_OPERATIONGRAPH_OPS) &&
+              same(tensor_alignment, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT) &&
+              same(tensor_type, CUDNN_ATTR_TENSOR_DATA_TYPE) &&
+              same(tensor_dimensions, CUDNN_ATTR_TENSOR_DIMENSIONS) &&
+              same(tensor_strides, CUDNN_ATTR_TENSOR_STRIDES) &&
+              same(tensor_id, CUDNN_ATTR_TENSOR_UNIQUE_ID) &&
+              same(tensor_is_virtual, CUDNN_ATTR_TENSOR_IS_VIRTUAL) &&
+              same(pack_ids, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS) &&
+              same(pack_pointers, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS) &&
+              same(pack_workspace, CUDNN_ATTR_VARIANT_PACK_WORKSPACE) &&
+              same(engine_number, CUDNN_ATTR_ENGINE_GLOBAL_INDEX) &&
+              same(engine_notes, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE));
+static_assert(same(DnnAttributeType::handle, CUDNN_TYPE_HANDLE) &&
+              same(DnnAttributeType::data_type, CUDNN_TYPE_DATA_TYPE) &&
+              same(DnnAttributeType::boolean, CUDNN_TYPE_BOOLEAN) &&
+              same(DnnAttributeType::int64, CUDNN_TYPE_INT64) &&
+              same(DnnAttributeType::float32, CUDNN_TYPE_FLOAT) &&
+              same(DnnAttributeType::void_pointer, CUDNN_TYPE_VOID_PTR) &&
+              same(DnnAttributeType::convolution_mode, CUDNN_TYPE_CONVOLUTION_MODE) &&
+              same(DnnAttributeType::heuristics_mode, CUDNN_TYPE_HEUR_MODE) &&
+              same(DnnAttributeType::numerical_note, CUDNN_TYPE_NUMERICAL_NOTE) &&
+              same(DnnAttributeType::pointwise_mode, CUDNN_TYPE_POINTWISE_MODE) &&
+              same(DnnAttributeType::descriptor, CUDNN_TYPE_BACKEND_DESCRIPTOR));
+static_assert(same(DnnType::f32, CUDNN_DATA_FLOAT) && same(DnnType::f16, CUDNN_DATA_HALF) &&
+              same(DnnType::bf16, CUDNN_DATA_BFLOAT16) &&
+              same(cuda::DnnConvolutionMode::cross_correlation, CUDNN_CROSS_CORRELATION) &&
+              same(cuda::DnnPointwiseMode::add, CUDNN_POINTWISE_ADD) &&
+              same(cuda::DnnHeuristics::fallback, CUDNN_HEUR_MODE_FALLBACK) &&
+              same(cuda::DnnHeuristics::best, CUDNN_HEUR_MODE_A));
+static_assert(same(DnnNote::tensor_core, CUDNN_NUMERICAL_NOTE_TENSOR_CORE) &&
+              same(DnnNote::down_converts_inputs, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) &&
+              same(DnnNote::reduced_precision_reduction, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION) &&
+              same(DnnNote::fft, CUDNN_NUMERICAL_NOTE_FFT) &&
+              same(DnnNote::nondeterministic, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) &&
+              same(DnnNote::winograd, CUDNN_NUMERICAL_NOTE_WINOGRAD));
 #endif
 
 }  // namespace

@@ -5,19 +5,20 @@
 
 #include "tests/device/contraction_reference.h"
 #include "tests/device/contraction_twins.h"
+#include "tests/device/levels.h"
 
 namespace mantissa::on_cpu {
 namespace {
 
-struct Case {
+struct SharesCase {
     DType operands, out;
     Transpose a, b;
 };
 
 constexpr std::int64_t m = 24, n = 40, k = 12288;
 
-struct Operands {
-    Operands(const Case& c, Values values)
+struct SharesOperands {
+    SharesOperands(const SharesCase& c, Values values)
         : a(c.operands, c.a, m, k, {1, 1}, 3), b(c.operands, c.b, k, n, {1, 1}, 2) {
         a.fill(values, 1);
         b.fill(values, 2);
@@ -30,7 +31,7 @@ struct Operands {
 };
 
 /// The output with what lies between its rows, which is NaN before.
-Operand run(Operands& operands, Isa isa, int threads) {
+Operand run_shares(SharesOperands& operands, Isa isa, int threads) {
     ThreadPool pool(threads, threads);
     operands.problem.threads = threads;
     const auto shares = DepthShares::of(prepare_contraction(operands.problem, isa));
@@ -49,12 +50,12 @@ Operand run(Operands& operands, Isa isa, int threads) {
 
 TEST(DepthShares, AreExactOnWholeNumbersAtEveryLevel) {
     for (const Isa isa : testable_levels())
-        for (const Case& c : {Case{DType::f32, DType::f32, Transpose::yes, Transpose::no},
-                              Case{DType::f32, DType::bf16, Transpose::no, Transpose::no},
-                              Case{DType::bf16, DType::f32, Transpose::no, Transpose::yes},
-                              Case{DType::bf16, DType::bf16, Transpose::yes, Transpose::yes}}) {
-            Operands operands(c, Values::whole);
-            const Operand out = run(operands, isa, 2);
+        for (const SharesCase& c : {SharesCase{DType::f32, DType::f32, Transpose::yes, Transpose::no},
+                                    SharesCase{DType::f32, DType::bf16, Transpose::no, Transpose::no},
+                                    SharesCase{DType::bf16, DType::f32, Transpose::no, Transpose::yes},
+                                    SharesCase{DType::bf16, DType::bf16, Transpose::yes, Transpose::yes}}) {
+            SharesOperands operands(c, Values::whole);
+            const Operand out = run_shares(operands, isa, 2);
             EXPECT_EQ(out.unwritten(), out.outside());
             for (std::int64_t i = 0; i < m; ++i)
                 for (std::int64_t j = 0; j < n; ++j) {
@@ -67,10 +68,10 @@ TEST(DepthShares, AreExactOnWholeNumbersAtEveryLevel) {
 
 TEST(DepthShares, HaveTheSameBitsForAnyNumberOfThreads) {
     for (const Isa isa : testable_levels()) {
-        Operands operands({DType::f32, DType::f32, Transpose::yes, Transpose::no}, Values::normal);
-        const Operand one = run(operands, isa, 1);
+        SharesOperands operands({DType::f32, DType::f32, Transpose::yes, Transpose::no}, Values::normal);
+        const Operand one = run_shares(operands, isa, 1);
         for (const int threads : {3, 64}) {
-            const Operand many = run(operands, isa, threads);
+            const Operand many = run_shares(operands, isa, threads);
             for (std::int64_t i = 0; i < m; ++i)
                 for (std::int64_t j = 0; j < n; ++j) ASSERT_EQ(one.get(0, i, j), many.get(0, i, j));
         }

@@ -13,7 +13,7 @@ namespace mantissa::testing {
 namespace {
 
 __extension__ typedef __float128 Quad;
-using Numbers = std::vector<std::vector<std::uint64_t>>;
+using OperandBits = std::vector<std::vector<std::uint64_t>>;
 
 enum class Way { nearest, zero, down, up };
 struct NamedWay {
@@ -56,13 +56,13 @@ float as_float(std::uint64_t bits) { return std::bit_cast<float>(static_cast<std
 std::uint32_t bits_of(float x) { return std::isnan(x) ? 0x7fffffff : std::bit_cast<std::uint32_t>(x); }
 float flush(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; }
 
-Numbers triples() {
+OperandBits triples() {
     const std::vector<std::uint32_t> edges{0,          0x80000000, 1,          0x80000001, 0x007fffff,
                                            0x00800000, 0x80800000, 0x00800001, 0x3f800000, 0xbf800000,
                                            0x3f800001, 0x3f7fffff, 0x33800000, 0x34000000, 0xb3800000,
                                            0x4b800000, 0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000,
                                            0x7fc00000, 0x20000000, 0x1f800001, 0x5f800000, 0x40490fdb};
-    Numbers all(3);
+    OperandBits all(3);
     std::uint64_t random = 7;
     const auto next = [&] {
         return static_cast<std::uint32_t>((random = random * 6364136223846793005u + 1442695040888963407u) >>
@@ -80,11 +80,11 @@ Numbers triples() {
     return all;
 }
 
-using Reference = float (*)(float a, float b, float c, Way way);
+using FloatReference = float (*)(float a, float b, float c, Way way);
 
-void expect_rounded(const std::string& op, std::size_t operands, Reference reference) {
+void expect_rounded(const std::string& op, std::size_t operands, FloatReference reference) {
     GpuUnderTest gpu;
-    Numbers numbers = triples();
+    OperandBits numbers = triples();
     numbers.resize(operands);
     for (const NamedWay& way : ways)
         for (const bool ftz : {false, true}) {
@@ -153,7 +153,7 @@ TEST(EmulatedFloats, ComparisonsOfFp32) {
                                       {"nan", [](float a, float b) { return std::isunordered(a, b); }},
                                       {"num", [](float a, float b) { return !std::isunordered(a, b); }}};
     GpuUnderTest gpu;
-    Numbers numbers = triples();
+    OperandBits numbers = triples();
     numbers.resize(2);
     for (const Comparison& one : all)
         for (const bool ftz : {false, true}) {
@@ -231,7 +231,7 @@ TEST(EmulatedFloats, SixteenBitArithmeticRoundsOnce) {
         {"fma.rn", [](double a, double b, double c) { return std::fma(a, b, c); }, true}};
     GpuUnderTest gpu({.architecture = "sm_90", .threads = 1});
     std::uint64_t random = 3;
-    Numbers numbers(3);
+    OperandBits numbers(3);
     for (int i = 0; i < 4000; ++i)
         for (auto& one : numbers) {
             random = random * 6364136223846793005u + 1442695040888963407u;
@@ -243,7 +243,7 @@ TEST(EmulatedFloats, SixteenBitArithmeticRoundsOnce) {
             const bool three = std::string(op.name) == "fma.rn";
             const std::string text =
                 std::string(op.name) + "." + type + " %d, %a, %b" + (three ? ", %c;" : ";");
-            Numbers used(numbers.begin(), numbers.begin() + (three ? 3 : 2));
+            OperandBits used(numbers.begin(), numbers.begin() + (three ? 3 : 2));
             const auto got = evaluate_all(
                 gpu, text, type + " " + type + " " + type + (three ? " " + type : ""), used, "sm_90", "7.8");
             const DType dtype = brain ? DType::bf16 : DType::f16;
@@ -279,7 +279,7 @@ TEST(EmulatedFloats, ToIntegersInEveryRoundingAndClamped) {
                                       {"s64", -0x1p63, 0x1p63, 0x8000000000000000, 0x7fffffffffffffff, 64},
                                       {"u64", 0, 0x1p64, 0, ~0ull, 64}};
     GpuUnderTest gpu;
-    Numbers numbers = triples();
+    OperandBits numbers = triples();
     numbers.resize(1);
     for (const float x : {0.5f, 1.5f, 2.5f, -0.5f, -1.5f, 32767.5f, 65535.5f, 2147483648.0f, 4294967296.0f,
                           9.2233720e18f, 1.8446744e19f})
@@ -313,7 +313,7 @@ TEST(EmulatedFloats, ToIntegersInEveryRoundingAndClamped) {
 
 TEST(EmulatedFloats, FromIntegersInEveryRounding) {
     GpuUnderTest gpu;
-    Numbers numbers(1);
+    OperandBits numbers(1);
     std::uint64_t random = 11;
     for (int i = 0; i < 3000; ++i) {
         random = random * 6364136223846793005u + 1442695040888963407u;

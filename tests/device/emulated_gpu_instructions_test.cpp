@@ -11,7 +11,7 @@
 namespace mantissa::testing {
 namespace {
 
-struct Case {
+struct InstructionCase {
     const char* instruction;
     const char* types;
     std::vector<std::uint64_t> operands;
@@ -24,10 +24,10 @@ constexpr std::uint64_t nan32 = 0x7fffffff, inf32 = 0x7f800000;
 const float inf = std::numeric_limits<float>::infinity();
 constexpr std::uint64_t tiny = 1, minus_tiny = 0x80000001;  // the smallest subnormals
 
-void expect(const std::vector<Case>& cases, const std::string& target = "sm_80",
+void expect(const std::vector<InstructionCase>& cases, const std::string& target = "sm_80",
             const std::string& version = "7.0") {
     GpuUnderTest gpu({.architecture = target, .threads = 1});
-    for (const Case& one : cases)
+    for (const InstructionCase& one : cases)
         EXPECT_EQ(evaluate(gpu, one.instruction, one.types, one.operands, target, version), one.expected)
             << one.instruction << std::hex << " of " << ::testing::PrintToString(one.operands);
 }

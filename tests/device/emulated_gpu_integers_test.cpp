@@ -64,12 +64,12 @@ std::vector<std::vector<std::uint64_t>> pairs(std::size_t operands = 2) {  // 2 
     return all;
 }
 
-using Reference = Wide (*)(Wide a, Wide b, Wide c);
+using IntegerReference = Wide (*)(Wide a, Wide b, Wide c);
 
 struct IntegerOp {
     const char* name;
     std::size_t operands;
-    Reference reference;  ///< before it is cut to the type
+    IntegerReference reference;  ///< before it is cut to the type
     bool not_by_zero = false;
 };
 
@@ -132,10 +132,10 @@ Wide high_half_of_unsigned(Wide a, Wide b, Wide c) {
 
 TEST(EmulatedIntegers, HighAndWideProducts) {
     for (const IntegerType& type : integers) {
-        const Reference high = type.bits == 16   ? high_half<16>
-                               : type.bits == 32 ? high_half<32>
-                               : type.is_signed  ? high_half<64>
-                                                 : high_half_of_unsigned;
+        const IntegerReference high = type.bits == 16   ? high_half<16>
+                                      : type.bits == 32 ? high_half<32>
+                                      : type.is_signed  ? high_half<64>
+                                                        : high_half_of_unsigned;
         expect_like({"mul.hi", 2, high}, type, type, type);
         expect_like({"mad.hi", 3, high}, type, type, type);
         if (type.bits == 64) continue;

@@ -5,9 +5,9 @@
 #include <csignal>
 #include <cstdlib>
 
-#include "mantissa/base/error.h"
 #include "mantissa/graph/graph.h"
 #include "tests/device/emulated_gpu_harness.h"
+#include "tests/support/error_of.h"
 
 namespace mantissa::testing {
 namespace {
@@ -238,14 +238,7 @@ TEST(EmulatedGpuOptions, AreRead) {
 }
 
 TEST(EmulatedGpuOptions, AreRefusedWithWhatIsKnown) {
-    const auto words = [](const char* text) -> std::string {
-        try {
-            cuda::parse_emulated_gpu(text);
-        } catch (const UserError& error) {
-            return error.what();
-        }
-        return "";
-    };
+    const auto words = [](const char* text) { return error_of([&] { cuda::parse_emulated_gpu(text); }); };
     EXPECT_EQ(words("sm_12"),
               "EMULATED_GPU is 'sm_12': the architecture 'sm_12' is not known; known are sm_80, "
               "sm_86, sm_89, "

@@ -9,16 +9,10 @@
 
 #include "mantissa/device/cpu/format_units.h"
 #include "mantissa/device/cpu/peaks.h"
+#include "tests/device/levels.h"
 
 namespace mantissa::on_cpu {
 namespace {
-
-std::vector<Isa> levels() {
-    std::vector<Isa> levels;
-    for (const Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::amx})
-        if (isa <= best_isa()) levels.push_back(isa);
-    return levels;
-}
 
 TEST(FormatPeaks, CoresAreNoMoreThanThreads) {
     EXPECT_GE(available_cores(), 1);
@@ -29,7 +23,7 @@ TEST(FormatPeaks, CoresAreNoMoreThanThreads) {
 int width_of(Isa isa) { return isa == Isa::generic ? 128 : isa == Isa::avx2 ? 256 : 512; }
 
 TEST(FormatPeaks, AStepIsAMultiplyAddOfEachNumberInAVector) {
-    for (const Isa isa : levels()) {
+    for (const Isa isa : testable_levels()) {
         const FormatUnits units = format_units(isa);
         const double bits = width_of(isa);
         EXPECT_EQ(units.f64.operations, 2 * bits / 64) << name_of(isa);
@@ -41,7 +35,7 @@ TEST(FormatPeaks, AStepIsAMultiplyAddOfEachNumberInAVector) {
 }
 
 TEST(FormatPeaks, LoopsCountWholeSteps) {
-    for (const Isa isa : levels()) {
+    for (const Isa isa : testable_levels()) {
         const FormatUnits units = format_units(isa);
         for (const FormatUnit* unit : {&units.f64, &units.f32, &units.f16, &units.f16_as_f32, &units.bf16,
                                        &units.s32, &units.s8, &units.b1}) {
@@ -58,7 +52,7 @@ TEST(FormatPeaks, TheCompilerLeavesNoLoopOut) {
     ThreadPool pool(1);
     // A busy machine and a sanitizer leave a thousandth of a core's rate. A rate in thousands would be less.
     const double fewest = 1e5;
-    for (const Isa isa : levels()) {
+    for (const Isa isa : testable_levels()) {
         const FormatUnits units = format_units(isa);
         // Half of what a sparse loop counts are zeros that it skips.
         const double sparse = measured_rate(pool, units.sparse, 0.005) / units.f32.operations;

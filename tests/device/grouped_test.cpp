@@ -8,22 +8,16 @@
 #include <limits>
 
 #include "mantissa/base/buffer.h"
-#include "mantissa/base/random.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/modes/grouped_rows.h"
 #include "mantissa/numerics/formats.h"
 #include "mantissa/numerics/weight_groups.h"
+#include "tests/device/levels.h"
+#include "tests/device/normal_floats.h"
 #include "tests/device/product_in_poison.h"
 
 namespace mantissa::on_cpu {
 namespace {
-
-std::vector<float> normal_values(std::int64_t count, std::uint32_t which) {
-    const RandomStream random{.seed = 6, .step = 0, .operation = which};
-    std::vector<float> values;
-    for (std::int64_t i = 0; i < count; ++i) values.push_back(random.normal(static_cast<std::uint64_t>(i)));
-    return values;
-}
 
 struct Grouped {
     std::vector<std::uint8_t> numbers;
@@ -50,8 +44,8 @@ struct Grouped {
     }
 };
 
-std::vector<float> product(const std::vector<float>& x, const Grouped& w, std::int64_t m, std::int64_t n,
-                           std::int64_t k, const float* bias, int threads, Isa isa) {
+std::vector<float> grouped_y(const std::vector<float>& x, const Grouped& w, std::int64_t m, std::int64_t n,
+                             std::int64_t k, const float* bias, int threads, Isa isa) {
     const GroupedProduct problem{.m = m,
                                  .n = n,
                                  .k = k,
@@ -103,24 +97,17 @@ double worst_ratio(const std::vector<float>& y, const std::vector<float>& x, con
     return worst;
 }
 
-template <class Check>
-void everywhere(Check check) {
-    for (int level = 0; level <= static_cast<int>(best_isa()); ++level) {
-        SCOPED_TRACE(name_of(static_cast<Isa>(level)));
-        check(static_cast<Isa>(level));
-    }
-}
-
 TEST(Grouped, ProductsAgreeWithFp64ForFewRowsAndForMany) {
-    everywhere([](Isa isa) {
+    at_every_level([](Isa isa) {
         for (const std::int64_t k : {2, 30, 34, 64, 258, 768})
             for (const std::int64_t n : {1, 19, 530}) {
-                const std::vector<float> x = normal_values(11 * k, 2), bias = normal_values(n, 4);
-                const Grouped w(normal_values(n * k, 3), n, k);
+                const std::vector<float> x = normal_floats(11 * k, {.seed = 6, .operation = 2}),
+                                         bias = normal_floats(n, {.seed = 6, .operation = 4});
+                const Grouped w(normal_floats(n * k, {.seed = 6, .operation = 3}), n, k);
                 for (const std::int64_t m : {1, 3, 5, 8, 11}) {
-                    std::vector<float> y = product(x, w, m, n, k, bias.data(), 2, isa);
+                    std::vector<float> y = grouped_y(x, w, m, n, k, bias.data(), 2, isa);
                     EXPECT_LE(worst_ratio(y, x, w, m, n, k, bias), 1) << m << " " << n << " " << k;
-                    EXPECT_EQ(product(x, w, m, n, k, bias.data(), 1, isa), y) << "one thread";
+                    EXPECT_EQ(grouped_y(x, w, m, n, k, bias.data(), 1, isa), y) << "one thread";
                     // The class bites: a weight one off, at a usual number of x, is more.
                     y.back() += 0.05f;
                     EXPECT_GT(worst_ratio(y, x, w, m, n, k, bias), 1) << m << " " << n << " " << k;
@@ -138,7 +125,7 @@ std::vector<std::byte> fours_of(const GroupedRowsKernels& kernels, const std::ve
 }
 
 TEST(Grouped, RowsOfXAreTheSameBytesOnEveryLevel) {
-    std::vector<float> x = normal_values(12 * numbers_together, 2);
+    std::vector<float> x = normal_floats(12 * numbers_together, {.seed = 6, .operation = 2});
     for (std::size_t i = 0; i < 32; ++i) x[32 + i] = 0;
     for (std::size_t i = 0; i < 32; ++i)
         x[64 + i] = static_cast<float>(i) - 15.5f;  // ties, where 15.5 is 127
@@ -157,32 +144,33 @@ TEST(Grouped, RowsOfXAreTheSameBytesOnEveryLevel) {
 }
 
 TEST(Grouped, ARowHasTheSameBitsAmongOthers) {
-    everywhere([](Isa isa) {
+    at_every_level([](Isa isa) {
         const std::int64_t n = 21, k = 350;
-        const std::vector<float> x = normal_values(8 * k, 2);
-        const Grouped w(normal_values(n * k, 3), n, k);
-        const std::vector<float> all = product(x, w, 8, n, k, nullptr, 2, isa);
+        const std::vector<float> x = normal_floats(8 * k, {.seed = 6, .operation = 2});
+        const Grouped w(normal_floats(n * k, {.seed = 6, .operation = 3}), n, k);
+        const std::vector<float> all = grouped_y(x, w, 8, n, k, nullptr, 2, isa);
         for (std::int64_t row = 0; row < 8; ++row) {
             const std::vector<float> alone =
-                product({x.begin() + row * k, x.begin() + (row + 1) * k}, w, 1, n, k, nullptr, 1, isa);
+                grouped_y({x.begin() + row * k, x.begin() + (row + 1) * k}, w, 1, n, k, nullptr, 1, isa);
             EXPECT_EQ(alone, std::vector<float>(all.begin() + row * n, all.begin() + (row + 1) * n));
         }
     });
 }
 
 TEST(Grouped, AnInfinityOrANaNIsNotLost) {
-    everywhere([](Isa isa) {
+    at_every_level([](Isa isa) {
         for (const float bad : {std::numeric_limits<float>::infinity(), std::nanf("")})
             for (const std::int64_t m : {1, 9}) {
-                std::vector<float> x = normal_values(m * 70, 2);
+                std::vector<float> x = normal_floats(m * 70, {.seed = 6, .operation = 2});
                 for (std::int64_t row = 0; row < m; ++row) x[static_cast<std::size_t>(row * 70 + 7)] = bad;
-                const Grouped w(normal_values(3 * 70, 3), 3, 70);
-                for (const float y : product(x, w, m, 3, 70, nullptr, 1, isa)) EXPECT_FALSE(std::isfinite(y));
+                const Grouped w(normal_floats(3 * 70, {.seed = 6, .operation = 3}), 3, 70);
+                for (const float y : grouped_y(x, w, m, 3, 70, nullptr, 1, isa))
+                    EXPECT_FALSE(std::isfinite(y));
             }
-        std::vector<float> weights = normal_values(3 * 70, 3);
+        std::vector<float> weights = normal_floats(3 * 70, {.seed = 6, .operation = 3});
         weights[70 + 5] = INFINITY;
-        const std::vector<float> y =
-            product(normal_values(70, 2), Grouped(weights, 3, 70), 1, 3, 70, nullptr, 1, isa);
+        const std::vector<float> y = grouped_y(normal_floats(70, {.seed = 6, .operation = 2}),
+                                               Grouped(weights, 3, 70), 1, 3, 70, nullptr, 1, isa);
         EXPECT_TRUE(std::isfinite(y[0]));
         EXPECT_FALSE(std::isfinite(y[1]));
     });

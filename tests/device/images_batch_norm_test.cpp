@@ -11,36 +11,36 @@
 namespace mantissa::on_cpu {
 namespace {
 
-struct Case {
+struct BatchNormCase {
     std::int64_t rows, channels;
     double mean = 0;  ///< in deviations
     DType type = DType::f32;
 };
 
 /// Parts have up to 1,024 rows and 256 channels: some cases have several of each, and rests.
-const Case cases[] = {{1, 1},           {1, 37},
-                      {3, 3},           {5, 16, 0, DType::bf16},
-                      {97, 17},         {1031, 31, 0, DType::f16},
-                      {3001, 5},        {257, 300, 0, DType::bf16},
-                      {515, 257},       {4099, 33, 1000},
-                      {515, 257, 1000}, {1031, 16, -1000}};
+const BatchNormCase batch_norm_cases[] = {{1, 1},           {1, 37},
+                                          {3, 3},           {5, 16, 0, DType::bf16},
+                                          {97, 17},         {1031, 31, 0, DType::f16},
+                                          {3001, 5},        {257, 300, 0, DType::bf16},
+                                          {515, 257},       {4099, 33, 1000},
+                                          {515, 257, 1000}, {1031, 16, -1000}};
 
 /// The reference that the tests compare with, and the sizes that errors are relative to.
-struct Expected {
+struct ExpectedNorm {
     std::vector<double> mean, variance, rstd, y, y_size;
 };
 
 constexpr double epsilon = 1e-5;
 
-std::vector<double> values_of(const Case& k) {
+std::vector<double> values_of(const BatchNormCase& k) {
     std::vector<double> x = normal_values(k.rows * k.channels, DType::f32, 2, 1);
     for (double& each : x) each = rounded_to(each + 2 * k.mean, k.type);
     return x;
 }
 
-Expected expected_of(const Case& k, const std::vector<double>& x) {
+ExpectedNorm expected_of(const BatchNormCase& k, const std::vector<double>& x) {
     const auto C = static_cast<std::size_t>(k.channels), rows = static_cast<std::size_t>(k.rows);
-    Expected e{std::vector<double>(C), std::vector<double>(C), {}, {}, {}};
+    ExpectedNorm e{std::vector<double>(C), std::vector<double>(C), {}, {}, {}};
     for (std::size_t r = 0; r < rows; ++r)
         for (std::size_t c = 0; c < C; ++c) e.mean[c] += x[r * C + c] / static_cast<double>(k.rows);
     for (std::size_t r = 0; r < rows; ++r)
@@ -53,13 +53,13 @@ Expected expected_of(const Case& k, const std::vector<double>& x) {
 }
 
 /// The same rounded to FP32, as the kernels that normalise are given them.
-Expected given_to_kernels(Expected e) {
+ExpectedNorm given_to_kernels(ExpectedNorm e) {
     for (std::vector<double>* statistics : {&e.mean, &e.rstd})
         for (double& each : *statistics) each = rounded_to(each, DType::f32);
     return e;
 }
 
-void normalise(Expected& e, const std::vector<double>& x, const std::vector<double>& gamma,
+void normalise(ExpectedNorm& e, const std::vector<double>& x, const std::vector<double>& gamma,
                const std::vector<double>& beta) {
     const std::size_t C = gamma.size(), rows = x.size() / C;
     for (std::size_t r = 0; r < rows; ++r)
@@ -71,11 +71,11 @@ void normalise(Expected& e, const std::vector<double>& x, const std::vector<doub
 }
 
 TEST(ImagesMoments, AreThoseOfFp64HoweverFarTheMean) {
-    for (const Case& k : cases) {
+    for (const BatchNormCase& k : batch_norm_cases) {
         SCOPED_TRACE(::testing::Message()
                      << k.rows << " x " << k.channels << " mean " << k.mean << " " << name_of(k.type));
         const std::vector<double> x = values_of(k);
-        const Expected e = expected_of(k, x);
+        const ExpectedNorm e = expected_of(k, x);
         // Sums in FP32 are of values less the first of their part, some four deviations at most, over up to
         // 1,024 rows in groups of four; parts are joined in FP64.
         std::vector<double> mean_size, deviation;
@@ -137,12 +137,12 @@ TEST(ImagesMoments, OfEqualValuesHaveNoVarianceAtAll) {
 }
 
 TEST(ImagesNormalize, AgreesWithItsDefinition) {
-    for (const Case& k : cases) {
+    for (const BatchNormCase& k : batch_norm_cases) {
         SCOPED_TRACE(::testing::Message()
                      << k.rows << " x " << k.channels << " mean " << k.mean << " " << name_of(k.type));
         const std::vector<double> x = values_of(k), gamma = normal_values(k.channels, DType::f32, 1, 2),
                                   beta = normal_values(k.channels, DType::f32, 1, 3);
-        Expected e = given_to_kernels(expected_of(k, x));
+        ExpectedNorm e = given_to_kernels(expected_of(k, x));
         normalise(e, x, gamma, beta);
         check_everywhere([&](const Setting& setting) {
             Guarded in(setting, k.type, k.rows * k.channels), out(setting, k.type, k.rows * k.channels);
@@ -174,8 +174,8 @@ struct Gradients {
     std::vector<double> dx, dgamma, dbeta, dx_size, dgamma_size, dbeta_size;
 };
 
-Gradients gradients_of(const Case& k, const std::vector<double>& dy, const std::vector<double>& x,
-                       const std::vector<double>& gamma, const Expected& e) {
+Gradients gradients_of(const BatchNormCase& k, const std::vector<double>& dy, const std::vector<double>& x,
+                       const std::vector<double>& gamma, const ExpectedNorm& e) {
     const auto C = static_cast<std::size_t>(k.channels), rows = static_cast<std::size_t>(k.rows);
     const double n = static_cast<double>(k.rows);
     Gradients g;
@@ -200,13 +200,13 @@ Gradients gradients_of(const Case& k, const std::vector<double>& dy, const std::
 }
 
 TEST(ImagesBatchNormGrad, AgreesWithItsDefinition) {
-    for (const Case& k : cases) {
+    for (const BatchNormCase& k : batch_norm_cases) {
         SCOPED_TRACE(::testing::Message()
                      << k.rows << " x " << k.channels << " mean " << k.mean << " " << name_of(k.type));
         const std::int64_t count = k.rows * k.channels;
         const std::vector<double> x = values_of(k), dy = normal_values(count, k.type, 1, 4),
                                   gamma = normal_values(k.channels, DType::f32, 1, 2);
-        const Expected e = given_to_kernels(expected_of(k, x));
+        const ExpectedNorm e = given_to_kernels(expected_of(k, x));
         const Gradients g = gradients_of(k, dy, x, gamma, e);
         check_everywhere([&](const Setting& setting) {
             Guarded in(setting, k.type, count), gradient(setting, k.type, count), dx(setting, k.type, count);

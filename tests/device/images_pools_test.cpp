@@ -11,6 +11,7 @@
 #include "mantissa/graph/pooling.h"
 #include "mantissa/graph/type.h"
 #include "tests/device/images_harness.h"
+#include "tests/support/error_of.h"
 
 namespace mantissa::on_cpu {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 using List = std::vector<std::int64_t>;
 
 /// A pool and what it is made on.
-struct Case {
+struct PoolCase {
     List image;  // N, H, W, C
     List window, stride, padding;
     DType type = DType::f32;
@@ -32,10 +33,10 @@ struct Case {
 
 /// 1, primes, N - 1, N and N + 1 of sixteen channels; windows larger than their strides and smaller; all of
 /// an image.
-const std::vector<Case>& cases() {
-    static const std::vector<Case> all = [] {
+const std::vector<PoolCase>& pool_cases() {
+    static const std::vector<PoolCase> all = [] {
         const List none = {0, 0, 0, 0};
-        std::vector<Case> list = {
+        std::vector<PoolCase> list = {
             {{1, 1, 1, 1}, {1, 1}, {1, 1}, none},
             {{2, 7, 5, 3}, {3, 3}, {2, 2}, {1, 1, 1, 1}},
             {{1, 13, 11, 15}, {3, 2}, {1, 3}, {2, 0, 0, 1}, DType::bf16},
@@ -97,7 +98,7 @@ std::vector<double> whole_numbers(std::int64_t count, bool special, std::uint32_
 
 /// body(output, element of the image, element of the window), window by window in order. By sizes alone.
 template <class Body>
-void for_each_pair(const Case& k, Body&& body) {
+void for_each_pair(const PoolCase& k, Body&& body) {
     const std::int64_t H = k.image[1], W = k.image[2], C = k.image[3];
     const auto count = [&](std::int64_t extent, std::size_t axis) {
         return (extent + k.padding[2 * axis] + k.padding[2 * axis + 1] - k.window[axis]) / k.stride[axis] + 1;
@@ -135,7 +136,7 @@ void expect_equal(const Guarded& got, const std::vector<double>& expected) {
 }
 
 TEST(ImagesMaxPool, TakesTheFirstOfEqualsWhateverIsAmongThem) {
-    for (const Case& k : cases())
+    for (const PoolCase& k : pool_cases())
         for (const bool special : {false, true}) {
             SCOPED_TRACE(k.text() + (special ? " with NaN and infinities" : ""));
             const Spans spans = spans_of(k.attributes(), k.image);
@@ -165,7 +166,7 @@ TEST(ImagesMaxPool, TakesTheFirstOfEqualsWhateverIsAmongThem) {
 }
 
 TEST(ImagesMaxPool, ItsGradientGoesToTheMaximaAlone) {
-    for (const Case& k : cases()) {
+    for (const PoolCase& k : pool_cases()) {
         SCOPED_TRACE(k.text());
         const Spans spans = spans_of(k.attributes(), k.image);
         const std::int64_t size = elements(spans.shape), results = outputs(spans.shape);
@@ -198,7 +199,7 @@ TEST(ImagesMaxPool, ItsGradientGoesToTheMaximaAlone) {
 }
 
 TEST(ImagesAveragePool, DividesExactSumsOnce) {
-    for (const Case& k : cases())
+    for (const PoolCase& k : pool_cases())
         for (const bool counts_padding : {false, true}) {
             SCOPED_TRACE(k.text() + (counts_padding ? " counting padding" : ""));
             const Attributes attributes = k.attributes().with("count_padding", counts_padding);
@@ -289,18 +290,13 @@ TEST(ImagesReluGrad, PassesWhatLiesAboveZeroAndNan) {
 
 TEST(ImagesPools, WhatDoesNotFitIsNamed) {
     ThreadPool pool(1);
-    const Case& k = cases()[1];
+    const PoolCase& k = pool_cases()[1];
     const Spans spans = spans_of(k.attributes(), k.image);
     std::vector<float> x(static_cast<std::size_t>(elements(spans.shape))), y(x.size());
     std::vector<std::uint8_t> index(x.size());
     const MaxPool good{.shape = spans.shape, .x = {x.data()}, .y = {y.data()}, .index = index.data()};
-    const auto message = [&](const MaxPool& p) -> std::string {
-        try {
-            max_pool(image_kernels(Isa::generic), p, pool);
-        } catch (const InternalError& error) {
-            return error.what();
-        }
-        return "no error";
+    const auto message = [&](const MaxPool& p) {
+        return testing::error_of<InternalError>([&] { max_pool(image_kernels(Isa::generic), p, pool); });
     };
     EXPECT_EQ(message(good), "no error");
     MaxPool bad = good;

@@ -9,9 +9,10 @@
 
 #include "mantissa/base/buffer.h"
 #include "mantissa/base/error.h"
-#include "mantissa/base/random.h"
 #include "mantissa/device/cpu/loss/linear_cross_entropy.h"
 #include "mantissa/numerics/formats.h"
+#include "tests/device/levels.h"
+#include "tests/device/normal_floats.h"
 
 namespace mantissa::on_cpu {
 namespace {
@@ -27,13 +28,6 @@ struct Outputs {
     }
 };
 
-std::vector<float> normal(std::size_t count, std::uint32_t which) {
-    const RandomStream random{.seed = 3, .step = 0, .operation = which};
-    std::vector<float> values(count);
-    for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<float>(random.normal(i));
-    return values;
-}
-
 std::vector<std::int32_t> some_targets() {
     std::vector<std::int32_t> targets(N);
     for (std::int64_t i = 0; i < N; ++i)
@@ -41,8 +35,9 @@ std::vector<std::int32_t> some_targets() {
     return targets;
 }
 
-Outputs run(std::int64_t chunk, int threads, const std::vector<std::int32_t>& targets = some_targets(),
-            bool ignore_negative = false) {
+Outputs run_of_chunk(std::int64_t chunk, int threads,
+                     const std::vector<std::int32_t>& targets = some_targets(),
+                     bool ignore_negative = false) {
     const LinearCrossEntropy problem{.rows = N,
                                      .channels = C,
                                      .classes = V,
@@ -53,7 +48,8 @@ Outputs run(std::int64_t chunk, int threads, const std::vector<std::int32_t>& ta
     const PreparedLinearCrossEntropy prepared = prepare_linear_cross_entropy(problem, best_isa());
     Buffer workspace(prepared.workspace_bytes(threads), "workspace");
     std::memset(workspace.data(), 0xff, workspace.size());
-    const std::vector<float> x = normal(N * C, 1), w = normal(V * C, 2);
+    const std::vector<float> x = normal_floats(N * C, {.seed = 3, .operation = 1}),
+                             w = normal_floats(V * C, {.seed = 3, .operation = 2});
     Outputs out;
     linear_cross_entropy(prepared,
                          {.x = x.data(),
@@ -68,9 +64,9 @@ Outputs run(std::int64_t chunk, int threads, const std::vector<std::int32_t>& ta
 }
 
 TEST(LinearCrossEntropy, ChunksOfAnySizeGiveTheSameButForTheOrderOfSums) {
-    const Outputs whole = run(N, 2);
+    const Outputs whole = run_of_chunk(N, 2);
     for (const std::int64_t chunk : {1, 7, 32, 50, 64, 100}) {
-        const Outputs got = run(chunk, 2);
+        const Outputs got = run_of_chunk(chunk, 2);
         // Sums of N terms of |dlogits| <= 2 / N times |x| < 5, or of V terms; each order errs by
         // 2^-24 a term. The losses of rows are the same numbers but for the order of exponentials, in which
         // columns are grouped.
@@ -84,23 +80,23 @@ TEST(LinearCrossEntropy, ChunksOfAnySizeGiveTheSameButForTheOrderOfSums) {
 
 TEST(LinearCrossEntropy, SameBitsForAnyNumberOfThreads) {
     for (const std::int64_t chunk : {32, 64, 1024}) {
-        const Outputs one = run(chunk, 1);
-        EXPECT_EQ(run(chunk, 2), one);
-        EXPECT_EQ(run(chunk, 3), one);
+        const Outputs one = run_of_chunk(chunk, 1);
+        EXPECT_EQ(run_of_chunk(chunk, 2), one);
+        EXPECT_EQ(run_of_chunk(chunk, 3), one);
     }
 }
 
 TEST(LinearCrossEntropy, IgnoredRowsHaveNoGradientAndABadTargetIsStillNamed) {
     std::vector<std::int32_t> targets = some_targets();
     targets[3] = targets[64] = -1;
-    const Outputs out = run(32, 2, targets, true);
+    const Outputs out = run_of_chunk(32, 2, targets, true);
     for (const std::int64_t row : {std::int64_t{3}, std::int64_t{64}})
         for (std::int64_t c = 0; c < C; ++c) EXPECT_EQ(out.dx[static_cast<std::size_t>(row * C + c)], 0.0f);
     EXPECT_NE(out.dx[4 * C], 0.0f);
-    EXPECT_LT(out.loss, run(32, 2).loss);
+    EXPECT_LT(out.loss, run_of_chunk(32, 2).loss);
     targets[70] = V;
     try {
-        run(32, 2, targets, true);
+        run_of_chunk(32, 2, targets, true);
         ADD_FAILURE() << "a target beyond the classes was taken";
     } catch (const UserError& error) {
         EXPECT_NE(std::string(error.what()).find("target 53 at position 70 is out of range"),
@@ -193,13 +189,6 @@ struct OneChannel {
     }
 };
 
-std::vector<Isa> levels() {
-    std::vector<Isa> found;
-    for (const Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::amx})
-        if (isa <= best_isa()) found.push_back(isa);
-    return found;
-}
-
 TEST(LinearCrossEntropy, LogitsMayRiseAndFallAlongARow) {
     // A row's first logits are taken from another base than its last; 400 is 577 powers of two.
     for (const double slope : {8.0, -8.0, 0.0})
@@ -209,7 +198,7 @@ TEST(LinearCrossEntropy, LogitsMayRiseAndFallAlongARow) {
                 for (int v = 0; v < 53; ++v) one.logits.push_back(offset + slope * v);
                 for (const std::int32_t target : {0, 20, 52}) {
                     one.target = target;
-                    for (const Isa isa : levels())
+                    for (const Isa isa : testable_levels())
                         for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
                             const double worst = one.worst_error(dtype, isa);
                             EXPECT_TRUE(worst <= 1)
@@ -224,7 +213,7 @@ TEST(LinearCrossEntropy, LogitsTooLargeForTheirExponentialsAreNoNumbers) {
     for (const double size : {-6e8, 6e8, 1e10, -1e10, 1e30}) {
         OneChannel one{.target = 6, .rows = 3};
         for (int v = 0; v < 53; ++v) one.logits.push_back(size * (1 + v % 7 / 64.0));
-        for (const Isa isa : levels()) {
+        for (const Isa isa : testable_levels()) {
             const double worst = one.worst_error(DType::f32, isa);
             EXPECT_TRUE(std::abs(size) < 1e9 ? worst <= 1 : std::isnan(worst))
                 << worst << " of logits about " << size << " at " << name_of(isa);
@@ -236,7 +225,7 @@ TEST(LinearCrossEntropy, TheGradientAtASureTargetKeepsItsDigits) {
     // 1 - p = 0.0044: were p rounded to BF16 first, nothing of it would be left.
     OneChannel one{.logits = std::vector<double>(13, 0.0), .target = 5, .rows = 2};
     one.logits[5] = 8;
-    for (const Isa isa : levels())
+    for (const Isa isa : testable_levels())
         for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
             const double worst = one.worst_error(dtype, isa);
             EXPECT_TRUE(worst <= 1) << worst << " of " << name_of(dtype);
@@ -246,9 +235,10 @@ TEST(LinearCrossEntropy, TheGradientAtASureTargetKeepsItsDigits) {
 TEST(LinearCrossEntropy, ClassesOfSeveralProductsCountAlike) {
     // More than 3,072 classes, and a depth of two chunks, whose sums wait in memory.
     constexpr std::int64_t tokens = 5, channels = 800, classes = 3301;
-    const std::vector<float> x = normal(tokens * channels, 1), w = normal(classes * channels, 2);
+    const std::vector<float> x = normal_floats(tokens * channels, {.seed = 3, .operation = 1}),
+                             w = normal_floats(classes * channels, {.seed = 3, .operation = 2});
     const std::vector<std::int32_t> targets{0, 3071, 3072, 3300, 17};
-    for (const Isa isa : levels()) {
+    for (const Isa isa : testable_levels()) {
         const LinearCrossEntropy problem{
             .rows = tokens, .channels = channels, .classes = classes, .gradients = true};
         ThreadPool pool(2);
@@ -296,7 +286,7 @@ TEST(LinearCrossEntropy, ABadTargetIsNamedByItsPositionAmongAllRows) {
     std::vector<std::int32_t> targets = some_targets();
     targets[70] = V;
     try {
-        run(32, 2, targets);
+        run_of_chunk(32, 2, targets);
         FAIL() << "target 53 of 53 classes was accepted";
     } catch (const UserError& error) {
         EXPECT_EQ(std::string(error.what()).substr(0, 74),

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "mantissa/base/buffer.h"
-#include "mantissa/base/error.h"
+#include "tests/support/error_of.h"
 
 namespace mantissa::on_cpu {
 namespace {
@@ -45,22 +45,17 @@ TEST(Peaks, OfMultiplyAddsAreWhatOneOrTwoUnitsDo) {
 
 std::string refusal_of(Bf16Unit unit) {
     ThreadPool pool(1);
-    try {
-        measured_bf16_peak(pool, unit, 0.005);
-    } catch (const UserError& error) {
-        return error.what();
-    }
-    return "measured";
+    return testing::error_of([&] { measured_bf16_peak(pool, unit, 0.005); });
 }
 
 TEST(Peaks, OfBf16NeedAUnit) {
     EXPECT_EQ(refusal_of(Bf16Unit::none),
               "the peak of BF16 products needs a CPU with a unit for them; this one lacks it");
     EXPECT_EQ(refusal_of(Bf16Unit::amx),
-              best_isa() == Isa::amx ? "measured"
+              best_isa() == Isa::amx ? "no error"
                                      : "the peak of BF16 products needs a CPU with amx; this one lacks it");
     EXPECT_EQ(refusal_of(Bf16Unit::avx512_bf16),
-              has_bf16_dot() ? "measured"
+              has_bf16_dot() ? "no error"
                              : "the peak of BF16 products needs a CPU with avx512_bf16; this one lacks it");
 }
 

@@ -9,19 +9,13 @@
 
 #include "mantissa/base/buffer.h"
 #include "mantissa/base/error.h"
-#include "mantissa/base/random.h"
 #include "mantissa/device/cpu/attention/cached.h"
+#include "tests/device/levels.h"
+#include "tests/device/normal_floats.h"
 #include "tests/device/product_in_poison.h"
 
 namespace mantissa::on_cpu {
 namespace {
-
-std::vector<float> normal_values(std::int64_t count, std::uint32_t which) {
-    const RandomStream random{.seed = 5, .step = 0, .operation = which};
-    std::vector<float> values;
-    for (std::int64_t i = 0; i < count; ++i) values.push_back(random.normal(static_cast<std::uint64_t>(i)));
-    return values;
-}
 
 struct Quantized {
     std::vector<std::uint8_t> numbers;
@@ -44,8 +38,8 @@ struct Quantized {
     }
 };
 
-std::vector<float> product(const std::vector<float>& x, const Quantized& w, std::int64_t m, std::int64_t n,
-                           std::int64_t k, const float* bias, int threads, Isa isa) {
+std::vector<float> quantized_y(const std::vector<float>& x, const Quantized& w, std::int64_t m,
+                               std::int64_t n, std::int64_t k, const float* bias, int threads, Isa isa) {
     const QuantizedProduct problem{.m = m,
                                    .n = n,
                                    .k = k,
@@ -56,18 +50,10 @@ std::vector<float> product(const std::vector<float>& x, const Quantized& w, std:
     return product_in_poison<quantized_product, quantized_product_workspace>(problem, threads, isa);
 }
 
-template <class Check>
-void everywhere(Check check) {
-    for (int level = 0; level <= static_cast<int>(best_isa()); ++level) {
-        SCOPED_TRACE(name_of(static_cast<Isa>(level)));
-        check(static_cast<Isa>(level));
-    }
-}
-
 TEST(Quantized, RowsHaveTheirLargestNumberAtTheEnd) {
-    everywhere([](Isa isa) {
+    at_every_level([](Isa isa) {
         constexpr int most = 127;
-        std::vector<float> x = normal_values(6 * 34, 1);
+        std::vector<float> x = normal_floats(6 * 34, {.seed = 5, .operation = 1});
         for (std::size_t i = 0; i < 34; ++i) x[34 + i] = 0;
         x[2 * 34 + 5] = -50;
         const Quantized q(x, 6, 34, isa);
@@ -83,12 +69,13 @@ TEST(Quantized, RowsHaveTheirLargestNumberAtTheEnd) {
 }
 
 TEST(Quantized, ProductsAreExactForOneRowAndForMany) {
-    everywhere([](Isa isa) {
+    at_every_level([](Isa isa) {
         for (const std::int64_t k : {1, 34, 64, 130, 768})
             for (const std::int64_t n : {1, 5, 67}) {
                 const std::int64_t m = 11;
-                const std::vector<float> x = normal_values(m * k, 2), w = normal_values(n * k, 3),
-                                         bias = normal_values(n, 4);
+                const std::vector<float> x = normal_floats(m * k, {.seed = 5, .operation = 2}),
+                                         w = normal_floats(n * k, {.seed = 5, .operation = 3}),
+                                         bias = normal_floats(n, {.seed = 5, .operation = 4});
                 const Quantized a(x, m, k, isa), b(w, n, k, isa);
                 std::vector<float> expected;
                 for (std::int64_t i = 0; i < m; ++i)
@@ -101,10 +88,10 @@ TEST(Quantized, ProductsAreExactForOneRowAndForMany) {
                         expected.push_back(static_cast<float>(sum) * (a.scales[row] * b.scales[column]) +
                                            bias[column]);
                     }
-                EXPECT_EQ(product(x, b, m, n, k, bias.data(), 2, isa), expected) << n << " " << k;
+                EXPECT_EQ(quantized_y(x, b, m, n, k, bias.data(), 2, isa), expected) << n << " " << k;
                 // Each by itself, and some: the rows as they lie.
                 for (const std::int64_t rows : {1, 3, 5, 8}) {
-                    const std::vector<float> few = product(x, b, rows, n, k, bias.data(), 1, isa);
+                    const std::vector<float> few = quantized_y(x, b, rows, n, k, bias.data(), 1, isa);
                     EXPECT_EQ(few, std::vector<float>(expected.begin(), expected.begin() + rows * n))
                         << rows << " " << n << " " << k;
                 }
@@ -113,12 +100,13 @@ TEST(Quantized, ProductsAreExactForOneRowAndForMany) {
 }
 
 TEST(Quantized, AnInfinityOrANaNIsNotLost) {
-    everywhere([](Isa isa) {
+    at_every_level([](Isa isa) {
         for (const float bad : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
-            std::vector<float> x = normal_values(34, 2), w = normal_values(3 * 34, 3);
+            std::vector<float> x = normal_floats(34, {.seed = 5, .operation = 2}),
+                               w = normal_floats(3 * 34, {.seed = 5, .operation = 3});
             x[7] = bad;
             const Quantized b(w, 3, 34, isa);
-            for (const float y : product(x, b, 1, 3, 34, nullptr, 1, isa)) EXPECT_FALSE(std::isfinite(y));
+            for (const float y : quantized_y(x, b, 1, 3, 34, nullptr, 1, isa)) EXPECT_FALSE(std::isfinite(y));
         }
     });
 }

@@ -14,7 +14,7 @@
 namespace mantissa::on_cpu {
 namespace {
 
-std::vector<BF16> normal_values(std::int64_t count, std::uint32_t which) {
+std::vector<BF16> normal_bf16(std::int64_t count, std::uint32_t which) {
     const RandomStream random{.seed = 7, .step = 0, .operation = which};
     std::vector<BF16> values;
     for (std::int64_t i = 0; i < count; ++i)
@@ -41,10 +41,10 @@ float twin_sum(const BF16* row, const BF16* column, std::int64_t depth) {
     return (quarters[0] + quarters[2]) + (quarters[1] + quarters[3]);
 }
 
-struct Case {
+struct RowProductCase {
     std::int64_t rows, cols, depth;
     std::int64_t row_stride = depth + 3, stride = depth + 5;
-    std::vector<BF16> x = normal_values(rows * row_stride, 1), w = normal_values(cols * stride, 2);
+    std::vector<BF16> x = normal_bf16(rows * row_stride, 1), w = normal_bf16(cols * stride, 2);
 
     std::vector<float> products() const {
         const std::int64_t leading = cols + 2;
@@ -82,7 +82,7 @@ TEST(RowsOfPairs, HaveTheBitsOfTheirTwin) {
     for (const std::int64_t rows : {1, 2, 3, 4, 5, 7, 8})
         for (const std::int64_t cols : {1, 2, 3, 7, 16})
             for (const std::int64_t depth : {1, 2, 31, 32, 33, 63, 101, 768}) {
-                const Case c{.rows = rows, .cols = cols, .depth = depth};
+                const RowProductCase c{.rows = rows, .cols = cols, .depth = depth};
                 EXPECT_EQ(c.products(), c.twin()) << rows << " " << cols << " " << depth;
             }
 }
@@ -90,9 +90,9 @@ TEST(RowsOfPairs, HaveTheBitsOfTheirTwin) {
 TEST(RowsOfPairs, TheirBitsBite) {
     if (!has_bf16_dot()) GTEST_SKIP() << "no AVX512_BF16";
     // A number one unit in its last place off, and two that change places, are seen.
-    Case c{.rows = 8, .cols = 3, .depth = 101};
+    RowProductCase c{.rows = 8, .cols = 3, .depth = 101};
     const std::vector<float> twin = c.twin();
-    Case other = c;
+    RowProductCase other = c;
     other.x[50].bits ^= 1;
     EXPECT_NE(other.products(), twin);
     other = c;
@@ -103,7 +103,7 @@ TEST(RowsOfPairs, TheirBitsBite) {
 
 TEST(RowsOfPairs, SubnormalNumbersAreZero) {
     if (!has_bf16_dot()) GTEST_SKIP() << "no AVX512_BF16";
-    Case c{.rows = 2, .cols = 3, .depth = 40};
+    RowProductCase c{.rows = 2, .cols = 3, .depth = 40};
     for (BF16& x : c.x) x = to_bf16(0x1p-130f);
     for (BF16& w : c.w) w = to_bf16(0x1p+20f);
     for (const float sum : c.products()) EXPECT_EQ(sum, 0.0f);
@@ -113,7 +113,7 @@ TEST(RowsOfPairs, SubnormalNumbersAreZero) {
 
 TEST(RowsOfPairs, InfinitiesAndNansStay) {
     if (!has_bf16_dot()) GTEST_SKIP() << "no AVX512_BF16";
-    Case c{.rows = 4, .cols = 4, .depth = 70};
+    RowProductCase c{.rows = 4, .cols = 4, .depth = 70};
     c.x[69] = to_bf16(INFINITY);
     c.w[static_cast<std::size_t>(c.stride) + 3] = to_bf16(std::nanf(""));
     const std::vector<float> sums = c.products();

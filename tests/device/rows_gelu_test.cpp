@@ -11,14 +11,14 @@
 namespace mantissa::on_cpu {
 namespace {
 
-struct Case {
+struct GeluCase {
     std::int64_t count;
     DType input;
     DType output;
 };
 
 /// The last is longer than one block of 32,768 elements.
-const Case cases[] = {
+const GeluCase gelu_cases[] = {
     {1, DType::f32, DType::f32},     {15, DType::bf16, DType::f32}, {16, DType::f32, DType::bf16},
     {17, DType::bf16, DType::bf16},  {97, DType::f16, DType::f16},  {4099, DType::f32, DType::f32},
     {70001, DType::f32, DType::f32},
@@ -55,7 +55,7 @@ double size_of_slope(GeluForm form, double x) {
 }
 
 TEST(RowsGelu, ValueAndGradientAgreeWithTheirDefinitions) {
-    for (const Case& k : cases)
+    for (const GeluCase& k : gelu_cases)
         for (const GeluForm form : {GeluForm::tanh, GeluForm::exact}) {
             SCOPED_TRACE(::testing::Message() << k.count << " " << name_of(k.input)
                                               << (form == GeluForm::tanh ? " tanh" : " exact"));

@@ -84,7 +84,7 @@ TEST(RowsCast, BetweenSixteenBitFormatsAndToTheSame) {
 }
 
 /// Distinct values, so that an element in a wrong place cannot pass.
-void number(Guarded& memory, int element_size) {
+void number_elements(Guarded& memory, int element_size) {
     for (std::int64_t i = 0; i < memory.count(); ++i) {
         if (element_size == 2)
             memory.as<std::uint16_t>()[i] = static_cast<std::uint16_t>(i);
@@ -144,7 +144,7 @@ TEST(RowsTranspose, IsExact) {
             check_everywhere([&, rows = rows, columns = columns](const Setting& setting) {
                 const DType type = size == 2 ? DType::bf16 : DType::f32;
                 Guarded in(setting, type, rows * columns), out(setting, type, rows * columns);
-                number(in, size);
+                number_elements(in, size);
                 transpose(setting.kernels,
                           {.rows = rows,
                            .columns = columns,
@@ -192,7 +192,7 @@ TEST(RowsPermute, IsExact) {
             check_everywhere([&](const Setting& setting) {
                 const DType type = size == 2 ? DType::bf16 : DType::f32;
                 Guarded in(setting, type, count), out(setting, type, count);
-                number(in, size);
+                number_elements(in, size);
                 Permute p = problem;
                 p.source = in.as<void>();
                 p.target = out.as<void>();

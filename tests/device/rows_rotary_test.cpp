@@ -10,24 +10,24 @@
 namespace mantissa::on_cpu {
 namespace {
 
-struct Case {
+struct RotaryCase {
     std::int64_t sequences, sequence, heads, head_size;
     DType dtype = DType::f32;
 };
 
 /// Halves of less than a vector, of whole ones and of a few lanes more; several sequences; the last is longer
 /// than one block.
-const Case cases[] = {{1, 1, 1, 2},
-                      {2, 3, 2, 6},
-                      {1, 5, 3, 32},
-                      {2, 2, 1, 34, DType::bf16},
-                      {1, 3, 2, 96},
-                      {3, 1, 5, 128},
-                      {2, 7, 1, 66, DType::f16},
-                      {2, 300, 3, 80}};
+const RotaryCase rotary_cases[] = {{1, 1, 1, 2},
+                                   {2, 3, 2, 6},
+                                   {1, 5, 3, 32},
+                                   {2, 2, 1, 34, DType::bf16},
+                                   {1, 3, 2, 96},
+                                   {3, 1, 5, 128},
+                                   {2, 7, 1, 66, DType::f16},
+                                   {2, 300, 3, 80}};
 
 TEST(RowsRotary, TurnsPairsAsItsDefinition) {
-    for (const Case& k : cases) {
+    for (const RotaryCase& k : rotary_cases) {
         SCOPED_TRACE(::testing::Message() << k.sequences << " x " << k.sequence << " x " << k.heads << " x "
                                           << k.head_size << " " << name_of(k.dtype));
         const std::int64_t half = k.head_size / 2, tokens = k.sequences * k.sequence;

@@ -20,13 +20,13 @@ const AdamWStep usual = {.learning_rate = 1e-2f,
                          .bias_correction2 = 1 - 0.95f * 0.95f,
                          .grad_scale = 0.125f};
 
-struct State {
+struct AdamState {
     std::vector<double> p, m, v, g;
 };
 
-State random_state(std::int64_t count, DType gradient) {
-    State s = {normal_values(count, DType::f32, 1, 1), normal_values(count, DType::f32, 0.1, 2),
-               normal_values(count, DType::f32, 0.1, 3), normal_values(count, gradient, 4, 4)};
+AdamState random_state(std::int64_t count, DType gradient) {
+    AdamState s = {normal_values(count, DType::f32, 1, 1), normal_values(count, DType::f32, 0.1, 2),
+                   normal_values(count, DType::f32, 0.1, 3), normal_values(count, gradient, 4, 4)};
     for (double& v : s.v) v = static_cast<double>(static_cast<float>(v * v + 1e-3));
     return s;
 }
@@ -35,8 +35,8 @@ TEST(RowsAdamW, AgreesWithItsDefinition) {
     for (const std::int64_t count : {1, 15, 16, 17, 4097, 70001})
         for (const DType type : {DType::f32, DType::bf16}) {
             SCOPED_TRACE(::testing::Message() << count << " " << name_of(type));
-            const State before = random_state(count, type);
-            State after = before;
+            const AdamState before = random_state(count, type);
+            AdamState after = before;
             const AdamWStep& k = usual;
             const double b1 = k.beta1, b2 = k.beta2, lr = k.learning_rate;
             for (std::size_t i = 0; i < after.p.size(); ++i) {
@@ -91,7 +91,7 @@ TEST(RowsAdamW, AgreesWithItsDefinition) {
 
 TEST(RowsAdamW, ABadStepLeavesNoTrace) {
     const std::int64_t count = 1003;
-    State before = random_state(count, DType::f32);
+    AdamState before = random_state(count, DType::f32);
     before.g[500] = std::numeric_limits<double>::quiet_NaN();
     before.g[501] = std::numeric_limits<double>::infinity();
     check_everywhere([&](const Setting& setting) {
@@ -154,7 +154,7 @@ struct SgdResult {
     std::vector<double> p, buffer, p_size, buffer_size;
 };
 
-SgdResult sgd_in_fp64(const SgdCase& c, const State& before) {
+SgdResult sgd_in_fp64(const SgdCase& c, const AdamState& before) {
     SgdResult after;
     const double momentum = c.step.momentum, share = c.step.share, decay = c.step.weight_decay;
     const double rate = c.step.learning_rate, scale = c.step.grad_scale;
@@ -176,7 +176,7 @@ TEST(RowsSgd, AgreesWithItsDefinition) {
         for (const std::int64_t count : {1, 15, 16, 17, 4097, 70001})
             for (const DType type : {DType::f32, DType::bf16}) {
                 SCOPED_TRACE(::testing::Message() << c.name << " " << count << " " << name_of(type));
-                const State before = random_state(count, type);
+                const AdamState before = random_state(count, type);
                 const SgdResult after = sgd_in_fp64(c, before);
                 check_everywhere([&](const Setting& setting) {
                     Guarded p(setting, DType::f32, count), buffer(setting, DType::f32, count);
@@ -211,7 +211,7 @@ TEST(RowsSgd, AgreesWithItsDefinition) {
 
 TEST(RowsSgd, ABadStepLeavesNoTrace) {
     const std::int64_t count = 1003;
-    State before = random_state(count, DType::f32);
+    AdamState before = random_state(count, DType::f32);
     before.g[500] = std::numeric_limits<double>::quiet_NaN();
     check_everywhere([&](const Setting& setting) {
         Guarded p(setting, DType::f32, count), buffer(setting, DType::f32, count);
