@@ -14,23 +14,19 @@
 #include "mantissa/passes/autocast.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/train/optimizer_update.h"
+#include "tests/passes/small_gpt2.h"
 
 namespace mantissa {
 namespace {
 
-TraceModel trace(const nn::Gpt2Config& config) {
-    return [config](Graph& graph) {
-        const Type ids{DType::i32, {2, 8}};
-        const Tensor tokens(graph, graph.add_input("tokens", ids));
-        const Tensor targets(graph, graph.add_input("targets", ids));
-        return nn::gpt2_loss(config, tokens, targets);
-    };
-}
+using testing::traced_gpt2;
 
-Graph gpt2_step(const std::string& policy) {
+Graph gpt2_step_in(const std::string& policy) {
     PipelineOptions options;
     options.policy = find_policy(policy);
-    return build_training_step(trace(nn::gpt2_config("gpt2-tiny")), optimizer_update(adamw()), options).graph;
+    return build_training_step(traced_gpt2(nn::gpt2_config("gpt2-tiny"), {2, 8}), optimizer_update(adamw()),
+                               options)
+        .graph;
 }
 
 /// By operation: the storage types of the first operand that a stage of the graph has.
@@ -66,7 +62,7 @@ const Type f32_matrix{DType::f32, {4, 4}};
 
 TEST(Autocast, Fp32ChangesNothing) {
     Graph graph;
-    Value loss = trace(nn::gpt2_config("gpt2-tiny"))(graph).value();
+    Value loss = traced_gpt2(nn::gpt2_config("gpt2-tiny"), {2, 8})(graph).value();
     const Value before = loss;
     EXPECT_EQ(print(autocast(graph, find_policy("fp32"), loss)), print(graph));
     EXPECT_EQ(loss, before);
@@ -98,7 +94,7 @@ TEST(Autocast, AddsRowsByIdInFp32) {
 
 TEST(Autocast, ContractionsRunInTheLowFormatAndListedOperationsInFp32) {
     for (const auto& [policy, low] : {std::pair{"bf16", DType::bf16}, std::pair{"fp16", DType::f16}}) {
-        const Graph graph = gpt2_step(policy);
+        const Graph graph = gpt2_step_in(policy);
         for (Stage stage : {Stage::forward, Stage::backward}) {
             auto types = operand_types(graph, stage);
             EXPECT_EQ(types["matmul"], std::set{low}) << policy;
@@ -112,7 +108,7 @@ TEST(Autocast, ContractionsRunInTheLowFormatAndListedOperationsInFp32) {
 }
 
 TEST(Autocast, TheResidualStreamStaysFp32) {
-    const Graph graph = gpt2_step("bf16");
+    const Graph graph = gpt2_step_in("bf16");
     int sums = 0;
     for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
         const Node& node = graph.node(id);
@@ -124,7 +120,7 @@ TEST(Autocast, TheResidualStreamStaysFp32) {
 }
 
 TEST(Autocast, EachParameterIsCastOnceAndItsGradientIsNeverRounded) {
-    const Graph graph = gpt2_step("bf16");
+    const Graph graph = gpt2_step_in("bf16");
     std::map<NodeId, int> casts;
     for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
         const Node& node = graph.node(id);
@@ -141,7 +137,7 @@ TEST(Autocast, EachParameterIsCastOnceAndItsGradientIsNeverRounded) {
 }
 
 TEST(Autocast, NoCastIsRedundant) {
-    const Graph graph = gpt2_step("bf16");
+    const Graph graph = gpt2_step_in("bf16");
     for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
         const Node& node = graph.node(id);
         if (node.op->name != "cast") continue;
@@ -230,7 +226,7 @@ TEST(Autocast, Fp64IsLeftAlone) {
 }
 
 TEST(Autocast, Tf32IsAWayToMultiplyAndNotToStore) {
-    const Graph graph = gpt2_step("tf32");
+    const Graph graph = gpt2_step_in("tf32");
     int products = 0;
     for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
         const Node& node = graph.node(id);
@@ -281,7 +277,7 @@ TEST(Autocast, AScopeOfNoFloatingFormatIsRefused) {
 
 TEST(Autocast, IsIdempotent) {
     Graph graph;
-    Value loss = trace(nn::gpt2_config("gpt2-tiny"))(graph).value();
+    Value loss = traced_gpt2(nn::gpt2_config("gpt2-tiny"), {2, 8})(graph).value();
     const Graph once = autocast(graph, find_policy("bf16"), loss);
     EXPECT_EQ(print(autocast(once, find_policy("bf16"), loss)), print(once));
 }

@@ -23,7 +23,7 @@ std::vector<std::string> order_of(const Graph& graph) {
 }
 
 /// Three gradients, made in the order b, c, a, of which a and b are added to what is kept of them.
-Graph step_of(const Distribution& distribution) {
+Graph distributed_step(const Distribution& distribution) {
     Graph graph;
     const Tensor x(graph, graph.add_input("x", {DType::f32, {8}}));
     const Tensor b = exp(x), c = sqrt(b), a = tanh(c);
@@ -43,7 +43,7 @@ Graph step_of(const Distribution& distribution) {
 }
 
 TEST(Distribute, BeginsEachSumWhereItsLastGradientIsFinished) {
-    const Graph graph = step_of({.ranks = 2, .bucket_bytes = 1});
+    const Graph graph = distributed_step({.ranks = 2, .bucket_bytes = 1});
     EXPECT_EQ(order_of(graph),
               (std::vector<std::string>{"exp", "sqrt", "tanh", "tree_add", "tree_add", "all_reduce_start",
                                         "all_reduce_start", "all_reduce_start", "all_reduce_wait",
@@ -58,7 +58,7 @@ TEST(Distribute, BeginsEachSumWhereItsLastGradientIsFinished) {
 }
 
 TEST(Distribute, EachTermIsSummedAndKeepsItsPlaceWhateverItsBucket) {
-    const Graph graph = distribute(step_of({.ranks = 2, .bucket_bytes = 1}));
+    const Graph graph = distribute(distributed_step({.ranks = 2, .bucket_bytes = 1}));
     const std::vector<std::string> terms = {"tree_add", "tree_add", "sqrt"};  // of a, b and c
     ASSERT_EQ(graph.results().size(), terms.size());
     for (std::size_t i = 0; i < terms.size(); ++i) {
@@ -77,7 +77,7 @@ TEST(Distribute, EachTermIsSummedAndKeepsItsPlaceWhateverItsBucket) {
 }
 
 TEST(Distribute, FillsBucketsInTheOrderOfTheBackwardPass) {
-    const Graph graph = distribute(step_of({.ranks = 2, .bucket_bytes = 40}));
+    const Graph graph = distribute(distributed_step({.ranks = 2, .bucket_bytes = 40}));
     std::vector<std::size_t> sizes;
     for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id)
         if (graph.node(id).op->name == "all_reduce_start") sizes.push_back(graph.node(id).inputs.size());
@@ -136,7 +136,8 @@ TEST(Distribute, WhatIsOnItsWayToBecomeAStateLiesThereUnlessTheOldOneIsRead) {
 }
 
 TEST(Distribute, OneRankSumsNothing) {
-    for (const std::string& name : order_of(step_of({.ranks = 1}))) EXPECT_FALSE(name.starts_with("all_"));
+    for (const std::string& name : order_of(distributed_step({.ranks = 1})))
+        EXPECT_FALSE(name.starts_with("all_"));
 }
 
 }  // namespace

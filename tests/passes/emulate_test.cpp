@@ -8,29 +8,21 @@
 #include <optional>
 #include <set>
 
-#include "mantissa/base/error.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/reference.h"
 #include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/pipeline.h"
+#include "tests/passes/small_gpt2.h"
+#include "tests/support/error_of.h"
+#include "tests/support/show_gradients.h"
 
 namespace mantissa {
 namespace {
 
 Graph gpt2_step(const Policy& policy) {
-    const TraceModel model = [](Graph& graph) {
-        const Type ids{DType::i32, {2, 16}};
-        const Tensor tokens(graph, graph.add_input("tokens", ids)),
-            targets(graph, graph.add_input("targets", ids));
-        return nn::gpt2_loss(nn::gpt2_config("gpt2-tiny"), tokens, targets);
-    };
-    const TraceUpdate no_update = [](Graph& graph, Tensor loss,
-                                     const std::vector<ParameterGradient>& gradients) {
-        graph.add_result("loss", loss.value());
-        for (const ParameterGradient& parameter : gradients)
-            graph.add_result("d" + std::to_string(parameter.state), parameter.gradient.value());
-    };
-    return build_training_step(model, no_update, {.policy = policy}).graph;
+    return build_training_step(testing::traced_gpt2(nn::gpt2_config("gpt2-tiny"), {2, 16}),
+                               testing::show_gradients, {.policy = policy})
+        .graph;
 }
 
 TEST(Emulate, EveryOperandOfEveryContractionIsRoundedAndNothingElse) {
@@ -60,7 +52,7 @@ TEST(Emulate, EveryOperandOfEveryContractionIsRoundedAndNothingElse) {
 }
 
 /// y = x w, on the reference.
-double product(double x, double w, const char* format, bool exact = false) {
+double emulated_product(double x, double w, const char* format, bool exact = false) {
     Graph graph;
     const Tensor a(graph, graph.add_input("a", {DType::f32, {1, 1}})),
         b(graph, graph.add_input("b", {DType::f32, {1, 1}}));
@@ -74,30 +66,22 @@ double product(double x, double w, const char* format, bool exact = false) {
 
 TEST(Emulate, OperandsHaveTheBitsOfTheFormatAndProductsAreExact) {
     const double x = 1 + std::ldexp(1, -10), fine = 1 + std::ldexp(1, -11) + std::ldexp(1, -14);
-    EXPECT_EQ(product(x, x, "tf32"), x * x);
-    EXPECT_EQ(product(fine, 1, "tf32"), x);
-    EXPECT_EQ(product(x, 1, "bf16"), 1);
-    EXPECT_EQ(product(x, x, "f16"), x * x);
-    EXPECT_EQ(product(std::ldexp(1, -26), 1, "f16"), 0);
-    EXPECT_EQ(product(std::ldexp(1, -26), 1, "bf16"), std::ldexp(1, -26));
-    EXPECT_TRUE(std::isinf(product(70000, 1, "f16")));
-    EXPECT_EQ(product(fine, 1, "tf32", /*exact=*/true), fine);  // forced to FP32 by the model
+    EXPECT_EQ(emulated_product(x, x, "tf32"), x * x);
+    EXPECT_EQ(emulated_product(fine, 1, "tf32"), x);
+    EXPECT_EQ(emulated_product(x, 1, "bf16"), 1);
+    EXPECT_EQ(emulated_product(x, x, "f16"), x * x);
+    EXPECT_EQ(emulated_product(std::ldexp(1, -26), 1, "f16"), 0);
+    EXPECT_EQ(emulated_product(std::ldexp(1, -26), 1, "bf16"), std::ldexp(1, -26));
+    EXPECT_TRUE(std::isinf(emulated_product(70000, 1, "f16")));
+    EXPECT_EQ(emulated_product(fine, 1, "tf32", /*exact=*/true), fine);  // forced to FP32 by the model
 }
 
 TEST(Emulate, WhatCannotBeRoundedOrIsNoFormatIsRefused) {
-    const auto says = [](auto&& body) -> std::string {
-        try {
-            body();
-        } catch (const UserError& error) {
-            return error.what();
-        }
-        return "nothing was refused";
-    };
     // fp32 rounds nothing; int8 and int4 are policies of weights, whose other numbers are bf16.
     for (const std::string format : {"fp32", "int8", "int4"})
-        EXPECT_EQ(says([&] { emulated(format); }),
+        EXPECT_EQ(testing::error_of([&] { emulated(format); }),
                   "there is no format '" + format + "' to emulate; there are tf32, bf16, fp16");
-    EXPECT_EQ(says([] {
+    EXPECT_EQ(testing::error_of([] {
                   Graph graph;
                   const Type type{DType::f32, {1, 2, 4, 8}};
                   const Tensor q(graph, graph.add_input("q", type));
@@ -108,7 +92,7 @@ TEST(Emulate, WhatCannotBeRoundedOrIsNoFormatIsRefused) {
                         "emulate bf16"),
               0u);
     const PipelineOptions flash{.policy = emulated("bf16"), .match_attention = true};
-    EXPECT_EQ(says([&] {
+    EXPECT_EQ(testing::error_of([&] {
                   build_evaluation([](Graph& graph) { return constant(graph, 1); }, flash);
               }).find("an emulation rounds what contractions multiply"),
               0u);

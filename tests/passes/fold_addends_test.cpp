@@ -13,16 +13,16 @@
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/reference.h"
 #include "mantissa/graph/verifier.h"
-#include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/analysis/plan_memory.h"
 #include "mantissa/passes/pipeline.h"
+#include "tests/passes/small_gpt2.h"
 #include "tests/support/op_cases.h"
 #include "tests/support/show_gradients.h"
 
 namespace mantissa {
 namespace {
 
-constexpr std::int64_t V = 7, C = 3;
+constexpr std::int64_t rows = 7, columns = 3;
 
 /// By operands of the embedding gradients of a graph.
 std::map<std::size_t, int> gradients_in(const Graph& graph) {
@@ -33,24 +33,24 @@ std::map<std::size_t, int> gradients_in(const Graph& graph) {
 }
 
 Tensor gradient_of(Graph& graph, const char* name) {
-    const Tensor dy(graph, graph.add_input(std::string("dy") + name, {DType::f32, {5, C}}));
+    const Tensor dy(graph, graph.add_input(std::string("dy") + name, {DType::f32, {5, columns}}));
     const Tensor ids(graph, graph.add_input(std::string("ids") + name, {DType::i32, {5}}));
-    return call1("embedding_grad", {dy, ids}, {{"rows", V}});
+    return call1("embedding_grad", {dy, ids}, {{"rows", rows}});
 }
 
-Tensor table(Graph& graph, Shape shape = {V, C}) {
+Tensor table(Graph& graph, Shape shape = {rows, columns}) {
     return {graph, graph.add_input("g", {DType::f32, std::move(shape)})};
 }
 
 /// The largest difference of a result between two graphs with the same inputs.
-double worst_difference(const Graph& a, const Graph& b) {
+double largest_difference(const Graph& a, const Graph& b) {
     ReferenceFeed feed;
     std::uint32_t which = 1;
     for (NodeId id : a.inputs()) {
         const Node& node = a.node(id);
         const bool ids = node.outputs[0].dtype == DType::i32;
         feed[node.attributes.word("name")] = testing::values_of(
-            ids ? testing::ids(node.outputs[0].shape, V) : testing::f32(node.outputs[0].shape), which++);
+            ids ? testing::ids(node.outputs[0].shape, rows) : testing::f32(node.outputs[0].shape), which++);
     }
     for (const State& state : a.states()) feed[state.name] = testing::values_of({state.type}, which++);
     const ReferenceRun x(a, feed), y(b, feed);
@@ -76,7 +76,7 @@ TEST(FoldAddends, ASumBecomesOneOperationWhicheverOperandTheGradientIs) {
         verify(folded, "fold_addends");
         EXPECT_EQ(gradients_in(folded), (std::map<std::size_t, int>{{3, 1}}));
         EXPECT_EQ(folded.size(), graph.size() - 1);
-        EXPECT_LE(worst_difference(graph, folded), 1e-15 * 8);
+        EXPECT_LE(largest_difference(graph, folded), 1e-15 * 8);
         EXPECT_EQ(print(fold_addends(folded)), print(folded));
     }
 }
@@ -87,7 +87,7 @@ TEST(FoldAddends, OfTwoGradientsTheLaterTakesTheOther) {
     graph.add_result("sum", ((one + two) + table(graph)).value());
     const Graph folded = fold_addends(graph);
     EXPECT_EQ(gradients_in(folded), (std::map<std::size_t, int>{{2, 1}, {3, 1}}));
-    EXPECT_LE(worst_difference(graph, folded), 1e-15 * 8);
+    EXPECT_LE(largest_difference(graph, folded), 1e-15 * 8);
     EXPECT_EQ(print(fold_addends(folded)), print(folded));
 }
 
@@ -98,7 +98,7 @@ TEST(FoldAddends, WhatOthersReadOrIsOfAnotherShapeStays) {
     shared.add_result("gradient", gradient.value());
     EXPECT_EQ(print(fold_addends(shared)), print(shared));
     Graph repeated;
-    repeated.add_result("sum", (gradient_of(repeated, "") + table(repeated, {1, C})).value());
+    repeated.add_result("sum", (gradient_of(repeated, "") + table(repeated, {1, columns})).value());
     EXPECT_EQ(print(fold_addends(repeated)), print(repeated));
     Graph doubled;
     const Tensor twice = gradient_of(doubled, "");
@@ -107,30 +107,20 @@ TEST(FoldAddends, WhatOthersReadOrIsOfAnotherShapeStays) {
 }
 
 TEST(FoldAddends, AStepWithATiedEmbeddingHasOneGradientOfIt) {
-    const auto model = [](Graph& graph) {
-        const Type ids{DType::i32, {2, 5}};
-        return nn::gpt2_loss({.name = "small",
-                              .layers = 1,
-                              .heads = 2,
-                              .channels = 8,
-                              .vocabulary = V,
-                              .context = 8,
-                              .dropout = 0},
-                             {graph, graph.add_input("tokens", ids)},
-                             {graph, graph.add_input("targets", ids)}, {});
-    };
-    const Graph graph = build_training_step(model, testing::show_gradients, {}).graph;
+    const Graph graph = build_training_step(testing::traced_gpt2(testing::small_gpt2(1, 8, rows), {2, 5}),
+                                            testing::show_gradients, {})
+                            .graph;
     const Graph folded = fold_addends(graph);
     EXPECT_EQ(gradients_in(graph)[2], 1);
     EXPECT_EQ(gradients_in(folded), (std::map<std::size_t, int>{{3, 1}}));
-    EXPECT_LE(worst_difference(graph, folded), 1e-12);
+    EXPECT_LE(largest_difference(graph, folded), 1e-12);
 }
 
 TEST(FoldAddends, TheSumLiesWhereTheAddendLay) {
     // The addend is the beginning of a padded table; `in_place` is what the CPU's kernel allows.
     Graph graph;
-    const Tensor padded = exp(table(graph, {V + 2, C}));
-    graph.add_result("sum", (slice(padded, 0, 0, V) + gradient_of(graph, "")).value());
+    const Tensor padded = exp(table(graph, {rows + 2, columns}));
+    graph.add_result("sum", (slice(padded, 0, 0, rows) + gradient_of(graph, "")).value());
     const Graph folded = fold_addends(graph);
     const MemoryPlan plan =
         plan_memory(folded, {.may_write_over = [&](NodeId id) {
@@ -138,13 +128,13 @@ TEST(FoldAddends, TheSumLiesWhereTheAddendLay) {
                         return adds ? std::vector<std::vector<int>>{{2}} : std::vector<std::vector<int>>{};
                     }});
     EXPECT_EQ(plan.allocations.size(), 1u);
-    EXPECT_EQ(plan.arena_bytes, align_up((V + 2) * C * 4, 64));
+    EXPECT_EQ(plan.arena_bytes, align_up((rows + 2) * columns * 4, 64));
     // A state that it updates is written over, too.
     Graph accumulating;
     const int state = 0;
     const Tensor before(accumulating, accumulating.add_state({.kind = State::Kind::gradient,
                                                               .name = "before",
-                                                              .type = {DType::f32, {V, C}},
+                                                              .type = {DType::f32, {rows, columns}},
                                                               .initializer = {}}));
     accumulating.add_update(state, (before + gradient_of(accumulating, "")).value());
     const MemoryPlan in_state = plan_memory(fold_addends(accumulating));

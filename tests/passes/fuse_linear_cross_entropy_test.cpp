@@ -10,42 +10,42 @@
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/verifier.h"
-#include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/fuse_linear_cross_entropy.h"
 #include "mantissa/passes/pipeline.h"
+#include "tests/passes/small_gpt2.h"
+#include "tests/support/count_nodes.h"
 #include "tests/support/op_cases.h"
 #include "tests/support/show_gradients.h"
 
 namespace mantissa {
 namespace {
 
+using testing::count;
 using testing::show_gradients;
 
-constexpr std::int64_t B = 2, T = 5, V = 13;
+constexpr std::int64_t classes = 13;
+const Shape text_shape{2, 5}, logits_shape{2, 5, classes};
 /// Below 0: targets that a counted loss ignores.
 constexpr std::int64_t min_target = -6;
 
-const nn::Gpt2Config model{
-    .name = "small", .layers = 1, .heads = 2, .channels = 8, .vocabulary = V, .context = 8, .dropout = 0};
+const nn::Gpt2Config gpt2 = testing::small_gpt2(1, 8, classes);
 
-Tensor trace(Graph& graph) {
-    const Tensor tokens(graph, graph.add_input("tokens", {DType::i32, {B, T}}));
-    const Tensor targets(graph, graph.add_input("targets", {DType::i32, {B, T}}));
+Tensor quarter_of_loss(Graph& graph) {
+    const auto [tokens, targets] = testing::input_text(graph, text_shape);
     // As a micro-batch has it.
-    return nn::gpt2_loss(model, tokens, targets, {}) * 0.25;
+    return nn::gpt2_loss(gpt2, tokens, targets) * 0.25;
 }
 
 /// Without the targets that are below 0.
 Tensor trace_counted(Graph& graph) {
-    const Tensor tokens(graph, graph.add_input("tokens", {DType::i32, {B, T}}));
-    const Tensor targets(graph, graph.add_input("targets", {DType::i32, {B, T}}));
-    return counted_cross_entropy(nn::gpt2_logits(model, tokens), targets);
+    const auto [tokens, targets] = testing::input_text(graph, text_shape);
+    return counted_cross_entropy(nn::gpt2_logits(gpt2, tokens), targets);
 }
 
 const State loss_scale{
     .kind = State::Kind::optimizer, .name = "scale", .type = {DType::f32, {}}, .initializer = {}};
 
-BuiltGraph step(const std::string& policy, bool chunked, Tensor (*traced)(Graph&) = trace) {
+BuiltGraph step(const std::string& policy, bool chunked, Tensor (*traced)(Graph&) = quarter_of_loss) {
     PipelineOptions options;
     options.policy = find_policy(policy);
     options.seed = [](Graph& graph) { return Tensor(graph, graph.add_state(loss_scale)); };
@@ -53,18 +53,11 @@ BuiltGraph step(const std::string& policy, bool chunked, Tensor (*traced)(Graph&
     return build_training_step(traced, show_gradients, options);
 }
 
-int count(const Graph& graph, std::string_view op) {
-    int found = 0;
-    for (std::size_t id = 0; id < graph.size(); ++id)
-        found += graph.node(static_cast<NodeId>(id)).op->name == op;
-    return found;
-}
+const testing::Operand counted_targets{{DType::i32, text_shape}, testing::Values::index, classes, min_target};
 
-const testing::Operand counted_targets{{DType::i32, {B, T}}, testing::Values::index, V, min_target};
-
-ReferenceFeed feed_of(const Graph& graph, bool counted) {
-    ReferenceFeed feed{{"tokens", testing::values_of(testing::ids({B, T}, V), 1)},
-                       {"targets", testing::values_of(testing::ids({B, T}, V), 2)}};
+ReferenceFeed feed_of_loss(const Graph& graph, bool counted) {
+    ReferenceFeed feed{{"tokens", testing::values_of(testing::ids(text_shape, classes), 1)},
+                       {"targets", testing::values_of(testing::ids(text_shape, classes), 2)}};
     if (counted) feed["targets"] = testing::values_of(counted_targets, 2);
     std::uint32_t which = 3;
     for (const State& state : graph.states()) {
@@ -73,13 +66,13 @@ ReferenceFeed feed_of(const Graph& graph, bool counted) {
         feed[state.name] = values;
     }
     feed["scale"] = {3};
-    feed["parts"] = testing::values_of(testing::f32({B, T, V}, testing::Values::positive), 3);
+    feed["parts"] = testing::values_of(testing::f32(logits_shape, testing::Values::positive), 3);
     return feed;
 }
 
 /// The largest difference of a result, in units of the larger result's largest element.
-double worst_difference(const Graph& a, const Graph& b, bool counted = false) {
-    const ReferenceFeed feed = feed_of(a, counted);
+double relative_difference(const Graph& a, const Graph& b, bool counted = false) {
+    const ReferenceFeed feed = feed_of_loss(a, counted);
     const ReferenceRun x(a, feed), y(b, feed);
     double worst = 0;
     for (const Result& result : a.results()) {
@@ -111,8 +104,8 @@ TEST(FuseLinearCrossEntropy, IsFoundUnderEveryPolicyAndKeepsLossAndGradients) {
         EXPECT_EQ(count(chunked.graph, "matmul"), count(whole.graph, "matmul") - 3) << policy;
         for (std::size_t id = 0; id < chunked.graph.size(); ++id)
             for (const Type& type : chunked.graph.node(static_cast<NodeId>(id)).outputs)
-                EXPECT_NE(type.shape.elements(), B * T * V) << policy << ": logits";
-        EXPECT_LE(worst_difference(whole.graph, chunked.graph), tolerance) << policy;
+                EXPECT_NE(type.shape.elements(), logits_shape.elements()) << policy << ": logits";
+        EXPECT_LE(relative_difference(whole.graph, chunked.graph), tolerance) << policy;
     }
     // The tolerance bites: another seed is another gradient.
     const Graph whole = step("fp32", false).graph;
@@ -121,44 +114,44 @@ TEST(FuseLinearCrossEntropy, IsFoundUnderEveryPolicyAndKeepsLossAndGradients) {
         graph.add_state(loss_scale);
         return constant(graph, 3.01);
     };
-    EXPECT_GT(worst_difference(whole, build_training_step(trace, show_gradients, other).graph), 1e-3);
+    EXPECT_GT(relative_difference(whole, build_training_step(quarter_of_loss, show_gradients, other).graph),
+              1e-3);
 }
 
 TEST(FuseLinearCrossEntropy, WhatIsIgnoredStaysSo) {
     const std::vector<double> targets = testing::values_of(counted_targets, 2);
     const auto ignored = std::ranges::count_if(targets, [](double target) { return target < 0; });
     EXPECT_GT(ignored, 0);
-    EXPECT_LT(ignored, B * T);
+    EXPECT_LT(ignored, text_shape.elements());
     const BuiltGraph whole = step("fp32", false, trace_counted), chunked = step("fp32", true, trace_counted);
     EXPECT_TRUE(chunked.refused.empty());
     EXPECT_EQ(count(chunked.graph, "linear_cross_entropy"), 1);
-    EXPECT_LE(worst_difference(whole.graph, chunked.graph, true), 1e-13);
+    EXPECT_LE(relative_difference(whole.graph, chunked.graph, true), 1e-13);
     const Graph forward = build_evaluation(trace_counted, {.fuse_linear_cross_entropy = true}).graph;
     EXPECT_EQ(count(forward, "linear_cross_entropy"), 1);
-    EXPECT_LE(worst_difference(build_evaluation(trace_counted).graph, forward, true), 1e-13);
+    EXPECT_LE(relative_difference(build_evaluation(trace_counted).graph, forward, true), 1e-13);
 }
 
 /// A loss with what recipes add to it.
 template <int recipe>
 Tensor trace_recipe(Graph& graph) {
-    const Tensor tokens(graph, graph.add_input("tokens", {DType::i32, {B, T}}));
-    const Tensor targets(graph, graph.add_input("targets", {DType::i32, {B, T}}));
-    const Tensor logits = nn::gpt2_logits(model, tokens);
+    const auto [tokens, targets] = testing::input_text(graph, text_shape);
+    const Tensor logits = nn::gpt2_logits(gpt2, tokens);
     if (recipe == 4) {
-        const Tensor parts(graph, graph.add_input("parts", {DType::f32, {B, T, V}}));
+        const Tensor parts(graph, graph.add_input("parts", {DType::f32, logits_shape}));
         return cross_entropy(logits, parts, CrossEntropyOptions{.label_smoothing = 0.1});
     }
     std::vector<double> weights;
-    for (std::int64_t i = 0; i < V; ++i) weights.push_back(static_cast<double>(1 + i % 4));
+    for (std::int64_t i = 0; i < classes; ++i) weights.push_back(static_cast<double>(1 + i % 4));
     CrossEntropyOptions options;
-    if (recipe == 0) options.class_weights = literal(graph, weights, DType::f32, {V});
+    if (recipe == 0) options.class_weights = literal(graph, weights, DType::f32, {classes});
     if (recipe == 1) options = {.label_smoothing = 0.1, .ignore_index = 3};
     if (recipe == 2) options = {.ignore_index = 3, .reduction = Reduction::sum};
     if (recipe == 3) {
-        options = {.class_weights = literal(graph, weights, DType::f32, {V}),
+        options = {.class_weights = literal(graph, weights, DType::f32, {classes}),
                    .label_smoothing = 0.2,
                    .reduction = Reduction::none};
-        const Tensor row = cast(iota(graph, {B, T}, 1), DType::f32);
+        const Tensor row = cast(iota(graph, text_shape, 1), DType::f32);
         return sum(cross_entropy(logits, targets, options) * (row + 1.0));
     }
     return cross_entropy(logits, targets, options);
@@ -175,7 +168,7 @@ std::int64_t bytes_of_logits(const Graph& graph) {
         for (const Value& input : node.inputs)
             follows[at] = follows[at] || follows[static_cast<std::size_t>(input.node)];
         for (const Type& type : node.outputs)
-            if (follows[at] && type.shape.elements() == B * T * V) bytes += type.bytes();
+            if (follows[at] && type.shape.elements() == logits_shape.elements()) bytes += type.bytes();
     }
     return bytes;
 }
@@ -191,22 +184,21 @@ TEST(FuseLinearCrossEntropy, WeightsSmoothingIgnoredRowsAndLossesByRowsLeaveNoLo
             verify(chunked.graph, "fuse_linear_cross_entropy");
             EXPECT_TRUE(chunked.refused.empty()) << which;
             EXPECT_EQ(count(chunked.graph, "linear_cross_entropy"), 1) << which;
-            EXPECT_LE(worst_difference(whole.graph, chunked.graph), tolerance) << which;
+            EXPECT_LE(relative_difference(whole.graph, chunked.graph), tolerance) << which;
             EXPECT_EQ(bytes_of_logits(chunked.graph), 0) << which;
-            EXPECT_GE(bytes_of_logits(whole.graph), 2 * B * T * V * 2) << which;
+            EXPECT_GE(bytes_of_logits(whole.graph), 2 * logits_shape.elements() * 2) << which;
         }
     // Another recipe is another loss.
-    EXPECT_GT(worst_difference(step("fp32", false, trace_recipe<1>).graph,
-                               step("fp32", true, trace_recipe<2>).graph),
+    EXPECT_GT(relative_difference(step("fp32", false, trace_recipe<1>).graph,
+                                  step("fp32", true, trace_recipe<2>).graph),
               1e-2);
 }
 
 /// A loss whose rows' weights follow from the losses themselves: its gradients come after it.
 Tensor trace_focal(Graph& graph) {
-    const Tensor tokens(graph, graph.add_input("tokens", {DType::i32, {B, T}}));
-    const Tensor targets(graph, graph.add_input("targets", {DType::i32, {B, T}}));
+    const auto [tokens, targets] = testing::input_text(graph, text_shape);
     const Tensor losses =
-        cross_entropy(nn::gpt2_logits(model, tokens), targets, {.reduction = Reduction::none});
+        cross_entropy(nn::gpt2_logits(gpt2, tokens), targets, {.reduction = Reduction::none});
     return mean(losses * losses);
 }
 
@@ -232,11 +224,11 @@ TEST(FuseLinearCrossEntropy, TakesTheWeightsGradientAsTheProductWroteIt) {
 }
 
 TEST(FuseLinearCrossEntropy, OfAForwardPassHasNoSeedAndNoGradients) {
-    const Graph whole = build_evaluation(trace).graph;
-    const Graph chunked = build_evaluation(trace, {.fuse_linear_cross_entropy = true}).graph;
+    const Graph whole = build_evaluation(quarter_of_loss).graph;
+    const Graph chunked = build_evaluation(quarter_of_loss, {.fuse_linear_cross_entropy = true}).graph;
     EXPECT_EQ(count(chunked, "linear_cross_entropy"), 1);
     EXPECT_EQ(count(chunked, "matmul"), count(whole, "matmul") - 1);
-    EXPECT_LE(worst_difference(whole, chunked), 1e-13);
+    EXPECT_LE(relative_difference(whole, chunked), 1e-13);
 }
 
 TEST(FuseLinearCrossEntropy, IsIdempotent) {
@@ -248,7 +240,7 @@ TEST(FuseLinearCrossEntropy, IsIdempotent) {
 }
 
 /// A linear layer over N = 6 rows of C = 4, and what becomes of its logits.
-struct NearMiss {
+struct UnfusedLoss {
     const char* reason;
     bool x_is_parameter = true, transposed = true;
     Tensor (*loss)(Graph&, Tensor x, Tensor w, Tensor targets) = nullptr;
@@ -258,7 +250,7 @@ Tensor bias(Graph& graph) { return constant(graph, 1.0, DType::f32, {7}); }
 
 Tensor logits_of(Tensor x, Tensor w) { return matmul(x, w, {.transpose_b = true}); }
 
-const NearMiss near_misses[] = {
+const UnfusedLoss unfused_losses[] = {
     {.reason = "the logits are used by 'sum' too",
      .loss =
          [](Graph&, Tensor x, Tensor w, Tensor t) {
@@ -316,7 +308,7 @@ const NearMiss near_misses[] = {
 };
 
 TEST(FuseLinearCrossEntropy, LeavesNearMissesAsTheyWereAndSaysWhy) {
-    for (const NearMiss& miss : near_misses) {
+    for (const UnfusedLoss& miss : unfused_losses) {
         Graph graph;
         const Type x_type{DType::f32, {6, 4}},
             w_type{DType::f32, miss.transposed ? Shape{7, 4} : Shape{4, 7}};

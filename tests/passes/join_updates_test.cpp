@@ -8,45 +8,29 @@
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/reference.h"
 #include "mantissa/graph/verifier.h"
-#include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/analysis/plan_memory.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/train/optimizer_update.h"
+#include "tests/passes/small_gpt2.h"
+#include "tests/support/count_nodes.h"
 #include "tests/support/op_cases.h"
 
 namespace mantissa {
 namespace {
 
+using testing::count;
+
 const auto anything = [](const Graph&, const Node&) { return true; };
 
-std::size_t count(const Graph& graph, std::string_view op) {
-    std::size_t found = 0;
-    for (std::size_t id = 0; id < graph.size(); ++id)
-        found += graph.node(static_cast<NodeId>(id)).op->name == op ? 1 : 0;
-    return found;
-}
-
 /// A step of a small GPT-2, laid out so that matrices have copies in BF16.
-Graph step_of(const Optimizer& optimizer, bool joins) {
+Graph step_with(const Optimizer& optimizer, bool joins) {
     PipelineOptions options{.policy = find_policy("bf16"), .simplify = true, .lay_out = true, .fuse = joins};
-    const auto model = [](Graph& graph) {
-        const Type ids{DType::i32, {2, 5}};
-        return nn::gpt2_loss({.name = "small",
-                              .layers = 2,
-                              .heads = 2,
-                              .channels = 8,
-                              .vocabulary = 7,
-                              .context = 8,
-                              .dropout = 0},
-                             {graph, graph.add_input("tokens", ids)},
-                             {graph, graph.add_input("targets", ids)}, {});
-    };
-    return build_training_step(model, optimizer_update(optimizer), options,
-                               {.target = {.joins_updates = joins}})
+    return build_training_step(testing::traced_gpt2(testing::small_gpt2(2, 8, 7), {2, 5}),
+                               optimizer_update(optimizer), options, {.target = {.joins_updates = joins}})
         .graph;
 }
 
-ReferenceFeed feed_of(const Graph& graph) {
+ReferenceFeed positive_feed(const Graph& graph) {
     ReferenceFeed feed;
     std::uint32_t which = 1;
     const auto values = [&](const Type& type) {
@@ -84,7 +68,7 @@ TEST(JoinUpdates, ReadsLikeThis) {
     }
     const Graph joined = join_updates(graph, anything);
     verify(joined, "join_updates");
-    EXPECT_EQ(count(joined, "sgd"), 0U);
+    EXPECT_EQ(count(joined, "sgd"), 0);
     const std::string text = print(joined);
     EXPECT_NE(
         text.find(
@@ -99,18 +83,18 @@ TEST(JoinUpdates, ReadsLikeThis) {
 
 TEST(JoinUpdates, KeepEveryBitOfAStepAndAreWrittenInPlace) {
     for (const Optimizer& optimizer : {adamw(), sgd({}), sgd({.momentum = 0.9})}) {
-        const Graph apart = step_of(optimizer, false), fused = step_of(optimizer, true);
+        const Graph apart = step_with(optimizer, false), fused = step_with(optimizer, true);
         // The table of tokens, without a copy, is the only one of its kind.
-        EXPECT_LE(count(fused, optimizer.name), 1U) << optimizer.name;
-        EXPECT_GE(count(fused, "joined_updates"), 2U);
-        EXPECT_EQ(count(apart, "joined_updates"), 0U) << "it is asked for";
+        EXPECT_LE(count(fused, optimizer.name), 1) << optimizer.name;
+        EXPECT_GE(count(fused, "joined_updates"), 2);
+        EXPECT_EQ(count(apart, "joined_updates"), 0) << "it is asked for";
         const Graph joined = join_updates(apart, anything);
         verify(joined, "join_updates");
-        const std::size_t alone = count(joined, optimizer.name);
+        const int alone = count(joined, optimizer.name);
         EXPECT_EQ(alone, count(fused, optimizer.name));
         EXPECT_EQ(joined.size(),
                   apart.size() - count(apart, optimizer.name) + alone + count(joined, "joined_updates"));
-        const ReferenceFeed feed = feed_of(apart);
+        const ReferenceFeed feed = positive_feed(apart);
         const ReferenceRun expected(apart, feed), got(joined, feed);
         EXPECT_TRUE(got.next(feed) == expected.next(feed)) << optimizer.name;
         EXPECT_EQ(plan_memory(joined).copied_updates, plan_memory(apart).copied_updates);
@@ -118,11 +102,11 @@ TEST(JoinUpdates, KeepEveryBitOfAStepAndAreWrittenInPlace) {
 }
 
 TEST(JoinUpdates, WhatOthersReadOrDiffersStays) {
-    Graph read = step_of(adamw(), false);
+    Graph read = step_with(adamw(), false);
     const auto is_update = [&](NodeId id) { return read.node(id).op->name == "adamw"; };
     NodeId first = 0;
     while (!is_update(first)) ++first;
-    const std::size_t before = count(join_updates(read, anything), "adamw");
+    const int before = count(join_updates(read, anything), "adamw");
     const Tensor doubled = Tensor(read, {first, 0}) + Tensor(read, {first, 0});
     read.add_result("doubled", doubled.value());
     const Graph joined = join_updates(read, anything);

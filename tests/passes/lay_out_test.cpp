@@ -15,6 +15,7 @@
 #include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/train/optimizer_update.h"
+#include "tests/passes/small_gpt2.h"
 #include "tests/support/random_draws.h"
 
 namespace mantissa {
@@ -29,7 +30,7 @@ std::vector<double> some_values(std::int64_t count, std::uint64_t seed) {
 }
 
 /// Values for all inputs and states, derived ones apart.
-ReferenceFeed feed_of(const Graph& graph, std::int64_t ids_below = 7) {
+ReferenceFeed feed_of_all(const Graph& graph, std::int64_t ids_below = 7) {
     ReferenceFeed feed;
     std::uint64_t seed = 1;
     const auto add = [&](const std::string& name, const Type& type) {
@@ -85,20 +86,11 @@ void expect_same_meaning(const Graph& graph, const ReferenceFeed& feed, const st
     ASSERT_EQ(again.derive.size(), 0u) << what;
 }
 
-Graph training_step(const char* policy, double rate_of_dropout = 0) {
-    const nn::Gpt2Config config{.name = "small",
-                                .layers = 2,
-                                .heads = 2,
-                                .channels = 8,
-                                .vocabulary = 7,
-                                .context = 5,
-                                .dropout = rate_of_dropout};
-    const TraceModel model = [config](Graph& graph) {
-        const Tensor tokens(graph, graph.add_input("tokens", {DType::i32, {2, 5}}));
-        const Tensor targets(graph, graph.add_input("targets", {DType::i32, {2, 5}}));
-        return nn::gpt2_loss(config, tokens, targets);
-    };
-    return build_training_step(model, optimizer_update(clipped(adamw(), 1.0)),
+Graph clipped_step(const char* policy, double rate_of_dropout = 0) {
+    nn::Gpt2Config config = testing::small_gpt2(2, 8, 7);
+    config.context = 5;
+    config.dropout = rate_of_dropout;
+    return build_training_step(testing::traced_gpt2(config, {2, 5}), optimizer_update(clipped(adamw(), 1.0)),
                                {.policy = find_policy(policy)})
         .graph;
 }
@@ -155,7 +147,7 @@ TEST(LayOut, AnyUpdateThatCanTakesACopy) {
             const auto last = static_cast<std::int32_t>(update.outputs.size()) - 1;
             EXPECT_EQ(written.value.output, written.state == copy ? last : 0);
         }
-        expect_same_meaning(graph, feed_of(graph), "sgd");
+        expect_same_meaning(graph, feed_of_all(graph), "sgd");
     }
 }
 
@@ -180,14 +172,14 @@ TEST(LayOut, TheCopyOfAPaddedParameterIsPaddedWhereItLies) {
         EXPECT_EQ(laid.graph.states()[1].type, (Type{DType::bf16, {4, 3}}));
         EXPECT_NE(text.find("= pad(%bf16.w)"), std::string::npos) << text;
         EXPECT_EQ(text.find("= cast("), std::string::npos) << text;
-        expect_same_meaning(graph, feed_of(graph), "padded");
+        expect_same_meaning(graph, feed_of_all(graph), "padded");
     }
 }
 
 TEST(LayOut, OfGpt2sStepKeepsEveryBitAndLeavesNoCastOfAParameter) {
     for (const char* policy : {"bf16", "fp16"}) {
-        const Graph graph = training_step(policy);
-        expect_same_meaning(graph, feed_of(graph), policy);
+        const Graph graph = clipped_step(policy);
+        expect_same_meaning(graph, feed_of_all(graph), policy);
         const LaidOut laid = lay_out(graph);
         std::set<int> copied;
         for (std::size_t i = 0; i < laid.graph.size(); ++i) {
@@ -205,7 +197,7 @@ TEST(LayOut, OfGpt2sStepKeepsEveryBitAndLeavesNoCastOfAParameter) {
 }
 
 TEST(LayOut, ChangesNothingWhereNothingIsDerived) {
-    const Graph graph = training_step("fp32");
+    const Graph graph = clipped_step("fp32");
     const LaidOut laid = lay_out(graph);
     EXPECT_EQ(laid.derive.size(), 0u);
     EXPECT_EQ(laid.graph.states().size(), graph.states().size());
@@ -228,9 +220,9 @@ TEST(LayOut, LeavesACastThatIsAResult) {
 }
 
 TEST(LayOut, ABadStepLeavesTheCopies) {
-    const Graph graph = training_step("bf16");
+    const Graph graph = clipped_step("bf16");
     const LaidOut laid = lay_out(graph);
-    ReferenceFeed feed = feed_of(graph);
+    ReferenceFeed feed = feed_of_all(graph);
     feed["ln_f.weight"][0] = std::numeric_limits<double>::infinity();
     derive_into(laid, feed);
     // NaN is not equal to itself, so moments are no part of this.
@@ -288,7 +280,7 @@ TEST(LayOut, KeepsEveryBitOfRandomGraphsAndIsIdempotent) {
     const auto draws = static_cast<std::uint64_t>(testing::random_draws(1000));
     for (std::uint64_t seed = 0; seed < draws; ++seed) {
         const RandomStates random(seed);
-        expect_same_meaning(random.graph, feed_of(random.graph), "seed " + std::to_string(seed));
+        expect_same_meaning(random.graph, feed_of_all(random.graph), "seed " + std::to_string(seed));
         derived += lay_out(random.graph).derive.updates().size();
     }
     EXPECT_GT(derived, draws);

@@ -16,6 +16,7 @@
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/passes/rewriter.h"
 #include "mantissa/passes/simplify.h"
+#include "tests/passes/small_gpt2.h"
 #include "tests/support/count_nodes.h"
 #include "tests/support/op_cases.h"
 #include "tests/support/random_draws.h"
@@ -27,16 +28,8 @@ namespace {
 using testing::count;
 using testing::show_gradients;
 
-constexpr std::int64_t B = 2, T = 5, V = 61;
-
-const nn::Gpt2Config model{
-    .name = "small", .layers = 1, .heads = 2, .channels = 16, .vocabulary = V, .context = 8, .dropout = 0};
-
-Tensor trace(Graph& graph) {
-    const Tensor tokens(graph, graph.add_input("tokens", {DType::i32, {B, T}}));
-    const Tensor targets(graph, graph.add_input("targets", {DType::i32, {B, T}}));
-    return nn::gpt2_loss(model, tokens, targets);
-}
+const nn::Gpt2Config ugly_gpt2 = testing::small_gpt2(1, 16, 61);
+const TraceModel traced = testing::traced_gpt2(ugly_gpt2, {2, 5});
 
 PipelineOptions options_of(const std::string& policy, bool chunked, bool matched, bool padded) {
     PipelineOptions options;
@@ -50,7 +43,7 @@ PipelineOptions options_of(const std::string& policy, bool chunked, bool matched
 /// A machine that likes extents of multiples of 8.
 Machine by_eights() { return {.target = {.extent_multiple = 8}}; }
 
-ReferenceFeed feed_of(const Graph& graph) {
+ReferenceFeed feed_of_layers(const Graph& graph) {
     ReferenceFeed feed;
     std::uint32_t which = 1;
     for (const NodeId id : graph.inputs()) {
@@ -68,7 +61,7 @@ ReferenceFeed feed_of(const Graph& graph) {
 
 /// Zeros at the end of a sum change no bit of it.
 void expect_same_results(const Graph& plain, const Graph& padded, const std::string& what) {
-    const ReferenceFeed feed = feed_of(plain);
+    const ReferenceFeed feed = feed_of_layers(plain);
     const ReferenceRun x(plain, feed), y(padded, feed);
     ASSERT_EQ(plain.results().size(), padded.results().size()) << what;
     for (const Result& result : plain.results()) {
@@ -97,29 +90,30 @@ TEST(Pad, KeepsEveryResultOfGpt2UnderEveryPolicy) {
             for (const bool matched : {false, true}) {
                 const std::string what = fmt::format("{}, {}, {}", policy, chunked, matched);
                 const auto built = [&](bool padded) {
-                    return build_training_step(trace, show_gradients,
+                    return build_training_step(traced, show_gradients,
                                                options_of(policy, chunked, matched, padded), by_eights());
                 };
                 const BuiltGraph plain = built(false), padded = built(true);
                 ASSERT_EQ(padded.padded.size(), 1u) << what;
                 EXPECT_EQ(padded.padded[0].name, "wte.weight");
-                EXPECT_EQ(padded.padded[0].rows, V);
+                EXPECT_EQ(padded.padded[0].rows, ugly_gpt2.vocabulary);
                 EXPECT_EQ(padded.padded[0].zero_rows, 3);
                 EXPECT_EQ(count(padded.graph, "linear_cross_entropy"), chunked) << what;
                 expect_same_results(plain.graph, padded.graph, what);
                 expect_views(plain.graph, padded.graph, what);
                 for (std::size_t id = 0; id < padded.graph.size(); ++id)
                     for (const Type& type : padded.graph.node(static_cast<NodeId>(id)).outputs)
-                        EXPECT_NE(type.shape.elements(), B * T * V) << what << ": logits of ugly width";
+                        EXPECT_NE(type.shape.elements(), 2 * 5 * ugly_gpt2.vocabulary)
+                            << what << ": logits of ugly width";
             }
 }
 
 TEST(Pad, OfAForwardPassPadsTheLogitsAlone) {
     for (const bool chunked : {false, true}) {
         const Graph plain =
-            build_evaluation(trace, options_of("bf16", chunked, true, false), by_eights()).graph;
+            build_evaluation(traced, options_of("bf16", chunked, true, false), by_eights()).graph;
         const Graph padded =
-            build_evaluation(trace, options_of("bf16", chunked, true, true), by_eights()).graph;
+            build_evaluation(traced, options_of("bf16", chunked, true, true), by_eights()).graph;
         expect_same_results(plain, padded, "evaluation");
         expect_views(plain, padded, "evaluation");
         EXPECT_EQ(padded.states()[0].zero_rows, 3);
@@ -129,8 +123,8 @@ TEST(Pad, OfAForwardPassPadsTheLogitsAlone) {
 
 TEST(Pad, LeavesLogitsThatAreResultsSoThatNoneIsEverSampled) {
     Graph graph;
-    const Tensor tokens(graph, graph.add_input("tokens", {DType::i32, {B, T}}));
-    graph.add_result("logits", nn::gpt2_logits(model, tokens).value());
+    const Tensor tokens(graph, graph.add_input("tokens", {DType::i32, {2, 5}}));
+    graph.add_result("logits", nn::gpt2_logits(ugly_gpt2, tokens).value());
     const Padded padded = pad_parameters(graph, {.multiple = 8});
     EXPECT_TRUE(padded.padded.empty());
     EXPECT_EQ(padded.refused[0].text(),
@@ -141,7 +135,8 @@ TEST(Pad, LeavesLogitsThatAreResultsSoThatNoneIsEverSampled) {
 
 TEST(Pad, IsIdempotent) {
     const Graph once =
-        build_training_step(trace, show_gradients, options_of("bf16", false, false, true), by_eights()).graph;
+        build_training_step(traced, show_gradients, options_of("bf16", false, false, true), by_eights())
+            .graph;
     const Padded twice = pad_parameters(once, {.multiple = 8});
     EXPECT_TRUE(twice.padded.empty());
     EXPECT_EQ(twice.refused[0].text(), "wte.weight: 3 rows of zeros lie behind it already");
@@ -275,8 +270,8 @@ TEST(Pad, LeavesWhatItCannotProveHarmlessAndSaysWhy) {
     }
 }
 
-/// Layers with ugly parameters, over one another in any order, with what a rule passes on and what it does
-/// not between them, and a loss or none.
+/// Layers with ugly parameters, over one another in any order, with what a rule passes on and what it
+/// does not between them, and a loss or none.
 class RandomLayers {
   public:
     explicit RandomLayers(std::uint64_t seed) : random_{.seed = seed, .step = 0, .operation = 0} {
@@ -357,7 +352,8 @@ TEST(Pad, KeepsEveryBitOfRandomLayersAndIsIdempotent) {
 
 TEST(Pad, OneColumnOfPaddingThatCountedWouldBeSeen) {
     const Graph padded =
-        build_training_step(trace, show_gradients, options_of("fp32", false, false, true), by_eights()).graph;
+        build_training_step(traced, show_gradients, options_of("fp32", false, false, true), by_eights())
+            .graph;
     Rewriter wrong(padded);
     for (NodeId id = 0; id < static_cast<NodeId>(padded.size()); ++id) {
         const Node& node = padded.node(id);
@@ -365,12 +361,12 @@ TEST(Pad, OneColumnOfPaddingThatCountedWouldBeSeen) {
             wrong.copy(id);
             continue;
         }
-        const Attributes one_more = node.attributes.with("classes", V + 1);
+        const Attributes one_more = node.attributes.with("classes", ugly_gpt2.vocabulary + 1);
         const NodeId added = wrong.target().add(node.op->name, wrong.map(node.inputs), one_more);
         for (std::int32_t i = 0; i < static_cast<std::int32_t>(node.outputs.size()); ++i)
             wrong.place({id, i}, {added, i});
     }
-    const ReferenceFeed feed = feed_of(padded);
+    const ReferenceFeed feed = feed_of_layers(padded);
     EXPECT_GT(ReferenceRun(wrong.finish(), feed).result("loss").values[0],
               ReferenceRun(padded, feed).result("loss").values[0] + 1e-6);
 }

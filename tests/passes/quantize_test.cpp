@@ -8,24 +8,17 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/graph/verifier.h"
-#include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/train/optimizer_update.h"
+#include "tests/passes/small_gpt2.h"
 
 namespace mantissa {
 namespace {
 
-const nn::Gpt2Config config{
-    .name = "small", .layers = 2, .heads = 2, .channels = 8, .vocabulary = 7, .context = 5};
-
-Tensor traced(Graph& graph) {
-    const Tensor tokens(graph, graph.add_input("tokens", {DType::i32, {1, 5}}));
-    const Tensor targets(graph, graph.add_input("targets", {DType::i32, {1, 5}}));
-    return nn::gpt2_loss(config, tokens, targets);
-}
+const TraceModel quantizable = testing::traced_gpt2(testing::small_gpt2(2, 8, 7), {1, 5});
 
 TEST(Quantize, TakesLinearLayersAndLeavesAllElseToAutocast) {
-    const BuiltGraph built = build_evaluation(traced, {.policy = find_policy("int8"), .lay_out = true});
+    const BuiltGraph built = build_evaluation(quantizable, {.policy = find_policy("int8"), .lay_out = true});
     verify(built.graph, "int8");
     std::map<std::string, int> rules;
     for (std::size_t i = 0; i < built.graph.size(); ++i) {
@@ -49,7 +42,8 @@ TEST(Quantize, TakesLinearLayersAndLeavesAllElseToAutocast) {
 
 TEST(Quantize, MakesWeightsOnceAsDerivedStates) {
     for (const char* policy : {"int8", "int4"}) {
-        const BuiltGraph built = build_evaluation(traced, {.policy = find_policy(policy), .lay_out = true});
+        const BuiltGraph built =
+            build_evaluation(quantizable, {.policy = find_policy(policy), .lay_out = true});
         int weights = 0;
         std::int64_t bytes = 0;
         for (const State& state : built.graph.states())
@@ -65,7 +59,7 @@ TEST(Quantize, MakesWeightsOnceAsDerivedStates) {
 
 TEST(Quantize, TrainingIsRefusedInOneLine) {
     try {
-        build_training_step(traced, optimizer_update(adamw()), {.policy = find_policy("int8")});
+        build_training_step(quantizable, optimizer_update(adamw()), {.policy = find_policy("int8")});
         FAIL() << "int8 was trained";
     } catch (const UserError& error) {
         EXPECT_STREQ(

@@ -37,7 +37,7 @@ struct Step {
     NodeId exponential = -1;
 };
 
-int count(const Graph& graph, std::string_view op, Stage stage) {
+int count_at(const Graph& graph, std::string_view op, Stage stage) {
     int found = 0;
     for (NodeId id = 0; id < graph.end(); ++id)
         found += graph.node(id).op->name == op && graph.node(id).origin.stage == stage ? 1 : 0;
@@ -49,8 +49,8 @@ TEST(RecomputeInNests, WhatOnlyTheOtherPassReadsIsComputedThereAgain) {
     const NestRecomputation done = step.recomputed(1e9);
     verify(done.graph, "recompute_in_nests");
     EXPECT_EQ(done.values, 1);
-    EXPECT_EQ(count(done.graph, "exp", Stage::forward), 1);
-    EXPECT_EQ(count(done.graph, "exp", Stage::backward), 1);
+    EXPECT_EQ(count_at(done.graph, "exp", Stage::forward), 1);
+    EXPECT_EQ(count_at(done.graph, "exp", Stage::backward), 1);
     constexpr std::int64_t bytes = 64 * 64 * 4;
     EXPECT_EQ(done.bytes_not_kept, bytes) << "x is kept either way";
     EXPECT_EQ(done.bytes_not_moved, 2 * bytes) << "written once and read once; x is read there anyway";

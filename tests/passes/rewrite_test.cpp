@@ -15,6 +15,7 @@
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/passes/simplify.h"
 #include "mantissa/train/optimizer_update.h"
+#include "tests/passes/small_gpt2.h"
 #include "tests/support/random_draws.h"
 #include "tests/support/random_graph.h"
 
@@ -171,11 +172,7 @@ TEST(Pipeline, OptionalPassesAreChosenByName) {
 }
 
 TEST(Pipeline, AStepComputesNothingThatNobodyReads) {
-    const auto model = [](Graph& graph) {
-        const Type ids{DType::i32, {2, 8}};
-        return nn::gpt2_loss(nn::gpt2_config("gpt2-tiny"), {graph, graph.add_input("tokens", ids)},
-                             {graph, graph.add_input("targets", ids)});
-    };
+    const TraceModel model = testing::traced_gpt2(nn::gpt2_config("gpt2-tiny"), {2, 8});
     for (const PipelineOptions& options : {PipelineOptions{}, PipelineOptions{.fuse = true}}) {
         const Graph graph = build_training_step(model, optimizer_update(adamw()), options).graph;
         const std::vector<bool> live = live_nodes(graph);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <string>
@@ -16,7 +17,7 @@
 
 namespace mantissa::testing::attending {
 
-constexpr std::int64_t B = 2, H = 3, T = 5, D = 4, C = H * D;
+constexpr std::int64_t B = 2, H = 3, T = 5, S = 7, D = 4, C = H * D;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 inline const double root = std::sqrt(static_cast<double>(D));
 
@@ -53,6 +54,13 @@ struct Given {
         const Shape square{longest, longest};
         return select(less_equal(keys(square), queries(square)), number(1), number(0));
     }
+};
+
+/// A graph that is almost attention.
+struct NearMiss {
+    const char* name;
+    const char* reason;  ///< or the formula that it becomes
+    std::function<Tensor(Given&)> build;
 };
 
 /// The result "y" and the gradients of it, weighted, by every floating-point input, by the reference; by

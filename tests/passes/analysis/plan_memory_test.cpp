@@ -11,6 +11,7 @@
 #include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/train/optimizer_update.h"
+#include "tests/passes/small_gpt2.h"
 #include "tests/support/random_draws.h"
 #include "tests/support/random_graph.h"
 
@@ -48,19 +49,15 @@ std::int64_t largest_live_sum(const Graph& graph, const MemoryPlan& plan) {
     return *std::max_element(live.begin(), live.end());
 }
 
-Graph training_step(const nn::Gpt2Config& config, std::int64_t batch, std::int64_t sequence) {
-    const auto model = [&](Graph& graph) {
-        const Type ids{DType::i32, {batch, sequence}};
-        return nn::gpt2_loss(config, {graph, graph.add_input("tokens", ids)},
-                             {graph, graph.add_input("targets", ids)});
-    };
-    return build_training_step(model, optimizer_update(adamw())).graph;
+Graph adamw_step(const nn::Gpt2Config& config, std::int64_t batch, std::int64_t sequence) {
+    return build_training_step(testing::traced_gpt2(config, {batch, sequence}), optimizer_update(adamw()))
+        .graph;
 }
 
 TEST(MemoryPlan, ArenaIsWithinFivePercentOfTheLargestLiveSum) {
     for (const char* model : {"gpt2-tiny", "gpt2-124m"})
         for (std::int64_t sequence : {37, 256}) {
-            const Graph graph = training_step(nn::gpt2_config(model), 4, sequence);
+            const Graph graph = adamw_step(nn::gpt2_config(model), 4, sequence);
             const MemoryPlan plan = plan_memory(graph);
             const std::int64_t bound = largest_live_sum(graph, plan);
             EXPECT_GE(plan.arena_bytes, bound);
@@ -94,7 +91,7 @@ TEST(MemoryPlan, RandomGraphsNeverShareMemoryWhileBothLive) {
 TEST(MemoryPlan, APlantedWrongLifetimeIsCaught) {
     // Two values that follow one another share memory; let the first live one node longer, as a plan made
     // with a wrong lifetime would have to be read.
-    const Graph graph = training_step(nn::gpt2_config("gpt2-tiny"), 2, 16);
+    const Graph graph = adamw_step(nn::gpt2_config("gpt2-tiny"), 2, 16);
     MemoryPlan plan = plan_memory(graph);
     int caught = 0;
     for (Allocation& allocation : plan.allocations) {
@@ -111,7 +108,7 @@ TEST(MemoryPlan, APlantedWrongLifetimeIsCaught) {
 }
 
 TEST(MemoryPlan, UpdatesOfATrainingStepAreWrittenInPlace) {
-    const Graph graph = training_step(nn::gpt2_config("gpt2-tiny"), 2, 16);
+    const Graph graph = adamw_step(nn::gpt2_config("gpt2-tiny"), 2, 16);
     const MemoryPlan plan = plan_memory(graph);
     // All but the counter, whose new value is chosen between two scalars.
     ASSERT_EQ(plan.copied_updates.size(), 1u);

@@ -171,36 +171,40 @@ const std::vector<Form> documents = {
 };
 
 /// Two heads of queries a head of keys, with a window and a cap.
-constexpr std::int64_t Q = 4, G = 2, R = Q / G;
-const std::vector<Form> groups = {
-    {"repeated, in a window", "s where j <= i and i < j + 2",
-     [](Given& g) {
-         const auto repeated = [](Tensor x) {
-             return reshape(broadcast_to(reshape(x, {B, G, 1, T, D}), {B, G, R, T, D}), {B, Q, T, D});
-         };
-         const Tensor s = g.scores(g.input("q", {B, Q, T, D}), repeated(g.input("k", {B, G, T, D}))) / root;
-         const Tensor sees = logical_and(g.visible(), less(g.queries(), g.keys() + 2.0));
-         return matmul(softmax(select(sees, s, g.number(-infinity))), repeated(g.input("v", {B, G, T, D})));
-     }},
-    {"heads in groups, with a scale for each", "",
-     [](Given& g) {
-         const auto spread = [](Tensor x) {
-             return broadcast_to(reshape(x, {B, G, 1, T, D}), {B, G, R, T, D});
-         };
-         const Tensor s = g.scores(g.input("q", {B, G, R, T, D}), spread(g.input("k", {B, G, T, D})));
-         const Tensor scale = reshape(g.input("scale", {G}), {G, 1, 1, 1});
-         return matmul(softmax(g.masked(s * scale)), spread(g.input("v", {B, G, T, D})));
-     }},
-    {"rows of one product, with a bias by head", "",
-     [](Given& g) {
-         const Tensor q = g.input("q", {B, Q, T, D});
-         const Tensor k = g.input("k", {B, G, T, D}), v = g.input("v", {B, G, T, D});
-         const Tensor s = reshape(g.scores(reshape(q, {B, G, R * T, D}), k), {B, Q, T, T}) / root;
-         const Tensor slope = reshape(g.input("slopes", {Q}), {Q, 1, 1});
-         const Tensor w = softmax(g.masked(s + slope * cast(distance(g), DType::f32)));
-         return reshape(matmul(reshape(w, {B, G, R * T, T}), v), {B, Q, T, D});
-     }},
-};
+const std::vector<Form> grouped_forms = [] {
+    constexpr std::int64_t Q = 4, G = 2, R = Q / G;
+    return std::vector<Form>{
+        {"repeated, in a window", "s where j <= i and i < j + 2",
+         [](Given& g) {
+             const auto repeated = [](Tensor x) {
+                 return reshape(broadcast_to(reshape(x, {B, G, 1, T, D}), {B, G, R, T, D}), {B, Q, T, D});
+             };
+             const Tensor s =
+                 g.scores(g.input("q", {B, Q, T, D}), repeated(g.input("k", {B, G, T, D}))) / root;
+             const Tensor sees = logical_and(g.visible(), less(g.queries(), g.keys() + 2.0));
+             return matmul(softmax(select(sees, s, g.number(-infinity))),
+                           repeated(g.input("v", {B, G, T, D})));
+         }},
+        {"heads in groups, with a scale for each", "",
+         [](Given& g) {
+             const auto spread = [](Tensor x) {
+                 return broadcast_to(reshape(x, {B, G, 1, T, D}), {B, G, R, T, D});
+             };
+             const Tensor s = g.scores(g.input("q", {B, G, R, T, D}), spread(g.input("k", {B, G, T, D})));
+             const Tensor scale = reshape(g.input("scale", {G}), {G, 1, 1, 1});
+             return matmul(softmax(g.masked(s * scale)), spread(g.input("v", {B, G, T, D})));
+         }},
+        {"rows of one product, with a bias by head", "",
+         [](Given& g) {
+             const Tensor q = g.input("q", {B, Q, T, D});
+             const Tensor k = g.input("k", {B, G, T, D}), v = g.input("v", {B, G, T, D});
+             const Tensor s = reshape(g.scores(reshape(q, {B, G, R * T, D}), k), {B, Q, T, T}) / root;
+             const Tensor slope = reshape(g.input("slopes", {Q}), {Q, 1, 1});
+             const Tensor w = softmax(g.masked(s + slope * cast(distance(g), DType::f32)));
+             return reshape(matmul(reshape(w, {B, G, R * T, T}), v), {B, Q, T, D});
+         }},
+    };
+}();
 
 Tensor sink_logit(Given& g) { return reshape(g.input("sink", {H}), {1, H, 1, 1}); }
 const std::vector<Form> sinks = {
@@ -395,8 +399,9 @@ void expect_found(const Form& form) {
 }
 
 TEST(AttentionForms, AllAreFoundAndValuesAndGradientsAreTheReferences) {
-    const std::vector<const std::vector<Form>*> families{
-        &windows, &caps, &biases, &prefixes, &documents, &groups, &sinks, &temperatures, &tables, &dropouts};
+    const std::vector<const std::vector<Form>*> families{&windows,   &caps,          &biases, &prefixes,
+                                                         &documents, &grouped_forms, &sinks,  &temperatures,
+                                                         &tables,    &dropouts};
     for (const std::vector<Form>* family : families) {
         EXPECT_GE(family->size(), 3u);
         for (const Form& form : *family) expect_found(form);

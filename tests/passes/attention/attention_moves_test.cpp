@@ -270,7 +270,7 @@ class AttentionByMoves {
     bool causal_ = false, sink_ = false, is_hidden_ = false;
 };
 
-void expect_found(int from, int to) {
+void expect_every_one_found(int from, int to) {
     for (int seed = from; seed < to; ++seed) {
         AttentionByMoves made(static_cast<std::uint32_t>(seed), Wrong::none);
         const Given& given = made.given();
@@ -300,9 +300,9 @@ void expect_none(int from, int to) {
     }
 }
 
-TEST(AttentionMoves, MovesThatChangeNothingAreFound) { expect_found(0, 200); }
+TEST(AttentionMoves, MovesThatChangeNothingAreFound) { expect_every_one_found(0, 200); }
 TEST(AttentionMoves, OneWrongMoveIsNotTakenAndSaysWhy) { expect_none(0, 200); }
-TEST(AttentionMovesSlow, MovesThatChangeNothingAreFound) { expect_found(200, 2200); }
+TEST(AttentionMovesSlow, MovesThatChangeNothingAreFound) { expect_every_one_found(200, 2200); }
 TEST(AttentionMovesSlow, OneWrongMoveIsNotTakenAndSaysWhy) { expect_none(200, 2200); }
 
 }  // namespace

@@ -5,10 +5,12 @@
 
 #include <array>
 
+#include "tests/support/attention_graphs.h"
+
 namespace mantissa {
 namespace {
 
-constexpr std::int64_t B = 2, H = 3, T = 5, S = 7;
+using namespace testing::attending;
 
 TEST(AxisMap, MergedAxesAreProductsOfTheirAtoms) {
     AxisMap map(Shape{B, H, T, S});

@@ -12,35 +12,29 @@
 #include "mantissa/graph/gradient.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/verifier.h"
-#include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/analysis/plan_memory.h"
 #include "mantissa/passes/attention/match_attention.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/passes/simplify.h"
+#include "tests/passes/small_gpt2.h"
+#include "tests/support/attention_graphs.h"
 #include "tests/support/op_cases.h"
 #include "tests/support/random_graph.h"
 
 namespace mantissa {
 namespace {
 
-constexpr std::int64_t B = 2, T = 5, H = 4, D = 6, C = H * D;
+using namespace testing::attending;
 
-struct Given {
-    Graph graph;
-    ReferenceFeed feed;
+constexpr std::int64_t heads = 4, head_size = 6, channels = heads * head_size;
 
-    Tensor input(const std::string& name, Shape shape) {
-        const Type type{DType::f32, std::move(shape)};
-        feed[name] = testing::values_of({type}, static_cast<std::uint32_t>(feed.size()));
-        return {graph, graph.add_input(name, type)};
-    }
-    /// [B, T, C] -> [B, H, T, D].
-    static Tensor heads(Tensor x) { return transpose(reshape(x, {B, -1, H, D}), {0, 2, 1, 3}); }
-    /// [B, H, T, D] -> [B, T, C].
-    static Tensor channels(Tensor o) { return reshape(transpose(o, {0, 2, 1, 3}), {B, T, C}); }
-};
-
-Tensor attend(Tensor q, Tensor k, Tensor v) { return attention(q, k, v, {.causal = true, .scale = 0.5}); }
+/// [B, T, channels] -> [B, heads, T, head_size].
+Tensor by_heads(Tensor x) { return transpose(reshape(x, {B, -1, heads, head_size}), {0, 2, 1, 3}); }
+/// [B, heads, T, head_size] -> [B, T, channels].
+Tensor by_positions(Tensor o) { return reshape(transpose(o, {0, 2, 1, 3}), {B, T, channels}); }
+Tensor attend_causally(Tensor q, Tensor k, Tensor v) {
+    return attention(q, k, v, {.causal = true, .scale = 0.5});
+}
 
 struct Found {
     const char* name;
@@ -48,65 +42,72 @@ struct Found {
     std::function<Tensor(Given&)> build;
 };
 
-const std::vector<Found> found = {
+const std::vector<Found> readable = {
     {"a transposition of all three, then a split", "operands=qkv:btphd, result=bthd",
      [](Given& g) {
          const auto x =
-             split(transpose(reshape(g.input("x", {B, T, 3 * C}), {B, T, 3, H, D}), {2, 0, 3, 1, 4}), 0, 3);
-         const Shape s{B, H, T, D};
-         return g.channels(attend(reshape(x[0], s), reshape(x[1], s), reshape(x[2], s)));
+             split(transpose(reshape(g.input("x", {B, T, 3 * channels}), {B, T, 3, heads, head_size}),
+                             {2, 0, 3, 1, 4}),
+                   0, 3);
+         const Shape s{B, heads, T, head_size};
+         return by_positions(attend_causally(reshape(x[0], s), reshape(x[1], s), reshape(x[2], s)));
      }},
     {"a split of the channels, then transpositions", "operands=qkv:btphd, result=bthd",
      [](Given& g) {
-         const auto x = split(g.input("x", {B, T, 3 * C}), 2, 3);
-         return g.channels(attend(g.heads(x[0]), g.heads(x[1]), g.heads(x[2])));
+         const auto x = split(g.input("x", {B, T, 3 * channels}), 2, 3);
+         return by_positions(attend_causally(by_heads(x[0]), by_heads(x[1]), by_heads(x[2])));
      }},
     {"slices of the rows of a matrix", "operands=vqk:btphd, result=bthd",
      [](Given& g) {
-         const Tensor x = reshape(g.input("x", {B * T, 3 * C}), {B, T, 3 * C});
-         const auto part = [&](std::int64_t i) { return g.heads(slice(x, 2, i * C, (i + 1) * C)); };
-         return g.channels(attend(part(1), part(2), part(0)));
+         const Tensor x = reshape(g.input("x", {B * T, 3 * channels}), {B, T, 3 * channels});
+         const auto part = [&](std::int64_t i) {
+             return by_heads(slice(x, 2, i * channels, (i + 1) * channels));
+         };
+         return by_positions(attend_causally(part(1), part(2), part(0)));
      }},
     {"three tensors", "operands=q:bthd,k:bthd,v:bthd, result=bthd",
      [](Given& g) {
-         const Shape s{B, T, C};
-         return g.channels(
-             attend(g.heads(g.input("q", s)), g.heads(g.input("k", s)), g.heads(g.input("v", s))));
+         const Shape s{B, T, channels};
+         return by_positions(attend_causally(by_heads(g.input("q", s)), by_heads(g.input("k", s)),
+                                             by_heads(g.input("v", s))));
      }},
     {"the parts of each head side by side", "operands=qkv:bthpd, result=bthd",
      [](Given& g) {
          const auto x =
-             split(transpose(reshape(g.input("x", {B, T, 3 * C}), {B, T, H, 3 * D}), {0, 2, 1, 3}), 3, 3);
-         return g.channels(attend(x[0], x[1], x[2]));
+             split(transpose(reshape(g.input("x", {B, T, 3 * channels}), {B, T, heads, 3 * head_size}),
+                             {0, 2, 1, 3}),
+                   3, 3);
+         return by_positions(attend_causally(x[0], x[1], x[2]));
      }},
     {"positions outermost, in steps", "operands=qkv:tbphd, result=tbhd",
      [](Given& g) {
-         const auto x = split(g.input("x", {T, B, 3 * C}), -1 + 3, 3);
+         const auto x = split(g.input("x", {T, B, 3 * channels}), -1 + 3, 3);
          const auto part = [&](std::size_t i) {
-             const Tensor by_head = reshape(transpose(x[i], {1, 0, 2}), {B, T, H, D});
+             const Tensor by_head = reshape(transpose(x[i], {1, 0, 2}), {B, T, heads, head_size});
              return transpose(transpose(by_head, {2, 0, 1, 3}), {1, 0, 2, 3});
          };
-         return reshape(transpose(attend(part(0), part(1), part(2)), {2, 0, 1, 3}), {T, B, C});
+         return reshape(transpose(attend_causally(part(0), part(1), part(2)), {2, 0, 1, 3}),
+                        {T, B, channels});
      }},
     {"queries alone, keys and values together", "operands=q:bthd,kv:btphd",
      [](Given& g) {
-         const Tensor kv = g.input("kv", {B, T + 3, 2, C});
+         const Tensor kv = g.input("kv", {B, T + 3, 2, channels});
          const auto part = [&](std::int64_t i) {
-             return g.heads(reshape(slice(kv, 2, i, i + 1), {B, T + 3, C}));
+             return by_heads(reshape(slice(kv, 2, i, i + 1), {B, T + 3, channels}));
          };
-         return attend(g.heads(g.input("q", {B, T, C})), part(0), part(1));
+         return attend_causally(by_heads(g.input("q", {B, T, channels})), part(0), part(1));
      }},
     {"a split of a split", "operands=q:bhtd,vk:pbthd, result=bthd",
      [](Given& g) {
-         const auto x = split(reshape(g.input("x", {2 * B, T, C}), {2, B, T, C}), 0, 2);
-         const Shape s{B, T, C};
-         const Tensor v = g.heads(reshape(x[0], s)), k = g.heads(reshape(x[1], s));
-         return g.channels(attend(g.input("q", {B, H, T, D}), k, v));
+         const auto x = split(reshape(g.input("x", {2 * B, T, channels}), {2, B, T, channels}), 0, 2);
+         const Shape s{B, T, channels};
+         const Tensor v = by_heads(reshape(x[0], s)), k = by_heads(reshape(x[1], s));
+         return by_positions(attend_causally(g.input("q", {B, heads, T, head_size}), k, v));
      }},
     {"the result alone", "result=bthd",
      [](Given& g) {
-         const Tensor x = g.input("x", {B, H, T, D});
-         return g.channels(attend(x, x, x));
+         const Tensor x = g.input("x", {B, heads, T, head_size});
+         return by_positions(attend_causally(x, x, x));
      }},
 };
 
@@ -139,7 +140,7 @@ Graph differentiated(Graph graph, Value y) {
     return graph;
 }
 
-void expect_same_results(const Graph& a, const Graph& b, ReferenceFeed feed) {
+void expect_same_bits(const Graph& a, const Graph& b, ReferenceFeed feed) {
     for (const NodeId id : a.inputs())
         if (const Node& node = a.node(id); node.attributes.word("name") == "dy")
             feed["dy"] = testing::values_of({node.outputs[0]}, 99);
@@ -149,7 +150,7 @@ void expect_same_results(const Graph& a, const Graph& b, ReferenceFeed feed) {
 }
 
 TEST(LayOutAttention, FindsHeadsWhereverTheyLie) {
-    for (const Found& test : found) {
+    for (const Found& test : readable) {
         SCOPED_TRACE(test.name);
         Given given;
         Value y = test.build(given).value();
@@ -166,7 +167,7 @@ TEST(LayOutAttention, FindsHeadsWhereverTheyLie) {
         EXPECT_GE(copies(plain), 2);
         EXPECT_EQ(copies(better), 0);
         EXPECT_EQ(copies(laid.graph), 0) << "what is read no more goes";
-        expect_same_results(plain, better, given.feed);
+        expect_same_bits(plain, better, given.feed);
         Value again = after;
         EXPECT_EQ(print(lay_out_attention(laid.graph, {&again, 1}).graph), print(laid.graph))
             << "is not idempotent";
@@ -177,14 +178,14 @@ TEST(LayOutAttention, FindsHeadsWhereverTheyLie) {
 TEST(LayOutAttention, ReadsOperandsOfTheScoreWhereTheyLie) {
     for (const std::int64_t batch : {1, 2}) {
         Given given;
-        const auto heads = [&](const char* name) {
-            return transpose(given.input(name, {batch, T, H, D}), {0, 2, 1, 3});
+        const auto moved = [&](const char* name) {
+            return transpose(given.input(name, {batch, T, heads, head_size}), {0, 2, 1, 3});
         };
         const Tensor documents = given.input("documents", {batch, T});
         const Tensor other = less(reshape(documents, {batch, 1, T, 1}), reshape(documents, {batch, 1, 1, T}));
-        const Tensor scores = matmul(heads("q"), heads("k"), {.transpose_b = true}) * 0.5;
+        const Tensor scores = matmul(moved("q"), moved("k"), {.transpose_b = true}) * 0.5;
         const Tensor hidden = constant(given.graph, -std::numeric_limits<double>::infinity());
-        const Tensor y = transpose(matmul(softmax(select(other, hidden, scores)), heads("v")), {0, 2, 1, 3});
+        const Tensor y = transpose(matmul(softmax(select(other, hidden, scores)), moved("v")), {0, 2, 1, 3});
         Value before = y.value();
         const AttentionMatch match = match_attention(given.graph, {&before, 1});
         ASSERT_EQ(match.matched, 1) << batch;
@@ -194,64 +195,60 @@ TEST(LayOutAttention, ReadsOperandsOfTheScoreWhereTheyLie) {
         const Node* const node = find(laid.graph, "attention");
         ASSERT_TRUE(node);
         EXPECT_EQ(copies(laid.graph), 0) << batch;
-        expect_same_results(simplify(differentiated(match.graph, before)),
-                            simplify(differentiated(laid.graph, after)), given.feed);
+        expect_same_bits(simplify(differentiated(match.graph, before)),
+                         simplify(differentiated(laid.graph, after)), given.feed);
     }
 }
 
-struct NearMiss {
-    const char* name;
-    const char* reason;
-    std::function<Tensor(Given&)> build;
-};
-
-const std::vector<NearMiss> near_misses = {
+const std::vector<NearMiss> unreadable = {
     {"the elements of a head apart",
      "keys are not read before 'transpose' to [2, 4, 5, 6]: there the elements of a head do not stand side",
      [](Given& g) {
-         const Tensor x = g.input("x", {B, H, T, D});
-         return attend(x, transpose(g.input("k", {B, H, D, T}), {0, 1, 3, 2}), x);
+         const Tensor x = g.input("x", {B, heads, T, head_size});
+         return attend_causally(x, transpose(g.input("k", {B, heads, head_size, T}), {0, 1, 3, 2}), x);
      }},
     {"a part that attention does not read",
      "values are not read before 'split' to [2, 5, 24]: of the 3 parts there attention reads 2",
      [](Given& g) {
-         const auto x = split(g.input("x", {B, T, 3 * C}), 2, 3);
-         return attend(g.heads(g.input("q", {B, T, C})), g.heads(x[1]), g.heads(x[2]));
+         const auto x = split(g.input("x", {B, T, 3 * channels}), 2, 3);
+         return attend_causally(by_heads(g.input("q", {B, T, channels})), by_heads(x[1]), by_heads(x[2]));
      }},
     {"a part that is read twice",
      "queries are not read before 'split' to [2, 5, 24]: of the 2 parts there attention reads 2",
      [](Given& g) {
-         const auto x = split(g.input("x", {B, T, 2 * C}), 2, 2);
-         return attend(g.heads(x[0]), g.heads(x[1]), g.heads(x[1]));
+         const auto x = split(g.input("x", {B, T, 2 * channels}), 2, 2);
+         return attend_causally(by_heads(x[0]), by_heads(x[1]), by_heads(x[1]));
      }},
     {"heads in two places",
      "queries are not read before 'transpose' to [2, 2, 2, 5, 6]: there heads are no single axis",
      [](Given& g) {
-         const Tensor x = g.input("x", {B, 2, T, H / 2, D}), other = g.input("y", {B, H, T, D});
-         return attend(reshape(transpose(x, {0, 1, 3, 2, 4}), {B, H, T, D}), other, other);
+         const Tensor x = g.input("x", {B, 2, T, heads / 2, head_size}),
+                      other = g.input("y", {B, heads, T, head_size});
+         return attend_causally(reshape(transpose(x, {0, 1, 3, 2, 4}), {B, heads, T, head_size}), other,
+                                other);
      }},
     {"parts of unequal width",
      "keys are not read before 'slice' to [2, 5, 48]: elements 24 to 72 of 72 are no equal part",
      [](Given& g) {
-         const Tensor x = g.input("x", {B, T, 3 * C}), kv = slice(x, 2, C, 3 * C);
-         return attend(g.heads(g.input("q", {B, T, C})), g.heads(slice(kv, 2, 0, C)),
-                       g.heads(slice(kv, 2, C, 2 * C)));
+         const Tensor x = g.input("x", {B, T, 3 * channels}), kv = slice(x, 2, channels, 3 * channels);
+         return attend_causally(by_heads(g.input("q", {B, T, channels})), by_heads(slice(kv, 2, 0, channels)),
+                                by_heads(slice(kv, 2, channels, 2 * channels)));
      }},
     {"a result that others read as it is",
      "the result is not written in another order: it is read in 2 places",
      [](Given& g) {
-         const Tensor x = g.input("x", {B, H, T, D}), o = attend(x, x, x);
-         return g.channels(o) + reshape(o, {B, T, C});
+         const Tensor x = g.input("x", {B, heads, T, head_size}), o = attend_causally(x, x, x);
+         return by_positions(o) + reshape(o, {B, T, channels});
      }},
     {"a result whose heads are torn apart", "there the elements of a head do not stand side by side",
      [](Given& g) {
-         const Tensor x = g.input("x", {B, H, T, D});
-         return transpose(attend(x, x, x), {0, 1, 3, 2});
+         const Tensor x = g.input("x", {B, heads, T, head_size});
+         return transpose(attend_causally(x, x, x), {0, 1, 3, 2});
      }},
 };
 
 TEST(LayOutAttention, LeavesNearMissesAsTheyWereAndSaysWhy) {
-    for (const NearMiss& miss : near_misses) {
+    for (const NearMiss& miss : unreadable) {
         SCOPED_TRACE(miss.name);
         Given given;
         const OriginScope scope(given.graph, "attn");
@@ -263,7 +260,7 @@ TEST(LayOutAttention, LeavesNearMissesAsTheyWereAndSaysWhy) {
         for (const PassRefusal& refusal : laid.refused) reasons += refusal.text() + "\n";
         EXPECT_NE(reasons.find(miss.reason), std::string::npos) << reasons;
         EXPECT_TRUE(reasons.starts_with("attn: ")) << reasons;
-        expect_same_results(differentiated(given.graph, y), differentiated(laid.graph, after), given.feed);
+        expect_same_bits(differentiated(given.graph, y), differentiated(laid.graph, after), given.feed);
     }
 }
 
@@ -274,7 +271,7 @@ TEST(LayOutAttention, KeepsEveryBitOfRandomMovements) {
         SCOPED_TRACE(seed);
         std::mt19937 random(seed);
         Given given;
-        // [x, y, z, 2, 3, 4] in any order, moved once or twice more, is taken for [B, H, T, D].
+        // [x, y, z, 2, 3, 4] in any order, moved once or twice more, is taken for [B, heads, T, head_size].
         const auto moved = [&](Tensor x) {
             std::vector<std::int64_t> order(static_cast<std::size_t>(x.rank()));
             for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int64_t>(i);
@@ -293,7 +290,7 @@ TEST(LayOutAttention, KeepsEveryBitOfRandomMovements) {
         const bool cut = parts.dim(axis) == 2;
         const auto of = cut ? split(parts, axis, 2) : std::vector{operand("k"), operand("v")};
         const Tensor k = reshape(of[0], {2, 6, 2, 4}), v = reshape(of[1], {2, 6, 2, 4});
-        const Tensor o = reshape(attend(q, k, v), {2, 3, 2, 2, 4});
+        const Tensor o = reshape(attend_causally(q, k, v), {2, 3, 2, 2, 4});
         Value y = moved(o).value(), after = y;
         const LaidOutAttention laid = lay_out_attention(given.graph, {&after, 1});
         verify(laid.graph, "lay_out_attention");
@@ -301,7 +298,7 @@ TEST(LayOutAttention, KeepsEveryBitOfRandomMovements) {
         ASSERT_TRUE(node);
         laid_out += node->attributes.has("operands") || node->attributes.has("result");
         refused += !laid.refused.empty();
-        expect_same_results(differentiated(given.graph, y), differentiated(laid.graph, after), given.feed);
+        expect_same_bits(differentiated(given.graph, y), differentiated(laid.graph, after), given.feed);
         Value again = after;
         EXPECT_EQ(print(lay_out_attention(laid.graph, {&again, 1}).graph), print(laid.graph));
         if (HasFailure()) return;
@@ -318,18 +315,7 @@ TEST(LayOutAttention, KeepsMeaningOfRandomGraphs) {
 }
 
 TEST(LayOutAttention, LeavesNoMovementInGpt2sStep) {
-    const nn::Gpt2Config model{.name = "small",
-                               .layers = 2,
-                               .heads = 2,
-                               .channels = 8,
-                               .vocabulary = 11,
-                               .context = 9,
-                               .dropout = 0};
-    const auto trace = [&](Graph& graph) {
-        const Tensor tokens(graph, graph.add_input("tokens", {DType::i32, {2, 7}}));
-        const Tensor targets(graph, graph.add_input("targets", {DType::i32, {2, 7}}));
-        return nn::gpt2_loss(model, tokens, targets, {});
-    };
+    const TraceModel trace = testing::traced_gpt2(testing::small_gpt2(2, 8, 11), {2, 7});
     const auto update = [](Graph& graph, Tensor loss, const std::vector<ParameterGradient>& gradients) {
         graph.add_result("loss", loss.value());
         for (const ParameterGradient& parameter : gradients)

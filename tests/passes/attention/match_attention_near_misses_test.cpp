@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,12 +16,6 @@ namespace mantissa {
 namespace {
 
 using namespace testing::attending;
-
-struct NearMiss {
-    const char* name;
-    const char* reason;  ///< or the formula that it becomes
-    std::function<Tensor(Given&)> build;
-};
 
 Tensor with_mask(Given& g, Tensor sees) {
     return matmul(softmax(select(sees, g.scores(g.q(), g.k()) / root, g.number(-infinity))), g.v());

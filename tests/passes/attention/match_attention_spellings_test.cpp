@@ -129,27 +129,27 @@ const std::vector<Spelling> masks = {
 };
 
 /// [B, T, C] -> [B, H, T, D].
-Tensor heads(Tensor x) { return transpose(reshape(x, {B, T, H, D}), {0, 2, 1, 3}); }
+Tensor split_heads(Tensor x) { return transpose(reshape(x, {B, T, H, D}), {0, 2, 1, 3}); }
 Tensor merged(Tensor o) { return reshape(transpose(o, {0, 2, 1, 3}), {B, T, C}); }
 
 const std::vector<Spelling> layouts = {
     {"split of one projection", true,
      [](Given& g) {
          const auto parts = split(g.input("qkv", {B, T, 3 * C}), -1, 3);
-         const Tensor s = g.scores(heads(parts[0]), heads(parts[1])) / root;
-         return merged(matmul(softmax(g.masked(s)), heads(parts[2])));
+         const Tensor s = g.scores(split_heads(parts[0]), split_heads(parts[1])) / root;
+         return merged(matmul(softmax(g.masked(s)), split_heads(parts[2])));
      }},
     {"chunks by slices", true,
      [](Given& g) {
          const Tensor qkv = g.input("qkv", {B, T, 3 * C});
-         const auto part = [&](std::int64_t i) { return heads(slice(qkv, 2, i * C, (i + 1) * C)); };
+         const auto part = [&](std::int64_t i) { return split_heads(slice(qkv, 2, i * C, (i + 1) * C)); };
          return merged(matmul(softmax(g.masked(g.scores(part(0), part(1)) / root)), part(2)));
      }},
     {"three projections", true,
      [](Given& g) {
          const Tensor x = g.input("x", {B * T, C});
          const auto project = [&](const char* w) {
-             return heads(reshape(matmul(x, g.input(w, {C, C}), {.transpose_b = true}), {B, T, C}));
+             return split_heads(reshape(matmul(x, g.input(w, {C, C}), {.transpose_b = true}), {B, T, C}));
          };
          const Tensor s = g.scores(project("wq"), project("wk")) / root;
          return merged(matmul(softmax(g.masked(s)), project("wv")));
@@ -245,7 +245,7 @@ Tensor repeated(Tensor x) {
     return reshape(broadcast_to(reshape(x, {B, G, 1, T, D}), {B, G, R, T, D}), {B, Q, T, D});
 }
 
-const std::vector<Spelling> groups = {
+const std::vector<Spelling> grouped_spellings = {
     {"keys and values repeated", true,
      [](Given& g) {
          const Tensor q = g.input("q", {B, Q, T, D});
@@ -336,7 +336,7 @@ TEST(MatchAttention, FindsEverySpelling) {
 }
 
 TEST(MatchAttention, HeadsThatShareKeysReadThemFromBeforeTheyWereRepeated) {
-    for (const Spelling& spelling : groups) {
+    for (const Spelling& spelling : grouped_spellings) {
         SCOPED_TRACE(spelling.name);
         Given given;
         given.graph.add_result("y", spelling.build(given).value());

@@ -10,8 +10,8 @@
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/verifier.h"
-#include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/pipeline.h"
+#include "tests/passes/small_gpt2.h"
 #include "tests/support/attention_graphs.h"
 #include "tests/support/count_nodes.h"
 #include "tests/support/random_draws.h"
@@ -48,17 +48,8 @@ TEST(MatchAttention, KeepsMeaningOfRandomGraphs) {
 }
 
 TEST(MatchAttention, FindsAllLayersOfGpt2) {
-    const nn::Gpt2Config model{.name = "small",
-                               .layers = 3,
-                               .heads = 2,
-                               .channels = 8,
-                               .vocabulary = 11,
-                               .context = 9,
-                               .dropout = 0};
     Graph graph;
-    const Tensor tokens(graph, graph.add_input("tokens", {DType::i32, {2, 7}}));
-    const Tensor targets(graph, graph.add_input("targets", {DType::i32, {2, 7}}));
-    Value loss = nn::gpt2_loss(model, tokens, targets, {}).value();
+    Value loss = testing::traced_gpt2(testing::small_gpt2(3, 8, 11), {2, 7})(graph).value();
     AttentionMatch match = match_attention(graph, {&loss, 1});
     EXPECT_EQ(match.matched, 3);
     EXPECT_TRUE(match.refused.empty());

@@ -5,11 +5,12 @@
 #include <gtest/gtest.h>
 
 #include "mantissa/graph/tensor.h"
+#include "tests/support/attention_graphs.h"
 
 namespace mantissa {
 namespace {
 
-constexpr std::int64_t B = 2, H = 3, T = 5, S = 7, D = 4;
+using namespace testing::attending;
 
 /// Scores of a graph, read from the weights that are made of them.
 struct Reading {
