@@ -39,7 +39,7 @@ std::vector<double> whole_numbers(std::int64_t count, std::uint32_t which) {
     return all;
 }
 
-ReferenceFeed feed_for(const Graph& graph) {
+ReferenceFeed whole_feed(const Graph& graph) {
     ReferenceFeed feed;
     for (NodeId id : graph.inputs()) {
         const std::string name = graph.node(id).attributes.word("name");
@@ -157,8 +157,8 @@ constexpr Sizes awkward[] = {{1, 2, 2, 1},      {1, 7, 31, 5},  {1, 17, 33, 40},
                              {1, 300, 49, 800}, {3, 13, 20, 9}, {9, 5, 67, 3},   {1, 513, 400, 12}};
 
 /// With the epilogue attached, at every level, on numbers whose sums are exact.
-void expect_exact(const Graph& graph, const std::string& what) {
-    const ReferenceFeed feed = feed_for(graph);
+void expect_exact_epilogue(const Graph& graph, const std::string& what) {
+    const ReferenceFeed feed = whole_feed(graph);
     const ReferenceRun reference(graph, feed);
     const Graph one = fused(graph);
     for (const char* op : {"matmul", "conv2d", "conv2d_input_gradient", "conv2d_filter_gradient"})
@@ -177,7 +177,7 @@ TEST(Epilogue, ComputesWhatBothWouldApartAtEveryLevel) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
         for (Sizes sizes : awkward) {
             if (dtype == DType::bf16) sizes.k = std::min<std::int64_t>(sizes.k, 28);  // sums up to 256
-            expect_exact(
+            expect_exact_epilogue(
                 exact_epilogue(sizes, dtype, dtype == DType::f32),
                 fmt::format("{}, {} x {} x {} x {}", name_of(dtype), sizes.batch, sizes.m, sizes.n, sizes.k));
         }
@@ -189,7 +189,7 @@ TEST(Epilogue, OfAConvolutionComputesWhatBothWouldApart) {
     for (const DType dtype : {DType::f32, DType::f16})
         for (const std::int64_t stride : {1, 2})
             for (const Graph& graph : exact_convolution_epilogues(stride, dtype))
-                expect_exact(graph, fmt::format("{}, stride {}", name_of(dtype), stride));
+                expect_exact_epilogue(graph, fmt::format("{}, stride {}", name_of(dtype), stride));
 }
 
 /// 4 MiB of an output and more, of which a tile's columns are whole cache lines, or not.
@@ -198,7 +198,7 @@ TEST(Epilogue, PastTheCachesComputesWhatBothWouldApart) {
         GTEST_SKIP() << "this build has no compiler for fused kernels";
     for (const DType dtype : {DType::f32, DType::bf16})
         for (const std::int64_t n : {320, 336})
-            expect_exact(
+            expect_exact_epilogue(
                 exact_epilogue({1, dtype == DType::f32 ? 3300 : 6600, n, 2}, dtype, dtype == DType::f32),
                 fmt::format("{}, {} columns", name_of(dtype), n));
 }
@@ -222,7 +222,7 @@ TEST(Epilogue, HasTheSameBitsForAnyNumberOfThreads) {
     graph.add_result("total", sum(y, {0}).value());
     const Graph one = fused(graph);
     ASSERT_TRUE(nodes_of(one, "matmul").empty());
-    ReferenceFeed feed = feed_for(graph);
+    ReferenceFeed feed = whole_feed(graph);
     for (auto& [name, values] : feed)
         for (double& value : values) value = static_cast<double>(static_cast<float>(value / 7));
     const auto alone = computed(one, feed, *device_at(levels().back(), 1));

@@ -355,7 +355,7 @@ TEST(Fused, MayBeWrittenOverAnOperand) {
 }
 
 /// Runs a graph of exact numbers fused, at every level, against the reference.
-void expect_exact(const Graph& graph, const ReferenceFeed& feed) {
+void expect_exact_nest(const Graph& graph, const ReferenceFeed& feed) {
     const ReferenceRun reference(graph, feed);
     const Graph one = fused(graph);
     for (const std::string& level : levels()) {
@@ -378,7 +378,7 @@ TEST(Fused, ACounterBesideSumsOfRowsCountsRows) {
         graph.add_result("y", (sums + cast(iota(graph, sums.shape(), sums.rank() - 1), DType::f32)).value());
         std::vector<double> numbers;
         for (std::int64_t i = 0; i < shape.elements(); ++i) numbers.push_back(static_cast<double>(i % 7));
-        expect_exact(graph, {{"x", numbers}});
+        expect_exact_nest(graph, {{"x", numbers}});
     }
 }
 
@@ -392,7 +392,7 @@ TEST(Fused, ACounterOfOneKeepsItsAxes) {
         const Tensor seen = less_equal(iota(graph, shape, 1), iota(graph, shape, 0));
         graph.add_result("y", (select(seen, x * 2.0, constant(graph, -1.5)) + z).value());
         graph.add_result("counter", (x + cast(iota(graph, shape, 1), DType::f32)).value());
-        expect_exact(graph, {{"x", {3}}, {"z", {1}}});
+        expect_exact_nest(graph, {{"x", {3}}, {"z", {1}}});
     }
 }
 
@@ -414,7 +414,7 @@ TEST(Fused, ATotalInSixteenBitsIsNoPartOfANest) {
                   2);
         if (dtype == DType::bf16) {
             std::vector<double> ones(24, 1.0), more(17, 1.0);
-            expect_exact(graph, {{"x", ones}, {"r", more}});
+            expect_exact_nest(graph, {{"x", ones}, {"r", more}});
         }
     }
 }

@@ -1,15 +1,13 @@
 // GPT-2's training step, fused: the code of its kernels as golden text, and losses beside the eager step's.
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <set>
-#include <sstream>
 
 #include "mantissa/codegen/loop_nest.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/train/training_plan.h"
+#include "tests/codegen/golden_text.h"
 #include "tests/support/gpt2_training.h"
 #include "tests/support/passes.h"
 #include "tests/support/trains_alike.h"
@@ -39,12 +37,6 @@ std::string kernels_of(const Graph& graph) {
     return text;
 }
 
-std::string contents(const std::filesystem::path& path) {
-    std::ostringstream text;
-    text << std::ifstream(path).rdbuf();
-    return text.str();
-}
-
 class Gpt2Kernels : public ::testing::Test {
   protected:
     void SetUp() override {
@@ -56,13 +48,7 @@ class Gpt2Kernels : public ::testing::Test {
 TEST_F(Gpt2Kernels, AreTheseToTheLetter) {
     const TrainingPlan plan = gpt2_plan(*device_, tiny(4, true));
     const std::string found = kernels_of(plan.step().graph());
-    const std::filesystem::path golden =
-        std::filesystem::path(MANTISSA_SOURCE_DIR) / "tests/codegen/gpt2_tiny_kernels.txt";
-    if (found == contents(golden)) return;
-    const std::filesystem::path written =
-        std::filesystem::path(MANTISSA_BINARY_DIR) / "gpt2_tiny_kernels.txt";
-    std::ofstream(written) << found;
-    FAIL() << "the fused kernels of gpt2-tiny changed; if that was meant: cp " << written << " " << golden;
+    testing::expect_text_of("gpt2_tiny_kernels.txt", found);
 }
 
 TEST_F(Gpt2Kernels, AreTheSameForANewBatch) {

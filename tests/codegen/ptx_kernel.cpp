@@ -11,7 +11,6 @@ namespace mantissa::testing {
 using cuda::DevicePtr;
 using cuda::Driver;
 using cuda::require;
-using cuda::Result;
 
 namespace {
 

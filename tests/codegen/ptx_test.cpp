@@ -1,9 +1,7 @@
 // Fused kernels for NVIDIA GPUs: their text, and their numbers on the emulated GPU.
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/random.h"
@@ -11,6 +9,7 @@
 #include "mantissa/graph/graph.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_plan.h"
+#include "tests/codegen/golden_text.h"
 #include "tests/codegen/ptx_device.h"
 #include "tests/codegen/random_case.h"
 #include "tests/support/fused_graph.h"
@@ -33,7 +32,7 @@ using testing::PtxDevice;
 using testing::PtxKernel;
 using testing::run;
 
-ReferenceFeed feed_for(const Graph& graph) {
+ReferenceFeed normal_feed(const Graph& graph) {
     ReferenceFeed feed;
     for (NodeId id : graph.inputs()) {
         const RandomStream random{.seed = 9, .step = 0, .operation = static_cast<std::uint32_t>(feed.size())};
@@ -106,21 +105,10 @@ std::vector<std::string> texts(const std::string& architecture) {
     return all;
 }
 
-std::string contents(const std::filesystem::path& path) {
-    std::ostringstream text;
-    text << std::ifstream(path).rdbuf();
-    return text.str();
-}
-
 TEST_F(Ptx, IsThisToTheLetter) {
     std::string found;
     for (const std::string& text : texts("sm_90a")) found += text;
-    const std::filesystem::path golden =
-        std::filesystem::path(MANTISSA_SOURCE_DIR) / "tests/codegen/ptx_kernels.txt";
-    if (found == contents(golden)) return;
-    const std::filesystem::path written = std::filesystem::path(MANTISSA_BINARY_DIR) / "ptx_kernels.txt";
-    std::ofstream(written) << found;
-    FAIL() << "kernels for a GPU changed; if that was meant: cp " << written << " " << golden;
+    testing::expect_text_of("ptx_kernels.txt", found);
 }
 
 using PtxSlow = Ptx;
@@ -176,7 +164,7 @@ TEST_F(Ptx, ElementsHaveTheBitsOfTheCpu) {
     const Graph graph = of_elements();
     ASSERT_EQ(bodies_of(graph).size(), 1u);
     ASSERT_TRUE(codegen::lower(*bodies_of(graph)[0]).flat);
-    const ReferenceFeed feed = feed_for(graph);
+    const ReferenceFeed feed = normal_feed(graph);
     PtxDevice gpu(3);
     EXPECT_EQ(run(graph, feed, gpu), run(graph, feed, *device_at(levels().back())));
 }
@@ -229,7 +217,7 @@ TEST_F(Ptx, EpiloguesHaveTheBitsOfTheCpu) {
 /// The rows of a block change no bit, nor does it need more than one warp.
 TEST_F(Ptx, RowsHaveTheSameBitsInBlocksOfAnySize) {
     const Graph graph = layer_norm_of_sum();
-    const ReferenceFeed feed = feed_for(graph);
+    const ReferenceFeed feed = normal_feed(graph);
     PtxDevice three(3), eleven(11);
     EXPECT_EQ(run(graph, feed, three), run(graph, feed, eleven));
 }
@@ -338,7 +326,7 @@ TEST_F(Ptx, LongRowsAreKeptInGlobalMemory) {
         const std::string text = compiler.list(*compiler.add(*bodies_of(graph)[0])).assembly;
         EXPECT_EQ(text.find("st.shared.f32 \t[%rd") == std::string::npos, false);  // of warps, at least
         EXPECT_EQ(text.find(".shared .align 16 .b8 scratch") != std::string::npos, columns == 12000) << text;
-        const ReferenceFeed feed = feed_for(graph);
+        const ReferenceFeed feed = normal_feed(graph);
         const ReferenceRun reference(plain, feed);
         PtxDevice gpu(2);
         const auto got = loaded(run(graph, feed, gpu)[0], DType::f32);

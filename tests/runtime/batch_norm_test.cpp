@@ -23,25 +23,25 @@ using testing::levels;
 using testing::loaded;
 using testing::values_of;
 
-struct Case {
+struct BatchNormCase {
     const char* name;
     std::int64_t rows, channels;
     double mean = 0, deviation = 1;
 };
 
-const Case cases[] = {{"of usual numbers", 600, 33},
-                      {"of one element a channel", 1, 33},
-                      {"of equal numbers", 300, 17, 0.3, 0},
-                      {"of means a thousand times the deviation", 1500, 40, 1000},
-                      {"of means far below", 700, 16, -3000, 3},
-                      {"of small deviations", 257, 20, 1e-3, 1e-6}};
+const BatchNormCase batch_norm_cases[] = {{"of usual numbers", 600, 33},
+                                          {"of one element a channel", 1, 33},
+                                          {"of equal numbers", 300, 17, 0.3, 0},
+                                          {"of means a thousand times the deviation", 1500, 40, 1000},
+                                          {"of means far below", 700, 16, -3000, 3},
+                                          {"of small deviations", 257, 20, 1e-3, 1e-6}};
 
 /// relu(batch_norm(x)) and the gradients of x, gamma and beta.
-struct Recorded {
+struct RecordedNorm {
     Graph graph;
     ReferenceFeed feed;
 
-    explicit Recorded(const Case& k) {
+    explicit RecordedNorm(const BatchNormCase& k) {
         const Shape image{k.rows, k.channels}, channels{k.channels};
         std::uint32_t next = 0;
         const auto input = [&](const char* name, const Shape& shape) {
@@ -62,7 +62,7 @@ struct Recorded {
     }
 };
 
-Graph fused(const Graph& graph, const Device& device) {
+Graph fused_for(const Graph& graph, const Device& device) {
     const Machine machine = machine_for_passes(device);
     const Graph expanded = expand(graph, [&](const Graph& g, const Node& node) {
         return !machine.has_kernel(g, node) || nest_can_hold(g, node);
@@ -72,7 +72,8 @@ Graph fused(const Graph& graph, const Device& device) {
 
 /// The largest difference from the reference, in units of 2^-24 of the largest result and of what rounding
 /// the mean to FP32 costs: it moves each centered value by as much, in deviations.
-double worst_error(const Case& k, const Graph& graph, const Recorded& recorded, Device& device) {
+double worst_norm_error(const BatchNormCase& k, const Graph& graph, const RecordedNorm& recorded,
+                        Device& device) {
     const ReferenceRun reference(recorded.graph, recorded.feed);
     const auto results = testing::run(graph, recorded.feed, device);
     const double deviation = std::sqrt(k.deviation * k.deviation + 1e-5);
@@ -97,20 +98,22 @@ double worst_error(const Case& k, const Graph& graph, const Recorded& recorded, 
 TEST(BatchNorm, AgreesWithFp64WhereNumbersAreAwkward) {
     for (const std::string& level : levels()) {
         const auto device = device_at(level);
-        for (const Case& k : cases) {
-            const Recorded recorded(k);
-            EXPECT_LE(worst_error(k, recorded.graph, recorded, *device), 32) << k.name << " at " << level;
+        for (const BatchNormCase& k : batch_norm_cases) {
+            const RecordedNorm recorded(k);
+            EXPECT_LE(worst_norm_error(k, recorded.graph, recorded, *device), 32)
+                << k.name << " at " << level;
             if (!codegen::Compiler::refusal().empty()) continue;
-            const Graph one_kernel = fused(recorded.graph, *device);
-            EXPECT_LE(worst_error(k, one_kernel, recorded, *device), 32) << k.name << ", fused, at " << level;
+            const Graph one_kernel = fused_for(recorded.graph, *device);
+            EXPECT_LE(worst_norm_error(k, one_kernel, recorded, *device), 32)
+                << k.name << ", fused, at " << level;
         }
     }
 }
 
 TEST(BatchNorm, AVarianceThatCancelsDoesNotPass) {
     // The mean of squares less the square of the mean, in FP32.
-    const Case& k = cases[3];
-    const Recorded recorded(k);
+    const BatchNormCase& k = batch_norm_cases[3];
+    const RecordedNorm recorded(k);
     Graph graph;
     std::vector<Tensor> inputs;
     for (NodeId id : recorded.graph.inputs()) {
@@ -121,7 +124,7 @@ TEST(BatchNorm, AVarianceThatCancelsDoesNotPass) {
     const Tensor y = normalize(x, inputs[1], inputs[2], {.mean = average, .variance = variance});
     graph.add_result("y", relu(y).value());
     const auto device = device_at("generic");
-    EXPECT_FALSE(worst_error(k, graph, recorded, *device) <= 32);
+    EXPECT_FALSE(worst_norm_error(k, graph, recorded, *device) <= 32);
 }
 
 }  // namespace

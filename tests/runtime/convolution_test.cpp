@@ -12,6 +12,7 @@
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/runtime/plan.h"
+#include "tests/support/error_of.h"
 #include "tests/support/random_draws.h"
 #include "tests/support/run_graph.h"
 #include "tests/support/tested_gpu.h"
@@ -38,14 +39,14 @@ class Draw {
     std::uint64_t next_ = 0;
 };
 
-struct Case {
+struct ConvolutionCase {
     Shape x, filter;
     Conv2dOptions options;
     bool bias = false;
 };
 
 /// The filter, and images that it fits with little room.
-void set_sizes(Case& c, Draw& draw, Shape filter) {
+void set_sizes(ConvolutionCase& c, Draw& draw, Shape filter) {
     const auto extent = [&](int axis) {
         const auto at = static_cast<std::size_t>(axis);
         const std::int64_t covered = (filter[axis] - 1) * c.options.dilation[at] + 1;
@@ -57,8 +58,8 @@ void set_sizes(Case& c, Draw& draw, Shape filter) {
 }
 
 /// Sizes at the edges of panels and below, strides beyond the filter, padding beyond the image, groups.
-Case random_case(Draw& draw) {
-    Case c;
+ConvolutionCase random_case(Draw& draw) {
+    ConvolutionCase c;
     c.options.groups = draw(0, 4) == 0 ? draw(2, 3) : 1;
     const std::int64_t channels = draw(0, 5) == 0 ? draw(30, 70) : draw(1, 9);
     const std::int64_t filters = draw(0, 5) == 0 ? draw(30, 70) : draw(1, 9);
@@ -110,7 +111,7 @@ void for_each_product(const Convolution& of, Product&& product) {
 /// A convolution and its gradients as plain loops have them, and as graphs.
 class Products {
   public:
-    explicit Products(const Case& c) : case_(c) {
+    explicit Products(const ConvolutionCase& c) : case_(c) {
         const std::vector<Type> types{{DType::f32, c.x}, {DType::f32, c.filter}};
         Graph sizes;
         const Tensor y = conv2d({sizes, sizes.add_input("x", types[0])},
@@ -214,14 +215,15 @@ class Products {
             ASSERT_EQ(got[i], expected[i]) << what << ", element " << i << " of " << text();
     }
 
-    Case case_;
+    ConvolutionCase case_;
     Attributes attributes_;
     Convolution of_;
     std::vector<double> x_, filter_, dy_, bias_, y_, dx_, dfilter_;
 };
 
-void expect_exact_on(const std::vector<Case>& cases, const std::map<std::string, Device*>& devices) {
-    for (const Case& c : cases) {
+void expect_exact_on(const std::vector<ConvolutionCase>& cases,
+                     const std::map<std::string, Device*>& devices) {
+    for (const ConvolutionCase& c : cases) {
         const Products products(c);
         for (const auto& [name, device] : devices)
             for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
@@ -232,7 +234,7 @@ void expect_exact_on(const std::vector<Case>& cases, const std::map<std::string,
     }
 }
 
-void expect_exact_at_every_level(const std::vector<Case>& cases) {
+void expect_exact_at_every_level(const std::vector<ConvolutionCase>& cases) {
     std::vector<std::unique_ptr<Device>> devices;
     std::map<std::string, Device*> by_name;
     for (const std::string& level : levels()) {
@@ -244,7 +246,7 @@ void expect_exact_at_every_level(const std::vector<Case>& cases) {
 
 TEST(Convolution, OfAwkwardSizesIsExactOnWholeNumbers) {
     Draw draw(1);
-    std::vector<Case> cases;
+    std::vector<ConvolutionCase> cases;
     for (int i = 0; i < 300; ++i) cases.push_back(random_case(draw));
     expect_exact_at_every_level(cases);
 }
@@ -271,7 +273,7 @@ TEST(Convolution, OfTheNetworksKindsIsExactOnWholeNumbers) {
 /// and dilation beyond the image.
 TEST(Convolution, InGroupsOfFewChannelsIsExactOnWholeNumbers) {
     Draw draw(3);
-    std::vector<Case> cases{
+    std::vector<ConvolutionCase> cases{
         {{2, 1, 1, 40}, {3, 3, 1, 40}, {.padding = {1, 1, 1, 1}, .groups = 40}},
         {{1, 3, 2, 17}, {7, 7, 1, 17}, {.padding = {3, 3, 3, 3}, .groups = 17}},
         {{1, 4, 5, 16}, {3, 3, 1, 16}, {.padding = {9, 9, 9, 9}, .dilation = {9, 9}, .groups = 16}},
@@ -292,7 +294,7 @@ TEST(Convolution, InGroupsOfFewChannelsIsExactOnWholeNumbers) {
     for (int i = 0; i < 50; ++i) {
         constexpr std::int64_t windows[] = {1, 2, 3, 3, 5, 5, 7, 8};
         constexpr std::int64_t widths[] = {1, 1, 1, 2, 3, 4, 8, 16, 24, 32, 33};
-        Case c = random_case(draw);
+        ConvolutionCase c = random_case(draw);
         const std::int64_t channels = widths[draw(0, 10)];
         const std::int64_t filters = draw(0, 2) == 0 ? widths[draw(0, 10)] : channels;
         c.options.groups = draw(2, channels > 4 ? 3 : 40);
@@ -305,8 +307,9 @@ TEST(Convolution, InGroupsOfFewChannelsIsExactOnWholeNumbers) {
 TEST(CudaConvolution, IsExactOnWholeNumbers) {
     if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
     Draw draw(2);
-    std::vector<Case> cases{{{1, 12, 12, 3}, {7, 7, 3, 16}, {.stride = {2, 2}, .padding = {3, 3, 3, 3}}},
-                            {{2, 5, 5, 24}, {3, 3, 24, 16}, {.padding = {1, 1, 1, 1}}, true}};
+    std::vector<ConvolutionCase> cases{
+        {{1, 12, 12, 3}, {7, 7, 3, 16}, {.stride = {2, 2}, .padding = {3, 3, 3, 3}}},
+        {{2, 5, 5, 24}, {3, 3, 24, 16}, {.padding = {1, 1, 1, 1}}, true}};
     for (int i = 0; i < 20; ++i) cases.push_back(random_case(draw));
     const testing::TestedGpu gpu;
     expect_exact_on(cases, {{"cuda", &*gpu}});
@@ -315,7 +318,7 @@ TEST(CudaConvolution, IsExactOnWholeNumbers) {
 /// Windows of several taps, in tiles of channels and filters that are full and that are not.
 TEST(CudaConvolution, FilterGradientsOfTilesAreExactOnWholeNumbers) {
     if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
-    const std::vector<Case> cases{
+    const std::vector<ConvolutionCase> cases{
         {{2, 7, 7, 64}, {3, 3, 64, 64}, {.padding = {1, 1, 1, 1}}},
         {{3, 9, 12, 128}, {3, 3, 128, 72}, {.padding = {1, 1, 1, 1}}},
         {{1, 8, 11, 56}, {5, 5, 56, 48}, {.padding = {2, 2, 2, 2}}},
@@ -340,7 +343,7 @@ TEST(CudaConvolution, FilterGradientsOfTilesAreExactOnWholeNumbers) {
         {{2, 25, 60, 64}, {7, 7, 64, 64}, {.stride = {2, 2}, .padding = {3, 3, 3, 3}}},
     };
     const testing::TestedGpu gpu;
-    for (const Case& c : cases) {
+    for (const ConvolutionCase& c : cases) {
         const Products products(c);
         for (const DType dtype : {DType::bf16, DType::f16}) {
             const std::string name(name_of(dtype));
@@ -356,14 +359,14 @@ TEST(CudaConvolution, FilterGradientsOfTilesAreExactOnWholeNumbers) {
 TEST(CudaConvolution, OfEachChannelIsExactOnWholeNumbers) {
     if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
     Draw draw(4);
-    std::vector<Case> cases{
+    std::vector<ConvolutionCase> cases{
         {{2, 9, 19, 64}, {7, 7, 1, 64}, {.padding = {3, 3, 3, 3}, .groups = 64}, true},
         {{1, 3, 70, 6}, {2, 64, 1, 6}, {.padding = {1, 0, 30, 33}, .groups = 6}},
         {{2, 3, 9, 2}, {3, 3, 1, 2}, {.stride = {9, 8}, .padding = {1, 1, 5, 3}, .groups = 2}},
     };
     for (int i = 0; i < testing::random_draws(40); ++i) {
         constexpr std::int64_t windows[] = {1, 2, 3, 4, 5, 7, 9, 17};
-        Case c = random_case(draw);
+        ConvolutionCase c = random_case(draw);
         c.options.groups = draw(0, 3) == 0 ? 32 * draw(1, 2) : draw(1, 40);
         set_sizes(c, draw, {windows[draw(0, 7)], windows[draw(0, 7)], 1, c.options.groups});
         c.x = {c.x[0], c.x[1], c.x[2] + draw(0, 1) * draw(0, 20), c.x[3]};
@@ -371,7 +374,7 @@ TEST(CudaConvolution, OfEachChannelIsExactOnWholeNumbers) {
     }
     const testing::TestedGpu gpu;
     expect_exact_on(cases, {{"cuda", &*gpu}});
-    for (Case& c : cases) {
+    for (ConvolutionCase& c : cases) {
         c.options.multiply = "tf32";
         SCOPED_TRACE("tf32");
         Products(c).expect_exact(DType::f32, *gpu);
@@ -401,16 +404,13 @@ TEST(Convolution, OfLargeStridedImagesIsExactOnWholeNumbers) {
 }
 
 template <class Options>
-std::string error_of(void (*convolve)(Tensor, Tensor, const Options&), Shape x, Shape filter,
-                     const std::type_identity_t<Options>& options) {
+std::string refusal_of(void (*convolve)(Tensor, Tensor, const Options&), Shape x, Shape filter,
+                       const std::type_identity_t<Options>& options) {
     Graph graph;
-    try {
+    return testing::error_of([&] {
         convolve({graph, graph.add_input("x", {DType::f32, std::move(x)})},
                  {graph, graph.add_input("filter", {DType::f32, std::move(filter)})}, options);
-    } catch (const UserError& error) {
-        return error.what();
-    }
-    return "nothing";
+    });
 }
 
 void expect_says(const std::string& said, const char* what) {
@@ -419,14 +419,15 @@ void expect_says(const std::string& said, const char* what) {
 
 TEST(Convolution, BadOperandsAreNamed) {
     const auto planes = [](Tensor x, Tensor filter, const Conv2dOptions& how) { conv2d(x, filter, how); };
-    expect_says(error_of(+planes, {2, 5, 5, 3}, {3, 3, 4, 8}, {}), "the filter must have shape [3, 3, 3, 8]");
-    expect_says(error_of(+planes, {2, 5, 5, 3}, {6, 3, 3, 8}, {}), "covers 6 does not fit an image of 5");
-    expect_says(error_of(+planes, {2, 5, 3}, {3, 3, 3, 8}, {}), "x must be floating-point images");
-    expect_says(error_of(+planes, {2, 5, 5, 3}, {3, 3, 3, 8}, {.stride = {0, 1}}),
+    expect_says(refusal_of(+planes, {2, 5, 5, 3}, {3, 3, 4, 8}, {}),
+                "the filter must have shape [3, 3, 3, 8]");
+    expect_says(refusal_of(+planes, {2, 5, 5, 3}, {6, 3, 3, 8}, {}), "covers 6 does not fit an image of 5");
+    expect_says(refusal_of(+planes, {2, 5, 3}, {3, 3, 3, 8}, {}), "x must be floating-point images");
+    expect_says(refusal_of(+planes, {2, 5, 5, 3}, {3, 3, 3, 8}, {.stride = {0, 1}}),
                 "stride must be 1 or more, got 0");
-    expect_says(error_of(+planes, {2, 5, 5, 6}, {3, 3, 2, 8}, {.groups = 3}),
+    expect_says(refusal_of(+planes, {2, 5, 5, 6}, {3, 3, 2, 8}, {.groups = 3}),
                 "groups must divide channels and filters");
-    expect_says(error_of(+planes, {2, 5, 5, 3}, {3, 3, 3, 8}, {.padding = {0, -1, 0, 0}}),
+    expect_says(refusal_of(+planes, {2, 5, 5, 3}, {3, 3, 3, 8}, {.padding = {0, -1, 0, 0}}),
                 "padding must be 0 or more");
 }
 
@@ -435,19 +436,19 @@ TEST(Convolution, BadOperandsOfVolumesAreNamed) {
     const auto back = [](Tensor x, Tensor filter, const Conv3dOptions& how) {
         conv_transpose3d(x, filter, how);
     };
-    expect_says(error_of(+volumes, {2, 5, 5, 3}, {3, 3, 3, 3, 8}, {}), "expected volumes [N, D, H, W, C]");
-    expect_says(error_of(+volumes, {2, 4, 5, 5, 3}, {3, 3, 3, 4, 8}, {}), "of 3 channels in 1 groups");
-    expect_says(error_of(+volumes, {2, 4, 5, 5, 3}, {3, 3, 3, 3, 8}, {.stride = {0, 1, 1}}),
+    expect_says(refusal_of(+volumes, {2, 5, 5, 3}, {3, 3, 3, 3, 8}, {}), "expected volumes [N, D, H, W, C]");
+    expect_says(refusal_of(+volumes, {2, 4, 5, 5, 3}, {3, 3, 3, 4, 8}, {}), "of 3 channels in 1 groups");
+    expect_says(refusal_of(+volumes, {2, 4, 5, 5, 3}, {3, 3, 3, 3, 8}, {.stride = {0, 1, 1}}),
                 "must be 1 or more");
-    expect_says(error_of(+volumes, {2, 4, 5, 5, 3}, {3, 3, 3, 3, 8}, {.padding = {0, -1, 0, 0, 0, 0}}),
+    expect_says(refusal_of(+volumes, {2, 4, 5, 5, 3}, {3, 3, 3, 3, 8}, {.padding = {0, -1, 0, 0, 0, 0}}),
                 "0 or more");
-    expect_says(error_of(+volumes, {2, 4, 5, 5, 3}, {3, 3, 3, 3, 8}, {.dilation = {2, 1, 1}}),
+    expect_says(refusal_of(+volumes, {2, 4, 5, 5, 3}, {3, 3, 3, 3, 8}, {.dilation = {2, 1, 1}}),
                 "3 planes that covers 5 does not fit 4 planes");
-    expect_says(error_of(+volumes, {2, 4, 5, 5, 3}, {3, 7, 3, 3, 8}, {}),
+    expect_says(refusal_of(+volumes, {2, 4, 5, 5, 3}, {3, 7, 3, 3, 8}, {}),
                 "covers 7 does not fit an image of 5");
-    expect_says(error_of(+back, {2, 4, 5, 5, 3}, {3, 3, 8, 3}, {}),
+    expect_says(refusal_of(+back, {2, 4, 5, 5, 3}, {3, 3, 8, 3}, {}),
                 "expected filters [T, R, S, K / groups, C]");
-    expect_says(error_of(+back, {2, 1, 5, 5, 3}, {1, 3, 3, 8, 3}, {.padding = {1, 0, 0, 0, 0, 0}}),
+    expect_says(refusal_of(+back, {2, 1, 5, 5, 3}, {1, 3, 3, 8, 3}, {.padding = {1, 0, 0, 0, 0, 0}}),
                 "1 planes at a stride of 1 become 0");
 }
 

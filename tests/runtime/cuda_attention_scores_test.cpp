@@ -75,7 +75,8 @@ double worst_of(const Form& form, const Sizes& sizes, DType dtype, const Case& t
     return worst;
 }
 
-void expect_agreement(const std::vector<Form>& forms, const std::map<std::string, std::string>& refused) {
+void expect_agreement_or_refusal(const std::vector<Form>& forms,
+                                 const std::map<std::string, std::string>& refused) {
     const TestedGpu gpu;
     for (const Form& form : forms) {
         const auto expect = [&](const Sizes& sizes, DType dtype) {
@@ -89,7 +90,8 @@ void expect_agreement(const std::vector<Form>& forms, const std::map<std::string
             }
             // In its lines a gradient takes long in software.
             const bool is_refused = !reason.empty();
-            worst_of(form, sizes, dtype, is_refused ? Case(form, sizes, dtype, Gradients::no) : test, *gpu);
+            worst_of(form, sizes, dtype, is_refused ? Case(form, sizes, dtype, WithGradients::no) : test,
+                     *gpu);
         };
         expect(in_groups, DType::bf16);
         for (const Sizes& sizes : {many_tiles, one_query}) expect(sizes, DType::bf16);
@@ -99,18 +101,18 @@ void expect_agreement(const std::vector<Form>& forms, const std::map<std::string
     }
 }
 
-TEST_F(CudaAttentionScores, MasksAgreeWithTheReference) { expect_agreement(masked_forms(), {}); }
+TEST_F(CudaAttentionScores, MasksAgreeWithTheReference) { expect_agreement_or_refusal(masked_forms(), {}); }
 
 TEST_F(CudaAttentionScores, FunctionsAgreeWithTheReference) {
     const std::string of_distance = "adds up pairs of equal distance",
                       of_several = "adds up pairs of several sequences or heads",
                       in_group = "keeps heads of a group apart";
-    expect_agreement(function_forms(), {{"tables of distances", of_distance},
-                                        {"all at once", of_distance},
-                                        {"a bias by ts", of_several},
-                                        {"a bias by hts", of_several},
-                                        {"a bias by sbt", of_several},
-                                        {"a bias by hs", in_group}});
+    expect_agreement_or_refusal(function_forms(), {{"tables of distances", of_distance},
+                                                   {"all at once", of_distance},
+                                                   {"a bias by ts", of_several},
+                                                   {"a bias by hts", of_several},
+                                                   {"a bias by sbt", of_several},
+                                                   {"a bias by hs", in_group}});
 }
 
 TEST_F(CudaAttentionScores, AnotherWindowIsNotWithinTheirErrors) {

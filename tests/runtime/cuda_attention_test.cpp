@@ -26,7 +26,7 @@ class CudaAttention : public ::testing::Test {
     }
 };
 
-struct Sizes {
+struct AttentionSizes {
     const char* name;
     Shape q;  // [B, H, T, D]
     testing::Keys keys;
@@ -34,7 +34,7 @@ struct Sizes {
 };
 
 /// Several tiles of rows and columns, neither whole; heads of whole, half and odd rows of 16 bytes.
-std::vector<Sizes> all_sizes() {
+std::vector<AttentionSizes> all_sizes() {
     return {{"of GPT-2", {1, 2, 150, 64}, {150}, true},
             {"to all keys", {1, 1, 70, 64}, {200}, false},
             {"behind keys, in groups", {2, 4, 40, 64}, {100, 2}, true},
@@ -46,9 +46,9 @@ std::vector<Sizes> all_sizes() {
             {"of one query", {1, 2, 1, 64}, {130, 1}, true}};
 }
 
-std::vector<OpCase> cases(DType dtype) {
+std::vector<OpCase> attention_cases_in(DType dtype) {
     std::vector<OpCase> all;
-    for (const Sizes& sizes : all_sizes())
+    for (const AttentionSizes& sizes : all_sizes())
         for (const auto& make : {testing::attention_case, testing::attention_grad_case})
             all.push_back(*stored_in(dtype, make(sizes.name, sizes.q, sizes.keys, sizes.causal)));
     return all;
@@ -81,7 +81,7 @@ OpCase in_one_tensor(DType dtype, bool gradient) {
 TEST_F(CudaAttention, OfSeveralTilesAgreesWithTheReference) {
     const TestedGpu gpu;
     for (const DType dtype : {DType::bf16, DType::f16}) {
-        std::vector<OpCase> all = cases(dtype);
+        std::vector<OpCase> all = attention_cases_in(dtype);
         for (const bool gradient : {false, true}) all.push_back(in_one_tensor(dtype, gradient));
         for (const OpCase& test : all) {
             const Recorded recorded(test);

@@ -17,12 +17,14 @@
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/passes/simplify.h"
 #include "tests/support/emulated_device.h"
+#include "tests/support/fused_graph.h"
 #include "tests/support/run_graph.h"
 #include "tests/support/tested_gpu.h"
 
 namespace mantissa {
 namespace {
 
+using testing::given;
 using testing::TestedGpu;
 
 class CudaEpilogues : public ::testing::Test {
@@ -34,11 +36,7 @@ class CudaEpilogues : public ::testing::Test {
 
 constexpr std::int64_t rows = 24, terms = 40;
 
-Tensor given(Graph& graph, const char* name, const Shape& shape, DType dtype) {
-    return {graph, graph.add_input(name, {dtype, shape})};
-}
-
-struct Case {
+struct EpilogueCase {
     DType dtype = DType::f32;
     bool bias = true;
     bool keeps = true;  ///< GELU's input, or the sums of its gradient
@@ -46,7 +44,7 @@ struct Case {
 };
 
 /// y = gelu(x w^T + bias), as of two sequences of tokens.
-Graph with_gelu(const Case& of) {
+Graph with_gelu(const EpilogueCase& of) {
     Graph graph;
     const Tensor x = given(graph, "x", {rows, terms}, of.dtype),
                  w = given(graph, "w", {of.columns, terms}, of.dtype);
@@ -59,7 +57,7 @@ Graph with_gelu(const Case& of) {
 }
 
 /// dx = gelu_grad(g w, x), and its sums over rows.
-Graph with_gradient(const Case& of) {
+Graph with_gradient(const EpilogueCase& of) {
     Graph graph;
     const OriginScope scope(graph, {.scope = "", .stage = Stage::backward});
     const Tensor g = given(graph, "g", {rows, terms}, of.dtype),
@@ -92,7 +90,7 @@ const PlannedNode* epilogue_of(const Plan& plan) {
 }
 
 /// Numbers between -1 and 1 that BF16 has.
-ReferenceFeed feed_for(const Graph& graph) {
+ReferenceFeed feed_of_fractions(const Graph& graph) {
     ReferenceFeed feed;
     for (const NodeId id : graph.inputs()) {
         const RandomStream random{.seed = 3, .step = 0, .operation = static_cast<std::uint32_t>(feed.size())};
@@ -104,8 +102,8 @@ ReferenceFeed feed_for(const Graph& graph) {
 }
 
 /// The largest difference from the reference of one result.
-double error_of(const Graph& graph, Device& device, std::size_t which) {
-    const ReferenceFeed feed = feed_for(graph);
+double largest_error(const Graph& graph, Device& device, std::size_t which) {
+    const ReferenceFeed feed = feed_of_fractions(graph);
     const Graph fused = fused_on(device, graph).graph;
     const Result& result = graph.results()[which];
     const std::vector<double> got =
@@ -139,7 +137,7 @@ TEST_F(CudaEpilogues, AreTheLibrarysEpiloguesWhereTheyAreTheSame) {
         for (const bool bias : {true, false})
             for (const bool keeps : {true, false})
                 for (const bool gradient : {false, true}) {
-                    const Case of{dtype, bias, keeps};
+                    const EpilogueCase of{dtype, bias, keeps};
                     const Graph graph = gradient ? with_gradient(of) : with_gelu(of);
                     const Fusion fusion = fused_on(*gpu, graph);
                     SCOPED_TRACE(print(graph));
@@ -161,10 +159,10 @@ TEST_F(CudaEpilogues, AreTheLibrarysEpiloguesWhereTheyAreTheSame) {
                         gradient ? (keeps && !own_sums ? "gelu's gradient and its sums," : "gelu's gradient,")
                                  : (keeps ? "gelu and its input," : "gelu,");
                     EXPECT_NE(epilogue->algorithm.find(words), std::string::npos) << epilogue->algorithm;
-                    EXPECT_LE(error_of(graph, *gpu, 0), tolerance_of(dtype));
+                    EXPECT_LE(largest_error(graph, *gpu, 0), tolerance_of(dtype));
                     // Sums of 24 rows err by as much each, and by their own order.
                     if (!keeps) continue;
-                    EXPECT_LE(error_of(graph, *gpu, 1), (gradient ? rows : 1) * tolerance_of(dtype));
+                    EXPECT_LE(largest_error(graph, *gpu, 1), (gradient ? rows : 1) * tolerance_of(dtype));
                 }
 }
 
@@ -184,9 +182,9 @@ TEST_F(CudaEpilogues, TolerancesBite) {
     };
     const auto gpu = std::move(*make_cuda_device({emulated.driver(), blas, emulated.cudnn()}));
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-        const Case of{.dtype = dtype, .keeps = false};
-        EXPECT_GT(error_of(with_gelu(of), *gpu, 0), tolerance_of(dtype)) << name_of(dtype);
-        EXPECT_GT(error_of(with_gradient(of), *gpu, 0), tolerance_of(dtype)) << name_of(dtype);
+        const EpilogueCase of{.dtype = dtype, .keeps = false};
+        EXPECT_GT(largest_error(with_gelu(of), *gpu, 0), tolerance_of(dtype)) << name_of(dtype);
+        EXPECT_GT(largest_error(with_gradient(of), *gpu, 0), tolerance_of(dtype)) << name_of(dtype);
     }
 }
 

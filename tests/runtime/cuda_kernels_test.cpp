@@ -107,7 +107,7 @@ TEST_F(CudaKernels, TheFusedLinearCrossEntropyIsTakenWhole) {
 }
 
 /// The kernel that runs a case's last node, or each one's reason.
-std::string kernel_of(const OpCase& test, Device& device) {
+std::string kernel_of_case(const OpCase& test, Device& device) {
     const Recorded recorded(test);
     const Node& node = recorded.graph.node(recorded.outputs[0].value().node);
     std::vector<Type> inputs;
@@ -164,11 +164,11 @@ TEST_F(CudaKernels, ConvolutionsAreCudnnsOrProducts) {
         if (!is_convolution(test) || is_depthwise(test)) continue;
         const std::string library = is_product(test) ? "cublasLt" : "cudnn";
         products += is_product(test) ? 1 : 0;
-        EXPECT_EQ(kernel_of(test, *gpu), library + " f32*f32+f32 sm_80") << test.name;
+        EXPECT_EQ(kernel_of_case(test, *gpu), library + " f32*f32+f32 sm_80") << test.name;
         for (const DType dtype : {DType::bf16, DType::f16}) {
             const std::optional<OpCase> shorter = stored_in(dtype, test);
             const std::string name(name_of(dtype));
-            EXPECT_EQ(kernel_of(*shorter, *gpu), library + " " + name + "*" + name + "+f32 tensor cores")
+            EXPECT_EQ(kernel_of_case(*shorter, *gpu), library + " " + name + "*" + name + "+f32 tensor cores")
                 << test.name;
         }
     }
@@ -204,7 +204,8 @@ TEST_F(CudaKernels, FilterGradientsInTilesAgreeWithTheReference) {
         for (const DType dtype : {DType::bf16, DType::f16}) {
             const OpCase shorter = *stored_in(dtype, test);
             const std::string name(name_of(dtype));
-            EXPECT_EQ(kernel_of(shorter, *gpu), "tiles of windows " + name + "*" + name + "+f32 tensor cores")
+            EXPECT_EQ(kernel_of_case(shorter, *gpu),
+                      "tiles of windows " + name + "*" + name + "+f32 tensor cores")
                 << test.name;
             EXPECT_EQ(judged(shorter, *gpu), "") << test.name << " in " << name;
         }
@@ -217,8 +218,8 @@ TEST_F(CudaKernels, ConvolutionsOfEachChannelAreOwn) {
     for (const OpCase& test : testing::op_cases()) {
         if (!is_convolution(test) || !is_depthwise(test)) continue;
         ++cases;
-        EXPECT_EQ(kernel_of(test, *gpu), "depthwise f32*f32+f32 sm_80") << test.name;
-        EXPECT_EQ(kernel_of(*stored_in(DType::bf16, test), *gpu), "depthwise bf16*bf16+f32 sm_80")
+        EXPECT_EQ(kernel_of_case(test, *gpu), "depthwise f32*f32+f32 sm_80") << test.name;
+        EXPECT_EQ(kernel_of_case(*stored_in(DType::bf16, test), *gpu), "depthwise bf16*bf16+f32 sm_80")
             << test.name;
     }
     EXPECT_EQ(cases, 38);
@@ -231,7 +232,7 @@ TEST_F(CudaKernels, WithoutCudnnConvolutionsAreOwn) {
         *make_cuda_device({emulated.driver(), emulated.cublaslt(), Unexpected{"there is no cuDNN here"}}));
     for (const OpCase& test : testing::op_cases()) {
         if (!is_convolution(test) || is_product(test) || is_depthwise(test)) continue;
-        EXPECT_EQ(kernel_of(test, *gpu), "a thread an element f32*f32+f32 sm_80") << test.name;
+        EXPECT_EQ(kernel_of_case(test, *gpu), "a thread an element f32*f32+f32 sm_80") << test.name;
         EXPECT_EQ(judged(test, *gpu), "") << test.name;
         EXPECT_EQ(judged(*stored_in(DType::bf16, test), *gpu), "") << test.name;
     }

@@ -31,7 +31,7 @@ class CudaNests : public ::testing::Test {
     }
 };
 
-ReferenceFeed feed_for(const Graph& graph) {
+ReferenceFeed rounded_feed(const Graph& graph) {
     ReferenceFeed feed;
     for (NodeId id : graph.inputs()) {
         const Type& type = graph.node(id).outputs[0];
@@ -48,9 +48,9 @@ ReferenceFeed feed_for(const Graph& graph) {
 /// The worst error of a result's element, in units of what rounding may do: a unit of what is stored in 16
 /// bits, to which the reference rounds, too, and of FP32 16 roundings of the largest result for each square
 /// root of the terms of its sums. `left_out`: an element of x that only the kernel takes for zero.
-double worst_error(const Graph& graph, Device& device, std::int64_t terms,
-                   std::optional<std::size_t> left_out = {}) {
-    ReferenceFeed feed = feed_for(graph);
+double worst_nest_error(const Graph& graph, Device& device, std::int64_t terms,
+                        std::optional<std::size_t> left_out = {}) {
+    ReferenceFeed feed = rounded_feed(graph);
     const ReferenceRun reference(graph, feed);
     if (left_out) feed.at("x").at(*left_out) = 0;
     const auto results = testing::run(fused(graph), feed, device);
@@ -108,8 +108,9 @@ TEST_F(CudaNests, OfAnyRowAgreeWithTheReference) {
             for (const std::int64_t rows : {2, 77}) {
                 const std::string which = fmt::format("{} x {} in {}", rows, columns, name_of(dtype));
                 const std::int64_t terms = std::max(rows, columns);
-                EXPECT_LE(worst_error(with_sums_of_rows(rows, columns, dtype), *gpu, terms), 1) << which;
-                EXPECT_LE(worst_error(without_sums_of_rows(rows, columns, dtype), *gpu, terms), 1) << which;
+                EXPECT_LE(worst_nest_error(with_sums_of_rows(rows, columns, dtype), *gpu, terms), 1) << which;
+                EXPECT_LE(worst_nest_error(without_sums_of_rows(rows, columns, dtype), *gpu, terms), 1)
+                    << which;
             }
 }
 
@@ -117,16 +118,17 @@ TEST_F(CudaNests, ToleranceBites) {
     const TestedGpu gpu;
     const Graph waits = with_sums_of_rows(5000, 96, DType::bf16),
                 not_waits = without_sums_of_rows(40000, 64, DType::bf16);
-    EXPECT_GT(worst_error(waits, *gpu, 5000, 4999 * 96 + 95), 10);
-    EXPECT_GT(worst_error(not_waits, *gpu, 40000, 39999 * 64 + 60), 10);
+    EXPECT_GT(worst_nest_error(waits, *gpu, 5000, 4999 * 96 + 95), 10);
+    EXPECT_GT(worst_nest_error(not_waits, *gpu, 40000, 39999 * 64 + 60), 10);
 }
 
 /// More partial sums than one thread adds up.
 TEST_F(CudaNests, SumsOverManyRowsAgreeWithTheReference) {
     const TestedGpu gpu;
     for (const std::int64_t columns : {6, 64, 96}) {
-        EXPECT_LE(worst_error(with_sums_of_rows(5000, columns, DType::bf16), *gpu, 5000), 1) << columns;
-        EXPECT_LE(worst_error(without_sums_of_rows(40000, columns, DType::bf16), *gpu, 40000), 1) << columns;
+        EXPECT_LE(worst_nest_error(with_sums_of_rows(5000, columns, DType::bf16), *gpu, 5000), 1) << columns;
+        EXPECT_LE(worst_nest_error(without_sums_of_rows(40000, columns, DType::bf16), *gpu, 40000), 1)
+            << columns;
     }
 }
 
@@ -140,7 +142,7 @@ TEST_F(CudaNests, OperandsMayBeginAtAnyElement) {
         graph.add_result("flat", (row * y + y).value());
         const Tensor rows = slice(x, 0, 1, 3);
         graph.add_result("normal", (rows - mean(rows * y, {-1}, KeepAxes::yes)).value());
-        EXPECT_LE(worst_error(graph, *gpu, columns), 1) << columns;
+        EXPECT_LE(worst_nest_error(graph, *gpu, columns), 1) << columns;
     }
 }
 
@@ -166,7 +168,7 @@ TEST_F(CudaNests, OtherKernelsTakeSuchOperands) {
             for (const Tensor& y : made)
                 graph.add_result(fmt::format("y{}", graph.results().size()), y.value());
         }
-        const auto results = testing::run(graph, feed_for(graph), *gpu);
+        const auto results = testing::run(graph, rounded_feed(graph), *gpu);
         for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(results[i], results[i + 3]) << first << " " << i;
     }
 }
@@ -180,7 +182,7 @@ TEST_F(CudaNests, ElementsBehindTheLastGroupAreMade) {
         const Tensor y = gelu(cast(x, DType::f32)) + given(graph, "y", {elements});
         graph.add_result("y", y.value());
         graph.add_result("short", cast(y, DType::bf16).value());
-        EXPECT_LE(worst_error(graph, *gpu, 1), 1) << elements;
+        EXPECT_LE(worst_nest_error(graph, *gpu, 1), 1) << elements;
     }
 }
 

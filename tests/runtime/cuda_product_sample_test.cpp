@@ -28,7 +28,7 @@ using testing::PlantedClock;
 
 /// A form of product, and an error of an element that must be noticed. Sums of 40 products of numbers between
 /// -1 and 1 are below 8, so that a unit in the last place is at most 2^-5 in BF16 and 2^-8 in FP16.
-struct Form {
+struct ProductForm {
     std::string name;
     DType dtype = DType::f32;
     double fault = 0x1p-13;
@@ -42,11 +42,11 @@ struct Form {
         gradient_and_sums
     } epilogue = Epilogue::none;
 
-    friend void PrintTo(const Form& form, std::ostream* out) { *out << form.name; }
+    friend void PrintTo(const ProductForm& form, std::ostream* out) { *out << form.name; }
 };
 
-std::vector<Form> forms() {
-    using enum Form::Epilogue;
+std::vector<ProductForm> forms() {
+    using enum ProductForm::Epilogue;
     constexpr double of_bf16 = 0x1p-4, of_fp16 = 0x1p-7;
     return {{.name = "Plain"},
             {.name = "TransposedLeft", .transpose_a = true},
@@ -67,10 +67,10 @@ std::vector<Form> forms() {
             {.name = "GeluGradientAndSums", .fault = 0.02, .epilogue = gradient_and_sums}};
 }
 
-constexpr std::int64_t rows = 24, terms = 40, columns = 48;
+constexpr std::int64_t M = 24, K = 40, N = 48;
 
-Graph graph_of(const Form& form) {
-    using enum Form::Epilogue;
+Graph graph_of(const ProductForm& form) {
+    using enum ProductForm::Epilogue;
     Graph graph;
     const bool gradient_of_gelu = form.epilogue == gradient || form.epilogue == gradient_and_sums;
     const OriginScope scope(graph,
@@ -83,21 +83,21 @@ Graph graph_of(const Form& form) {
         return form.batch == 1 ? given(name, {high, wide}) : given(name, {form.batch, high, wide});
     };
     MatmulOptions options{.transpose_a = form.transpose_a, .transpose_b = form.transpose_b};
-    if (form.bias) options.bias = given("bias", {columns});
+    if (form.bias) options.bias = given("bias", {N});
     if (form.tf32) options.multiply = "tf32";
-    const Tensor a = matrix("a", rows, terms, form.transpose_a);
-    const Tensor b = matrix("b", terms, columns, form.transpose_b);
+    const Tensor a = matrix("a", M, K, form.transpose_a);
+    const Tensor b = matrix("b", K, N, form.transpose_b);
     Tensor y = matmul(a, b, options);
     if (form.epilogue == result_and_input) graph.add_result("input", y.value());
     if (form.epilogue == result || form.epilogue == result_and_input) y = gelu(y);
     if (gradient_of_gelu)
-        y = Tensor(graph, {graph.add("gelu_grad", {y.value(), given("x", {rows, columns}).value()}, {}), 0});
+        y = Tensor(graph, {graph.add("gelu_grad", {y.value(), given("x", {M, N}).value()}, {}), 0});
     graph.add_result("y", y.value());
     if (form.epilogue == gradient_and_sums) graph.add_result("sums", sum(y, {0}).value());
     return graph;
 }
 
-class CudaProductSample : public ::testing::TestWithParam<Form> {
+class CudaProductSample : public ::testing::TestWithParam<ProductForm> {
   protected:
     void SetUp() override {
         if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
@@ -118,7 +118,8 @@ TEST_P(CudaProductSample, WhatIsRightIsTaken) {
     const std::string text = algorithm_on(PlantedClock({5, 1, 3}));
     EXPECT_TRUE(text.starts_with("algorithm ")) << text;
     EXPECT_EQ(text.find("refused"), std::string::npos) << text;
-    EXPECT_EQ(text.find("gelu") != std::string::npos, GetParam().epilogue != Form::Epilogue::none) << text;
+    EXPECT_EQ(text.find("gelu") != std::string::npos, GetParam().epilogue != ProductForm::Epilogue::none)
+        << text;
 }
 
 TEST_P(CudaProductSample, WhatIsWrongIsRefused) {
@@ -137,8 +138,8 @@ TEST(CudaProductSums, AddToWhatIsThere) {
     const auto given = [&](const char* name, DType dtype, Shape shape) {
         return Tensor(graph, graph.add_input(name, {dtype, std::move(shape)}));
     };
-    const Tensor inputs[] = {given("x", DType::f32, {rows, terms}), given("w", DType::f32, {columns, terms}),
-                             given("targets", DType::i32, {rows}), given("scale", DType::f32, {})};
+    const Tensor inputs[] = {given("x", DType::f32, {M, K}), given("w", DType::f32, {N, K}),
+                             given("targets", DType::i32, {M}), given("scale", DType::f32, {})};
     for (const Tensor output : call(graph, "linear_cross_entropy", inputs))
         graph.add_result(fmt::format("y{}", graph.results().size()), output.value());
     const auto algorithms = [&](const PlantedClock& clock) {

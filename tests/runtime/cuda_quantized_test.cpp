@@ -154,17 +154,17 @@ TEST_F(CudaQuantized, SpecialNumbersBecomeWhatTheyBecomeOnTheCpu) {
     }
 }
 
-std::string kernel_of(const std::string& format, const Extents& of, Device& device) {
+std::string kernel_of_product(const std::string& format, const Extents& of, Device& device) {
     const Recorded recorded(product_case(format, of, false));
     return Plan(recorded.graph, device).kernels_of("quantized_matmul").at(0);
 }
 
 TEST_F(CudaQuantized, FewRowsAreReadAsTheyLieAndManyAreTheLibrarys) {
     const testing::EmulatedDevice gpu;
-    EXPECT_EQ(kernel_of("s8", {8, 64, 96}, *gpu), "dp4a s8*s8+s32 sm_80");
-    EXPECT_EQ(kernel_of("s8", {9, 64, 96}, *gpu), "cublasLt s8*s8+s32 tensor cores");
-    EXPECT_EQ(kernel_of("s8", {9, 67, 96}, *gpu), "cublasLt s8*s8+s32 tensor cores");
-    EXPECT_EQ(kernel_of("s4", {9, 64, 96}, *gpu), "dp4a s4*s8+s32 sm_80");
+    EXPECT_EQ(kernel_of_product("s8", {8, 64, 96}, *gpu), "dp4a s8*s8+s32 sm_80");
+    EXPECT_EQ(kernel_of_product("s8", {9, 64, 96}, *gpu), "cublasLt s8*s8+s32 tensor cores");
+    EXPECT_EQ(kernel_of_product("s8", {9, 67, 96}, *gpu), "cublasLt s8*s8+s32 tensor cores");
+    EXPECT_EQ(kernel_of_product("s4", {9, 64, 96}, *gpu), "dp4a s4*s8+s32 sm_80");
     const Recorded recorded(product_case("s8", {9, 64, 70}, false));
     const Plan plan(recorded.graph, *gpu);
     const PlannedNode& node = *plan.nodes_of("quantized_matmul").at(0);

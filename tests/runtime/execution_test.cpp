@@ -7,11 +7,11 @@
 #include <cstring>
 #include <numeric>
 
-#include "mantissa/base/error.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/runtime/state_block.h"
+#include "tests/support/error_of.h"
 
 namespace mantissa {
 namespace {
@@ -102,17 +102,6 @@ TEST(Execution, AStateThatIsReadBehindItsNewValueIsReplacedAfterTheRun) {
     EXPECT_EQ(numbers(state.read("w")), (std::vector<float>{4, 8, 12}));
 }
 
-/// The text of the UserError that `body` throws.
-template <class Body>
-std::string error_of(Body&& body) {
-    try {
-        body();
-    } catch (const UserError& error) {
-        return error.what();
-    }
-    return "no error";
-}
-
 /// A plan for prediction over the states of a training: a state of another name or type is named with its
 /// line.
 TEST(Execution, StatesInputsAndResultsThatAreNotThereAreNamed) {
@@ -131,7 +120,7 @@ TEST(Execution, StatesInputsAndResultsThatAreNotThereAreNamed) {
     const auto run = [&](const Plan& plan, auto&& body) {
         StateBlock trained(*device, std::vector{state("bias", 3), state("weight", 3)});
         const auto arena = device->allocate(static_cast<std::size_t>(plan.memory().arena_bytes), "arena");
-        return error_of([&] {
+        return testing::error_of([&] {
             Execution execution(plan, trained, *arena);
             body(execution);
         });

@@ -194,7 +194,7 @@ TEST_F(FunctionEdges, ShapesOfNoneOfOneAndOfManyElements) {
 }
 
 /// The kernel that a device takes, or the error that it is refused with.
-std::string kernel_of(Device& device, const char* op, DType dtype) {
+std::string kernel_of_function(Device& device, const char* op, DType dtype) {
     Graph graph;
     const Tensor x(graph, graph.add_input("x", {dtype, {4, 4}}));
     graph.add_result("y", call1(op, {x}).value());
@@ -204,11 +204,11 @@ std::string kernel_of(Device& device, const char* op, DType dtype) {
 TEST(Functions, AreCompiledWhereNothingIsFusedOrSayThatNoCompilerIsThere) {
     const auto device = device_at("generic");
     if (codegen::Compiler::refusal().empty()) {
-        EXPECT_EQ(kernel_of(*device, "log1p", DType::bf16), "compiled generic");
+        EXPECT_EQ(kernel_of_function(*device, "log1p", DType::bf16), "compiled generic");
         return;
     }
     try {
-        kernel_of(*device, "log1p", DType::bf16);
+        kernel_of_function(*device, "log1p", DType::bf16);
         FAIL() << "log1p has a kernel";
     } catch (const UserError& error) {
         EXPECT_EQ(

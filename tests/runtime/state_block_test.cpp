@@ -10,6 +10,7 @@
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/runtime/execution.h"
+#include "tests/support/error_of.h"
 
 namespace mantissa {
 namespace {
@@ -79,18 +80,12 @@ TEST(StateBlock, WithoutThemAPaddedPlanIsRefused) {
     plain[0].zero_rows = 1;
     StateBlock state(*device, plain);
     const auto arena = device->allocate(static_cast<std::size_t>(plan.memory().arena_bytes), "arena");
-    const auto error_of = [](const auto& action) -> std::string {
-        try {
-            action();
-        } catch (const InternalError& error) {
-            return error.what();
-        }
-        return "";
-    };
-    EXPECT_NE(
-        error_of([&] { Execution(plan, state, *arena); }).find("a padded state lies before rows of zeros"),
-        std::string::npos);
-    EXPECT_NE(error_of([&] {
+    using testing::error_of;
+    EXPECT_NE(error_of<InternalError>([&] {
+                  Execution(plan, state, *arena);
+              }).find("a padded state lies before rows of zeros"),
+              std::string::npos);
+    EXPECT_NE(error_of<InternalError>([&] {
                   StateBlock(*device, plan.graph().states(), state);
               }).find("a shared state has rows of zeros"),
               std::string::npos);

@@ -159,14 +159,14 @@ inline std::vector<Form> function_forms() {
     return forms;
 }
 
-enum class Gradients : bool { no, yes };
+enum class WithGradients : bool { no, yes };
 
 /// One graph with o, the log-sum-exp, and all gradients, of both.
 struct Case {
     Graph graph;
     ReferenceFeed feed;
 
-    Case(const Form& form, const Sizes& sizes, DType dtype, Gradients gradients = Gradients::yes) {
+    Case(const Form& form, const Sizes& sizes, DType dtype, WithGradients gradients = WithGradients::yes) {
         const AttentionExtents& e = sizes.e;
         const Shape q{e.sequences, e.heads, e.queries, e.head_size};
         const Shape k{e.sequences, e.key_heads, e.keys, e.head_size};
@@ -193,7 +193,7 @@ struct Case {
         const std::vector<Tensor> y = call(graph, "attention", x, attributes);
         graph.add_result("o", y[0].value());
         graph.add_result("lse", y[1].value());
-        if (gradients == Gradients::no) return;
+        if (gradients == WithGradients::no) return;
         const std::vector<Tensor> cotangents{input("do", y[0].type()), input("dlse", y[1].type())};
         for (const Tensor& gradient : backpropagate(graph, y, cotangents, wrt))
             graph.add_result(fmt::format("gradient {}", graph.results().size()), gradient.value());
