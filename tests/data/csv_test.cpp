@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "mantissa/base/error.h"
-#include "tests/support/recording.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {

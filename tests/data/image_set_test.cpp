@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "mantissa/base/error.h"
+#include "tests/support/error_of.h"
 #include "tests/support/image_files.h"
 #include "tests/support/temporary_directory.h"
 
@@ -20,13 +20,8 @@ void write_images(const std::filesystem::path& folder, int count) {
     for (int i = 0; i < count; ++i) write_file(folder / (std::to_string(i) + ".png"), "picture");
 }
 
-std::string refusal(const std::filesystem::path& directory, bool hold_out = false) {
-    try {
-        open_images(directory, {.hold_out = hold_out});
-    } catch (const UserError& error) {
-        return error.what();
-    }
-    return "opened";
+std::string refusal_of_images(const std::filesystem::path& directory, bool hold_out = false) {
+    return testing::error_of([&] { open_images(directory, {.hold_out = hold_out}); });
 }
 
 TEST(ImageSets, AFolderIsAClass) {
@@ -103,7 +98,7 @@ TEST(ImageSets, SplitsHaveTheirUsualNamesInAnyCase) {
     EXPECT_EQ(open_images(directory.path(), {}).account,
               "train/ taken for training, val/ for validation; left out: extra/, test/");
     write_images(directory / "valid" / "cat", 1);
-    EXPECT_EQ(refusal(directory.path()),
+    EXPECT_EQ(refusal_of_images(directory.path()),
               directory.path().string() + ": val/ and valid/ both stand for the same part; keep one");
 }
 
@@ -133,38 +128,44 @@ TEST(ImageSets, ATenthOfEachClassIsHeldOut) {
 TEST(ImageSets, WhatIsMissingIsNamed) {
     const TemporaryDirectory directory;
     const std::string root = directory.path().string();
-    EXPECT_EQ(refusal(root + "/none"), root + "/none: does not exist; a folder of images was expected");
+    EXPECT_EQ(refusal_of_images(root + "/none"),
+              root + "/none: does not exist; a folder of images was expected");
     write_file(directory / "file", "");
-    EXPECT_EQ(refusal(root + "/file"), root + "/file: is no folder; a folder of images was expected");
+    EXPECT_EQ(refusal_of_images(root + "/file"),
+              root + "/file: is no folder; a folder of images was expected");
     const std::string expected =
         ": no image is there: expected a folder a class with .jpg, .jpeg or .png files, such folders in "
         "train/ and val/, or CIFAR-10's data_batch_1.bin";
-    EXPECT_EQ(refusal(root), root + expected);
+    EXPECT_EQ(refusal_of_images(root), root + expected);
     write_images(directory / "cat", 2);
-    EXPECT_EQ(refusal(root), root + ": only the class cat is there; two are the least to tell apart");
+    EXPECT_EQ(refusal_of_images(root),
+              root + ": only the class cat is there; two are the least to tell apart");
     std::filesystem::create_directory(directory / "dog");
-    EXPECT_EQ(refusal(root), root +
-                                 "/dog: a class without an image (.jpg, .jpeg or .png); put some there, or "
-                                 "remove the folder");
+    EXPECT_EQ(refusal_of_images(root),
+              root +
+                  "/dog: a class without an image (.jpg, .jpeg or .png); put some there, or "
+                  "remove the folder");
     write_images(directory / "dog", 2);
-    EXPECT_EQ(refusal(root), "opened");
-    EXPECT_EQ(refusal(root, true), root +
-                                       ": validation takes a tenth of each class, but none has 10 images; "
-                                       "give more, or a folder val/ beside train/");
+    EXPECT_EQ(refusal_of_images(root), "no error");
+    EXPECT_EQ(refusal_of_images(root, true),
+              root +
+                  ": validation takes a tenth of each class, but none has 10 images; "
+                  "give more, or a folder val/ beside train/");
 }
 
 TEST(ImageSets, AClassThatOnlyValidationHasIsNamed) {
     const TemporaryDirectory directory;
     const std::string root = directory.path().string();
     write_images(directory / "val" / "bird", 1);
-    EXPECT_EQ(refusal(root), root + ": val/ is there, but no train/ with a folder a class");
+    EXPECT_EQ(refusal_of_images(root), root + ": val/ is there, but no train/ with a folder a class");
     for (const char* name : {"train/cat", "train/dog"}) write_images(directory / name, 1);
-    EXPECT_EQ(refusal(root), root + "/val/bird: a class that is only there: " + root +
-                                 "/train has no folder of that name, so nothing teaches it");
+    EXPECT_EQ(refusal_of_images(root), root + "/val/bird: a class that is only there: " + root +
+                                           "/train has no folder of that name, so nothing teaches it");
     std::filesystem::remove_all(directory / "val" / "bird");
-    EXPECT_EQ(refusal(root), root +
-                                 "/val: no image is there; put a folder a class, or remove val/ to have a "
-                                 "tenth of train/ held out");
+    EXPECT_EQ(refusal_of_images(root),
+              root +
+                  "/val: no image is there; put a folder a class, or remove val/ to have a "
+                  "tenth of train/ held out");
 }
 
 TEST(ImageSets, Cifar10sFilesAreRead) {
@@ -198,24 +199,25 @@ TEST(ImageSets, FaultsInCifar10sFilesAreNamed) {
     const TemporaryDirectory directory;
     const std::string root = directory.path().string(), file = root + "/data_batch_1.bin";
     write_file(root + "/test_batch.bin", cifar_record(0, 0));
-    EXPECT_EQ(refusal(root), root + ": there is test_batch.bin but no data_batch_1.bin to train on");
+    EXPECT_EQ(refusal_of_images(root),
+              root + ": there is test_batch.bin but no data_batch_1.bin to train on");
     for (const std::string& cut : {cifar_record(0, 0).substr(1), cifar_record(0, 0) + "x"}) {
         write_file(file, cut);
-        EXPECT_EQ(refusal(root),
+        EXPECT_EQ(refusal_of_images(root),
                   file + ": " + std::to_string(cut.size()) +
                       " bytes are no whole number of CIFAR-10's records of 3073 bytes; the file is cut short "
                       "or of another kind");
     }
     write_file(root + "/data_batch_4.bin", cifar_record(0, 0));
-    EXPECT_EQ(refusal(root),
+    EXPECT_EQ(refusal_of_images(root),
               root +
                   "/data_batch_2.bin: is missing, though 2 others are there, to number 4; copy "
                   "it, too");
     std::filesystem::remove(root + "/data_batch_4.bin");
     write_file(file, cifar_record(0, 0) + cifar_record(10, 0));
-    EXPECT_EQ(refusal(root), file + ", record 1: class 10, but there are 10, from 0 on");
+    EXPECT_EQ(refusal_of_images(root), file + ", record 1: class 10, but there are 10, from 0 on");
     write_file(root + "/batches.meta.txt", "\n");
-    EXPECT_EQ(refusal(root),
+    EXPECT_EQ(refusal_of_images(root),
               root + "/batches.meta.txt: expected the name of a class a line, 1 to 256, got 0");
 }
 

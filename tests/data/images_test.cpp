@@ -13,16 +13,16 @@ namespace mantissa {
 namespace {
 
 /// Ten images of each of three colours.
-const char* const folder = MANTISSA_SOURCE_DIR "/tests/fixtures/248ad45/pictures";
+const char* const pictures = MANTISSA_SOURCE_DIR "/tests/fixtures/248ad45/pictures";
 
 TEST(Images, HoldOutATenthAndTrainOnTheRest) {
-    const Images images(folder, {.image = 8, .resize = 8, .batches = {.batch = 9}});
+    const Images images(pictures, {.image = 8, .resize = 8, .batches = {.batch = 9}});
     EXPECT_EQ(images.classes(), (std::vector<std::string>{"blue", "green", "red"}));
     EXPECT_EQ(images.training().steps_per_epoch(), 3u);
     const auto held_out = images.held_out();
     EXPECT_EQ(held_out.classes, (std::vector<std::int32_t>{0, 1, 2}));
     EXPECT_EQ(held_out.pixels.size(), 3u * 8 * 8 * 3);
-    const ImageSplit split = open_images(folder, {.hold_out = true});
+    const ImageSplit split = open_images(pictures, {.hold_out = true});
     const ImageBatches all(split.validation, {.batches = {.batch = 3},
                                               .cut = {.image = 8, .resize = 8},
                                               .use = ImageBatchOptions::Use::validation});
@@ -38,7 +38,7 @@ TEST(Images, HoldOutATenthAndTrainOnTheRest) {
 TEST(Images, AnotherSeedHoldsOutOthers) {
     std::set<std::vector<float>> held_out;
     for (std::uint64_t seed = 0; seed < 4; ++seed)
-        held_out.insert(Images(folder, {.image = 8, .hold_out_seed = seed}).held_out().pixels);
+        held_out.insert(Images(pictures, {.image = 8, .hold_out_seed = seed}).held_out().pixels);
     EXPECT_GT(held_out.size(), 1u);
 }
 

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "mantissa/base/error.h"
 #include "mantissa/data/image_cut.h"
+#include "tests/support/error_of.h"
 #include "tests/support/image_files.h"
 #include "tests/support/temporary_directory.h"
 
@@ -12,16 +12,6 @@ namespace mantissa {
 namespace {
 
 using testing::write_file;
-
-template <class Call>
-std::string error_of(const Call& call) {
-    try {
-        call();
-    } catch (const UserError& error) {
-        return error.what();
-    }
-    return "no error";
-}
 
 TEST(ImagesToPredict, AreFilesAndWhatFoldersHold) {
     const TemporaryDirectory directory;
@@ -50,7 +40,7 @@ TEST(ImagesToPredict, OfCifar10AreThoseOfItsTest) {
     ASSERT_EQ(set.count(), 2U);
     EXPECT_EQ(set.images[1].label, unknown_class);
     EXPECT_EQ(images_to_predict({folder}, set.classes).images[1].label, 7);
-    EXPECT_NE(error_of([&] {
+    EXPECT_NE(testing::error_of([&] {
                   images_to_predict({folder, folder}, {});
               }).find("give it alone"),
               std::string::npos);
@@ -59,8 +49,8 @@ TEST(ImagesToPredict, OfCifar10AreThoseOfItsTest) {
 TEST(ImagesToPredict, ThatAreNotThereAreNamed) {
     const TemporaryDirectory directory;
     const std::string nothing = (directory / "nothing.png").string(), folder = directory.path().string();
-    EXPECT_EQ(error_of([&] { images_to_predict({nothing}, {}); }), nothing + ": does not exist");
-    EXPECT_EQ(error_of([&] { images_to_predict({folder}, {}); }),
+    EXPECT_EQ(testing::error_of([&] { images_to_predict({nothing}, {}); }), nothing + ": does not exist");
+    EXPECT_EQ(testing::error_of([&] { images_to_predict({folder}, {}); }),
               folder + ": holds no image; expected files that end in .jpg, .jpeg or .png");
 }
 
@@ -79,7 +69,7 @@ TEST(ImageCutFile, SaysWhatIsWrong) {
     const auto changed = [&](const std::string& from, const std::string& to) {
         std::string wrong = text;
         wrong.replace(wrong.find(from), from.size(), to);
-        return error_of([&] { parse_image_cut(wrong, "f"); });
+        return testing::error_of([&] { parse_image_cut(wrong, "f"); });
     };
     EXPECT_EQ(changed("\"width\": 224", "\"width\": 225"), "f: crop_size must be a square");
     EXPECT_EQ(changed("256", "200"), "f: size.shortest_edge, 200, must be crop_size, 224, or more");

@@ -9,32 +9,30 @@
 #include "mantissa/data/encode_text.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "tests/data/awkward_strings.h"
+#include "tests/data/tokenizer_test_data.h"
+#include "tests/support/error_of.h"
 
 namespace mantissa {
 namespace {
 
 using Json = nlohmann::json;
-using Ids = std::vector<TokenId>;
 
-const Json& fixture() {
+const Json& llama_fixture() {
     static const Json json =
         Json::parse(read_file(std::string(MANTISSA_SOURCE_DIR) + "/tests/data/llama_tokenizers.json"));
     return json;
 }
 
-const Json& specification(const char* name) { return fixture()["tokenizers"][name]["json"]; }
+const Json& specification(const char* name) { return llama_fixture()["tokenizers"][name]["json"]; }
 
 Tokenizer parsed(const Json& json) { return parse_tokenizer_json({json.dump(), "tokenizer.json"}); }
 
-std::string refusal(const Json& json) {
-    return error_of([&] { parsed(json); });
-}
-
 /// As text_number in the script.
 std::string text_number(std::uint64_t i) {
-    const std::string text = awkward_string(fixture(), i);
+    const std::string text = awkward_string(llama_fixture(), i);
     constexpr const char* space = "\u2581";
-    return i % 3 != 0 ? text : text + "</s>" + space + awkward_string(fixture(), i + 1) + "<s> " + space;
+    return i % 3 != 0 ? text
+                      : text + "</s>" + space + awkward_string(llama_fixture(), i + 1) + "<s> " + space;
 }
 
 constexpr EncodeOptions with_specials{.specials = SpecialsInText::as_tokens};
@@ -49,7 +47,7 @@ std::uint64_t hash_of_text(std::string_view text) {
 }
 
 TEST(LlamaTokenizers, TenThousandStringsOfEachKind) {
-    for (const auto& [name, kind] : fixture()["tokenizers"].items()) {
+    for (const auto& [name, kind] : llama_fixture()["tokenizers"].items()) {
         SCOPED_TRACE(name);
         const Tokenizer tokenizer = parsed(kind["json"]);
         Encoder encoder(tokenizer);
@@ -75,7 +73,7 @@ TEST(LlamaTokenizers, TenThousandStringsOfEachKind) {
 }
 
 TEST(LlamaTokenizers, WholeTextsBeginWithTheTokensOfTheTemplate) {
-    for (const auto& [name, kind] : fixture()["tokenizers"].items()) {
+    for (const auto& [name, kind] : llama_fixture()["tokenizers"].items()) {
         const Tokenizer tokenizer = parsed(kind["json"]);
         Ids ids = tokenizer.parts().first_tokens;
         EXPECT_EQ(ids, (Ids{*tokenizer.special("<s>")}));
@@ -101,9 +99,9 @@ TEST(LlamaTokenizers, WhatTheVocabularyLacksFallsBackToBytesAndComesBack) {
 
 TEST(LlamaTokenizers, ATextInPartsHasTheTokensOfTheWhole) {
     std::string text;
-    for (std::uint64_t i = 0; text.size() < 3 << 20; ++i) text += awkward_string(fixture(), i % 500);
+    for (std::uint64_t i = 0; text.size() < 3 << 20; ++i) text += awkward_string(llama_fixture(), i % 500);
     ThreadPool pool(3);
-    for (const auto& [name, kind] : fixture()["tokenizers"].items()) {
+    for (const auto& [name, kind] : llama_fixture()["tokenizers"].items()) {
         if (name == "tokens across spaces") continue;  // no cut is safe
         const Tokenizer tokenizer = parsed(kind["json"]);
         Ids parts;
@@ -129,7 +127,7 @@ TEST(LlamaTokenizers, OtherPipelinesAreRefusedByName) {
     const auto with = [](const char* name, const char* pointer, Json value) {
         Json json = specification(name);
         json[Json::json_pointer(pointer)] = std::move(value);
-        return refusal(json);
+        return testing::error_of([&] { parsed(json); });
     };
     const auto text = [&](const char* pointer, Json value) {
         return with("sentencepiece", pointer, std::move(value));
@@ -158,7 +156,8 @@ TEST(LlamaTokenizers, OtherPipelinesAreRefusedByName) {
     Json no_byte = specification("sentencepiece");
     no_byte["model"]["vocab"].erase("<0x41>");
     no_byte["model"]["vocab"]["\u4e09"] = 3 + 0x41;
-    says(refusal(no_byte), "byte_fallback needs a token for every byte, and <0x41> is missing");
+    says(testing::error_of([&] { parsed(no_byte); }),
+         "byte_fallback needs a token for every byte, and <0x41> is missing");
     says(with("metaspace at the start", "/pre_tokenizer/replacement", "_"), "the Metaspace of \"_\"");
     says(with("metaspace at the start", "/pre_tokenizer/prepend_scheme", "often"), "the prepend_scheme");
     says(bytes("/pre_tokenizer/pretokenizers/0/pattern/Regex", "\\w+"),

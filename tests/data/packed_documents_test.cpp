@@ -5,14 +5,13 @@
 
 #include <cstring>
 #include <fstream>
-#include <functional>
 
-#include "mantissa/base/error.h"
 #include "mantissa/data/corpus.h"
 #include "mantissa/data/encode_text.h"
 #include "mantissa/data/token_shard_writer.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/data/tokenizer_train.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
@@ -20,29 +19,20 @@ namespace {
 
 using Tokens = std::vector<std::int32_t>;
 
-struct Read {
+struct PackedBatch {
     Tokens tokens, targets, documents, positions;
     std::vector<float> counted;
 };
 
-Read read(const PackedDocuments& source, std::uint64_t step, std::int64_t micro_batch, std::size_t B,
-          std::size_t T) {
-    Read read{Tokens(B * T), Tokens(B * T), Tokens(B * T), Tokens(B * T), std::vector<float>(B)};
+PackedBatch packed_batch(const PackedDocuments& source, std::uint64_t step, std::int64_t micro_batch,
+                         std::size_t B, std::size_t T) {
+    PackedBatch read{Tokens(B * T), Tokens(B * T), Tokens(B * T), Tokens(B * T), std::vector<float>(B)};
     const std::vector<std::span<std::byte>> inputs = {
         std::as_writable_bytes(std::span(read.tokens)), std::as_writable_bytes(std::span(read.targets)),
         std::as_writable_bytes(std::span(read.documents)), std::as_writable_bytes(std::span(read.positions)),
         std::as_writable_bytes(std::span(read.counted))};
     source.fill(step, micro_batch, inputs);
     return read;
-}
-
-std::string error_of(const std::function<void()>& run) {
-    try {
-        run();
-    } catch (const UserError& error) {
-        return error.what();
-    }
-    return "";
 }
 
 TEST(PackedDocuments, TellDocumentsApart) {
@@ -53,7 +43,7 @@ TEST(PackedDocuments, TellDocumentsApart) {
     EXPECT_EQ(ends.among({2, 5}), 2u);
     EXPECT_EQ(ends.among({3, 4}), 0u);
     const PackedDocuments source(stream, ends, stream.all(), 6, {.batch = 1, .accumulate = 2});
-    const Read first = read(source, 0, 0, 1, 6), second = read(source, 0, 1, 1, 6);
+    const PackedBatch first = packed_batch(source, 0, 0, 1, 6), second = packed_batch(source, 0, 1, 1, 6);
     EXPECT_EQ(first.tokens, (Tokens{5, 6, 9, 7, 9, 9}));
     EXPECT_EQ(first.targets, (Tokens{6, 9, -1, 9, -1, -1}));
     EXPECT_EQ(first.documents, (Tokens{0, 0, 0, 1, 1, 2}));
@@ -73,14 +63,14 @@ TEST(PackedDocuments, AStepOfEndsAloneCountsOne) {
     const DocumentEnds ends(stream, {3});
     const PackedDocuments source(stream, ends, stream.all(), 2, {.batch = 2});
     EXPECT_EQ(source.counted(0), 0u);
-    EXPECT_EQ(read(source, 0, 0, 2, 2).counted, (std::vector<float>{1, 1}));
-    EXPECT_EQ(read(source, 0, 0, 2, 2).positions, (Tokens{0, 0, 0, 0}));
+    EXPECT_EQ(packed_batch(source, 0, 0, 2, 2).counted, (std::vector<float>{1, 1}));
+    EXPECT_EQ(packed_batch(source, 0, 0, 2, 2).positions, (Tokens{0, 0, 0, 0}));
 }
 
 TEST(PackedDocuments, AreRefusedWhereNothingEndsThem) {
     const TokenStream stream(Tokens{1, 2, 3}, "t.bin");
     EXPECT_EQ(
-        error_of([&] { DocumentEnds(stream, {9}); }),
+        testing::error_of([&] { DocumentEnds(stream, {9}); }),
         "t.bin: documents end at token 9, which is none of its 3 tokens; was it tokenized without marks "
         "between documents, or with another tokenizer?");
 }
@@ -151,13 +141,13 @@ TEST_F(TextOfDocuments, AreThoseOfTokenFilesToo) {
     given.tokens = {directory_ / "t.bin"};
     EXPECT_EQ(open_corpus(given, pool_).ends->documents(), 2u);
     given.tokenizer.clear();
-    EXPECT_EQ(error_of([&] { open_corpus(given, pool_); }),
+    EXPECT_EQ(testing::error_of([&] { open_corpus(given, pool_); }),
               "packed documents end at the tokenizer's end-of-text token, and there is no tokenizer; give it "
               "as `tokenizer` DIR");
     write_token_shard(directory_ / "u.bin", Tokens{1, 2, 3});
     given = options({});
     given.tokens = {directory_ / "u.bin"};
-    EXPECT_NE(error_of([&] {
+    EXPECT_NE(testing::error_of([&] {
                   open_corpus(given, pool_);
               }).find("u.bin: documents end at token 256, which is none of its 3 tokens"),
               std::string::npos);
@@ -166,7 +156,7 @@ TEST_F(TextOfDocuments, AreThoseOfTokenFilesToo) {
 TEST_F(TextOfDocuments, OfBytesHaveNoEnd) {
     CorpusOptions given = options({directory_ / "a.txt"});
     given.tokenizer.clear();
-    EXPECT_NE(error_of([&] { open_corpus(given, pool_); }).find("give it as `tokenizer` DIR"),
+    EXPECT_NE(testing::error_of([&] { open_corpus(given, pool_); }).find("give it as `tokenizer` DIR"),
               std::string::npos);
     given.untokenized = CorpusOptions::Untokenized::train;
     EXPECT_EQ(open_corpus(given, pool_).ends->documents(), 2u);

@@ -32,7 +32,7 @@ std::string npy_file(const std::string& descr, const std::string& shape, const s
     return "\x93NUMPY" + std::string{1, 0, static_cast<char>(header.size()), 0} + header + payload;
 }
 
-class Shards : public testing::Test {
+class Shards : public ::testing::Test {
   protected:
     fs::path write(const std::string& name, const std::string& bytes) {
         std::ofstream(directory / name, std::ios::binary) << bytes;

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 
-#include "mantissa/base/error.h"
 #include "mantissa/data/corpus.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/data/tokenizer_train.h"
+#include "tests/support/error_of.h"
 #include "tests/support/image_files.h"
 #include "tests/support/temporary_directory.h"
 
@@ -19,13 +19,8 @@ namespace fs = std::filesystem;
 using testing::write_file;
 using Tokens = std::vector<std::int32_t>;
 
-std::string refusal(const std::vector<fs::path>& given) {
-    try {
-        find_texts(given);
-    } catch (const UserError& error) {
-        return error.what();
-    }
-    return "found";
+std::string refusal_of_texts(const std::vector<fs::path>& given) {
+    return testing::error_of([&] { find_texts(given); });
 }
 
 TEST(TextFiles, AnEmptyOneIsNamedAndTheRestGoesOn) {
@@ -35,10 +30,10 @@ TEST(TextFiles, AnEmptyOneIsNamedAndTheRestGoesOn) {
     EXPECT_EQ(found.taken, (std::vector<fs::path>{a}));
     EXPECT_EQ(found.account, "left out: " + empty.string() + " (empty)");
     EXPECT_EQ(find_texts({a}).account, "");
-    EXPECT_EQ(refusal({empty}), empty.string() + ": is empty; expected text");
-    EXPECT_EQ(refusal({empty, empty}), empty.string() + ": no file of text is there, only " + empty.string() +
-                                           " (empty), " + empty.string() +
-                                           " (empty); expected one that is not empty");
+    EXPECT_EQ(refusal_of_texts({empty}), empty.string() + ": is empty; expected text");
+    EXPECT_EQ(refusal_of_texts({empty, empty}), empty.string() + ": no file of text is there, only " +
+                                                    empty.string() + " (empty), " + empty.string() +
+                                                    " (empty); expected one that is not empty");
     // Nothing is said of a file that cannot be opened: whoever opens it does.
     EXPECT_EQ(find_texts({directory / "none"}).taken.size(), 1u);
 }
@@ -57,9 +52,9 @@ TEST(TextFiles, OfAFolderAreThoseThatHoldText) {
               "taken: a.md, c.txt, sub/b; left out: empty.txt (empty), p.png (no text), sub/up (a link to "
               "nothing or to a folder that was read already), 2 hidden in " +
                   directory.path().string());
-    EXPECT_EQ(refusal({directory / ".git"}), "found");
+    EXPECT_EQ(refusal_of_texts({directory / ".git"}), "no error");
     fs::create_directory(directory / "none");
-    EXPECT_EQ(refusal({directory / "none"}),
+    EXPECT_EQ(refusal_of_texts({directory / "none"}),
               (directory / "none").string() + ": no file of text is there; expected one that is not empty");
 }
 

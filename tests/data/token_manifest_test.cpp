@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// A text and a tokenizer, and shards of 1,000 tokens that were made of them.
-class TokenManifests : public testing::Test {
+class TokenManifests : public ::testing::Test {
   protected:
     TokenManifests() {
         write_text(std::string(2000, 'a') + " the end");

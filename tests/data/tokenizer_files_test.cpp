@@ -3,21 +3,23 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "mantissa/base/file.h"
 #include "mantissa/data/tokenizer_alphabet.h"
 #include "mantissa/data/tokenizer_train.h"
 #include "tests/data/tokenizer_test_data.h"
+#include "tests/support/error_of.h"
+#include "tests/support/image_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
 
 namespace {
 
+using testing::error_of;
+using testing::write_file;
 using Json = nlohmann::json;
-using Ids = std::vector<TokenId>;
 
 /// The small tokenizer's vocabulary as in vocab.json.
 Json small_vocabulary() {
@@ -92,8 +94,6 @@ std::string json_error(const Json& json) {
     return error_of([&] { parse_tokenizer_json({json.dump(), "tokenizer.json"}); });
 }
 
-void write(const std::filesystem::path& path, const std::string& text) { std::ofstream(path) << text; }
-
 }  // namespace
 
 TEST(TokenizerFiles, AllFormsGiveTheSameTokens) {
@@ -142,7 +142,7 @@ TEST(TokenizerFiles, WhatIsWrittenIsReadBack) {
 
 TEST(TokenizerFiles, WhatWasReadIsWrittenAsItWas) {
     const TemporaryDirectory directory;
-    write(directory / "a.tiktoken", tiktoken_lines(small_parts()));
+    write_file(directory / "a.tiktoken", tiktoken_lines(small_parts()));
     write_tokenizer(load_tokenizer(directory / "a.tiktoken"), directory / "out");
     EXPECT_EQ(read_file(directory / "out/tokenizer.tiktoken"), tiktoken_lines(small_parts()));
 }
@@ -155,12 +155,12 @@ TEST(TokenizerFiles, DirectoryAndFileNames) {
                   ": holds no tokenizer: expected tokenizer.json, or vocab.json and merges.txt, or "
                   "encoder.json and "
                   "vocab.bpe, or tokenizer.tiktoken");
-    write(directory / "tokenizer.json", small_json().dump());
+    write_file(directory / "tokenizer.json", small_json().dump());
     EXPECT_EQ(load_tokenizer(directory.path()).vocabulary(), 262);
     EXPECT_EQ(load_tokenizer(directory / "tokenizer.json").vocabulary(), 262);
-    write(directory / "a.tiktoken", tiktoken_lines(small_parts()));
+    write_file(directory / "a.tiktoken", tiktoken_lines(small_parts()));
     EXPECT_EQ(load_tokenizer(directory / "a.tiktoken").vocabulary(), 262);
-    write(directory / "a.model", "x");
+    write_file(directory / "a.model", "x");
     EXPECT_EQ(error_of([&] { load_tokenizer(directory / "a.model"); }),
               name + "/a.model: expected a tokenizer's directory, tokenizer.json or a .tiktoken file");
     EXPECT_EQ(error_of([&] { load_tokenizer(directory / "absent"); }),
@@ -171,14 +171,14 @@ TEST(TokenizerFiles, DirectoryAndFileNames) {
 /// tokenizer.
 TEST(TokenizerFiles, TextsMakeTheSameTokenizerAgain) {
     const TemporaryDirectory directory, source;
-    write(source / "a.tiktoken", tiktoken_lines(small_parts()));
-    write(source / "tokenizer.json", small_json().dump());
+    write_file(source / "a.tiktoken", tiktoken_lines(small_parts()));
+    write_file(source / "tokenizer.json", small_json().dump());
     for (const char* name : {"a.tiktoken", "tokenizer.json"}) {
         const Tokenizer tokenizer = load_tokenizer(source / name);
         const std::filesystem::path copy = directory / (std::string(name) + ".copy");
         std::filesystem::create_directory(copy);
         EXPECT_FALSE(holds_tokenizer(copy));
-        for (const auto& [file, text] : tokenizer_texts(tokenizer)) write(copy / file, text);
+        for (const auto& [file, text] : tokenizer_texts(tokenizer)) write_file(copy / file, text);
         ASSERT_TRUE(holds_tokenizer(copy)) << name;
         const Tokenizer again = load_tokenizer(copy);
         EXPECT_EQ(again.vocabulary(), tokenizer.vocabulary());
@@ -350,8 +350,8 @@ void write_pair(const std::filesystem::path& folder, const Json& json, const cha
                 const char* merges) {
     std::string lines = "#version: 0.2\n";
     for (const Json& merge : json["model"]["merges"]) lines += merge.get<std::string>() + "\n";
-    write(folder / vocabulary, json["model"]["vocab"].dump());
-    write(folder / merges, lines);
+    write_file(folder / vocabulary, json["model"]["vocab"].dump());
+    write_file(folder / merges, lines);
 }
 
 TEST(TokenizerFolder, TheFileThatSaysMostDecides) {
@@ -359,13 +359,13 @@ TEST(TokenizerFolder, TheFileThatSaysMostDecides) {
     const Json json = json_of_digits();
     write_pair(directory.path(), json, "encoder.json", "vocab.bpe");
     EXPECT_EQ(load_tokenizer(directory.path()).encode("1234"), (Ids{264}));
-    write(directory / "tokenizer.json", json.dump());
+    write_file(directory / "tokenizer.json", json.dump());
     // tokenizers 0.23: Tokenizer.from_file(...).encode("1234 hello").ids
     EXPECT_EQ(load_tokenizer(directory.path()).encode("1234 hello"), (Ids{262, '3', '4', 260}));
     // A file that is refused alone is refused beside the pair.
     Json other = json;
     other["added_tokens"][0]["special"] = false;
-    write(directory / "tokenizer.json", other.dump());
+    write_file(directory / "tokenizer.json", other.dump());
     EXPECT_EQ(error_of([&] { load_tokenizer(directory.path()); }),
               (directory / "tokenizer.json").string() +
                   ": the added token \"<|endoftext|>\", which is not special but found in any text, is not "
@@ -388,9 +388,9 @@ TEST(TokenizerFolder, FilesThatSayEquallyMuchMustAgree) {
 TEST(TokenizerFolder, TokensAddedBesideAPairAreNotLeftOut) {
     const TemporaryDirectory directory;
     write_pair(directory.path(), small_json(), "vocab.json", "merges.txt");
-    write(directory / "added_tokens.json", "{}");
+    write_file(directory / "added_tokens.json", "{}");
     EXPECT_EQ(load_tokenizer(directory.path()).vocabulary(), 262);
-    write(directory / "added_tokens.json", R"({"<pad>": 262})");
+    write_file(directory / "added_tokens.json", R"({"<pad>": 262})");
     EXPECT_EQ(error_of([&] { load_tokenizer(directory.path()); }),
               (directory / "added_tokens.json").string() +
                   ": tokens beside those of vocab.json are not read from here; save the tokenizer as "
@@ -412,8 +412,8 @@ Json json_with_pad() {
 
 TEST(TokenizerFolder, WhatWasReadIsKeptAsItWasReadThoughItsFileHasGone) {
     const TemporaryDirectory directory;
-    write(directory / "tokenizer.json", json_with_pad().dump());
-    write(directory / "tokenizer_config.json", "{\"model_max_length\": 8}");
+    write_file(directory / "tokenizer.json", json_with_pad().dump());
+    write_file(directory / "tokenizer_config.json", "{\"model_max_length\": 8}");
     const Tokenizer read = load_tokenizer(directory.path());
     std::filesystem::remove(directory / "tokenizer.json");
     const std::map<std::string, std::string> kept = {{"tokenizer.json", json_with_pad().dump()},
@@ -445,25 +445,25 @@ TEST(TokenizerFolder, NothingIsWrittenThatIsNotReadBack) {
 
 TEST(TokenizerFolder, AModelsFilesSayWhatEndsAText) {
     const TemporaryDirectory directory;
-    write(directory / "tokenizer.json", json_with_pad().dump());
+    write_file(directory / "tokenizer.json", json_with_pad().dump());
     const auto ends = [&] {
         const Tokenizer tokenizer = load_tokenizer(directory.path());
         return Ids(tokenizer.ends().begin(), tokenizer.ends().end());
     };
     EXPECT_EQ(ends(), (Ids{261}));  // by its spelling
-    write(directory / "config.json", R"({"eos_token_id": 263, "bos_token_id": 262})");
+    write_file(directory / "config.json", R"({"eos_token_id": 263, "bos_token_id": 262})");
     EXPECT_EQ(ends(), (Ids{263}));
     EXPECT_EQ(token_ids_of(load_tokenizer(directory / "tokenizer.json")).begin, 262);
-    write(directory / "generation_config.json", R"({"eos_token_id": [262, 263]})");
+    write_file(directory / "generation_config.json", R"({"eos_token_id": [262, 263]})");
     EXPECT_EQ(ends(), (Ids{262, 263}));
     const Tokenizer tokenizer = load_tokenizer(directory.path());
     EXPECT_EQ(
         tokenizer.encode("hEOS<|endoftext|>[PAD]", {.specials = SpecialsInText::end_of_text_as_token}).size(),
         1u + 1u + 13u + 1u);
     // A configuration that nobody adapted: its numbers stand for no tokens of this one.
-    write(directory / "generation_config.json", R"({"eos_token_id": 50256})");
+    write_file(directory / "generation_config.json", R"({"eos_token_id": 50256})");
     EXPECT_EQ(ends(), (Ids{261}));
-    write(directory / "generation_config.json", R"({"eos_token_id": "EOS"})");
+    write_file(directory / "generation_config.json", R"({"eos_token_id": "EOS"})");
     EXPECT_EQ(error_of([&] { ends(); }), (directory / "generation_config.json").string() +
                                              ": eos_token_id: expected an unsigned integer, found \"EOS\"");
 }

@@ -15,13 +15,13 @@ namespace mantissa {
 
 namespace {
 
-const nlohmann::json& fixture() {
+const nlohmann::json& peer_fixture() {
     static const auto json = nlohmann::json::parse(
         read_file(std::string(MANTISSA_SOURCE_DIR) + "/tests/data/tokenizer_fixture.json"));
     return json;
 }
 
-std::string string_number(std::uint64_t number) { return awkward_string(fixture(), number); }
+std::string string_number(std::uint64_t number) { return awkward_string(peer_fixture(), number); }
 
 }  // namespace
 
@@ -34,7 +34,7 @@ TEST(TokenizerPeerSlow, TenThousandRandomAndAwkwardStrings) {
     MANTISSA_SKIP_WITHOUT_SHARED_DATA();
     const Tokenizer tokenizer = load_gpt2();
     Encoder encoder(tokenizer);
-    const auto hashes = fixture()["hashes"].get<std::string>();
+    const auto hashes = peer_fixture()["hashes"].get<std::string>();
     ASSERT_EQ(hashes.size(), 80000u);
     int wrong = 0;
     for (std::size_t i = 0; i < 10000; ++i) {
@@ -57,14 +57,14 @@ TEST(TokenizerPeerSlow, WholeText) {
     const TextFile text(*shared_data() / "tinyshakespeare.txt");
     const auto ids = load_gpt2().encode(text.text());
     EXPECT_EQ(ids.size(), 338025u);
-    EXPECT_EQ(hexadecimal(hash_of_ids(ids)), fixture()["text_hash"]);
+    EXPECT_EQ(hexadecimal(hash_of_ids(ids)), peer_fixture()["text_hash"]);
 }
 
 TEST(TokenizerPeer, ClassOfEveryUnicodeScalar) {
     std::uint64_t hash = fnv_start;
     for (char32_t c = 0; c < 0x110000; ++c)
         if (c < 0xD800 || c >= 0xE000) hash = fnv(hash, static_cast<std::uint8_t>(character_class(c)));
-    EXPECT_EQ(hexadecimal(hash), fixture()["classes_hash"]);
+    EXPECT_EQ(hexadecimal(hash), peer_fixture()["classes_hash"]);
 }
 
 TEST(TokenizerPeerSlow, TrainerLearnsTheSameMerges) {
@@ -73,14 +73,14 @@ TEST(TokenizerPeerSlow, TrainerLearnsTheSameMerges) {
     const std::vector<std::filesystem::path> texts = {*shared_data() / "tinyshakespeare.txt"};
     const auto quiet = [](const TrainProgress&) {};
     const Tokenizer trained = train_tokenizer(count_pieces(texts, pool, quiet),
-                                              fixture()["trained_vocabulary"].get<TokenId>(), quiet);
+                                              peer_fixture()["trained_vocabulary"].get<TokenId>(), quiet);
     std::uint64_t hash = fnv_start;
     for (const Merge& merge : trained.parts().merges) {
         const auto& tokens = trained.parts().tokens;
         for (const char c : spell_bytes(tokens[merge.left]) + " " + spell_bytes(tokens[merge.right]) + "\n")
             hash = fnv(hash, static_cast<std::uint8_t>(c));
     }
-    EXPECT_EQ(hexadecimal(hash), fixture()["trained_merges_hash"]);
+    EXPECT_EQ(hexadecimal(hash), peer_fixture()["trained_merges_hash"]);
 }
 
 }  // namespace mantissa

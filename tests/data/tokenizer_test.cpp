@@ -8,12 +8,13 @@
 #include "mantissa/data/encode_text.h"
 #include "mantissa/data/tokenizer_tables.h"
 #include "tests/data/tokenizer_test_data.h"
+#include "tests/support/error_of.h"
 
 namespace mantissa {
 
 namespace {
 
-using Ids = std::vector<TokenId>;
+using testing::error_of;
 
 std::string random_bytes(std::uint64_t seed, std::size_t count) {
     const RandomStream random{.seed = seed};

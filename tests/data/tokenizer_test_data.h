@@ -7,11 +7,13 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "mantissa/base/error.h"
 #include "mantissa/data/tokenizer_files.h"
 
 namespace mantissa {
+
+using Ids = std::vector<TokenId>;
 
 /// The folder of data that is not part of the source: MANTISSA_TEST_DATA, else shared/data beside the source.
 inline std::optional<std::filesystem::path> shared_data() {
@@ -47,17 +49,6 @@ inline TokenizerParts small_parts() {
     parts.specials.push_back({"<|endoftext|>", 261});
     parts.tokens.emplace_back("<|endoftext|>");
     return parts;
-}
-
-/// The text of the UserError that `action` throws; "no error" if it throws none.
-template <class Action>
-std::string error_of(Action&& action) {
-    try {
-        action();
-    } catch (const UserError& error) {
-        return error.what();
-    }
-    return "no error";
 }
 
 inline void append_utf8(std::string& text, char32_t c) {

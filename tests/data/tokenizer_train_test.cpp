@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <map>
 
 #include "mantissa/base/random.h"
@@ -11,18 +10,17 @@
 #include "mantissa/data/tokenizer_alphabet.h"
 #include "mantissa/data/tokenizer_split.h"
 #include "tests/data/tokenizer_test_data.h"
+#include "tests/support/error_of.h"
+#include "tests/support/image_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
 
 namespace {
 
+using testing::error_of;
+using testing::write_file;
 constexpr auto quiet = [](const TrainProgress&) {};
-
-std::filesystem::path write(const std::filesystem::path& path, const std::string& text) {
-    std::ofstream(path, std::ios::binary) << text;
-    return path;
-}
 
 PieceCounts counts_of(std::string_view text) {
     PieceCounts counts;
@@ -116,7 +114,7 @@ TEST(TokenizerTrain, PiecesOfFilesDoNotDependOnThreads) {
         // Above two parts of a mebibyte, so that several threads have some.
         const std::string text = "x" + random_words(i, 400'000);
         all += text + "\n";
-        texts.push_back(write(directory / std::to_string(i), text + "\n"));
+        texts.push_back(write_file(directory / std::to_string(i), text + "\n"));
     }
     ThreadPool one(1), three(3);
     const PieceCounts counts = count_pieces(texts, one, quiet);
@@ -126,7 +124,8 @@ TEST(TokenizerTrain, PiecesOfFilesDoNotDependOnThreads) {
 
 TEST(TokenizerTrain, ProgressEndsAtTheWhole) {
     const TemporaryDirectory directory;
-    const std::vector<std::filesystem::path> texts = {write(directory / "t", "x" + random_words(1, 400'000))};
+    const std::vector<std::filesystem::path> texts = {
+        write_file(directory / "t", "x" + random_words(1, 400'000))};
     ThreadPool pool(1);
     std::uint64_t done = 0;
     count_pieces(texts, pool, [&](const TrainProgress& progress) {
@@ -140,7 +139,7 @@ TEST(TokenizerTrain, ProgressEndsAtTheWhole) {
 
 TEST(TokenizerTrain, ALongRunIsCountedInParts) {
     const TemporaryDirectory directory;
-    const std::vector<std::filesystem::path> texts = {write(directory / "t", std::string(1000, 'a'))};
+    const std::vector<std::filesystem::path> texts = {write_file(directory / "t", std::string(1000, 'a'))};
     ThreadPool pool(1);
     const PieceCounts counts = count_pieces(texts, pool, quiet);
     EXPECT_EQ(counts, (PieceCounts{{std::string(256, 'a'), 3}, {std::string(232, 'a'), 1}}));
@@ -159,7 +158,7 @@ TEST(TokenizerTrain, RefusesWhatIsNoText) {
     const TemporaryDirectory directory;
     ThreadPool pool(1);
     const auto error = [&](const std::string& content) {
-        const std::vector<std::filesystem::path> texts = {write(directory / "t", content)};
+        const std::vector<std::filesystem::path> texts = {write_file(directory / "t", content)};
         return error_of([&] { count_pieces(texts, pool, quiet); });
     };
     const std::string name = (directory / "t").string();

@@ -14,26 +14,23 @@
 namespace mantissa {
 namespace {
 
-constexpr float infinity = std::numeric_limits<float>::infinity();
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-
 TEST(IntegerFormats, WholeNumbersMakeTheRoundTripAndTiesGoToEven) {
     for (int whole = -128; whole <= 127; ++whole) {
         const auto value = static_cast<float>(whole);
         EXPECT_EQ(to_s8(value), whole);
         const int even = whole % 2 == 0 ? whole : whole + 1;
         EXPECT_EQ(to_s8(value + 0.5f), std::min(even, 127)) << whole;
-        EXPECT_EQ(to_s8(std::nextafter(value + 0.5f, -infinity)), whole);
-        EXPECT_EQ(to_s8(std::nextafter(value + 0.5f, infinity)), std::min(whole + 1, 127));
+        EXPECT_EQ(to_s8(std::nextafter(value + 0.5f, -INFINITY)), whole);
+        EXPECT_EQ(to_s8(std::nextafter(value + 0.5f, INFINITY)), std::min(whole + 1, 127));
     }
 }
 
 TEST(IntegerFormats, SaturateAndMakeZeroOfNan) {
-    for (const float large : {127.5f, 128.0f, 1e9f, 3e38f, infinity}) {
+    for (const float large : {127.5f, 128.0f, 1e9f, 3e38f, INFINITY}) {
         EXPECT_EQ(to_s8(large), 127) << large;
         EXPECT_EQ(to_s8(-large - 1), -128) << large;
     }
-    EXPECT_EQ(to_s8(nan), 0);
+    EXPECT_EQ(to_s8(NAN), 0);
     EXPECT_EQ(to_s8(-1e-40f), 0);
 }
 
@@ -64,14 +61,14 @@ TEST(UlpDistance, CountsTheNumbersBetween) {
     EXPECT_EQ(ulp_distance(1.0f, std::nextafter(1.0f, 2.0f)), 1u);
     EXPECT_EQ(ulp_distance(1e-45f, -1e-45f), 2u);
     EXPECT_EQ(ulp_distance(1.0, 2.0), std::uint64_t{1} << 52);
-    EXPECT_EQ(ulp_distance(std::numeric_limits<float>::max(), infinity), 1u);
+    EXPECT_EQ(ulp_distance(std::numeric_limits<float>::max(), INFINITY), 1u);
     EXPECT_EQ(ulp_distance(-std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()),
               2 * 0x7ff0000000000000u);
     EXPECT_EQ(ulp_distance(to_bf16(1.0f), to_bf16(-1.0f)), 2 * 0x3f80u);
-    EXPECT_EQ(ulp_distance(to_fp16(65504.0f), to_fp16(infinity)), 1u);
-    EXPECT_EQ(ulp_distance(nan, nan), ulp_distance_of_nan);
-    EXPECT_EQ(ulp_distance(1.0f, nan), ulp_distance_of_nan);
-    EXPECT_EQ(ulp_distance(to_fp16(nan), to_fp16(1.0f)), ulp_distance_of_nan);
+    EXPECT_EQ(ulp_distance(to_fp16(65504.0f), to_fp16(INFINITY)), 1u);
+    EXPECT_EQ(ulp_distance(NAN, NAN), ulp_distance_of_nan);
+    EXPECT_EQ(ulp_distance(1.0f, NAN), ulp_distance_of_nan);
+    EXPECT_EQ(ulp_distance(to_fp16(NAN), to_fp16(1.0f)), ulp_distance_of_nan);
     EXPECT_EQ(ulp_distance(BF16{0x7f81}, BF16{0xff81}), ulp_distance_of_nan);
 }
 

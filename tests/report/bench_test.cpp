@@ -17,11 +17,11 @@
 namespace mantissa {
 namespace {
 
-constexpr nn::ImageSizes small{.classes = 10, .image = 32, .width = 4};
+constexpr nn::ImageSizes small_images{.classes = 10, .image = 32, .width = 4};
 
 BenchOptions options_of(std::initializer_list<const char*> precisions, const char* model = "ResNet50") {
     BenchOptions options;
-    options.model = nn::image_model(model, small).model;
+    options.model = nn::image_model(model, small_images).model;
     for (const char* name : precisions) {
         TrainerOptions& trainer = options.precisions.emplace_back();
         trainer.optimizer = sgd();
@@ -40,7 +40,7 @@ TEST(Bench, RunsWhatWasAskedForAndSaysIt) {
     options.line = [&](const std::string& precision, const std::string& line) {
         lines.push_back(precision + " " + line.substr(0, line.find(':')));
     };
-    const BenchReport report = run_bench(*device, SyntheticImages(small, 1), options);
+    const BenchReport report = run_bench(*device, SyntheticImages(small_images, 1), options);
     EXPECT_EQ(lines,
               (std::vector<std::string>{"fp32 loss", "fp32 loss", "bf16 loss", "bf16 loss", "fp32 Iter #0",
                                         "bf16 Iter #0", "fp32 Iter #1", "bf16 Iter #1", "fp32 Iter #2",
@@ -92,7 +92,7 @@ TEST(Bench, TheLossOfTheSameBatchFalls) {
         BenchOptions options = options_of({"fp32"}, model.c_str());
         options.size.warmup_batches = 6;
         options.size.iterations = options.size.batches = 1;
-        const BenchReport report = run_bench(*device, SyntheticImages(small, 1), options);
+        const BenchReport report = run_bench(*device, SyntheticImages(small_images, 1), options);
         const std::vector<double>& losses = report.results[0].losses;
         EXPECT_LT(losses.back(), losses.front()) << model;
     }
@@ -106,7 +106,7 @@ TEST(Bench, AStepThatIsNotFiniteEndsItWithWords) {
         state.write("fc.bias", std::as_bytes(std::span(bias)));
     };
     try {
-        run_bench(*device, SyntheticImages(small, 1), options);
+        run_bench(*device, SyntheticImages(small_images, 1), options);
         FAIL() << "a loss that is not finite was taken";
     } catch (const UserError& error) {
         EXPECT_STREQ(error.what(), "fp32: the loss of batch 1 is not finite");
@@ -135,7 +135,7 @@ TEST(Bench, WhatIsLeftOfASizeIsSaidAfterTheWarmUp) {
     BenchSize settled;
     double seconds = 0;
     options.settled = [&](const BenchSize& size, double about) { settled = size, seconds = about; };
-    const BenchReport report = run_bench(*device, SyntheticImages(small, 1), options);
+    const BenchReport report = run_bench(*device, SyntheticImages(small_images, 1), options);
     EXPECT_EQ(settled, (BenchSize{.batch = 3, .warmup_batches = 2, .batches = 1, .iterations = 3}));
     EXPECT_GT(seconds, 0);
     EXPECT_EQ(report.size, settled);

@@ -6,10 +6,10 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "mantissa/base/error.h"
 #include "mantissa/data/text_windows.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/nn/models/gpt2.h"
+#include "tests/support/error_of.h"
 #include "tests/support/html_page.h"
 
 namespace mantissa {
@@ -21,7 +21,7 @@ TokenStream some_tokens() {
     return TokenStream(tokens);
 }
 
-ConvergeOptions small(std::vector<Policy> policies) {
+ConvergeOptions small_comparison(std::vector<Policy> policies) {
     return {.policies = std::move(policies),
             .model = nn::gpt2_model(nn::gpt2_config("gpt2-tiny"), 32),
             .trainer = {.batch = 2},
@@ -35,8 +35,8 @@ ConvergeReport converged(const ConvergeOptions& options) {
 }
 
 TEST(Converge, EveryPrecisionAgreesWithFp32) {
-    const ConvergeReport report = converged(
-        small({find_policy("fp32"), find_policy("tf32"), find_policy("bf16"), find_policy("fp16")}));
+    const ConvergeReport report = converged(small_comparison(
+        {find_policy("fp32"), find_policy("tf32"), find_policy("bf16"), find_policy("fp16")}));
     ASSERT_EQ(report.runs.size(), 4u);
     EXPECT_EQ(report.runs[0].furthest, 0);
     for (const ConvergedRun& run : report.runs) {
@@ -73,7 +73,7 @@ TEST(Converge, EveryPrecisionAgreesWithFp32) {
 }
 
 TEST(Converge, OneSeedOrAToleranceTrainsNoOther) {
-    ConvergeOptions options = small({find_policy("fp32"), find_policy("tf32")});
+    ConvergeOptions options = small_comparison({find_policy("fp32"), find_policy("tf32")});
     options.seeds = 1;
     const ConvergeReport one = converged(options);
     EXPECT_EQ(one.spread.seeds.size(), 1u);
@@ -87,7 +87,7 @@ TEST(Converge, OneSeedOrAToleranceTrainsNoOther) {
 }
 
 TEST(Converge, EmulationsTrainAsTheFormatsDo) {
-    const ConvergeReport report = converged(small(
+    const ConvergeReport report = converged(small_comparison(
         {find_policy("fp32"), find_policy("tf32"), emulated("tf32"), emulated("bf16"), emulated("fp16")}));
     for (const ConvergedRun& run : report.runs)
         EXPECT_TRUE(run.agrees()) << run.policy << " by " << run.difference;
@@ -104,7 +104,8 @@ TEST(Converge, EmulationsTrainAsTheFormatsDo) {
 }
 
 TEST(Converge, ARunThatDisagreesGetsTheOrderOfLooking) {
-    ConvergeOptions options = small({find_policy("fp32"), find_policy("tf32"), find_policy("fp16")});
+    ConvergeOptions options =
+        small_comparison({find_policy("fp32"), find_policy("tf32"), find_policy("fp16")});
     options.tolerance = 0;
     options.fixed_loss_scale = 1;
     const std::vector<std::string> places = where_to_look(converged(options));
@@ -118,7 +119,7 @@ TEST(Converge, ARunThatDisagreesGetsTheOrderOfLooking) {
 }
 
 TEST(Converge, ARunThatIsNotFiniteIsGivenUpAndNamed) {
-    ConvergeOptions options = small({find_policy("fp32"), find_policy("bf16")});
+    ConvergeOptions options = small_comparison({find_policy("fp32"), find_policy("bf16")});
     options.steps = 9;
     options.learning_rate.peak = options.learning_rate.least =
         1e38;  // the first update makes weights with which no loss is finite
@@ -167,32 +168,28 @@ TEST(Converge, PrecisionsOfATrainingThatClimbsDoNotAgree) {
     EXPECT_LT(converge_html(report, "").find("fp32 does not train"),
               converge_html(report, "").find("<table"));
     // Trainings from initial weights that do not train say nothing of how far losses lie apart.
-    ConvergeOptions options = small({find_policy("fp32"), find_policy("bf16")});
+    ConvergeOptions options = small_comparison({find_policy("fp32"), find_policy("bf16")});
     options.steps = 8;
     options.learning_rate.peak = options.learning_rate.least = 3;
     EXPECT_TRUE(converged(options).spread.means.empty());
 }
 
 TEST(Converge, BadOptionsAreRefused) {
-    const auto says = [](const ConvergeOptions& options) -> std::string {
-        try {
-            converged(options);
-        } catch (const UserError& error) {
-            return error.what();
-        }
-        return "nothing was refused";
+    const auto says = [](const ConvergeOptions& options) {
+        return testing::error_of([&] { converged(options); });
     };
-    EXPECT_EQ(says(small({find_policy("fp32")})), "two precisions or more are compared, got 1");
-    EXPECT_EQ(says(small({find_policy("bf16"), find_policy("bf16")})), "the policy bf16 was named twice");
-    ConvergeOptions no_steps = small({find_policy("fp32"), find_policy("bf16")});
+    EXPECT_EQ(says(small_comparison({find_policy("fp32")})), "two precisions or more are compared, got 1");
+    EXPECT_EQ(says(small_comparison({find_policy("bf16"), find_policy("bf16")})),
+              "the policy bf16 was named twice");
+    ConvergeOptions no_steps = small_comparison({find_policy("fp32"), find_policy("bf16")});
     no_steps.steps = 0;
     EXPECT_EQ(says(no_steps), "steps must be 1 or more, got 0");
-    ConvergeOptions no_seed = small({find_policy("fp32"), find_policy("bf16")});
+    ConvergeOptions no_seed = small_comparison({find_policy("fp32"), find_policy("bf16")});
     no_seed.seeds = 0;
     EXPECT_EQ(says(no_seed), "seeds must be 1 or more, got 0");
 }
 
-ConvergeReport written_report() {
+ConvergeReport written_convergence() {
     ConvergeReport report{
         .model = {.name = "tiny <&>", .batch = 2, .unit = "tokens", .examples = "2 x 32 tokens"},
         .steps = 3,
@@ -223,7 +220,7 @@ ConvergeReport written_report() {
 }
 
 TEST(Converge, TableAndJsonHaveLossesAndWhatWasHeldAgainstWhat) {
-    const std::string table = converge_table(written_report());
+    const std::string table = converge_table(written_convergence());
     for (const char* part :
          {"\n   1  2.000000  2.250000         -\n",
           "fp32 from the seeds 7, 8 ends at 1.50000, 1.53000: 0.030000 apart\n", "mean, last 1 ",
@@ -232,7 +229,7 @@ TEST(Converge, TableAndJsonHaveLossesAndWhatWasHeldAgainstWhat) {
           "bf16    h.0.<w>                     model.py:52                25 %\n",
           "where to look for the fault", "1. Try TF32", "It was not run here", "4. Look for underflow"})
         EXPECT_NE(table.find(part), std::string::npos) << part << " is missing in\n" << table;
-    const auto json = nlohmann::json::parse(converge_json(written_report()));
+    const auto json = nlohmann::json::parse(converge_json(written_convergence()));
     EXPECT_EQ(json["command"], "numerics converge");
     EXPECT_EQ(json["runs"][1]["furthest"], 0.25);
     EXPECT_EQ(json["runs"][1]["furthest_step"], 1);
@@ -254,7 +251,7 @@ TEST(Converge, TableAndJsonHaveLossesAndWhatWasHeldAgainstWhat) {
 }
 
 TEST(Converge, TheConclusionDoesNotContradictTheVerdicts) {
-    ConvergeReport report = written_report();
+    ConvergeReport report = written_convergence();
     const auto run = [](const std::string& policy, double difference) {
         ConvergedRun made{.policy = policy, .losses = {2}};
         made.difference = difference;
@@ -280,7 +277,7 @@ TEST(Converge, TheConclusionDoesNotContradictTheVerdicts) {
 }
 
 TEST(Converge, NoMoreLossesAreCalledAveragedThanWere) {
-    ConvergeOptions options = small({find_policy("fp32"), find_policy("bf16")});
+    ConvergeOptions options = small_comparison({find_policy("fp32"), find_policy("bf16")});
     options.steps = 20;
     options.seeds = 1;
     const ConvergeReport report = converged(options);
@@ -292,7 +289,7 @@ TEST(Converge, NoMoreLossesAreCalledAveragedThanWere) {
 }
 
 TEST(Converge, ThePageHasCurvesAndEscapesNames) {
-    const std::string page = converge_html(written_report(), "mantissa numerics converge '<'");
+    const std::string page = converge_html(written_convergence(), "mantissa numerics converge '<'");
     EXPECT_EQ(fault_of_page(page), "");
     for (const char* part : {"tiny &lt;&amp;&gt; in 3 precisions", "bf16, step 1: 2.25", "bf16, step 1: 0.25",
                              "given up: infinite &lt;gelu&gt;", "h.0.&lt;w&gt;", "model.py:52",

@@ -16,9 +16,9 @@ namespace mantissa {
 namespace {
 
 /// A machine of a name, which measures what it is told to.
-class Machine final : public testing::DeviceAround {
+class MeasuringMachine final : public testing::DeviceAround {
   public:
-    explicit Machine(Peaks peaks, const std::string& name = "a processor", int threads = 2)
+    explicit MeasuringMachine(Peaks peaks, const std::string& name = "a processor", int threads = 2)
         : DeviceAround(make_cpu_device({.threads = 1})), peaks_(peaks), target_(DeviceAround::target()) {
         target_.name = name;
         target_.threads = threads;
@@ -54,7 +54,7 @@ class KeptPeaksInAFile : public ::testing::Test {
     }
     /// The fastest peak of a machine whose own measurement says 1 GFLOP/s.
     double known(const std::string& name = "a processor", int threads = 2) const {
-        Machine machine(peaks(1e9, 0), name, threads);
+        MeasuringMachine machine(peaks(1e9, 0), name, threads);
         return KeptPeaks(machine, file_).peaks().fastest();
     }
 
@@ -63,7 +63,7 @@ class KeptPeaksInAFile : public ::testing::Test {
 };
 
 TEST_F(KeptPeaksInAFile, AreMeasuredOnceAndFoundAgain) {
-    Machine first(peaks(1e11, 2e12, 5e10));
+    MeasuringMachine first(peaks(1e11, 2e12, 5e10));
     const KeptPeaks measured(first, file_);
     EXPECT_GT(first.times, 5);  // several rounds
     EXPECT_EQ(measured.peaks().bf16_matrix, 2e12);
@@ -71,7 +71,7 @@ TEST_F(KeptPeaksInAFile, AreMeasuredOnceAndFoundAgain) {
     EXPECT_EQ(measured.text().find("2.00 TFLOP/s BF16, measured 20"), 0u) << measured.text();
     EXPECT_NE(measured.text().find(", kept in " + file_.string()), std::string::npos) << measured.text();
 
-    Machine second(peaks(9e10, 1e12));  // as beside a neighbour
+    MeasuringMachine second(peaks(9e10, 1e12));  // as beside a neighbour
     const KeptPeaks found(second, file_);
     EXPECT_EQ(second.times, 1);
     EXPECT_EQ(found.peaks().f32_fma, 1e11);
@@ -79,20 +79,20 @@ TEST_F(KeptPeaksInAFile, AreMeasuredOnceAndFoundAgain) {
 }
 
 TEST_F(KeptPeaksInAFile, ABetterMeasurementReplacesAWorseAndNeverTheOtherWayRound) {
-    Machine machine(peaks(1e11, 2e12));
+    MeasuringMachine machine(peaks(1e11, 2e12));
     KeptPeaks kept(machine, file_);
     const std::string before = text();
     kept.raise(peaks(5e10, 1e12));
     EXPECT_EQ(text(), before);
     kept.raise(peaks(5e10, 3e12, 4e10));
     EXPECT_EQ(known(), 3e12);
-    Machine again(peaks(1e9, 1e9));
+    MeasuringMachine again(peaks(1e9, 1e9));
     EXPECT_EQ(KeptPeaks(again, file_).peaks().copy, 4e10);
     EXPECT_EQ(KeptPeaks(again, file_).peaks().f32_fma, 1e11);
 }
 
 TEST_F(KeptPeaksInAFile, WhatAnotherRunKeptMeanwhileStays) {
-    Machine machine(peaks(1e11, 2e12)), other(peaks(1e11, 5e12));
+    MeasuringMachine machine(peaks(1e11, 2e12)), other(peaks(1e11, 5e12));
     KeptPeaks kept(machine, file_);
     const KeptPeaks meanwhile(other, file_);
     kept.raise(peaks(0, 3e12));
@@ -101,7 +101,7 @@ TEST_F(KeptPeaksInAFile, WhatAnotherRunKeptMeanwhileStays) {
 }
 
 TEST_F(KeptPeaksInAFile, EveryMachineHasItsOwn) {
-    Machine machine(peaks(1e11, 2e12)), smaller(peaks(1e10, 2e11), "another processor"),
+    MeasuringMachine machine(peaks(1e11, 2e12)), smaller(peaks(1e10, 2e11), "another processor"),
         half(peaks(5e10, 1e12), "a processor", 1);
     const KeptPeaks of_one(machine, file_), of_another(smaller, file_), of_half(half, file_);
     EXPECT_EQ(of_another.peaks().fastest(), 2e11);
@@ -113,7 +113,7 @@ TEST_F(KeptPeaksInAFile, EveryMachineHasItsOwn) {
 }
 
 TEST_F(KeptPeaksInAFile, ADamagedFileIsMeasuredAnewAndReplaced) {
-    Machine machine(peaks(1e11, 2e12));
+    MeasuringMachine machine(peaks(1e11, 2e12));
     { const KeptPeaks kept(machine, file_); }
     const std::string whole = text();
     auto with = [&](const char* member, const nlohmann::json& value) {
@@ -140,7 +140,7 @@ TEST_F(KeptPeaksInAFile, ADamagedFileIsMeasuredAnewAndReplaced) {
 TEST_F(KeptPeaksInAFile, APlaceWhereNothingCanBeWrittenStopsNothing) {
     // A file stands where the folder should be; root may write to what is merely read-only.
     write("");
-    Machine machine(peaks(1e11, 2e12));
+    MeasuringMachine machine(peaks(1e11, 2e12));
     KeptPeaks kept(machine, file_ / "peaks.json");
     EXPECT_EQ(kept.peaks().fastest(), 2e12);
     EXPECT_EQ(kept.place().find("not kept: "), 0u) << kept.place();
@@ -154,7 +154,7 @@ TEST_F(KeptPeaksInAFile, APlaceWhereNothingCanBeWrittenStopsNothing) {
 }
 
 TEST_F(KeptPeaksInAFile, NoShareExceedsOneAndAStepAboveThePeakRaisesIt) {
-    Machine machine(peaks(1e11, 2e12));
+    MeasuringMachine machine(peaks(1e11, 2e12));
     KeptPeaks kept(machine, file_);
     EXPECT_EQ(kept.share_of_fastest(1e12), 0.5);
     const int before = machine.times;
@@ -172,9 +172,9 @@ TEST_F(KeptPeaksInAFile, NoShareExceedsOneAndAStepAboveThePeakRaisesIt) {
 }
 
 TEST_F(KeptPeaksInAFile, AKeptPeakThatIsTooLowIsMeasuredAgainBeforeAStepCounts) {
-    Machine slow(peaks(1e9, 0));
+    MeasuringMachine slow(peaks(1e9, 0));
     KeptPeaks(slow, file_).raise(peaks(1e9, 0));
-    Machine machine(peaks(1e11, 2e12));
+    MeasuringMachine machine(peaks(1e11, 2e12));
     KeptPeaks kept(machine, file_);
     EXPECT_EQ(kept.share_of_fastest(1e12), 0.5);
     EXPECT_EQ(known(), 2e12);

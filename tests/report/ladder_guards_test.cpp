@@ -35,7 +35,7 @@ class OtherMatmul final : public testing::DeviceAround {
 };
 
 /// Multiplies products of BF16 by a factor.
-std::function<void(Kernel&)> times(double factor) {
+std::function<void(Kernel&)> multiplied_by(double factor) {
     return [factor](Kernel& kernel) {
         kernel.prepare = [prepare = kernel.prepare, factor](const Problem& problem) {
             Expected<PreparedKernel> product = prepare(problem);
@@ -75,7 +75,7 @@ std::string refusal_on(Device& device) {
 TEST(LadderGuards, TheMachineAsItIsPasses) {
     OtherMatmul device([](Kernel&) {});
     EXPECT_EQ(refusal_on(device), "");
-    OtherMatmul same(times(1));
+    OtherMatmul same(multiplied_by(1));
     EXPECT_EQ(refusal_on(same), "");
 }
 
@@ -91,14 +91,14 @@ TEST(LadderGuards, ARungOnOtherKernelsThanItsOwnIsRefused) {
 }
 
 TEST(LadderGuards, ARungWhoseLossLeavesThatOfTheFirstIsRefused) {
-    OtherMatmul device(times(4));
+    OtherMatmul device(multiplied_by(4));
     const std::string refusal = refusal_on(device);
     EXPECT_TRUE(refusal.starts_with("the loss of bf16 at step 0 is ")) << refusal;
     EXPECT_TRUE(refusal.ends_with(": further apart than 0.02")) << refusal;
 }
 
 TEST(LadderGuards, ARungWithoutALossIsRefused) {
-    OtherMatmul device(times(std::numeric_limits<double>::quiet_NaN()));
+    OtherMatmul device(multiplied_by(std::numeric_limits<double>::quiet_NaN()));
     EXPECT_EQ(refusal_on(device), "bf16: the loss of step 0 is not finite");
 }
 

@@ -60,7 +60,7 @@ TEST(Numerics, FactorsOfGradientsAreNoGradients) {
     EXPECT_GE(proposed_scale_exponent(report.gradients.all), 3);
 }
 
-NumericsReport written_report() {
+NumericsReport written_numerics() {
     NumericsReport report{.model = "tiny <&>", .steps = 10};
     ExponentHistogram small, large;
     small.add(std::vector<float>{0x1p-26f, 0x1p-26f, 0x1p-26f, 0x1p-10f, 0});
@@ -72,7 +72,7 @@ NumericsReport written_report() {
 }
 
 TEST(Numerics, ThePageHasAHistogramOfEveryTensorUnderTheRanges) {
-    const std::string page = numerics_html(written_report(), "mantissa numerics '<'");
+    const std::string page = numerics_html(written_numerics(), "mantissa numerics '<'");
     EXPECT_EQ(fault_of_page(page), "");
     for (const char* part :
          {"Numbers of tiny &lt;&amp;&gt;", "after 10 steps", "h.0 &lt;mul&gt;", "h.0 add", "wte.weight",
@@ -83,7 +83,7 @@ TEST(Numerics, ThePageHasAHistogramOfEveryTensorUnderTheRanges) {
           "At 1, 75.00 % of the gradients become zero; at 2^23, the scale to choose, 0.00 % do",
           "choose this", "mantissa numerics &#39;&lt;&#39;"})
         EXPECT_NE(page.find(part), std::string::npos) << part << " is missing in\n" << page;
-    const auto json = nlohmann::json::parse(numerics_json(written_report()));
+    const auto json = nlohmann::json::parse(numerics_json(written_numerics()));
     ASSERT_EQ(json["tensors"].size(), 3u);
     EXPECT_EQ(json["tensors"][0]["kind"], "weight");
     EXPECT_EQ(json["tensors"][2]["name"], "h.0 <mul>");

@@ -76,11 +76,11 @@ const Card round_card{.name = "a round card",
                                 .memory = bytes_of_three / 1e-4}};
 
 /// The table for a card, a list of words a line.
-struct Table {
+struct ReadTable {
     std::string text;
     std::vector<std::vector<std::string>> lines;
 
-    explicit Table(const Card& card, double model_flops = 2 * flops_of_product) {
+    explicit ReadTable(const Card& card, double model_flops = 2 * flops_of_product) {
         const std::unique_ptr<Device> device = make_cpu_device({.threads = 1});
         const Plan plan(two_products_and_a_sum(), *device);
         text = paper_roofline_table(plan, model_flops, card);
@@ -101,7 +101,7 @@ struct Table {
 };
 
 TEST(PaperRoofline, ALineAddsUpTheLeastTimesOfItsLaunchesAndSaysWhatTheyWaitFor) {
-    const Table table(round_card);
+    const ReadTable table(round_card);
     const std::vector<std::string> products = table.line_of("matmul"), sum = table.line_of("add");
     EXPECT_EQ(products[2], "2");
     EXPECT_EQ(products[5], "2.000");
@@ -113,7 +113,7 @@ TEST(PaperRoofline, ALineAddsUpTheLeastTimesOfItsLaunchesAndSaysWhatTheyWaitFor)
 }
 
 TEST(PaperRoofline, SumsAreOfAllAndOfWhatNoFusionSpares) {
-    const Table table(round_card);
+    const ReadTable table(round_card);
     EXPECT_NE(table.text.find("the step: 3 launches, 0.00 TFLOP, 0.00 GB, 2.100 ms\n"), std::string::npos)
         << table.text;
     EXPECT_NE(table.text.find("its products, attention and update alone, each once: 2 launches, 0.00 TFLOP, "
@@ -130,7 +130,7 @@ TEST(PaperRoofline, MeasuredRatesStandBesideThoseOfTheDataSheet) {
                               .tf32 = card.sheet.tf32,
                               .sixteen_bits = card.sheet.sixteen_bits / 2,
                               .memory = card.sheet.memory / 4};
-    const Table table(card);
+    const ReadTable table(card);
     const std::vector<std::string> products = table.line_of("matmul"), sum = table.line_of("add");
     EXPECT_EQ(products[5] + " " + products[6], "2.000 4.000");
     EXPECT_EQ(sum[5] + " " + sum[6], "0.100 0.400");
