@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "mantissa/device/cpu/isa.h"
+#include "tests/support/lowest_level.h"
 
 namespace mantissa::on_cpu {
 
@@ -13,7 +14,7 @@ namespace mantissa::on_cpu {
 inline std::vector<Isa> testable_levels() {
     std::vector<Isa> levels;
     for (const Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::amx})
-        if (isa <= best_isa()) levels.push_back(isa);
+        if (isa >= testing::lowest_level() && isa <= best_isa()) levels.push_back(isa);
     return levels;
 }
 

@@ -16,6 +16,7 @@
 #include "mantissa/numerics/scalar.h"
 #include "mantissa/runtime/execution.h"
 #include "mantissa/runtime/state_block.h"
+#include "tests/support/lowest_level.h"
 #include "tests/support/nan_memory.h"
 
 namespace mantissa::testing {
@@ -31,7 +32,7 @@ inline std::unique_ptr<Device> device_at(const std::string& level, int threads =
 /// All that this machine has, lowest first.
 inline std::vector<std::string> levels() {
     std::vector<std::string> names;
-    for (int level = 0; level <= static_cast<int>(on_cpu::best_isa()); ++level)
+    for (int level = static_cast<int>(lowest_level()); level <= static_cast<int>(on_cpu::best_isa()); ++level)
         names.emplace_back(name_of(static_cast<on_cpu::Isa>(level)));
     return names;
 }
