@@ -25,9 +25,21 @@ std::string LearningRateSchedule::text() const {
     return text;
 }
 
+namespace {
+
+bool is_rate(double rate) { return rate >= 0 && std::isfinite(static_cast<float>(rate)); }
+
+}  // namespace
+
 void require_learning_rate(double rate) {
-    if (!(rate >= 0 && std::isfinite(static_cast<float>(rate))))
+    if (!is_rate(rate))
         throw UsageError(fmt::format("`peak` must be 0 or more and finite in FP32, got {}", rate));
+}
+
+void require_step_rate(double rate) {
+    if (!is_rate(rate))
+        throw UserError(
+            fmt::format("the learning rate of a step must be 0 or more and finite in FP32, got {}", rate));
 }
 
 void validate(const LearningRateSchedule& schedule) {

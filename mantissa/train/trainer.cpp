@@ -9,6 +9,7 @@
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/runtime/underflow.h"
 #include "mantissa/train/diagnosis.h"
+#include "mantissa/train/schedule.h"
 #include "mantissa/train/step_execution.h"
 #include "mantissa/train/training_checkpoint.h"
 #include "mantissa/train/training_plan.h"
@@ -89,6 +90,7 @@ void Trainer::start(const Batch& batch, double learning_rate) {
 }
 
 void Trainer::start_by(const Batch& batch, double learning_rate, FunctionRef<void(Execution&, bool)> run) {
+    require_step_rate(learning_rate);
     require_fit(batch, model(), plan().examples_per_step());
     check_ids(plan().id_ranges(), model(), batch);
     // Micro-batches that were kept by a step that went no further than its gradients are no part of this one.
@@ -124,6 +126,7 @@ const Gradients& Trainer::gradients(const Batch& batch) {
 }
 
 StepResult Trainer::update(double learning_rate) {
+    require_step_rate(learning_rate);
     if (!run_->gradients) throw UserError("there is no step to update by: ask for its gradients first");
     run_->gradients->update(static_cast<float>(learning_rate));
     run_->gradients.reset();

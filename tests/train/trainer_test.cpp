@@ -8,6 +8,7 @@
 #include "mantissa/runtime/underflow.h"
 #include "mantissa/train/loss_scale.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -297,6 +298,33 @@ TEST(Trainer, AStepThatIsNotFiniteLeavesNoTrace) {
         state.write(poisoned, healthy);
     }
     EXPECT_TRUE(trainer.step({tokens, targets}, 1e-3).applied);
+}
+
+TEST(Trainer, ARateThatIsNoRateIsRefusedAndLeavesNoTrace) {
+    const auto device = make_cpu_device();
+    Trainer trainer = gpt2_trainer(*device, {.model = byte_gpt2(), .batch = 1, .sequence = 8});
+    const std::vector<std::int32_t> tokens{1, 2, 3, 4, 5, 6, 7, 8};
+    const Batch batch{tokens, tokens};
+    const std::vector<std::byte> before = trainer.state().read("wte.weight");
+    for (const double rate : {std::nan(""), HUGE_VAL, 1e39, -0.1}) {
+        const std::string said =
+            fmt::format("the learning rate of a step must be 0 or more and finite in FP32, got {}", rate);
+        const auto expect_refused = [&](const std::function<void()>& step) {
+            try {
+                step();
+                ADD_FAILURE() << "no error at " << rate;
+            } catch (const UserError& error) {
+                EXPECT_EQ(error.what(), said);
+            }
+        };
+        expect_refused([&] { trainer.step(batch, rate); });
+        expect_refused([&] { trainer.start(batch, rate); });
+        trainer.gradients(batch);
+        expect_refused([&] { trainer.update(rate); });
+    }
+    EXPECT_EQ(trainer.state().read("wte.weight"), before);
+    EXPECT_EQ(trainer.steps_done(), 0);
+    EXPECT_TRUE(trainer.step(batch, 0.1).applied);
 }
 
 TEST(Trainer, ClippingScalesTheGradientToItsNorm) {
