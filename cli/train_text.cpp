@@ -7,6 +7,7 @@
 #include "cli/train_input.h"
 #include "cli/training_data.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/system_memory.h"
 #include "mantissa/data/byte_tokenizer.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/runtime/state_block.h"
@@ -44,6 +45,18 @@ class TextInput final : public TrainInput {
     }
     std::string begin_with_files(StateBlock& weights) override {
         return cli::begin_with_files(options_.run, weights);
+    }
+    std::int64_t bytes() const override {
+        return static_cast<std::int64_t>(buffers_.size()) * buffers_.front().bytes();
+    }
+    /// After the trainer has taken its memory, which refuses a batch that is far too large.
+    void prepare(const Trainer&) override {
+        if (const std::int64_t available = available_memory(); bytes() > available)
+            throw UserError(fmt::format(
+                "the tokens of a step need {:.2f} GB, {:.2f} GB are available; give a smaller --batch, "
+                "--sequence or --accumulate",
+                static_cast<double>(bytes()) / 1e9, static_cast<double>(available) / 1e9));
+        batches_text_ = batches_->description();
     }
     Batch batch(std::int64_t step) override {
         taken_ = (taken_ + 1) % buffers_.size();
@@ -136,7 +149,7 @@ class TextInput final : public TrainInput {
     nn::Model model_;
     std::unique_ptr<BatchSource> batches_;
     /// The description is read once: a save needs it, though the files may be gone by then.
-    const std::string batches_text_ = batches_->description();
+    std::string batches_text_;
     std::unique_ptr<const BatchSource> validation_;  // null: none is asked for
     std::vector<BatchBuffer> buffers_;               // of the batches that are kept
     std::size_t taken_ = 0;                          // the last of them

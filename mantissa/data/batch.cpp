@@ -73,6 +73,12 @@ BatchBuffer::BatchBuffer(const nn::Model& model, std::int64_t batch, std::int64_
         inputs_.push_back({input.dtype, input.type(batch).bytes(), is_whole(input), {}});
 }
 
+std::int64_t BatchBuffer::bytes() const {
+    std::int64_t sum = 0;
+    for (const Input& input : inputs_) sum += input.is_whole ? input.size : accumulate_ * input.size;
+    return sum;
+}
+
 Batch BatchBuffer::fill(const BatchSource& source, std::uint64_t step) {
     for (Input& input : inputs_)
         input.bytes.resize(static_cast<std::size_t>(input.is_whole ? input.size : accumulate_ * input.size));

@@ -199,6 +199,8 @@ class BatchBuffer {
     BatchBuffer(const nn::Model& model, std::int64_t batch, std::int64_t accumulate = 1,
                 std::int64_t first = 0);
 
+    /// Bytes that it takes when it is first filled.
+    std::int64_t bytes() const;
     /// These micro-batches of a step; the values are good until the next call.
     Batch fill(const BatchSource& source, std::uint64_t step);
 

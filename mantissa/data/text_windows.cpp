@@ -114,15 +114,16 @@ void TextWindows::fill(std::uint64_t step, std::int64_t micro_batch,
 }
 
 std::string TextWindows::description() const {
-    std::vector<std::int32_t> tokens, step(static_cast<std::size_t>(options_.batch) * sequence_),
-        targets(step.size());
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(options_.batch) * sequence_),
+        targets(tokens.size());
+    Checksum of_step;
     for (std::int64_t micro_batch = 0; micro_batch < options_.accumulate; ++micro_batch) {
-        fill(0, micro_batch, step, targets);
-        tokens.insert(tokens.end(), step.begin(), step.end());
+        fill(0, micro_batch, tokens, targets);
+        of_step.add(std::as_bytes(std::span(tokens)));
     }
     return fmt::format("{}{}, the first step's with checksum {}", range_.size(),
                        options_.order == BatchOrder::random ? " at random places" : "",
-                       checksum_text(checksum_of(std::as_bytes(std::span(tokens)))));
+                       checksum_text(of_step.value()));
 }
 
 }  // namespace mantissa

@@ -62,6 +62,23 @@ TEST(TrainWrong, AResumeWithALossScaleThatIsTooSmallIsWarnedOf) {
         << ran.output;
 }
 
+/// Both are refused before the tokens of a step are read, which would take all memory.
+TEST(TrainWrong, AStepOfMoreTokensThanTheMemoryHoldsIsRefusedAtOnce) {
+    const TemporaryDirectory directory;
+    const Ran batch = run("train --threads 1 --batch 1000000000");
+    EXPECT_EQ(batch.status, 1);
+    EXPECT_TRUE(holds(batch.output, " at 1000000000 x 256 tokens needs ")) << batch.output;
+    EXPECT_TRUE(holds(batch.output, " GB are available; use a smaller --batch, --sequence or --model"))
+        << batch.output;
+    const Ran accumulated = run("train" + small_gpt2(directory) + "--accumulate 2147483647");
+    EXPECT_EQ(accumulated.status, 1);
+    EXPECT_EQ(accumulated.output.find("mantissa: the tokens of a step need 2199.02 GB, "), 0u)
+        << accumulated.output;
+    EXPECT_TRUE(
+        holds(accumulated.output, " are available; give a smaller --batch, --sequence or --accumulate"))
+        << accumulated.output;
+}
+
 TEST(TrainWrong, ALossThatClimbsIsRemarkedUponOnce) {
     const TemporaryDirectory directory;
     const Ran ran =
