@@ -6,6 +6,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <ctime>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -45,8 +46,24 @@ namespace {
 /// ends.
 volatile std::sig_atomic_t interrupted = 0;
 
+/// The second of the first Ctrl-C, by the clock of the machine.
+volatile std::sig_atomic_t interrupted_at = 0;
+
+/// A step may take minutes: a second Ctrl-C ends the program at once. What comes within a second is the first
+/// one still, as mpirun and shells may send it twice.
+void interrupt(int signal) {
+    timespec now{};
+    ::clock_gettime(CLOCK_MONOTONIC, &now);
+    const auto second = static_cast<std::sig_atomic_t>(now.tv_sec);
+    if (signal == SIGINT && interrupted == SIGINT && second - interrupted_at > 1) {
+        std::signal(SIGINT, SIG_DFL);
+        std::raise(SIGINT);
+    }
+    if (interrupted != SIGINT) interrupted_at = second;
+    interrupted = signal;
+}
+
 void listen_to_signals() {
-    const auto interrupt = [](int signal) { interrupted = signal; };
     std::signal(SIGINT, interrupt);
     std::signal(SIGTERM, interrupt);
     // A terminal that is closed, unless nohup said not to mind.

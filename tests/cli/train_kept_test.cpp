@@ -68,6 +68,20 @@ TEST(TrainKept, ATerminalThatIsClosedLosesNoStep) {
     EXPECT_TRUE(std::filesystem::exists(place + "/manifest.json")) << ran.output;
 }
 
+/// The first Ctrl-C waits for the step, which would take minutes here; what comes at once behind it is the
+/// same.
+TEST(TrainKept, ASecondInterruptDoesNotWaitForTheStep) {
+    const TemporaryDirectory directory;
+    const std::string out = (directory / "out").string();
+    const Ran ran = testing::run_in_shell(
+        "(" MANTISSA_BINARY_DIR "/mantissa train --threads 1 --steps 1 --accumulate 50000 > " + out +
+        " 2>&1 & run=$!; until grep -q 'MFU of' " + out +
+        " || ! kill -0 $run 2> /dev/null; do sleep 0.1; done; sleep 1; kill -INT $run; kill -INT $run; "
+        "sleep 3; kill -0 $run && echo waits; kill -INT $run; wait $run)");
+    EXPECT_EQ(ran.status, 130) << ran.output;
+    EXPECT_EQ(last_line(ran.output), "waits");
+}
+
 TEST(TrainKept, TokensThatAreCutShortLoseNoStep) {
     const TemporaryDirectory directory;
     const std::string place = (directory / "ck").string(), shard = (directory / "tokens.bin").string(),
