@@ -301,6 +301,11 @@ class Run {
                                     options_.log));
         if (options_.checkpoint.empty())
             print_error("mantissa: what is trained will not be saved; --checkpoint DIR saves it\n");
+        if (options_.given.contains("--warmup") && options_.warmup > options_.run.steps)
+            print_error(
+                fmt::format("mantissa: --warmup {}: the run ends at step {}, before the learning rate has "
+                            "risen to {:g}\n",
+                            options_.warmup, options_.run.steps, options_.run.learning_rate));
     }
 
     void print_summary() const {

@@ -79,6 +79,16 @@ TEST(TrainWrong, AStepOfMoreTokensThanTheMemoryHoldsIsRefusedAtOnce) {
         << accumulated.output;
 }
 
+TEST(TrainWrong, AWarmUpThatIsLongerThanTheRunIsRemarkedUpon) {
+    const TemporaryDirectory directory;
+    const std::string train = "train" + small_gpt2(directory) + "--steps 2";
+    const std::string remark =
+        "mantissa: --warmup 1000: the run ends at step 2, before the learning rate has risen to 0.001\n";
+    EXPECT_TRUE(holds(run(train + " --warmup 1000").output, remark));
+    EXPECT_FALSE(holds(run(train + " --warmup 2").output, "before the learning rate"));
+    EXPECT_FALSE(holds(run(train).output, "before the learning rate"));
+}
+
 TEST(TrainWrong, ALossThatClimbsIsRemarkedUponOnce) {
     const TemporaryDirectory directory;
     const Ran ran =
