@@ -324,6 +324,8 @@ class Run {
                    count_text(made, "step"), duration_text(seconds),
                    steps * static_cast<double>(trainer_->plan().units_per_step()) / seconds, model_.unit,
                    options_.checkpoint.empty() ? "; not saved" : "");
+        if (bad_ > 0 && !gave_up())  // with --quiet no line of a step has said so
+            fmt::print("{} of them not finite, and skipped; in the last, {}\n", bad_, non_finite_);
         if (Ranks* const all = ranks_.get()) {
             const Ranks::Time time = all->take_time();
             fmt::print(
@@ -396,6 +398,7 @@ class Run {
         record.result = views_.step(*trainer_, batch, rate, options_.profile ? &profile_ : nullptr,
                                     [&] { read_ahead(index + 1); });
         bad_in_a_row_ = is_bad(record.result) ? bad_in_a_row_ + 1 : 0;
+        bad_ += is_bad(record.result) ? 1 : 0;
         record.loss_scale = trainer_->loss_scale();
         if (is_bad(record.result)) {
             const auto found = trainer_->first_non_finite(batch, rate);
@@ -574,7 +577,7 @@ class Run {
     std::string curves_;                ///< of the page, that the checkpoint kept; empty: none
     std::filesystem::path begun_from_;  ///< the checkpoint, until the first save
     std::optional<TrainSampler> sampler_;
-    std::int64_t bad_in_a_row_ = 0;
+    std::int64_t bad_in_a_row_ = 0, bad_ = 0;
     std::string non_finite_, advice_;  ///< of the last bad step
     LossWatch watch_;
     bool remarked_ = false;  ///< that the loss climbs

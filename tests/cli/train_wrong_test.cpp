@@ -89,6 +89,15 @@ TEST(TrainWrong, AWarmUpThatIsLongerThanTheRunIsRemarkedUpon) {
     EXPECT_FALSE(holds(run(train).output, "before the learning rate"));
 }
 
+TEST(TrainWrong, StepsThatWereSkippedAreCountedThoughNoLineIsPrinted) {
+    const TemporaryDirectory directory;
+    const std::string train = "train" + small_gpt2(directory) + "--quiet --steps 5 --bad-steps 0";
+    const Ran ran = run(train + " --learning-rate 1e38 --warmup 0");
+    EXPECT_EQ(ran.status, 0) << ran.output;
+    EXPECT_TRUE(holds(ran.output, "\n4 of them not finite, and skipped; in the last, ")) << ran.output;
+    EXPECT_FALSE(holds(run(train).output, "not finite"));
+}
+
 TEST(TrainWrong, ALossThatClimbsIsRemarkedUponOnce) {
     const TemporaryDirectory directory;
     const Ran ran =
