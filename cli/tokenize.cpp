@@ -83,6 +83,7 @@ void train(const TokenizeCommand& options) {
             fmt::format("--out {}: holds a tokenizer, with which texts may have been encoded; name another "
                         "folder, or remove it",
                         options.out));
+    in_option("--vocabulary", [&] { require_vocabulary(options.vocabulary); });  // before any text is read
     const Stopwatch watch;
     const std::vector<std::filesystem::path> paths = texts_to_read(options, options.train);
     ThreadPool pool(thread_count(options));

@@ -138,11 +138,20 @@ class Trainer {
 
 }  // namespace
 
-Tokenizer train_tokenizer(const PieceCounts& counts, TokenId vocabulary, TrainObserver observer) {
-    constexpr TokenId smallest = 257;
+namespace {
+
+constexpr TokenId smallest = 257;
+
+}  // namespace
+
+void require_vocabulary(TokenId vocabulary) {
     if (vocabulary < smallest)
         throw UserError(fmt::format("a vocabulary of {} is too small: 256 bytes and {} take {}",
                                     count_text(vocabulary, "token"), end_of_text, smallest));
+}
+
+Tokenizer train_tokenizer(const PieceCounts& counts, TokenId vocabulary, TrainObserver observer) {
+    require_vocabulary(vocabulary);
     TokenizerParts parts;
     parts.source = "trained tokenizer";
     std::array<TokenId, 256> byte_tokens{};

@@ -30,6 +30,9 @@ using TrainObserver = FunctionRef<void(const TrainProgress&)>;
 PieceCounts count_pieces(std::span<const std::filesystem::path> texts, ThreadPool& pool,
                          TrainObserver observer);
 
+/// Throws UserError if a vocabulary of so many tokens cannot hold the 256 bytes and <|endoftext|>.
+void require_vocabulary(TokenId vocabulary);
+
 /// Learns a vocabulary of exactly `vocabulary` tokens: the 256 bytes in GPT-2's order, then one token a
 /// merge, the last <|endoftext|>. The result follows from the counts alone: of pairs equally frequent the one
 /// with the smaller left id is taken, then the smaller right. Only pairs that occur at least twice are

@@ -47,5 +47,14 @@ TEST(Refusals, AFolderIsNoNameForShards) {
     }
 }
 
+TEST(Refusals, AVocabularyThatIsTooSmallIsKnownBeforeATextIsRead) {
+    const Ran ran = run("tokenize --train no_such_folder --out tok --vocabulary 10");
+    EXPECT_EQ(ran.status, 2);
+    EXPECT_EQ(
+        ran.output,
+        "mantissa: --vocabulary: a vocabulary of 10 tokens is too small: 256 bytes and <|endoftext|> take "
+        "257\n");
+}
+
 }  // namespace
 }  // namespace mantissa
