@@ -21,6 +21,7 @@
 #include "mantissa/codegen/compiler.h"
 #include "mantissa/data/byte_tokenizer.h"
 #include "mantissa/data/token_file.h"
+#include "mantissa/data/token_manifest.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/device/cuda/cuda_device.h"
@@ -331,6 +332,8 @@ Corpus open_corpus(const RunOptions& options, CorpusOptions::Untokenized untoken
     if (!options.text.empty() && !options.tokens.empty())
         throw UserError("--text and --tokens exclude one another; give one of them");
     const bool of_bytes = options.tokenizer == bytes_word;
+    if (of_bytes)
+        for (const std::string& shard : options.tokens) check_tokenizer_of(shard, byte_tokenizer());
     ThreadPool pool(options.threads == 0 ? default_thread_count() : options.threads);
     return mantissa::open_corpus({.texts = {options.text.begin(), options.text.end()},
                                   .tokens = {options.tokens.begin(), options.tokens.end()},

@@ -47,6 +47,21 @@ TEST(Refusals, AFolderIsNoNameForShards) {
     }
 }
 
+TEST(Refusals, TokensOfATokenizerAreNoBytes) {
+    const TemporaryDirectory directory;
+    const std::string text = (directory / "text.txt").string(), tok = (directory / "tok").string();
+    std::ofstream(text) << "the cat sat on the mat";
+    ASSERT_EQ(run("tokenize --train " + text + " --vocabulary 257 --out " + tok).status, 0);
+    ASSERT_EQ(run("tokenize --encode " + text + " --tokenizer " + tok + " --out " + tok + "/sh").status, 0);
+    const Ran ran =
+        run("train --sequence 4 --batch 1 --steps 1 --tokenizer bytes --tokens " + tok + "/sh_000000.bin");
+    EXPECT_EQ(ran.status, 1);
+    EXPECT_EQ(ran.output.find("mantissa: bytes: is not the tokenizer with which the tokens that " + tok +
+                              "/sh.tokens.json names were made"),
+              0u)
+        << ran.output;
+}
+
 TEST(Refusals, AVocabularyThatIsTooSmallIsKnownBeforeATextIsRead) {
     const Ran ran = run("tokenize --train no_such_folder --out tok --vocabulary 10");
     EXPECT_EQ(ran.status, 2);
