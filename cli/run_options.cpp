@@ -384,7 +384,10 @@ nn::LanguageModel language_model(const RunOptions& options) {
                         "synthetic ones",
                         options.model));
     if (options.from_files) return *options.from_files;
-    in_option("--model", [&] { return nn::language_model(options.model); });
+    if (!std::ranges::count(nn::language_model_names(), options.model))
+        throw UserError(fmt::format("--model: there is no model '{}'; there are {}; for images {}",
+                                    options.model, fmt::join(nn::language_model_names(), ", "),
+                                    fmt::join(nn::image_model_names(), ", ")));
     return in_option(given_sizes(options.sizes),
                      [&] { return nn::language_model(options.model, options.sizes); });
 }

@@ -47,6 +47,16 @@ TEST(Refusals, AFolderIsNoNameForShards) {
     }
 }
 
+TEST(Refusals, AModelThatIsNoneIsAnsweredWithAllThatThereAre) {
+    for (const char* command : {"train --model gpt3", "lint --model gpt3"}) {
+        const Ran ran = run(command);
+        EXPECT_EQ(ran.status, 2);
+        EXPECT_EQ(ran.output.find("mantissa: --model: there is no model 'gpt3'; there are gpt2-tiny, "), 0u)
+            << ran.output;
+        EXPECT_NE(ran.output.find("; for images ResNet50, "), std::string::npos) << ran.output;
+    }
+}
+
 TEST(Refusals, TokensOfATokenizerAreNoBytes) {
     const TemporaryDirectory directory;
     const std::string text = (directory / "text.txt").string(), tok = (directory / "tok").string();
