@@ -317,6 +317,10 @@ std::string prompt_from_standard_input() {
 
 void run(const GenerateCommand& options) {
     validate(options);
+    if (holds_network(options.checkpoint))
+        throw UserError(
+            fmt::format("--checkpoint {}: is of a network for images, which writes no text; predict takes it",
+                        options.checkpoint));
     const auto device = open_device(options.run);
     const ModelFile file(options.checkpoint);
     if (!file.warning().empty()) print_error(fmt::format("mantissa: warning: {}\n", file.warning()));

@@ -236,7 +236,8 @@ void refuse_beside_files(const CLI::App& command, std::initializer_list<const ch
                 fmt::format("--from takes model and weights from files: give it without {}", name));
 }
 
-/// Whether this program trained a network for images there.
+}  // namespace
+
 bool holds_network(const std::filesystem::path& directory) {
     const bool is_checkpoint =
         std::filesystem::exists(directory / "state.json") ||
@@ -246,6 +247,8 @@ bool holds_network(const std::filesystem::path& directory) {
     const auto model = saved.find("--model");
     return model != saved.end() && model->second.size() == 1 && nn::is_image_model(model->second[0]);
 }
+
+namespace {
 
 /// Trained on images, the head may be of other classes.
 void take_network_of_files(const CLI::App& command, RunOptions& options) {

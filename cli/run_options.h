@@ -73,6 +73,9 @@ nn::Documents documents_of(const RunOptions& options);
 /// Throws UserError if --device is none that this build has. `ranks`: those among which it is one.
 std::unique_ptr<Device> open_device(const RunOptions& options, Ranks* ranks = nullptr);
 
+/// Whether this program trained a network for images there.
+bool holds_network(const std::filesystem::path& directory);
+
 /// The model of --from, if it is given: one that writes text, or a network for images; shows the warning
 /// where the checkpoint is damaged and the one before it was taken. With --images, files that do not say
 /// which network they hold are taken for that of --model. Throws UserError that names the file if there is

@@ -57,6 +57,14 @@ TEST(Refusals, AModelThatIsNoneIsAnsweredWithAllThatThereAre) {
     }
 }
 
+TEST(Refusals, ANetworkForImagesWritesNoText) {
+    const std::string checkpoint = MANTISSA_SOURCE_DIR "/tests/fixtures/248ad45/pictures_run";
+    const Ran ran = run("generate --prompt x --checkpoint " + checkpoint);
+    EXPECT_EQ(ran.status, 2);
+    EXPECT_EQ(ran.output, "mantissa: --checkpoint " + checkpoint +
+                              ": is of a network for images, which writes no text; predict takes it\n");
+}
+
 TEST(Refusals, TokensOfATokenizerAreNoBytes) {
     const TemporaryDirectory directory;
     const std::string text = (directory / "text.txt").string(), tok = (directory / "tok").string();
