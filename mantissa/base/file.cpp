@@ -32,7 +32,8 @@ std::pair<int, std::uint64_t> open_to_read(const std::filesystem::path& path) {
     if (error == 0 && S_ISREG(status.st_mode)) return {fd, static_cast<std::uint64_t>(status.st_size)};
     ::close(fd);
     if (error != 0) fail(path, "cannot read its size", error);
-    throw UserError(fmt::format("{}: expected a regular file", path.string()));
+    throw UserError(fmt::format("{}: {}; expected a file", path.string(),
+                                S_ISDIR(status.st_mode) ? "is a folder" : "is a pipe or a device"));
 }
 
 /// A mapping and its file's name, for mapped_file_at: a slot is free while its name is null.

@@ -31,6 +31,9 @@ ModelFile::ModelFile(const fs::path& directory) : directory_(directory) {
         directory_ = checkpoint_->directory;
     } else {
         if (!fs::exists(directory)) throw UserError(directory.string() + ": does not exist");
+        if (!fs::is_directory(directory))
+            throw UserError(fmt::format("{}: is a file; give the folder that holds it with its config.json",
+                                        directory.string()));
         if (!holds(directory, "model.safetensors") && !holds(directory, "model.safetensors.index.json")) {
             nn::require_known_family(directory);
             throw UserError(

@@ -47,6 +47,17 @@ TEST(Refusals, AFolderIsNoNameForShards) {
     }
 }
 
+TEST(Refusals, AFileIsNoFolderAndAFolderNoFile) {
+    const TemporaryDirectory directory;
+    const std::string file = (directory / "model.safetensors").string(), folder = directory.path().string();
+    std::ofstream(file) << "x";
+    for (const std::string& command : {"generate --prompt x --checkpoint " + file, "explain --from " + file})
+        EXPECT_EQ(run(command).output,
+                  "mantissa: " + file + ": is a file; give the folder that holds it with its config.json\n");
+    EXPECT_EQ(run("train --tokens " + folder).output,
+              "mantissa: " + folder + ": is a folder; expected a file\n");
+}
+
 TEST(Refusals, AModelThatIsNoneIsAnsweredWithAllThatThereAre) {
     for (const char* command : {"train --model gpt3", "lint --model gpt3"}) {
         const Ran ran = run(command);
