@@ -104,7 +104,8 @@ class Reader {
             section.insert(section.end(), names.begin(), names.end() - 1);
             name = name.substr(name.rfind('.') + 1);
         }
-        if (name.empty()) refuse(fmt::format("'{}' is no NAME = VALUE", line));
+        if (name.empty() || name.find_first_of(blanks) != std::string_view::npos)
+            refuse(fmt::format("'{}' is no NAME = VALUE", line));
         std::vector<std::string> values = equals == std::string_view::npos
                                               ? std::vector<std::string>{"true"}
                                               : values_of(line.substr(equals + 1));
@@ -294,6 +295,7 @@ void append(std::vector<std::string>& words, const CLI::Option& option, const Op
 
 void add_option_file(CLI::App& app) {
     for (CLI::App* command : app.get_subcommands({})) {
+        if (command->get_name().empty()) continue;  // a group of options
         begin_section(*command, "Machine");
         command
             ->add_option(

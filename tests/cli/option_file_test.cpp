@@ -129,12 +129,13 @@ TEST_F(OptionFile, NothingIsLeftOutInSilence) {
     ends_with("other.steps = 3\n", "options.toml, line 1: there is no command other");
     ends_with("[ladder]\nstpes = 3\n",
               "options.toml, line 2: ladder has no option stpes; did you mean --steps?");
-    ends_with("steps: 3\n", "options.toml, line 1: train has no option steps: 3");
+    ends_with("steps: 3\n", "options.toml, line 1: 'steps: 3' is no NAME = VALUE");
     // An element that was begun is ended, so that nothing behind it is taken for a part of it.
     ends_with("betas = [0.9,\n0.95\nsteps = 3\n", "options.toml, line 1: a bracket has no end");
     ends_with("batch = 1\nprompt = \"The\nsteps = 3\n", "options.toml, line 2: a quote \" has no end");
     ends_with("betas = [0.9, 0.95] 0.99\n", "options.toml, line 1: '0.99' stands behind the bracket");
     ends_with("[train\nsteps = 3\n", "options.toml, line 1: '[train' is no [NAME]");
+    ends_with("steps 3\n", "options.toml, line 1: 'steps 3' is no NAME = VALUE");
     ends_with("=3\n", "options.toml, line 1: '=3' is no NAME = VALUE");
     ends_with("steps =\n", "options.toml, line 1: --steps: the value is empty");
     const Ran missing = run("train --config /nowhere/at/all");
