@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 
 #include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
@@ -80,11 +81,24 @@ class TextSearch {
         std::vector<std::string> parts;
         if (!of_folders_.empty()) parts.push_back("taken: " + named(of_folders_));
         if (!left_out_.empty()) parts.push_back("left out: " + named(left_out_));
+        if (const std::vector<std::string> again = read_again(); !again.empty())
+            parts.push_back("read more than once, as given: " + named(again));
         found_.account = fmt::format("{}", fmt::join(parts, "; "));
         return std::move(found_);
     }
 
   private:
+    /// Files that are there more than once, under whatever names.
+    std::vector<std::string> read_again() const {
+        std::map<fs::path, int> times;
+        std::vector<std::string> again;
+        std::error_code error;
+        for (const fs::path& file : found_.taken)
+            if (fs::is_regular_file(file, error) && ++times[fs::weakly_canonical(file, error)] == 2)
+                again.push_back(file.string());
+        return again;
+    }
+
     TextFiles found_;
     std::vector<std::string> of_folders_, left_out_;
 };

@@ -38,6 +38,19 @@ TEST(TextFiles, AnEmptyOneIsNamedAndTheRestGoesOn) {
     EXPECT_EQ(find_texts({directory / "none"}).taken.size(), 1u);
 }
 
+TEST(TextFiles, OneThatIsGivenTwiceIsReadTwiceAndNamed) {
+    const TemporaryDirectory directory;
+    const fs::path a = write_file(directory / "a.txt", "text"), b = write_file(directory / "b.txt", "text");
+    fs::create_symlink(a, directory.path().parent_path() / (directory.path().filename().string() + ".link"));
+    const fs::path link = directory.path().string() + ".link";
+    EXPECT_EQ(find_texts({a, b, link}).taken, (std::vector<fs::path>{a, b, link}));
+    EXPECT_EQ(find_texts({a, b, link}).account, "read more than once, as given: " + link.string());
+    EXPECT_EQ(find_texts({directory.path(), a, a}).account,
+              "taken: a.txt, b.txt; read more than once, as given: " + a.string());
+    EXPECT_EQ(find_texts({a, b}).account, "");
+    fs::remove(link);
+}
+
 TEST(TextFiles, OfAFolderAreThoseThatHoldText) {
     const TemporaryDirectory directory;
     for (const char* name : {"c.txt", "a.md", "sub/b", ".git/HEAD", ".hidden"})
