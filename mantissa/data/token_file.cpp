@@ -217,7 +217,10 @@ void TokenFile::copy(std::uint64_t begin, std::span<std::int32_t> out) const {
 
 void TokenFile::check_vocabulary(std::int64_t vocabulary) const {
     visit(0, size_, [&](std::uint64_t position, std::int64_t token) {
-        if (token < 0 || token >= vocabulary) [[unlikely]]
+        if (token < 0) [[unlikely]]
+            refuse(path_,
+                   fmt::format("token {} at position {} is negative; expected 0 or more", token, position));
+        if (token >= vocabulary) [[unlikely]]
             refuse(path_,
                    fmt::format(
                        "token {} at position {} is outside the vocabulary of {}; was it made with another "
