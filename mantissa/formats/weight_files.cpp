@@ -99,8 +99,9 @@ bool WeightReader::fits(const TensorSpec& parameter, UnfitWeights& unfit) const 
         unfit.unlike.push_back(fmt::format("\"{}\" has shape {}, expected {}", tensor.name,
                                            shape_text(tensor.shape), shape_text(expected)));
     else if (!converts(tensor.dtype, parameter.dtype))
-        unfit.unlike.push_back(fmt::format("\"{}\" is {}, which cannot become {} without loss", tensor.name,
-                                           name_of(tensor.dtype), name_of(parameter.dtype)));
+        unfit.unlike.push_back(fmt::format("\"{}\" is {}, which cannot become {} without loss; save it as {}",
+                                           tensor.name, name_of(tensor.dtype), name_of(parameter.dtype),
+                                           name_of(parameter.dtype)));
     else
         return true;
     return false;

@@ -219,7 +219,8 @@ TEST(HfGpt2, NamesWhatDoesNotFit) {
     EXPECT_EQ(import_error(unknown),
               "m: 6 tensors do not fit: missing \"ln_f.weight\"; unknown \"h.2.ln_1.weight\", "
               "\"ln_g.weight\", \"score.weight\"; \"wpe.weight\" is i32, which cannot become f32 without "
-              "loss; \"h.0.ln_1.bias\" has shape [3, 1], expected [3]; expected a GPT-2 checkpoint");
+              "loss; save it as f32; \"h.0.ln_1.bias\" has shape [3, 1], expected [3]; expected a GPT-2 "
+              "checkpoint");
     Checkpoint twice(model);
     twice.add("transformer.ln_f.bias", {3}, {1, 2, 3});
     EXPECT_EQ(import_error(twice), "m: tensor \"ln_f.bias\" is there with and without \"transformer.\"");
@@ -229,7 +230,8 @@ TEST(HfGpt2, NamesWhatDoesNotFit) {
               "m: tensor \"transformer.h.0.attn.c_attn.weight\" has shape [9, 3], expected [3, 9]");
     Checkpoint type(model);
     type["wpe.weight"].dtype = DType::i32;
-    EXPECT_EQ(import_error(type), "m: tensor \"wpe.weight\" is i32, which cannot become f32 without loss");
+    EXPECT_EQ(import_error(type),
+              "m: tensor \"wpe.weight\" is i32, which cannot become f32 without loss; save it as f32");
     Checkpoint other(model);
     other["wte.weight"].name = "embed_tokens.weight";
     EXPECT_THROW(gpt2_sizes_of(other.tensors, "m"), UserError);
