@@ -17,12 +17,12 @@ namespace mantissa::inline v0 {
 namespace {
 
 /// In the order in which they are reported.
+constexpr std::string_view why_classes =
+    "the loss's contraction has a column for each class; those behind the last whole tile run in boundary "
+    "code. Rows of zeros cost nothing else: they are masked in the loss and never written to a file";
 constexpr LintRule rules[] = {
-    {.size = "vocabulary",
-     .gain = LintGain::result,
-     .why = "the loss's contraction has a column for each class; those behind the last whole tile run in "
-            "boundary code. Rows of zeros cost nothing else: they are masked in the loss and never written "
-            "to a file"},
+    {.size = "vocabulary", .gain = LintGain::result, .why = why_classes},
+    {.size = "classes", .gain = LintGain::result, .why = why_classes},
     {.size = "channels",
      .multiple = 64,
      .why = "64 BF16 numbers are two whole cache lines, and tiles take 16 columns and 32 terms of a sum at a "
@@ -220,8 +220,17 @@ class Linter {
         return findings_.back();
     }
 
+    /// Whether so many tokens, say, are embedded: then the classes are a vocabulary.
+    bool has_table_of(std::int64_t rows) const {
+        for (NodeId id = 0; id < graph_.end(); ++id) {
+            const Node& node = graph_.node(id);
+            if (node.op->name == "embedding" && graph_.type(node.inputs[0]).shape[0] == rows) return true;
+        }
+        return false;
+    }
+
     void look_at_vocabulary(const ParameterProduct& product) {
-        const LintRule& rule = rule_of("vocabulary");
+        const LintRule& rule = rule_of(has_table_of(product.n) ? "vocabulary" : "classes");
         const std::int64_t multiple = multiple_of(rule);
         if (product.n % multiple == 0) return;
         LintFinding& finding = found(rule, product.n, product.parameter, product.line);

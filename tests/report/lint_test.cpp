@@ -88,7 +88,7 @@ TEST(Lint, ReadsAnyGraph) {
     Target target;
     target.extent_multiple = 16;
     const std::vector<LintFinding> findings = lint(graph, target);
-    ASSERT_EQ(sizes(findings), (Sizes{"vocabulary 10 -> 16", "channels 50 -> 64", "batch 100 -> 112"}));
+    ASSERT_EQ(sizes(findings), (Sizes{"classes 10 -> 16", "channels 50 -> 64", "batch 100 -> 112"}));
     EXPECT_EQ(findings[0].where, Sizes{"second.weight"});
     EXPECT_EQ(findings[1].where, Sizes{"first.weight"});
     EXPECT_EQ(findings[2].note, "with 1 row each, 112 in all");
