@@ -32,6 +32,25 @@ void require_shape(const nn::InputSpec& input, const Array& array) {
     throw UserError("input '" + input.name + "' takes " + takes + ", got " + shape_of(array));
 }
 
+/// As numpy writes it.
+std::string dtype_of(const Array& array) {
+    const auto code = static_cast<nb::dlpack::dtype_code>(array.dtype().code);
+    const char* const kind = code == nb::dlpack::dtype_code::Int       ? "int"
+                             : code == nb::dlpack::dtype_code::UInt    ? "uint"
+                             : code == nb::dlpack::dtype_code::Float   ? "float"
+                             : code == nb::dlpack::dtype_code::Bfloat  ? "bfloat"
+                             : code == nb::dlpack::dtype_code::Complex ? "complex"
+                             : code == nb::dlpack::dtype_code::Bool    ? "bool"
+                                                                       : "another type of ";
+    return code == nb::dlpack::dtype_code::Bool ? kind : kind + std::to_string(array.dtype().bits);
+}
+
+/// The types of arrays that the input takes.
+const char* dtypes_for(const nn::InputSpec& input) {
+    if (input.dtype == DType::f32) return "float32 (or float64, which is rounded)";
+    return input.dtype == DType::i32 ? "int32 (or int64)" : "uint8";
+}
+
 template <class To, class From>
 std::vector<std::byte> converted(const Array& array) {
     const auto* const from = static_cast<const From*>(array.data());
@@ -64,8 +83,9 @@ Arrays::Arrays(const nn::Model& model, const nb::tuple& arrays, std::size_t coun
         const nn::InputSpec& input = model.inputs[i];
         Array array;
         if (!nb::try_cast(nb::object(arrays[i]), array))
-            throw UserError("input '" + input.name + "' takes an array in the CPU's memory, got " +
-                            nb::type_name(nb::object(arrays[i]).type()).c_str());
+            throw UserError(
+                "input '" + input.name + "' takes an array in the CPU's memory, in its byte order, got " +
+                nb::type_name(nb::object(arrays[i]).type()).c_str() + "; numpy.asarray makes one of a list");
         require_shape(input, array);
         const bool is_f32 = array.dtype() == nb::dtype<float>(),
                    is_i32 = array.dtype() == nb::dtype<std::int32_t>();
@@ -82,8 +102,8 @@ Arrays::Arrays(const nn::Model& model, const nb::tuple& arrays, std::size_t coun
         else if (input.dtype == DType::i32 && array.dtype() == nb::dtype<std::int64_t>())
             copied_.push_back(shortened(array, input));
         else
-            throw UserError("input '" + input.name + "' is " + std::string(name_of(input.dtype)) +
-                            ", and the array has another type of numbers; float64 and int64 are converted");
+            throw UserError("input '" + input.name + "' takes " + dtypes_for(input) +
+                            ", and the array is of " + dtype_of(array) + "; convert it first");
         values.emplace_back(input.dtype, std::span<const std::byte>(copied_.back()));
     }
     batch_ = Batch(std::move(values));

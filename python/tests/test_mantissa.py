@@ -204,8 +204,14 @@ class Errors(unittest.TestCase):
         self.assertEqual(self.said(lambda: trainer.step(X, lr=1)), "model xor takes 2 arrays here, got 1")
         self.assertEqual(self.said(lambda: trainer.step(X, X, lr=1)),
                          "input 'y' takes [n, ...] with [1] of each example, got [4, 2]")
-        self.assertIn("input 'x' is f32", self.said(lambda: trainer.step(X.astype(np.int32), Y, lr=1)))
-        self.assertIn("input 'x' takes an array", self.said(lambda: trainer.step([[0, 1]], Y, lr=1)))
+        for dtype in ("int64", "int32", "uint8", "float16", "complex64", "bool"):
+            self.assertEqual(self.said(lambda: trainer.step(X.astype(dtype), Y, lr=1)),
+                             "input 'x' takes float32 (or float64, which is rounded), and the array is of "
+                             f"{dtype}; convert it first")
+        self.assertEqual(self.said(lambda: trainer.step([[0, 1]], Y, lr=1)),
+                         "input 'x' takes an array in the CPU's memory, in its byte order, got list; numpy.asarray "
+                         "makes one of a list")
+        self.assertIn("in its byte order, got ndarray", self.said(lambda: trainer.step(X.astype(">f4"), Y, lr=1)))
 
     def test_a_device_that_is_none_is_named(self):
         self.assertEqual(self.said(lambda: mantissa.Trainer(xor(), batch=4, device="tpu")),
