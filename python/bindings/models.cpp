@@ -71,13 +71,15 @@ using Inputs = std::vector<std::tuple<std::string, std::string, std::vector<std:
 
 void make_model(PythonModel* self, const std::string& name, const Inputs& inputs, nb::object loss,
                 nb::object output, std::size_t output_inputs) {
-    new (self) PythonModel{.model = {.name = name}, .loss = std::move(loss), .output = std::move(output)};
+    // All that may throw comes before the object is made: nobody destroys one whose constructor threw.
+    nn::Model model{.name = name};
     for (const auto& [input, dtype, shape, is_whole] : inputs)
-        self->model.inputs.push_back({input, dtype_of_input(input, dtype), Shape(shape),
-                                      is_whole ? nn::BatchAxis::none : nn::BatchAxis::leading});
-    self->model.loss = trace_of(self->loss.ptr());
-    self->model.output.inputs = output_inputs;
-    if (!self->output.is_none()) self->model.output.trace = trace_of(self->output.ptr());
+        model.inputs.push_back({input, dtype_of_input(input, dtype), Shape(shape),
+                                is_whole ? nn::BatchAxis::none : nn::BatchAxis::leading});
+    model.loss = trace_of(loss.ptr());
+    model.output.inputs = output_inputs;
+    if (!output.is_none()) model.output.trace = trace_of(output.ptr());
+    new (self) PythonModel{.model = std::move(model), .loss = std::move(loss), .output = std::move(output)};
 }
 
 int traverse(PyObject* self, visitproc visit, void* arg) {

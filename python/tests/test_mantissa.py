@@ -275,6 +275,17 @@ class Memory(unittest.TestCase):
         gc.collect()
         self.assertEqual(sum(each() is not None for each in alive), 0)
 
+    def test_a_model_that_is_refused_keeps_nothing(self):
+        def loss(x, y):
+            return nn.mse_loss(network(x), y)
+
+        kept = weakref.ref(loss)
+        with self.assertRaisesRegex(mantissa.Error, "inputs are f32, i32 or u8, got 'i16'"):
+            mantissa.Model("refused", {"x": (2,), "y": ((), "i16")}, loss)
+        del loss
+        gc.collect()
+        self.assertIsNone(kept())
+
     def test_freed_memory_goes_back_to_the_system(self):
         def resident():
             status = pathlib.Path("/proc/self/status").read_text()
