@@ -2,17 +2,32 @@
 from . import _native
 
 
+_LISTS = {"passes": '"all", "none" or a list of passes', "recompute": "a list of what is computed again",
+          "frozen": "a list of patterns"}
+_TAKES = {**_LISTS, "optimizer": "mantissa.adamw(...), sgd(...) or muon(...)", "policy": "a policy's name",
+          "ema_decay": "a number"}
+
+
+def _value_of(name, value):
+    """As the option holds it: a word stands for a list, with commas between several, as on the command line."""
+    if name == "passes" and value in ("all", "none"):
+        return None if value == "all" else []
+    return value.split(",") if name in _LISTS and isinstance(value, str) else value
+
+
 def options_of(batch=4, policy="fp32", optimizer=None, **others):
     """TrainerOptions with these fields. Raises Error, naming those there are, for one that is none."""
     options = _native.TrainerOptions()
-    options.batch, options.policy = batch, policy
-    if optimizer is not None:
-        options.optimizer = optimizer
-    for name, value in others.items():
+    given = {"batch": batch, "policy": policy, **({} if optimizer is None else {"optimizer": optimizer}), **others}
+    for name, value in given.items():
         if name.startswith("_") or not hasattr(options, name):
             known = [field for field in dir(options) if not field.startswith("_")]
             raise _native.Error(f"there is no option '{name}'; there are {', '.join(known)}")
-        setattr(options, name, value)
+        try:
+            setattr(options, name, _value_of(name, value))
+        except TypeError:
+            takes = _TAKES.get(name, "a whole number, 0 or more")
+            raise _native.Error(f"the option '{name}' takes {takes}, got {value!r}") from None
     return options
 
 

@@ -213,6 +213,34 @@ class Errors(unittest.TestCase):
                          "makes one of a list")
         self.assertIn("in its byte order, got ndarray", self.said(lambda: trainer.step(X.astype(">f4"), Y, lr=1)))
 
+    def test_a_rate_that_is_none_is_refused_and_changes_nothing(self):
+        trainer, _ = trained(1)
+        before = trainer.evaluate(X, Y).loss
+        trainer.gradients(X, Y)
+        for rate in (float("nan"), float("inf"), -0.1):
+            wrong = f"the learning rate of a step must be 0 or more and finite in FP32, got {rate}"
+            self.assertEqual(self.said(lambda: trainer.step(X, Y, lr=rate)), wrong)
+            self.assertEqual(self.said(lambda: trainer.update(lr=rate)), wrong)
+            self.assertEqual(self.said(lambda: list(trainer.train_on([(X, Y)], lr=rate))), wrong)
+        self.assertEqual(trainer.evaluate(X, Y).loss, before)
+
+    def test_of_options_name_the_option(self):
+        for option, value, takes in (
+                ("batch", "a", "a whole number, 0 or more"), ("batch", 2.5, "a whole number, 0 or more"),
+                ("optimizer", "adamw", "mantissa.adamw(...), sgd(...) or muon(...)"),
+                ("passes", 3, '"all", "none" or a list of passes'), ("policy", 3, "a policy's name")):
+            self.assertEqual(self.said(lambda: mantissa.Trainer(xor(), **{option: value})),
+                             f"the option '{option}' takes {takes}, got {value!r}")
+
+    def test_a_word_stands_for_a_list(self):
+        with self.assertRaisesRegex(mantissa.Error, "there is no optional pass 'some'"):
+            mantissa.Trainer(xor(), batch=4, passes="some")
+        with self.assertRaisesRegex(mantissa.Error, "'nothing' cannot be recomputed"):
+            mantissa.Trainer(xor(), batch=4, recompute="gelu,nothing")
+        for word, same in (("all", None), ("none", []), ("simplify,fuse", ["simplify", "fuse"])):
+            self.assertEqual(mantissa.explain(xor(), batch=4, passes=word).json,
+                             mantissa.explain(xor(), batch=4, passes=same).json)
+
     def test_a_device_that_is_none_is_named(self):
         self.assertEqual(self.said(lambda: mantissa.Trainer(xor(), batch=4, device="tpu")),
                          "there is no device 'tpu'; there are cpu and cuda")
