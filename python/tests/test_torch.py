@@ -72,6 +72,17 @@ class Refusals(unittest.TestCase):
                 return F.adaptive_avg_pool1d(F.max_pool2d(x.reshape(2, 4, 6), 2).flatten(1), 3) + self.layer(x)[:2]
         self.assertIn("without a batch axis", self.said(Module(), example=(X, Y[:2])))
 
+    def test_an_example_that_is_no_batch(self):
+        for example, got in ((X, "Tensor"), (None, "NoneType")):
+            self.assertEqual(self.said(small(), example=example),
+                             f"example is a batch, a tuple as (x, y) or a dictionary, got {got}")
+
+    def test_a_module_whose_own_loss_is_no_number(self):
+        model = small()
+        with torch.no_grad():
+            model[0].weight[0, 0] = float("nan")
+        self.assertIn("the module's own first loss is nan, so there is nothing to compare with", self.said(model))
+
     def test_a_function_with_a_backward_of_its_own(self):
         class Round(torch.autograd.Function):
             @staticmethod

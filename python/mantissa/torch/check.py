@@ -140,6 +140,9 @@ def compared(ours, theirs):
 def check(ours, model, loss, values, split, names):
     """The distance. Raises DifferenceError where it is more than the class of FP32 allows."""
     single = eager(model, loss, values, split, names)
+    if not np.isfinite(single[0]):
+        raise DifferenceError(f"the module's own first loss is {single[0]:.7g}, so there is nothing to compare with: look "
+                              "for NaN, infinity and large numbers in its weights and in the example. check=False goes on.")
     loss_distance, by_name = compared(ours, single)
     worst = max(by_name, key=by_name.get, default="")
     near = Distance(loss_distance, by_name.get(worst, 0.0), worst, "FP32")

@@ -93,6 +93,9 @@ class TorchTrainer:
             if tensor.device.type != "cpu":
                 raise _native.Error(f"{name} of the module is on {tensor.device}; call model.cpu() first: device=\"cuda\" "
                                     "says where it is trained")
+        if example is None or isinstance(example, torch.Tensor):
+            raise _native.Error("example is a batch, a tuple as (x, y) or a dictionary, got "
+                                f"{type(example).__name__}")
         values, self._names = capture.flat(example)
         for value in values:
             if not isinstance(value, torch.Tensor):
