@@ -83,6 +83,14 @@ class Refusals(unittest.TestCase):
             model[0].weight[0, 0] = float("nan")
         self.assertIn("the module's own first loss is nan, so there is nothing to compare with", self.said(model))
 
+    def test_a_row_that_fails_over_what_is_refused_is_not_named(self):
+        class Module(OneLayer):
+            def forward(self, x):
+                return self.layer(x * x.mean().item())
+        text = self.said(Module())
+        self.assertIn("aten.item makes a number that the batch decides", text)
+        self.assertNotIn("its row fails", text)
+
     def test_a_function_with_a_backward_of_its_own(self):
         class Round(torch.autograd.Function):
             @staticmethod

@@ -16,7 +16,9 @@ class CaptureError(_native.Error):
     """What a module has that cannot be trained, all of it, each with its place, how often, and what to write instead."""
 
     def __init__(self, module, refusals):
-        self.refusals = list(refusals)
+        # A row may fail over what stands in for something refused: that is no defect of its own.
+        own = [refusal for refusal in refusals if not refusal.is_defect]
+        self.refusals = own or list(refusals)
         counted = {}
         for refusal in self.refusals:
             counted.setdefault((refusal.what, refusal.instead), []).append(refusal)
@@ -34,12 +36,13 @@ class CaptureError(_native.Error):
 class Refusal:
     """One thing that is refused: what it is, where it stands, what to write instead."""
 
-    def __init__(self, what, path="", line="", code="", instead=""):
+    def __init__(self, what, path="", line="", code="", instead="", is_defect=False):
         self.what, self.path, self.line, self.code, self.instead = what, path, line, code, instead
+        self.is_defect = is_defect  # a row fails
 
     @staticmethod
-    def at(node, what, instead=""):
-        return Refusal(what, node.path, node.line, node.code, instead)
+    def at(node, what, instead="", is_defect=False):
+        return Refusal(what, node.path, node.line, node.code, instead, is_defect)
 
 
 class Place:
@@ -246,7 +249,8 @@ class Builder:
             self._stand_in(node)
         except (TypeError, KeyError, AttributeError, IndexError, StopIteration) as error:
             self.refusals.append(Refusal.at(node, f"{node.op}: its row fails with {type(error).__name__}: {error}",
-                                            "This is a defect of mantissa, or of a row of one's own."))
+                                            "This is a defect of mantissa, or of a row of one's own.",
+                                            is_defect=True))
             self._stand_in(node)
 
     def _check(self, place, index, x):
