@@ -13,6 +13,7 @@
 #include <exception>
 #include <iostream>
 #include <new>
+#include <regex>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -47,6 +48,20 @@ std::string unknown_command(const CLI::App& app, const std::string& word) {
     const std::string like = mantissa::cli::did_you_mean(names, word);
     return like.empty() ? fmt::format("there is no command '{}'; there are: {}", word, fmt::join(names, ", "))
                         : fmt::format("there is no command '{}'{}", word, like);
+}
+
+/// The parser's words about how many values an option has, as the other messages have it.
+std::string in_plain_words(const std::string& said) {
+    static const std::regex too_many("(.*): At Most ([0-9]+) required but received ([0-9]+)"),
+        too_few("(.*): At least ([0-9]+) required but received ([0-9]+)");
+    std::smatch found;
+    if (std::regex_match(said, found, too_many))
+        return found[2] == "1"
+                   ? fmt::format("{}: was given {} times; give it once", found.str(1), found.str(3))
+                   : fmt::format("{}: takes {} values, got {}", found.str(1), found.str(2), found.str(3));
+    if (std::regex_match(said, found, too_few))
+        return fmt::format("{}: takes {} values, got {}", found.str(1), found.str(2), found.str(3));
+    return said;
 }
 
 /// The name of the last command among the words, as one types it: "mantissa numerics converge".
@@ -125,9 +140,10 @@ int run(CLI::App& app, const mantissa::cli::Words& words) {
         } else {
             // A missing option may be a misspelt one.
             const std::string wrong = unknown_option(app);
-            return end_with(wrong.empty() ? fmt::format("{}; `{} --help` lists what there is",
-                                                        words.with_place(error.what()), typed_name(app))
-                                          : wrong);
+            return end_with(wrong.empty()
+                                ? fmt::format("{}; `{} --help` lists what there is",
+                                              words.with_place(in_plain_words(error.what())), typed_name(app))
+                                : wrong);
         }
     }
     require_printed();

@@ -33,6 +33,17 @@ TEST(WrongUsage, NumbersOutOfRangeAreRefused) {
     }
 }
 
+TEST(WrongUsage, ACountOfValuesThatIsWrongIsSaidInPlainWords) {
+    for (const auto& [words, said] :
+         {std::pair{"train --steps 3 --steps 4", "--steps: was given 2 times; give it once;"},
+          {"train --betas 0.9", "--betas: takes 2 values, got 1;"},
+          {"train --betas 0.9 0.9 --betas 0.9 0.9", "--betas: takes 2 values, got 4;"}}) {
+        const Ran ran = run(words);
+        EXPECT_EQ(ran.status, 2);
+        EXPECT_EQ(ran.output.find(std::string("mantissa: ") + said), 0u) << ran.output;
+    }
+}
+
 TEST(WrongUsage, ZeroIsNoSequenceAndNoThread) {
     for (const char* arguments :
          {"train --sequence 0", "train --threads 0", "ladder --threads 00", "explain --ranks 0"}) {
