@@ -136,10 +136,6 @@ class Trainer {
     std::vector<std::uint64_t> grown_;  // pairs made since the last look
 };
 
-}  // namespace
-
-namespace {
-
 constexpr TokenId smallest = 257;
 
 }  // namespace

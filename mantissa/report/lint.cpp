@@ -16,10 +16,10 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// In the order in which they are reported.
 constexpr std::string_view why_classes =
     "the loss's contraction has a column for each class; those behind the last whole tile run in boundary "
     "code. Rows of zeros cost nothing else: they are masked in the loss and never written to a file";
+/// In the order in which they are reported.
 constexpr LintRule rules[] = {
     {.size = "vocabulary", .gain = LintGain::result, .why = why_classes},
     {.size = "classes", .gain = LintGain::result, .why = why_classes},
@@ -220,7 +220,7 @@ class Linter {
         return findings_.back();
     }
 
-    /// Whether so many tokens, say, are embedded: then the classes are a vocabulary.
+    /// Whether a table of so many rows is embedded: then the classes are a vocabulary.
     bool has_table_of(std::int64_t rows) const {
         for (NodeId id = 0; id < graph_.end(); ++id) {
             const Node& node = graph_.node(id);
