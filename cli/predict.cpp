@@ -104,11 +104,10 @@ class Prediction {
 
     std::string summary() const {
         if (scores_.images == 0) return "";
-        const bool has_more = file_.network().sizes.classes > 5;
-        return fmt::format("top-1 {:.2f} %{} of {} in folders named like classes\n",
-                           100 * scores_.top1_share(),
-                           has_more ? fmt::format(", top-5 {:.2f} %", 100 * scores_.top5_share()) : "",
-                           count_text(scores_.images, "image"));
+        return fmt::format(
+            "top-1 {:.2f} %{} of {} in folders named like classes\n", 100 * scores_.top1_share(),
+            scores_.has_top5() ? fmt::format(", top-5 {:.2f} %", 100 * scores_.top5_share()) : "",
+            count_text(scores_.images, "image"));
     }
 
     nlohmann::ordered_json json() const {

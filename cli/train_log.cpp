@@ -173,8 +173,9 @@ void TrainLog::validation(const Validation& result) {
     nlohmann::ordered_json report = {{"step", step}, {"loss", result.loss}, {"batches", result.batches}};
     step_["validation_loss"] = result.loss;
     if (const std::optional<ImageScores>& scores = result.scores) {
-        fmt::print("step {:5d} | validation loss {:.6f} | top 1 {:.2f} % | top 5 {:.2f} % of {}\n", step,
-                   result.loss, 100 * scores->top1_share(), 100 * scores->top5_share(),
+        fmt::print("step {:5d} | validation loss {:.6f} | top 1 {:.2f} %{} of {}\n", step, result.loss,
+                   100 * scores->top1_share(),
+                   scores->has_top5() ? fmt::format(" | top 5 {:.2f} %", 100 * scores->top5_share()) : "",
                    count_text(scores->images, "image"));
         step_["validation_top1"] = report["top1"] = scores->top1_share();
         step_["validation_top5"] = report["top5"] = scores->top5_share();

@@ -93,7 +93,7 @@ Value Graph::add_state(State state) {
         const Origin& there = node(states_[first].node).origin;
         throw UserError(
             fmt::format("there are two states named '{}': the first{}, the second{}; give the layers "
-                        "different names, or an OriginScope around one",
+                        "different names, or an nn::Scope around one (nn.scope in Python)",
                         state.name, traced_in(there), traced_in(origin)));
     }
     check(state.zero_rows == 0 || (state.zero_rows > 0 && state.type.shape.rank() > 0),

@@ -36,6 +36,7 @@ void ImageScores::add(std::span<const double> scores, std::int32_t label) {
     for (const double score : scores) sum += std::exp(score - highest);
     total_loss += highest + std::log(sum) - scores[at];
     const std::int64_t rank = rank_of(scores, at);
+    classes = std::ssize(scores);
     ++images;
     top1 += rank < 1;
     top5 += rank < few;

@@ -15,6 +15,7 @@ namespace mantissa::inline v0 {
 struct ImageScores {
     std::int64_t images = 0, top1 = 0, top5 = 0;  ///< right at the first guess, among the first five
     double total_loss = 0;                        ///< cross-entropy, summed over the images
+    std::int64_t classes = 0;
 
     /// Adds a image whose classes have these scores. Equal scores rank by class; one that is no number
     /// ranks before all, so that a network that broke is right about nothing but by chance.
@@ -23,6 +24,8 @@ struct ImageScores {
     double loss() const { return total_loss / static_cast<double>(images); }
     double top1_share() const { return static_cast<double>(top1) / static_cast<double>(images); }
     double top5_share() const { return static_cast<double>(top5) / static_cast<double>(images); }
+    /// Whether being among the first five says anything.
+    bool has_top5() const { return classes > 5; }
 };
 
 /// Runs a trainer's network forward, in the trainer's precision and on its parameters as they are.

@@ -92,7 +92,7 @@ TEST(Refusals, StatesThatAreTakenUnknownOrOfAnotherType) {
     const Tensor w = state();
     EXPECT_EQ(error_here(state),
               "there are two states named 'w': the first, the second; give the layers different "
-              "names, or an OriginScope around one");
+              "names, or an nn::Scope around one (nn.scope in Python)");
     EXPECT_EQ(error_here([&] { graph.add_update(graph.find_state("typo"), w.value()); }),
               "update: there is no state -1; the graph has 1");
     EXPECT_EQ(error_here([&] { graph.add_update(0, sum(w, {0}).value()); }),

@@ -126,7 +126,7 @@ TEST(Layers, TwoBatchNormsOfOneNameAreRefusedWithBothLines) {
     EXPECT_EQ(text, "there are two states named 'bn.weight': the first (traced in bn at layers_test.cpp:" +
                         std::to_string(__LINE__ - 3) +
                         "), the second (traced in bn at HERE); give the layers different names, or an "
-                        "OriginScope around one");
+                        "nn::Scope around one (nn.scope in Python)");
 }
 
 /// An error speaks of the batch that there will be, and a shape of that batch is one.

@@ -54,7 +54,8 @@ TEST(FirstErrors, LayersAndLosses) {
             return cross_entropy(layer(nn::batch_norm(nn::batch_norm(in[0], "n", mode), "n", mode)), in[1]);
         }),
         "there are two states named 'n.weight': the first (traced in n at LINE), the second (traced in n "
-        "at LINE); give the layers different names, or an OriginScope around one");
+        "at LINE); give the layers different names, or an nn::Scope around one (nn.scope in "
+        "Python)");
     EXPECT_EQ(said_of([](Inputs in) { return cross_entropy(layer(Tensor()), in[1]); }),
               "an empty Tensor (traced at LINE): it has no graph, type or shape; assign the result of an "
               "operation to it first");
