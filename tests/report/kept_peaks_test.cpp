@@ -18,11 +18,12 @@ namespace {
 /// A machine of a name, which measures what it is told to.
 class MeasuringMachine final : public testing::DeviceAround {
   public:
-    explicit MeasuringMachine(Peaks peaks, const std::string& name = "a processor", int threads = 2)
+    explicit MeasuringMachine(Peaks peaks, const std::string& name = "a processor", int threads = 2,
+                              const std::string& isa = "amx")
         : DeviceAround(make_cpu_device({.threads = 1})), peaks_(peaks), target_(DeviceAround::target()) {
         target_.name = name;
         target_.threads = threads;
-        target_.isa = "amx";
+        target_.isa = isa;
         target_.bf16_unit = "amx";
     }
     const Target& target() const override { return target_; }
@@ -98,6 +99,13 @@ TEST_F(KeptPeaksInAFile, WhatAnotherRunKeptMeanwhileStays) {
     kept.raise(peaks(0, 3e12));
     EXPECT_EQ(kept.peaks().bf16_matrix, 5e12);
     EXPECT_EQ(known(), 5e12);
+}
+
+TEST_F(KeptPeaksInAFile, EveryLevelHasItsOwn) {
+    MeasuringMachine fast(peaks(1e11, 2e12)), slow(peaks(4e10, 4e10), "a processor", 2, "avx2");
+    const KeptPeaks of_fast(fast, file_), of_slow(slow, file_);
+    EXPECT_EQ(of_slow.peaks().fastest(), 4e10);
+    EXPECT_EQ(known(), 2e12);
 }
 
 TEST_F(KeptPeaksInAFile, EveryMachineHasItsOwn) {
