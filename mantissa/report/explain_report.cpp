@@ -2,6 +2,8 @@
 // measured.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "mantissa/report/explain.h"
 #include "mantissa/report/explain_kinds.h"
 #include "mantissa/report/html.h"
@@ -27,6 +29,38 @@ Grid kinds(const Explanation& explanation) {
             grid.rows.push_back({"  in it", "", "", part.storage, arithmetic_of(part), or_dash(part.sum),
                                  part.output, "", "", part.rule + ": " + ops});
     }
+    return grid;
+}
+
+struct RuleMeaning {
+    std::string_view rule, means;
+};
+constexpr RuleMeaning rule_meanings[] = {
+    {"f32 list", "the policy keeps such operations in FP32"},
+    {"bf16 list", "the policy gives such operations BF16"},
+    {"f16 list", "the policy gives such operations FP16"},
+    {"tf32 list", "the policy gives such operations TF32"},
+    {"promotion", "the widest format of the operands"},
+    {"input types", "the formats that the operands are stored in"},
+    {"asked for", "the model's code, or the pass that made the operation, says so"},
+    {"its parts'", "those of the lines \"in it\""},
+    {"copy", "that of what a pass copied into another layout"},
+};
+
+/// Whether the rule is among those that a node's format follows from, as in "copy, bf16 list: matmul".
+bool follows(const ExplainedNode& node, std::string_view rule) {
+    const std::string text = " " + node.rule;
+    return text.find(fmt::format(" {}", rule)) != text.npos ||
+           std::ranges::any_of(node.parts, [&](const ExplainedNode& part) { return follows(part, rule); });
+}
+
+/// The rules that were followed, in words.
+Grid rule_words(const Explanation& explanation) {
+    Grid grid{{"rule", "the format is"}};
+    for (const auto& [rule, means] : rule_meanings)
+        if (std::ranges::any_of(explanation.nodes,
+                                [&](const ExplainedNode& node) { return follows(node, rule); }))
+            grid.rows.push_back({std::string(rule), std::string(means)});
     return grid;
 }
 
@@ -169,8 +203,8 @@ std::string explain_table(const Explanation& explanation, Detail detail) {
            (detail == Detail::kinds ? kinds(explanation) : every_node(explanation)).text() + "\n" +
            paragraph(attentions(explanation)) +
            (explanation.casts.empty() ? "no casts\n\n" : paragraph(casts(explanation))) +
-           paragraph(totals(explanation)) + paragraph(refusals(explanation)) +
-           memory_table(explanation.memory);
+           paragraph(rule_words(explanation)) + paragraph(totals(explanation)) +
+           paragraph(refusals(explanation)) + memory_table(explanation.memory);
 }
 
 std::string explain_html(const Explanation& explanation, const Roofline* roofline,
@@ -181,7 +215,7 @@ std::string explain_html(const Explanation& explanation, const Roofline* rooflin
         "the plan that runs. Times are in the roofline, where one was measured.</p>\n<p class='note'>" +
             html::escaped(explanation.passes_text()) + "</p>\n<h2>What arithmetic is done in</h2>\n" +
             arithmetic_bars(explanation) + html::table(totals(explanation)) +
-            section("Operations by kind", kinds(explanation)) +
+            section("Operations by kind", kinds(explanation)) + html::table(rule_words(explanation)) +
             section("Operations by source line", lines_of(explanation)) +
             section("Attention", attentions(explanation)) +
             (explanation.casts.empty() ? "<h2>Casts</h2>\n<p>None.</p>\n"

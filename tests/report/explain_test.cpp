@@ -124,13 +124,20 @@ TEST(Explain, ThePageHasWhatTheTableHas) {
           "h.3.mlp.c_fc", "GFLOP", "mantissa explain --model &#39;&lt;&#39;"})
         EXPECT_NE(page.find(part), std::string::npos) << part << " is missing in\n" << page.substr(0, 8000);
     EXPECT_EQ(page.find("Roofline"), std::string::npos);
-    // As many lines as nodes, kinds, lines of the source and casts, and one heading in each of the five
+    std::size_t rules = 0;
+    for (const char* means :
+         {"the policy keeps such operations in FP32", "the policy gives such operations BF16",
+          "the widest format of the operands", "the formats that the operands are stored in"}) {
+        EXPECT_NE(page.find(means), std::string::npos) << means;
+        ++rules;
+    }
+    // As many lines as nodes, kinds, rules, lines of the source and casts, and one heading in each of the six
     // tables.
     std::size_t lines = 0;
     for (std::size_t at = page.find("<tr>"); at != std::string::npos; at = page.find("<tr>", at + 1)) ++lines;
     EXPECT_EQ(lines, explanation.nodes.size() + kinds_of(explanation.nodes).size() +
                          kinds_of(explanation.casts).size() + totals_of(explanation).size() + 1 +
-                         lines_of(explanation).rows.size() + 5);
+                         lines_of(explanation).rows.size() + rules + 6);
     const Roofline measured{.title = {},
                             .peaks = {.f32_fma = 1e11, .bf16_matrix = 0, .copy = 1e10},
                             .wall_seconds = 1,
