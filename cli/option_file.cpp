@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string_view>
@@ -242,6 +243,8 @@ const CLI::App& command_of(const CLI::App& app, const std::vector<std::string>& 
 }
 
 std::vector<OptionLine> read_option_file(const std::string& path) {
+    if (std::filesystem::is_directory(path))
+        refuse_value(option_name, fmt::format("{} is a folder; expected a file of options", path));
     std::ifstream file(path);
     if (!file) refuse_value(option_name, fmt::format("cannot open {}", path));
     std::stringstream text;

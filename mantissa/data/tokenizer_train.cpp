@@ -161,8 +161,8 @@ Tokenizer train_tokenizer(const PieceCounts& counts, TokenId vocabulary, TrainOb
         const Candidate best = trainer.next();
         if (best.count == 0)
             throw UserError(
-                fmt::format("the text gives {} tokens, {} were asked for: no further pair occurs twice. "
-                            "Give more text or a smaller vocabulary",
+                fmt::format("the text gives {} tokens, the vocabulary is to have {}: no further pair occurs "
+                            "twice. Give more text or a smaller vocabulary",
                             parts.tokens.size() + 1, vocabulary));
         const auto left = static_cast<TokenId>(best.key >> 32), right = static_cast<TokenId>(best.key);
         const auto result = static_cast<TokenId>(parts.tokens.size());

@@ -141,6 +141,8 @@ TEST_F(OptionFile, NothingIsLeftOutInSilence) {
     const Ran missing = run("train --config /nowhere/at/all");
     EXPECT_EQ(missing.status, 2);
     EXPECT_EQ(last_line(missing.output), "mantissa: --config: cannot open /nowhere/at/all");
+    EXPECT_EQ(last_line(run("train --config /").output),
+              "mantissa: --config: / is a folder; expected a file of options");
     EXPECT_NE(run("train --config").status, 0);
 }
 

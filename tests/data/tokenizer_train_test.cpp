@@ -148,10 +148,10 @@ TEST(TokenizerTrain, ALongRunIsCountedInParts) {
 TEST(TokenizerTrain, RefusesWhatItCannotLearn) {
     EXPECT_EQ(error_of([] { train_tokenizer(counts_of("ab ab"), 256, quiet); }),
               "a vocabulary of 256 tokens is too small: 256 bytes and <|endoftext|> take 257");
-    EXPECT_EQ(
-        error_of([] { train_tokenizer(counts_of("ab ab cd"), 300, quiet); }),
-        "the text gives 258 tokens, 300 were asked for: no further pair occurs twice. Give more text or a "
-        "smaller vocabulary");
+    EXPECT_EQ(error_of([] { train_tokenizer(counts_of("ab ab cd"), 300, quiet); }),
+              "the text gives 258 tokens, the vocabulary is to have 300: no further pair occurs twice. Give "
+              "more text or a "
+              "smaller vocabulary");
 }
 
 TEST(TokenizerTrain, RefusesWhatIsNoText) {
