@@ -67,7 +67,7 @@ TEST_F(ImageReports, LintLooksAtItsSizes) {
     const json report = report_of("lint --no-measure --batch 2" + from());
     EXPECT_EQ(report["model"], "ResNet20");
     ASSERT_FALSE(report["findings"].empty());
-    EXPECT_EQ(report["findings"][0]["size"], "vocabulary");
+    EXPECT_EQ(report["findings"][0]["size"], "classes");
     EXPECT_EQ(report["findings"][0]["is"], 3);  // classes, of the ten that ResNet20 has as published
 }
 

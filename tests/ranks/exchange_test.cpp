@@ -257,7 +257,7 @@ std::int64_t sleeps_so_far() {
     return usage.ru_nvcsw;
 }
 
-/// Of a hundred waits with one pause each.
+/// Sleeps of a hundred waits with one pause each.
 std::int64_t sleeps_of_waits(bool shares_core, bool is_urgent) {
     const std::int64_t before = sleeps_so_far();
     for (int wait = 0; wait < 100; ++wait) {
