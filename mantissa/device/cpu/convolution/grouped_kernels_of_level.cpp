@@ -2,6 +2,7 @@
 #include "mantissa/device/cpu/rows/image_lanes_of_level.h"
 // The lanes come first: the body is written in terms of them.
 #include "mantissa/device/cpu/convolution/body_grouped.h"
+#include "mantissa/device/cpu/convolution/body_grouped_gradient.h"
 
 namespace mantissa::inline v0::on_cpu {
 
