@@ -301,6 +301,10 @@ class Run {
                                     options_.log));
         if (options_.checkpoint.empty())
             print_error("mantissa: what is trained will not be saved; --checkpoint DIR saves it\n");
+        for (const char* option : {"--states", "--bucket", "--rank-timeout", "--compare-every"})
+            if (!ranks_.get() && options_.given.contains(option))
+                print_error(fmt::format(
+                    "mantissa: {} does nothing here: it is for ranks, and this process is alone\n", option));
         if (options_.given.contains("--warmup") && options_.warmup > options_.run.steps)
             print_error(
                 fmt::format("mantissa: --warmup {}: the run ends at step {}, before the learning rate has "

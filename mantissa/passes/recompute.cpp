@@ -43,6 +43,7 @@ class Recompute {
         for (const auto& [name, op] : operations)
             if (what.contains(std::string(name))) choose_outputs_of(op);
         if (what.contains("block")) choose_blocks();
+        refuse_what_is_absent(what);
     }
 
     Recomputation run() {
@@ -79,6 +80,30 @@ class Recompute {
                                              [&](Value input) { return chosen(input); });
             if (node.op->name == op || follows) chosen_[id] = true;
         }
+    }
+
+    /// Whether the forward pass has values that the name stands for.
+    bool has(const std::string& name) const {
+        for (NodeId id = 0; id < graph_.end(); ++id) {
+            const Node& node = graph_.node(id);
+            if (!forward(id)) continue;
+            if (name == "block" && !block_of(node.origin.scope).empty()) return true;
+            for (const auto& [named, op] : operations)
+                if (named == name && node.op->name == op) return true;
+        }
+        return false;
+    }
+
+    /// Nobody shall believe that memory was saved where nothing was.
+    void refuse_what_is_absent(const std::set<std::string>& what) const {
+        std::vector<std::string> present = recomputable();
+        std::erase_if(present, [&](const std::string& name) { return !has(name); });
+        for (const std::string& name : what)
+            if (std::ranges::find(present, name) == present.end())
+                throw UserError(
+                    fmt::format("`recompute`: the forward pass has no {} to compute again; {}", name,
+                                present.empty() ? "it has nothing of the kind"
+                                                : fmt::format("it has {}", fmt::join(present, ", "))));
     }
 
     /// Everything inside a block but what is read outside it in the forward pass.

@@ -28,7 +28,8 @@ struct Recomputation {
     std::int64_t flops = 0;  ///< that they cost
 };
 
-/// Throws UserError if `what` names something else.
+/// Throws UserError if `what` names something else, or what the forward pass does not have: matched
+/// attention, for one, has no softmax left, and computes its scores again in any case.
 Recomputation recompute(const Graph& graph, const std::set<std::string>& what);
 
 /// Whether a node, or the composite that it comes from, was added by recompute(), or by a definition that

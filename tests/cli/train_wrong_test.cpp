@@ -89,6 +89,25 @@ TEST(TrainWrong, AWarmUpThatIsLongerThanTheRunIsRemarkedUpon) {
     EXPECT_FALSE(holds(run(train).output, "before the learning rate"));
 }
 
+TEST(TrainWrong, AnOptionForRanksIsRemarkedUponInAProcessAlone) {
+    const TemporaryDirectory directory;
+    const Ran ran = run("train" + small_gpt2(directory) + "--steps 1 --bucket 3 --states whole");
+    EXPECT_EQ(ran.status, 0) << ran.output;
+    for (const char* option : {"--bucket", "--states"})
+        EXPECT_TRUE(
+            holds(ran.output, fmt::format("mantissa: {} does nothing here: it is for ranks", option)));
+    EXPECT_FALSE(holds(ran.output, "--compare-every"));
+}
+
+TEST(TrainWrong, ValuesThatTheModelLacksAreNotComputedAgain) {
+    const TemporaryDirectory directory;
+    const Ran ran = run("train" + small_gpt2(directory) + "--steps 1 --recompute softmax");
+    EXPECT_EQ(ran.status, 2) << ran.output;
+    EXPECT_EQ(
+        last_line(ran.output),
+        "mantissa: --recompute: the forward pass has no softmax to compute again; it has gelu, norm, block");
+}
+
 TEST(TrainWrong, StepsThatWereSkippedAreCountedThoughNoLineIsPrinted) {
     const TemporaryDirectory directory;
     const std::string train = "train" + small_gpt2(directory) + "--quiet --steps 5 --bad-steps 0";
