@@ -114,12 +114,19 @@ struct ConfigurationDifferences {
         std::set<std::string> members;
         for (const nlohmann::json* object : {&saved, &ours})
             for (const auto& [member, value] : object->items()) members.insert(member);
+        std::string saved_optimizer, our_optimizer;  // an object that only one of them has
         for (const std::string& member : members) {
             const bool both = saved.contains(member) && ours.contains(member);
+            if (!both && saved.value(member, ours.value(member, nlohmann::json())).is_object()) {
+                (saved.contains(member) ? saved_optimizer : our_optimizer) = member;
+                continue;
+            }
             add_differences(member, saved.value(member, nlohmann::json()),
                             ours.value(member, nlohmann::json()),
                             both && member != "model" && member != "frozen" ? changeable : fixed);
         }
+        if (saved_optimizer != our_optimizer)
+            fixed.push_back(fmt::format("optimizer = {}, this run has {}", saved_optimizer, our_optimizer));
         // No weight follows from the sequence.
         for (const std::string& each : fixed)
             if (each.starts_with("model.sequence = ")) changeable.push_back(each);
