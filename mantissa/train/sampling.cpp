@@ -9,6 +9,7 @@
 #include <numeric>
 #include <vector>
 
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/plain_nan.h"
 #include "mantissa/base/random.h"

@@ -291,6 +291,18 @@ TEST(Convolution, InGroupsOfFewChannelsIsExactOnWholeNumbers) {
                     {{2, 6, columns, 3 * group[0]},
                      {3, 3, group[0], 3 * group[1]},
                      {.stride = {stride, stride}, .padding = {1, 1, columns % 2, 1}, .groups = 3}});
+    // Depthwise: each window that has a kernel and some that have none, with channels beyond the last whole
+    // vector.
+    for (const std::int64_t window : {1, 2, 3, 4, 5, 7})
+        for (const std::int64_t stride : {1, 2})
+            for (const std::int64_t columns : {6, 33}) {
+                const std::int64_t channels = columns == 6 ? 44 : 19, beside = window / 2;
+                cases.push_back({{1, 7, columns, channels},
+                                 {window, window, 1, channels},
+                                 {.stride = {stride, stride},
+                                  .padding = {beside, columns % 2, beside, beside},
+                                  .groups = channels}});
+            }
     for (int i = 0; i < 50; ++i) {
         constexpr std::int64_t windows[] = {1, 2, 3, 3, 5, 5, 7, 8};
         constexpr std::int64_t widths[] = {1, 1, 1, 2, 3, 4, 8, 16, 24, 32, 33};

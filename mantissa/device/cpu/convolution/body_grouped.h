@@ -13,17 +13,17 @@ struct SumRow {
     const std::int32_t* index;
 };
 
-/// Sums of columns, which stay in registers where a block is a vector.
+/// Sums of columns.
 template <int Columns>
 struct Sums {
     Float column[Columns];
-    [[gnu::always_inline]] inline void set(int q, int part, Vector::Float sum) {
-        if constexpr (Vector::width == 16)
+    template <class Sum>
+    [[gnu::always_inline]] inline void set(int q, int part, Sum sum) {
+        if constexpr (sizeof(Sum) == sizeof(Float))
             column[q] = sum;
         else
-            Vector::store(reinterpret_cast<float*>(&column[q]) + part, sum);
+            __builtin_memcpy(reinterpret_cast<float*>(&column[q]) + part, &sum, sizeof sum);
     }
-    [[gnu::always_inline]] inline Float get(int q) const { return column[q]; }
 };
 
 /// A block of a row of y, or of every so many of its columns.
@@ -31,22 +31,27 @@ struct RowOfY {
     View y;
     std::int64_t at = 0, pitch = 0;  ///< of its first column, and from one to the next, in elements
     int lanes = 16;
+    bool as_source = false;  ///< whether all lanes are stored, in the type of the source
     Float bias;
 
-    /// Columns from `first` on: those of `sum` that there are.
-    template <int Columns, class Sum>
-    MANTISSA_LANES void store(const RowOfY& row, std::int64_t first, std::int64_t columns, Sum sum) {
-        with_type(row.y.type, [&](auto* type) MANTISSA_BODY {
-            auto* to = as(row.y, type) + row.at + first * row.pitch;
-            if (row.lanes == 16) {
+    /// Columns from `first` on: those of `sums` that there are.
+    template <int Columns>
+    MANTISSA_LANES void store_all(auto* to, std::int64_t pitch, std::int64_t columns,
+                                  const Sums<Columns>& sums, Float bias) {
 #pragma GCC unroll 16
-                for (int q = 0; q < Columns; ++q)
-                    if (q < columns) store_result(to + q * row.pitch, Lanes::add(sum(q), row.bias));
+        for (int q = 0; q < Columns; ++q)
+            if (q < columns) store_result(to + q * pitch, Lanes::add(sums.column[q], bias));
+    }
+    /// One function for all kernels, since it has a branch for each type and column: sums pass through L1.
+    template <int Columns>
+    [[gnu::noinline]] void store(std::int64_t first, std::int64_t columns, const Sums<Columns>& sums) const {
+        with_type(y.type, [&](auto* type) MANTISSA_BODY {
+            auto* to = as(y, type) + at + first * pitch;
+            if (lanes == 16) {
+                store_all(to, pitch, columns, sums, bias);
             } else {
-#pragma GCC unroll 16
-                for (int q = 0; q < Columns; ++q)
-                    if (q < columns)
-                        Lanes::store_part(to + q * row.pitch, Lanes::add(sum(q), row.bias), row.lanes);
+                for (int q = 0; q < least(Columns, columns); ++q)
+                    Lanes::store_part(to + q * pitch, Lanes::add(sums.column[q], bias), lanes);
             }
         });
     }
@@ -106,45 +111,40 @@ MANTISSA_LANES void sum_columns_of_any(Several<SumRow> rows, const WindowPhase& 
     }
 }
 
-/// As many columns as registers hold, or half of them.
-struct AllColumns {
-    static constexpr int count = Vector::twice ? 2 * Vector::columns : Vector::columns;
-};
-struct FewColumns {
-    static constexpr int count = Vector::columns;
-};
+/// As many columns as registers hold.
+constexpr int most_columns = Vector::twice ? 2 * Vector::columns : Vector::columns;
 
-/// All columns of a phase.
-template <class Sum>
+/// All columns of a phase, up to `Most` at a time: sum(place of the source that the first meets, sums). They
+/// are stored from registers where y is known to be of type T.
+template <int Most = most_columns, class T = void, class Sum>
 MANTISSA_LANES void for_columns(const WindowPhase& phase, Next& next, const RowOfY& y, Sum sum) {
-    const auto some = [&](auto columns, std::int64_t q) MANTISSA_BODY {
-        Sums<columns.count> sums;
-        Next::take(next, least(columns.count, phase.count - q));
-        sum((phase.source_first + q * phase.source_step) * block_lanes, sums);
-        RowOfY::store<columns.count>(y, q, phase.count - q, [&](int i) MANTISSA_BODY { return sums.get(i); });
+    const auto some = [&]<int Columns>(std::integral_constant<int, Columns>, std::int64_t q) MANTISSA_BODY {
+        Sums<Columns> sums;
+        Next::take(next, least(Columns, phase.count - q));
+        sum(phase.source_first + q * phase.source_step, sums);
+        if constexpr (!std::is_void_v<T>)
+            if (y.as_source)
+                return RowOfY::store_all(static_cast<T*>(y.y.data) + y.at + q * y.pitch, y.pitch,
+                                         phase.count - q, sums, y.bias);
+        y.store(q, phase.count - q, sums);
     };
-    for (std::int64_t q = 0; q < phase.count;)
-        if (phase.count - q > FewColumns::count) {
-            some(AllColumns{}, q);
-            q += AllColumns::count;
-        } else {
-            some(FewColumns{}, q);
-            q += FewColumns::count;
-        }
+    std::int64_t q = 0;
+    for (; phase.count - q > Vector::columns; q += Most) some(std::integral_constant<int, Most>{}, q);
+    for (; q < phase.count; q += Vector::columns) some(std::integral_constant<int, Vector::columns>{}, q);
 }
 
 template <bool Pairs, int Taps, int Step, LaneSource From = LaneSource::planes>
 [[gnu::noinline]] void sum_row_of(Several<SumRow> rows, const WindowPhase& phase, Next& next,
                                   const RowOfY& y) {
-    for_columns(phase, next, y, [&]<int Columns>(std::int64_t at, Sums<Columns>& sums) MANTISSA_BODY {
-        sum_columns<Pairs, Taps, Step, From, Columns>(rows, phase, at, sums);
+    for_columns(phase, next, y, [&]<int Columns>(std::int64_t first, Sums<Columns>& sums) MANTISSA_BODY {
+        sum_columns<Pairs, Taps, Step, From, Columns>(rows, phase, first * block_lanes, sums);
     });
 }
 template <bool Pairs>
 [[gnu::noinline]] void sum_row_of_any(Several<SumRow> rows, const WindowPhase& phase, Next& next,
                                       const RowOfY& y) {
-    for_columns(phase, next, y, [&]<int Columns>(std::int64_t at, Sums<Columns>& sums) MANTISSA_BODY {
-        sum_columns_of_any<Pairs, Columns>(rows, phase, at, sums);
+    for_columns(phase, next, y, [&]<int Columns>(std::int64_t first, Sums<Columns>& sums) MANTISSA_BODY {
+        sum_columns_of_any<Pairs, Columns>(rows, phase, first * block_lanes, sums);
     });
 }
 
@@ -158,7 +158,8 @@ SumRowFunction sum_row_function_of_three(const WindowPhase& phase) {
            : phase.taps == 2      ? sum_row_of<Pairs, 2, 1, From>
                                   : sum_row_of<Pairs, 1, 1, From>;
 }
-/// Windows up to 7, and the phases of such windows of stride 2, which are the gradients of inputs.
+/// Windows up to 3, and the phases of such windows of stride 2, which are the gradients of inputs. No network
+/// has wider windows over groups of several channels.
 template <bool Pairs>
 SumRowFunction sum_row_function_of(const WindowPhase& phase, LaneSource from) {
     if (phase.distance != 1) return sum_row_of_any<Pairs>;
@@ -172,12 +173,7 @@ SumRowFunction sum_row_function_of(const WindowPhase& phase, LaneSource from) {
     if (is(1, 1)) return sum_row_of<Pairs, 1, 1>;
     if (is(2, 1)) return sum_row_of<Pairs, 2, 1>;
     if (is(3, 1)) return sum_row_of<Pairs, 3, 1>;
-    if (is(4, 1)) return sum_row_of<Pairs, 4, 1>;
-    if (is(5, 1)) return sum_row_of<Pairs, 5, 1>;
-    if (is(7, 1)) return sum_row_of<Pairs, 7, 1>;
     if (is(3, 2)) return sum_row_of<Pairs, 3, 2>;
-    if (is(5, 2)) return sum_row_of<Pairs, 5, 2>;
-    if (is(7, 2)) return sum_row_of<Pairs, 7, 2>;
     return sum_row_of_any<Pairs>;
 }
 SumRowFunction sum_row_function(const WindowPhase& phase, const SourcePlanes& s) {
@@ -201,6 +197,7 @@ RowOfY row_of_y(const GroupedSums& p, std::int64_t row, std::int64_t block) {
                .at = row * p.columns * p.channels + o,
                .pitch = p.column_phases * p.channels,
                .lanes = static_cast<int>(least(block_lanes, p.channels - o)),
+               .as_source = p.channels - o >= block_lanes && p.y.type == p.source.data.type,
                .bias = Lanes::constant(0.0f)};
     if (p.bias.data)
         with_type(p.bias.type, [&](auto* type) MANTISSA_BODY {
@@ -240,7 +237,7 @@ void sums_of_blocks(const GroupedSums& p, std::int64_t image, Range rows, std::i
         for (std::int64_t block = blocks.first; block < blocks.last; ++block) {
             RowOfY y = row_of_y(p, image * p.rows + row, block);
             Next ahead{.source_pixels = source_pixels};
-            if (s.rows_ahead == 0) ahead.source = planes.ahead(next, next_rows, block);
+            if (s.rows_ahead == 0) ahead.source = rows_ahead(s, image, next, next_rows, block);
             ahead.other =
                 Ahead::of({p.y.data, p.y.type}, y.at + p.columns * p.channels, p.channels, p.columns);
             for (std::int64_t first = 0; first < p.column_phases; ++first) {

@@ -2,7 +2,7 @@
 // used.
 #pragma once
 
-#include "mantissa/device/cpu/convolution/body_planes.h"
+#include "mantissa/device/cpu/convolution/body_depthwise.h"
 
 namespace mantissa::inline v0::on_cpu {
 namespace {
@@ -128,11 +128,7 @@ AddProductsFunction add_products_function_of(const ConvolutionAxis& across, Lane
         return across.filter == taps && across.stride == step && across.dilation == 1;
     };
     if (is(3, 1)) return add_products_of<Pairs, 3, 1>;
-    if (is(5, 1)) return add_products_of<Pairs, 5, 1>;
-    if (is(7, 1)) return add_products_of<Pairs, 7, 1>;
     if (is(3, 2)) return add_products_of<Pairs, 3, 2>;
-    if (is(5, 2)) return add_products_of<Pairs, 5, 2>;
-    if (is(7, 2)) return add_products_of<Pairs, 7, 2>;
     return add_products_of_any<Pairs>;
 }
 AddProductsFunction add_products_function(const ConvolutionAxis& across, const SourcePlanes& s) {
@@ -168,7 +164,7 @@ void filter_gradient_of_image(const GroupedFilterGradient& p, std::int64_t image
         for (std::int64_t block = blocks.first; block < blocks.last; ++block) {
             const std::int64_t o = block * block_lanes;
             Next ahead{.source_pixels = source_pixels};
-            if (s.rows_ahead == 0) ahead.source = planes.ahead(next, p.vertical.stride, block);
+            if (s.rows_ahead == 0) ahead.source = rows_ahead(s, image, next, p.vertical.stride, block);
             const std::int64_t at = (image * p.rows + row) * p.columns * p.channels + o;
             if (s.rows_ahead == 0)
                 ahead.other = Ahead::of(p.dy, at + p.columns * p.channels, p.channels, p.columns);
@@ -202,7 +198,15 @@ void grouped_filter_gradient(const GroupedFilterGradient& p, std::int64_t part, 
         for (std::int64_t row = rows.first, last = 0; row < rows.last; row = last) {
             const std::int64_t image = row / p.rows, first = image * p.rows;
             last = least(rows.last, first + p.rows);
-            filter_gradient_of_image(p, image, {row - first, last - first}, {block, end}, sums, scratch);
+            const Range rows_of_image{row - first, last - first}, blocks_here{block, end};
+            if (p.source.lanes_from == LaneSource::image)
+                with_type(p.dy.type, [&]<class T>(T* type) {
+                    depthwise_gradient_of_image(p, as(p.source.data, type), as(p.dy, type), image,
+                                                rows_of_image, blocks_here, sums,
+                                                reinterpret_cast<ImageRow<T>*>(scratch));
+                });
+            else
+                filter_gradient_of_image(p, image, rows_of_image, blocks_here, sums, scratch);
         }
     }
 }

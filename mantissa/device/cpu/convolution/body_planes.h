@@ -2,9 +2,8 @@
 // how this file is used.
 //
 // Rows of the source become planes in FP32 once, in a ring of as many as a row of the output meets: small
-// enough for L1 where images are as wide as networks have them. A depthwise 3x3 then is nine multiply-adds
-// and about four loads for sixteen outputs. Reading in place would widen 16 bits three times and treat edges
-// apart, and images of 7 x 7 have little else than edges.
+// enough for L1 where images are as wide as networks have them. Depthwise convolutions have none: see
+// body_depthwise.h.
 #pragma once
 
 #include "mantissa/device/cpu/convolution/grouped_problems.h"
@@ -57,6 +56,14 @@ struct Next {
         next.other.take(pixels);
     }
 };
+
+/// Rows of the source from `row` on, of a block's channels.
+Ahead rows_ahead(const SourcePlanes& s, std::int64_t image, std::int64_t row, std::int64_t rows,
+                 std::int64_t block) {
+    const std::int64_t first = block * block_lanes / s.group_outputs * s.group_channels;
+    return Ahead::of(s.data, (image * s.rows + row) * s.columns * s.channels + first, s.channels,
+                     least(rows, s.rows - row) * s.columns);
+}
 
 /// The channels of the source that a block reads.
 struct BlockSource {
@@ -165,7 +172,7 @@ class Planes {
     void fill(std::int64_t row_of_image) const {
         with_type(s_.data.type, [&](auto* type) {
             const auto* x = as(s_.data, type) + (image_ * s_.rows + row_of_image) * s_.columns * s_.channels;
-            if (s_.lanes_from != LaneSource::planes || (s_.group_channels == 1 && s_.group_outputs == 1)) {
+            if (s_.lanes_from != LaneSource::planes) {
                 const std::int64_t each = s_.block_channels(), first = blocks_.first * each;
                 const std::int64_t count = least(blocks_.last * each, s_.channels) - first;
                 const std::int64_t ahead = s_.rows_ahead * s_.columns * s_.channels;
@@ -190,13 +197,6 @@ class Planes {
                 for (std::int64_t block = blocks_.first; block < blocks_.last; ++block)
                     for (std::int64_t plane = 0; plane < s_.planes(); ++plane)
                         pair_pixels<Vector>(s_, row(row_of_image, block, plane));
-    }
-
-    /// Rows from `row` on, of a block's channels.
-    Ahead ahead(std::int64_t row, std::int64_t rows, std::int64_t block) const {
-        const std::int64_t first = block * block_lanes / s_.group_outputs * s_.group_channels;
-        return Ahead::of(s_.data, (image_ * s_.rows + row) * s_.columns * s_.channels + first, s_.channels,
-                         least(rows, s_.rows - row) * s_.columns);
     }
 
   private:

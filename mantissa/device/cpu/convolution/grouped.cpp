@@ -83,19 +83,26 @@ std::int64_t rows_at_once(const std::vector<WindowPhase>& phases, std::int64_t r
     return std::min(at_once, most);
 }
 
-/// Chooses as many blocks as fill a part of an L1. Where a pixel of the source meets few taps, memory bounds
-/// the speed, and rows are fetched ahead.
+/// Chooses how many blocks a thread does at a time. Planes of their rows fill a part of an L1; where a pixel
+/// of the source meets few taps, memory bounds the speed, and rows are fetched ahead. Rows that are read as
+/// they lie, and the filter, fill a part of an L2, so that the second block finds the lines that it shares
+/// with the first.
 void choose_blocks(SourcePlanes& source, const Convolution& of, std::int64_t strides, std::int64_t most) {
-    constexpr std::int64_t ring_bytes = 32 << 10;
-    source.blocks = std::clamp<std::int64_t>(ring_bytes / float_bytes / source.floats(), 1, most);
-    if (of.vertical.filter * of.horizontal.filter * of.group_channels() < 9 * strides)
-        source.rows_ahead = of.vertical.stride;
+    constexpr std::int64_t plane_bytes = 32 << 10, row_bytes = 128 << 10;
+    const std::int64_t taps = of.vertical.filter * of.horizontal.filter;
+    const bool in_place = source.lanes_from == LaneSource::image;
+    const std::int64_t floats =
+        in_place ? (source.slots * source.columns + taps) * block_lanes : source.floats();
+    source.blocks =
+        std::clamp<std::int64_t>((in_place ? row_bytes : plane_bytes) / float_bytes / floats, 1, most);
+    if (!in_place && taps * of.group_channels() < 9 * strides) source.rows_ahead = of.vertical.stride;
 }
 
-/// Groups of several channels and windows of three have kernels that read one plane: planes of so many
-/// channels would not fit L1.
+/// Groups of one channel are read as they lie. Groups of several and windows of three have kernels that read
+/// one plane: planes of so many channels would not fit L1.
 LaneSource lane_source(const SourcePlanes& source, const ConvolutionAxis& across, Isa isa) {
     const std::int64_t group = source.group_channels;
+    if (group == 1 && source.group_outputs == 1) return LaneSource::image;
     if (group == 1 || across.filter != 3 || across.stride > 2 || across.dilation != 1)
         return LaneSource::planes;
     if (source.group_outputs == block_lanes) return LaneSource::broadcast;

@@ -1,10 +1,11 @@
 // Convolutions in groups of few channels, depthwise ones among them: their problems and the table of kernels
 // of a level. Plain data without functions, since files compiled for one instruction set include it.
 //
-// A block is sixteen channels of the output. Each of the channels that a group reads has a plane of the
-// source in FP32. The plane's lanes hold what the block's channels meet, with zeros beside the image. So
-// every convolution is sums of vectors by vectors, of whatever type, groups, padding and stride. A unit that
-// multiplies pairs of BF16 gets planes of pairs: half as many of them, or as many for half of the pixels.
+// A block is sixteen channels of the output. Where groups are one channel, kernels read the images as they
+// lie. Elsewhere each of the channels that a group reads has a plane of the source in FP32. The plane's lanes
+// hold what the block's channels meet, with zeros beside the image. So every convolution is sums of vectors
+// by vectors, of whatever type, groups, padding and stride. A unit that multiplies pairs of BF16 gets planes
+// of pairs: half as many of them, or as many for half of the pixels.
 #pragma once
 
 #include "mantissa/device/cpu/rows/kernel_table.h"
@@ -34,6 +35,7 @@ struct WindowPhase {
 
 /// The source that a block's lanes are loaded from.
 enum class LaneSource : std::uint8_t {
+    image,     ///< the image itself, whose channels are the block's
     planes,    ///< one for each channel of a group
     permuted,  ///< one plane, the block's channels as they lie, permuted for each channel of a group
     broadcast  ///< the same plane, where a group fills the block: one channel for all lanes
@@ -62,7 +64,9 @@ struct SourcePlanes {
     /// Channels from one block's first to the next's, where each is in one block alone.
     std::int64_t block_channels() const { return block_lanes * group_channels / group_outputs; }
     std::int64_t planes() const { return lanes_from == LaneSource::planes ? group_channels : 1; }
-    std::int64_t floats() const { return slots * blocks * planes() * row_floats(); }
+    std::int64_t floats() const {
+        return lanes_from == LaneSource::image ? 0 : slots * blocks * planes() * row_floats();
+    }
 };
 
 /// y = the sums of products over the windows of the source, and a bias.

@@ -55,9 +55,18 @@ struct ImageLanes {
 struct Vector {
     using Float = __m256;
     static constexpr int width = 8, columns = 7;
-    static constexpr bool twice = false, pairs = false;
+    static constexpr bool twice = false, pairs = false, masks = false;
     MANTISSA_LANES Float zero() { return _mm256_setzero_ps(); }
     MANTISSA_LANES Float load(const float* from) { return _mm256_loadu_ps(from); }
+    /// No load is of less than a vector.
+    struct Extent {};
+    MANTISSA_LANES Extent extent(int) { return {}; }
+    template <class T>
+    MANTISSA_LANES Float load_widened(const T* from, Extent) {
+        Float a = Lanes::load_half(from);
+        asm("" : "+x"(a));
+        return a;
+    }
     MANTISSA_LANES void store(float* to, Float a) { _mm256_storeu_ps(to, a); }
     /// For what is used more than once: the compiler would load it as often.
     MANTISSA_LANES Float load_once(const float* from) {

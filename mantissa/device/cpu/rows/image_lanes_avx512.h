@@ -32,7 +32,7 @@ struct ImageLanes {
 struct Vector {
     using Float = __m512;
     static constexpr int width = 16, columns = 7;
-    static constexpr bool twice = true;
+    static constexpr bool twice = true, masks = true;
 #ifdef __AVX512BF16__
     static constexpr bool pairs = true;
     /// c and the products of two BF16 in each lane.
@@ -53,6 +53,19 @@ struct Vector {
     }
     MANTISSA_LANES Float zero() { return _mm512_setzero_ps(); }
     MANTISSA_LANES Float load(const float* from) { return _mm512_loadu_ps(from); }
+    using Extent = Lanes::Mask;
+    /// The compiler would make the mask anew for each load.
+    MANTISSA_LANES Extent extent(int count) {
+        Extent mask = Lanes::first(count);
+        asm("" : "+k"(mask));
+        return mask;
+    }
+    template <class T>
+    MANTISSA_LANES Float load_widened(const T* from, Extent mask) {
+        Float a = Lanes::load_masked(from, mask);
+        asm("" : "+v"(a));
+        return a;
+    }
     MANTISSA_LANES void store(float* to, Float a) { _mm512_storeu_ps(to, a); }
     /// For what is used more than once: the compiler would load it as often.
     MANTISSA_LANES Float load_once(const float* from) {

@@ -36,12 +36,19 @@ struct ImageLanes {
 struct Vector {
     using Float = Lanes::F4;
     static constexpr int width = 4, columns = 7;
-    static constexpr bool twice = false, pairs = false;
+    static constexpr bool twice = false, pairs = false, masks = false;
     MANTISSA_LANES Float zero() { return Float{}; }
     MANTISSA_LANES Float load(const float* from) {
         Float a;
         __builtin_memcpy(&a, from, sizeof a);
         return a;
+    }
+    /// No load is of less than a vector.
+    struct Extent {};
+    MANTISSA_LANES Extent extent(int) { return {}; }
+    template <class T>
+    MANTISSA_LANES Float load_widened(const T* from, Extent) {
+        return Lanes::load_part(from, width).part[0];
     }
     MANTISSA_LANES void store(float* to, Float a) { __builtin_memcpy(to, &a, sizeof a); }
     /// For what is used more than once: the compiler would load it as often.

@@ -115,12 +115,14 @@ struct Lanes {
     }
     MANTISSA_LANES Float to_float(Int a) { return {_mm256_cvtepi32_ps(a.low), _mm256_cvtepi32_ps(a.high)}; }
 
-    MANTISSA_LANES Float load(const float* from) {
-        return {_mm256_loadu_ps(from), _mm256_loadu_ps(from + 8)};
+    MANTISSA_LANES __m256 load_half(const float* from) { return _mm256_loadu_ps(from); }
+    MANTISSA_LANES __m256 load_half(const BF16* from) {
+        return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load_eight(from)), 16));
     }
-    MANTISSA_LANES Float load(const BF16* from) { return {widened_bf16(from), widened_bf16(from + 8)}; }
-    MANTISSA_LANES Float load(const FP16* from) {
-        return {_mm256_cvtph_ps(load_eight(from)), _mm256_cvtph_ps(load_eight(from + 8))};
+    MANTISSA_LANES __m256 load_half(const FP16* from) { return _mm256_cvtph_ps(load_eight(from)); }
+    template <class T>
+    MANTISSA_LANES Float load(const T* from) {
+        return {load_half(from), load_half(from + 8)};
     }
     template <class T>
     MANTISSA_LANES Float load_part(const T* from, int count) {
@@ -215,9 +217,6 @@ struct Lanes {
     MANTISSA_LANES void store_half(void* to, __m256i a) { _mm256_storeu_si256(static_cast<__m256i*>(to), a); }
     MANTISSA_LANES void stream_half(void* to, __m256i a) {
         _mm256_stream_si256(static_cast<__m256i*>(to), a);
-    }
-    MANTISSA_LANES __m256 widened_bf16(const BF16* from) {
-        return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load_eight(from)), 16));
     }
     MANTISSA_LANES __m256i rounded_bf16(__m256 a) {
         const __m256i all = _mm256_castps_si256(a);

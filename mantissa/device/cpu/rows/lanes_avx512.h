@@ -74,14 +74,18 @@ struct Lanes {
     MANTISSA_LANES Float load(const float* from) { return _mm512_loadu_ps(from); }
     MANTISSA_LANES Float load(const BF16* from) { return widened_bf16(load_half(from)); }
     MANTISSA_LANES Float load(const FP16* from) { return _mm512_cvtph_ps(load_half(from)); }
-    MANTISSA_LANES Float load_part(const float* from, int count) {
-        return _mm512_maskz_loadu_ps(first(count), from);
+    MANTISSA_LANES Float load_masked(const float* from, Mask mask) {
+        return _mm512_maskz_loadu_ps(mask, from);
     }
-    MANTISSA_LANES Float load_part(const BF16* from, int count) {
-        return widened_bf16(_mm256_maskz_loadu_epi16(first(count), from));
+    MANTISSA_LANES Float load_masked(const BF16* from, Mask mask) {
+        return widened_bf16(_mm256_maskz_loadu_epi16(mask, from));
     }
-    MANTISSA_LANES Float load_part(const FP16* from, int count) {
-        return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first(count), from));
+    MANTISSA_LANES Float load_masked(const FP16* from, Mask mask) {
+        return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, from));
+    }
+    template <class T>
+    MANTISSA_LANES Float load_part(const T* from, int count) {
+        return load_masked(from, first(count));
     }
     MANTISSA_LANES void store(float* to, Float a) { _mm512_storeu_ps(to, a); }
     MANTISSA_LANES void store(BF16* to, Float a) { store_half(to, narrowed_bf16(a)); }
