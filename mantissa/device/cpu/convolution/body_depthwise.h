@@ -39,17 +39,20 @@ MANTISSA_LANES void for_vectors(int channels, Body body) {
     }
 }
 
-/// A block of a row of the source, and the taps that move over it or the sums of its products by a row of dy.
+/// The first block of a row of the source, and the taps that move over it or the sums of its products by a
+/// row of dy.
 template <class T>
 struct ImageRow {
     const T* source;
     float* taps;
 };
 
-/// Pixels of each row, elements from one to the next, and channels of the block.
+/// Pixels of each row, elements from one to the next, and channels of the block. Its elements lie so far
+/// behind those of the first block, and its taps behind theirs.
 struct Pixels {
     std::int64_t count, pitch;
     int channels;
+    std::int64_t block_first, block_taps;
     Vector::Extent extent = Vector::extent(channels);
 };
 
@@ -78,9 +81,9 @@ MANTISSA_LANES void sum_vector(Several<ImageRow<T>> rows, const Pixels& x, const
         typename V::Float tap[Taps];
 #pragma GCC unroll 16
         for (int s = 0; s < Taps; ++s)
-            tap[s] = V::load_once(row.taps + (phase.packed_first + s) * block_lanes + channel);
+            tap[s] = V::load_once(row.taps + x.block_taps + (phase.packed_first + s) * block_lanes + channel);
         const Inside inside = Inside::of(x, first);
-        std::int64_t at = first * x.pitch + channel;
+        std::int64_t at = x.block_first + first * x.pitch + channel;
 #pragma GCC unroll 64
         for (std::int64_t place = 0; place < places; ++place, at += x.pitch) {
             if (!inside.has(place)) continue;
@@ -108,13 +111,14 @@ MANTISSA_LANES void sum_vector_of_any(Several<ImageRow<T>> rows, const Pixels& x
     for (const ImageRow<T>& row : rows)
         for (std::int64_t s = 0; s < phase.taps; ++s) {
             const typename V::Float tap =
-                V::load(row.taps + (phase.packed_first + s) * block_lanes + channel);
+                V::load(row.taps + x.block_taps + (phase.packed_first + s) * block_lanes + channel);
 #pragma GCC unroll 16
             for (int q = 0; q < Columns; ++q) {
                 const std::int64_t place = first + q * phase.source_step + s * phase.distance;
                 if (place >= 0 && place < x.count)
-                    sum[q] = V::multiply_add(V::load_widened(row.source + place * x.pitch + channel, extent),
-                                             tap, sum[q]);
+                    sum[q] = V::multiply_add(
+                        V::load_widened(row.source + x.block_first + place * x.pitch + channel, extent), tap,
+                        sum[q]);
             }
         }
 #pragma GCC unroll 16
@@ -183,21 +187,21 @@ void depthwise_sums_of_blocks(const GroupedSums& p, const T* x, std::int64_t ima
             met[count++] = {x + element_of(s, image, at, blocks.first),
                             p.packed + (blocks.first * p.filter_rows + r) * taps};
         });
+        const std::int64_t next_first = element_of(s, image, next, blocks.first);
+        const std::int64_t next_count = least(next_rows, s.rows - next) * s.columns;
         for (std::int64_t block = blocks.first; block < blocks.last; ++block) {
             RowOfY y = row_of_y(p, image * p.rows + row, block);
-            const Pixels pixels{s.columns, s.channels, y.lanes};
-            Next ahead{.source = rows_ahead(s, image, next, next_rows, block),
+            const std::int64_t behind = (block - blocks.first) * block_lanes;
+            const Pixels pixels{s.columns, s.channels, y.lanes, behind,
+                                behind * p.filter_rows * p.filter_columns};
+            Next ahead{.source = Ahead::of(s.data, next_first + behind, s.channels, next_count),
+                       .other = Ahead::of({p.y.data, p.y.type}, y.at + p.columns * p.channels, p.channels,
+                                          p.columns),
                        .source_pixels = source_pixels};
-            ahead.other =
-                Ahead::of({p.y.data, p.y.type}, y.at + p.columns * p.channels, p.channels, p.columns);
             for (std::int64_t first = 0; first < p.column_phases; ++first) {
                 const WindowPhase& phase = p.column_phase[first];
                 functions[first]({met, phase.taps == 0 ? 0 : count}, pixels, phase, ahead, y);
                 y.at += p.channels;
-            }
-            for (std::int64_t i = 0; i < count; ++i) {
-                met[i].source += block_lanes;
-                met[i].taps += p.filter_rows * taps;
             }
         }
     }
@@ -232,7 +236,7 @@ MANTISSA_LANES void add_products_of_pixels(const ImageRow<T>* rows, const Pixels
 #pragma GCC unroll 16
     for (int r = 0; r < Rows; ++r) {
         const Inside inside = Inside::of(x, first);
-        std::int64_t at = first * x.pitch + channel;
+        std::int64_t at = x.block_first + first * x.pitch + channel;
 #pragma GCC unroll 64
         for (std::int64_t place = 0; place < places; ++place, at += x.pitch) {
             if (!inside.has(place)) continue;
@@ -267,7 +271,7 @@ MANTISSA_LANES void add_products_of_rows(const ImageRow<T>* rows, const Pixels& 
     for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 16
         for (int s = 0; s < Taps; ++s) {
-            float* const to = rows[r].taps + s * block_lanes + channel;
+            float* const to = rows[r].taps + x.block_taps + s * block_lanes + channel;
             V::store(to, V::add(V::load(to), sum[r][s]));
         }
 }
@@ -285,11 +289,11 @@ MANTISSA_LANES void add_any_products(Several<ImageRow<T>> rows, const Pixels& x,
                 for (std::int64_t i = 0; i < 4; ++i) {
                     const std::int64_t place = across.image_place(q + i, s);
                     if (q + i >= row.pixels || place < 0 || place >= x.count) continue;
-                    sum[i] = V::multiply_add(V::load_widened(of.source + place * x.pitch + channel, extent),
-                                             V::load_widened(row.dy + (q + i) * row.pitch + channel, extent),
-                                             sum[i]);
+                    sum[i] = V::multiply_add(
+                        V::load_widened(of.source + x.block_first + place * x.pitch + channel, extent),
+                        V::load_widened(row.dy + (q + i) * row.pitch + channel, extent), sum[i]);
                 }
-            float* const to = of.taps + s * block_lanes + channel;
+            float* const to = of.taps + x.block_taps + s * block_lanes + channel;
             V::store(to, V::add(V::load(to), V::add(V::add(sum[0], sum[1]), V::add(sum[2], sum[3]))));
         }
 }
@@ -347,18 +351,17 @@ void depthwise_gradient_of_image(const GroupedFilterGradient& p, const T* x, con
             next = at + 1;
             met[count++] = {x + element_of(s, image, at, blocks.first), sums + r * taps};
         }
+        const std::int64_t next_first = element_of(s, image, next, blocks.first);
+        const std::int64_t next_count = least(p.vertical.stride, s.rows - next) * s.columns;
         for (std::int64_t block = blocks.first; block < blocks.last; ++block) {
-            const std::int64_t o = block * block_lanes;
+            const std::int64_t o = block * block_lanes, behind = (block - blocks.first) * block_lanes;
             const std::int64_t at = (image * p.rows + row) * p.columns * p.channels + o;
-            const Pixels pixels{s.columns, s.channels, static_cast<int>(least(block_lanes, p.channels - o))};
-            Next ahead{.source = rows_ahead(s, image, next, p.vertical.stride, block),
+            const Pixels pixels{s.columns, s.channels, static_cast<int>(least(block_lanes, p.channels - o)),
+                                behind, behind * p.vertical.filter * p.horizontal.filter};
+            Next ahead{.source = Ahead::of(s.data, next_first + behind, s.channels, next_count),
                        .other = Ahead::of(p.dy, at + p.columns * p.channels, p.channels, p.columns),
                        .source_pixels = source_pixels};
             add({met, count}, pixels, {dy + at, p.columns, p.channels}, p.horizontal, ahead);
-            for (std::int64_t i = 0; i < count; ++i) {
-                met[i].source += block_lanes;
-                met[i].taps += p.vertical.filter * taps;
-            }
         }
     }
 }
