@@ -9,7 +9,8 @@ has fused AdamW, scaled_dot_product_attention, as many threads, and of channels-
 trials before found quicker (--trials: they are made again). Each side is a process of its own that lives on and makes
 --steps steps when it is its turn; in each round every side has one turn. The table has the median and the least of all
 steps, the ratio of PyTorch's best median to each, the loss of the first and of the last step, the seconds before the
-first step (capture and plan, or compilation), and the most memory that the process held.
+first step (capture and plan, or compilation), and the most memory that the process held: of mantissa the first step
+beside eager, in FP64, unless there is --no-check.
 
 On an NVIDIA GPU (--device cuda) batches are larger, TF32 is allowed but under eager FP32, all of PyTorch's pictures are
 channels-last, and its batch lies on the GPU; mantissa's comes from the host, one while the step before runs.

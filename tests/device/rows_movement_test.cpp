@@ -119,9 +119,10 @@ TEST(RowsCopy, MovesRowsAtTheirDistances) {
             Guarded out(setting, DType::u8, extent(c.target_stride));
             for (std::int64_t i = 0; i < extent(c.source_stride); ++i)
                 in.as<std::uint8_t>()[i] = static_cast<std::uint8_t>(i * 7);
+            const std::vector<std::byte> source = in.bytes();
             std::vector<std::byte> wanted = out.bytes();
             for (std::int64_t row = 0; row < c.rows; ++row)
-                std::copy_n(in.bytes().begin() + row * c.source_stride, c.bytes,
+                std::copy_n(source.begin() + row * c.source_stride, c.bytes,
                             wanted.begin() + row * c.target_stride);
             copy_rows(setting.kernels,
                       {.rows = c.rows,

@@ -355,9 +355,11 @@ TEST(CudaConvolution, FilterGradientsOfTilesAreExactOnWholeNumbers) {
         {{2, 25, 60, 64}, {7, 7, 64, 64}, {.stride = {2, 2}, .padding = {3, 3, 3, 3}}},
     };
     const testing::TestedGpu gpu;
-    for (const ConvolutionCase& c : cases) {
-        const Products products(c);
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+        const Products products(cases[i]);
         for (const DType dtype : {DType::bf16, DType::f16}) {
+            // The long ones are run in one of the two, which differ in one instruction.
+            if (i + 4 >= cases.size() && (i % 2 == 0) == (dtype == DType::f16)) continue;
             const std::string name(name_of(dtype));
             products.expect_exact_filter_gradient(
                 dtype, *gpu, "tiles of windows " + name + "*" + name + "+f32 tensor cores");

@@ -26,7 +26,7 @@ def trainer(model, loss=None, example=None, **options):
     policy     "fp32", "tf32", "bf16" or "fp16"
     optimizer  mantissa.adamw(...), sgd(...) or muon(...)
     device     "cpu", or "cuda" for an NVIDIA GPU. The module stays on the CPU, and its parameters are copied
-    check      whether the first step is compared with eager
+    check      whether the first step is compared with eager, once: that takes the memory of a step of torch's in FP64
     views      whether the module's parameters become views of what is trained: they are held once, and follow each
                step. False: the module stays as it is until into(), and has a copy of its own
 
