@@ -79,33 +79,30 @@ std::vector<double> whole_numbers(const Shape& shape, std::uint32_t which) {
     return values;
 }
 
-/// Plain loops over the definition.
-template <class Product>
-void for_each_product(const Convolution& of, Product&& product) {
+/// Plain loops over the definition: window(x, filter, y) for each pixel that a group's outputs meet, with the
+/// first of its channels, of its filters' elements and of its outputs.
+template <class Window>
+void for_each_window(const Convolution& of, Window&& window) {
     const auto pixel = [](const ConvolutionAxis& axis, std::int64_t place, std::int64_t tap) {
-        const std::int64_t at = place * axis.stride + tap * axis.dilation - axis.before;
+        const std::int64_t at = axis.image_place(place, tap);
         return at < axis.image ? at : -1;
     };
     std::int64_t y = 0;
     for (std::int64_t n = 0; n < of.images; ++n)
         for (std::int64_t i = 0; i < of.vertical.output; ++i)
-            for (std::int64_t j = 0; j < of.horizontal.output; ++j)
-                for (std::int64_t k = 0; k < of.filters; ++k, ++y)
-                    for (std::int64_t r = 0; r < of.vertical.filter; ++r)
-                        for (std::int64_t s = 0; s < of.horizontal.filter; ++s) {
-                            const std::int64_t h = pixel(of.vertical, i, r), w = pixel(of.horizontal, j, s);
-                            if (h < 0 || w < 0) continue;
-                            const std::int64_t each = of.channels / of.groups;
-                            const std::int64_t first = k / (of.filters / of.groups) * each;
-                            for (std::int64_t c = 0; c < each; ++c)
-                                product(static_cast<std::size_t>(
-                                            ((n * of.vertical.image + h) * of.horizontal.image + w) *
-                                                of.channels +
-                                            first + c),
-                                        static_cast<std::size_t>(
-                                            ((r * of.horizontal.filter + s) * each + c) * of.filters + k),
-                                        static_cast<std::size_t>(y));
-                        }
+            for (std::int64_t j = 0; j < of.horizontal.output; ++j, y += of.filters)
+                for (std::int64_t r = 0; r < of.vertical.filter; ++r)
+                    for (std::int64_t s = 0; s < of.horizontal.filter; ++s) {
+                        const std::int64_t h = pixel(of.vertical, i, r), w = pixel(of.horizontal, j, s);
+                        if (h < 0 || w < 0) continue;
+                        const std::int64_t x =
+                            ((n * of.vertical.image + h) * of.horizontal.image + w) * of.channels;
+                        const std::int64_t tap =
+                            (r * of.horizontal.filter + s) * of.group_channels() * of.filters;
+                        for (std::int64_t group = 0; group < of.groups; ++group)
+                            window(x + group * of.group_channels(), tap + group * of.group_filters(),
+                                   y + group * of.group_filters());
+                    }
 }
 
 /// A convolution and its gradients as plain loops have them, and as graphs.
@@ -123,6 +120,7 @@ class Products {
         dy_ = whole_numbers(of_.y_shape(), 3);
         bias_ = whole_numbers({of_.filters}, 4);
         compute();
+        feed_ = {{"x", x_}, {"filter", filter_}, {"dy", dy_}, {"bias", bias_}};
     }
 
     void expect_exact(DType dtype, Device& device) const {
@@ -155,15 +153,21 @@ class Products {
         dfilter_.assign(filter_.size(), 0);
         // Pixels that no window meets must meet nothing, not even a zero.
         std::vector<bool> met(x_.size());
-        for_each_product(of_, [&](std::size_t x, std::size_t, std::size_t) { met[x] = true; });
+        const std::int64_t channels = of_.group_channels(), filters = of_.group_filters();
+        for_each_window(of_, [&](std::int64_t x, std::int64_t, std::int64_t) {
+            std::fill_n(met.begin() + x, channels, true);
+        });
         for (std::size_t i = 0; i < x_.size(); ++i)
             if (!met[i]) x_[i] = INFINITY;
         if (case_.bias)
             for (std::size_t i = 0; i < y_.size(); ++i) y_[i] = bias_[i % bias_.size()];
-        for_each_product(of_, [&](std::size_t x, std::size_t filter, std::size_t y) {
-            y_[y] += x_[x] * filter_[filter];
-            dx_[x] += dy_[y] * filter_[filter];
-            dfilter_[filter] += dy_[y] * x_[x];
+        for_each_window(of_, [&](std::int64_t first, std::int64_t tap, std::int64_t y) {
+            for (std::int64_t x = first; x < first + channels; ++x, tap += of_.filters)
+                for (std::int64_t k = 0; k < filters; ++k) {
+                    y_[y + k] += x_[x] * filter_[tap + k];
+                    dx_[x] += dy_[y + k] * filter_[tap + k];
+                    dfilter_[tap + k] += dy_[y + k] * x_[x];
+                }
         });
     }
 
@@ -208,8 +212,7 @@ class Products {
 
     void expect(const Graph& graph, const std::vector<double>& expected, const char* what,
                 Device& device) const {
-        const ReferenceFeed feed{{"x", x_}, {"filter", filter_}, {"dy", dy_}, {"bias", bias_}};
-        const std::vector<double> got = loaded(run(graph, feed, device)[0], DType::f32);
+        const std::vector<double> got = loaded(run(graph, feed_, device)[0], DType::f32);
         ASSERT_EQ(got.size(), expected.size());
         for (std::size_t i = 0; i < got.size(); ++i)
             ASSERT_EQ(got[i], expected[i]) << what << ", element " << i << " of " << text();
@@ -219,6 +222,7 @@ class Products {
     Attributes attributes_;
     Convolution of_;
     std::vector<double> x_, filter_, dy_, bias_, y_, dx_, dfilter_;
+    ReferenceFeed feed_;
 };
 
 void expect_exact_on(const std::vector<ConvolutionCase>& cases,
