@@ -91,6 +91,21 @@ Layers densenet121() {
     return all;
 }
 
+/// CIFAR's.
+Layers resnet20() {
+    Layers all{{32, 3, 16, 3, 1, true}};
+    std::int64_t pixels = 32, channels = 16;
+    for (int stage = 0; stage < 3; ++stage)
+        for (int block = 0; block < 3; ++block) {
+            const std::int64_t width = std::int64_t{16} << stage, stride = stage > 0 && block == 0 ? 2 : 1;
+            all.push_back({pixels, channels, width, 3, stride});
+            pixels /= stride;
+            all.push_back({pixels, width, width, 3, 1});
+            channels = width;
+        }
+    return all;
+}
+
 /// ResNeXt50 32x4d.
 Layers resnext50() {
     Layers all = resnet50();
@@ -380,6 +395,7 @@ int main() {
     bench.network("ResNet50", mantissa::resnet50());
     bench.network("VGG19", mantissa::vgg19());
     bench.network("DenseNet121", mantissa::densenet121());
+    bench.network("ResNet20", mantissa::resnet20());
     bench.network("ResNeXt50", mantissa::resnext50());
     bench.network("MobileNetV3-L", mantissa::mobilenet_v3_large());
     bench.network("EfficientNet-B0", mantissa::efficientnet_b0());

@@ -295,6 +295,12 @@ TEST(Convolution, InGroupsOfFewChannelsIsExactOnWholeNumbers) {
                     {{2, 6, columns, 3 * group[0]},
                      {3, 3, group[0], 3 * group[1]},
                      {.stride = {stride, stride}, .padding = {1, 1, columns % 2, 1}, .groups = 3}});
+    // One group that gives sixteen channels, forward or backward.
+    for (const Shape& group : {Shape{16, 16}, Shape{1, 16}, Shape{3, 16}, Shape{16, 7}})
+        for (const std::int64_t stride : {1, 2})
+            cases.push_back({{2, 7, 21, group[0]},
+                             {3, 3, group[0], group[1]},
+                             {.stride = {stride, stride}, .padding = {1, 0, 1, 1}}});
     // Depthwise: each window that has a kernel and some that have none, with channels beyond the last whole
     // vector.
     for (const std::int64_t window : {1, 2, 3, 4, 5, 7})

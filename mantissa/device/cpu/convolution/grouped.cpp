@@ -98,28 +98,38 @@ void choose_blocks(SourcePlanes& source, const Convolution& of, std::int64_t str
     if (!in_place && taps * of.group_channels() < 9 * strides) source.rows_ahead = of.vertical.stride;
 }
 
+/// Windows that have kernels for one plane of all channels of a block.
+bool reads_one_plane(const ConvolutionAxis& across) {
+    return across.filter == 3 && across.stride <= 2 && across.dilation == 1;
+}
+
 /// Groups of one channel are read as they lie. Groups of several and windows of three have kernels that read
 /// one plane: planes of so many channels would not fit L1.
 LaneSource lane_source(const SourcePlanes& source, const ConvolutionAxis& across, Isa isa) {
     const std::int64_t group = source.group_channels;
     if (group == 1 && source.group_outputs == 1) return LaneSource::image;
-    if (group == 1 || across.filter != 3 || across.stride > 2 || across.dilation != 1)
-        return LaneSource::planes;
+    if (!reads_one_plane(across)) return LaneSource::planes;
     if (source.group_outputs == block_lanes) return LaneSource::broadcast;
     const bool permutes = isa == Isa::avx512 || isa == Isa::amx;
-    return permutes && group == source.group_outputs && block_lanes % group == 0 ? LaneSource::permuted
-                                                                                 : LaneSource::planes;
+    return permutes && group > 1 && group == source.group_outputs && block_lanes % group == 0
+               ? LaneSource::permuted
+               : LaneSource::planes;
 }
 
 }  // namespace
 
-std::string refuse_grouped(const Convolution& of) {
+std::string refuse_grouped(const Convolution& of, GroupedResult makes) {
     constexpr std::int64_t max_channels = 16;  // a product a group fills the unit from there on
-    if (of.groups == 1) return "it is for groups of channels";
     const std::int64_t most = std::max(of.group_channels(), of.group_filters());
     if (of.horizontal.stride > max_phases)
         return fmt::format("its stride is up to {}, got {}", max_phases, of.horizontal.stride);
     if (most > max_channels) return fmt::format("groups have up to {} channels, got {}", max_channels, most);
+    const std::int64_t outputs = makes == GroupedResult::gradient_of_input ? of.channels : of.filters;
+    const ConvolutionAxis& across = of.horizontal;
+    if (of.groups == 1 && (outputs != block_lanes || !reads_one_plane(across)))
+        return fmt::format(
+            "one group has windows of three and gives {} channels, which are half a tile of a product",
+            block_lanes);
     return "";
 }
 

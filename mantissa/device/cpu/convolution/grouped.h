@@ -12,10 +12,10 @@ namespace mantissa::inline v0::on_cpu {
 /// The best for a CPU of this level.
 const GroupedKernels& grouped_kernels(Isa);
 
-/// Why a convolution is left to a product a group; empty if it is not.
-std::string refuse_grouped(const Convolution& of);
-
 enum class GroupedResult : std::uint8_t { output, gradient_of_input, gradient_of_filter };
+
+/// Why a convolution is left to a product a group; empty if it is not.
+std::string refuse_grouped(const Convolution& of, GroupedResult makes);
 
 /// Why the products of two BF16 cannot be added to a sum at a time; empty if they can.
 std::string refuse_pairs(const Convolution& of, GroupedResult makes);

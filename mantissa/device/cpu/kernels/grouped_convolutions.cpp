@@ -1,5 +1,6 @@
-// Binds convolutions in groups of few channels. Products are FP32's, of whatever type operands are: exact of
-// 16 bits, and better than TF32 where that was asked for. A unit for BF16 adds pairs of them.
+// Binds convolutions in groups of few channels, and of one group that gives no more than a vector. Products
+// are FP32's, of whatever type operands are: exact of 16 bits, and better than TF32 where that was asked for.
+// A unit for BF16 adds pairs of them.
 #include <fmt/format.h>
 
 #include "mantissa/device/cpu/convolution/grouped.h"
@@ -36,11 +37,12 @@ Launch launch_of(std::shared_ptr<const GroupedConvolution> made, const Problem& 
 Kernel grouped_convolution_kernel(const Context& context, const ContractionUnit& unit, GroupedResult makes,
                                   Bf16Unit pairs_by) {
     const bool pairs = pairs_by != Bf16Unit::none;
-    const auto prepare = [unit, makes, pairs,
+    const auto prepare = [unit, makes, pairs, has_tiles = context.isa == Isa::amx,
                           &pool = context.pool](const Problem& problem) -> Expected<PreparedKernel> {
         if (std::string reason = unit.refusal(problem); !reason.empty()) return Unexpected{reason};
         const Convolution of = convolution_of(problem.inputs, problem.attributes);
-        if (std::string reason = refuse_grouped(of); !reason.empty()) return Unexpected{reason};
+        if (std::string reason = refuse_grouped(of, makes); !reason.empty()) return Unexpected{reason};
+        if (of.groups == 1 && has_tiles) return Unexpected{"products of one group are those of tiles"};
         if (std::string reason = pairs ? refuse_pairs(of, makes) : ""; !reason.empty())
             return Unexpected{reason};
         auto made = std::make_shared<const GroupedConvolution>(of, makes, unit.isa, pairs, pool.threads());
