@@ -305,6 +305,9 @@ class Run {
             if (!ranks_.get() && options_.given.contains(option))
                 print_error(fmt::format(
                     "mantissa: {} does nothing here: it is for ranks, and this process is alone\n", option));
+        for (const PassRefusal& refusal : trainer_->plan().refused())
+            if (refusal.pass == "recompute")
+                print_error(fmt::format("mantissa: --recompute {}: {}\n", refusal.op, refusal.reason));
         if (options_.given.contains("--warmup") && options_.warmup > options_.run.steps)
             print_error(
                 fmt::format("mantissa: --warmup {}: the run ends at step {}, before the learning rate has "

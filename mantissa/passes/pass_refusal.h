@@ -6,7 +6,7 @@
 namespace mantissa::inline v0 {
 
 struct PassRefusal {
-    std::string pass;   ///< as in optional_pass_names()
+    std::string pass;   ///< as in optional_pass_names(), or "recompute"
     std::string op;     ///< the operation around which the pass looked, or "parameter"
     std::string place;  ///< the model's scope, the parameter's name or the node as printed; empty: none
     std::string reason;

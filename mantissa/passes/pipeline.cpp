@@ -213,7 +213,11 @@ BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions
         pipeline.run("emulate", [&] { graph = emulate(graph, options.policy.emulate); });
     if (options.simplify) pipeline.run("simplify", [&] { graph = simplify(graph); });
     if (!options.recompute.empty())
-        pipeline.run("recompute", [&] { graph = recompute(graph, options.recompute).graph; });
+        pipeline.run("recompute", [&] {
+            Recomputation again = recompute(graph, options.recompute);
+            graph = std::move(again.graph);
+            pipeline.refuse(std::move(again.refused));
+        });
     if (options.pad)
         pipeline.run("pad", [&] {
             Padded padded = pad_parameters(graph, {.multiple = machine.target.extent_multiple});

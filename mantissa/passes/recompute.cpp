@@ -43,7 +43,8 @@ class Recompute {
         for (const auto& [name, op] : operations)
             if (what.contains(std::string(name))) choose_outputs_of(op);
         if (what.contains("block")) choose_blocks();
-        refuse_what_is_absent(what);
+        for (const std::string& name : what)
+            if (!has(name)) done_.refused.push_back({"recompute", name, "", "the forward pass has none"});
     }
 
     Recomputation run() {
@@ -92,18 +93,6 @@ class Recompute {
                 if (named == name && node.op->name == op) return true;
         }
         return false;
-    }
-
-    /// Nobody shall believe that memory was saved where nothing was.
-    void refuse_what_is_absent(const std::set<std::string>& what) const {
-        std::vector<std::string> present = recomputable();
-        std::erase_if(present, [&](const std::string& name) { return !has(name); });
-        for (const std::string& name : what)
-            if (std::ranges::find(present, name) == present.end())
-                throw UserError(
-                    fmt::format("`recompute`: the forward pass has no {} to compute again; {}", name,
-                                present.empty() ? "it has nothing of the kind"
-                                                : fmt::format("it has {}", fmt::join(present, ", "))));
     }
 
     /// Everything inside a block but what is read outside it in the forward pass.

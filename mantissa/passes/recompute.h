@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "mantissa/graph/graph.h"
+#include "mantissa/passes/pass_refusal.h"
 
 namespace mantissa::inline v0 {
 
@@ -26,10 +27,12 @@ struct Recomputation {
     Graph graph;
     int nodes = 0;           ///< that were added
     std::int64_t flops = 0;  ///< that they cost
+    std::vector<PassRefusal> refused =
+        {};  ///< names of which the forward pass has nothing: matched attention, for
+             ///< one, has no softmax, and computes its scores again in any case
 };
 
-/// Throws UserError if `what` names something else, or what the forward pass does not have: matched
-/// attention, for one, has no softmax left, and computes its scores again in any case.
+/// Throws UserError if `what` names something else.
 Recomputation recompute(const Graph& graph, const std::set<std::string>& what);
 
 /// Whether a node, or the composite that it comes from, was added by recompute(), or by a definition that

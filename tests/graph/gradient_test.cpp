@@ -60,7 +60,7 @@ Worst worst_difference(const OpCase& test) {
         EXPECT_TRUE(gradients[i]) << test.name << " has no gradient for operand " << i;
         if (!gradients[i]) return {INFINITY, INFINITY};
         const std::vector<double>& gradient = run[gradients[i].value()].values;
-        // Of long operands every so many elements: 300 to 600 of them.
+        // Every so many elements of long operands: 300 to 600 of them.
         const std::size_t apart = std::max<std::size_t>(1, gradient.size() / 300);
         for (std::size_t j = 0; j < gradient.size(); j += apart) {
             // Truncation leaves about step^2 = 1e-10, cancellation 1e-16 / step = 1e-11 of the sum.

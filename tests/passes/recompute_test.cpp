@@ -127,6 +127,16 @@ TEST(Recompute, StandsBeforeItsReaderAndSimplifyLeavesItThere) {
     EXPECT_EQ(recompute(graph, {}).nodes, 0);
 }
 
+TEST(Recompute, NamesWhatTheForwardPassLacks) {
+    Graph graph;
+    const Tensor x(graph, graph.add_input("x", {DType::f32, {4, 8}}));
+    graph.add_result("y", gelu(x).value());
+    const Recomputation again = recompute(graph, {"gelu", "norm", "block"});
+    ASSERT_EQ(again.refused.size(), 2u);
+    EXPECT_EQ(again.refused[0].text(), "block: the forward pass has none");
+    EXPECT_EQ(again.refused[1].text(), "norm: the forward pass has none");
+}
+
 TEST(Recompute, RefusesWhatItDoesNotKnow) {
     try {
         recompute(small_step(), {"gelu", "everything"});
