@@ -28,31 +28,33 @@ using Index = std::vector<std::int64_t>;
 /// Calls `body(position, index)` for every element of a shape in row-major order.
 template <class Body>
 void for_each_element(const Shape& shape, Body&& body) {
-    Index index(static_cast<std::size_t>(shape.rank()));
+    const std::vector<std::int64_t>& extents = shape.extents();
+    Index index(extents.size());
     const std::int64_t count = shape.elements();
     for (std::int64_t position = 0; position < count; ++position) {
         body(static_cast<std::size_t>(position), index);
-        for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-            std::int64_t& i = index[axis];
-            if (++i < shape[axis]) break;
-            i = 0;
+        for (std::size_t axis = extents.size(); axis-- > 0;) {
+            if (++index[axis] < extents[axis]) break;
+            index[axis] = 0;
         }
     }
 }
 
 /// The position at which a broadcast operand is read for an element of the result.
 std::size_t broadcast_position(const Shape& operand, const Index& index) {
-    const std::size_t missing = index.size() - static_cast<std::size_t>(operand.rank());
+    const std::vector<std::int64_t>& extents = operand.extents();
+    const std::size_t missing = index.size() - extents.size();
     std::int64_t position = 0;
-    for (int axis = 0; axis < operand.rank(); ++axis)
-        position = position * operand[axis] +
-                   (operand[axis] == 1 ? 0 : index[static_cast<std::size_t>(axis) + missing]);
+    for (std::size_t axis = 0; axis < extents.size(); ++axis)
+        position = position * extents[axis] + (extents[axis] == 1 ? 0 : index[axis + missing]);
     return static_cast<std::size_t>(position);
 }
 
 std::size_t position_of(const Shape& shape, const Index& index) {
+    const std::vector<std::int64_t>& extents = shape.extents();
     std::int64_t position = 0;
-    for (int axis = 0; axis < shape.rank(); ++axis) position = position * shape[axis] + index[axis];
+    for (std::size_t axis = 0; axis < extents.size(); ++axis)
+        position = position * extents[axis] + index[axis];
     return static_cast<std::size_t>(position);
 }
 
