@@ -4,6 +4,7 @@
 
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/contraction/in_place.h"
+#include "mantissa/device/cpu/contraction/pixel_words.h"
 
 namespace mantissa::inline v0::on_cpu {
 
@@ -65,7 +66,7 @@ std::int64_t depths_inside_of(const ContractionProblem& problem, const Contracti
     const std::int64_t sums = problem.m * blocking.columns * 4;
     if (sums <= 2 * kernels.max_partial_bytes) return 1;
     const std::int64_t most = blocking.entry_per_thread ? max_packed_bytes_of_entry : max_packed_bytes;
-    const std::int64_t packed = blocking.columns * kernels.line_bytes(blocking.depth);
+    const std::int64_t packed = blocking.packed_bytes;
     if (packed * chunks * std::min<std::int64_t>(blocking.column_chunks, 2) <= most) return chunks;
     if (sums <= 4 * kernels.max_partial_bytes) return 1;
     const std::int64_t part = std::min(most / 2, max_packed_bytes_of_part);
@@ -122,13 +123,17 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
     out.entry_per_thread = entries >= enough_entries && out.entries_at_once == 1;
     out.depth = depth_of_chunks(problem.k, kernels);
     out.depth_chunks = std::max<std::int64_t>(1, ceil_div(problem.k, out.depth));
-    out.columns =
-        even_part(problem.n, out.entry_per_thread ? max_columns_of_entry : max_columns, kernels.width);
+    const auto words = PixelWords::of(problem, kernels);
+    const std::int64_t most_columns = words                  ? problem.n
+                                      : out.entry_per_thread ? max_columns_of_entry
+                                                             : max_columns;
+    out.columns = even_part(problem.n, most_columns, kernels.width);
     out.column_chunks = ceil_div(problem.n, out.columns);
     out.pack_columns = std::min(out.columns, pack_lines(kernels.width, many));
-    out.b_groups = problem.keeps_b ? 0 : ceil_div(out.columns, out.pack_columns);
+    if (!problem.keeps_b) out.b_groups = ceil_div(words ? words->channels() : out.columns, out.pack_columns);
 
     const std::int64_t line_bytes = kernels.line_bytes(out.depth);
+    out.packed_bytes = words ? words->bytes(out.depth) : out.columns * line_bytes;
     const std::int64_t max_rows = max_rows_of(kernels, out);
     const std::int64_t max_rows_of_block = std::clamp(
         kernels.max_block_bytes / line_bytes / kernels.height * kernels.height, kernels.height, max_rows);
@@ -156,8 +161,10 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
     }
     const std::int64_t low_rows = out.rows;
     // Rows too many to be packed for all blocks are packed by each: once where enough blocks lie below one
-    // another, and not for each split of the columns.
-    const bool too_many = problem.m * line_bytes * out.depths_inside > max_shared_bytes;
+    // another, and not for each split of the columns. Where b is words of pixels, a is gathered, too: that is
+    // worth the way through memory.
+    const std::int64_t most_shared = words ? max_packed_bytes : max_shared_bytes;
+    const bool too_many = problem.m * line_bytes * out.depths_inside > most_shared;
     const std::int64_t rows_of_enough =
         even_part(problem.m, ceil_div(problem.m, enough_blocks), kernels.height);
     if (!out.entry_per_thread && too_many && out.split_columns < out.columns &&

@@ -21,9 +21,11 @@ struct Blocking {
     std::int64_t depths_inside = 1;
     std::int64_t columns = 0;
     std::int64_t column_chunks = 0;
-    /// A chunk of b is packed in `b_groups` items of `pack_columns` columns; there are none where b is kept.
+    /// A chunk of b is packed in `b_groups` items of `pack_columns` columns, or channels where it is packed
+    /// as words of pixels. There are none where b is kept.
     std::int64_t pack_columns = 0;
     std::int64_t b_groups = 0;
+    std::int64_t packed_bytes = 0;  ///< of one chunk of the depth in a chunk of b
     /// Whether a is read in place: not packed at all, or as words of pixels (ImagePairs).
     bool a_in_place = false;
     /// A chunk of a, [m, depth], is packed in `a_groups` items of `pack_rows` rows where several blocks read

@@ -51,7 +51,7 @@ struct Tile {
     const StepsInPlace* steps = nullptr;  ///< for `multiply_across`: of all of the depth that is not zero
     std::int64_t step_bytes = 0;          ///< from one step to the next
     std::int64_t run_count = 0;           ///< of either
-    const void* b = nullptr;              ///< a packed panel of b
+    const void* b = nullptr;              ///< a packed panel of b, or words of pixels
     std::int64_t depth = 0;
     float* c = nullptr;
     std::int64_t ldc = 0;
@@ -67,6 +67,8 @@ struct Tile {
     SumsBehind* behind = nullptr;
     /// For those, too: how much of the depth of the panel of b stays in L1; the rest passes it.
     std::int64_t resident_depth = 0;
+    /// For those, too: b is no panel, but all its columns word after word (PixelWords).
+    bool b_in_words = false;
     /// For those, too: how many lines `ahead` are asked for with this tile, and more lines, so many.
     std::int64_t lines_ahead = 0;
     const void* rows_ahead = nullptr;
@@ -106,6 +108,10 @@ using PanelKernels = std::array<std::array<PanelKernel, 2>, 2>;
 /// image (window.h).
 struct WindowPiece;
 using GatherKernel = void (*)(const WindowPiece& piece);
+
+/// Writes the words of two pixels that end in a run of them (pixel_words.h).
+struct PixelRun;
+using PixelRunKernel = void (*)(const PixelRun& run);
 
 /// Turns `count` numbers into parts: parts[i] gets part i of each. What the parts are, the kind of conversion
 /// says. False where a first part of several may be infinite or a NaN.
@@ -170,7 +176,9 @@ struct ContractionKernels {
     /// For conversions to two parts; null: numbers are converted first, and their parts packed.
     SplitKernels split_a = {};
     SplitKernels split_b = {};
-    GatherKernel gather = nullptr;  ///< null: plain loops do it
+    // null: plain loops do it
+    GatherKernel gather = nullptr;
+    PixelRunKernel pack_pixels = nullptr;
     /// Panels of a are blocks of so much depth, one after another, each its lines as they are: `height` rows
     /// of this many elements. 0: they are otherwise.
     std::int64_t depth_of_blocks = 0;

@@ -74,6 +74,7 @@ ContractionKernels contraction_kernels_amx(const CacheSizes& caches) {
     kernels.split_a = split_tile_panels_a_avx512bf16();
     kernels.split_b = split_tile_panels_b_avx512bf16();
     kernels.gather = gather_avx512;
+    kernels.pack_pixels = pack_pixels_avx512;
     kernels.finish = finish_block_avx512bf16;
     kernels.multiply_row = row_product_avx512();
     kernels.begin = configure_tiles;

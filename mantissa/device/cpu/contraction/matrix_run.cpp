@@ -97,6 +97,13 @@ const std::byte* MatrixRun::panels_of_b(std::int64_t chunk, std::int64_t inner) 
     return static_cast<const std::byte*>(c_.arguments.b) + c_.matrices.place_of_kept(entry_, chunk, inner);
 }
 
+const std::byte* MatrixRun::panel_of_b(std::int64_t chunk, std::int64_t inner, std::int64_t column) const {
+    const std::int64_t depth = depth_of(chunk, inner).size;
+    const auto& words = c_.matrices.words;
+    return panels_of_b(chunk, inner) +
+           (words ? words->place(column, depth) : column * kernels_.line_bytes(depth));
+}
+
 std::byte* MatrixRun::buffer_of_a(std::int64_t chunk, std::int64_t inner) const {
     const std::int64_t parity = blocking_.rows_once() ? 0 : chunk % 2;
     return memory_ + layout_.begin_of_a() + static_cast<std::size_t>(parity) * layout_.packed_a +
@@ -122,9 +129,9 @@ OperandSource MatrixRun::source_of_a() const {
     return {arguments.a, arguments.map_a, arguments.map_a_args};
 }
 
-const std::byte* MatrixRun::images() const {
-    return static_cast<const std::byte*>(c_.arguments.a) +
-           p_.a.offset_of(entry_, p_.batch[1]) * static_cast<std::int64_t>(size_of(p_.a.dtype));
+const std::byte* MatrixRun::images(const void* data, const MatrixLayout& layout) const {
+    return static_cast<const std::byte*>(data) +
+           layout.offset_of(entry_, p_.batch[1]) * static_cast<std::int64_t>(size_of(layout.dtype));
 }
 
 void MatrixRun::pack(std::int64_t chunk, std::int64_t group) {
@@ -142,6 +149,10 @@ void MatrixRun::pack(std::int64_t chunk, std::int64_t group) {
 
 void MatrixRun::pack_columns(std::int64_t chunk, std::int64_t inner, std::int64_t group) const {
     const PanelRange columns = columns_of(chunk), depth = depth_of(chunk, inner);
+    if (const auto& words = c_.matrices.words) {
+        const PanelRange channels = part_of(words->channels(), blocking_.pack_columns, group);
+        return words->pack(images(c_.arguments.b, p_.b), channels, depth, buffer_of_b(chunk, inner));
+    }
     const PanelRange mine = part_of(columns.size, blocking_.pack_columns, group);
     b_.pack({.data = c_.arguments.b}, entry_, {columns.begin + mine.begin, mine.size},
             {depth, buffer_of_b(chunk, inner) + mine.begin * kernels_.line_bytes(depth.size)});
@@ -152,7 +163,8 @@ void MatrixRun::pack_rows(std::int64_t chunk, std::int64_t inner, std::int64_t g
     const PanelRange depth = depth_of(chunk, inner);
     if (const auto& across = c_.matrices.across; across && across->pairs()) {
         const PanelRange channels = part_of(p_.a.window->channels, blocking_.pack_rows, group);
-        return across->pairs()->pack(images(), channels, depth, buffer_of_a(chunk, inner));
+        return across->pairs()->pack(images(c_.arguments.a, p_.a), channels, depth,
+                                     buffer_of_a(chunk, inner));
     }
     const PanelRange rows = part_of(p_.m, blocking_.pack_rows, group);
     a_.pack(source_of_a(), entry_, rows,
@@ -221,10 +233,11 @@ class MatrixRun::RowsOfTiles {
         const PanelRange depth = run.depth_of(chunk, inner);
         const auto& [in_place, across] = std::tie(run.c_.matrices.in_place, run.c_.matrices.across);
         if (in_place)
-            runs_ = in_place->write(run.images(), rows, depth, worker_memory);
+            runs_ = in_place->write(run.images(run.c_.arguments.a, run.p_.a), rows, depth, worker_memory);
         else if (across)
-            steps_ = across->write(across->pairs() ? run.buffer_of_a(chunk, inner) : run.images(), rows,
-                                   depth, worker_memory);
+            steps_ = across->write(
+                across->pairs() ? run.buffer_of_a(chunk, inner) : run.images(run.c_.arguments.a, run.p_.a),
+                rows, depth, worker_memory);
         else
             panels_ = run.panels_of_a(chunk, inner, rows, worker_memory);
     }

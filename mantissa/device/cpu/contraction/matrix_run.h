@@ -63,14 +63,16 @@ class MatrixRun {
     std::byte* buffer_of_a(std::int64_t chunk, std::int64_t inner) const;
     /// Those that are kept, or those of the buffer.
     const std::byte* panels_of_b(std::int64_t chunk, std::int64_t inner) const;
+    /// The one that begins with this column of the chunk.
+    const std::byte* panel_of_b(std::int64_t chunk, std::int64_t inner, std::int64_t column) const;
     /// Null where each block packs its own.
     const std::byte* shared_panels_of_a(std::int64_t chunk, std::int64_t inner, PanelRange rows) const;
     const std::byte* panels_of_a(std::int64_t chunk, std::int64_t inner, PanelRange rows,
                                  std::byte* worker_memory) const;
 
     OperandSource source_of_a() const;
-    /// Where a gathered a lies, of this entry.
-    const std::byte* images() const;
+    /// Where a gathered operand lies, of this entry.
+    const std::byte* images(const void* data, const MatrixLayout& layout) const;
     void pack(std::int64_t chunk, std::int64_t group);
     void pack_columns(std::int64_t chunk, std::int64_t inner, std::int64_t group) const;
     void pack_rows(std::int64_t chunk, std::int64_t inner, std::int64_t group) const;

@@ -109,8 +109,7 @@ MatrixRun::RowsAhead MatrixRun::rows_ahead_of(const Part& next, const Part& now)
 
 const std::byte* MatrixRun::first_panel_of_b(const Part& part) const {
     const std::int64_t column = part.block / blocking_.row_blocks * blocking_.split_columns;
-    return panels_of_b(part.chunk, part.inner) +
-           column * kernels_.line_bytes(depth_of(part.chunk, part.inner).size);
+    return panel_of_b(part.chunk, part.inner, column);
 }
 
 void MatrixRun::multiply_interleaved(std::int64_t chunk, std::int64_t inner, std::int64_t block,
@@ -119,7 +118,6 @@ void MatrixRun::multiply_interleaved(std::int64_t chunk, std::int64_t inner, std
     const std::int64_t line_bytes = kernels_.line_bytes(depth.size);
     const std::int64_t height = kernels_.height, width = kernels_.width;
     const std::byte* const panels_a = panels_of_a(chunk, inner, rows, worker_memory);
-    const std::byte* const panels_b = panels_of_b(chunk, inner) + columns.begin * line_bytes;
     const TilesBehind tiles_behind(*this, chunk, inner, sums_of(chunk, rows, columns, worker_memory),
                                    reinterpret_cast<float*>(worker_memory + layout_.block_of_a));
     const std::int64_t row0 = entry_ * p_.m + rows.begin, col0 = columns_of(chunk).begin + columns.begin;
@@ -133,12 +131,15 @@ void MatrixRun::multiply_interleaved(std::int64_t chunk, std::int64_t inner, std
     const std::int64_t panel_lines = width * line_bytes / 64;
     const std::int64_t share_of_panel = ceil_div(panel_lines, ceil_div(rows.size, height));
     std::int64_t index = 0;
-    Tile tile{
-        .depth = depth.size, .ldc = width, .behind = &behind, .resident_depth = kernels_.resident_depth};
+    Tile tile{.depth = depth.size,
+              .ldc = width,
+              .behind = &behind,
+              .resident_depth = kernels_.resident_depth,
+              .b_in_words = c_.matrices.words.has_value()};
     for (std::int64_t j = 0; j < columns.size; j += width) {
-        tile.b = panels_b + j * line_bytes;
+        tile.b = panel_of_b(chunk, inner, columns.begin + j);
         const std::byte* const panel_ahead =
-            j + width < columns.size ? panels_b + (j + width) * line_bytes : next_b;
+            j + width < columns.size ? panel_of_b(chunk, inner, columns.begin + j + width) : next_b;
         for (std::int64_t i = 0; i < rows.size; i += height, ++index) {
             tile.a = panels_a + i * line_bytes;
             const std::int64_t asked = i / height * share_of_panel;

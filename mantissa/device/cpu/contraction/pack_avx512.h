@@ -36,5 +36,6 @@ SplitKernels split_tile_panels_a_avx512bf16();
 SplitKernels split_tile_panels_b_avx512bf16();
 
 void gather_avx512(const WindowPiece& piece);
+void pack_pixels_avx512(const PixelRun& run);
 
 }  // namespace mantissa::on_cpu

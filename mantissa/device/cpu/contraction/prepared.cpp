@@ -67,7 +67,7 @@ WorkspaceLayout::WorkspaceLayout(const ContractionProblem& problem, const Blocki
     buffers_of_b = problem.keeps_b ? 0 : buffers;
     buffers_of_a = blocking.rows_once() ? 1 : buffers;
     counters = whole_lines((4 + blocking.blocks()) * 8);
-    part_of_b = line_bytes * blocking.columns;
+    part_of_b = blocking.packed_bytes;
     packed_b = whole_lines(part_of_b * blocking.depths_inside);
     const bool shares_a = blocking.a_groups > 0;
     packed_a = shares_a ? whole_lines(chunk_bytes * align_up(problem.m, kernels.height)) : 0;
@@ -99,6 +99,7 @@ PreparedMatrices::PreparedMatrices(const ContractionProblem& problem, const Cont
       layout(problem, blocking, kernels),
       a(problem, Side::a, kernels, blocking.a_groups > 0 ? layout.stores() : PanelStores::plain),
       b(problem, Side::b, kernels, layout.stores()) {
+    words = PixelWords::of(problem, kernels);
     if (reads_a_in_place(problem, kernels)) in_place.emplace(problem, kernels);
     if (reads_a_across(problem, kernels)) across.emplace(problem, kernels);
 }

@@ -12,6 +12,7 @@
 #include "mantissa/device/cpu/contraction/in_place.h"
 #include "mantissa/device/cpu/contraction/kernels.h"
 #include "mantissa/device/cpu/contraction/packing.h"
+#include "mantissa/device/cpu/contraction/pixel_words.h"
 #include "mantissa/device/cpu/contraction/precondition.h"
 #include "mantissa/device/cpu/contraction/problem.h"
 
@@ -58,6 +59,7 @@ struct PreparedMatrices {
     // Instead of panels of a:
     std::optional<RowsInPlace> in_place;
     std::optional<ChannelsInPlace> across;
+    std::optional<PixelWords> words;  ///< instead of panels of b
 };
 
 /// The plan for a few rows of a, which read b in place (row_run.cpp). The rows are copied to the worker's

@@ -169,15 +169,16 @@ struct DueBetween {
 
 enum class PanelOfB { stays_in_l1, passes };
 
-/// Two tiles of a panel of b.
-template <PanelOfB Panel, class Unit>
+/// Two tiles of a panel of b. In words of pixels, their rows lie side by side.
+template <PanelOfB Panel, bool InWords = false, class Unit>
 inline void load_columns(Unit& unit, const std::byte* b) {
+    constexpr std::int64_t row = InWords ? 128 : 64, second = InWords ? 64 : tile_bytes;
     if constexpr (Panel == PanelOfB::stays_in_l1) {
-        unit.template load<6>(b, 64);
-        unit.template load<7>(b + tile_bytes, 64);
+        unit.template load<6>(b, row);
+        unit.template load<7>(b + second, row);
     } else {
-        unit.template load_past_l1<6>(b, 64);
-        unit.template load_past_l1<7>(b + tile_bytes, 64);
+        unit.template load_past_l1<6>(b, row);
+        unit.template load_past_l1<7>(b + second, row);
     }
 }
 
@@ -197,6 +198,7 @@ inline void multiply_loaded(Unit& unit) {
 }
 
 /// Panels of BF16: a product of numbers is one product.
+template <bool InWords>
 struct AsTheyAre {
     static constexpr std::int64_t products = 1;
 
@@ -208,7 +210,7 @@ struct AsTheyAre {
     void step(Unit& unit, DueBetween& due) {
         due.ask<Unit>();
         unit.template load_past_l1<4>(a_, 64);
-        load_columns<Panel>(unit, b_);
+        load_columns<Panel, InWords>(unit, b_);
         unit.template load_past_l1<5>(a_ + tile_bytes, 64);
         multiply_loaded(unit);
         due.finish<Unit>();
@@ -300,6 +302,12 @@ void multiply_tiles(const Tile& tile) {
     unit.template store<3>(below + 16, stride);
 }
 
+template <class Unit>
+void multiply_bf16_tiles(const Tile& tile) {
+    tile.b_in_words ? multiply_tiles<Unit, AsTheyAre<true>>(tile)
+                    : multiply_tiles<Unit, AsTheyAre<false>>(tile);
+}
+
 // The caches of the Xeon that all of this was measured on, taken where a CPU does not tell its own.
 constexpr std::int64_t measured_l1 = 48 << 10, measured_l2 = 2 << 20;
 
@@ -347,7 +355,7 @@ ContractionKernels tile_kernels(CacheSizes caches) {
             .resident_depth = resident_depth_of(caches.l1d),
             .element_bytes = 2,
             .finish = finish_block_generic,
-            .multiply = multiply_tiles<Unit, AsTheyAre>,
+            .multiply = multiply_bf16_tiles<Unit>,
             .multiply_by_three = multiply_tiles<Unit, InTwoParts<false>>,
             .multiply_by_four = multiply_tiles<Unit, InTwoParts<true>>,
             .pack_a = {{{nullptr, pack_tiles<along, index_in_a>}, {nullptr, pack_tiles<across, index_in_a>}}},

@@ -10,6 +10,7 @@
 #include "mantissa/device/cpu/contraction/contraction.h"
 #include "mantissa/device/cpu/kernels/depth_shares.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
+#include "mantissa/device/cpu/kernels/swapped_gradient.h"
 #include "mantissa/device/tf32_refusal.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -21,7 +22,8 @@ struct BoundPart {
     BoundPart(const ContractionPart& of, Isa isa)
         : part(of),
           contraction(prepare_contraction(own_problem(), isa)),
-          shares(DepthShares::of(contraction)) {}
+          swapped(SwappedGradient::of(contraction, isa)),
+          shares(swapped ? std::nullopt : DepthShares::of(contraction)) {}
 
     /// Where rows lie apart, an epilogue of ours writes them.
     ContractionProblem own_problem() const {
@@ -33,6 +35,7 @@ struct BoundPart {
     }
 
     std::size_t workspace_bytes(int threads) const {
+        if (swapped) return swapped->workspace_bytes(threads);
         return shares ? shares->workspace_bytes(threads) : contraction.workspace_bytes(threads);
     }
 
@@ -58,8 +61,10 @@ struct BoundPart {
 
     ContractionPart part;
     PreparedContraction contraction;
-    std::optional<DepthShares> shares;  ///< in its place
-    std::int64_t kept_at = 0;           ///< in Operands::kept
+    // In its place:
+    std::optional<SwappedGradient> swapped;
+    std::optional<DepthShares> shares;
+    std::int64_t kept_at = 0;  ///< in Operands::kept
 };
 
 /// Arguments of an epilogue for rows that lie apart.
@@ -145,7 +150,9 @@ void BoundPart::launch(const Operands& operands, ThreadPool& pool) const {
         if (problem.epilogue.bias)
             arguments.bias = at(operands.inputs[2], group * part.step_of_bias, problem.epilogue.bias_dtype);
         const std::span workspace(operands.workspace, workspace_bytes(pool.threads()));
-        if (shares)
+        if (swapped)
+            swapped->run(arguments, workspace, pool);
+        else if (shares)
             shares->run(arguments, workspace, pool);
         else
             contract(contraction, arguments, workspace, pool);

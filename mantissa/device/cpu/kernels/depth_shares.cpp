@@ -16,10 +16,10 @@ bool only_sums(const ContractionProblem& problem) {
     const MatrixLayout &a = problem.a, &b = problem.b;
     const bool epilogue = problem.epilogue.bias || problem.custom_epilogue;
     return problem.entries() == 1 && problem.store == Store::overwrite && !epilogue && !a.mapped &&
-           !b.window && (!a.window || a.transpose == Transpose::yes);
+           (!b.window || a.window) && (!a.window || a.transpose == Transpose::yes);
 }
 
-/// Steps of the depth that stay together: those of an image, where a is gathered from images.
+/// Steps of the depth that stay together: those of an image, where a is gathered from images, as b may be.
 std::int64_t unit_of_depth(const ContractionProblem& problem) {
     return problem.a.window ? problem.a.window->rows_of_image() : 1;
 }
@@ -56,7 +56,9 @@ ContractionProblem problem_of_shares(ContractionProblem problem, std::int64_t sh
     a.batch_stride[1] = a.window                        ? images * a.window->image_pitch
                         : a.transpose == Transpose::yes ? problem.k * a.leading
                                                         : problem.k;
-    b.batch_stride[1] = b.transpose == Transpose::yes ? problem.k : problem.k * b.leading;
+    b.batch_stride[1] = b.window                        ? images * b.window->image_pitch
+                        : b.transpose == Transpose::yes ? problem.k
+                                                        : problem.k * b.leading;
     problem.out = {.leading = problem.n, .batch_stride = {0, problem.m * problem.n}};
     return problem;
 }
