@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "mantissa/device/cpu/contraction/in_place.h"
+#include "mantissa/device/cpu/contraction/tiles_in_place.h"
 #include "tests/device/contraction_reference.h"
 #include "tests/device/contraction_twins.h"
 #include "tests/device/levels.h"
@@ -91,12 +92,32 @@ std::vector<WindowCase> window_cases(DType type) {
     const ConvolutionAxis sparse{.image = 13, .output = 4, .filter = 2, .stride = 4, .before = 1};
     const ConvolutionAxis apart{.image = 8, .output = 6, .filter = 3, .dilation = 3, .before = 2};
     const ConvolutionAxis tiny{.image = 1, .output = 2, .filter = 5, .before = 3};
-    return {{type, 2, 33, 32, 32, same, same},       {type, 2, 40, 64, 70, backward, same},
-            {type, 1, 17, 3, 3, same, same},         {type, 2, 9, 12, 12, same, same},
-            {type, 3, 5, 18, 18, strided, backward}, {type, 2, 50, 96, 96, same, strided},
-            {type, 2, 33, 8, 8, long_one, long_one}, {type, 1, 33, 16, 19, same, long_one},
-            {type, 3, 49, 24, 24, sparse, apart},    {type, 4, 7, 8, 8, apart, strided},
-            {type, 3, 5, 8, 8, tiny, same},          {type, 1, 5, 8, 8, long_one, same}};
+    // Tiles whose sixteen rows are neighbours, cross a row, leave the image by both sides or whole, or are
+    // too few; chunks of the depth that end within a tap.
+    const ConvolutionAxis wide{.image = 36, .output = 36, .filter = 3, .before = 1};
+    const ConvolutionAxis wide_strided{.image = 45, .output = 23, .filter = 3, .stride = 2, .before = 1};
+    const ConvolutionAxis wide_backward{.image = 40, .output = 42, .filter = 3, .dilation = -2, .before = -3};
+    const ConvolutionAxis beyond{.image = 5, .output = 33, .filter = 3, .dilation = 9, .before = 20};
+    const ConvolutionAxis tall{.image = 3, .output = 2, .filter = 7, .before = 3};
+    const ConvolutionAxis one{.image = 19, .output = 19, .filter = 1};
+    return {{type, 2, 33, 32, 32, same, same},
+            {type, 2, 40, 64, 70, backward, same},
+            {type, 1, 17, 3, 3, same, same},
+            {type, 2, 9, 12, 12, same, same},
+            {type, 3, 5, 18, 18, strided, backward},
+            {type, 2, 50, 96, 96, same, strided},
+            {type, 3, 33, 32, 32, same, wide},
+            {type, 1, 31, 64, 70, strided, wide_strided},
+            {type, 2, 32, 32, 40, backward, wide_backward},
+            {type, 2, 9, 32, 32, same, beyond},
+            {type, 1, 17, 256, 256, tall, one},
+
+            {type, 2, 33, 8, 8, long_one, long_one},
+            {type, 1, 33, 16, 19, same, long_one},
+            {type, 3, 49, 24, 24, sparse, apart},
+            {type, 4, 7, 8, 8, apart, strided},
+            {type, 3, 5, 8, 8, tiny, same},
+            {type, 1, 5, 8, 8, long_one, same}};
 }
 
 TEST(ContractionWindow, GivesTheProductOfTheMatrixAtEveryLevel) {
@@ -143,6 +164,15 @@ TEST(ContractionWindow, IsReadInPlaceWherePixelsHaveChannelsEnough) {
     EXPECT_TRUE(in_place(pairs, contraction_kernels_dot_twin()));
     EXPECT_FALSE(in_place(pairs, contraction_kernels_generic())) << "they are widened";
     EXPECT_FALSE(in_place(pairs, contraction_kernels_tile_twin()));
+    const auto of_tiles = [&](const auto& change) {
+        ContractionProblem problem = problem_of(window_cases(DType::bf16)[6]);
+        change(problem);
+        return TilesInPlace::of(problem, contraction_kernels_tile_twin()).has_value();
+    };
+    EXPECT_TRUE(of_tiles([](ContractionProblem&) {}));
+    EXPECT_FALSE(of_tiles([](ContractionProblem& p) { p.n = 160; })) << "copied once for many columns";
+    EXPECT_FALSE(of_tiles([](ContractionProblem& p) { p.a.window->channels = 48; }));
+    EXPECT_FALSE(of_tiles([](ContractionProblem& p) { p.a.window->horizontal.output = 15; }));
     ContractionProblem transposed = wide;
     transposed.a.transpose = Transpose::yes;
     EXPECT_FALSE(in_place(transposed, contraction_kernels_generic()));

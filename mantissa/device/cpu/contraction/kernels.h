@@ -44,6 +44,14 @@ struct StepsInPlace {
     std::int64_t count = 0;
 };
 
+/// Some of the depth of a panel's rows of a on tiles: of each tile of sixteen rows where its first step lies,
+/// from one row to the next, and from one step of the depth to the next, in bytes.
+struct TileRun {
+    const std::byte* rows[2] = {};
+    std::int64_t stride[2] = {}, step[2] = {};
+    std::int64_t steps = 0;
+};
+
 /// One block of sums: c[rows, cols] = (accumulate ? c : 0) + a_panel^T b_panel.
 struct Tile {
     const void* a = nullptr;              ///< a packed panel of a, unless it is read in place
@@ -69,6 +77,8 @@ struct Tile {
     std::int64_t resident_depth = 0;
     /// For those, too: b is no panel, but all its columns word after word (PixelWords).
     bool b_in_words = false;
+    /// For those, too: instead of a panel of a, `run_count` of all the depth, in its order.
+    const TileRun* tile_runs = nullptr;
     /// For those, too: how many lines `ahead` are asked for with this tile, and more lines, so many.
     std::int64_t lines_ahead = 0;
     const void* rows_ahead = nullptr;

@@ -97,7 +97,13 @@ class MatrixRun::TilesBehind {
 MatrixRun::RowsAhead MatrixRun::rows_ahead_of(const Part& next, const Part& now) const {
     const std::int64_t depth = depth_index(next.chunk, next.inner);
     const PanelRange rows = rows_of(next.block);
-    if (depth == depth_index(now.chunk, now.inner) && rows.begin == rows_of(now.block).begin) return {};
+    const bool same_rows = rows.begin == rows_of(now.block).begin;
+    if (const auto& tiles = c_.matrices.tiles) {
+        if (same_rows) return {};
+        const TilesInPlace::Pixels pixels = tiles->pixels_of(images(c_.arguments.a, p_.a), rows);
+        return {.panels = pixels.first, .lines = pixels.bytes / 64};
+    }
+    if (depth == depth_index(now.chunk, now.inner) && same_rows) return {};
     const std::byte* const panels = shared_panels_of_a(next.chunk, next.inner, rows);
     // Where blocks pack their own rows, hardware foresees them better: asking for them here, at once before a
     // tile or between its products, took 2 to 10 % more time than it saved.
@@ -117,7 +123,11 @@ void MatrixRun::multiply_interleaved(std::int64_t chunk, std::int64_t inner, std
     const PanelRange depth = depth_of(chunk, inner), rows = rows_of(block);
     const std::int64_t line_bytes = kernels_.line_bytes(depth.size);
     const std::int64_t height = kernels_.height, width = kernels_.width;
-    const std::byte* const panels_a = panels_of_a(chunk, inner, rows, worker_memory);
+    const auto& tiles_of_a = c_.matrices.tiles;
+    const std::byte* const panels_a = tiles_of_a ? nullptr : panels_of_a(chunk, inner, rows, worker_memory);
+    const TilesInPlace::Runs runs =
+        tiles_of_a ? tiles_of_a->write(images(c_.arguments.a, p_.a), rows, depth, worker_memory)
+                   : TilesInPlace::Runs{};
     const TilesBehind tiles_behind(*this, chunk, inner, sums_of(chunk, rows, columns, worker_memory),
                                    reinterpret_cast<float*>(worker_memory + layout_.block_of_a));
     const std::int64_t row0 = entry_ * p_.m + rows.begin, col0 = columns_of(chunk).begin + columns.begin;
@@ -141,7 +151,10 @@ void MatrixRun::multiply_interleaved(std::int64_t chunk, std::int64_t inner, std
         const std::byte* const panel_ahead =
             j + width < columns.size ? panel_of_b(chunk, inner, columns.begin + j + width) : next_b;
         for (std::int64_t i = 0; i < rows.size; i += height, ++index) {
-            tile.a = panels_a + i * line_bytes;
+            if (tiles_of_a)
+                tile.tile_runs = runs.first + i / height * runs.count;
+            else
+                tile.a = panels_a + i * line_bytes;
             const std::int64_t asked = i / height * share_of_panel;
             tile.ahead = panel_ahead + asked * 64;
             tile.lines_ahead = panel_ahead ? std::min(share_of_panel, panel_lines - asked) : 0;

@@ -82,6 +82,8 @@ WorkspaceLayout::WorkspaceLayout(const ContractionProblem& problem, const Blocki
                 : RowsInPlace(problem, kernels).bytes(blocking.rows, blocking.depth);
         block_of_a = whole_lines(static_cast<std::int64_t>(addresses));
     }
+    if (const auto tiles = TilesInPlace::of(problem, kernels))
+        block_of_a = whole_lines(static_cast<std::int64_t>(tiles->bytes(blocking.rows, blocking.depth)));
     const std::int64_t tile = kernels.height * kernels.width * 4;
     const std::int64_t tiles =
         ceil_div(blocking.rows, kernels.height) * ceil_div(blocking.split_columns, kernels.width);
@@ -100,6 +102,7 @@ PreparedMatrices::PreparedMatrices(const ContractionProblem& problem, const Cont
       a(problem, Side::a, kernels, blocking.a_groups > 0 ? layout.stores() : PanelStores::plain),
       b(problem, Side::b, kernels, layout.stores()) {
     words = PixelWords::of(problem, kernels);
+    tiles = TilesInPlace::of(problem, kernels);
     if (reads_a_in_place(problem, kernels)) in_place.emplace(problem, kernels);
     if (reads_a_across(problem, kernels)) across.emplace(problem, kernels);
 }

@@ -15,6 +15,7 @@
 #include "mantissa/device/cpu/contraction/pixel_words.h"
 #include "mantissa/device/cpu/contraction/precondition.h"
 #include "mantissa/device/cpu/contraction/problem.h"
+#include "mantissa/device/cpu/contraction/tiles_in_place.h"
 
 namespace mantissa::inline v0::on_cpu {
 
@@ -59,6 +60,7 @@ struct PreparedMatrices {
     // Instead of panels of a:
     std::optional<RowsInPlace> in_place;
     std::optional<ChannelsInPlace> across;
+    std::optional<TilesInPlace> tiles;
     std::optional<PixelWords> words;  ///< instead of panels of b
 };
 

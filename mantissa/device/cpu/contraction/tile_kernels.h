@@ -222,6 +222,34 @@ struct AsTheyAre {
     const std::byte *a_, *b_;
 };
 
+/// Rows of a where they lie, and a panel of b.
+struct InPlace {
+    static constexpr std::int64_t products = 1;
+
+    explicit InPlace(const Tile& tile)
+        : run_(*tile.tile_runs), next_(tile.tile_runs + 1), b_(static_cast<const std::byte*>(tile.b)) {}
+
+    template <PanelOfB Panel, class Unit>
+    void step(Unit& unit, DueBetween& due) {
+        if (run_.steps == 0) run_ = *next_++;
+        due.ask<Unit>();
+        unit.template load_past_l1<4>(run_.rows[0], run_.stride[0]);
+        load_columns<Panel>(unit, b_);
+        unit.template load_past_l1<5>(run_.rows[1], run_.stride[1]);
+        multiply_loaded(unit);
+        due.finish<Unit>();
+        run_.rows[0] += run_.step[0];
+        run_.rows[1] += run_.step[1];
+        --run_.steps;
+        b_ += 2 * tile_bytes;
+    }
+
+  private:
+    TileRun run_;
+    const TileRun* next_;
+    const std::byte* b_;
+};
+
 /// The numbers of two tiles; infinities and NaN become zero.
 inline const std::byte* finite_of(const std::byte* tiles, std::uint16_t* finite) {
     constexpr std::uint16_t infinity = 0x7f80;
@@ -304,8 +332,12 @@ void multiply_tiles(const Tile& tile) {
 
 template <class Unit>
 void multiply_bf16_tiles(const Tile& tile) {
-    tile.b_in_words ? multiply_tiles<Unit, AsTheyAre<true>>(tile)
-                    : multiply_tiles<Unit, AsTheyAre<false>>(tile);
+    if (tile.tile_runs)
+        multiply_tiles<Unit, InPlace>(tile);
+    else if (tile.b_in_words)
+        multiply_tiles<Unit, AsTheyAre<true>>(tile);
+    else
+        multiply_tiles<Unit, AsTheyAre<false>>(tile);
 }
 
 // The caches of the Xeon that all of this was measured on, taken where a CPU does not tell its own.
