@@ -3,6 +3,7 @@
 #include <immintrin.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <optional>
 
@@ -12,6 +13,8 @@
 namespace mantissa::inline v0::on_cpu {
 
 namespace {
+
+constexpr std::int64_t max_panels_at_once = 16;
 
 void ask_for(const float* sums, std::int64_t ld, std::int64_t rows, std::int64_t cols) {
     for (std::int64_t row = 0; row < rows; ++row)
@@ -132,43 +135,60 @@ void MatrixRun::multiply_interleaved(std::int64_t chunk, std::int64_t inner, std
                                    reinterpret_cast<float*>(worker_memory + layout_.block_of_a));
     const std::int64_t row0 = entry_ * p_.m + rows.begin, col0 = columns_of(chunk).begin + columns.begin;
     float* const tiles = reinterpret_cast<float*>(worker_memory + layout_.begin_of_tiles());
-    const std::int64_t all_tiles = ceil_div(rows.size, height) * ceil_div(columns.size, width);
+    const std::int64_t all_rows = ceil_div(rows.size, height), all_columns = ceil_div(columns.size, width);
     const std::optional<Part> next = next_part({chunk, inner, block});
     const RowsAhead rows_ahead = next ? rows_ahead_of(*next, {chunk, inner, block}) : RowsAhead{};
     const std::byte* const next_b = next ? first_panel_of_b(*next) : nullptr;
-    const std::int64_t share_of_rows = ceil_div(rows_ahead.lines, all_tiles);
-    // The next panel of b comes from L3 or memory: a share of it with each tile of this one.
+    const std::int64_t share_of_rows = ceil_div(rows_ahead.lines, all_rows * all_columns);
+    // The next panels of b come from L3 or memory: a share of them with each tile of these.
     const std::int64_t panel_lines = width * line_bytes / 64;
-    const std::int64_t share_of_panel = ceil_div(panel_lines, ceil_div(rows.size, height));
+    const std::int64_t share_of_panel = ceil_div(panel_lines, all_rows);
+    // Few steps of the depth leave little time for each sum, and memory takes whole rows of them three times
+    // as fast as pieces of 64 bytes. So rows pass as many panels at a time as L1 holds.
+    const std::int64_t most_at_once =
+        std::min(all_columns, kernels_.resident_depth / std::max<std::int64_t>(1, depth.size));
+    const std::int64_t at_once = std::clamp<std::int64_t>(most_at_once, 1, max_panels_at_once);
     std::int64_t index = 0;
     Tile tile{.depth = depth.size,
               .ldc = width,
               .behind = &behind,
               .resident_depth = kernels_.resident_depth,
               .b_in_words = c_.matrices.words.has_value()};
-    for (std::int64_t j = 0; j < columns.size; j += width) {
-        tile.b = panel_of_b(chunk, inner, columns.begin + j);
-        const std::byte* const panel_ahead =
-            j + width < columns.size ? panel_of_b(chunk, inner, columns.begin + j + width) : next_b;
-        for (std::int64_t i = 0; i < rows.size; i += height, ++index) {
-            if (tiles_of_a)
-                tile.tile_runs = runs.first + i / height * runs.count;
-            else
-                tile.a = panels_a + i * line_bytes;
-            const std::int64_t asked = i / height * share_of_panel;
-            tile.ahead = panel_ahead + asked * 64;
-            tile.lines_ahead = panel_ahead ? std::min(share_of_panel, panel_lines - asked) : 0;
-            tile.rows_ahead = rows_ahead.panels + index * share_of_rows * 64;
-            tile.row_lines_ahead = std::min(share_of_rows, rows_ahead.lines - index * share_of_rows);
-            tile.c = tiles + index % 2 * height * width;
-            kernels_.multiply(tile);
-            behind.row0 = row0 + i;
-            behind.col0 = col0 + j;
-            behind.rows = std::min(height, rows.size - i);
-            behind.block.sums = tile.c;
-            behind.block.cols = std::min(width, columns.size - j);
-            tiles_behind.leave(behind, index, i, j);
+    for (std::int64_t first = 0; first < all_columns; first += at_once) {
+        const std::int64_t end = std::min(first + at_once, all_columns);
+        std::array<const std::byte*, max_panels_at_once> panels, ahead;
+        for (std::int64_t column = first; column < end; ++column) {
+            const auto i = static_cast<std::size_t>(column - first);
+            const auto panel = [&](std::int64_t at) {
+                return panel_of_b(chunk, inner, columns.begin + at * width);
+            };
+            panels[i] = panel(column);
+            ahead[i] = column + at_once < all_columns ? panel(column + at_once)
+                       : column == first              ? next_b
+                                                      : nullptr;
         }
+        for (std::int64_t row = 0; row < all_rows; ++row)
+            for (std::int64_t column = first; column < end; ++column, ++index) {
+                const auto of_group = static_cast<std::size_t>(column - first);
+                const std::int64_t i = row * height, j = column * width, asked = row * share_of_panel;
+                tile.b = panels[of_group];
+                if (tiles_of_a)
+                    tile.tile_runs = runs.first + row * runs.count;
+                else
+                    tile.a = panels_a + i * line_bytes;
+                tile.ahead = ahead[of_group] + asked * 64;
+                tile.lines_ahead = ahead[of_group] ? std::min(share_of_panel, panel_lines - asked) : 0;
+                tile.rows_ahead = rows_ahead.panels + index * share_of_rows * 64;
+                tile.row_lines_ahead = std::min(share_of_rows, rows_ahead.lines - index * share_of_rows);
+                tile.c = tiles + index % 2 * height * width;
+                kernels_.multiply(tile);
+                behind.row0 = row0 + i;
+                behind.col0 = col0 + j;
+                behind.rows = std::min(height, rows.size - i);
+                behind.block.sums = tile.c;
+                behind.block.cols = std::min(width, columns.size - j);
+                tiles_behind.leave(behind, column * all_rows + row, i, j);
+            }
     }
 }
 
