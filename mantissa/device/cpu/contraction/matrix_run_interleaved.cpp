@@ -145,8 +145,9 @@ void MatrixRun::multiply_interleaved(std::int64_t chunk, std::int64_t inner, std
     const std::int64_t share_of_panel = ceil_div(panel_lines, all_rows);
     // Few steps of the depth leave little time for each sum, and memory takes whole rows of them three times
     // as fast as pieces of 64 bytes. So rows pass as many panels at a time as L1 holds.
+    const std::int64_t resident_bytes = kernels_.resident_depth * kernels_.element_bytes;
     const std::int64_t most_at_once =
-        std::min(all_columns, kernels_.resident_depth / std::max<std::int64_t>(1, depth.size));
+        std::min(all_columns, resident_bytes / std::max<std::int64_t>(1, line_bytes));
     const std::int64_t at_once = std::clamp<std::int64_t>(most_at_once, 1, max_panels_at_once);
     std::int64_t index = 0;
     Tile tile{.depth = depth.size,
