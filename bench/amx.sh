@@ -2,21 +2,22 @@
 # Checks that only a CPU with AMX can make, most valuable first, each part under a time limit, a short table last. From
 # the root of the repository:
 #
-#     bench/amx.sh                     all parts, about 40 minutes of two cores with PyTorch, 30 without
+#     bench/amx.sh                     all parts, about an hour of two cores with PyTorch, 35 minutes without
 #     bench/amx.sh ladder attention    some
 #     bench/amx.sh --rehearse          small sizes, in two minutes: that every part works, on a CPU without AMX, too
 #     bench/amx.sh --table             the table of the logs that are there
 #
-# Parts: ladder, contraction, attention, rows, long_attention, modes; then beside PyTorch, where python3 has
-# torch (best in a virtual environment, `pip install torch safetensors numpy`, its bin folder first in PATH): peer_step,
-# peer_contraction, peer_attention. Logs go to build/amx, or to build/amx-rehearsal; `bench/record.sh amx bench/amx.sh`
+# Parts: ladder, contraction, convolution, attention, rows, long_attention, modes; then beside PyTorch, where python3 has
+# torch (best in a virtual environment, `pip install torch torchvision safetensors numpy`, its bin folder first in PATH):
+# peer_step, peer_networks, peer_contraction, peer_attention. Logs go to build/amx, or to build/amx-rehearsal; `bench/record.sh amx bench/amx.sh`
 # keeps all in one record. Nothing else may run on the machine meanwhile.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=bench/parts.sh
 . bench/parts.sh
 
-PARTS=(ladder contraction attention rows long_attention modes peer_step peer_contraction peer_attention)
+PARTS=(ladder contraction convolution attention rows long_attention modes
+    peer_step peer_networks peer_contraction peer_attention)
 LOGS=build/amx
 REHEARSAL=0
 case "${1:-}" in
@@ -64,6 +65,14 @@ part_contraction() {
         benchmark 600 contraction --benchmark_filter='^(amx|avx512)'
     fi
 }
+part_convolution() {
+    local images=16 calls=5 network
+    if small; then images=1 calls=1; fi
+    for network in ResNet50 VGG19 DenseNet121; do
+        BENCH_NETWORK=$network BENCH_FORMAT=bf16 BENCH_THREADS=2 BENCH_BATCH=$images BENCH_CALLS=$calls \
+            limited 300 build/bench_convolution
+    done
+}
 part_attention() {
     if small; then BENCH_CALLS=1 benchmark 120 attention --benchmark_filter='^(amx|avx512)/forward/bf16'
     else benchmark 400 attention --benchmark_filter='^(amx|avx512)'; fi
@@ -91,6 +100,11 @@ part_peer_step() {
     has_torch || return 0
     if small; then limited 300 bench/peers/text_step.py --batch 1 --sequence 64 --repeats 1 --steps 1 --only 'mantissa fp32,torch default'
     else limited 1200 bench/peers/text_step.py --repeats 2 --steps 2; fi
+}
+part_peer_networks() {
+    has_torch || return 0
+    if small; then limited 300 bench/peers/networks_step.py --models ResNet20 --batch 2 --image-size 32 --repeats 1 --steps 1
+    else limited 1500 bench/peers/networks_step.py --models ResNet50,VGG19,DenseNet121 --batch 16 --repeats 3 --steps 3; fi
 }
 part_peer_contraction() {
     has_torch || return 0

@@ -98,8 +98,19 @@ def single_rows(folder):
             yield f"long attention {name}", f"two threads {run['speedup']:.2f} times one", "1.8 at T = 4,096"
 
 
+def convolution_rows(folder):
+    try:
+        lines = (folder / "convolution.log").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        if ": share of peak " in line:
+            network, shares = line.split(": ", 1)
+            yield f"convolutions of {network}", shares, ""
+
+
 def peer_rows(folder):
-    for name in ("peer_step", "peer_contraction", "peer_attention"):
+    for name in ("peer_step", "peer_networks", "peer_contraction", "peer_attention"):
         try:
             lines = (folder / f"{name}.log").read_text().splitlines()
         except OSError:
@@ -111,7 +122,7 @@ def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     folder = pathlib.Path(sys.argv[1])
-    for rows in (ladder_rows, contraction_rows, single_rows, peer_rows):
+    for rows in (ladder_rows, contraction_rows, convolution_rows, single_rows, peer_rows):
         for name, measured, asked in rows(folder):
             print(f"{name:38} {measured}" + (f"   [{asked}]" if asked else ""))
 
