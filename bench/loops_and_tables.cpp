@@ -129,7 +129,7 @@ void compare_plans(Device& device, const std::string& policy) {
                b / a);
 }
 
-template <Tensor (*layer)(Tensor, std::string_view, const nn::RecurrentOptions&, Tensor::Where)>
+template <Tensor (*layer)(Tensor, std::string_view, const nn::RecurrentOptions&, Where)>
 void time_recurrent(Device& device, const char* name, const std::string& policy) {
     const std::int64_t T = on_cpu::option("BENCH_STEPS", 512), H = on_cpu::option("BENCH_HIDDEN", 512),
                        B = on_cpu::option("BENCH_BATCH", 16);

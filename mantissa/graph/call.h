@@ -13,9 +13,9 @@ namespace mantissa::inline v0 {
 
 /// Adds an operation by name.
 std::vector<Tensor> call(Graph& graph, std::string_view op, std::span<const Tensor> inputs,
-                         Attributes attributes = {}, Tensor::Where at = {});
+                         Attributes attributes = {}, Where at = {});
 Tensor call1(std::string_view op, std::initializer_list<Tensor> inputs, Attributes attributes = {},
-             Tensor::Where at = {});
+             Where at = {});
 
 /// Sums x over the axes along which `shape` was broadcast to x's shape: the gradient of broadcasting. The
 /// result is written as `output`, which is x's type or a wider one.

@@ -39,7 +39,7 @@ struct Scanned {
 /// Sequences are [steps, ...]; there is one or more. Throws UserError if the body's states have other types
 /// than those given.
 Scanned scan(std::span<const Tensor> states, std::span<const Tensor> sequences, std::span<const Tensor> whole,
-             const ScanBody& body, Steps steps = Steps::forward, Tensor::Where at = Tensor::Where::current());
+             const ScanBody& body, Steps steps = Steps::forward, Where at = Where::current());
 
 /// A scan as its attributes describe it.
 struct ScanForm {

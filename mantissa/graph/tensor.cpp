@@ -18,15 +18,14 @@ void Tensor::refuse_empty(Where at) {
 
 namespace {
 
-Origin traced_at(const Graph* graph, Tensor::Where at) {
+Origin traced_at(const Graph* graph, Where at) {
     Origin origin = graph ? graph->origin : Origin{};
     if (!origin.line) origin.line = at;
     return origin;
 }
 
 /// The graph of all operands. Throws UserError for an empty one and for those of several graphs.
-Graph& graph_of(std::string_view op, std::span<const Tensor> operands, Tensor::Where at,
-                Graph* graph = nullptr) {
+Graph& graph_of(std::string_view op, std::span<const Tensor> operands, Where at, Graph* graph = nullptr) {
     for (const Tensor& operand : operands)
         if (operand && !graph) graph = &operand.graph();
     for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -41,12 +40,12 @@ Graph& graph_of(std::string_view op, std::span<const Tensor> operands, Tensor::W
     return *graph;
 }
 
-Graph& graph_of(std::string_view op, std::initializer_list<Tensor> operands, Tensor::Where at) {
+Graph& graph_of(std::string_view op, std::initializer_list<Tensor> operands, Where at) {
     return graph_of(op, std::span(operands.begin(), operands.size()), at);
 }
 
 /// Throws UserError unless the tensor has the axis.
-void require_axis(std::string_view op, const Tensor& x, std::int64_t axis, Tensor::Where at) {
+void require_axis(std::string_view op, const Tensor& x, std::int64_t axis, Where at) {
     if (axis < -x.rank() || axis >= x.rank())
         refuse(op, traced_at(&x.graph(), at), fmt::format("axis {} is outside {}", axis, x.type().text()));
 }
@@ -59,7 +58,7 @@ std::int64_t Tensor::dim(int axis, Where at) const {
 }
 
 std::vector<Tensor> call(Graph& graph, std::string_view op, std::span<const Tensor> inputs,
-                         Attributes attributes, Tensor::Where at) {
+                         Attributes attributes, Where at) {
     graph_of(op, inputs, at, &graph);
     std::vector<Value> values;
     for (const Tensor& input : inputs) values.push_back(input.value());
@@ -72,8 +71,7 @@ std::vector<Tensor> call(Graph& graph, std::string_view op, std::span<const Tens
     return outputs;
 }
 
-Tensor call1(std::string_view op, std::initializer_list<Tensor> inputs, Attributes attributes,
-             Tensor::Where at) {
+Tensor call1(std::string_view op, std::initializer_list<Tensor> inputs, Attributes attributes, Where at) {
     return call(graph_of(op, inputs, at), op, inputs, std::move(attributes), at)[0];
 }
 
@@ -84,20 +82,20 @@ const Type& Tensor::type(Where at) const { return graph(at).type(value_); }
 namespace {
 
 /// An axis counted from the front. Throws UserError, with the axis as it was given, if it is not there.
-std::int64_t from_front(std::string_view op, const Tensor& x, std::int64_t axis, Tensor::Where at) {
+std::int64_t from_front(std::string_view op, const Tensor& x, std::int64_t axis, Where at) {
     graph_of(op, {x}, at);
     require_axis(op, x, axis, at);
     return axis < 0 ? axis + x.rank() : axis;
 }
 
 Attributes reduction_attributes(std::string_view op, const Tensor& x, std::vector<std::int64_t> axes,
-                                KeepAxes keep, Tensor::Where at) {
+                                KeepAxes keep, Where at) {
     graph_of(op, {x}, at);
     for (std::int64_t& axis : axes) axis = from_front(op, x, axis, at);
     return {{"axes", std::move(axes)}, {"keep", keep == KeepAxes::yes}};
 }
 
-std::vector<std::int64_t> all_axes(std::string_view op, const Tensor& x, Tensor::Where at) {
+std::vector<std::int64_t> all_axes(std::string_view op, const Tensor& x, Where at) {
     graph_of(op, {x}, at);
     std::vector<std::int64_t> axes(static_cast<std::size_t>(x.rank()));
     std::iota(axes.begin(), axes.end(), 0);
@@ -112,18 +110,18 @@ Tensor like(std::string_view op, const Operand& x, double value) {
 
 }  // namespace
 
-Tensor constant(Graph& graph, double value, DType dtype, Shape shape, Tensor::Where at) {
+Tensor constant(Graph& graph, double value, DType dtype, Shape shape, Where at) {
     return call(graph, "constant", {}, {{"value", value}, {"dtype", dtype}, {"shape", shape.extents()}},
                 at)[0];
 }
 
-Tensor literal(Graph& graph, SharedData data, Shape shape, Tensor::Where at) {
+Tensor literal(Graph& graph, SharedData data, Shape shape, Where at) {
     const DType dtype = data.dtype();
     return call(graph, "literal", {},
                 {{"values", std::move(data)}, {"dtype", dtype}, {"shape", shape.extents()}}, at)[0];
 }
 
-Tensor literal(Graph& graph, std::vector<double> values, DType dtype, Shape shape, Tensor::Where at) {
+Tensor literal(Graph& graph, std::vector<double> values, DType dtype, Shape shape, Where at) {
     const LineScope line(graph, at);
     try {
         return literal(graph, SharedData(dtype, values), std::move(shape), at);
@@ -132,12 +130,12 @@ Tensor literal(Graph& graph, std::vector<double> values, DType dtype, Shape shap
     }
 }
 
-Tensor iota(Graph& graph, Shape shape, int axis, DType dtype, Tensor::Where at) {
+Tensor iota(Graph& graph, Shape shape, int axis, DType dtype, Where at) {
     const std::int64_t front = axis < 0 ? axis + shape.rank() : axis;
     return call(graph, "iota", {}, {{"axis", front}, {"dtype", dtype}, {"shape", shape.extents()}}, at)[0];
 }
 
-Tensor random_uniform(Tensor seed, Tensor step, std::int64_t operation, Shape shape, Tensor::Where at) {
+Tensor random_uniform(Tensor seed, Tensor step, std::int64_t operation, Shape shape, Where at) {
     return call1("random_uniform", {seed, step}, {{"operation", operation}, {"shape", shape.extents()}}, at);
 }
 
@@ -162,26 +160,26 @@ Tensor& operator-=(Tensor& a, Number b) { return a = Operand(a, b.at) - b.value;
 Tensor& operator*=(Tensor& a, Number b) { return a = Operand(a, b.at) * b.value; }
 Tensor& operator/=(Tensor& a, Number b) { return a = Operand(a, b.at) / b.value; }
 Tensor operator-(Operand a) { return call1("neg", {a.tensor}, {}, a.at); }
-Tensor maximum(Tensor a, Tensor b, Tensor::Where at) { return call1("maximum", {a, b}, {}, at); }
-Tensor minimum(Tensor a, Tensor b, Tensor::Where at) { return call1("minimum", {a, b}, {}, at); }
-Tensor maximum(Tensor a, double b, Tensor::Where at) { return maximum(a, like("maximum", {a, at}, b), at); }
-Tensor minimum(Tensor a, double b, Tensor::Where at) { return minimum(a, like("minimum", {a, at}, b), at); }
-Tensor less(Tensor a, Tensor b, Tensor::Where at) { return call1("less", {a, b}, {}, at); }
-Tensor less_equal(Tensor a, Tensor b, Tensor::Where at) { return call1("less_equal", {a, b}, {}, at); }
-Tensor equal(Tensor a, Tensor b, Tensor::Where at) { return call1("equal", {a, b}, {}, at); }
-Tensor logical_and(Tensor a, Tensor b, Tensor::Where at) { return call1("logical_and", {a, b}, {}, at); }
-Tensor select(Tensor condition, Tensor a, Tensor b, Tensor::Where at) {
+Tensor maximum(Tensor a, Tensor b, Where at) { return call1("maximum", {a, b}, {}, at); }
+Tensor minimum(Tensor a, Tensor b, Where at) { return call1("minimum", {a, b}, {}, at); }
+Tensor maximum(Tensor a, double b, Where at) { return maximum(a, like("maximum", {a, at}, b), at); }
+Tensor minimum(Tensor a, double b, Where at) { return minimum(a, like("minimum", {a, at}, b), at); }
+Tensor less(Tensor a, Tensor b, Where at) { return call1("less", {a, b}, {}, at); }
+Tensor less_equal(Tensor a, Tensor b, Where at) { return call1("less_equal", {a, b}, {}, at); }
+Tensor equal(Tensor a, Tensor b, Where at) { return call1("equal", {a, b}, {}, at); }
+Tensor logical_and(Tensor a, Tensor b, Where at) { return call1("logical_and", {a, b}, {}, at); }
+Tensor select(Tensor condition, Tensor a, Tensor b, Where at) {
     return call1("select", {condition, a, b}, {}, at);
 }
-Tensor exp(Tensor x, Tensor::Where at) { return call1("exp", {x}, {}, at); }
-Tensor log(Tensor x, Tensor::Where at) { return call1("log", {x}, {}, at); }
-Tensor tanh(Tensor x, Tensor::Where at) { return call1("tanh", {x}, {}, at); }
-Tensor erf(Tensor x, Tensor::Where at) { return call1("erf", {x}, {}, at); }
-Tensor sin(Tensor x, Tensor::Where at) { return call1("sin", {x}, {}, at); }
-Tensor cos(Tensor x, Tensor::Where at) { return call1("cos", {x}, {}, at); }
-Tensor sqrt(Tensor x, Tensor::Where at) { return call1("sqrt", {x}, {}, at); }
-Tensor rsqrt(Tensor x, Tensor::Where at) { return call1("rsqrt", {x}, {}, at); }
-Tensor abs(Tensor x, Tensor::Where at) {
+Tensor exp(Tensor x, Where at) { return call1("exp", {x}, {}, at); }
+Tensor log(Tensor x, Where at) { return call1("log", {x}, {}, at); }
+Tensor tanh(Tensor x, Where at) { return call1("tanh", {x}, {}, at); }
+Tensor erf(Tensor x, Where at) { return call1("erf", {x}, {}, at); }
+Tensor sin(Tensor x, Where at) { return call1("sin", {x}, {}, at); }
+Tensor cos(Tensor x, Where at) { return call1("cos", {x}, {}, at); }
+Tensor sqrt(Tensor x, Where at) { return call1("sqrt", {x}, {}, at); }
+Tensor rsqrt(Tensor x, Where at) { return call1("rsqrt", {x}, {}, at); }
+Tensor abs(Tensor x, Where at) {
     const LineScope line(graph_of("abs", {x}, at), at);
     return maximum(x, -x);
 }
@@ -200,7 +198,7 @@ Tensor whole_power(Tensor x, int exponent) {
 
 }  // namespace
 
-Tensor pow(Tensor x, double exponent, Tensor::Where at) {
+Tensor pow(Tensor x, double exponent, Where at) {
     constexpr double max_multiplied_out = 64;
     const LineScope line(graph_of("pow", {x}, at), at);
     const double size = std::abs(exponent);
@@ -210,14 +208,14 @@ Tensor pow(Tensor x, double exponent, Tensor::Where at) {
     return exponent < 0 ? 1.0 / power : power;
 }
 
-Tensor is_finite(Tensor x, Tensor::Where at) { return call1("is_finite", {x}, {}, at); }
-Tensor cast(Tensor x, DType dtype, Tensor::Where at) {
+Tensor is_finite(Tensor x, Where at) { return call1("is_finite", {x}, {}, at); }
+Tensor cast(Tensor x, DType dtype, Where at) {
     graph_of("cast", {x}, at);
     return x.dtype() == dtype ? x : call1("cast", {x}, {{"dtype", dtype}}, at);
 }
-Tensor stop_gradient(Tensor x, Tensor::Where at) { return call1("stop_gradient", {x}, {}, at); }
+Tensor stop_gradient(Tensor x, Where at) { return call1("stop_gradient", {x}, {}, at); }
 
-Tensor reshape(Tensor x, Shape shape, Tensor::Where at) {
+Tensor reshape(Tensor x, Shape shape, Where at) {
     const Origin origin = traced_at(&graph_of("reshape", {x}, at), at);
     Shape rest = shape;
     for (int axis = 0; axis < shape.rank(); ++axis) {
@@ -234,62 +232,60 @@ Tensor reshape(Tensor x, Shape shape, Tensor::Where at) {
     return x.shape() == shape ? x : call1("reshape", {x}, {{"shape", shape.extents()}}, at);
 }
 
-Tensor transpose(Tensor x, std::vector<std::int64_t> order, Tensor::Where at) {
+Tensor transpose(Tensor x, std::vector<std::int64_t> order, Where at) {
     return call1("transpose", {x}, {{"order", std::move(order)}}, at);
 }
 
-Tensor broadcast_to(Tensor x, Shape shape, Tensor::Where at) {
+Tensor broadcast_to(Tensor x, Shape shape, Where at) {
     graph_of("broadcast", {x}, at);
     return x.shape() == shape ? x : call1("broadcast", {x}, {{"shape", shape.extents()}}, at);
 }
 
-Tensor slice(Tensor x, int axis, std::int64_t start, std::int64_t stop, Tensor::Where at) {
+Tensor slice(Tensor x, int axis, std::int64_t start, std::int64_t stop, Where at) {
     return call1("slice", {x}, {{"axis", from_front("slice", x, axis, at)}, {"start", start}, {"stop", stop}},
                  at);
 }
 
-Tensor pad(Tensor x, int axis, std::int64_t before, std::int64_t after, Tensor::Where at) {
+Tensor pad(Tensor x, int axis, std::int64_t before, std::int64_t after, Where at) {
     return call1("pad", {x}, {{"axis", from_front("pad", x, axis, at)}, {"before", before}, {"after", after}},
                  at);
 }
 
-std::vector<Tensor> split(Tensor x, int axis, std::int64_t parts, Tensor::Where at) {
+std::vector<Tensor> split(Tensor x, int axis, std::int64_t parts, Where at) {
     return call(graph_of("split", {x}, at), "split", {&x, 1},
                 {{"axis", from_front("split", x, axis, at)}, {"parts", parts}}, at);
 }
 
-Tensor concat(std::span<const Tensor> parts, int axis, Tensor::Where at) {
+Tensor concat(std::span<const Tensor> parts, int axis, Where at) {
     Graph& graph = graph_of("concat", parts, at);
     return call(graph, "concat", parts, {{"axis", from_front("concat", parts[0], axis, at)}}, at)[0];
 }
 
-Tensor write_slice(Tensor x, Tensor part, Tensor start, int axis, Tensor::Where at) {
+Tensor write_slice(Tensor x, Tensor part, Tensor start, int axis, Where at) {
     return call1("write_slice", {x, part, start}, {{"axis", from_front("write_slice", x, axis, at)}}, at);
 }
 
-Tensor embedding(Tensor table, Tensor ids, Tensor::Where at) {
-    return call1("embedding", {table, ids}, {}, at);
-}
+Tensor embedding(Tensor table, Tensor ids, Where at) { return call1("embedding", {table, ids}, {}, at); }
 
-Tensor sum(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep, Tensor::Where at) {
+Tensor sum(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep, Where at) {
     return call1("sum", {x}, reduction_attributes("sum", x, std::move(axes), keep, at), at);
 }
 
-Tensor sum(Tensor x, Tensor::Where at) { return sum(x, all_axes("sum", x, at), KeepAxes::no, at); }
-Tensor max(Tensor x, Tensor::Where at) { return max(x, all_axes("max", x, at), KeepAxes::no, at); }
-Tensor mean(Tensor x, Tensor::Where at) { return mean(x, all_axes("mean", x, at), KeepAxes::no, at); }
+Tensor sum(Tensor x, Where at) { return sum(x, all_axes("sum", x, at), KeepAxes::no, at); }
+Tensor max(Tensor x, Where at) { return max(x, all_axes("max", x, at), KeepAxes::no, at); }
+Tensor mean(Tensor x, Where at) { return mean(x, all_axes("mean", x, at), KeepAxes::no, at); }
 
-Tensor sum_as(DType output, Tensor x, std::vector<std::int64_t> axes, Tensor::Where at) {
+Tensor sum_as(DType output, Tensor x, std::vector<std::int64_t> axes, Where at) {
     Attributes attributes = reduction_attributes("sum", x, std::move(axes), KeepAxes::no, at);
     if (output != x.dtype()) attributes = attributes.with("output", output);
     return call1("sum", {x}, std::move(attributes), at);
 }
 
-Tensor max(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep, Tensor::Where at) {
+Tensor max(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep, Where at) {
     return call1("max", {x}, reduction_attributes("max", x, std::move(axes), keep, at), at);
 }
 
-Tensor mean(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep, Tensor::Where at) {
+Tensor mean(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep, Where at) {
     const LineScope line(graph_of("mean", {x}, at), at);
     std::int64_t count = 1;
     for (const std::int64_t axis : axes)
@@ -298,7 +294,7 @@ Tensor mean(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep, Tensor::Whe
     return total * (1.0 / static_cast<double>(count));
 }
 
-Tensor matmul(Tensor a, Tensor b, const MatmulOptions& options, Tensor::Where at) {
+Tensor matmul(Tensor a, Tensor b, const MatmulOptions& options, Where at) {
     std::vector<Tensor> inputs{a, b};
     if (options.bias) inputs.push_back(*options.bias);
     Graph& graph = graph_of("matmul", inputs, at);
@@ -327,7 +323,7 @@ Attributes convolution_attributes(Tensor x, const Conv2dOptions& options) {
 
 }  // namespace
 
-Tensor conv2d(Tensor x, Tensor filter, const Conv2dOptions& options, Tensor::Where at) {
+Tensor conv2d(Tensor x, Tensor filter, const Conv2dOptions& options, Where at) {
     std::vector<Tensor> inputs{x, filter};
     if (options.bias) inputs.push_back(*options.bias);
     Graph& graph = graph_of("conv2d", inputs, at);
@@ -335,7 +331,7 @@ Tensor conv2d(Tensor x, Tensor filter, const Conv2dOptions& options, Tensor::Whe
 }
 
 Tensor conv_transpose2d(Tensor x, Tensor filter, const Conv2dOptions& options,
-                        std::array<std::int64_t, 2> more, Tensor::Where at) {
+                        std::array<std::int64_t, 2> more, Where at) {
     Graph& graph = graph_of("conv_transpose2d", {x, filter}, at);
     const LineScope line(graph, at);
     if (x.rank() != 4 || filter.rank() != 4)
@@ -354,7 +350,7 @@ Tensor conv_transpose2d(Tensor x, Tensor filter, const Conv2dOptions& options,
     return options.bias ? call1("add_bias", {y, *options.bias}) : y;
 }
 
-Tensor conv1d(Tensor x, Tensor filter, const Conv1dOptions& options, Tensor::Where at) {
+Tensor conv1d(Tensor x, Tensor filter, const Conv1dOptions& options, Where at) {
     Graph& graph = graph_of("conv1d", {x, filter}, at);
     const LineScope line(graph, at);
     if (x.rank() != 3 || filter.rank() != 3)
@@ -372,36 +368,36 @@ Tensor conv1d(Tensor x, Tensor filter, const Conv1dOptions& options, Tensor::Whe
     return reshape(y, {of[0], y.shape()[2], y.shape()[3]});
 }
 
-Tensor layer_norm(Tensor x, Tensor gamma, Tensor beta, double epsilon, Tensor::Where at) {
+Tensor layer_norm(Tensor x, Tensor gamma, Tensor beta, double epsilon, Where at) {
     return call1("layer_norm", {x, gamma, beta}, {{"epsilon", epsilon}}, at);
 }
 
-Tensor rms_norm(Tensor x, Tensor gamma, double epsilon, Tensor::Where at) {
+Tensor rms_norm(Tensor x, Tensor gamma, double epsilon, Where at) {
     return call1("rms_norm", {x, gamma}, {{"epsilon", epsilon}}, at);
 }
 
-Tensor rotary(Tensor x, Tensor cosine, Tensor sine, Tensor::Where at) {
+Tensor rotary(Tensor x, Tensor cosine, Tensor sine, Where at) {
     return call1("rotary", {x, cosine, sine}, {}, at);
 }
 
-Tensor softmax(Tensor x, Tensor::Where at) { return call1("softmax", {x}, {}, at); }
+Tensor softmax(Tensor x, Where at) { return call1("softmax", {x}, {}, at); }
 
-Tensor gelu(Tensor x, Tensor::Where at) { return call1("gelu", {x}, {}, at); }
+Tensor gelu(Tensor x, Where at) { return call1("gelu", {x}, {}, at); }
 
-Tensor relu(Tensor x, Tensor::Where at) { return call1("relu", {x}, {}, at); }
-Tensor sigmoid(Tensor x, Tensor::Where at) { return call1("sigmoid", {x}, {}, at); }
-Tensor elu(Tensor x, double alpha, Tensor::Where at) { return call1("elu", {x}, {{"alpha", alpha}}, at); }
-Tensor softplus(Tensor x, Tensor::Where at) { return call1("softplus", {x}, {}, at); }
-Tensor swish(Tensor x, Tensor::Where at) { return call1("swish", {x}, {}, at); }
+Tensor relu(Tensor x, Where at) { return call1("relu", {x}, {}, at); }
+Tensor sigmoid(Tensor x, Where at) { return call1("sigmoid", {x}, {}, at); }
+Tensor elu(Tensor x, double alpha, Where at) { return call1("elu", {x}, {{"alpha", alpha}}, at); }
+Tensor softplus(Tensor x, Where at) { return call1("softplus", {x}, {}, at); }
+Tensor swish(Tensor x, Where at) { return call1("swish", {x}, {}, at); }
 
-BatchNormed batch_norm(Tensor x, Tensor gamma, Tensor beta, double epsilon, Tensor::Where at) {
+BatchNormed batch_norm(Tensor x, Tensor gamma, Tensor beta, double epsilon, Where at) {
     const std::vector<Tensor> outputs = call(graph_of("batch_norm", {x, gamma, beta}, at), "batch_norm",
                                              std::vector{x, gamma, beta}, {{"epsilon", epsilon}}, at);
     return {.y = outputs[0], .mean = outputs[1], .variance = outputs[2]};
 }
 
 Tensor normalize(Tensor x, Tensor gamma, Tensor beta, const ChannelStatistics& statistics, double epsilon,
-                 Tensor::Where at) {
+                 Where at) {
     return call1("normalize", {x, gamma, beta, statistics.mean, statistics.variance}, {{"epsilon", epsilon}},
                  at);
 }
@@ -417,25 +413,25 @@ Attributes pool_attributes(const Pool2dOptions& options) {
 
 }  // namespace
 
-Tensor max_pool2d(Tensor x, const Pool2dOptions& options, Tensor::Where at) {
+Tensor max_pool2d(Tensor x, const Pool2dOptions& options, Where at) {
     return call1("max_pool2d", {x}, pool_attributes(options), at);
 }
 
-Tensor average_pool2d(Tensor x, const Pool2dOptions& options, Tensor::Where at) {
+Tensor average_pool2d(Tensor x, const Pool2dOptions& options, Where at) {
     return call1("average_pool2d", {x}, pool_attributes(options).with("count_padding", options.count_padding),
                  at);
 }
 
-Tensor adaptive_average_pool2d(Tensor x, std::array<std::int64_t, 2> extents, Tensor::Where at) {
+Tensor adaptive_average_pool2d(Tensor x, std::array<std::int64_t, 2> extents, Where at) {
     return call1("adaptive_average_pool2d", {x}, {{"extents", std::vector(extents.begin(), extents.end())}},
                  at);
 }
 
-Tensor cross_entropy(Tensor logits, Tensor targets, Tensor::Where at) {
+Tensor cross_entropy(Tensor logits, Tensor targets, Where at) {
     return call1("cross_entropy", {logits, targets}, {}, at);
 }
 
-Tensor counted_cross_entropy(Tensor logits, Tensor targets, Tensor counted, Tensor::Where at) {
+Tensor counted_cross_entropy(Tensor logits, Tensor targets, Tensor counted, Where at) {
     Graph& graph = graph_of("cross_entropy", {logits, targets}, at);
     const LineScope line(graph, at);
     if (!counted) {
@@ -449,28 +445,28 @@ Tensor counted_cross_entropy(Tensor logits, Tensor targets, Tensor counted, Tens
     return call1("cross_entropy", {logits, targets}, {{"ignore_negative", true}}, at) * share;
 }
 
-Tensor dropout(Tensor x, const RandomState& random, double rate, std::int64_t operation, Tensor::Where at) {
+Tensor dropout(Tensor x, const RandomState& random, double rate, std::int64_t operation, Where at) {
     if (rate == 0) return x;
     return call1("dropout", {x, random.seed, random.step}, {{"rate", rate}, {"operation", operation}}, at);
 }
 
-Tensor by_elements(const char* op, std::initializer_list<Tensor> operands, Tensor::Where at) {
+Tensor by_elements(const char* op, std::initializer_list<Tensor> operands, Where at) {
     return call1(op, operands, {}, at);
 }
 
-Tensor clamp(Tensor x, double least, double most, Tensor::Where at) {
+Tensor clamp(Tensor x, double least, double most, Where at) {
     const LineScope line(graph_of("clamp", {x}, at), at);
     const Tensor low = like("clamp", {x, at}, least), high = like("clamp", {x, at}, most);
     return select(less(x, low), low, select(less(high, x), high, x));
 }
 
-Tensor logical_not(Tensor a, Tensor::Where at) {
+Tensor logical_not(Tensor a, Where at) {
     Graph& graph = graph_of("logical_not", {a}, at);
     const LineScope line(graph, at);
     return select(a, constant(graph, 0, DType::boolean), constant(graph, 1, DType::boolean));
 }
 
-Tensor logical_or(Tensor a, Tensor b, Tensor::Where at) {
+Tensor logical_or(Tensor a, Tensor b, Where at) {
     Graph& graph = graph_of("logical_or", {a, b}, at);
     const LineScope line(graph, at);
     return select(a, constant(graph, 1, DType::boolean), b);

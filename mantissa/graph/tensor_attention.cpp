@@ -77,7 +77,7 @@ Tensor widened(const Tensor& x, std::int64_t to) {
 
 }  // namespace
 
-Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options, Tensor::Where at) {
+Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options, Where at) {
     for (const Tensor& operand : {q, k, v}) static_cast<void>(operand.graph(at));
     const LineScope line(q.graph(), at);
     expect_leading_axes(q, k, v);

@@ -66,7 +66,7 @@ Tensor element_numbers(std::string_view op, const Tensor& x, int axis, const Ten
 
 }  // namespace
 
-Tensor slice(Tensor x, int axis, std::int64_t start, std::int64_t stop, std::int64_t step, Tensor::Where at) {
+Tensor slice(Tensor x, int axis, std::int64_t start, std::int64_t stop, std::int64_t step, Where at) {
     const LineScope line(x.graph(), at);
     const AroundAxis of("slice", x, axis);
     if (step < 1) refuse("slice", x.graph().origin, fmt::format("a step must be 1 or more, got {}", step));
@@ -78,7 +78,7 @@ Tensor slice(Tensor x, int axis, std::int64_t start, std::int64_t stop, std::int
     return reshape(cut, with_extents(x.shape(), of.axis, {count}));
 }
 
-Tensor roll(Tensor x, int axis, std::int64_t shift, Tensor::Where at) {
+Tensor roll(Tensor x, int axis, std::int64_t shift, Where at) {
     const LineScope line(x.graph(), at);
     const AroundAxis of("roll", x, axis);
     if (of.extent == 0) return x;
@@ -87,7 +87,7 @@ Tensor roll(Tensor x, int axis, std::int64_t shift, Tensor::Where at) {
     return concat(std::vector{slice(x, of.axis, first, of.extent), slice(x, of.axis, 0, first)}, of.axis);
 }
 
-Tensor pad(Tensor x, int axis, std::int64_t before, std::int64_t after, Edges edges, Tensor::Where at) {
+Tensor pad(Tensor x, int axis, std::int64_t before, std::int64_t after, Edges edges, Where at) {
     const LineScope line(x.graph(), at);
     const AroundAxis of("pad", x, axis);
     const std::int64_t n = of.extent, most = edges == Edges::reflected ? n - 1 : n == 0 ? 0 : INT64_MAX;
@@ -111,7 +111,7 @@ Tensor pad(Tensor x, int axis, std::int64_t before, std::int64_t after, Edges ed
     return parts.size() == 1 ? x : concat(parts, of.axis);
 }
 
-Tensor cumsum(Tensor x, int axis, Tensor::Where at) {
+Tensor cumsum(Tensor x, int axis, Where at) {
     const LineScope line(x.graph(), at);
     const AroundAxis of("cumsum", x, axis);
     if (x.shape().elements() == 0) return x;
@@ -123,7 +123,7 @@ Tensor cumsum(Tensor x, int axis, Tensor::Where at) {
     return cast(reshape(sums, x.shape()), x.dtype());
 }
 
-Tensor argmax(Tensor x, int axis, Tensor::Where at) {
+Tensor argmax(Tensor x, int axis, Where at) {
     Graph& graph = x.graph();
     const LineScope line(graph, at);
     const AroundAxis of("argmax", x, axis);
@@ -140,14 +140,14 @@ Tensor argmax(Tensor x, int axis, Tensor::Where at) {
     return cast(-max(select(found, -place, none), {of.axis}), DType::i32);
 }
 
-Tensor gather(Tensor x, int axis, Tensor index, Tensor::Where at) {
+Tensor gather(Tensor x, int axis, Tensor index, Where at) {
     const LineScope line(x.graph(), at);
     const Tensor numbers = element_numbers("gather", x, axis, index);
     const Tensor elements = reshape(x, {x.shape().elements(), 1});
     return reshape(embedding(elements, numbers), index.shape());
 }
 
-Tensor take(Tensor x, int axis, Tensor index, Tensor::Where at) {
+Tensor take(Tensor x, int axis, Tensor index, Where at) {
     Graph& graph = x.graph();
     const LineScope line(graph, at);
     const AroundAxis of("take", x, axis);
@@ -165,7 +165,7 @@ Tensor take(Tensor x, int axis, Tensor index, Tensor::Where at) {
     return reshape(parts, with_extents(x.shape(), of.axis, index.shape().extents()));
 }
 
-Tensor scatter_add(Tensor x, int axis, Tensor index, Tensor parts, Tensor::Where at) {
+Tensor scatter_add(Tensor x, int axis, Tensor index, Tensor parts, Where at) {
     const LineScope line(x.graph(), at);
     const Tensor numbers = element_numbers("scatter_add", x, axis, index);
     if (parts.shape() != index.shape() || parts.dtype() != x.dtype())

@@ -92,7 +92,7 @@ std::vector<Neighbour> neighbours(const Tensor& pixels, std::int64_t extent, Sam
 
 }  // namespace
 
-Tensor resize(Tensor x, std::array<std::int64_t, 2> extents, const ResizeOptions& options, Tensor::Where at) {
+Tensor resize(Tensor x, std::array<std::int64_t, 2> extents, const ResizeOptions& options, Where at) {
     const LineScope line(x.graph(at), at);
     expect_images("resize", x);
     if (extents[0] < 1 || extents[1] < 1)
@@ -104,7 +104,7 @@ Tensor resize(Tensor x, std::array<std::int64_t, 2> extents, const ResizeOptions
     return cast(resized_along(resized_along(x, 1, extents[0], options), 2, extents[1], options), x.dtype());
 }
 
-Tensor grid_sample(Tensor x, Tensor grid, const GridOptions& options, Tensor::Where at) {
+Tensor grid_sample(Tensor x, Tensor grid, const GridOptions& options, Where at) {
     const LineScope line(x.graph(at), at);
     Graph& graph = x.graph();
     expect_images("grid_sample", x);

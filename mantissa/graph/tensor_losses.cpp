@@ -128,7 +128,7 @@ Tensor soft_cross_entropy(const Tensor& logits, const Tensor& given, const Cross
 
 }  // namespace
 
-Tensor cross_entropy(Tensor logits, Tensor targets, const CrossEntropyOptions& options, Tensor::Where at) {
+Tensor cross_entropy(Tensor logits, Tensor targets, const CrossEntropyOptions& options, Where at) {
     Graph& graph = logits.graph();
     const LineScope line(graph, at);
     check_options(logits, targets, options);

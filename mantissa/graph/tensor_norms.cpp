@@ -9,8 +9,7 @@
 
 namespace mantissa::inline v0::ops {
 
-Tensor group_norm(Tensor x, std::int64_t groups, Tensor gamma, Tensor beta, double epsilon,
-                  Tensor::Where at) {
+Tensor group_norm(Tensor x, std::int64_t groups, Tensor gamma, Tensor beta, double epsilon, Where at) {
     const LineScope line(x.graph(at), at);
     if (x.rank() < 2)
         refuse("group_norm", x.graph().origin, fmt::format("expected [N, ..., C], got {}", x.type().text()));
@@ -30,12 +29,12 @@ Tensor group_norm(Tensor x, std::int64_t groups, Tensor gamma, Tensor beta, doub
     return cast(normed * cast(gamma, DType::f32) + cast(beta, DType::f32), x.dtype());
 }
 
-Tensor instance_norm(Tensor x, Tensor gamma, Tensor beta, double epsilon, Tensor::Where at) {
+Tensor instance_norm(Tensor x, Tensor gamma, Tensor beta, double epsilon, Where at) {
     const LineScope line(x.graph(at), at);
     return group_norm(x, x.rank() == 0 ? 0 : x.dim(-1), gamma, beta, epsilon, at);
 }
 
-Tensor weight_norm(Tensor direction, Tensor length, int axis, Tensor::Where at) {
+Tensor weight_norm(Tensor direction, Tensor length, int axis, Where at) {
     const LineScope line(direction.graph(at), at);
     const int front = axis < 0 ? axis + direction.rank() : axis;
     if (front < 0 || front >= direction.rank())
@@ -53,7 +52,7 @@ Tensor weight_norm(Tensor direction, Tensor length, int axis, Tensor::Where at) 
     return cast(v * (g * rsqrt(sum(v * v, others, KeepAxes::yes))), direction.dtype());
 }
 
-Tensor embedding_bag(Tensor table, Tensor ids, const BagOptions& options, Tensor::Where at) {
+Tensor embedding_bag(Tensor table, Tensor ids, const BagOptions& options, Where at) {
     const LineScope line(table.graph(at), at);
     Graph& graph = table.graph();
     if (ids.rank() != 2 || ids.dtype() != DType::i32 || table.rank() != 2)

@@ -33,32 +33,32 @@ Tensor order_along(const Tensor& x, int axis, std::int64_t count, Order order) {
 
 }  // namespace
 
-Tensor argsort(Tensor x, int axis, Order order, Tensor::Where at) {
+Tensor argsort(Tensor x, int axis, Order order, Where at) {
     const LineScope line(x.graph(at), at);
     const int front = axis_from_front("argsort", x, axis);
     return order_along(x, front, x.dim(front), order);
 }
 
-Sorted sort(Tensor x, int axis, Order order, Tensor::Where at) {
+Sorted sort(Tensor x, int axis, Order order, Where at) {
     const LineScope line(x.graph(at), at);
     const int front = axis_from_front("sort", x, axis);
     const Tensor indices = order_along(x, front, x.dim(front), order);
     return {gather(x, front, indices), indices};
 }
 
-Sorted top_k(Tensor x, std::int64_t count, int axis, Tensor::Where at) {
+Sorted top_k(Tensor x, std::int64_t count, int axis, Where at) {
     const LineScope line(x.graph(at), at);
     const int front = axis_from_front("top_k", x, axis);
     const Tensor indices = order_along(x, front, count, Order::descending);
     return {gather(x, front, indices), indices};
 }
 
-Tensor grouped_matmul(Tensor x, Tensor w, Tensor counts, GroupedWeights weights, Tensor::Where at) {
+Tensor grouped_matmul(Tensor x, Tensor w, Tensor counts, GroupedWeights weights, Where at) {
     return call1("grouped_matmul", {x, w, counts}, {{"transpose_b", weights == GroupedWeights::transposed}},
                  at);
 }
 
-Routed route(Tensor scores, std::int64_t experts_of_row, Tensor::Where at) {
+Routed route(Tensor scores, std::int64_t experts_of_row, Where at) {
     Graph& graph = scores.graph(at);
     const LineScope line(graph, at);
     if (scores.rank() != 2)

@@ -77,8 +77,7 @@ struct DepthAxis {
 
 /// `planes` pools [planes, H, W, C], then `depth` pools [N, D, pixels, C].
 template <typename Planes, typename Depth>
-Tensor pooled(std::string_view op, const Tensor& x, const Planes& planes, const Depth& depth,
-              Tensor::Where at) {
+Tensor pooled(std::string_view op, const Tensor& x, const Planes& planes, const Depth& depth, Where at) {
     const LineScope line(x.graph(at), at);
     expect_volumes(op, x);
     const std::int64_t N = x.dim(0), D = x.dim(1), C = x.dim(4);
@@ -103,7 +102,7 @@ std::pair<Pool2dOptions, Pool2dOptions> planes_and_depth(const Pool3dOptions& o)
 
 }  // namespace
 
-Tensor conv3d(Tensor x, Tensor filter, const Conv3dOptions& options, Tensor::Where at) {
+Tensor conv3d(Tensor x, Tensor filter, const Conv3dOptions& options, Where at) {
     const LineScope line(x.graph(at), at);
     expect_volumes("conv3d", x);
     const std::int64_t groups = options.groups;
@@ -139,7 +138,7 @@ Tensor conv3d(Tensor x, Tensor filter, const Conv3dOptions& options, Tensor::Whe
 }
 
 Tensor conv_transpose3d(Tensor x, Tensor filter, const Conv3dOptions& options,
-                        std::array<std::int64_t, 3> more, Tensor::Where at) {
+                        std::array<std::int64_t, 3> more, Where at) {
     const LineScope line(x.graph(at), at);
     expect_volumes("conv_transpose3d", x);
     const auto refuse_here = [&](const std::string& why) {
@@ -175,21 +174,21 @@ Tensor conv_transpose3d(Tensor x, Tensor filter, const Conv3dOptions& options,
     return options.bias ? call1("add_bias", {sum, *options.bias}) : sum;
 }
 
-Tensor max_pool3d(Tensor x, const Pool3dOptions& options, Tensor::Where at) {
+Tensor max_pool3d(Tensor x, const Pool3dOptions& options, Where at) {
     const auto [planes, depth] = planes_and_depth(options);
     return pooled(
         "max_pool3d", x, [&](Tensor t) { return max_pool2d(t, planes); },
         [&](Tensor t) { return max_pool2d(t, depth); }, at);
 }
 
-Tensor average_pool3d(Tensor x, const Pool3dOptions& options, Tensor::Where at) {
+Tensor average_pool3d(Tensor x, const Pool3dOptions& options, Where at) {
     const auto [planes, depth] = planes_and_depth(options);
     return pooled(
         "average_pool3d", x, [&](Tensor t) { return average_pool2d(t, planes); },
         [&](Tensor t) { return average_pool2d(t, depth); }, at);
 }
 
-Tensor adaptive_average_pool3d(Tensor x, std::array<std::int64_t, 3> extents, Tensor::Where at) {
+Tensor adaptive_average_pool3d(Tensor x, std::array<std::int64_t, 3> extents, Where at) {
     return pooled(
         "adaptive_average_pool3d", x,
         [&](Tensor t) {

@@ -24,11 +24,11 @@ std::string in_scope(const Graph& graph, std::string_view name) {
 /// called it.
 class LayerScope {
   public:
-    LayerScope(Tensor x, std::string_view name, Tensor::Where at)
+    LayerScope(Tensor x, std::string_view name, Where at)
         : scope_(graph_of(x, name, at), name), line_(x.graph(), at) {}
 
   private:
-    static Graph& graph_of(Tensor x, std::string_view name, Tensor::Where at) {
+    static Graph& graph_of(Tensor x, std::string_view name, Where at) {
         if (!x) refuse(name, {.scope = {}, .line = at}, "the layer is given an empty Tensor");
         return x.graph();
     }
@@ -52,8 +52,7 @@ Scope::Scope(Graph& graph, std::string_view name) : scope_(new OriginScope(graph
 Scope::Scope(Tensor in_graph_of, std::string_view name) : Scope(in_graph_of.graph(), name) {}
 Scope::~Scope() = default;
 
-Tensor parameter(Graph& graph, std::string_view name, Shape shape, const Initializer& initializer,
-                 Tensor::Where at) {
+Tensor parameter(Graph& graph, std::string_view name, Shape shape, const Initializer& initializer, Where at) {
     const LineScope line(graph, at);
     return {graph, graph.add_state({.kind = State::Kind::parameter,
                                     .name = in_scope(graph, name),
@@ -67,7 +66,7 @@ Initializer glorot_uniform(std::int64_t inputs, std::int64_t outputs) {
             .limit = std::sqrt(6.0 / static_cast<double>(inputs + outputs))};
 }
 
-Tensor linear(Tensor x, std::string_view name, const LinearOptions& options, Tensor::Where at) {
+Tensor linear(Tensor x, std::string_view name, const LinearOptions& options, Where at) {
     const LayerScope scope(x, name, at);
     Graph& graph = x.graph();
     const std::int64_t inputs = channels_of("linear", x, options.outputs);
@@ -84,7 +83,7 @@ Tensor linear(Tensor x, std::string_view name, const LinearOptions& options, Ten
     return reshape(matmul(rows, weight, matmul_options), shape);
 }
 
-Tensor conv2d(Tensor x, std::string_view name, const Conv2dLayerOptions& options, Tensor::Where at) {
+Tensor conv2d(Tensor x, std::string_view name, const Conv2dLayerOptions& options, Where at) {
     const LayerScope scope(x, name, at);
     Graph& graph = x.graph();
     const auto [rows, columns] = options.window;
@@ -100,7 +99,7 @@ Tensor conv2d(Tensor x, std::string_view name, const Conv2dLayerOptions& options
     return ops::conv2d(x, filter, convolution);
 }
 
-Tensor layer_norm(Tensor x, std::string_view name, const LayerNormOptions& options, Tensor::Where at) {
+Tensor layer_norm(Tensor x, std::string_view name, const LayerNormOptions& options, Where at) {
     const LayerScope scope(x, name, at);
     Graph& graph = x.graph();
     const std::int64_t channels = channels_of("layer_norm", x);
@@ -110,7 +109,7 @@ Tensor layer_norm(Tensor x, std::string_view name, const LayerNormOptions& optio
     return ops::layer_norm(x, weight, bias, options.epsilon);
 }
 
-Tensor rms_norm(Tensor x, std::string_view name, double epsilon, Tensor::Where at) {
+Tensor rms_norm(Tensor x, std::string_view name, double epsilon, Where at) {
     const LayerScope scope(x, name, at);
     const Tensor weight = parameter(x.graph(), "weight", {channels_of("rms_norm", x)}, ones);
     return ops::rms_norm(x, weight, epsilon);
@@ -172,7 +171,7 @@ void follow(Tensor running, Tensor statistic, double momentum) {
 }  // namespace
 
 Tensor batch_norm(Tensor x, std::string_view name, const Mode& mode, const BatchNormOptions& options,
-                  Tensor::Where at) {
+                  Where at) {
     const LayerScope scope(x, name, at);
     Graph& graph = x.graph();
     const std::int64_t channels = channels_of("batch_norm", x);
@@ -197,7 +196,7 @@ Tensor batch_norm(Tensor x, std::string_view name, const Mode& mode, const Batch
     return normed.y;
 }
 
-Tensor dropout(Tensor x, double rate, const Mode& mode, Tensor::Where at) {
+Tensor dropout(Tensor x, double rate, const Mode& mode, Where at) {
     if (!mode.is_training()) return x;
     const std::int64_t operation = mode.next_random_operation();
     return rate == 0 ? x : ops::dropout(x, mode.random(), rate, operation, at);

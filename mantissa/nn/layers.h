@@ -33,7 +33,7 @@ class Scope {
 /// A parameter named `name` under the graph's scope: in scope h.0, "ln_1.weight" is "h.0.ln_1.weight".
 /// Throws UserError if the name is taken.
 Tensor parameter(Graph& graph, std::string_view name, Shape shape, const Initializer& initializer,
-                 Tensor::Where at = Tensor::Where::current());
+                 Where at = Where::current());
 
 /// Uniform in +-sqrt(6 / (inputs + outputs)). A filter's inputs and outputs count each of its pixels. Glorot,
 /// Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010.
@@ -47,8 +47,7 @@ struct LinearOptions {
 };
 
 /// y = x W^T + b over the last axis: x [..., C], weight [outputs, C], bias [outputs], y [..., outputs].
-Tensor linear(Tensor x, std::string_view name, const LinearOptions& options,
-              Tensor::Where at = Tensor::Where::current());
+Tensor linear(Tensor x, std::string_view name, const LinearOptions& options, Where at = Where::current());
 
 struct Conv2dLayerOptions {
     std::int64_t outputs = 0;                     ///< K; must be given
@@ -62,7 +61,7 @@ struct Conv2dLayerOptions {
 /// x [B, H, W, C] -> [B, (H + 2 padding - (R - 1) dilation - 1) / stride + 1, ..., K]: weight
 /// [R, S, C / groups, K], which starts as glorot_uniform has it, and bias [K].
 Tensor conv2d(Tensor x, std::string_view name, const Conv2dLayerOptions& options,
-              Tensor::Where at = Tensor::Where::current());
+              Where at = Where::current());
 
 struct LayerNormOptions {
     double epsilon = 1e-5;
@@ -71,11 +70,10 @@ struct LayerNormOptions {
 
 /// Over the last axis, with weight (starting at 1) and bias (at 0) of [C].
 Tensor layer_norm(Tensor x, std::string_view name, const LayerNormOptions& options = {},
-                  Tensor::Where at = Tensor::Where::current());
+                  Where at = Where::current());
 
 /// RMS normalisation over the last axis, with weight (starting at 1) of [C].
-Tensor rms_norm(Tensor x, std::string_view name, double epsilon = 1e-5,
-                Tensor::Where at = Tensor::Where::current());
+Tensor rms_norm(Tensor x, std::string_view name, double epsilon = 1e-5, Where at = Where::current());
 
 /// Keys and values of a whole context, which are kept from one run to the next while text is generated.
 class KeyCache {
@@ -111,7 +109,7 @@ struct BatchNormOptions {
 /// UserError for a momentum outside [0, 1], and while training for an unbiased variance of one element a
 /// channel.
 Tensor batch_norm(Tensor x, std::string_view name, const Mode& mode, const BatchNormOptions& options = {},
-                  Tensor::Where at = Tensor::Where::current());
+                  Where at = Where::current());
 
 struct RecurrentOptions {
     std::int64_t hidden = 0;  ///< H; must be given
@@ -122,14 +120,12 @@ struct RecurrentOptions {
 /// Long short-term memory, x [B, T, C] -> [B, T, H], from states of zeros. Hochreiter, Schmidhuber 1997.
 /// Names and order of gates as PyTorch has them: weight_ih_l0 [4 H, C], weight_hh_l0 [4 H, H], bias_ih_l0 and
 /// bias_hh_l0 [4 H], and so on; input, forget, cell, output. All start uniform in +-1 / sqrt(H).
-Tensor lstm(Tensor x, std::string_view name, const RecurrentOptions& options,
-            Tensor::Where at = Tensor::Where::current());
+Tensor lstm(Tensor x, std::string_view name, const RecurrentOptions& options, Where at = Where::current());
 /// Gated recurrent units, likewise with 3 H: reset, update, new. Cho et al. 2014, the reset behind the
 /// product as PyTorch and cuDNN have it.
-Tensor gru(Tensor x, std::string_view name, const RecurrentOptions& options,
-           Tensor::Where at = Tensor::Where::current());
+Tensor gru(Tensor x, std::string_view name, const RecurrentOptions& options, Where at = Where::current());
 
 /// While training: zero with probability `rate`, else x / (1 - rate). In evaluation x itself.
-Tensor dropout(Tensor x, double rate, const Mode& mode, Tensor::Where at = Tensor::Where::current());
+Tensor dropout(Tensor x, double rate, const Mode& mode, Where at = Where::current());
 
 }  // namespace mantissa::nn

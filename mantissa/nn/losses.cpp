@@ -11,8 +11,7 @@ namespace mantissa::inline v0::nn {
 
 namespace {
 
-void expect_one_shape(std::string_view loss, const Tensor& prediction, const Tensor& target,
-                      Tensor::Where at) {
+void expect_one_shape(std::string_view loss, const Tensor& prediction, const Tensor& target, Where at) {
     if (prediction.shape() == target.shape()) return;
     throw UserError(
         fmt::format("{} at {}:{}: the prediction is {}, the target {}; expected one shape, reshape one "
@@ -22,18 +21,18 @@ void expect_one_shape(std::string_view loss, const Tensor& prediction, const Ten
 
 }  // namespace
 
-Tensor mse_loss(Tensor prediction, Tensor target, Tensor::Where at) {
+Tensor mse_loss(Tensor prediction, Tensor target, Where at) {
     expect_one_shape("mse_loss", prediction, target, at);
     const Tensor error = Operand(prediction, at) - target;
     return mean(Operand(error, at) * error, at);
 }
 
-Tensor l1_loss(Tensor prediction, Tensor target, Tensor::Where at) {
+Tensor l1_loss(Tensor prediction, Tensor target, Where at) {
     expect_one_shape("l1_loss", prediction, target, at);
     return mean(abs(Operand(prediction, at) - target, at), at);
 }
 
-Tensor huber_loss(Tensor prediction, Tensor target, double delta, Tensor::Where at) {
+Tensor huber_loss(Tensor prediction, Tensor target, double delta, Where at) {
     expect_one_shape("huber_loss", prediction, target, at);
     if (!(delta > 0))
         throw UserError(fmt::format("huber_loss at {}:{}: delta must be above 0, got {}", at.file_name(),
@@ -43,24 +42,24 @@ Tensor huber_loss(Tensor prediction, Tensor target, double delta, Tensor::Where 
     return mean(Operand(inner, at) * (Operand(error, at) - Operand(inner, at) * 0.5), at);
 }
 
-Tensor binary_cross_entropy(Tensor logits, Tensor targets, Tensor::Where at) {
+Tensor binary_cross_entropy(Tensor logits, Tensor targets, Where at) {
     expect_one_shape("binary_cross_entropy", logits, targets, at);
     return mean(Operand(softplus(logits, at), at) - Operand(targets, at) * logits, at);
 }
 
-Tensor nll_loss(Tensor log_probabilities, Tensor targets, Tensor::Where at) {
+Tensor nll_loss(Tensor log_probabilities, Tensor targets, Where at) {
     const LineScope line(log_probabilities.graph(), at);
     std::vector<std::int64_t> column = targets.shape().extents();
     column.push_back(1);
     return -mean(gather(log_probabilities, -1, reshape(targets, Shape(column))));
 }
 
-Tensor soft_cross_entropy(Tensor logits, Tensor targets, Tensor::Where at) {
+Tensor soft_cross_entropy(Tensor logits, Tensor targets, Where at) {
     expect_one_shape("soft_cross_entropy", logits, targets, at);
     return cross_entropy(logits, targets, CrossEntropyOptions{}, at);
 }
 
-Tensor kl_divergence(Tensor log_probabilities, Tensor targets, Tensor::Where at) {
+Tensor kl_divergence(Tensor log_probabilities, Tensor targets, Where at) {
     expect_one_shape("kl_divergence", log_probabilities, targets, at);
     Graph& graph = log_probabilities.graph();
     const LineScope line(graph, at);

@@ -111,7 +111,7 @@ Tensor trace_loss(const Model& model, Graph& graph, std::int64_t batch, const Mo
     return loss;
 }
 
-void metric(std::string_view name, Tensor value, Tensor::Where at) {
+void metric(std::string_view name, Tensor value, Where at) {
     Graph& graph = value.graph(at);
     const LineScope line(graph, at);
     const auto refuse_if = [&](bool holds, const std::string& what) {

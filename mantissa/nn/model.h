@@ -161,7 +161,7 @@ struct Model {
 /// Names a result beside the loss, in whose trace it is called: an accuracy, a part of the loss. A number of
 /// each row, or more or bools, counts by its mean. The trainer gives it by that name (StepResult,
 /// Evaluation). Throws UserError for a name that is empty or taken, and for whole numbers.
-void metric(std::string_view name, Tensor value, Tensor::Where at = Tensor::Where::current());
+void metric(std::string_view name, Tensor value, Where at = Where::current());
 
 /// Traces the loss of a model on a batch of so many examples: adds its inputs, then what it records. Throws
 /// UserError, naming the model, if it has no loss, or if the loss is no single floating number. Throws it,

@@ -110,12 +110,12 @@ Tensor recurrent(std::string_view layer, Tensor x, std::string_view name, const 
 
 }  // namespace
 
-Tensor lstm(Tensor x, std::string_view name, const RecurrentOptions& options, Tensor::Where at) {
+Tensor lstm(Tensor x, std::string_view name, const RecurrentOptions& options, Where at) {
     const LineScope line(x.graph(at), at);
     return recurrent("lstm", x, name, options, 4, lstm_layer);
 }
 
-Tensor gru(Tensor x, std::string_view name, const RecurrentOptions& options, Tensor::Where at) {
+Tensor gru(Tensor x, std::string_view name, const RecurrentOptions& options, Where at) {
     const LineScope line(x.graph(at), at);
     return recurrent("gru", x, name, options, 3, gru_layer);
 }

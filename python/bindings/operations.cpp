@@ -75,8 +75,8 @@ void bind_sources(nb::module_& module) {
         "Whether what is traced is a training step");
 }
 
-using Unary = Tensor (*)(Tensor, Tensor::Where);
-using Binary = Tensor (*)(Tensor, Tensor, Tensor::Where);
+using Unary = Tensor (*)(Tensor, Where);
+using Binary = Tensor (*)(Tensor, Tensor, Where);
 
 constexpr std::pair<const char*, Unary> unaries[] = {
     {"rsqrt", ops::rsqrt}, {"floor", ops::floor},         {"ceil", ops::ceil},
@@ -91,12 +91,10 @@ constexpr std::pair<const char*, Binary> binaries[] = {
 void bind_elements(nb::module_& module) {
     for (const auto& [name, function] : unaries)
         module.def(
-            name, [function = function](Tensor x) { return function(x, Tensor::Where::current()); },
-            nb::arg("x"));
+            name, [function = function](Tensor x) { return function(x, Where::current()); }, nb::arg("x"));
     for (const auto& [name, function] : binaries)
         module.def(
-            name,
-            [function = function](Tensor a, Tensor b) { return function(a, b, Tensor::Where::current()); },
+            name, [function = function](Tensor a, Tensor b) { return function(a, b, Where::current()); },
             nb::arg("a"), nb::arg("b"));
     module.def(
         "clamp", [](Tensor x, double least, double most) { return clamp(x, least, most); }, nb::arg("x"),

@@ -42,7 +42,7 @@ struct Evaluated {
                        graph.add_input("x", {DType::f32,
                                              {static_cast<std::int64_t>(B), static_cast<std::int64_t>(T),
                                               static_cast<std::int64_t>(C)}}));
-        const Tensor out = layer(x, "rnn", options, Tensor::Where::current());
+        const Tensor out = layer(x, "rnn", options, Where::current());
         for (const State& state : graph.states())
             feed[state.name] = numbers(static_cast<std::size_t>(state.type.shape.elements()), feed.size());
         y = ReferenceRun(graph, feed)[out.value()].values;
@@ -139,7 +139,7 @@ TEST(Recurrent, GradientsMultiplyNothingAgain) {
     for (const auto layer : {lstm, gru}) {
         Graph graph;
         const Tensor x(graph, graph.add_input("x", {DType::f32, {2, 4, 3}}));
-        const Tensor y = layer(x, "rnn", {.hidden = 5}, Tensor::Where::current());
+        const Tensor y = layer(x, "rnn", {.hidden = 5}, Where::current());
         const Tensor ones = constant(graph, 1.0, DType::f32, y.shape());
         std::vector<Tensor> weights;
         for (const State& state : graph.states()) weights.emplace_back(graph, Value{state.node, 0});

@@ -351,7 +351,7 @@ std::span<const Op> scan_ops() {
 }
 
 Scanned scan(std::span<const Tensor> states, std::span<const Tensor> sequences, std::span<const Tensor> whole,
-             const ScanBody& record, Steps steps, Tensor::Where at) {
+             const ScanBody& record, Steps steps, Where at) {
     if (sequences.empty()) throw UserError("scan: expected one sequence or more, whose first axis is time");
     Graph& graph = sequences[0].graph(at);
     const LineScope line(graph, at);
