@@ -344,6 +344,33 @@ class Meanings(unittest.TestCase):
         step.load()
         self.assertAlmostEqual(step(X, Y, lr=0.0).loss, (F.cross_entropy(model(X), Y)).item(), 5)
 
+    def test_whatever_reads_weights_refuses_others_and_has_them_after_load(self):
+        for policy in ("fp32", "bf16"):
+            model = small()
+            step = self.agrees(model, policy=policy)
+            step(X, Y, lr=0.1)
+            best, loss, output = copy.deepcopy(model.state_dict()), step.evaluate(X, Y), step.predict(X)
+            for take_over in (step.load, step.into):
+                step(X, Y, lr=3.0)
+                model.load_state_dict(best)
+                for call in (lambda: step(X, Y, lr=0.1), lambda: step.evaluate(X, Y), lambda: step.predict(X),
+                             lambda: step.gradients(X, Y), lambda: step.save("run")):
+                    with self.assertRaisesRegex(mantissa.Error, "0.weight of the module was changed .* load.. takes it"):
+                        call()
+                take_over()
+                self.assertEqual(step.evaluate(X, Y), loss)
+                self.assertTrue(torch.equal(step.predict(X), output))
+            model[0].weight.data[0, 1] += 1  # which leaves no trace
+            self.assertAlmostEqual(step.evaluate(X, Y), F.cross_entropy(step.predict(X), Y).item(), 5)
+
+    def test_into_a_module_that_another_trainer_took_over(self):
+        model = small()
+        first = self.agrees(model)
+        self.agrees(model)
+        first(X, Y, lr=0.1)
+        first.into(model)
+        self.assertTrue(torch.equal(model[0].weight, first.state_dict()["0.weight"]))
+
     def test_what_else_changes_from_outside(self):
         class Module(OneLayer):
             def __init__(self):
@@ -360,9 +387,15 @@ class Meanings(unittest.TestCase):
             change(model)
             with self.assertRaises(mantissa.Error) as raised:
                 step(X, Y, lr=0.1)
+            if "make another trainer" in str(raised.exception):
+                self.assertRaises(mantissa.Error, step.load)
             return str(raised.exception)
-        self.assertIn("scale of the module was changed from outside", said(lambda m: m.scale.mul_(2)))
-        self.assertIn("layer.bias of the module", said(lambda m: m.layer.bias.requires_grad_(False)))
+        for name, change in (("scale", lambda m: m.scale.mul_(2)),
+                             ("layer.bias", lambda m: m.layer.bias.requires_grad_(False))):
+            self.assertEqual(said(change), f"{name} of the module was changed from outside since the trainer took it over; "
+                                           "make another trainer")
+        with self.assertRaisesRegex(AssertionError, "Error not raised"):
+            said(lambda m: m.scale.copy_(m.scale.clone()))  # written, and the same
         self.assertIn("layer.weight of the module", said(lambda m: m.layer.weight.data.mul_(2)))
 
     def test_parameters_are_views_of_what_is_trained(self):

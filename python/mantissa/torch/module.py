@@ -1,5 +1,6 @@
 """A trainer of a PyTorch module: hands its parameters over, makes steps, and gives them back."""
 import collections
+import hashlib
 import itertools
 import time
 
@@ -131,6 +132,8 @@ class TorchTrainer:
         self.plan_seconds = time.monotonic() - began
         self._counts = {name: int(buffer) for name, buffer in model.named_buffers()
                         if name.endswith("num_batches_tracked")}
+        self._seen = {}
+        self._constants = {name: _digest(tensor) for name, tensor in self._watched() if name not in self._weights}
         self._views = {}
         self.copied = self._reasons_to_copy(views)
         self._predicted_shape = None
@@ -151,7 +154,8 @@ class TorchTrainer:
         return {name: reason for name, reason in reasons.items() if reason}
 
     def load(self):
-        """Takes parameters and running statistics over from the module."""
+        """Takes parameters and running statistics over from the module, as they were written there."""
+        self._refuse_changed(are_weights_taken=True)
         for name, (weight, order) in self._weights.items():
             tensor = self._tensor(name, weight)
             if self._is_view(name, tensor):
@@ -205,10 +209,14 @@ class TorchTrainer:
 
     def evaluate(self, *batch):
         """The loss of any number of examples, with the module in evaluation."""
+        self._refuse_changed()
+        if self._views:
+            self._trainer.note_write()  # a write through .data leaves no trace
         return self._trainer.evaluate(self._arrays(batch)).loss
 
     def predict(self, *batch):
         """The module's output for any number of examples, with the module in evaluation: a float32 tensor."""
+        self._refuse_changed()
         arrays = self._arrays(batch, self._split if not self._names else len(batch))
         made = self._trainer.predict(arrays[:self._outputs_take()])
         return torch.from_numpy(made).reshape((-1,) + tuple(self._predicted_shape[1:]))
@@ -234,8 +242,10 @@ class TorchTrainer:
             model.load_state_dict(self.state_dict())
             return model
         first = capture.names_of(self.model)
-        others = {key: value for key, value in self.model.state_dict().items() if first.get(key, key) not in self._views}
+        views = {name for name in self._views if self._is_view(name, self._tensor(name, self._weights[name][0]))}
+        others = {key: value for key, value in self.model.state_dict().items() if first.get(key, key) not in views}
         self.model.load_state_dict(self._learned(others), strict=False)
+        self._trainer.note_write()
         self._remember()
         return self.model
 
@@ -257,6 +267,7 @@ class TorchTrainer:
 
     def save(self, directory):
         """Saves the run, to be resumed to the same bits."""
+        self._refuse_changed()
         self._trainer.save(directory)
 
     def resume(self, directory):
@@ -269,6 +280,7 @@ class TorchTrainer:
 
     def gradients(self, *batch):
         """The loss of a batch and the gradient of each parameter, in torch's own layouts; nothing is updated."""
+        self._refuse_changed()
         loss, stored = self._trainer.gradients(self._step_arrays(batch))
         return loss, {name: torch.from_numpy(np.ascontiguousarray(from_stored(array, self._weights[name][1])))
                       for name, array in stored.items()}
@@ -418,7 +430,7 @@ class TorchTrainer:
     # Changes from outside.
 
     def _remember(self):
-        self._seen = {name: self._trace(name, tensor) for name, tensor in self._watched()}
+        self._seen.update((name, self._trace(name, tensor)) for name, tensor in self._watched() if name in self._weights)
 
     def _remember_views(self):
         """What a step wrote is no change from outside."""
@@ -431,29 +443,41 @@ class TorchTrainer:
         return name in self._views and tensor.data_ptr() == self._views[name].ctypes.data
 
     def _trace(self, name, tensor):
-        """What tells that a tensor was written, or is trained no longer: its count of writes, and some of its numbers."""
+        """What tells that a tensor was written: its count of writes, and some of its numbers."""
         if self._is_view(name, tensor):
             numbers = self._views[name]
         else:
             numbers = tensor.detach().float().numpy()
             numbers = (to_stored(numbers, self._weights[name][1]) if name in self._views else numbers).reshape(-1)
-        return tensor._version, tensor.requires_grad, _some(numbers)
+        return tensor._version, _some(numbers)
 
     def _watched(self):
         """What the program took over from the module: parameters, and buffers that are its constants."""
         for name, parameter in self.model.named_parameters():
-            yield name, parameter
+            if name in self._weights:
+                yield name, parameter
         for name, buffer in self.model.named_buffers():
             if name not in self._running and name not in self._counts:
                 yield name, buffer
 
-    def _refuse_changed(self):
+    def _refuse_changed(self, are_weights_taken=False):
+        """Whatever reads weights begins here: the module's may be others, and BF16 copies of them out of date."""
         for name, tensor in self._watched():
-            if self._trace(name, tensor) != self._seen.get(name):
-                is_weight = name in self._weights
-                raise _native.Error(f"{name} of the module was changed from outside since the trainer took it over; "
-                                    + ("load() takes it over again, into(model) gives it back" if is_weight else
-                                       "make another trainer"))
+            instead = "make another trainer"
+            now = self._trace(name, tensor)
+            if name in self._constants:
+                if now == self._seen.get(name):
+                    continue
+                if _digest(tensor) == self._constants[name]:
+                    self._seen[name] = now
+                    continue
+            elif tensor.requires_grad == self._weights[name][0].trained:
+                if are_weights_taken or now == self._seen[name]:
+                    continue
+                instead = "load() takes it over again"
+                if not self._is_view(name, tensor):
+                    instead += ", into(model) gives it back"
+            raise _native.Error(f"{name} of the module was changed from outside since the trainer took it over; {instead}")
 
     def _checked(self):
         still = _native.Trainer(self._model_of(True), options_of(**dict(
@@ -477,6 +501,10 @@ def _of_rows(value, rows):
     if value.shape[0] >= rows:
         return value[:rows]
     return value[torch.arange(rows) % value.shape[0]]
+
+
+def _digest(tensor):
+    return hashlib.blake2b(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()).digest()
 
 
 def _some(numbers):
