@@ -452,6 +452,44 @@ class Meanings(unittest.TestCase):
         step.into(model)
         self.assertTrue(torch.equal(model[0].weight, before))
 
+    def test_a_loss_that_holds_tensors(self):
+        class Learned(nn.Module):
+            def __init__(self, is_trained):
+                super().__init__()
+                self.scale, self.drop = nn.Parameter(torch.tensor(1.5), requires_grad=is_trained), nn.Dropout(0.5)
+
+            def forward(self, out, y):
+                return F.cross_entropy(self.drop(out) * self.scale, y)
+
+        weight, model = torch.tensor([1.0, 2.0, 0.5]), small(nn.Linear(6, 3))
+        for loss, y in ((nn.CrossEntropyLoss(weight), Y), (Learned(is_trained=False), Y),
+                        (nn.BCEWithLogitsLoss(pos_weight=weight), F.one_hot(Y, 3).float())):
+            step = self.agrees(model, loss, (X, y))
+            self.assertAlmostEqual(step.evaluate(X, y), loss.eval()(model(X), y).item(), 5)
+        self.assertRegex(str(mantissa.explain(self.agrees(model, nn.CrossEntropyLoss(weight)))), r"loss\.py:\d+ +loss ")
+        with self.assertRaises(mantissa.torch.CaptureError) as raised:
+            self.agrees(model, Learned(is_trained=True))
+        self.assertIn("scale, a parameter of the loss", str(raised.exception))
+        loss = nn.CrossEntropyLoss(weight)
+        step = self.agrees(model, loss)
+        loss.weight.mul_(2)
+        with self.assertRaises(mantissa.Error) as raised:
+            step(X, Y, lr=0.1)
+        self.assertIn("loss.weight of the module was changed from outside", str(raised.exception))
+
+    def test_a_loss_of_the_modules_own_weights(self):
+        class Decayed(nn.Module):
+            def __init__(self, model):
+                super().__init__()
+                self.model = model
+
+            def forward(self, out, y):
+                return F.cross_entropy(out, y) + self.model[0].weight.square().sum()
+
+        model = small()
+        step = self.agrees(model, Decayed(model))
+        self.assertGreater(step(X, Y, lr=0.1).loss, step(X, Y, lr=0.1).loss)
+
     def test_ignored_targets_and_rows_of_padding(self):
         y = torch.tensor([0, -100, 2, 1, -100, 0, 1, 2])
         self.agrees(small(), example=(X, y))

@@ -30,13 +30,14 @@ class Captured:
 class _Reader:
     """Reads an exported program into a neutral one."""
 
-    def __init__(self, exported, model, name, refusals, running=()):
-        self.exported, self.model, self.refusals, self.running = exported, model, refusals, running
+    def __init__(self, exported, wrapper, name, refusals, running=()):
+        self.exported, self.wrapper, self.refusals, self.running = exported, wrapper, refusals, running
+        self.model = wrapper.model
         self.program = Program(name)
         self.values = {}  # node -> value, or a list of them
         self.folded = {}  # node -> what it is, computed once
         self.next = 0
-        self.names = names_of(model)
+        self.names = names_of(wrapper)
 
     def read(self):
         signature = self.exported.graph_signature
@@ -66,18 +67,26 @@ class _Reader:
                 self.values[node] = self._value(node.meta["val"])
                 self.program.inputs.append(self.values[node])
             return
-        target = spec.target.removeprefix(export.MODULE + ".")
-        if kind == "PARAMETER":
-            self.values[node] = self._weight(node, self.names[target], weights)
+        name = self.names.get(spec.target, spec.target)
+        is_loss, target = name.startswith(export.LOSS), name.removeprefix(export.MODULE + ".")
+        if kind == "PARAMETER" and is_loss:
+            parameter = self.wrapper.get_parameter(name)
+            self.folded[node] = parameter.detach()
+            if parameter.requires_grad:
+                self.refusals.append(Refusal(
+                    f"{name.removeprefix(export.LOSS)}, a parameter of the loss", "loss", "", "",
+                    "Make one module of both, whose forward takes x and y: then loss=lambda made: made, inputs=2."))
+        elif kind == "PARAMETER":
+            self.values[node] = self._weight(node, target, weights)
         elif kind == "BUFFER":
-            if spec.target in self.mutated.values() or target in self.running:
-                tensor = self.model.get_buffer(target)
+            tensor = self.wrapper.get_buffer(name)
+            if spec.target in self.mutated.values() or target in self.running and not is_loss:
                 if tensor.is_floating_point():
                     self.values[node] = self._weight(node, target, weights, running=True)
                 else:
                     self.values[node] = None  # a count of batches, which the trainer keeps
             else:
-                self.folded[node] = self.model.get_buffer(target).detach()
+                self.folded[node] = tensor.detach()
         elif kind == "CONSTANT_TENSOR":
             constants = self.exported.constants
             self.folded[node] = constants[spec.target].detach()
@@ -230,7 +239,7 @@ class _Reader:
             if spec.kind.name == "USER_OUTPUT":
                 results.append(self._argument(node) if node is not None else None)
             elif spec.kind.name == "BUFFER_MUTATION":
-                self._mutation(node, spec.target.removeprefix(export.MODULE + "."))
+                self._mutation(node, spec.target)
             else:
                 self.refusals.append(Refusal(f"a result of the kind {spec.kind.name}", "", "", "",
                                              "Leave inputs and parameters as they are in forward."))
@@ -238,13 +247,13 @@ class _Reader:
 
     def _mutation(self, node, target):
         """A batch norm's statistics follow by its row, and its count of batches by the trainer. All else is refused."""
-        buffer = self.model.get_buffer(target)
+        buffer, is_loss = self.wrapper.get_buffer(target), target.startswith(export.LOSS)
         if not buffer.is_floating_point():
             is_count = getattr(node.target, "_schema", None) is not None and "add" in node.target._schema.name \
                 and buffer.dim() == 0
-            if is_count:
+            if is_count and not is_loss:
                 return
-        elif node.target is operator.getitem and "batch_norm" in str(node.args[0].target):
+        elif not is_loss and node.target is operator.getitem and "batch_norm" in str(node.args[0].target):
             source = node.args[0]
             given = source.args[3:5]
             if any(export.is_buffer(each) for each in given):
@@ -252,8 +261,9 @@ class _Reader:
             self.refusals.append(export.refusal(source, "a batch norm that runs twice in a step",
                                           "Put both batches together, and run it once."))
             return
-        self.refusals.append(Refusal(f"the buffer {target}, which forward changes", "", *export.line_of(
-            node.meta.get("stack_trace")), "Change it outside of forward, between steps."))
+        name = target.removeprefix(export.LOSS if is_loss else export.MODULE + ".")
+        self.refusals.append(Refusal(f"the buffer {name}, which forward changes", "loss" if is_loss else "",
+                                     *export.line_of(node.meta.get("stack_trace")), "Change it outside of forward, between steps."))
 
 
 def names_of(model):
@@ -277,9 +287,10 @@ def capture(model, loss, values, split, names, *, training, name, running=()):
     running: buffers that training changes, which are no constants in evaluation.
     """
     refusals = list(export.hooks(model)) if training else []
-    with export.mode(model, training):
-        exported = export.exported(export.WithLoss(model, loss, split, names), values, refusals)
-    reader = _Reader(exported, model, name, refusals, running)
+    wrapper = export.WithLoss(model, loss, split, names)
+    with export.mode(wrapper, training):
+        exported = export.exported(wrapper, values, refusals)
+    reader = _Reader(exported, wrapper, name, refusals, running)
     program = reader.read()
     program.loss = reader.results[0]
     program.output = reader.results[1] if len(reader.results) > 1 else -1
@@ -289,9 +300,10 @@ def capture(model, loss, values, split, names, *, training, name, running=()):
 def capture_output(model, values, names, *, name, running=()):
     """The program of the module alone, in evaluation."""
     refusals = []
-    with export.mode(model, False):
-        exported = export.exported(export.Output(model, names), values, refusals)
-    reader = _Reader(exported, model, name, refusals, running)
+    wrapper = export.Output(model, names)
+    with export.mode(wrapper, False):
+        exported = export.exported(wrapper, values, refusals)
+    reader = _Reader(exported, wrapper, name, refusals, running)
     program = reader.read()
     program.output = reader.results[0]
     return Captured(program, refusals)

@@ -97,7 +97,10 @@ def eager(model, loss, values, split, names, in_double=False, mode=None):
 
 def eager_double(model, loss, values, split, names, mode=None):
     """The same in FP64. Raises what torch raises where the module has none."""
-    double = copy.deepcopy(model).double()
+    double, loss = copy.deepcopy((model, loss))
+    for module in (double, loss):
+        if isinstance(module, torch.nn.Module):
+            module.double()
     wide = [v.double() if v.is_floating_point() else v for v in values]
     return eager(double, loss, wide, split, names, in_double=True, mode=mode)
 

@@ -16,7 +16,7 @@ import torch
 from ..rows import CaptureError, Refusal
 
 _TORCH, _HERE = (os.path.dirname(file) + os.sep for file in (torch.__file__, __file__))
-MODULE = "model"  # where the wrapper keeps the module
+MODULE, LOSS = "model", "_loss."  # where the wrapper keeps the module, and what a loss has that is one
 
 
 class WithLoss(torch.nn.Module):
@@ -90,7 +90,8 @@ def line_of(trace):
 def path_of(node):
     """The path of its module below the model's own, "loss" where it belongs to none."""
     stack = [path for path, _ in node.meta.get("nn_module_stack", {}).values() if path]
-    return ".".join(stack[-1].split(".")[1:]) if stack else "loss"
+    first, *below = stack[-1].split(".") if stack else [""]
+    return ".".join(below if first == MODULE else ["loss", *below])
 
 
 @contextlib.contextmanager

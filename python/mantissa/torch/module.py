@@ -90,7 +90,7 @@ class TorchTrainer:
                                 "mantissa.torch.gradients goes with torch's own")
         if hasattr(model, "_orig_mod"):
             raise _native.Error("the module is one of torch.compile; give the one it was made of")
-        for name, tensor in itertools.chain(model.named_parameters(), model.named_buffers()):
+        for name, tensor in _tensors_of(model):
             if tensor.device.type != "cpu":
                 raise _native.Error(f"{name} of the module is on {tensor.device}; call model.cpu() first: device=\"cuda\" "
                                     "says where it is trained")
@@ -132,6 +132,8 @@ class TorchTrainer:
         self.plan_seconds = time.monotonic() - began
         self._counts = {name: int(buffer) for name, buffer in model.named_buffers()
                         if name.endswith("num_batches_tracked")}
+        shared = {id(tensor) for _, tensor in _tensors_of(model)}
+        self._loss_own = {name for name, tensor in _tensors_of(loss) if id(tensor) not in shared}
         self._seen = {}
         self._constants = {name: _digest(tensor) for name, tensor in self._watched() if name not in self._weights}
         self._views = {}
@@ -144,7 +146,7 @@ class TorchTrainer:
 
     def _reasons_to_copy(self, views):
         """Weights that are no views of what is trained, and why, by name."""
-        tensors = {id(tensor): tensor for tensor in itertools.chain(self.model.parameters(), self.model.buffers())}
+        tensors = {id(tensor): tensor for _, tensor in _tensors_of(self.model)}
         owners = collections.Counter(tensor.untyped_storage().data_ptr() for tensor in tensors.values())
         whole = "" if views else "views=False"
         if self.device != "cpu":
@@ -459,6 +461,9 @@ class TorchTrainer:
         for name, buffer in self.model.named_buffers():
             if name not in self._running and name not in self._counts:
                 yield name, buffer
+        for name, constant in _tensors_of(self._loss):
+            if name in self._loss_own:
+                yield "loss." + name, constant
 
     def _refuse_changed(self, are_weights_taken=False):
         """Whatever reads weights begins here: the module's may be others, and BF16 copies of them out of date."""
@@ -494,6 +499,11 @@ class TorchTrainer:
 
 def _tuple(batch):
     return batch if isinstance(batch, (tuple, list)) else (batch,)
+
+
+def _tensors_of(module):
+    """Parameters and buffers by name; none of a loss that is a function."""
+    return itertools.chain(module.named_parameters(), module.named_buffers()) if isinstance(module, torch.nn.Module) else ()
 
 
 def _of_rows(value, rows):
