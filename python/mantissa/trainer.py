@@ -1,4 +1,6 @@
 """Training, evaluation and prediction."""
+import numbers
+
 from . import _native
 
 
@@ -31,6 +33,13 @@ def options_of(batch=4, policy="fp32", optimizer=None, **others):
     return options
 
 
+def place_of(device, threads):
+    """Device and threads as the library takes them: 0 for as many as there are."""
+    if threads is not None and not (isinstance(threads, numbers.Integral) and threads > 0):
+        raise _native.Error(f"threads must be 1 or more, or None for as many as there are; got {threads!r}")
+    return str(device), int(threads or 0)
+
+
 def train_on(trainer, batches, rate):
     """A generator of steps of a native trainer on tuples of arrays: reads the next one while a step runs."""
     rate_of = rate if callable(rate) else lambda step: rate
@@ -55,16 +64,16 @@ class Trainer:
     policy     "fp32", "tf32", "bf16" or "fp16"
     optimizer  mantissa.adamw(...), sgd(...) or muon(...); None: AdamW
     device     "cpu", or "cuda" for an NVIDIA GPU, where the weights then lie
-    threads    of the CPU; 0: as many as there are
+    threads    of the CPU; None: as many as there are
 
     Other options: accumulate, seed, passes, recompute, frozen, ema_decay. Arrays are those of numpy, torch or any
     library that knows DLPack: [n, ...] for each input, or a whole one, in the order of the model's. The interpreter is free while a
     step runs.
     """
 
-    def __init__(self, model, *, device="cpu", threads=0, **options):
+    def __init__(self, model, *, device="cpu", threads=None, **options):
         self.model = model
-        self._trainer = _native.Trainer(model, options_of(**options), str(device), threads)
+        self._trainer = _native.Trainer(model, options_of(**options), *place_of(device, threads))
 
     def step(self, *arrays, lr):
         """One step on a batch, by this learning rate. Returns loss, gradient_norm, applied, seconds and metrics."""

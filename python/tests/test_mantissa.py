@@ -232,6 +232,12 @@ class Errors(unittest.TestCase):
             self.assertEqual(self.said(lambda: mantissa.Trainer(xor(), **{option: value})),
                              f"the option '{option}' takes {takes}, got {value!r}")
 
+    def test_threads_are_one_or_more(self):
+        for threads in (0, -1, "2"):
+            for call in (mantissa.Trainer, mantissa.explain):
+                self.assertEqual(self.said(lambda: call(xor(), batch=4, threads=threads)),
+                                 f"threads must be 1 or more, or None for as many as there are; got {threads!r}")
+
     def test_a_word_stands_for_a_list(self):
         with self.assertRaisesRegex(mantissa.Error, "there is no optional pass 'some'"):
             mantissa.Trainer(xor(), batch=4, passes="some")

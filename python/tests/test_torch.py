@@ -181,6 +181,14 @@ class Refusals(unittest.TestCase):
                               capture_output=True, text=True)
         self.assertIn("ImportError: mantissa.torch needs torch 2.6 or later, and this is 2.5.1", made.stderr)
 
+    def test_options_that_would_do_nothing(self):
+        self.assertEqual(self.said(small(), batch=3), "the example says how many rows a step takes: leave batch out")
+        self.assertIn("threads must be 1 or more", self.said(small(), threads=0))
+        with self.assertRaises(mantissa.Error) as raised:
+            mantissa.torch.trainer(small(), F.cross_entropy, (X, Y)).predict(X, Y)
+        self.assertEqual(str(raised.exception),
+                         "predict takes the module's own 1 of a batch, got 2: targets go to evaluate")
+
     def test_an_exception_in_the_loss_comes_through(self):
         def loss(out, y):
             raise RuntimeError("no such loss")

@@ -11,7 +11,7 @@ from .. import _native, layout
 from ..program import refs
 from ..rows import Builder, CaptureError, from_stored, to_stored
 from ..rows.build import Weights
-from ..trainer import options_of, train_on
+from ..trainer import options_of, place_of, train_on
 from . import capture, check, optimizers
 
 _INPUTS = {"f32": "f32", "i64": "i32", "i32": "i32", "u8": "u8", "bool": "u8"}
@@ -80,9 +80,12 @@ class TorchTrainer:
     """A module in training. Its parameters are views of those that are trained, where they can be: see `copied`."""
 
     def __init__(self, model, loss, example, *, inputs=None, policy="fp32", optimizer=None, check=True, views=True,
-                 device="cpu", threads=0, accumulate=1, **options):
+                 device="cpu", threads=None, accumulate=1, **options):
         began = time.monotonic()
-        self.model, self._loss, self.device, self._threads = model, loss, str(device), threads
+        self.model, self._loss, self.device = model, loss, str(device)
+        self._place = place_of(device, threads)
+        if "batch" in options:
+            raise _native.Error("the example says how many rows a step takes: leave batch out")
         if not isinstance(model, torch.nn.Module):
             raise _native.Error(f"a torch.nn.Module is trained, got {type(model).__name__}")
         if optimizer is not None and not isinstance(optimizer, _native.Optimizer):
@@ -126,7 +129,7 @@ class TorchTrainer:
             self._options["frozen"] = frozen + list(options.get("frozen", []))
         self.distance = self._checked() if check else None  # before there is memory for steps
         began = time.monotonic()
-        self._trainer = _native.Trainer(self._native_model, options_of(**self._options), self.device, threads)
+        self._trainer = _native.Trainer(self._native_model, options_of(**self._options), *self._place)
         kept = set(self._trainer.states)  # what the loss depends on: all else stays as it is
         self._weights = {name: each for name, each in self._weights.items() if name in kept}
         self.plan_seconds = time.monotonic() - began
@@ -219,8 +222,10 @@ class TorchTrainer:
     def predict(self, *batch):
         """The module's output for any number of examples, with the module in evaluation: a float32 tensor."""
         self._refuse_changed()
-        arrays = self._arrays(batch, self._split if not self._names else len(batch))
-        made = self._trainer.predict(arrays[:self._outputs_take()])
+        if not self._names and len(batch) > self._split:
+            raise _native.Error(f"predict takes the module's own {self._split} of a batch, got {len(batch)}: targets go to "
+                                "evaluate")
+        made = self._trainer.predict(self._arrays(batch))
         return torch.from_numpy(made).reshape((-1,) + tuple(self._predicted_shape[1:]))
 
     def state_dict(self):
@@ -323,7 +328,7 @@ class TorchTrainer:
         array = np.frombuffer(self._trainer.read_state(state or name), np.float32).reshape(stored)
         return np.array(from_stored(array, order), order="C")
 
-    def _arrays(self, batch, count=None):
+    def _arrays(self, batch):
         if len(batch) == 1 and isinstance(batch[0], dict):
             missing = [name for name in self._names or () if name not in batch[0]]
             if missing or not self._names:
@@ -331,7 +336,7 @@ class TorchTrainer:
                                     "the batch is a dictionary, and the example is none")
             batch = [batch[0][name] for name in self._names]
         arrays = []
-        for index, value in enumerate(batch[:count]):
+        for index, value in enumerate(batch):
             value = torch.as_tensor(value).detach().cpu()
             meant = self._example[index].dtype if index < len(self._example) else value.dtype
             if value.dtype.is_floating_point and not meant.is_floating_point:
@@ -486,7 +491,7 @@ class TorchTrainer:
 
     def _checked(self):
         still = _native.Trainer(self._model_of(True), options_of(**dict(
-            self._options, policy="fp32", optimizer=_native.sgd(), accumulate=1)), self.device, self._threads)
+            self._options, policy="fp32", optimizer=_native.sgd(), accumulate=1)), *self._place)
         values = [value if whole else value[:self._batch] for value, whole in zip(self._example, self._is_whole)]
         loss, stored = still.gradients(self._arrays(values))
         del still  # what it holds is as large as a step
