@@ -29,6 +29,13 @@ auto reduction(Reduce reduce) {
     };
 }
 
+Tensor like(Tensor x, double number) { return constant(x.graph(), number, x.dtype()); }
+
+bool refuse_a_branch(Tensor x) {
+    throw UserError(x.type().text() + " has no numbers yet: a model is recorded once, for all batches; " +
+                    "choose by nn.select(x > 0, a, b) instead of a branch");
+}
+
 template <class Function>
 void def_unary(nb::module_& module, const char* name, Function function, const char* doc) {
     module.def(
@@ -65,6 +72,23 @@ void bind_class(nb::module_& module) {
             "__truediv__", [](Tensor a, double b) { return a / b; }, nb::is_operator())
         .def(
             "__rtruediv__", [](Tensor a, double b) { return b / a; }, nb::is_operator())
+        .def(
+            "__lt__", [](Tensor a, Tensor b) { return less(a, b); }, nb::is_operator())
+        .def(
+            "__lt__", [](Tensor a, double b) { return less(a, like(a, b)); }, nb::is_operator())
+        .def(
+            "__le__", [](Tensor a, Tensor b) { return less_equal(a, b); }, nb::is_operator())
+        .def(
+            "__le__", [](Tensor a, double b) { return less_equal(a, like(a, b)); }, nb::is_operator())
+        .def(
+            "__gt__", [](Tensor a, Tensor b) { return less(b, a); }, nb::is_operator())
+        .def(
+            "__gt__", [](Tensor a, double b) { return less(like(a, b), a); }, nb::is_operator())
+        .def(
+            "__ge__", [](Tensor a, Tensor b) { return less_equal(b, a); }, nb::is_operator())
+        .def(
+            "__ge__", [](Tensor a, double b) { return less_equal(like(a, b), a); }, nb::is_operator())
+        .def("__bool__", &refuse_a_branch)
         .def("__neg__", [](Tensor a) { return -a; })
         .def(
             "__pow__", [](Tensor a, double b) { return pow(a, b); }, nb::is_operator())

@@ -55,6 +55,18 @@ class Training(unittest.TestCase):
         losses = [trainer.step(rows, labels, lr=0.05).loss for _ in range(60)]
         self.assertLess(losses[-1], 0.5 * losses[0])
 
+    def test_comparisons_are_those_of_numbers(self):
+        def output(x):
+            other = x * 2 - 1
+            both = ((x < other, x <= other, x > other, x >= other), (x < 0.5, x <= 0, x > 0, x >= 0.5))
+            return nn.concat([each.cast("f32") for row in both for each in row], 1)
+
+        trainer = mantissa.Trainer(mantissa.Model("compared", {"x": (2,), "y": (1,)},
+                                                  lambda x, y: nn.mse_loss(network(x), y), output), batch=4)
+        other = X * 2 - 1
+        expected = (X < other, X <= other, X > other, X >= other, X < 0.5, X <= 0, X > 0, X >= 0.5)
+        self.assertTrue((trainer.predict(X) == np.concatenate(expected, 1)).all())
+
     def test_metrics_are_named_in_the_loss(self):
         def loss(x, y):
             error = network(x) - y
@@ -231,6 +243,13 @@ class Errors(unittest.TestCase):
                 ("passes", 3, '"all", "none" or a list of passes'), ("policy", 3, "a policy's name")):
             self.assertEqual(self.said(lambda: mantissa.Trainer(xor(), **{option: value})),
                              f"the option '{option}' takes {takes}, got {value!r}")
+
+    def test_a_branch_on_a_tensor_says_what_to_write(self):
+        def branching(x, y):
+            return nn.mse_loss(network(x) if network(x) > 0 else x, y)
+
+        self.assertIn("choose by nn.select(x > 0, a, b)", self.said(
+            lambda: mantissa.Trainer(mantissa.Model("branching", {"x": (2,), "y": (1,)}, branching))))
 
     def test_threads_are_one_or_more(self):
         for threads in (0, -1, "2"):
