@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "mantissa/numerics/formats.h"
 #include "python/bindings/bindings.h"
 
 namespace mantissa::python {
@@ -26,6 +27,8 @@ void require_shape(const nn::InputSpec& input, const Array& array) {
     bool fits = array.ndim() == extents.size() + before;
     for (std::size_t i = 0; fits && i < extents.size(); ++i)
         fits = static_cast<std::int64_t>(array.shape(i + before)) == extents[i];
+    if (fits && before == 1 && array.shape(0) == 0)
+        throw UserError("input '" + input.name + "' has no examples: give one or more");
     if (fits) return;
     const std::string takes =
         before == 1 ? "[n, ...] with " + input.shape.text() + " of each example" : input.shape.text();
@@ -47,16 +50,16 @@ std::string dtype_of(const Array& array) {
 
 /// The types of arrays that the input takes.
 const char* dtypes_for(const nn::InputSpec& input) {
-    if (input.dtype == DType::f32) return "float32 (or float64, which is rounded)";
-    return input.dtype == DType::i32 ? "int32 (or int64)" : "uint8";
+    if (input.dtype == DType::f32) return "float32, float64, float16 or bfloat16";
+    return input.dtype == DType::i32 ? "int32 or int64" : "uint8";
 }
 
-template <class To, class From>
-std::vector<std::byte> converted(const Array& array) {
+template <class From, class Function>
+std::vector<std::byte> converted(const Array& array, Function to) {
     const auto* const from = static_cast<const From*>(array.data());
+    using To = decltype(to(*from));
     std::vector<std::byte> bytes(array.size() * sizeof(To));
-    std::transform(from, from + array.size(), reinterpret_cast<To*>(bytes.data()),
-                   [](From number) { return static_cast<To>(number); });
+    std::transform(from, from + array.size(), reinterpret_cast<To*>(bytes.data()), to);
     return bytes;
 }
 
@@ -66,7 +69,8 @@ std::vector<std::byte> shortened(const Array& array, const nn::InputSpec& input)
     const auto is_lost = [](std::int64_t id) { return id != static_cast<std::int32_t>(id); };
     std::int64_t lost = 0;  // counted without a branch, which is quicker
     for (std::size_t i = 0; i < array.size(); ++i) lost += is_lost(from[i]) ? 1 : 0;
-    if (lost == 0) return converted<std::int32_t, std::int64_t>(array);
+    if (lost == 0)
+        return converted<std::int64_t>(array, [](std::int64_t id) { return static_cast<std::int32_t>(id); });
     const auto i = std::find_if(from, from + array.size(), is_lost) - from;
     throw UserError("input '" + input.name + "' is i32, and element " + std::to_string(i) + " is " +
                     std::to_string(from[i]));
@@ -97,13 +101,18 @@ Arrays::Arrays(const nn::Model& model, const nb::tuple& arrays, std::size_t coun
             kept_.push_back(nb::cast(array));
             continue;
         }
-        if (input.dtype == DType::f32 && array.dtype() == nb::dtype<double>())
-            copied_.push_back(converted<float, double>(array));
+        const std::string given = dtype_of(array);
+        if (input.dtype == DType::f32 && given == "float64")
+            copied_.push_back(converted<double>(array, [](double x) { return static_cast<float>(x); }));
+        else if (input.dtype == DType::f32 && given == "float16")
+            copied_.push_back(converted<FP16>(array, [](FP16 x) { return to_f32(x); }));
+        else if (input.dtype == DType::f32 && given == "bfloat16")
+            copied_.push_back(converted<BF16>(array, [](BF16 x) { return to_f32(x); }));
         else if (input.dtype == DType::i32 && array.dtype() == nb::dtype<std::int64_t>())
             copied_.push_back(shortened(array, input));
         else
             throw UserError("input '" + input.name + "' takes " + dtypes_for(input) +
-                            ", and the array is of " + dtype_of(array) + "; convert it first");
+                            ", and the array is of " + given + "; convert it first");
         values.emplace_back(input.dtype, std::span<const std::byte>(copied_.back()));
     }
     batch_ = Batch(std::move(values));

@@ -38,7 +38,8 @@ Device& device_named(const std::string& name, int threads);
 const nn::Mode& mode_of_trace();
 
 /// The values of a model's inputs, as arrays of any library that knows DLPack or the buffer protocol: taken
-/// as they lie where their type is the input's, else converted (float64 to float32, int64 to int32).
+/// as they lie where their type is the input's, else converted (float64, float16 and bfloat16 to float32,
+/// int64 to int32).
 class Arrays {
   public:
     /// `count`: how many of the model's inputs there are. Throws UserError, naming the input, for another

@@ -67,6 +67,13 @@ class Training(unittest.TestCase):
         expected = (X < other, X <= other, X > other, X >= other, X < 0.5, X <= 0, X > 0, X >= 0.5)
         self.assertTrue((trainer.predict(X) == np.concatenate(expected, 1)).all())
 
+    def test_floats_of_other_sizes_are_converted(self):
+        trainer = trained(1)[0]
+        numbers = np.array([[1 / 3, -65504], [6e-8, 0.1]])
+        for dtype in (np.float16, np.float64):
+            given = numbers.astype(dtype)
+            self.assertTrue((trainer.predict(given) == trainer.predict(given.astype(np.float32))).all())
+
     def test_metrics_are_named_in_the_loss(self):
         def loss(x, y):
             error = network(x) - y
@@ -216,10 +223,12 @@ class Errors(unittest.TestCase):
         self.assertEqual(self.said(lambda: trainer.step(X, lr=1)), "model xor takes 2 arrays here, got 1")
         self.assertEqual(self.said(lambda: trainer.step(X, X, lr=1)),
                          "input 'y' takes [n, ...] with [1] of each example, got [4, 2]")
-        for dtype in ("int64", "int32", "uint8", "float16", "complex64", "bool"):
+        for dtype in ("int64", "int32", "uint8", "complex64", "bool"):
             self.assertEqual(self.said(lambda: trainer.step(X.astype(dtype), Y, lr=1)),
-                             "input 'x' takes float32 (or float64, which is rounded), and the array is of "
-                             f"{dtype}; convert it first")
+                             f"input 'x' takes float32, float64, float16 or bfloat16, and the array is of {dtype}; convert "
+                             "it first")
+        for call in (trainer.evaluate, trainer.gradients):
+            self.assertEqual(self.said(lambda: call(X[:0], Y[:0])), "input 'x' has no examples: give one or more")
         self.assertEqual(self.said(lambda: trainer.step([[0, 1]], Y, lr=1)),
                          "input 'x' takes an array in the CPU's memory, in its byte order, got list; numpy.asarray "
                          "makes one of a list")

@@ -343,8 +343,6 @@ class TorchTrainer:
                 raise _native.Error(f"{self._name_of(index)} is {meant} in the example, got {value.dtype}")
             if value.dtype == torch.bool:
                 value = value.to(torch.uint8)
-            elif value.dtype in (torch.bfloat16, torch.float16):
-                value = value.float()
             arrays.append(value.contiguous())
         return tuple(arrays)
 
