@@ -131,8 +131,7 @@ void metric(std::string_view name, Tensor value, Where at) {
 
 Tensor trace_output(const Model& model, Graph& graph, std::int64_t batch) {
     if (!model.output.trace)
-        throw UserError(
-            fmt::format("model {} predicts nothing: set Model::output to what it is to give", model.name));
+        throw UserError(fmt::format("model {} predicts nothing: give it an output", model.name));
     if (model.output.inputs < 1 || model.output.inputs > model.inputs.size())
         throw UserError(fmt::format("model {}: its output is made of {}, but it has {}", model.name,
                                     count_text(model.output.inputs, "input"), model.inputs.size()));

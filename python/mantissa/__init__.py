@@ -14,9 +14,9 @@
 A model is traced: its function records what a step does, on symbolic tensors, and never runs on numbers.
 """
 from . import nn
-from ._native import (Error, Evaluation, InternalError, Optimizer, Report, StepResult, Tensor, __version__, adamw,
-                      muon, policies, sgd)
+from ._native import Error, Evaluation, InternalError, Optimizer, Report, StepResult, Tensor, __version__, policies
 from .models import Model, model, whole
+from .optimizers import adamw, muon, sgd
 from .reports import converge, explain, ladder, lint, numerics, roofline
 from .trainer import Trainer
 

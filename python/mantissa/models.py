@@ -19,6 +19,15 @@ class Model(_native.Model):
         super().__init__(name, [_input(key, of) for key, of in inputs.items()], loss, output, output_inputs)
 
 
+def model_of(model):
+    """The model. Raises Error for what is none."""
+    if isinstance(model, _native.Model):
+        return model
+    is_module = hasattr(model, "named_parameters")
+    raise _native.Error(f"expected a mantissa.Model, or a function below @mantissa.model(...), got {type(model).__name__}"
+                        + ("; mantissa.torch.trainer trains modules of PyTorch" if is_module else ""))
+
+
 class whole:
     """An input without a batch axis: one array for all examples, as in mantissa.model(x=(2,), table=whole((8, 2)))."""
 

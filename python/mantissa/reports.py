@@ -1,9 +1,10 @@
 """Reports of one's own model. Each prints, shows itself in a notebook, and writes its page and its JSON.
 
-A trainer of mantissa.torch may stand for its model: its device, batch, policy and optimizer are those of the report,
+A trainer may stand for its model: its device, batch, policy and optimizer are those of the report,
 unless others are given.
 """
 from . import _native
+from .models import model_of
 from .trainer import options_of, place_of
 
 
@@ -18,7 +19,7 @@ def _taken(model, device, trainer):
     """The model, the device and the options of a trainer that stands for it."""
     if hasattr(model, "native_model"):
         return model.native_model, device or model.device, dict(model.options, **trainer)
-    return model, device or "cpu", trainer
+    return model_of(model), device or "cpu", trainer
 
 
 def explain(model, *, device=None, threads=None, **trainer):

@@ -2,6 +2,7 @@
 import numbers
 
 from . import _native
+from .models import model_of
 
 
 _LISTS = {"passes": '"all", "none" or a list of passes', "recompute": "a list of what is computed again",
@@ -23,7 +24,7 @@ def options_of(batch=4, policy="fp32", optimizer=None, **others):
     given = {"batch": batch, "policy": policy, **({} if optimizer is None else {"optimizer": optimizer}), **others}
     for name, value in given.items():
         if name.startswith("_") or not hasattr(options, name):
-            known = [field for field in dir(options) if not field.startswith("_")]
+            known = sorted([field for field in dir(options) if not field.startswith("_")] + ["device", "threads"])
             raise _native.Error(f"there is no option '{name}'; there are {', '.join(known)}")
         try:
             setattr(options, name, _value_of(name, value))
@@ -40,13 +41,32 @@ def place_of(device, threads):
     return str(device), int(threads or 0)
 
 
+def rate_of(lr):
+    """A learning rate as a number, which a tensor of one element may be."""
+    try:
+        if not isinstance(lr, str):
+            return float(lr)
+    except (TypeError, ValueError):
+        pass
+    raise _native.Error(f"lr is a number, got {lr!r}")
+
+
+def tuple_of(batch):
+    return tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
+
+
+def arrays_of(batch):
+    """The arrays of a batch that was given one by one, or as one tuple or list of them."""
+    is_one = len(batch) == 1 and isinstance(batch[0], (tuple, list)) and all(hasattr(each, "shape") for each in batch[0])
+    return tuple(batch[0] if is_one else batch)
+
+
 def train_on(trainer, batches, rate):
     """A generator of steps of a native trainer on tuples of arrays: reads the next one while a step runs."""
-    rate_of = rate if callable(rate) else lambda step: rate
     batches = iter(batches)
     arrays = following = next(batches, None)
     while following is not None:
-        trainer.start(arrays, float(rate_of(trainer.steps)))
+        trainer.start(arrays, rate_of(rate(trainer.steps) if callable(rate) else rate))
         arrays = None  # the following ones are brought
         try:
             following = next(batches, None)
@@ -72,35 +92,36 @@ class Trainer:
     """
 
     def __init__(self, model, *, device="cpu", threads=None, **options):
-        self.model = model
+        self.model = self.native_model = model_of(model)
+        self.device, self.options = str(device), options  # of reports
         self._trainer = _native.Trainer(model, options_of(**options), *place_of(device, threads))
 
     def step(self, *arrays, lr):
         """One step on a batch, by this learning rate. Returns loss, gradient_norm, applied, seconds and metrics."""
-        return self._trainer.step(arrays, lr)
+        return self._trainer.step(arrays_of(arrays), rate_of(lr))
 
     def train_on(self, batches, *, lr):
-        """A step on each batch, a tuple of arrays: yields their results, and reads the next batch while a step runs.
+        """A step on each batch, a tuple or list of arrays: yields their results, and reads the next batch while a step runs.
 
         lr is a rate, or a function that gives it for the count of steps before.
         """
-        return train_on(self._trainer, batches, lr)
+        return train_on(self._trainer, map(tuple_of, batches), lr)
 
     def evaluate(self, *arrays):
         """Loss and metrics of any number of examples; nothing random, and nothing changes."""
-        return self._trainer.evaluate(arrays)
+        return self._trainer.evaluate(arrays_of(arrays))
 
     def predict(self, *arrays):
         """The model's output for any number of examples: float32 [n, numbers of each]."""
-        return self._trainer.predict(arrays)
+        return self._trainer.predict(arrays_of(arrays))
 
     def gradients(self, *arrays):
         """A step that stops at its gradients: the loss, and an array for each parameter. update() goes on."""
-        return self._trainer.gradients(arrays)
+        return self._trainer.gradients(arrays_of(arrays))
 
     def update(self, *, lr):
         """The update by the gradients at which a step stopped."""
-        return self._trainer.update(lr)
+        return self._trainer.update(rate_of(lr))
 
     def save(self, directory):
         """Saves the run, to be resumed to the same bits."""

@@ -127,6 +127,11 @@ class Training(unittest.TestCase):
             self.assertEqual(again.load_weights(pathlib.Path(folder) / "xor.safetensors"), "")
             self.assertTrue((again.predict(X) == trainer.predict(X)).all())
 
+    def test_a_batch_may_be_one_tuple_or_list(self):
+        one, other = trained(1)[0], trained(1)[0]
+        self.assertEqual(one.evaluate((X, Y)).loss, other.evaluate(X, Y).loss)
+        self.assertEqual([result.loss for result in one.train_on([[X, Y]], lr=0.1)], [other.step((X, Y), lr=0.1).loss])
+
     def test_gradients_are_those_of_finite_differences(self):
         trainer, _ = trained(5)
         loss, gradients = trainer.gradients(X, Y)
@@ -238,6 +243,7 @@ class Errors(unittest.TestCase):
         trainer, _ = trained(1)
         before = trainer.evaluate(X, Y).loss
         trainer.gradients(X, Y)
+        self.assertEqual(self.said(lambda: trainer.step(X, Y, lr="0.1")), "lr is a number, got '0.1'")
         for rate in (float("nan"), float("inf"), -0.1):
             wrong = f"the learning rate of a step must be 0 or more and finite in FP32, got {rate}"
             self.assertEqual(self.said(lambda: trainer.step(X, Y, lr=rate)), wrong)
@@ -253,12 +259,29 @@ class Errors(unittest.TestCase):
             self.assertEqual(self.said(lambda: mantissa.Trainer(xor(), **{option: value})),
                              f"the option '{option}' takes {takes}, got {value!r}")
 
+    def test_of_optimizers_say_what_to_write_instead(self):
+        for options, instead in (({"lr": 1e-3}, "no lr: the rate is each step's, as in step(x, y, lr=1e-3)"),
+                                 ({"betas": (0.9, 0.999), "eps": 1e-8},
+                                  "no betas: write beta1=0.9, beta2=0.999; no eps: write epsilon=1e-8")):
+            self.assertIn(f"adamw takes {instead}. It is adamw(weight_decay: float = 0.1, beta1:",
+                          self.said(lambda: mantissa.adamw(**options)))
+        self.assertRegex(self.said(lambda: mantissa.sgd(momentum="a")), r"sgd is sgd\(.*\), got {'momentum': 'a'}")
+
+    def test_what_is_no_model_is_named(self):
+        for call in (mantissa.Trainer, mantissa.explain):
+            self.assertIn("got function", self.said(lambda: call(network)))
+
     def test_a_branch_on_a_tensor_says_what_to_write(self):
         def branching(x, y):
             return nn.mse_loss(network(x) if network(x) > 0 else x, y)
 
         self.assertIn("choose by nn.select(x > 0, a, b)", self.said(
             lambda: mantissa.Trainer(mantissa.Model("branching", {"x": (2,), "y": (1,)}, branching))))
+
+    def test_what_predicts_nothing_is_given_an_output(self):
+        model = mantissa.Model("mute", {"x": (2,), "y": (1,)}, lambda x, y: nn.mse_loss(network(x), y))
+        self.assertEqual(self.said(lambda: mantissa.Trainer(model).predict(X)),
+                         "model mute predicts nothing: give it an output")
 
     def test_threads_are_one_or_more(self):
         for threads in (0, -1, "2"):
@@ -291,7 +314,8 @@ class Errors(unittest.TestCase):
                          "expected one shape, reshape one of them")
         self.assertIn("must return a Tensor, got int", self.said(
             lambda: mantissa.Trainer(mantissa.Model("none", {"x": (2,)}, lambda x: 3))))
-        self.assertIn("there is no option 'polcy'; there are accumulate, batch",
+        self.assertIn("there is no option 'polcy'; there are accumulate, batch, device, ema_decay, frozen, optimizer, passes, "
+                      "policy, recompute, seed, threads",
                       self.said(lambda: mantissa.Trainer(xor(), polcy="bf16")))
 
     def test_of_a_function_are_its_own(self):
@@ -315,6 +339,10 @@ class Reports(unittest.TestCase):
             self.assertIn("xor", str(report) if name != "converge" else report.page, name)
             self.assertTrue(report._repr_html_().startswith("<!doctype html>"), name)
             self.assertIsInstance(json.loads(report.json), dict, name)
+
+    def test_a_trainer_stands_for_its_model(self):
+        trainer = mantissa.Trainer(xor(), batch=2, policy="bf16")
+        self.assertEqual(mantissa.explain(trainer).json, mantissa.explain(xor(), batch=2, policy="bf16").json)
 
 
 class Memory(unittest.TestCase):

@@ -827,7 +827,9 @@ class Runs(unittest.TestCase):
         self.assertIn("target 3 at position 0 is out of range, expected 0 to 2, or -100",
                       said(lambda: step(X, Y + 3, lr=0.1)))
         self.assertEqual(step.evaluate(X.numpy(), Y.numpy()), step.evaluate(X, Y))
+        self.assertEqual(step.evaluate((X, Y)), step.evaluate(X, Y))
         self.assertEqual(step.evaluate(X.bfloat16(), Y), step.evaluate(X.bfloat16().float(), Y))
+        self.assertIn("lr is a number, got '0.1'", said(lambda: step(X, Y, lr="0.1")))
         self.assertIn("got AdamW; mantissa.torch.gradients", said(lambda: mantissa.torch.trainer(
             small(), F.cross_entropy, (X, Y), optimizer=torch.optim.AdamW(small().parameters()))))
         self.assertIn("got str", said(lambda: mantissa.torch.trainer("small", F.cross_entropy, (X, Y))))

@@ -160,7 +160,7 @@ TEST(Predictor, SaysWhatIsMissingOrDoesNotFit) {
     };
     nn::Model model = small_mlp();
     model.output = {};
-    EXPECT_EQ(made(model), "model small predicts nothing: set Model::output to what it is to give");
+    EXPECT_EQ(made(model), "model small predicts nothing: give it an output");
     model = small_mlp();
     model.output.inputs = 3;
     EXPECT_EQ(made(model), "model small: its output is made of 3 inputs, but it has 2");

@@ -11,7 +11,7 @@ from .. import _native, layout
 from ..program import refs
 from ..rows import Builder, CaptureError, from_stored, to_stored
 from ..rows.build import Weights
-from ..trainer import options_of, place_of, train_on
+from ..trainer import arrays_of, options_of, place_of, rate_of, train_on, tuple_of
 from . import capture, check, optimizers
 
 _INPUTS = {"f32": "f32", "i64": "i32", "i32": "i32", "u8": "u8", "bool": "u8"}
@@ -189,7 +189,7 @@ class TorchTrainer:
 
     def __call__(self, *batch, lr):
         self._refuse_changed()
-        result = self._trainer.step(self._step_arrays(batch), lr)
+        result = self._trainer.step(self._step_arrays(batch), rate_of(lr))
         self._remember_views()
         return result
 
@@ -202,7 +202,7 @@ class TorchTrainer:
             for batch in batches:
                 if not self._views:  # while a step runs, which changes no tensor of the module
                     self._refuse_changed()
-                yield self._step_arrays(_tuple(batch))
+                yield self._step_arrays(tuple_of(batch))
 
         if self._views:
             self._refuse_changed()
@@ -222,6 +222,7 @@ class TorchTrainer:
     def predict(self, *batch):
         """The module's output for any number of examples, with the module in evaluation: a float32 tensor."""
         self._refuse_changed()
+        batch = arrays_of(batch)
         if not self._names and len(batch) > self._split:
             raise _native.Error(f"predict takes the module's own {self._split} of a batch, got {len(batch)}: targets go to "
                                 "evaluate")
@@ -336,7 +337,7 @@ class TorchTrainer:
                                     "the batch is a dictionary, and the example is none")
             batch = [batch[0][name] for name in self._names]
         arrays = []
-        for index, value in enumerate(batch):
+        for index, value in enumerate(arrays_of(batch)):
             value = torch.as_tensor(value).detach().cpu()
             meant = self._example[index].dtype if index < len(self._example) else value.dtype
             if value.dtype.is_floating_point and not meant.is_floating_point:
