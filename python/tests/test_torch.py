@@ -181,6 +181,20 @@ class Refusals(unittest.TestCase):
                               capture_output=True, text=True)
         self.assertIn("ImportError: mantissa.torch needs torch 2.6 or later, and this is 2.5.1", made.stderr)
 
+    def test_a_loss_or_an_example_that_is_none(self):
+        for loss, got in ((nn.CrossEntropyLoss, "the class CrossEntropyLoss: write CrossEntropyLoss()"),
+                          ("cross_entropy", "'cross_entropy'")):
+            self.assertTrue(self.said(small(), loss).endswith(f"got {got}"))
+        for y in (Y.float(), Y[:5]):
+            self.assertIn("first in the loss at a place unknown\n    Call the loss on", self.said(small(), example=(X, y)))
+        self.assertEqual(self.said(small(), example=()), "the example has no tensor")
+        self.assertEqual(self.said(small(), accumulate=0), "the micro-batches of a step must be 1 or more, got 0")
+
+    def test_a_half_module_is_to_be_made_float(self):
+        for x in (X, X.half()):
+            self.assertIn("The module's weights are torch.float16: call model.float(), and let policy= choose the format",
+                          self.said(small().half(), example=(x, Y)))
+
     def test_options_that_would_do_nothing(self):
         self.assertEqual(self.said(small(), batch=3), "the example says how many rows a step takes: leave batch out")
         self.assertIn("threads must be 1 or more", self.said(small(), threads=0))
@@ -416,6 +430,7 @@ class Meanings(unittest.TestCase):
         before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
         step(x, Y, lr=1e-2)
         for name, learned in step.state_dict().items():
+            self.assertTrue(learned.is_contiguous(), name)
             if not name.endswith("num_batches_tracked"):
                 self.assertFalse(torch.equal(before[name], learned), name)
                 self.assertTrue(torch.equal(model.state_dict()[name], learned), name)

@@ -264,8 +264,11 @@ def _export_refusal(error):
         return Refusal("a branch or a shape that numbers of the batch decide", "", line, code,
                        "Choose by torch.where, or decide by shapes and settings alone.")
     first = (str(error).strip().splitlines() or [""])[0]
-    return Refusal(f"torch.export ended with {type(error).__name__}: {first[:200]}", "", line, code,
-                   "See what torch.export.export says of the module alone.")
+    ours = [frame.line or "" for frame in traceback.extract_tb(error.__traceback__) if frame.name == "both"]
+    is_loss = any("_loss(" in each for each in ours)
+    return Refusal(f"torch.export ended with {type(error).__name__}: {first[:200]}", "the loss" if is_loss else "", line, code,
+                   "Call the loss on the module's output and the example's targets: do their types and shapes fit?"
+                   if is_loss else "See what torch.export.export says of the module alone.")
 
 
 @contextlib.contextmanager

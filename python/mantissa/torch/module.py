@@ -97,18 +97,25 @@ class TorchTrainer:
             if tensor.device.type != "cpu":
                 raise _native.Error(f"{name} of the module is on {tensor.device}; call model.cpu() first: device=\"cuda\" "
                                     "says where it is trained")
-        if example is None or isinstance(example, torch.Tensor):
+        if not isinstance(example, (tuple, list, dict)):
             raise _native.Error("example is a batch, a tuple as (x, y) or a dictionary, got "
                                 f"{type(example).__name__}")
         values, self._names = capture.flat(example)
         for value in values:
             if not isinstance(value, torch.Tensor):
                 raise _native.Error(f"an example is of tensors, got {type(value).__name__}")
+        if not values:
+            raise _native.Error("the example has no tensor")
         self._split = len(values) if self._names else (len(values) - 1 if inputs is None else inputs)
+        if isinstance(loss, type) or not (loss is None or callable(loss)):
+            raise _native.Error("loss is a function of output and target, as F.cross_entropy or nn.CrossEntropyLoss(), got "
+                                + (f"the class {loss.__name__}: write {loss.__name__}()" if isinstance(loss, type) else
+                                   repr(loss)))
         if loss is None and not self._names:
             raise _native.Error("loss=None is for modules that give it themselves: make the example a dictionary")
         self._example = [value.detach().cpu() for value in values]
-        self._batch, rest = divmod(values[0].shape[0], accumulate) if values[0].dim() else (1, 0)
+        options_of(accumulate=accumulate, policy=policy, **options)  # before the module is exported
+        self._batch, rest = divmod(values[0].shape[0], accumulate or 1) if values[0].dim() else (1, 0)
         if rest:
             raise _native.Error(f"{values[0].shape[0]} examples are no {accumulate} micro-batches of one size")
         self._accumulate = accumulate
@@ -419,7 +426,8 @@ class TorchTrainer:
         for index, (value, whole) in enumerate(zip(self._example, self._is_whole)):
             dtype = _INPUTS.get(self.program.types[self.program.inputs[index]][0])
             if dtype is None:
-                raise _native.Error(f"input {index} is {value.dtype}; give float32, int64, int32, uint8 or bool")
+                raise _native.Error(f"{self._name_of(index)} is {value.dtype}; give float32, int64, int32, uint8 or bool"
+                                    + _advice_of_type(self.model))
             specs.append((f"input{index}" if not self._names else self._names[index], dtype,
                           list(value.shape if whole else value.shape[1:]), whole))
         return _native.Model(type(self.model).__name__, specs, loss, output, self._outputs_take())
@@ -497,12 +505,16 @@ class TorchTrainer:
         gradients = {name: from_stored(array, self._weights[name][1]) for name, array in stored.items()}
         try:
             return check.check((loss, gradients), self.model, self._loss, values, self._split, self._names)
+        except RuntimeError as error:
+            raise _native.Error(f"the module itself fails on the example: {error}{_advice_of_type(self.model)}") from error
         finally:
             _native.give_back_memory()
 
 
-def _tuple(batch):
-    return batch if isinstance(batch, (tuple, list)) else (batch,)
+def _advice_of_type(model):
+    """What to do about a module whose weights are in a format that a policy would choose."""
+    other = next((p.dtype for p in model.parameters() if p.dtype != torch.float32), None)
+    return f". The module's weights are {other}: call model.float(), and let policy= choose the format" if other else ""
 
 
 def _tensors_of(module):
