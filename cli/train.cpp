@@ -108,7 +108,8 @@ class Run {
         std::string begun;
         std::optional<Resumed> resumed;
         if (!options.resume.empty())
-            resumed = resume_training(options.resume, *trainer_, record(), options.changes);
+            input_->require_fit(
+                resumed.emplace(resume_training(options.resume, *trainer_, record(), options.changes)));
         else if (!options.run.from.empty())
             begun = begin_with_published_weights();
         fmt::print("{}{}", header, begun);

@@ -81,8 +81,25 @@ class ImageInput final : public TrainInput {
 
     void add_to(RunRecord& record) const override {
         record.inputs["pictures"] = description_;
+        if (!contents_.empty()) record.inputs["contents"] = contents_;
         record.texts[image_cut_file] = image_cut_text(data_->cut);
-        record.texts["classes.txt"] = fmt::format("{}\n", fmt::join(data_->split.training.classes, "\n"));
+        record.texts["classes.txt"] = classes_;
+    }
+
+    void require_fit(const Resumed& resumed) const override {
+        const auto saved = resumed.texts.find("classes.txt");
+        if (saved == resumed.texts.end() || saved->second == classes_) return;
+        const auto in_a_line = [](std::string names) {
+            names.pop_back();
+            std::ranges::replace(names, '\n', ',');
+            return names;
+        };
+        throw UserError(
+            fmt::format("--resume {}: it tells {} apart, and {} has {}; give images of the same classes, or "
+                        "begin another "
+                        "run by --from {}",
+                        options_.resume, in_a_line(saved->second), options_.images.directory,
+                        in_a_line(classes_), options_.resume));
     }
 
     DataPlace place_at(std::int64_t step) const override {
@@ -133,7 +150,9 @@ class ImageInput final : public TrainInput {
     Ranks* const ranks_;
     ImageReaderOptions reading_;
     std::unique_ptr<const ImageData> data_;
-    std::string description_ = data_->training->description();
+    const std::string description_ = data_->training->description();
+    const std::string contents_ = data_->split.training.contents();
+    const std::string classes_ = fmt::format("{}\n", fmt::join(data_->split.training.classes, "\n"));
     std::optional<ImageReader> reader_;
     std::optional<ImageScorer> scorer_;
     std::set<std::string> skipped_;  ///< why, each once

@@ -38,6 +38,8 @@ class TrainInput {
     virtual Validation validate(Trainer& trainer, MadeOf made) = 0;
     /// Adds what the run follows from.
     virtual void add_to(RunRecord& record) const = 0;
+    /// Throws UserError where the checkpoint of --resume learnt to tell other things apart.
+    virtual void require_fit(const Resumed&) const {}
     /// How far the steps before this one read, and what puts the next there: as BatchSource.
     virtual DataPlace place_at(std::int64_t step) const = 0;
     virtual std::string go_on_from(const DataPlace& place) = 0;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "mantissa/base/checksum.h"
@@ -15,6 +16,9 @@ namespace {
 
 /// One image of so many is kept from training.
 constexpr std::uint64_t held_out_part = 10;
+
+/// Images that contents() reads: a part of a second, however many there are.
+constexpr std::uint64_t compared_images = 256;
 
 /// Tells this choice from the orders of epochs, which count from 0.
 constexpr std::uint64_t of_held_out = ~std::uint64_t{0};
@@ -63,6 +67,26 @@ std::string ImageSet::description() const {
         for (const MappedFile& file : *records) checksum.add(file.bytes());
     return fmt::format("{} pictures of {} classes, checksum {}", count(), classes.size(),
                        checksum_text(checksum.value()));
+}
+
+std::string ImageSet::contents() const {
+    if (records) return "";
+    Checksum checksum;
+    std::uintmax_t total = 0;
+    for (const ImageEntry& image : images) {
+        std::error_code unknown;
+        const std::uintmax_t size = std::filesystem::file_size(files[image.file], unknown);
+        checksum.add(std::as_bytes(std::span(&size, 1)));
+        if (!unknown) total += size;
+    }
+    for (std::uint64_t i = 0, some = std::min(count(), compared_images); i < some; ++i) {
+        try {
+            checksum.add(MappedFile(files[images[i * count() / some].file]).bytes());
+        } catch (const UserError&) {
+            // A file that cannot be read is refused, or skipped, where it is trained on.
+        }
+    }
+    return fmt::format("{} bytes, checksum {}", total, checksum_text(checksum.value()));
 }
 
 Image read_image(const ImageSet& set, std::uint64_t index, std::int64_t enough) {

@@ -37,6 +37,9 @@ struct ImageSet {
     /// How many there are of how many classes, and a checksum of names and classes, of CIFAR-10's of all
     /// bytes.
     std::string description() const;
+    /// Bytes of all files, and a checksum of each one's size and of what stands in some of them, evenly
+    /// spread; empty for CIFAR-10, whose bytes description() has.
+    std::string contents() const;
 };
 
 /// The image, decoded at a part of its size where `enough` pixels of its shorter side are left

@@ -169,15 +169,32 @@ nlohmann::ordered_json roundings_of(const TrainingPlan& plan) {
     return roundings;
 }
 
+/// Two long texts as JSON, without the parts between commas that both begin or end with.
+std::pair<std::string, std::string> where_they_part(std::string a, std::string b) {
+    const auto [in_a, in_b] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
+    if (const std::size_t part = a.rfind(", ", static_cast<std::size_t>(in_a - a.begin())); part != a.npos) {
+        a = "\"..." + a.substr(part);
+        b = "\"..." + b.substr(part);
+    }
+    const auto [end_a, end_b] = std::mismatch(a.rbegin(), a.rend(), b.rbegin(), b.rend());
+    const auto same = static_cast<std::size_t>(end_a - a.rbegin());
+    if (const std::size_t part = a.find(", ", a.size() - same); part != a.npos) {
+        b = b.substr(0, b.size() - (a.size() - part)) + ", ...\"";
+        a = a.substr(0, part) + ", ...\"";
+    }
+    return {a, b};
+}
+
 /// The difference between a member of the state and ours, in words. Empty if all is the same, or not known:
 /// earlier checkpoints do not have every member.
 std::string differences(const nlohmann::json& state, const char* member, const nlohmann::json& ours) {
     std::string text;
     if (!state.contains(member)) return text;
-    for (const auto& [name, value] : ours.items())
-        if (const nlohmann::json saved = state[member].value(name, nlohmann::json()); saved != value)
-            text += fmt::format("{}{} = {}, this run has {}", text.empty() ? "" : "; ", name, saved.dump(),
-                                value.dump());
+    for (const auto& [name, value] : ours.items()) {
+        if (!state[member].contains(name) || state[member][name] == value) continue;
+        const auto [saved, now] = where_they_part(state[member][name].dump(), value.dump());
+        text += fmt::format("{}{} = {}, this run has {}", text.empty() ? "" : "; ", name, saved, now);
+    }
     return text;
 }
 

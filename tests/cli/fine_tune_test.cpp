@@ -112,6 +112,32 @@ TEST_F(FineTune, OfTheSameClassesKeepsTheHeadAndReadsImagesAsBefore) {
         << two.output;
 }
 
+TEST_F(FineTune, AResumeIsHeldAgainstClassesAndContents) {
+    const std::string named = (directory_ / "named").string(),
+                      resume = "train --quiet --steps 13 --resume " + three_ + " --checkpoint " + mine_;
+    fs::copy(pictures, named, fs::copy_options::recursive);
+    const Ran same = run(resume + " --images " + named);
+    EXPECT_EQ(same.output.find("warning"), std::string::npos) << same.output;
+    const fs::path picture = fs::directory_iterator(named + "/blue")->path();
+    std::string bytes = read_file(picture);
+    bytes.back() ^= 1;
+    testing::write_file(picture, bytes);
+    const Ran other =
+        run("train --quiet --steps 13 --resume " + three_ + " --checkpoint " + mine_ + "2 --images " + named);
+    EXPECT_EQ(other.status, 0) << other.output;
+    EXPECT_NE(other.output.find("/state.json: it was trained with contents = \"..., checksum "),
+              std::string::npos)
+        << other.output;
+    EXPECT_EQ(other.output.find("pictures = "), std::string::npos) << other.output;
+    fs::rename(named + "/blue", named + "/azure");
+    const Ran refused = run(resume + "3 --images " + named);
+    EXPECT_EQ(refused.output, "mantissa: --resume " + three_ + ": it tells blue,green,red apart, and " +
+                                  named +
+                                  " has azure,green,red; give images of the same classes, or begin another "
+                                  "run by --from " +
+                                  three_ + "\n");
+}
+
 TEST_F(FineTune, WhatDoesNotFitIsRefusedInALine) {
     const std::string train = "train --images " + two_ + " --batch 4 --steps 1 --quiet --from ";
     const std::string file = three_ + "/model.safetensors";
