@@ -109,6 +109,8 @@ void run(const ConvergeCommand& options) {
         throw UserError(fmt::format(
             "{}; a {} may help", verdict(report),
             report.runs.front().scale_at_fault ? "smaller --loss-scale" : "lower --learning-rate"));
+    if (report.none_differs() && !report.all_agree())
+        throw UserError(fmt::format("{}; give more --steps", verdict(report)));
     if (!report.all_agree())
         throw UserError(fmt::format("not all precisions agree with {}", report.runs.front().policy));
 }
@@ -122,7 +124,7 @@ void add_converge_command(CLI::App& numerics, const std::string& typed) {
     CLI::App* command = numerics.add_subcommand(
         "converge",
         "Train the same model in several precisions and hold their losses against one another; ends with 1 "
-        "where one does not agree with the first");
+        "where one does not agree with the first, or too few steps tell");
     add_run_options(*command, options->run);
     add_image_data_options(*command, options->images);
     add_from_option(

@@ -151,9 +151,16 @@ SeedSpread spread_of_seeds(Device& device, const BatchSource& batches, const Con
 
 void judge(ConvergedRun& run, const ConvergeOptions& options, const Policy& policy,
            const ConvergeReport& report) {
-    run.difference = plain_nan(run.mean - report.runs.front().mean);
-    run.allowed = options.tolerance >= 0 ? options.tolerance
-                                         : std::max(loss_tolerance_of(policy), report.spread.largest);
+    const ConvergedRun& first = report.runs.front();
+    run.difference = plain_nan(run.mean - first.mean);
+    run.allowed = options.tolerance;
+    if (options.tolerance >= 0) return;
+    // Seeds that end further apart than the loss has fallen would let anything agree.
+    const double tolerance = loss_tolerance_of(policy), apart = report.spread.largest,
+                 fallen = first.fallen();
+    const bool needs_no_seeds = std::abs(run.difference) <= tolerance;
+    run.allowed = needs_no_seeds && apart >= fallen ? tolerance : std::max(tolerance, apart);
+    run.undecided = &run != &first && run.agrees() && run.allowed >= fallen;
 }
 
 void find_furthest(ConvergedRun& run, const ConvergedRun& first) {
@@ -182,6 +189,7 @@ std::string tf32_finding(const ConvergeReport& report) {
             acquits = &run;
     }
     if (!tf32) return "It was not run here: compare fp32 and tf32, too.";
+    if (tf32->undecided) return "Here it cannot be told whether it agrees: make more steps.";
     if (tf32->agrees())
         return "Here it agrees, so 10 bits of fraction are enough and the range of 8 exponent bits is: look "
                "at "
@@ -227,11 +235,19 @@ std::string underflow_finding(const ConvergeReport& report) {
 }  // namespace
 
 // A difference that is no number does not agree.
-bool ConvergedRun::agrees() const { return gave_up.empty() && std::abs(difference) <= allowed; }
+bool ConvergedRun::agrees() const { return !undecided && gave_up.empty() && std::abs(difference) <= allowed; }
+
+double ConvergedRun::fallen() const { return losses.empty() ? 0 : losses.front() - mean; }
 
 bool ConvergeReport::all_agree() const {
     return broken().empty() &&
            std::all_of(runs.begin(), runs.end(), [](const ConvergedRun& run) { return run.agrees(); });
+}
+
+bool ConvergeReport::none_differs() const {
+    return broken().empty() && std::all_of(runs.begin(), runs.end(), [](const ConvergedRun& run) {
+               return run.undecided || run.agrees();
+           });
 }
 
 std::string ConvergeReport::broken() const { return broken_training(runs.front()); }
@@ -283,6 +299,7 @@ std::vector<std::string> where_to_look(const ConvergeReport& report) {
             "Look at the training, not at the precisions: {}, what the others are held against, {}. Lower "
             "the learning rate {:g} until it trains, and compare then.",
             report.runs.front().policy, broken, report.learning_rate.peak)};
+    if (report.none_differs()) return {"Make more steps, until the loss has fallen further than that."};
     const auto with = [](const std::string& place, const std::string& finding) {
         return finding.empty() ? place : place + " " + finding;
     };

@@ -28,7 +28,7 @@ struct ConvergeOptions {
     LearningRateSchedule learning_rate = {};  ///< of so many steps
     /// How far the mean of the last losses may lie from the first's; negative: as far as those of the first
     /// precision lie apart for `seeds` initial weights, or the ladder's tolerance of the policy if that is
-    /// more.
+    /// more, or seeds end further apart than the loss has fallen.
     double tolerance = -1;
     int seeds = 3;                                          ///< 1: the ladder's tolerances alone
     double fixed_loss_scale = 0;                            ///< for policies that need one; 0: dynamic
@@ -47,17 +47,20 @@ struct ConvergedRun {
     double mean = 0;                  ///< of the last ConvergeReport::averaged losses
     double difference = 0;            ///< of that from the first run's
     double allowed = 0;               ///< how large that may be
-    double furthest = 0;              ///< from the first run's loss at the same step, with its sign
-    std::int64_t furthest_step = 0;   ///< where that was
-    bool scaled = false;              ///< whether there is a loss scale
-    double loss_scale = 1;            ///< after the last step
-    std::int64_t skipped = 0;         ///< steps whose gradients were not finite at the scale of the moment
+    bool undecided = false;  ///< it is not larger, but allowed is as much as the first's loss has fallen
+    double furthest = 0;     ///< from the first run's loss at the same step, with its sign
+    std::int64_t furthest_step = 0;  ///< where that was
+    bool scaled = false;             ///< whether there is a loss scale
+    double loss_scale = 1;           ///< after the last step
+    std::int64_t skipped = 0;        ///< steps whose gradients were not finite at the scale of the moment
     double lost = 0;  ///< share of the gradients that became zero when they were cast, at the end
     std::vector<WeightApart> weights = {};    ///< that end furthest from the first run's; none where given up
     std::vector<double> accuracies = {};      ///< of held-out examples
     std::vector<double> accuracy_steps = {};  ///< after which each was found
 
     bool agrees() const;
+    /// By how much the mean lies below the first loss.
+    double fallen() const;
 };
 
 /// The first precision from other initial weights, on the same batches.
@@ -79,6 +82,8 @@ struct ConvergeReport {
 
     /// The first trains, and the others agree with it.
     bool all_agree() const;
+    /// The first trains, and the others agree with it or are undecided.
+    bool none_differs() const;
     /// Why nothing can be held against the first run: that it was given up, or ended above the loss that it
     /// began with; empty if it trains.
     std::string broken() const;

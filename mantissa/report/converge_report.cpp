@@ -39,6 +39,7 @@ Table runs_of(const ConvergeReport& report) {
                  {"", "accuracy", percent},
                  {"", "verdict"},
                  "agrees",
+                 "undecided",
                  "gave_up",
                  "weights"}};
     for (const ConvergedRun& run : report.runs)
@@ -47,9 +48,10 @@ Table runs_of(const ConvergeReport& report) {
                   run.scaled ? Datum(run.loss_scale) : nullptr, run.scaled ? Datum(run.lost) : nullptr,
                   run.accuracies.empty() ? Datum() : Datum(run.accuracies.back()),
                   run.agrees()          ? std::string("agrees")
+                  : run.undecided       ? "cannot tell"
                   : run.gave_up.empty() ? "does not agree"
                                         : "given up: " + run.gave_up,
-                  run.agrees(), or_null(run.gave_up), weights_of(run));
+                  run.agrees(), run.undecided, or_null(run.gave_up), weights_of(run));
     return table;
 }
 
@@ -135,9 +137,11 @@ std::string fault(const ConvergeReport& report) {
 }  // namespace
 
 std::string verdict(const ConvergeReport& report) {
-    std::vector<std::string> agree, differ;
-    for (std::size_t i = 1; i < report.runs.size(); ++i)
-        (report.runs[i].agrees() ? agree : differ).push_back(report.runs[i].policy);
+    std::vector<std::string> agree, differ, unknown;
+    for (std::size_t i = 1; i < report.runs.size(); ++i) {
+        const ConvergedRun& run = report.runs[i];
+        (run.agrees() ? agree : run.undecided ? unknown : differ).push_back(run.policy);
+    }
     const ConvergedRun& first = report.runs.front();
     if (const std::string broken = report.broken(); !broken.empty())
         return fmt::format("{} does not train, so there is nothing to agree with: it {}", first.policy,
@@ -145,6 +149,12 @@ std::string verdict(const ConvergeReport& report) {
     const std::string means = report.averaged == 1
                                   ? "the last step's loss"
                                   : fmt::format("the mean of the last {} losses", report.averaged);
+    if (differ.empty() && !unknown.empty())
+        return fmt::format("cannot tell whether {} {} with {}: {} ({:.4f}) than the loss has fallen ({:.4f})",
+                           fmt::join(unknown, ", "), unknown.size() == 1 ? "agrees" : "agree", first.policy,
+                           report.spread.largest >= first.fallen() ? "seeds end further apart"
+                                                                   : "losses may lie further apart",
+                           std::max(report.spread.largest, report.runs.back().allowed), first.fallen());
     if (differ.empty()) return fmt::format("all agree with {}, by {}", first.policy, means);
     return fmt::format(
         "{} {} not agree with {}{}, by {}", fmt::join(differ, ", "), differ.size() == 1 ? "does" : "do",

@@ -276,6 +276,28 @@ TEST(Converge, TheConclusionDoesNotContradictTheVerdicts) {
     EXPECT_TRUE(where_to_look(report).empty());
 }
 
+TEST(Converge, SeedsFurtherApartThanTheLossHasFallenDecideNothing) {
+    ConvergeOptions options = small_comparison({find_policy("fp32"), find_policy("tf32"), emulated("bf16")});
+    options.learning_rate.peak = options.learning_rate.least = 1e-5;
+    const ConvergeReport report = converged(options);
+    ASSERT_GT(report.spread.largest, report.runs[0].fallen());
+    EXPECT_TRUE(report.runs[2].undecided) << report.runs[2].difference;
+    EXPECT_FALSE(report.all_agree());
+    EXPECT_TRUE(report.none_differs());
+    EXPECT_EQ(verdict(report).find("cannot tell whether "), 0u) << verdict(report);
+    EXPECT_NE(verdict(report).find(" with fp32: seeds end further apart ("), std::string::npos);
+    EXPECT_NE(converge_table(report).find("  cannot tell\n"), std::string::npos);
+    const auto json = nlohmann::json::parse(converge_json(report));
+    EXPECT_FALSE(json["agree"].get<bool>());
+    EXPECT_TRUE(json["runs"][2]["undecided"].get<bool>());
+    EXPECT_EQ(where_to_look(report).size(), 1u);
+    // A difference within the ladder's tolerance needs no seeds, once the loss has fallen further than that.
+    options.learning_rate.peak = options.learning_rate.least = 1e-3;
+    const ConvergeReport fallen = converged(options);
+    EXPECT_GT(fallen.runs[0].fallen(), 0.02);
+    EXPECT_TRUE(fallen.all_agree()) << verdict(fallen);
+}
+
 TEST(Converge, NoMoreLossesAreCalledAveragedThanWere) {
     ConvergeOptions options = small_comparison({find_policy("fp32"), find_policy("bf16")});
     options.steps = 20;
