@@ -74,6 +74,7 @@ struct ParameterProduct {
     std::string line;  ///< that traced the product
     std::int64_t m = 0, n = 0, k = 0;
     bool classes = false;  ///< whether its columns are those of a loss
+    bool outputs = false;  ///< whether its columns are the model's results: the task says how many
     DType dtype = DType::f32;
     Attributes attributes = {};
 
@@ -106,6 +107,7 @@ class Reading {
     explicit Reading(const Graph& graph) : graph_(graph), uses_(graph) {}
 
     Sizes run() {
+        find_what_goes_on();
         for (NodeId id = 0; id < graph_.end(); ++id) {
             const std::string_view op = graph_.node(id).op->name;
             if (op == "matmul" || op == "linear_cross_entropy") read_product(id);
@@ -116,6 +118,19 @@ class Reading {
     }
 
   private:
+    /// Marks the nodes whose results contractions, convolutions or attention read, whatever lies between.
+    void find_what_goes_on() {
+        goes_on_.resize(static_cast<std::size_t>(graph_.end()));
+        for (NodeId id = graph_.end(); id-- > 0;) {
+            const std::string_view op = graph_.node(id).op->name;
+            const bool is_work = op == "matmul" || op == "linear_cross_entropy" || op == "conv2d" ||
+                                 op == "attention" || op == "scan";
+            if (!is_work && !goes_on_[static_cast<std::size_t>(id)]) continue;
+            for (const Value& input : graph_.node(id).inputs)
+                if (input.node >= 0) goes_on_[static_cast<std::size_t>(input.node)] = true;
+        }
+    }
+
     /// The name of the parameter that an operand is, cast or not; empty if it is none.
     std::string parameter_of(Value value) const {
         while (graph_.node(value.node).op->name == "cast") value = graph_.node(value.node).inputs[0];
@@ -137,6 +152,7 @@ class Reading {
                                  .n = w.shape[stored_by_column ? 0 : 1],
                                  .k = w.shape[stored_by_column ? 1 : 0],
                                  .classes = joint || becomes_logits({id, 0}),
+                                 .outputs = joint || !goes_on_[static_cast<std::size_t>(id)],
                                  .dtype = x.dtype};
         product.m = x.shape.elements() / product.k;
         if (node.attributes.has("multiply"))
@@ -176,6 +192,7 @@ class Reading {
 
     const Graph& graph_;
     const Uses uses_;
+    std::vector<bool> goes_on_;
     Sizes sizes_;
 };
 
@@ -245,7 +262,7 @@ class Linter {
         const std::int64_t multiple = multiple_of(rule);
         std::map<std::int64_t, std::int64_t> root;  // of every ugly size, smallest first
         for (const ParameterProduct& product : sizes_.products)
-            for (const std::int64_t size : {product.k, product.classes ? 0 : product.n})
+            for (const std::int64_t size : {product.k, product.outputs ? 0 : product.n})
                 if (size % multiple != 0) root[size] = size;
         for (auto& [size, from] : root)
             for (const auto& [smaller, its] : root)
@@ -257,12 +274,12 @@ class Linter {
         for (const ParameterProduct& product : sizes_.products)
             for (const std::int64_t size : {product.n, product.k}) {
                 const auto ugly = root.find(size);
-                if (ugly == root.end() || (product.classes && size == product.n)) continue;
+                if (ugly == root.end() || (product.outputs && size == product.n)) continue;
                 LintFinding& finding = found(rule, ugly->second, product.parameter, product.line);
                 if (finding.change_to != 0) continue;
                 finding.change_to = nearest_multiple(ugly->second, multiple);
                 finding.ugly = finding.nice = product.probe();
-                if (!product.classes) finding.nice.extents[1] = nice(product.n);
+                if (!product.outputs) finding.nice.extents[1] = nice(product.n);
                 finding.nice.extents[2] = nice(product.k);
             }
     }
@@ -311,40 +328,53 @@ class Linter {
                                              {"scale", node.attributes.number("scale")}}};
         const std::string where = node.origin.scope.empty() ? "attention" : node.origin.scope;
         look_at_heads(probe, where);
-        look_at_axis(probe, "head size", 3, where);
-        look_at_axis(probe, "sequence", 2, where);
-    }
-
-    void look_at_axis(const LintProbe& probe, std::string_view size, std::size_t axis,
-                      const std::string& where) {
-        const LintRule& rule = rule_of(size);
-        const std::int64_t is = probe.extents[axis];
-        if (is % multiple_of(rule) == 0) return;
-        LintFinding& finding = found(rule, is, where);
-        finding.change_to = nearest_multiple(is, multiple_of(rule));
+        const LintRule& rule = rule_of("sequence");
+        if (e.queries % multiple_of(rule) == 0) return;
+        LintFinding& finding = found(rule, e.queries, where);
+        finding.change_to = nearest_multiple(e.queries, multiple_of(rule));
         finding.ugly = finding.nice = probe;
-        finding.nice.extents[axis] = finding.change_to;
+        finding.nice.extents[2] = finding.change_to;
     }
 
-    /// Another number of heads that keeps the channels is preferred: a model of as many parameters.
+    /// Channels once the findings so far are cured.
+    std::int64_t cured_channels(std::int64_t channels) const {
+        for (const LintFinding& finding : findings_)
+            if (finding.rule->size == "channels" && channels % finding.extent == 0)
+                return channels / finding.extent * finding.change_to;
+        return channels;
+    }
+
+    /// Heads and their size, which make the channels together: those that are there, else those that the
+    /// finding of channels proposes. Fewer or more heads where these cannot share them.
     void look_at_heads(const LintProbe& probe, const std::string& where) {
-        const LintRule& rule = rule_of("heads");
-        const std::int64_t heads = probe.extents[1], size = probe.extents[3], multiple = multiple_of(rule);
-        if (heads % multiple == 0) return;
-        LintFinding& finding = found(rule, heads, where);
-        std::int64_t best = 0;
-        for (std::int64_t other = multiple; other <= 2 * heads; other += multiple)
-            if (heads * size % other == 0 && heads * size / other % rule_of("head size").multiple == 0 &&
-                (best == 0 || std::abs(other - heads) < std::abs(best - heads)))
+        const LintRule &of_heads = rule_of("heads"), &of_size = rule_of("head size");
+        const std::int64_t heads = probe.extents[1], size = probe.extents[3];
+        const std::int64_t multiple = multiple_of(of_heads), channels = cured_channels(heads * size);
+        const auto can_share = [&](std::int64_t other) {
+            return other % multiple == 0 && channels % other == 0 && channels / other % of_size.multiple == 0;
+        };
+        std::int64_t best = can_share(heads) ? heads : 0;
+        for (std::int64_t other = multiple; best != heads && other <= std::max(multiple, 2 * heads);
+             other += multiple)
+            if (can_share(other) && (best == 0 || std::abs(other - heads) < std::abs(best - heads)))
                 best = other;
-        finding.change_to = best == 0 ? nearest_multiple(heads, multiple) : best;
-        finding.ugly = finding.nice = probe;
-        finding.nice.extents[1] = finding.change_to;
-        if (best != 0) finding.nice.extents[3] = heads * size / best;
-        finding.note = best != 0 ? fmt::format("heads of {} for {}, which keeps the {} channels",
-                                               heads * size / best, size, heads * size)
-                                 : fmt::format("of {} each, which makes {} channels of {}", size,
-                                               finding.change_to * size, heads * size);
+        LintProbe nice = probe;
+        nice.extents[1] = best != 0 ? best : nearest_multiple(heads, multiple);
+        nice.extents[3] = best != 0 ? channels / best : nearest_multiple(size, of_size.multiple);
+        const std::int64_t made = nice.extents[1] * nice.extents[3];
+        const auto add = [&](const LintRule& rule, std::size_t axis, std::string note) {
+            if (probe.extents[axis] % rule.multiple == 0) return;
+            LintFinding& finding = found(rule, probe.extents[axis], where);
+            finding.change_to = nice.extents[axis];
+            finding.ugly = probe;
+            finding.nice = nice;
+            finding.note = std::move(note);
+        };
+        const std::string whole = made == heads * size
+                                      ? fmt::format("which keeps the {} channels", made)
+                                      : fmt::format("which makes {} channels of {}", made, heads * size);
+        add(of_heads, 1, fmt::format("heads of {} for {}, {}", nice.extents[3], size, whole));
+        add(of_size, 3, fmt::format("{} heads of it, {}", nice.extents[1], whole));
     }
 
     /// Rows of an item of the batch, and so of the nice batch, follow the nice sequence. Beside convolutions,

@@ -48,6 +48,7 @@ struct LintProbe {
 struct LintMeasurement {
     double ugly_milliseconds = 0;  ///< medians, forward and backward
     double nice_milliseconds = 0;
+    double work = 1;   ///< FLOPs of the nice size over those of the ugly one; 1 where gain is of the result
     double gain = 1;   ///< above 1: the nice size is faster
     double noise = 0;  ///< how far from 1 a gain may lie that is none, by how much the turns differ
 

@@ -165,8 +165,10 @@ LintMeasurement measurement_of(const std::vector<double>& ugly, const std::vecto
     constexpr double min_noise = 0.02;
     std::vector<double> gains, deviations;
     for (std::size_t i = 0; i < ugly.size(); ++i) gains.push_back(ugly[i] / nice[i] * arithmetic);
-    LintMeasurement measurement{
-        .ugly_milliseconds = median(ugly), .nice_milliseconds = median(nice), .gain = median(gains)};
+    LintMeasurement measurement{.ugly_milliseconds = median(ugly),
+                                .nice_milliseconds = median(nice),
+                                .work = arithmetic,
+                                .gain = median(gains)};
     for (const double gain : gains) deviations.push_back(std::abs(gain - measurement.gain));
     // The median of so few turns lies within about two median deviations of the truth.
     measurement.noise = std::max(min_noise, 2 * median(deviations));

@@ -1,6 +1,8 @@
 // Ugly sizes as a table, as JSON and as a page.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "mantissa/report/html.h"
 #include "mantissa/report/lint.h"
 #include "mantissa/report/quantities.h"
@@ -20,9 +22,11 @@ std::string places(const LintFinding& finding) {
 std::string measurement_text(const LintFinding& finding) {
     if (!finding.measured) return "not measured";
     const LintMeasurement& measured = *finding.measured;
-    return fmt::format("{:.1f} ms -> {:.1f} ms, gain {:.3f}x{}{}", measured.ugly_milliseconds,
-                       measured.nice_milliseconds, measured.gain,
-                       finding.rule->gain == LintGain::arithmetic ? " for the same arithmetic" : "",
+    const bool by_work = finding.rule->gain == LintGain::arithmetic;
+    return fmt::format("{} ms -> {} ms{}, gain {:.3f}x{}{}", milliseconds_text(measured.ugly_milliseconds),
+                       milliseconds_text(measured.nice_milliseconds),
+                       by_work ? fmt::format(" for {:.2f}x the work", measured.work) : "", measured.gain,
+                       by_work ? " for the same arithmetic" : "",
                        measured.gains() ? "" : fmt::format(", noise {:.3f}", measured.noise));
 }
 
@@ -39,19 +43,19 @@ std::string wrapped(std::string_view text) {
     return lines + fmt::format("    {}\n", text);
 }
 
-std::string heading() {
-    return fmt::format("{:<12} {:>8} {:>8}  {:<40} {}\n", "size", "is", "make it", "where",
+std::string heading(std::size_t width) {
+    return fmt::format("{:<12} {:>8} {:>8}  {:<{}}  {}\n", "size", "is", "make it", "where", width,
                        "forward and backward there, medians in turns");
 }
 
-std::string finding_line(const LintFinding& finding) {
-    return fmt::format("{:<12} {:>8} {:>8}  {:<40} {}\n", finding.rule->size, finding.extent,
-                       finding.change_to, places(finding), measurement_text(finding));
+std::string finding_line(const LintFinding& finding, std::size_t width) {
+    return fmt::format("{:<12} {:>8} {:>8}  {:<{}}  {}\n", finding.rule->size, finding.extent,
+                       finding.change_to, places(finding), width, measurement_text(finding));
 }
 
-std::string finding_text(const LintFinding& finding) {
+std::string finding_text(const LintFinding& finding, std::size_t width) {
     const std::string note = finding.note.empty() ? "" : fmt::format(" ({})", finding.note);
-    return finding_line(finding) +
+    return finding_line(finding, width) +
            wrapped(fmt::format("not a multiple of {}{}: {}", finding.multiple, note, finding.rule->why));
 }
 
@@ -62,15 +66,18 @@ std::string lint_table(const LintReport& report) {
         fmt::format("{}, {} a step, {}, on {} ({}, {})\n", report.model.name, report.model.examples,
                     report.policy, report.target.name, report.target.isa, threads_text(report.target));
     std::vector<LintFinding> ugly, harmless;
-    for (const LintFinding& finding : report.findings)
+    std::size_t width = 5;  // "where"
+    for (const LintFinding& finding : report.findings) {
         (finding.harmless() ? harmless : ugly).push_back(finding);
+        width = std::max(width, places(finding).size());
+    }
     if (ugly.empty()) text += "no ugly size found\n";
-    if (!ugly.empty()) text += "\n" + heading();
-    for (const LintFinding& finding : ugly) text += finding_text(finding);
+    if (!ugly.empty()) text += "\n" + heading(width);
+    for (const LintFinding& finding : ugly) text += finding_text(finding, width);
     if (harmless.empty()) return text;
     text += "\nno multiples either, but changing them gains nothing here: within the noise of measuring\n" +
-            (ugly.empty() ? heading() : "");
-    for (const LintFinding& finding : harmless) text += finding_line(finding);
+            (ugly.empty() ? heading(width) : "");
+    for (const LintFinding& finding : harmless) text += finding_line(finding, width);
     return text;
 }
 
@@ -81,6 +88,7 @@ std::string lint_json(const LintReport& report) {
         if (const auto& times = finding.measured)
             measured = Fields{{"ugly_ms", times->ugly_milliseconds},
                               {"nice_ms", times->nice_milliseconds},
+                              {"work", times->work},
                               {"gain", times->gain},
                               {"noise", times->noise},
                               {"gains", times->gains()},

@@ -29,6 +29,10 @@ std::string times(double factor) { return fmt::format("{:.2f}x", factor); }
 
 std::string megabytes_text(double bytes) { return grouped(bytes / 1e6) + " MB"; }
 
+std::string milliseconds_text(double value) {
+    return value < 1 ? fmt::format("{:#.3g}", value) : with_decimals(value, 1);
+}
+
 std::string with_decimals(double value, int decimals) { return fmt::format("{:.{}f}", value, decimals); }
 
 }  // namespace mantissa

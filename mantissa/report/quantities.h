@@ -32,6 +32,9 @@ std::string megabytes_text(double bytes);
 
 std::string with_decimals(double value, int decimals);
 
+/// Milliseconds with a decimal, below 1 with three digits: "12.5", "0.0944".
+std::string milliseconds_text(double value);
+
 /// with_decimals, as a column of a report takes it.
 template <int decimals>
 std::string decimals_of(double value) {

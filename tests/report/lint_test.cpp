@@ -67,13 +67,14 @@ TEST(Lint, AChangedModelHasNoUglySizeLeft) {
         .name = "ugly", .layers = 2, .heads = 7, .channels = 7 * 12, .vocabulary = 509, .context = 128};
     const std::vector<LintFinding> findings = lint(forward(ugly, 3, 50), {});
     EXPECT_EQ(sizes(findings), (Sizes{"vocabulary 509 -> 512", "channels 84 -> 64", "heads 7 -> 8",
-                                      "head size 12 -> 16", "sequence 50 -> 64", "batch 3 -> 4"}));
+                                      "head size 12 -> 8", "sequence 50 -> 64", "batch 3 -> 4"}));
+    EXPECT_EQ(findings[2].note, "heads of 8 for 12, which makes 64 channels of 84");
     // 3 C of c_attn and 4 C of c_fc come with C, and are no findings of their own.
     EXPECT_EQ(findings[1].where.size(), 9u);
     nn::Gpt2Config nice = ugly;
     nice.vocabulary = 512;
     nice.heads = 8;
-    nice.channels = 8 * 16;
+    nice.channels = 8 * 8;
     EXPECT_TRUE(lint(forward(nice, 4, 64), {}).empty());
 }
 
@@ -155,8 +156,32 @@ TEST(Lint, HeadsThatNoOtherNumberSharesKeepTheirSize) {
     config.heads = 13;
     config.channels = 13 * 8;
     const std::vector<LintFinding> other = lint(forward(config, 1, 128), {});
-    ASSERT_EQ(sizes(other), (Sizes{"channels 104 -> 128", "heads 13 -> 12"}));
-    EXPECT_EQ(other[1].note, "of 8 each, which makes 96 channels of 104");
+    ASSERT_EQ(sizes(other), (Sizes{"channels 104 -> 128", "heads 13 -> 16"}));
+    EXPECT_EQ(other[1].note, "heads of 8 for 8, which makes 128 channels of 104");
+}
+
+TEST(Lint, HeadsAndTheirSizeMakeTheChannelsThatItProposes) {
+    nn::Gpt2Config config = nn::gpt2_config("gpt2-tiny");
+    config.heads = 4;
+    config.channels = 100;
+    const std::vector<LintFinding> found = lint(forward(config, 4, 64), {});
+    ASSERT_EQ(sizes(found), (Sizes{"channels 100 -> 128", "head size 25 -> 32"}));
+    EXPECT_EQ(found[1].note, "4 heads of it, which makes 128 channels of 100");
+    config.heads = 20;
+    EXPECT_EQ(sizes(lint(forward(config, 4, 64), {})), (Sizes{"channels 100 -> 128", "head size 5 -> 8"}));
+    // 16 heads of 8 make them: 20 do not.
+    EXPECT_EQ(lint(forward(config, 4, 64), {})[1].note, "16 heads of it, which makes 128 channels of 100");
+}
+
+TEST(Lint, ResultsOfTheModelAreNotToBeChanged) {
+    const auto network = [](Graph& graph) {
+        const Tensor x(graph, graph.add_input("x", {DType::f32, {64, 64}}));
+        return mean(nn::linear(gelu(nn::linear(x, "first", {.outputs = 96})), "second", {.outputs = 1}),
+                    {0, 1});
+    };
+    const std::vector<LintFinding> findings = lint(build_evaluation(network).graph, {});
+    EXPECT_EQ(sizes(findings), (Sizes{"channels 96 -> 128", "batch 64 -> 128"}));
+    EXPECT_EQ(findings[0].nice.extents, (std::vector<std::int64_t>{64, 128, 64}));
 }
 
 TEST(Lint, MeasuresContractionsAndAttentionWhateverTheGain) {
@@ -218,13 +243,14 @@ TEST(Lint, TheTableSaysWhatWhereAndWhy) {
     report.findings = lint(forward(config, 1, 128), {});
     const std::string unmeasured = lint_table(report);
     for (const char* part :
-         {"heads               3        4  h.0.attn and 3 more                      not measured",
+         {"heads               3        4  h.0.attn and 3 more  not measured",
           "not a multiple of 4 (heads of 48 for 64, which keeps the 192 channels): attention is shared"})
         EXPECT_NE(unmeasured.find(part), std::string::npos) << part << "\n" << unmeasured;
-    report.findings[0].measured = LintMeasurement{2.0, 1.0, 1.75, 0.02};
-    EXPECT_NE(lint_table(report).find("2.0 ms -> 1.0 ms, gain 1.750x for the same arithmetic\n"),
+    report.findings[0].measured = LintMeasurement{0.2, 0.0944, 1.5, 1.75, 0.02};
+    EXPECT_NE(lint_table(report).find(
+                  "0.200 ms -> 0.0944 ms for 1.50x the work, gain 1.750x for the same arithmetic\n"),
               std::string::npos);
-    report.findings[0].measured = LintMeasurement{2.0, 1.0, 1.008, 0.02};
+    report.findings[0].measured = LintMeasurement{2.0, 1.0, 1.5, 1.008, 0.02};
     const std::string harmless = lint_table(report);
     for (const char* part :
          {"no ugly size found\n", "changing them gains nothing here: within the noise of measuring\n",
@@ -243,7 +269,7 @@ TEST(Lint, TheJsonHasEveryMember) {
     EXPECT_EQ(json["machine"]["isa"], "avx2");
     ASSERT_EQ(json["findings"].size(), 1u);
     EXPECT_TRUE(json["findings"][0]["measured"].is_null());
-    report.findings[0].measured = LintMeasurement{3.0, 2.0, 1.5, 0.25};
+    report.findings[0].measured = LintMeasurement{3.0, 2.0, 1.0, 1.5, 0.25};
     json = nlohmann::json::parse(lint_json(report))["findings"][0];
     EXPECT_EQ(json["size"], "vocabulary");
     EXPECT_EQ(json["is"], 509);
@@ -255,7 +281,7 @@ TEST(Lint, TheJsonHasEveryMember) {
     EXPECT_EQ(
         json["measured"],
         nlohmann::json::parse(
-            R"({"ugly_ms": 3.0, "nice_ms": 2.0, "gain": 1.5, "noise": 0.25, "gains": true, "by": "result"})"));
+            R"({"ugly_ms": 3.0, "nice_ms": 2.0, "work": 1.0, "gain": 1.5, "noise": 0.25, "gains": true, "by": "result"})"));
 }
 
 }  // namespace
