@@ -89,10 +89,11 @@ class RankAnswers {
     }
 
     std::string heading(std::int64_t batch) const {
+        const nn::Model model = training_model(run_);
         return fmt::format(
-            "predicted, not measured: {}, {} each, {}, gradients in {}, {:g} GB/s and "
+            "predicted, not measured: {}, {}, {} each, {}, gradients in {}, {:g} GB/s and "
             "{:g} us between them; launches {}",
-            count_text(question_.ranks, "rank"), count_text(batch, "example"), policy_.name,
+            model.name, count_text(question_.ranks, "rank"), nn::batch_text(model, batch), policy_.name,
             question_.reduce_dtype, question_.link, question_.latency,
             question_.measures     ? "as measured here"
             : question_.on.empty() ? "at half of this machine's peaks"

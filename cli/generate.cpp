@@ -136,8 +136,8 @@ GenerateOptions generate_options(const GenerateCommand& options, const TextModel
 
 void announce(const GenerateCommand& options, const TextModel& model, const Policy& policy) {
     if (options.run.quiet) return;
-    print_error(fmt::format("{}: {}, {} parameters; {}, {} tokens; policy {}; {}\n", options.checkpoint,
-                            model.model().name, model.model().parameters, model.tokenizer().parts().source,
+    print_error(fmt::format("{}: {} parameters; {}, {} tokens; policy {}; {}\n", options.checkpoint,
+                            model.model().parameters, model.tokenizer().parts().source,
                             model.tokenizer().vocabulary(), policy.name,
                             device_text(model.device().target())));
 }

@@ -125,7 +125,8 @@ class Prediction {
         if (scores_.images > 0)
             json["scores"] = {{"images", scores_.images},
                               {"top1", scores_.top1_share()},
-                              {"top5", scores_.top5_share()},
+                              {"top5", scores_.has_top5() ? nlohmann::ordered_json(scores_.top5_share())
+                                                          : nlohmann::ordered_json(nullptr)},
                               {"loss", std::isfinite(scores_.loss()) ? nlohmann::ordered_json(scores_.loss())
                                                                      : nlohmann::ordered_json(nullptr)}};
         return json;

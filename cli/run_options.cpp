@@ -61,7 +61,7 @@ void add_image_options(CLI::App& command, nn::GivenImageSizes& sizes) {
     command.add_option("--image-size", sizes.image,
                        "Rows and columns of an image, in pixels (default: the network's, 224 or 32)");
     command.add_option("--classes", sizes.classes,
-                       "Classes of images (default: the network's, or as many as --images has)");
+                       "Classes of images (default: the network's, or as many as given images have)");
     command.add_option(
         "--width", sizes.width,
         "Channels of the first convolution; all others are in proportion (default: the network's)");

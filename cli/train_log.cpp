@@ -178,7 +178,9 @@ void TrainLog::validation(const Validation& result) {
                    scores->has_top5() ? fmt::format(" | top 5 {:.2f} %", 100 * scores->top5_share()) : "",
                    count_text(scores->images, "image"));
         step_["validation_top1"] = report["top1"] = scores->top1_share();
-        step_["validation_top5"] = report["top5"] = scores->top5_share();
+        step_["validation_top5"] = report["top5"] = scores->has_top5()
+                                                        ? nlohmann::ordered_json(scores->top5_share())
+                                                        : nlohmann::ordered_json(nullptr);
         report["images"] = scores->images;
     } else {
         fmt::print("step {:5d} | validation loss {:.6f} over {}\n", step, result.loss,
@@ -200,6 +202,7 @@ namespace {
 
 /// JSON has no word for what is no number, and a table has.
 std::string cell_of(const nlohmann::ordered_json& value) {
+    if (value.is_null()) return "";
     if (!value.is_number_float()) return value.dump();
     const auto number = value.get<double>();
     return std::isfinite(number) ? value.dump() : fmt::format("{}", plain_nan(number));

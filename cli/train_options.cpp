@@ -548,6 +548,8 @@ void add_rank_options(CLI::App& command, TrainOptions& options) {
 
 void add_train_options(CLI::App& command, TrainOptions& options) {
     add_run_options(command, options.run);
+    command.get_option("--quiet")->description(
+        "Print no steps and no remarks: only the plan, warnings, what is saved, and a summary");
     add_image_data_options(command, options.images);
     add_policy_option(command, options.run);
     add_emulate_option(command, options.run);

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "mantissa/base/count_text.h"
 #include "mantissa/base/system_memory.h"
 #include "mantissa/report/bench.h"
@@ -110,7 +112,11 @@ std::string bench_table(const BenchReport& report) {
                           grouped(static_cast<double>(report.model.parameters + report.statistics))),
         report.model.examples, report.optimizer, report.target.name, report.target.isa,
         threads_text(report.target), results_of(report).text());
-    text += "\nA100: the tutorial's, 128 images of 224 x 224 a batch\n";
+    text += "\n";
+    if (std::ranges::any_of(report.results, [&](const BenchResult& result) {
+            return published_bench(report.model.name, result.precision) != nullptr;
+        }))
+        text += "A100: the tutorial's, 128 images of 224 x 224 a batch\n";
     for (const BenchResult& result : report.results)
         text += fmt::format("  {:<9} {}\n", result.precision, fmt::join(result.kernels, ", "));
     return text;

@@ -74,8 +74,8 @@ Table padded_of(const RungReport& rung) {
 Table rungs_of(const LadderReport& report) {
     const std::string& unit = report.model.unit;
     Table table{{{"name", "rung"},
-                 {"ms_per_step", "ms/step", decimals_of<1>},
-                 {"ms_mad", "+-", decimals_of<1>},
+                 {"ms_per_step", "ms/step", milliseconds_text},
+                 {"ms_mad", "+-", milliseconds_text},
                  {unit + "_per_second", unit + "/s", grouped},
                  {"speedup", "speed-up", times},
                  {"step_speedup", "step", times},

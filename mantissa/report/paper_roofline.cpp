@@ -180,7 +180,7 @@ std::string paper_roofline_table(const Plan& plan, double model_flops, const Car
     text += fmt::format("MFU of {:.0f} TFLOP/s in that time: {}", card.sheet.sixteen_bits / trillion,
                         share(all.by_sheet));
     if (card.measured) text += fmt::format(", by measured rates {}", share(all.by_measured));
-    return text + fmt::format("; in 32 ms: {}\n", share(0.032));
+    return text + "\n";
 }
 
 }  // namespace mantissa

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <map>
 #include <optional>
@@ -277,8 +278,13 @@ std::string rank_table(const std::vector<RankOption>& options, const std::string
              with_decimals(1e3 * estimate.waiting, 1), fmt::format("{:.0f} %", 100 * estimate.hidden()),
              with_decimals(units_per_second, 0)});
     if (options.size() < 2) return grid.text();
-    return fmt::format("{}best: {}\n", grid.text(),
-                       std::ranges::max_element(options, {}, &RankOption::units_per_second)->what);
+    // The first of those that show the same rate is the best.
+    const auto shown = [](const RankOption& option) { return std::round(option.units_per_second); };
+    const auto [least, most] = std::ranges::minmax(options, {}, shown);
+    return fmt::format("{}{}\n", grid.text(),
+                       shown(least) == shown(most)
+                           ? "all are as good"
+                           : "best: " + std::ranges::max_element(options, {}, shown)->what);
 }
 
 }  // namespace mantissa

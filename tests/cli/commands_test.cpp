@@ -235,6 +235,12 @@ TEST(Commands, PagesAreWrittenWithTheCommandThatWasTyped) {
     expect_page(file, {"gpt2-tiny in 3 precisions", "emulated tf32", "mantissa numerics converge"});
 }
 
+TEST(Commands, ExplainRanksNamesModelAndSequence) {
+    const Ran ran = run("explain --ranks 2 --link 10 --on a100 --model gpt2-tiny --batch 2 --sequence 32");
+    EXPECT_EQ(ran.output.find("predicted, not measured: gpt2-tiny, 2 ranks, 2 x 32 tokens each, "), 0u)
+        << ran.output;
+}
+
 TEST(Commands, ConvergeEndsWithOneWhereAPrecisionDoesNotAgree) {
     const std::string small = "numerics converge --batch 1 --sequence 16 --steps 2 --policies fp32,bf16";
     const Ran agrees = run(small);

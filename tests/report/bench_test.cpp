@@ -81,6 +81,9 @@ TEST(Bench, ItsPageHasEveryFigureWithItsUnit) {
     report.results = {fp32, bf16};
     const std::string page = bench_html(report, "mantissa bench --html 'a<b>'");
     EXPECT_EQ(fault_of_page(page), "");
+    EXPECT_NE(bench_table(report).find("\nA100: the tutorial's"), std::string::npos);
+    report.model.name = "ResNet20";
+    EXPECT_EQ(bench_table(report).find("A100"), std::string::npos);
     for (const char* part : {"5.2 img/s, 1.00x", "12.5 img/s, 2.38x", "455.9 img/s, 1.00x", "7.45765",
                              "7.45000", "1,500", "25,583,592", "A &lt;CPU&gt; &amp; more", "a&lt;b&gt;"})
         EXPECT_NE(page.find(part), std::string::npos) << part;

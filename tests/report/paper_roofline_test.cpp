@@ -121,7 +121,7 @@ TEST(PaperRoofline, SumsAreOfAllAndOfWhatNoFusionSpares) {
               std::string::npos)
         << table.text;
     // Two products at the rate of 16 bits take 0.2 ms of the 2.1.
-    EXPECT_NE(table.text.find(" in that time: 9.5 %; in 32 ms: 0.6 %\n"), std::string::npos) << table.text;
+    EXPECT_NE(table.text.find(" in that time: 9.5 %\n"), std::string::npos) << table.text;
 }
 
 TEST(PaperRoofline, MeasuredRatesStandBesideThoseOfTheDataSheet) {

@@ -142,6 +142,10 @@ TEST(RankEstimate, TableNamesTheBest) {
     const std::string table =
         rank_table({{"buckets of 4 MB", slow, 100}, {"buckets of 16 MB", better, 200}}, "tokens");
     EXPECT_NE(table.find("best: buckets of 16 MB\n"), std::string::npos) << table;
+    EXPECT_NE(rank_table({{"a", slow, 100}, {"b", slow, 200.1}, {"c", slow, 200.2}}, "").find("best: b\n"),
+              std::string::npos);
+    EXPECT_NE(rank_table({{"a", slow, 200.1}, {"b", slow, 200.2}}, "tokens").find("\nall are as good\n"),
+              std::string::npos);
     EXPECT_NE(table.find("75 %"), std::string::npos) << table;
     EXPECT_NE(table.find("tokens/s"), std::string::npos) << table;
 }

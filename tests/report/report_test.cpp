@@ -69,5 +69,10 @@ TEST(Json, HasEachKindOfValueAndObjectsWithinObjects) {
     EXPECT_LT(text.find("\"command\""), text.find("\"machine\"")) << "in the order in which they are given";
 }
 
+TEST(Quantities, MillisecondsBelowOneKeepThreeDigits) {
+    EXPECT_EQ(milliseconds_text(12.34), "12.3");
+    EXPECT_EQ(milliseconds_text(0.0944), "0.0944");
+}
+
 }  // namespace
 }  // namespace mantissa
