@@ -49,8 +49,10 @@ PixelStatistics pixels_of(const ImageDataOptions& options, const ImageSplit& spl
     std::copy(options.standard_deviation.begin(), options.standard_deviation.end(),
               pixels.standard_deviation.begin());
     for (std::size_t i = 0; i < 3; ++i) {
-        if (!std::isfinite(pixels.mean[i]))
-            throw UserError(fmt::format("--mean must be three numbers, got {}", pixels.mean[i]));
+        if (!(pixels.mean[i] >= 0 && pixels.mean[i] <= 1))
+            throw UserError(
+                fmt::format("--mean must be three numbers from 0 to 1, as a byte divided by 255, got {}",
+                            pixels.mean[i]));
         if (!(std::isfinite(pixels.standard_deviation[i]) && pixels.standard_deviation[i] > 0))
             throw UserError(
                 fmt::format("--std must be three numbers above 0, got {}", pixels.standard_deviation[i]));

@@ -112,6 +112,8 @@ TEST(TrainImages, WhatDoesNotFitIsRefusedInALine) {
          "--crop-padding must be 0 to --image-size, 32, got 33"},
         {images + small_resnet20 + "--augment turn",
          "--augment is crop, flip, both with a comma between, or none, got 'turn'"},
+        {images + small_resnet20 + "--mean 0.5 128 0.5",
+         "--mean must be three numbers from 0 to 1, as a byte divided by 255, got 128"},
         {images + small_resnet20 + "--std 1 0 1", "--std must be three numbers above 0, got 0"},
         {images + small_resnet20 + "--bad-images ignore", "--bad-images is stop or skip, got 'ignore'"},
         {"numerics converge --validate-every 1",
