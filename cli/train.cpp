@@ -1,5 +1,6 @@
 // `mantissa train`: trains a model and prints a line a step.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -126,7 +127,7 @@ class Run {
         make_steps();
         progress_.clear();
         if (!options_.checkpoint.empty() && saved_at_ != trainer_->steps_done()) save();
-        views_.end();
+        or_give_up([&] { views_.end(); });
         print_summary();
         if (options_.profile)
             fmt::print("the last step:\n{}", profile_table(trainer_->plan().step(), profile_));
@@ -144,6 +145,7 @@ class Run {
         if (interrupted != 0)
             throw Interrupted(interrupted,
                               fmt::format("interrupted after step {}", trainer_->steps_done() - 1));
+        if (!lost_.empty()) throw UserError(fmt::format("{}", fmt::join(lost_, "; ")));
     }
 
   private:
@@ -195,7 +197,7 @@ class Run {
         sampler_.emplace(*device_, language_model(options_.run), tokenizer, sampler);
     }
 
-    /// The trained model is saved, whatever went wrong beside it, such as a log on a full disk.
+    /// The trained model is saved, whatever went wrong beside it, as where nobody reads what is printed.
     void make_steps() {
         try {
             since_start_ = {};
@@ -222,8 +224,8 @@ class Run {
             require_same_states(*ranks_.get(), trainer_->state(), done - 1);
         if (due(options_.validate_every)) validate_model();  // on each rank: none waits for another
         if (due(options_.sample_every)) show_sample();
-        log_.end_step();
-        views_.end_step();
+        or_give_up([&] { log_.end_step(); });
+        or_give_up([&] { views_.end_step(); });
         if (due(options_.save_every) && done < options_.run.steps) save_or_warn();
         progress_.made(done);
     }
@@ -296,10 +298,9 @@ class Run {
                 "replaces it there\n",
                 options_.checkpoint, AtomicDirectory::previous_of(options_.checkpoint).string()));
         if (options_.run.quiet) return;
-        if (!options_.log.empty() && options_.resume.empty() && fs::exists(options_.log, ignored) &&
-            fs::is_regular_file(options_.log, ignored) && fs::file_size(options_.log, ignored) > 0)
-            print_error(fmt::format("mantissa: {} holds the lines of another run, which this one replaces\n",
-                                    options_.log));
+        if (first_step_ == 0 && holds_lines(options_.log))
+            print_error(fmt::format("mantissa: {} holds the lines of another run, which are now in {}\n",
+                                    options_.log, AtomicDirectory::previous_of(options_.log).string()));
         if (options_.checkpoint.empty())
             print_error("mantissa: what is trained will not be saved; --checkpoint DIR saves it\n");
         for (const char* option : {"--states", "--bucket", "--rank-timeout", "--compare-every"})
@@ -559,6 +560,20 @@ class Run {
         }
     }
 
+    /// A report that cannot be written is named now and at the end; the training is worth more. Standard
+    /// output is no file that could be left out.
+    template <class Write>
+    void or_give_up(Write&& write) {
+        try {
+            write();
+        } catch (const UserError& error) {
+            if (options_.log == "-") throw;
+            lost_.emplace_back(error.what());
+            progress_.clear();
+            print_error(fmt::format("mantissa: warning: {}; the run goes on without it\n", error.what()));
+        }
+    }
+
     const TrainOptions& options_;
     TrainRanks& ranks_;
     std::optional<LockFile> checkpoint_lock_;
@@ -587,6 +602,7 @@ class Run {
     std::optional<TrainSampler> sampler_;
     std::int64_t bad_in_a_row_ = 0, bad_ = 0;
     std::string non_finite_, advice_;  ///< of the last bad step
+    std::vector<std::string> lost_;    ///< reports that could not be written, and why
     LossWatch watch_;
     bool remarked_ = false;  ///< that the loss climbs
     TrainLog log_{model_, std::string(policy_.name),

@@ -16,6 +16,7 @@
 
 #include "cli/output_file.h"
 #include "cli/print_error.h"
+#include "mantissa/base/atomic_file.h"
 #include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/plain_nan.h"
@@ -108,6 +109,11 @@ std::vector<std::string> columns(const std::string& unit) {
 
 }  // namespace
 
+bool holds_lines(const std::string& path) {
+    std::error_code none;
+    return std::filesystem::is_regular_file(path, none) && std::filesystem::file_size(path, none) > 0;
+}
+
 void TrainLog::open(const std::string& path, std::int64_t first_step) {
     comma_separated_ = path.ends_with(".csv");
     if (path == "-") {
@@ -126,8 +132,13 @@ void TrainLog::open(const std::string& path, std::int64_t first_step) {
     if (const int dropped = appends ? drop_lines_from(path, first_step, kind) : 0; dropped > 0)
         print_error(fmt::format("mantissa: {}: {} of step {} and later went, as the run makes them again\n",
                                 path, count_text(dropped, "line"), first_step));
-    const bool goes_on =
-        appends && std::filesystem::is_regular_file(path, none) && std::filesystem::file_size(path, none) > 0;
+    if (!appends && holds_lines(path)) {
+        std::filesystem::rename(path, AtomicDirectory::previous_of(path), none);
+        if (none)
+            throw UserError(fmt::format("{}: the lines of another run cannot be kept as {}: {}", path,
+                                        AtomicDirectory::previous_of(path).string(), none.message()));
+    }
+    const bool goes_on = appends && holds_lines(path);
     file_.reset(std::fopen(path.c_str(), appends ? "a" : "w"));
     if (!file_) throw UserError(fmt::format("{}: cannot be written: {}", path, std::strerror(errno)));
     if (comma_separated_ && !goes_on) write(header + "\n");
@@ -224,8 +235,11 @@ void TrainLog::end_step() {
 }
 
 void TrainLog::write(const std::string& line) {
-    if (std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size() || std::fflush(file_.get()) != 0)
-        throw UserError(fmt::format("{}: cannot be written: {}", path_, std::strerror(errno)));
+    if (std::fwrite(line.data(), 1, line.size(), file_.get()) == line.size() && std::fflush(file_.get()) == 0)
+        return;
+    const int why = errno;
+    file_.reset();
+    throw UserError(fmt::format("{}: cannot be written: {}", path_, std::strerror(why)));
 }
 
 std::string TrainLog::json(std::int64_t peak_resident_bytes) {

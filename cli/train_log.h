@@ -32,6 +32,9 @@ struct StepRecord {
     std::string non_finite;     ///< what was not finite, if the step was not applied
 };
 
+/// Whether a file is there that a log would write over.
+bool holds_lines(const std::string& path);
+
 class TrainLog {
   public:
     /// Whether each step is kept until the end, about half a KB, for json().
@@ -41,8 +44,8 @@ class TrainLog {
 
     /// Lets lines also go to this file, one a step: JSON objects, or the numbers of a table where the name
     /// ends in .csv, whose first line names the columns. Lines of the steps before `first_step` stay, those
-    /// of later ones go, which is said: the run makes these steps again. Throws UserError if it cannot be
-    /// written.
+    /// of later ones go, which is said: the run makes these steps again. A run that begins keeps the file of
+    /// another as PATH.previous. Throws UserError if it cannot be written.
     void open(const std::string& path, std::int64_t first_step);
 
     enum class Print : std::uint8_t { no, yes };
@@ -51,7 +54,7 @@ class TrainLog {
     void step(const StepRecord& record, Print print = Print::yes);
     void validation(const Validation& result);
     void sample(const std::string& text);
-    /// Nothing more belongs to the step: its line goes to the file.
+    /// Nothing more belongs to the step: its line goes to the file. Throws UserError, once, if it cannot.
     void end_step();
 
     /// The report of the whole run, whose steps were kept.

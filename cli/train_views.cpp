@@ -231,16 +231,23 @@ bool TrainViews::page_is_due() const {
 }
 
 void TrainViews::end_step() {
-    if (events_) events_->write(step_);
-    if (!page_is_due()) return;
-    try {
-        write_page(TrainingState::runs);
-    } catch (const UserError& error) {
-        // A file that cannot be written now may be at the end, and is no reason to stop.
-        if (!warned_) print_error(fmt::format("mantissa: warning: --html: {}\n", error.what()));
-        warned_ = true;
+    if (page_is_due()) {
+        try {
+            write_page(TrainingState::runs);
+        } catch (const UserError& error) {
+            // A file that cannot be written now may be at the end.
+            if (!warned_) print_error(fmt::format("mantissa: warning: --html: {}\n", error.what()));
+            warned_ = true;
+        }
+        since_page_.emplace();
     }
-    since_page_.emplace();
+    try {
+        if (events_) events_->write(step_);
+    } catch (const UserError&) {
+        events_.reset();
+        histograms_due_ = false;
+        throw;
+    }
 }
 
 void TrainViews::end() {

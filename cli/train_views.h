@@ -42,7 +42,8 @@ class TrainViews {
     StepResult step(Trainer& trainer, const Batch& batch, double learning_rate, Profile* profile,
                     FunctionRef<void()> meanwhile);
 
-    // In this order, for each step. Where a file cannot be written any more, end_step throws UserError.
+    // In this order, for each step. Where events cannot be written any more, end_step throws UserError,
+    // once.
     void made(const StepRecord& record);
     void validation(const Validation& result);
     void sample(const std::string& text);

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 
+#include "mantissa/base/file.h"
 #include "tests/cli/run_program.h"
 #include "tests/cli/written_files.h"
 #include "tests/support/temporary_directory.h"
@@ -192,8 +193,12 @@ TEST(TrainAgain, SaysWhatIsNotKept) {
     const Ran again = run(train + "--checkpoint " + place);
     const std::string log = (directory / "log.jsonl").string();
     EXPECT_EQ(run(train + "--log " + log).output.find("lines of another run"), std::string::npos);
-    EXPECT_NE(run(train + "--log " + log).output.find(log + " holds the lines of another run"),
-              std::string::npos);
+    const std::string lines = read_file(log);
+    EXPECT_NE(
+        run(train + "--log " + log)
+            .output.find(log + " holds the lines of another run, which are now in " + log + ".previous\n"),
+        std::string::npos);
+    EXPECT_EQ(read_file(log + ".previous"), lines);
     EXPECT_NE(again.output.find("holds a checkpoint of another run; the first save moves it to"),
               std::string::npos)
         << again.output;

@@ -166,7 +166,7 @@ TEST(TrainViews, EventFilesOnAFullDiskLoseNoStep) {
     EXPECT_EQ(ran.status, 1) << ran.output;
     EXPECT_NE(last_line(ran.output).find(": cannot be written: No space left on device"), std::string::npos)
         << ran.output;
-    EXPECT_NE(ran.output.find("saved " + place), std::string::npos) << ran.output;
+    EXPECT_NE(ran.output.find("saved " + place + " after step 3"), std::string::npos) << ran.output;
 }
 
 TEST(TrainViews, APageThatCannotBeWrittenLosesNoStep) {
