@@ -284,8 +284,8 @@ void take_model_of_files(const CLI::App& command, RunOptions& options) {
         return;
     }
     refuse_beside_files(command, {"--model", "--layers", "--heads", "--channels", "--context", "--vocabulary",
-                                  "--dropout", "--no-bias", "--resume"});
-    const ModelFile file(options.from);
+                                  "--no-bias", "--resume"});
+    const ModelFile file(options.from, options.sizes.dropout.value_or(0));
     if (!file.warning().empty()) print_error(fmt::format("mantissa: warning: {}\n", file.warning()));
     options.from = file.directory().string();
     options.from_files = file.model();

@@ -307,6 +307,12 @@ class Run {
             if (!ranks_.get() && options_.given.contains(option))
                 print_error(fmt::format(
                     "mantissa: {} does nothing here: it is for ranks, and this process is alone\n", option));
+        if (const auto& files = options_.run.from_files;
+            options_.resume.empty() && files && files->dropout_of_files > 0 && !options_.run.sizes.dropout)
+            print_error(
+                fmt::format("mantissa: the config.json of {0} tells of dropout {1:g}, and this run has "
+                            "none; --dropout {1:g} drops as much\n",
+                            options_.run.from, files->dropout_of_files));
         for (const PassRefusal& refusal : trainer_->plan().refused())
             if (refusal.pass == "recompute")
                 print_error(fmt::format("mantissa: --recompute {}: {}\n", refusal.op, refusal.reason));

@@ -255,7 +255,8 @@ void recall(CLI::App& command, TrainOptions& options) {
     if (options.checkpoint.empty()) options.checkpoint = place_of_saves(options.resume);
     // Its own copy, which is there whatever became of the one that it was trained with.
     if (!own.empty() && can_be_read(own, options)) options.run.tokenizer = own;
-    if (!options.run.from.empty()) options.run.from_files = ModelFile(options.resume).model();
+    if (!options.run.from.empty())
+        options.run.from_files = ModelFile(options.resume, options.run.sizes.dropout.value_or(0)).model();
 }
 
 /// A network that goes on learning sees images as it did, unless it is said otherwise; and so does the run

@@ -79,7 +79,7 @@ WeightFiles hf_gpt2_files() {
             .tied = {{"lm_head.weight", "wte.weight"}}};
 }
 
-std::string hf_gpt2_config(const Gpt2Sizes& sizes, std::int64_t heads) {
+std::string hf_gpt2_config(const Gpt2Sizes& sizes, std::int64_t heads, double dropout) {
     nlohmann::ordered_json config = {{"architectures", {"GPT2LMHeadModel"}},
                                      {"model_type", "gpt2"},
                                      {"vocab_size", sizes.vocabulary},
@@ -93,6 +93,7 @@ std::string hf_gpt2_config(const Gpt2Sizes& sizes, std::int64_t heads) {
                                      {"eos_token_id", nullptr},
                                      {"tie_word_embeddings", true},
                                      {"torch_dtype", "float32"}};
+    for (const char* name : hf_gpt2_dropouts) config[name] = dropout;
     // Their library knows no such model; biases that are missing start at zero there, which is the same.
     if (!sizes.bias) config["bias"] = false;
     return config.dump(2) + "\n";

@@ -31,8 +31,11 @@ Gpt2Sizes gpt2_sizes_of(std::span<const TensorView> file, const std::string& sou
 /// `*.attn.masked_bias` are no parameters; `lm_head.weight` must equal `wte.weight`.
 WeightFiles hf_gpt2_files();
 
+/// The members of `config.json` that say how much training drops; those that it lacks are 0.1.
+inline constexpr const char* hf_gpt2_dropouts[] = {"embd_pdrop", "attn_pdrop", "resid_pdrop"};
+
 /// The text of `config.json`, which their library needs beside the weights. It names no tokens that begin and
 /// end a text (with_token_ids).
-std::string hf_gpt2_config(const Gpt2Sizes& sizes, std::int64_t heads);
+std::string hf_gpt2_config(const Gpt2Sizes& sizes, std::int64_t heads, double dropout = 0);
 
 }  // namespace mantissa

@@ -27,7 +27,7 @@ struct LanguageFamily {
     bool (*knows)(std::string_view name);
     LanguageModel (*make)(std::string_view name, const ModelSizes& sizes);
     LanguageModel (*of_files)(Weights weights, const std::string& source,
-                              const std::filesystem::path& directory);
+                              const std::filesystem::path& directory, double dropout);
 };
 
 const LanguageFamily language_families[] = {
@@ -38,8 +38,11 @@ const LanguageFamily language_families[] = {
      [](std::string_view name, const ModelSizes& sizes) {
          return gpt2_language_model(with_sizes(gpt2_config(name), sizes));
      },
-     [](Weights weights, const std::string& source, const std::filesystem::path& directory) {
-         return gpt2_language_model(gpt2_config_of(weights, source, directory));
+     [](Weights weights, const std::string& source, const std::filesystem::path& directory, double dropout) {
+         LanguageModel model = gpt2_language_model(
+             with_sizes(gpt2_config_of(weights, source, directory), {.dropout = dropout}));
+         model.dropout_of_files = gpt2_dropout_of(directory);
+         return model;
      }},
     {{"llama", "mistral"},
      "model.embed_tokens.weight",
@@ -48,8 +51,8 @@ const LanguageFamily language_families[] = {
      [](std::string_view name, const ModelSizes& sizes) {
          return llama_language_model(with_sizes(llama_config(name), sizes));
      },
-     [](Weights, const std::string&, const std::filesystem::path& directory) {
-         return llama_language_model(llama_config_of(directory));
+     [](Weights, const std::string&, const std::filesystem::path& directory, double dropout) {
+         return llama_language_model(with_sizes(llama_config_of(directory), {.dropout = dropout}));
      }}};
 
 /// The family of these weights; the first where they are none's.
@@ -95,8 +98,8 @@ LanguageModel language_model(std::string_view name, const ModelSizes& sizes) {
 void require_known_family(const std::filesystem::path& directory) { family_of({}, directory); }
 
 LanguageModel language_model_of(std::span<const TensorView> weights, const std::string& source,
-                                const std::filesystem::path& directory) {
-    return family_of(weights, directory).of_files(weights, source, directory);
+                                const std::filesystem::path& directory, double dropout) {
+    return family_of(weights, directory).of_files(weights, source, directory, dropout);
 }
 
 }  // namespace mantissa::nn

@@ -19,7 +19,7 @@ bool holds(const fs::path& directory, const char* name) { return fs::exists(dire
 
 }  // namespace
 
-ModelFile::ModelFile(const fs::path& directory) : directory_(directory) {
+ModelFile::ModelFile(const fs::path& directory, double dropout) : directory_(directory) {
     if (const std::string version = saved_over_by_transformers(directory); !version.empty()) {
         saved_over_ =
             fmt::format("{}: transformers {} has saved a model over this checkpoint, whose weights are taken",
@@ -43,7 +43,7 @@ ModelFile::ModelFile(const fs::path& directory) : directory_(directory) {
         }
         file_.emplace(directory);
     }
-    model_ = nn::language_model_of(views(), source(), directory_);
+    model_ = nn::language_model_of(views(), source(), directory_, dropout);
 }
 
 std::vector<TensorView> ModelFile::views() const {

@@ -15,8 +15,9 @@ namespace mantissa::inline v0 {
 class ModelFile {
   public:
     /// A directory with a checkpoint, whose checksums are compared, or with model.safetensors (or its index)
-    /// and config.json. Throws UserError that names the file if it holds no model that this project knows.
-    explicit ModelFile(const std::filesystem::path& directory);
+    /// and config.json. Throws UserError that names the file if it holds no model that this project knows, or
+    /// one of a family without dropout where training is to drop.
+    explicit ModelFile(const std::filesystem::path& directory, double dropout = 0);
 
     const nn::LanguageModel& model() const { return model_; }
     /// The directory that was read: `directory`, or the checkpoint before it.

@@ -150,6 +150,24 @@ TEST(TrainAgain, BeginsWithPublishedWeights) {
     }
 }
 
+TEST(TrainAgain, DropsAsPublishedWeightsDidWhereThatIsAskedFor) {
+    const TemporaryDirectory directory;
+    const std::string text = testing::write_sentences(directory / "my.txt"),
+                      place = (directory / "ck").string(), next = (directory / "next").string();
+    const std::string train = "train --batch 1 --sequence 16 --steps 1 --text " + text + " --checkpoint ";
+    ASSERT_EQ(run(train + place + " --dropout 0.25").status, 0);
+    EXPECT_NE(read_file(place + "/config.json").find("\"attn_pdrop\": 0.25"), std::string::npos);
+    const std::string note = "the config.json of " + place +
+                             " tells of dropout 0.25, and this run has none; --dropout 0.25 drops as much\n";
+    const Ran without = run(train + next + " --from " + place);
+    EXPECT_NE(without.output.find(note), std::string::npos) << without.output;
+    const Ran with = run(train + next + " --dropout 0.25 --from " + place);
+    EXPECT_EQ(with.output.find(note), std::string::npos) << with.output;
+    EXPECT_NE(read_file(next + "/state.json").find("\"dropout\": 0.25"), std::string::npos);
+    const Ran resumed = run("train --steps 2 --resume " + next);
+    EXPECT_EQ(resumed.status, 0) << resumed.output;
+}
+
 TEST(TrainAgain, BeginsWithAModelOfBytes) {
     const TemporaryDirectory directory;
     const std::string text = testing::write_sentences(directory / "my.txt"),

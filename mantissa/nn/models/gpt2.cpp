@@ -277,7 +277,7 @@ Model gpt2_model(const Gpt2Config& config, std::int64_t sequence, Documents docu
     validate(config);
     require_fit(config, sequence);
     WeightFiles files = hf_gpt2_files();
-    files.texts["config.json"] = hf_gpt2_config(sizes_of(config), config.heads);
+    files.texts["config.json"] = hf_gpt2_config(sizes_of(config), config.heads, config.dropout);
     return {.name = config.name,
             .unit = "tokens",
             .units_per_example = sequence,

@@ -1,6 +1,7 @@
 // GPT-2 as Hugging Face's library saves it: which model a directory holds.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -82,6 +83,16 @@ Gpt2Config gpt2_config_of(std::span<const TensorView> weights, const std::string
             .vocabulary = sizes.vocabulary,
             .context = sizes.context,
             .bias = sizes.bias};
+}
+
+double gpt2_dropout_of(const std::filesystem::path& directory) {
+    const std::filesystem::path path = directory / "config.json";
+    double most = 0;
+    if (!std::filesystem::exists(path)) return most;
+    const nlohmann::json json = parse_strict_json(MappedFile(path).text(), path.string());
+    for (const char* name : hf_gpt2_dropouts)
+        if (json.contains(name) && json[name].is_number()) most = std::max(most, json[name].get<double>());
+    return most;
 }
 
 }  // namespace mantissa::nn
