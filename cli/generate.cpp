@@ -395,7 +395,13 @@ void add_generate_command(CLI::App& app) {
         ->type_name("FILE");
     command->add_flag("--profile", options->profile, "Print where the time of the last token went");
     command->add_flag("--quiet", options->run.quiet, "Print the text alone");
-    command->callback([options] {
+    command->callback([options, command] {
+        if (options->prompt.empty() && options->prompts.empty() && !options->validation.empty())
+            for (const char* name :
+                 {"--length", "--full-context", "--temperature", "--top-k", "--top-p", "--min-p",
+                  "--repetition-penalty", "--stop", "--samples", "--batch", "--seed", "--profile"})
+                if (command->get_option(name)->count() > 0)
+                    throw UserError(fmt::format("{} says how a text is written: give --prompt, too", name));
         if (options->prompt == "-") options->prompt = prompt_from_standard_input();
         run(*options);
     });

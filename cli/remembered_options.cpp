@@ -20,10 +20,10 @@ namespace mantissa::cli {
 namespace {
 
 /// Options of one run and not of the next.
-constexpr std::array<std::string_view, 15> of_this_run = {
-    "--help",        "--config", "--resume",       "--checkpoint",   "--json",
-    "--trace",       "--dump",   "--profile",      "--pass-times",   "--quiet",
-    "--dump-target", "--device", "--read-threads", "--rank-timeout", "--compare-every"};
+constexpr std::array<std::string_view, 16> of_this_run = {
+    "--help",         "--config",       "--resume",        "--checkpoint", "--json",        "--trace",
+    "--dump",         "--profile",      "--pass-times",    "--quiet",      "--dump-target", "--device",
+    "--read-threads", "--rank-timeout", "--compare-every", "--threads"};
 
 /// Options whose files grow with a run.
 constexpr std::array<std::string_view, 3> of_reports = {"--log", "--html", "--tensorboard"};

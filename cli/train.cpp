@@ -303,6 +303,10 @@ class Run {
                                     options_.log, AtomicDirectory::previous_of(options_.log).string()));
         if (options_.checkpoint.empty())
             print_error("mantissa: what is trained will not be saved; --checkpoint DIR saves it\n");
+        say_what_does_nothing();
+    }
+
+    void say_what_does_nothing() const {
         for (const char* option : {"--states", "--bucket", "--rank-timeout", "--compare-every"})
             if (!ranks_.get() && options_.given.contains(option))
                 print_error(fmt::format(
@@ -313,6 +317,17 @@ class Run {
                 fmt::format("mantissa: the config.json of {0} tells of dropout {1:g}, and this run has "
                             "none; --dropout {1:g} drops as much\n",
                             options_.run.from, files->dropout_of_files));
+        for (const auto& [option, every] : {std::pair{"--save-every", options_.save_every},
+                                            {"--validate-every", options_.validate_every},
+                                            {"--sample-every", options_.sample_every}})
+            if (options_.given.contains(option) && every > 0 &&
+                options_.run.steps / every == first_step_ / every)
+                print_error(fmt::format("mantissa: {} {} does nothing here: the run ends at step {}\n",
+                                        option, every, options_.run.steps));
+        if (const auto cores = static_cast<int>(usable_cores().size()); options_.run.threads > cores)
+            print_error(fmt::format("mantissa: --threads {}: there {}, for which threads beyond that wait\n",
+                                    options_.run.threads,
+                                    cores == 1 ? "is one core" : fmt::format("are {} cores", cores)));
         for (const PassRefusal& refusal : trainer_->plan().refused())
             if (refusal.pass == "recompute")
                 print_error(fmt::format("mantissa: --recompute {}: {}\n", refusal.op, refusal.reason));

@@ -222,6 +222,22 @@ TEST(TrainAgain, SaysWhatIsNotKept) {
         << again.output;
 }
 
+TEST(TrainAgain, SaysWhichOptionsDoNothing) {
+    const TemporaryDirectory directory;
+    const std::string place = (directory / "ck").string();
+    const Ran ran =
+        run("train --batch 1 --sequence 16 --steps 2 --validate-every 3 --save-every 3 --keep-best "
+            "--threads 500 --checkpoint " +
+            place);
+    for (const std::string option : {"--save-every", "--validate-every"})
+        EXPECT_NE(ran.output.find("mantissa: " + option + " 3 does nothing here: the run ends at step 2\n"),
+                  std::string::npos)
+            << ran.output;
+    EXPECT_NE(ran.output.find("mantissa: --threads 500: there "), std::string::npos) << ran.output;
+    // The next run may have other cores.
+    EXPECT_EQ(read_file(place + "/state.json").find("--threads"), std::string::npos);
+}
+
 TEST(TrainAgain, ReadsATextFromAPipe) {
     const TemporaryDirectory directory;
     const std::string text = testing::write_sentences(directory / "my.txt");

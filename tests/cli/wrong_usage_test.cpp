@@ -102,6 +102,8 @@ TEST(WrongUsage, WhatDoesNothingIsRefused) {
          "--vocabulary belongs to --train; leave it out"},
         {"tokenize --train x --out x --tokenizer x", "--tokenizer belongs to --encode, --decode and --count"},
         {"tokenize --decode 1 --tokenizer x --out x", "--out belongs to --train and --encode"},
+        {"generate --checkpoint x --validation y --temperature 0.5",
+         "--temperature says how a text is written: give --prompt, too"},
         {"numerics converge --seeds 2 --tolerance 1", "--seeds finds what --tolerance says"},
         {"numerics converge --policies fp32,bf16 --loss-scale 8", "--loss-scale belongs to fp16"},
     };
