@@ -203,6 +203,13 @@ void require_apart(const std::vector<NamedFile>& outputs, const std::vector<Name
     }
 }
 
+bool lies_in(const fs::path& path, const fs::path& place) {
+    std::error_code none;
+    const fs::path whole = fs::weakly_canonical(fs::absolute(place), none);
+    const fs::path part = fs::weakly_canonical(fs::absolute(path), none);
+    return std::ranges::mismatch(whole, part).in1 == whole.end();
+}
+
 void require_outside(const NamedFile& input, const char* how_it_is_read,
                      const std::vector<NamedFile>& outputs) {
     std::error_code none;
@@ -210,8 +217,7 @@ void require_outside(const NamedFile& input, const char* how_it_is_read,
     if (input.path.empty() || !fs::is_directory(folder, none)) return;
     for (const auto& [option, path] : outputs) {
         if (path.empty() || path == "-") continue;
-        const fs::path place = fs::weakly_canonical(fs::absolute(path), none);
-        if (std::ranges::mismatch(folder, place).in1 == folder.end())
+        if (lies_in(path, folder))
             throw UserError(fmt::format("{} {}: lies in the folder of {}, {}; name another place", option,
                                         path.string(), input.option, how_it_is_read));
     }

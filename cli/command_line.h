@@ -71,6 +71,9 @@ struct NamedFile {
 void require_apart(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& inputs,
                    const std::vector<std::filesystem::path>& checkpoints = {});
 
+/// Whether a path names the same file or folder as another, or one in that folder.
+bool lies_in(const std::filesystem::path& path, const std::filesystem::path& place);
+
 /// Throws UserError, beginning with the option, where an output lies in the folder of an input, which is read
 /// with all that it holds: the next start would read the output, too. An input that is no folder, empty paths
 /// and "-" count for nothing.

@@ -297,6 +297,7 @@ class Run {
                 "mantissa: {} holds a checkpoint of another run; the first save moves it to {}, the second "
                 "replaces it there\n",
                 options_.checkpoint, AtomicDirectory::previous_of(options_.checkpoint).string()));
+        warn_of_validation_that_is_trained_on();
         if (options_.run.quiet) return;
         if (first_step_ == 0 && holds_lines(options_.log))
             print_error(fmt::format("mantissa: {} holds the lines of another run, which are now in {}\n",
@@ -336,6 +337,17 @@ class Run {
                 fmt::format("mantissa: --warmup {}: the run ends at step {}, before the learning rate has "
                             "risen to {:g}\n",
                             options_.warmup, options_.run.steps, options_.run.learning_rate));
+    }
+
+    void warn_of_validation_that_is_trained_on() const {
+        const auto& trained = options_.run.tokens.empty() ? options_.run.text : options_.run.tokens;
+        for (const std::string& file : options_.validation)
+            for (const std::string& text : trained)
+                if (file != "-" && text != "-" && (lies_in(file, text) || lies_in(text, file)))
+                    return print_error(
+                        fmt::format("mantissa: warning: --validation {}: {} is trained on, too, so the "
+                                    "validation loss does not tell of new text\n",
+                                    file, text == file ? "it" : text));
     }
 
     void print_summary() const {

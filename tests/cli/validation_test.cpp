@@ -54,6 +54,11 @@ TEST(Validation, OfATextShorterThanASequenceTakesItWhole) {
     const testing::Ran ran = testing::run(train);
     EXPECT_EQ(ran.status, 0) << ran.output;
     EXPECT_NE(ran.output.find(" over 1 batch\n"), std::string::npos) << ran.output;
+    EXPECT_EQ(ran.output.find("warning"), std::string::npos) << ran.output;
+    const testing::Ran same = testing::run(train + " --validation " + text);
+    EXPECT_NE(same.output.find("mantissa: warning: --validation " + text + ": it is trained on, too, so "),
+              std::string::npos)
+        << same.output;
     std::ofstream(short_text) << "a";
     EXPECT_EQ(testing::run(train).output,
               "mantissa: --validation " + short_text + ": 1 token, but a loss needs 2; give more text\n");
