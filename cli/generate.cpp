@@ -69,8 +69,9 @@ void validate(const GenerateCommand& options) {
 
 /// Tokenizer that the options name, or that lies beside the weights.
 Tokenizer open_tokenizer(const GenerateCommand& options, const ModelFile& file) {
-    return named_tokenizer(options.run.tokenizer.empty() ? tokenizer_beside(file.directory(), "--checkpoint")
-                                                         : options.run.tokenizer);
+    if (options.run.tokenizer.empty())
+        return named_tokenizer(tokenizer_beside(file.directory(), "--checkpoint"));
+    return in_option("--tokenizer", [&] { return named_tokenizer(options.run.tokenizer); });
 }
 
 /// A terminal is shown control characters, for they are commands to it; a file or a program gets the text as
@@ -177,12 +178,17 @@ nlohmann::ordered_json write_one(const GenerateCommand& options, const TextModel
     announce(options, model, policy);
     TextWriter writer(model.tokenizer(), options.stop);
     print_text(job.prompt);
-    Written written{
-        .text = {},
-        .generated = generate(*generator, job.tokens, generate_options(options, model), [&](TokenId token) {
-            print_text(writer.push(token));
-            return writer.goes_on();
-        })};
+    Written written;
+    try {
+        written.generated =
+            generate(*generator, job.tokens, generate_options(options, model), [&](TokenId token) {
+                print_text(writer.push(token));
+                return writer.goes_on();
+            });
+    } catch (const UserError&) {
+        print_text("\n");
+        throw;
+    }
     print_text(writer.finish() + "\n");
     written.text = writer.text();
     const Generated& generated = written.generated;

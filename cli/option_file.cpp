@@ -26,6 +26,7 @@ struct OptionLine {
     std::string name;                  ///< empty: the section begins
     std::vector<std::string> values;   ///< of all lines with this name in this section
     int number = 0;                    ///< of the first of these lines, from 1
+    int last = 0;                      ///< of the last
 };
 
 constexpr std::string_view blanks = " \t\r", quotes = "\"'`";
@@ -89,7 +90,7 @@ class Reader {
         if (section.size() < 3 || section.back() != ']') refuse(fmt::format("'{}' is no [NAME]", line));
         const std::string_view name = trimmed(section.substr(1, section.size() - 2));
         section_ = name == "default" ? std::vector<std::string>() : names_between_dots(name);
-        lines_.push_back({section_, "", {}, number_});
+        lines_.push_back({section_, "", {}, number_, number_});
     }
 
     void add(std::string_view line) {
@@ -105,6 +106,7 @@ class Reader {
             section.insert(section.end(), names.begin(), names.end() - 1);
             name = name.substr(name.rfind('.') + 1);
         }
+        if (name.starts_with("--")) name.remove_prefix(2);
         if (name.empty() || name.find_first_of(blanks) != std::string_view::npos)
             refuse(fmt::format("'{}' is no NAME = VALUE", line));
         std::vector<std::string> values = equals == std::string_view::npos
@@ -113,9 +115,11 @@ class Reader {
         const auto same = std::ranges::find_if(
             lines_, [&](const OptionLine& other) { return other.name == name && other.section == section; });
         if (same == lines_.end())
-            lines_.push_back({std::move(section), std::string(name), std::move(values), number});
-        else
+            lines_.push_back({std::move(section), std::string(name), std::move(values), number, number});
+        else {
             same->values.insert(same->values.end(), values.begin(), values.end());
+            same->last = number;
+        }
     }
 
     /// Text behind the equals sign: pieces between commas, else between spaces.
@@ -323,7 +327,10 @@ Words with_option_file(const CLI::App& app, std::vector<std::string> typed) {
     for (OptionLine& line : read_option_file(*given)) {
         line.name = option_today(line.name);
         for (std::string& value : line.values) value = value_today(line.name, value);
-        const std::string option = "--" + line.name, place = fmt::format("{}, line {}", *given, line.number);
+        const std::string option = "--" + line.name,
+                          place = line.last == line.number
+                                      ? fmt::format("{}, line {}", *given, line.number)
+                                      : fmt::format("{}, lines {} and {}", *given, line.number, line.last);
         const CLI::App& owner = line.section.empty() ? command : command_of_section(app, line, place);
         if (line.name.empty()) continue;  // a section begins
         const CLI::Option* const known = owner.get_option_no_throw(option);

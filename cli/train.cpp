@@ -444,6 +444,7 @@ class Run {
         record.loss_scale = trainer_->loss_scale();
         if (is_bad(record.result)) {
             const auto found = trainer_->first_non_finite(batch, rate);
+            if (index == first_step_) begins_broken_ = found && found->source == NonFinite::Source::state;
             non_finite_ = ranks_.first_of(found ? found->text() : "");
             if (non_finite_.empty()) non_finite_ = "nothing was found when it was run again";
             record.non_finite = non_finite_;
@@ -462,6 +463,9 @@ class Run {
 
     /// Advice against a step that was not finite.
     std::string advice_for(const StepRecord& record) const {
+        if (const std::string& files = options_.resume.empty() ? options_.run.from : options_.resume;
+            begins_broken_ && !files.empty())
+            return fmt::format("it was so in {}, which is damaged or of a training that broke down", files);
         const bool fixed = settings_.loss_scale.kind == LossScaleOptions::Kind::fixed;
         if (is_fault_of_loss_scale(record.result.loss, record.loss_scale.scale))
             return fmt::format(
@@ -637,7 +641,8 @@ class Run {
     std::string non_finite_, advice_;  ///< of the last bad step
     std::vector<std::string> lost_;    ///< reports that could not be written, and why
     LossWatch watch_;
-    bool remarked_ = false;  ///< that the loss climbs
+    bool begins_broken_ = false;  ///< the first step came upon a state that is not finite
+    bool remarked_ = false;       ///< that the loss climbs
     TrainLog log_{model_, std::string(policy_.name),
                   options_.run.json.empty() ? TrainLog::Keep::nothing : TrainLog::Keep::steps};
     TrainViews views_{options_.views};

@@ -153,7 +153,7 @@ std::string remarks(const StepRecord& record) {
         text = fmt::format(" | loss scale {:g}", record.loss_scale.scale);
     if (record.result.applied) return text;
     text += " | not finite, so skipped";
-    return record.non_finite.empty() ? text : text + ": " + record.non_finite;
+    return record.non_finite.empty() ? text : text + ":\n    " + record.non_finite;
 }
 
 }  // namespace

@@ -242,8 +242,22 @@ void require_still_there(const TrainOptions& options, const TypedOptions& saved)
     }
 }
 
+/// A model that the saved run is of in any case needs no word.
+void require_own_model(const TrainOptions& options, const TypedOptions& saved) {
+    if (saved.empty() || !options.given.contains("--model")) return;
+    std::string own = RunOptions().model;
+    if (const auto model = saved.find("--model"); model != saved.end())
+        own = model->second.front();
+    else if (const auto files = saved.find("--from"); files != saved.end())
+        own = "model of " + files->second.front();
+    if (options.run.model != own)
+        throw UserError(fmt::format("--model {}: {} is a {}; leave the option out", options.run.model,
+                                    options.resume, own));
+}
+
 void recall(CLI::App& command, TrainOptions& options) {
     const TypedOptions saved = saved_options(options.resume);
+    require_own_model(options, saved);
     const std::string own = own_tokenizer(options.resume);
     require_own_tokenizer(options, own, saved);
     require_still_there(options, saved);

@@ -35,14 +35,15 @@ fs::path with_suffix(const fs::path& path, const std::string& suffix) {
     return fs::path(path.string() + suffix);
 }
 
-/// Bytes that this user may still write where `path` lies; the largest number when the system does not say.
+/// Bytes that this user may still write where `path` lies; the largest number where the system does not say,
+/// or has no disk there, as in /proc.
 std::uint64_t free_bytes(fs::path path) {
     struct statvfs status {};
     while (::statvfs(path.c_str(), &status) != 0) {
         if (errno != ENOENT || path == parent_of(path)) return UINT64_MAX;
         path = parent_of(path);
     }
-    return std::uint64_t{status.f_bavail} * status.f_frsize;
+    return status.f_blocks == 0 ? UINT64_MAX : std::uint64_t{status.f_bavail} * status.f_frsize;
 }
 
 [[noreturn]] void refuse(const fs::path& path, const char* what, int error) {
@@ -222,7 +223,7 @@ AtomicDirectory::AtomicDirectory(fs::path target, std::uint64_t bytes)
     remove_abandoned(target_);
     require_free_space(target_, bytes, target_.string());
     std::error_code error;
-    if (!fs::create_directory(staging_, error)) refuse(staging_, "cannot create directory", error.value());
+    if (!fs::create_directory(staging_, error)) refuse(target_, "cannot create directory", error.value());
 }
 
 AtomicDirectory::~AtomicDirectory() {

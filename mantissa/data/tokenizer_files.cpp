@@ -145,6 +145,11 @@ Tokenizer parse_vocabulary_and_merges(const NamedText& vocabulary, const NamedTe
 }
 
 Tokenizer load_tokenizer(const fs::path& path) {
+    if (!fs::exists(path))
+        throw UserError(fmt::format(
+            "{}: does not exist; a tokenizer is a folder with tokenizer.json, or with vocab.json and "
+            "merges.txt, or a file such as tokenizer.json",
+            path.string()));
     const bool is_folder = fs::is_directory(path);
     const fs::path folder = is_folder ? path : path.parent_path();
     TokenizerParts parts = is_folder ? load_folder(path) : load_file(path);

@@ -48,6 +48,14 @@ TEST_F(OptionFile, SaysWhatWordsWouldSay) {
     EXPECT_EQ(by_file.output, by_words.output);
 }
 
+TEST_F(OptionFile, TakesNamesAsTheyAreTypedAndNamesBothLinesOfOne) {
+    const Ran ran = run("explain" + file(small_and("--policy = bf16\n")));
+    EXPECT_EQ(ran.output, explained("--policy bf16").output);
+    const Ran twice = run("explain" + file(small_and("layers = 2\n")));
+    EXPECT_NE(twice.output.find(", lines 1 and 6: layers takes 1 value, got 2\n"), std::string::npos)
+        << twice.output;
+}
+
 TEST_F(OptionFile, WhatIsTypedCountsInstead) {
     const std::string options = file(small_and("policy = \"bf16\"\n"));
     EXPECT_EQ(run("explain --policy=fp32" + options).output, explained("--policy fp32").output);
@@ -99,7 +107,7 @@ TEST_F(OptionFile, WhatIsWrongInItIsNamedWithIt) {
     };
     ends_with("stpes = 3\n", "options.toml, line 1: train has no option stpes; did you mean --steps?");
     ends_with("config = \"other.toml\"\n", "options.toml, line 1: train has no option config");
-    ends_with("steps = 3\nsteps = 4\n", "options.toml, line 1: steps takes 1 value, got 2");
+    ends_with("steps = 3\nsteps = 4\n", "options.toml, lines 1 and 2: steps takes 1 value, got 2");
     ends_with("\xff\xfe", "options.toml is no text");
     ends_with("quiet = 3\n", "options.toml, line 1: quiet is a switch, true or false, got '3'");
     ends_with("batch = 2\nsteps = many\n",

@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "tests/cli/run_program.h"
+#include "tests/cli/written_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
@@ -45,6 +46,23 @@ TEST(Refusals, AFolderIsNoNameForShards) {
                   std::string::npos)
             << ran.output;
     }
+}
+
+TEST(Refusals, NamesTheOptionAndWhatItWants) {
+    const std::string tokenizer =
+        "mantissa: --tokenizer: nowhere: does not exist; a tokenizer is a folder with tokenizer.json, or "
+        "with "
+        "vocab.json and merges.txt, or a file such as tokenizer.json";
+    EXPECT_EQ(last_line(run("train --steps 1 --tokenizer nowhere").output), tokenizer);
+    EXPECT_EQ(
+        last_line(run("generate --prompt x --tokenizer nowhere --checkpoint " + testing::fixtures + "/text")
+                      .output),
+        tokenizer);
+    EXPECT_EQ(
+        last_line(run("train --model llama-tiny --resume " + testing::fixtures + "/text").output),
+        "mantissa: --model llama-tiny: " + testing::fixtures + "/text is a gpt2-tiny; leave the option out");
+    const std::string proc = run("train --steps 1 --batch 1 --sequence 16 --checkpoint /proc/x").output;
+    EXPECT_EQ(proc.find("disk space"), std::string::npos) << proc;
 }
 
 TEST(Refusals, AFileIsNoFolderAndAFolderNoFile) {

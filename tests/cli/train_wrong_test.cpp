@@ -2,11 +2,15 @@
 // success.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "mantissa/base/file.h"
 #include "tests/cli/run_program.h"
 #include "tests/cli/written_files.h"
+#include "tests/support/image_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
@@ -48,6 +52,29 @@ TEST(TrainWrong, ALossScaleThatIsTooGreatIsSaidToBe) {
     std::getline(lines, line);
     ASSERT_TRUE(std::getline(lines, line));
     EXPECT_TRUE(holds(line, ",nan,false,")) << line;
+}
+
+TEST(TrainWrong, WeightsThatAreBrokenAreSaidToBe) {
+    const TemporaryDirectory directory;
+    const std::string place = directory / "ck", published = directory / "published",
+                      text = small_gpt2(directory);
+    ASSERT_EQ(run("train" + text + "--steps 1 --quiet --checkpoint " + place).status, 0);
+    std::filesystem::create_directory(published);
+    std::filesystem::copy(place + "/config.json", published);
+    std::string weights = read_file(place + "/model.safetensors");
+    std::ranges::fill(weights.begin() + static_cast<std::ptrdiff_t>(weights.size() / 2), weights.end(),
+                      '\xff');
+    testing::write_file(published + "/model.safetensors", weights);
+    const Ran ran = run("train --batch 2 --steps 5 --tokenizer bytes --text " +
+                        (directory / "my.txt").string() + " --from " + published);
+    EXPECT_EQ(ran.status, 1);
+    EXPECT_TRUE(holds(ran.output, " | not finite, so skipped:\n    ")) << ran.output;
+    EXPECT_TRUE(
+        last_line(ran.output)
+            .ends_with("; it was so in " + published + ", which is damaged or of a training that broke down"))
+        << ran.output;
+    const Ran written = run("generate --tokenizer bytes --prompt Hi --checkpoint " + published);
+    EXPECT_TRUE(holds(written.output, "\nHi\nmantissa: ")) << written.output;
 }
 
 TEST(TrainWrong, AResumeWithALossScaleThatIsTooSmallIsWarnedOf) {

@@ -163,8 +163,11 @@ TEST(TokenizerFiles, DirectoryAndFileNames) {
     write_file(directory / "a.model", "x");
     EXPECT_EQ(error_of([&] { load_tokenizer(directory / "a.model"); }),
               name + "/a.model: expected a tokenizer's directory, tokenizer.json or a .tiktoken file");
-    EXPECT_EQ(error_of([&] { load_tokenizer(directory / "absent"); }),
-              name + "/absent: cannot open: No such file or directory");
+    EXPECT_EQ(
+        error_of([&] { load_tokenizer(directory / "absent"); }),
+        name +
+            "/absent: does not exist; a tokenizer is a folder with tokenizer.json, or with vocab.json and "
+            "merges.txt, or a file such as tokenizer.json");
 }
 
 /// The tokenizer that a checkpoint keeps beside the weights: a directory with these files holds the same
