@@ -23,7 +23,7 @@ PAGES = {
     "bench": "bench --model ResNet20 --batch-size 2 --quiet --html",
     "roofline": f"explain {TINY} --roofline --quiet --html",
     "numerics": f"numerics {TINY} --steps 2 --html",
-    "converge": f"numerics converge {TINY} --steps 6 --warmup 2 --quiet --html",
+    "converge": f"numerics converge {TINY} --steps 6 --warmup 2 --tolerance 1 --quiet --html",
 }
 # Parts with text that lie outside the window, or of which an ancestor without a bar shows only a part.
 LOOK = """
