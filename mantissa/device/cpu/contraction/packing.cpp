@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "mantissa/base/whole_units.h"
-#include "mantissa/device/cpu/contraction/blocking.h"
 #include "mantissa/device/cpu/contraction/image_pairs.h"
 #include "mantissa/device/cpu/contraction/window.h"
 
@@ -39,7 +38,6 @@ OperandPanels::OperandPanels(const ContractionProblem& problem, Side side, const
       layout_(side == Side::a ? problem.a : problem.b),
       inner_batch_(problem.batch[1]),
       k_(problem.k),
-      chunk_depth_(depth_of_chunks(problem.k, kernels)),
       is_a_(side == Side::a),
       lines_(side == Side::a ? problem.m : problem.n),
       panel_size_(side == Side::a ? kernels.height : kernels.width),

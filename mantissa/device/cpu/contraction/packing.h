@@ -95,7 +95,7 @@ class OperandPanels {
 
     ContractionKernels kernels_;
     MatrixLayout layout_;
-    std::int64_t inner_batch_, k_, chunk_depth_;
+    std::int64_t inner_batch_, k_;
     bool is_a_;
     std::int64_t lines_, panel_size_;
     PanelStores stores_;

@@ -23,12 +23,12 @@ void pack_run(const PixelRun& run) {
     }
 }
 
-/// Whether along this axis a tap that leaves the image meets zeros: those behind the image, or those behind
-/// the image before it. Of the outputs only the first `outputs` are multiplied by numbers.
+/// Whether along this axis a tap that leaves the image meets zeros. Of the outputs only the first `outputs`
+/// are multiplied by numbers.
 bool leaves_to_zeros(const ConvolutionAxis& axis, std::int64_t outputs) {
-    const std::int64_t reach = (axis.filter - 1) * axis.dilation - axis.before;
-    return axis.stride == 1 && axis.dilation >= 1 && axis.output >= axis.image + axis.before &&
-           axis.output >= outputs + std::max<std::int64_t>(0, reach);
+    ConvolutionAxis multiplied = axis;
+    multiplied.output = outputs;
+    return axis.stride == 1 && axis.dilation >= 1 && axis.output >= outputs_with_zeros(multiplied);
 }
 
 /// Whether a is gathered pixel by pixel, as they lie.
@@ -37,6 +37,11 @@ bool is_of_pixels(const ConvolutionAxis& axis) {
 }
 
 }  // namespace
+
+std::int64_t outputs_with_zeros(const ConvolutionAxis& axis) {
+    const std::int64_t reach = (axis.filter - 1) * axis.dilation - axis.before;
+    return std::max(axis.image + axis.before, axis.output + std::max<std::int64_t>(0, reach));
+}
 
 std::optional<PixelWords> PixelWords::of(const ContractionProblem& problem,
                                          const ContractionKernels& kernels) {

@@ -25,6 +25,10 @@ struct PixelRun {
     std::byte *to = nullptr, *to_next = nullptr;
 };
 
+/// So many outputs along an axis that a tap which leaves the image meets zeros: those behind the image, or
+/// those behind the image before it.
+std::int64_t outputs_with_zeros(const ConvolutionAxis& axis);
+
 /// A value, that refers to neither problem nor kernels.
 ///
 /// Packed are blocks of 32 channels: twice [words of two pixels][32].

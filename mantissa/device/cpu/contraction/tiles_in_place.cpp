@@ -112,13 +112,13 @@ TilesInPlace::Runs TilesInPlace::write(const std::byte* images, PanelRange rows,
             new (run) TileRun{.steps = length / step_depth};
             for (int half = 0; half < 2; ++half) {
                 const bool neighbours = halves[half].neighbours;
+                std::byte* const copied =
+                    memory + (k - depth.begin) / step_depth * step_bytes + half * tile_bytes;
                 if (neighbours && place(halves[half], here, images, *run, half)) continue;
-                run->rows[half] = memory + (k - depth.begin) / step_depth * step_bytes + half * tile_bytes;
+                run->rows[half] = copied;
                 run->stride[half] = step_depth * 2;
                 run->step[half] = step_bytes;
-                if (neighbours)
-                    copy(images, rows_of(half), {k, length},
-                         memory + (k - depth.begin) / step_depth * step_bytes + half * tile_bytes);
+                if (neighbours) copy(images, rows_of(half), {k, length}, copied);
             }
             k += length;
         }

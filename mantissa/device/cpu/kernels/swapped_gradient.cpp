@@ -19,12 +19,6 @@ constexpr std::int64_t columns_of_item = 256;
 // what turning the sums takes.
 constexpr std::int64_t max_filters_of_zeros = 40;
 
-/// So many outputs along an axis that a tap which leaves the image meets zeros.
-std::int64_t outputs_with_zeros(const ConvolutionAxis& axis) {
-    const std::int64_t reach = (axis.filter - 1) * axis.dilation - axis.before;
-    return std::max(axis.image + axis.before, axis.output + std::max<std::int64_t>(0, reach));
-}
-
 /// Operands swapped, and the depth with zeros between rows and between images, where a meets none.
 std::optional<ContractionProblem> swapped_problem(const ContractionProblem& problem) {
     const MatrixLayout &a = problem.a, &b = problem.b;
