@@ -389,7 +389,7 @@ nn::LanguageModel language_model(const RunOptions& options) {
                         "synthetic ones",
                         options.model));
     if (options.from_files) return *options.from_files;
-    if (!std::ranges::count(nn::language_model_names(), options.model))
+    if (!nn::is_language_model(options.model))
         throw UserError(fmt::format("--model: there is no model '{}'; there are {}; for images {}",
                                     options.model, fmt::join(nn::language_model_names(), ", "),
                                     fmt::join(nn::image_model_names(), ", ")));
@@ -522,7 +522,7 @@ Policy policy_for(const RunOptions& options, const Target& target) {
         return in_option("--emulate", [&] { return emulated(options.emulate); });
     }
     if (!options.policy.empty()) return in_option("--policy", [&] { return find_policy(options.policy); });
-    return find_policy(target.matrix_unit_bf16 ? "bf16" : "fp32");
+    return find_policy(target.fastest_policy);
 }
 
 std::string device_text(const Target& target) {

@@ -88,6 +88,11 @@ std::vector<std::string> language_model_names() {
     return all;
 }
 
+bool is_language_model(std::string_view name) {
+    return std::ranges::any_of(language_families,
+                               [&](const LanguageFamily& family) { return family.knows(name); });
+}
+
 LanguageModel language_model(std::string_view name, const ModelSizes& sizes) {
     for (const LanguageFamily& family : language_families)
         if (family.knows(name)) return family.make(name, sizes);

@@ -39,6 +39,8 @@ struct ModelSizes {
 
 /// The presets of all families, of each the smallest first.
 std::vector<std::string> language_model_names();
+/// Whether language_model() makes one of the name: a preset, or another name of one, as gpt2-xl.
+bool is_language_model(std::string_view name);
 
 /// A preset, with other sizes if they are given. Throws UserError, naming those there are, for another name,
 /// and for sizes that make no model.
