@@ -128,9 +128,9 @@ void add_bf16(Isa isa) {
 int main(int argc, char** argv) {
     using namespace mantissa;
     using namespace mantissa::on_cpu;
-    for (const Isa isa : {Isa::amx, Isa::avx512, Isa::avx2}) {
+    for (const Isa isa : {Isa::amx, Isa::avx512_bf16, Isa::avx512, Isa::avx2}) {
         if (isa > best_isa()) continue;
-        if (isa == Isa::amx) {  // FP32 is that of AVX-512
+        if (isa >= Isa::avx512_bf16) {  // FP32 is that of AVX-512
             add_bf16(isa);
             continue;
         }

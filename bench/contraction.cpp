@@ -73,9 +73,9 @@ struct Unit {
 
     bool on_vectors() const { return operands == DType::f32 && multiply == Multiply::as_stored; }
     std::string name() const {
-        if (on_vectors()) return std::string(name_of(isa));
+        if (on_vectors()) return std::string(instructions_of(isa));
         const std::string_view unit = mantissa::on_cpu::name_of(bf16_unit(isa));
-        return std::string(unit.empty() ? name_of(isa) : unit) + "/" + format();
+        return std::string(unit.empty() ? instructions_of(isa) : unit) + "/" + format();
     }
     std::string format() const {
         if (multiply == Multiply::tf32) return "bf16x3";
@@ -251,16 +251,17 @@ int main(int argc, char** argv) {
     std::vector<Unit> units;
     for (const Isa isa : {Isa::avx512, Isa::avx2})
         if (isa <= best_isa()) units.push_back({isa, mantissa::DType::f32});
-    units.push_back({best_isa(), mantissa::DType::bf16});
+    const Isa fastest = chosen_isa();
+    units.push_back({fastest, mantissa::DType::bf16});
     for (const Unit& unit : units) {
         add_linears(unit, calls);
         add_small(unit, calls);
         add_attention(unit, calls);
         add_rows(unit, calls);
     }
-    if (bf16_unit(best_isa()) == Bf16Unit::amx)
-        for (const Unit unit : {Unit{best_isa(), mantissa::DType::f32, Multiply::tf32},
-                                Unit{best_isa(), mantissa::DType::f16}}) {
+    if (fastest == Isa::amx)
+        for (const Unit unit :
+             {Unit{fastest, mantissa::DType::f32, Multiply::tf32}, Unit{fastest, mantissa::DType::f16}}) {
             add_linears(unit, calls);
             add_attention(unit, calls);
         }

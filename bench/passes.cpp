@@ -77,8 +77,7 @@ class Comparison {
 
   private:
     Policy chosen_policy() const {
-        const std::string fastest = device_.target().matrix_unit_bf16 ? "bf16" : "fp32";
-        return find_policy(text_option("BENCH_POLICY", fastest));
+        return find_policy(text_option("BENCH_POLICY", device_.target().fastest_policy));
     }
 
     void fill_batch() {

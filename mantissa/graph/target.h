@@ -36,11 +36,14 @@ struct Target {
     std::string name = {};  ///< the processor's own words, for reports only; nothing is decided by it
     std::string isa = {};   ///< the instruction-set level in use: generic, avx2, avx512, amx
     int threads = 1;
-    std::int64_t l1_bytes = 0;      ///< data cache of one core
-    std::int64_t l2_bytes = 0;      ///< of one core
-    std::int64_t l3_bytes = 0;      ///< shared
-    bool matrix_unit_bf16 = false;  ///< BF16 operands are multiplied faster than FP32 ones
-    std::string bf16_unit = {};     ///< by what: amx, avx512_bf16; empty: by nothing of the kind
+    std::int64_t l1_bytes = 0;  ///< data cache of one core
+    std::int64_t l2_bytes = 0;  ///< of one core
+    std::int64_t l3_bytes = 0;  ///< shared
+    /// The unit that multiplies BF16 faster than FP32: amx, avx512_bf16, tensor cores; empty: there is none.
+    std::string bf16_unit = {};
+    std::string reason_of_unit = {};      ///< why that one, for people; empty where there was no choice
+    std::string fastest_policy = "fp32";  ///< the one whose steps take the least time, with FP32 sums
+    bool tf32_beats_fp32 = false;         ///< FP32 operands are multiplied faster where they are rounded
     /// Contractions whose extents are multiples of it end on whole tiles, of all kernels alike: it is eight
     /// tiles of 16 numbers, and as many BF16 numbers as four cache lines hold.
     std::int64_t extent_multiple = 128;

@@ -181,6 +181,7 @@ Explanation explain(const Plan& plan, const PipelineOptions& pipeline) {
     explanation.policy = pipeline.policy.name;
     explanation.passes = chosen_passes(pipeline);
     explanation.memory = memory_at_peak(plan);
+    explanation.reason_of_unit = plan.device().target().reason_of_unit;
     for (const PlannedNode& planned : plan.nodes()) {
         const Node& node = plan.graph().node(planned.node);
         if (node.op->name == "cast") {
@@ -208,7 +209,9 @@ std::string Explanation::title() const {
 }
 
 std::string Explanation::passes_text() const {
-    return passes.empty() ? "no optional pass" : fmt::format("passes: {}", fmt::join(passes, ", "));
+    const std::string text =
+        passes.empty() ? "no optional pass" : fmt::format("passes: {}", fmt::join(passes, ", "));
+    return reason_of_unit.empty() ? text : text + "\n" + reason_of_unit;
 }
 
 std::string arithmetic_of(const ExplainedNode& node) {

@@ -63,10 +63,11 @@ struct Explanation {
     std::vector<ExplainedAttention> attentions = {};
     std::vector<PassRefusal> refused;  ///< what the passes left as it was, and why
     MemoryAtPeak memory = {};
+    std::string reason_of_unit = {};  ///< Target's
 
     /// "gpt2-tiny at 4 x 256 tokens, policy bf16: one training step".
     std::string title() const;
-    /// "passes: simplify, fuse".
+    /// "passes: simplify, fuse", and a line about the unit that multiplies BF16.
     std::string passes_text() const;
 };
 

@@ -45,9 +45,11 @@ struct Rung {
     }
 };
 
-/// Rungs that exist, in the order of the ladder. Tolerances: the same kernels give the same bits; BF16 keeps
-/// 8 bits of each operand, TF32 and FP16 keep 11; losses of GPT-2 over tens of steps were seen to differ by
-/// 0.001.
+constexpr std::string_view fp32_with_all_passes = "fp32-all";
+
+/// Rungs that exist, in the order of the ladder. Tolerances: the same kernels give the same bits, and passes
+/// sum in other orders; BF16 keeps 8 bits of each operand, TF32 and FP16 keep 11; losses of GPT-2 over tens
+/// of steps were seen to differ by 0.001.
 constexpr Rung known_rungs[] = {
     {.name = "fp32", .policy = "fp32", .loss_tolerance = 0.0, .multiply = "f32"},
     {.name = "tf32", .policy = "tf32", .loss_tolerance = 1e-3, .multiply = "tf32"},
@@ -76,6 +78,14 @@ constexpr Rung known_rungs[] = {
      .pad = true,
      .fuse_linear_cross_entropy = true,
      .change = Change::fused_linear_cross_entropy},
+    {.name = fp32_with_all_passes,
+     .policy = "fp32",
+     .loss_tolerance = 1e-3,
+     .multiply = "f32",
+     .fuse = true,
+     .match_attention = true,
+     .pad = true,
+     .fuse_linear_cross_entropy = true},
     {.name = "fp16", .policy = "fp16", .loss_tolerance = 0.02, .multiply = "f16"}};
 
 const Rung& find_rung(const std::string& name) {
@@ -376,10 +386,8 @@ std::vector<std::string> ladder_rungs() {
 std::vector<std::string> default_rungs(const Target& target) {
     std::vector<std::string> names;
     for (const std::string& name : ladder_rungs()) {
-        if (name == "fp16") continue;
-        // A CPU without tiles multiplies TF32 as FP32.
-        const bool has_tf32 = target.device != "cpu" || target.bf16_unit == "amx";
-        if (name == "tf32" && (!has_tf32 || !target.cannot_multiply_tf32.empty())) continue;
+        if (name == "fp16" || (name == fp32_with_all_passes && !target.bf16_unit.empty())) continue;
+        if (name == "tf32" && (!target.tf32_beats_fp32 || !target.cannot_multiply_tf32.empty())) continue;
         if (find_rung(name).fuse && !target.cannot_compile.empty()) continue;
         names.push_back(name);
     }

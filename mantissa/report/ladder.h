@@ -21,7 +21,8 @@ namespace mantissa::inline v0 {
 std::vector<std::string> ladder_rungs();
 
 /// The rungs that a machine climbs by default: not fp16, which is bf16 with a loss scale; tf32 only where the
-/// machine multiplies it faster than FP32; those with fused kernels only where they can be made.
+/// machine multiplies it faster than FP32; FP32 with all passes (fp32-all) only where no unit multiplies BF16
+/// faster; those with fused kernels only where they can be made.
 std::vector<std::string> default_rungs(const Target& target);
 
 struct LadderOptions {

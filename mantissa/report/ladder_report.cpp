@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "mantissa/passes/pipeline.h"
 #include "mantissa/report/html.h"
 #include "mantissa/report/html_charts.h"
 #include "mantissa/report/ladder.h"
@@ -142,12 +143,16 @@ const RungReport& fastest_of(const LadderReport& report) {
     return *std::ranges::min_element(report.rungs, {}, &RungReport::milliseconds);
 }
 
-/// A line about the fastest rung, to train with.
+/// A line about the fastest rung, to train with. Passes are named where they are not all, as `train` has
+/// them.
 std::string fastest_line(const LadderReport& report) {
     const RungReport& rung = fastest_of(report);
-    return fmt::format("fastest here: {}, {} {}/s; to train so: `policy` {} `passes` {}\n", rung.name,
+    std::string passes = rung.passes.empty() ? "none" : fmt::format("{}", fmt::join(rung.passes, ","));
+    if (std::ranges::is_permutation(rung.passes, runnable_passes(report.target, find_policy(rung.policy))))
+        passes.clear();
+    return fmt::format("fastest of these: {}, {} {}/s; to train so: `policy` {}{}\n", rung.name,
                        grouped(rung.units_per_second), report.model.unit, rung.policy,
-                       rung.passes.empty() ? "none" : fmt::format("{}", fmt::join(rung.passes, ",")));
+                       passes.empty() ? passes : " `passes` " + passes);
 }
 
 std::string a100_table() {
@@ -276,6 +281,7 @@ std::string machine(const LadderReport& report, const std::string& command) {
     if (peaks.bf16_matrix > 0)
         rows.push_back({"BF16 peak, measured",
                         fmt::format("{:.1f} GFLOP/s, {}", peaks.bf16_matrix / 1e9, report.target.bf16_unit)});
+    if (!report.target.reason_of_unit.empty()) rows.push_back({"unit", report.target.reason_of_unit});
     rows.push_back({"copy, measured", fmt::format("{:.1f} GB/s, reads and writes", peaks.copy / 1e9)});
     rows.push_back(
         {"planned for the process", fmt::format("{} MB", grouped(megabytes(report.planned_bytes())))});
@@ -322,6 +328,7 @@ std::string ladder_table(const LadderReport& report) {
                                   : fmt::format(" + {:.1f} to measure the peak of copying, which training "
                                                 "does not need",
                                                 megabytes(report.scratch_bytes)));
+    if (!report.target.reason_of_unit.empty()) text += report.target.reason_of_unit + "\n";
     if (!report.rungs.empty()) text += fastest_line(report);
     return text;
 }

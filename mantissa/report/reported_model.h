@@ -29,7 +29,10 @@ inline ReportedModel reported(const nn::Model& model, const nn::ModelFacts& fact
 }
 
 inline Fields machine_of(const Target& target) {
-    return {{"cpu", target.name}, {"isa", target.isa}, {"threads", target.threads}};
+    return {{"cpu", target.name},
+            {"isa", target.isa},
+            {"bf16_unit", target.bf16_unit},
+            {"threads", target.threads}};
 }
 
 }  // namespace mantissa

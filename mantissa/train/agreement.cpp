@@ -39,17 +39,19 @@ int first_other(const std::vector<std::string>& all) {
 
 RankFacts facts_of(const TrainingPlan& plan) {
     const TrainerOptions& options = plan.options();
-    return {{"version", std::string(version()) + " " + std::string(commit())},
-            {"instruction set", plan.device().target().isa},
-            {"model", plan.model().name + ": " + text_of(plan.model().configuration)},
-            {"policy", std::string(options.policy.name)},
-            {"batch", fmt::format("{}", options.batch)},
-            {"micro-batches", fmt::format("{}", options.accumulate)},
-            {"seed", fmt::format("{}", options.seed)},
-            {"optimizer", fmt::format("{}: {}, clip = {}", options.optimizer.name,
-                                      text_of(options.optimizer.configuration), options.optimizer.clip)},
-            {"gradients on the wire", options.wire == Wire::bf16 ? "bf16" : "fp32"},
-            {"plan of a step (checksum)", checksum_of_plans(plan)}};
+    return {
+        {"version", std::string(version()) + " " + std::string(commit())},
+        {"instruction set", plan.device().target().isa},
+        {"BF16 unit", plan.device().target().bf16_unit.empty() ? "none" : plan.device().target().bf16_unit},
+        {"model", plan.model().name + ": " + text_of(plan.model().configuration)},
+        {"policy", std::string(options.policy.name)},
+        {"batch", fmt::format("{}", options.batch)},
+        {"micro-batches", fmt::format("{}", options.accumulate)},
+        {"seed", fmt::format("{}", options.seed)},
+        {"optimizer", fmt::format("{}: {}, clip = {}", options.optimizer.name,
+                                  text_of(options.optimizer.configuration), options.optimizer.clip)},
+        {"gradients on the wire", options.wire == Wire::bf16 ? "bf16" : "fp32"},
+        {"plan of a step (checksum)", checksum_of_plans(plan)}};
 }
 
 void require_alike(Ranks& ranks, const RankFacts& facts) {

@@ -164,6 +164,10 @@ nlohmann::ordered_json roundings_of(const TrainingPlan& plan) {
     std::erase(passes, "lay_out");  // moves numbers and rounds none
     nlohmann::ordered_json roundings = {
         {"instructions", plan.device().target().isa}, {"passes", passes}, {"recompute", pipeline.recompute}};
+    const std::string& unit = plan.device().target().bf16_unit;
+    if (std::ranges::any_of(plan.step().nodes(),
+                            [](const PlannedNode& node) { return node.arithmetic.multiply == "bf16"; }))
+        roundings["bf16_unit"] = unit.empty() ? "none: widened to f32" : unit;
     if (const std::string algorithms = algorithms_of(plan); !algorithms.empty())
         roundings["algorithms"] = algorithms;
     return roundings;

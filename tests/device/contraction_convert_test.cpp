@@ -290,7 +290,7 @@ std::vector<const ConvertKernels*> tables() {
     std::vector<const ConvertKernels*> all = {&convert_kernels_generic()};
     if (best_isa() >= Isa::avx2) all.push_back(&convert_kernels_avx2());
     if (best_isa() >= Isa::avx512) all.push_back(&convert_kernels_avx512());
-    if (bf16_unit(best_isa()) != Bf16Unit::none) all.push_back(&convert_kernels_avx512bf16());
+    if (has_bf16_dot()) all.push_back(&convert_kernels_avx512bf16());
     return all;
 }
 

@@ -6,23 +6,40 @@
 #include <cstdlib>
 
 #include "mantissa/base/error.h"
+#include "mantissa/device/cpu/core_rates.h"
 #include "tests/support/error_of.h"
 
 namespace mantissa::on_cpu {
 namespace {
 
 TEST(Isa, NamesRoundTrip) {
-    for (const Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::amx})
-        EXPECT_EQ(isa_from_name(name_of(isa), Isa::amx), isa);
+    for (const Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx})
+        EXPECT_EQ(isa_from_name(name_of(isa), Isa::amx, {}), isa);
 }
 
 TEST(Isa, RefusesUnknownNameAndMissingLevel) {
-    EXPECT_EQ(
-        testing::error_of([] { isa_from_name("sse9", Isa::avx2); }),
-        "MANTISSA_ISA is 'sse9'; expected generic, avx2, avx512 or amx (this CPU offers 'avx2' at most)");
-    EXPECT_EQ(testing::error_of([] { isa_from_name("amx", Isa::avx512); }),
-              "MANTISSA_ISA asks for 'amx', but this CPU offers 'avx512' at most; choose a lower level or "
+    EXPECT_EQ(testing::error_of([] { isa_from_name("sse9", Isa::avx2, {}); }),
+              "MANTISSA_ISA is 'sse9'; expected generic, avx2, avx512, avx512-widened, avx512-bf16 or amx "
+              "(this CPU offers 'avx2' at most)");
+    EXPECT_EQ(testing::error_of([] { isa_from_name("amx", Isa::avx512_bf16, {}); }),
+              "MANTISSA_ISA asks for 'amx', but this CPU offers 'avx512-bf16' at most; choose a lower level "
+              "or unset it");
+    EXPECT_EQ(testing::error_of([] { isa_from_name("avx512", Isa::avx2, {}); }),
+              "MANTISSA_ISA asks for 'avx512', but this CPU offers 'avx2' at most; choose a lower level or "
               "unset it");
+    EXPECT_EQ(testing::error_of([] { isa_from_name("avx512-bf16", Isa::avx512, {}); }),
+              "MANTISSA_ISA asks for 'avx512-bf16', but this CPU offers 'avx512-widened' at most; choose a "
+              "lower level or unset it");
+}
+
+TEST(Isa, Avx512IsTheOneOfTwoWithTheHigherRate) {
+    const CoreRates twice{.f32_fma = 100, .bf16_dot = 200}, half{.f32_fma = 100, .bf16_dot = 50};
+    EXPECT_EQ(isa_from_name("avx512", Isa::avx512_bf16, twice), Isa::avx512_bf16);
+    EXPECT_EQ(isa_from_name("avx512", Isa::avx512_bf16, half), Isa::avx512);
+    EXPECT_EQ(isa_from_name("avx512", Isa::amx, half), Isa::avx512);
+    EXPECT_EQ(isa_from_name("avx512", Isa::avx512, {}), Isa::avx512);
+    EXPECT_EQ(isa_from_name("avx512-bf16", Isa::avx512_bf16, half), Isa::avx512_bf16);
+    EXPECT_EQ(isa_from_name("avx512-widened", Isa::avx512_bf16, twice), Isa::avx512);
 }
 
 TEST(Isa, AgreesWithTheCompilersDetection) {
@@ -36,17 +53,6 @@ TEST(Isa, AgreesWithTheCompilersDetection) {
     EXPECT_EQ(has_avx512_vpopcntdq(), best_isa() >= Isa::avx512 && __builtin_cpu_supports("avx512vpopcntdq"));
 }
 
-TEST(Isa, Bf16RunsOnTheUnitOfTheLevel) {
-    EXPECT_EQ(bf16_unit(Isa::amx, Isa::amx, true), Bf16Unit::amx);
-    EXPECT_EQ(bf16_unit(Isa::avx512, Isa::avx512, true), Bf16Unit::avx512_bf16);
-    EXPECT_EQ(bf16_unit(Isa::avx512, Isa::avx512, false), Bf16Unit::none);
-    // Forced below the CPU's level: dot products gain nothing where there is AMX, and need AVX-512.
-    EXPECT_EQ(bf16_unit(Isa::avx512, Isa::amx, true), Bf16Unit::none);
-    EXPECT_EQ(bf16_unit(Isa::avx2, Isa::avx512, true), Bf16Unit::none);
-    EXPECT_EQ(bf16_unit(Isa::generic, Isa::avx512, true), Bf16Unit::none);
-    EXPECT_EQ(bf16_unit(best_isa()), bf16_unit(best_isa(), best_isa(), has_bf16_dot()));
-}
-
 TEST(Isa, EnvironmentForcesALevel) {
     const char* const before = std::getenv("MANTISSA_ISA");
     const std::string saved = before ? before : "";
@@ -55,7 +61,7 @@ TEST(Isa, EnvironmentForcesALevel) {
     ::setenv("MANTISSA_ISA", "mmx", 1);
     EXPECT_THROW(chosen_isa(), UserError);
     ::setenv("MANTISSA_ISA", "", 1);
-    EXPECT_EQ(chosen_isa(), best_isa());
+    EXPECT_EQ(chosen_isa(), fastest_isa(best_isa(), core_rates()));
     if (before)
         ::setenv("MANTISSA_ISA", saved.c_str(), 1);
     else
@@ -66,9 +72,7 @@ TEST(Isa, ATestMaySetTheHighestLevel) {
     const Isa before = best_isa();
     set_best_isa(Isa::avx2);
     EXPECT_EQ(best_isa(), Isa::avx2);
-    EXPECT_EQ(bf16_unit(Isa::avx512), Bf16Unit::none);
-    set_best_isa(Isa::amx);
-    EXPECT_EQ(bf16_unit(best_isa()), Bf16Unit::amx);
+    EXPECT_FALSE(has_bf16_dot());
     set_best_isa(before);
 }
 

@@ -13,7 +13,7 @@ namespace mantissa::on_cpu {
 /// The levels this CPU can run.
 inline std::vector<Isa> testable_levels() {
     std::vector<Isa> levels;
-    for (const Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::amx})
+    for (const Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx})
         if (isa >= testing::lowest_level() && isa <= best_isa()) levels.push_back(isa);
     return levels;
 }

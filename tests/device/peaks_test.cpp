@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "mantissa/base/buffer.h"
+#include "mantissa/device/cpu/core_rates.h"
 #include "tests/support/error_of.h"
 
 namespace mantissa::on_cpu {
@@ -60,7 +61,7 @@ TEST(Peaks, OfBf16NeedAUnit) {
 }
 
 TEST(Peaks, OfBf16ExceedThatOfFp32WhereContractionsUseTheUnit) {
-    const Bf16Unit unit = bf16_unit(best_isa());
+    const Bf16Unit unit = bf16_unit(fastest_isa(best_isa(), core_rates()));
     if (unit == Bf16Unit::none) GTEST_SKIP() << "no AVX512_BF16: this CPU widens BF16";
     ThreadPool pool(1);
     // The unit does at least twice as many products in a cycle; half of that margin is for noise.

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "mantissa/device/cpu/core_rates.h"
 #include "mantissa/device/cpu/isa.h"
 #include "tests/emulated_tiles/tile_emulator.h"
 
@@ -21,6 +22,7 @@ namespace {
     }
     emulate_tiles();
     on_cpu::set_best_isa(on_cpu::Isa::amx);
+    on_cpu::set_core_rates(on_cpu::CoreRates{.f32_fma = 1, .bf16_dot = 0.5, .bf16_tiles = 16});
     return true;
 }();
 

@@ -11,22 +11,59 @@
 #include "mantissa/data/synthetic_images.h"
 #include "mantissa/data/text_windows.h"
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/device/cpu/cpu_target.h"
 #include "mantissa/nn/models/gpt2.h"
+#include "mantissa/report/step_estimate.h"
 #include "tests/support/device_around.h"
+#include "tests/support/machine_kinds.h"
 
 namespace mantissa {
 namespace {
 
 TEST(Ladder, RungsStandInTheOrderInWhichTheyAreClimbed) {
     EXPECT_EQ(ladder_rungs(), (std::vector<std::string>{"fp32", "tf32", "bf16", "compiled", "flash", "nice",
-                                                        "loss", "fp16"}));
+                                                        "loss", "fp32-all", "fp16"}));
     Target target;
-    EXPECT_EQ(default_rungs(target),
-              (std::vector<std::string>{"fp32", "bf16", "compiled", "flash", "nice", "loss"}));
-    target.bf16_unit = "amx";
-    EXPECT_EQ(default_rungs(target).size(), 7u);
+    target.tf32_beats_fp32 = true;
     target.cannot_compile = "built without LLVM";
     EXPECT_EQ(default_rungs(target), (std::vector<std::string>{"fp32", "tf32", "bf16"}));
+}
+
+/// All decisions that follow from a machine's rates, for every kind that has been met.
+TEST(Ladder, EveryKindOfMachineClimbsWhatIsWorthTryingThere) {
+    const std::vector<std::string> fused = {"compiled", "flash", "nice", "loss"};
+    struct Decisions {
+        std::string isa, unit, policy;
+        std::vector<std::string> first, last;  ///< rungs around those of fused
+    };
+    const std::vector<Decisions> expected = {
+        {"generic", "", "fp32", {"fp32", "bf16"}, {"fp32-all"}},
+        {"avx2", "", "fp32", {"fp32", "bf16"}, {"fp32-all"}},
+        {"avx512", "", "fp32", {"fp32", "bf16"}, {"fp32-all"}},
+        {"avx512", "avx512_bf16", "bf16", {"fp32", "bf16"}, {}},
+        {"avx512", "", "bf16", {"fp32", "bf16"}, {"fp32-all"}},
+        {"amx", "amx", "bf16", {"fp32", "tf32", "bf16"}, {}},
+    };
+    const auto kinds = testing::machine_kinds();
+    ASSERT_EQ(kinds.size(), expected.size());
+    for (std::size_t i = 0; i < kinds.size(); ++i) {
+        SCOPED_TRACE(kinds[i].name);
+        const testing::Pretend pretend(kinds[i]);
+        Target target = on_cpu::cpu_target(on_cpu::fastest_isa(kinds[i].best, kinds[i].rates), 2);
+        target.cannot_compile.clear();
+        EXPECT_EQ(target.isa, expected[i].isa);
+        EXPECT_EQ(target.bf16_unit, expected[i].unit);
+        EXPECT_EQ(target.fastest_policy, expected[i].policy);
+        std::vector<std::string> rungs = expected[i].first;
+        rungs.insert(rungs.end(), fused.begin(), fused.end());
+        rungs.insert(rungs.end(), expected[i].last.begin(), expected[i].last.end());
+        EXPECT_EQ(default_rungs(target), rungs);
+        // A step is predicted by the rate of the unit that multiplies.
+        const Peaks peaks{.f32_fma = 1, .bf16_matrix = target.bf16_unit.empty() ? 0.0 : 2.0};
+        const std::string by = target.bf16_unit.empty() ? target.isa : target.bf16_unit;
+        EXPECT_EQ(unit_peak({.multiply = "bf16", .unit = by}, peaks, target),
+                  target.bf16_unit.empty() ? 1 : 2);
+    }
 }
 
 /// A machine that would take long gets fewer sequences a step, and never fewer rungs.
@@ -121,7 +158,7 @@ TEST(Ladder, NamesTheFastestRungAndHowToTrainWithIt) {
     }
     const std::string table = ladder_table(report);
     EXPECT_TRUE(table.ends_with(
-        "fastest here: rung10, 1,000 tokens/s; to train so: `policy` bf16 `passes` simplify,fuse\n"))
+        "fastest of these: rung10, 1,000 tokens/s; to train so: `policy` bf16 `passes` simplify,fuse\n"))
         << table;
     const auto json = nlohmann::json::parse(ladder_json(report));
     EXPECT_EQ(json["fastest"]["rung"], "rung10");

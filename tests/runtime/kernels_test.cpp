@@ -44,8 +44,11 @@ struct CaseAtLevel {
 std::vector<CaseAtLevel> at_levels(const std::vector<OpCase>& cases) {
     std::vector<CaseAtLevel> all;
     for (const OpCase& test : cases)
-        for (const std::string& level : levels())
-            all.push_back({test, testing::test_name(test) + "_" + level, level});
+        for (const std::string& level : levels()) {
+            std::string name = testing::test_name(test) + "_" + level;
+            std::ranges::replace(name, '-', '_');
+            all.push_back({test, std::move(name), level});
+        }
     return all;
 }
 

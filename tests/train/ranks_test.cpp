@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "mantissa/base/file.h"
+#include "mantissa/device/cpu/cpu_target.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/nn/layers.h"
 #include "mantissa/runtime/non_finite.h"
@@ -263,6 +264,21 @@ TEST(RanksTrain, WhatDiffersIsRefusedByNameBeforeTheFirstStep) {
                     std::erase(*options.passes, "pad");
                     std::erase(*options.passes, "fuse_linear_cross_entropy");
                 }).starts_with("ranks differ in plan of a step (checksum): rank 1 on "));
+}
+
+TEST(RanksTrain, AllRunOnTheUnitThatRankZeroChose) {
+    using on_cpu::Isa;
+    const auto thrown = run_ranks(2, [](Ranks& ranks) {
+        const Isa mine = ranks.rank() == 0 ? Isa::generic : on_cpu::best_isa();
+        EXPECT_EQ(on_cpu::level_of_all(mine, &ranks), Isa::generic);
+        // Where rank 0's level is beyond this CPU, it keeps its own.
+        const Isa beyond = ranks.rank() == 0 ? Isa::amx : Isa::generic;
+        if (on_cpu::best_isa() < Isa::amx) {
+            EXPECT_EQ(on_cpu::level_of_all(beyond, &ranks), beyond == Isa::amx ? Isa::amx : Isa::generic);
+        }
+    });
+    for (const auto& each : thrown) EXPECT_EQ(what_of(each), "");
+    EXPECT_EQ(on_cpu::level_of_all(Isa::avx2, nullptr), Isa::avx2);
 }
 
 TEST(RanksTrain, AWrongByteInOnesParametersIsFoundAndNamed) {

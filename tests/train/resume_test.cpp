@@ -13,6 +13,7 @@
 #include "mantissa/train/schedule.h"
 #include "mantissa/train/training_checkpoint.h"
 #include "mantissa/train/training_plan.h"
+#include "tests/support/device_around.h"
 #include "tests/support/error_of.h"
 #include "tests/support/gpt2_training.h"
 #include "tests/support/passes.h"
@@ -99,6 +100,41 @@ TEST(Resume, SaysThatOtherPassesRoundOtherwise) {
                              R"(recompute = [], this run has ["gelu"])", "not to the bit"})
         EXPECT_NE(warning.find(part), std::string::npos) << warning;
     EXPECT_EQ(warning.find("instructions"), std::string::npos) << warning;
+}
+
+/// This CPU, taken for one that multiplies BF16 by a unit of that name.
+class OfUnit final : public testing::DeviceAround {
+  public:
+    explicit OfUnit(const std::string& unit)
+        : DeviceAround(make_cpu_device({.threads = 1})), target_(DeviceAround::target()) {
+        target_.bf16_unit = unit;
+    }
+    const Target& target() const override { return target_; }
+
+  private:
+    Target target_;
+};
+
+TEST(Resume, SaysThatAnotherUnitRoundsOtherwise) {
+    const TemporaryDirectory directory;
+    for (const char* policy : {"bf16", "fp32"}) {
+        OfUnit pairs("avx512_bf16"), none("");
+        Gpt2Training options = resumable_training(0);
+        options.policy = find_policy(policy);
+        Trainer first = gpt2_trainer(pairs, options), same = gpt2_trainer(pairs, options),
+                other = gpt2_trainer(none, options);
+        save_training(directory / policy, first);
+        EXPECT_EQ(resume_training(directory / policy, same).warning, "");
+        const std::string warning = resume_training(directory / policy, other).warning;
+        // FP32 is multiplied alike by all of them.
+        if (std::string_view(policy) == "fp32")
+            EXPECT_EQ(warning, "");
+        else
+            EXPECT_NE(warning.find(
+                          R"(bf16_unit = "avx512_bf16", this run has "none: widened to f32"; losses follow)"),
+                      std::string::npos)
+                << warning;
+    }
 }
 
 TEST(Resume, SaysThatItGoesOnFromOtherInputs) {

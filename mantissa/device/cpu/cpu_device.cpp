@@ -5,17 +5,16 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <fstream>
 
 #include "mantissa/base/buffer.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/system_memory.h"
 #include "mantissa/base/whole_units.h"
+#include "mantissa/device/cpu/cpu_target.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/device/cpu/measured_format_peaks.h"
 #include "mantissa/device/cpu/peaks.h"
 #include "mantissa/device/launch_addresses.h"
-#include "mantissa/device/tf32_refusal.h"
 
 namespace mantissa::inline v0 {
 
@@ -78,16 +77,9 @@ double seconds_since(const Event& event, std::chrono::steady_clock::time_point t
     return std::chrono::duration<double>(time - static_cast<const CpuEvent&>(event).passed).count();
 }
 
-std::string processor_name() {
-    std::ifstream file("/proc/cpuinfo");
-    for (std::string line; std::getline(file, line);)
-        if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-    return "unknown processor";
-}
-
 /// Features that compiled code may use at a level: no more than the hand-written kernels of that level do.
 codegen::HostFeatures host_features(on_cpu::Isa isa) {
-    codegen::HostFeatures features{.level = std::string(name_of(isa)), .bits = {}};
+    codegen::HostFeatures features{.level = std::string(instructions_of(isa)), .bits = {}};
     if (isa >= on_cpu::Isa::avx2) features.bits = {"avx2", "fma", "f16c"};
     if (isa >= on_cpu::Isa::avx512)
         for (const char* bit : {"avx512f", "avx512bw", "avx512dq", "avx512vl"})
@@ -96,39 +88,13 @@ codegen::HostFeatures host_features(on_cpu::Isa isa) {
     return features;
 }
 
-/// Compiled code works on 16 columns at a time. Plain C++ makes tiles of 8, which such code takes twice as
-/// long for: a step of GPT-2 tiny, 8 x 256, took 1.11 of the time with epilogues that it takes without.
-std::string refusal_of_epilogues(on_cpu::Isa isa) {
-    if (isa != on_cpu::Isa::generic) return {};
-    return "contractions of the level generic make tiles of 8 columns, compiled code works on 16";
-}
-
-/// Tiles are done with 16-bit operands before compiled code is with their sums: it takes one vector after
-/// the other, and waits longest for its own results. Kernels of rows, with four in turn, read the sums again
-/// and are faster: steps of GPT-2, ResNet50 and DenseNet121 took 0 to 8 % less time without epilogues.
-std::string refusal_of_short_epilogues(on_cpu::Isa isa) {
-    if (on_cpu::bf16_unit(isa) != on_cpu::Bf16Unit::amx) return {};
-    return "tiles multiply 16-bit operands faster than compiled code takes their sums";
-}
-
 class CpuDevice final : public Device {
   public:
     CpuDevice(int threads, Ranks* ranks, int threads_to_cut_for)
-        : pool_(threads), isa_(on_cpu::chosen_isa()), compiler_(host_features(isa_)) {
-        const on_cpu::CacheSizes caches = on_cpu::cache_sizes();
-        target_ = {.device = "cpu",
-                   .name = processor_name(),
-                   .isa = std::string(name_of(isa_)),
-                   .threads = threads,
-                   .l1_bytes = caches.l1d,
-                   .l2_bytes = caches.l2,
-                   .l3_bytes = caches.l3,
-                   .matrix_unit_bf16 = on_cpu::bf16_unit(isa_) != on_cpu::Bf16Unit::none,
-                   .bf16_unit = std::string(name_of(on_cpu::bf16_unit(isa_))),
-                   .cannot_compile = codegen::Compiler::refusal(),
-                   .cannot_attach_epilogues = refusal_of_epilogues(isa_),
-                   .epilogues_lose_at_16_bits = refusal_of_short_epilogues(isa_),
-                   .cannot_multiply_tf32 = tf32_refusal()};
+        : pool_(threads),
+          isa_(on_cpu::level_of_all(on_cpu::chosen_isa(), ranks)),
+          compiler_(host_features(isa_)),
+          target_(on_cpu::cpu_target(isa_, threads)) {
         const on_cpu::Context context{pool_, isa_, ranks, threads_to_cut_for};
         on_cpu::add_grouped_convolution_kernels(kernels_, context);
         on_cpu::add_contraction_kernels(kernels_, context);

@@ -60,9 +60,10 @@ FormatUnits format_units(Isa isa) {
         case Isa::avx2:
             return avx2_units;
         case Isa::avx512:
+            return avx512_units();
+        case Isa::avx512_bf16:
             units = avx512_units();
-            if (bf16_unit(isa) == Bf16Unit::avx512_bf16)
-                units.bf16 = {dot_loop_avx512_bf16, 64, 1, "vdpbf16ps, 512 bits"};
+            units.bf16 = {dot_loop_avx512_bf16, 64, 1, "vdpbf16ps, 512 bits"};
             return units;
         case Isa::amx:
             units = avx512_units();

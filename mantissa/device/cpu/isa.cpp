@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <fstream>
@@ -12,6 +13,7 @@
 #include <string>
 
 #include "mantissa/base/error.h"
+#include "mantissa/device/cpu/core_rates.h"
 
 namespace mantissa::inline v0::on_cpu {
 
@@ -69,9 +71,9 @@ Isa detect() {
     const unsigned avx512_f_dq_bw_vl = bit(16) | bit(17) | bit(30) | bit(31);
     if (!has(states, avx512_state) || !has(seven.ebx, avx512_f_dq_bw_vl)) return Isa::avx2;
     const unsigned amx_bf16_tile_int8 = bit(22) | bit(24) | bit(25);
-    const bool tiles =
-        has(states, tile_state) && has(seven.edx, amx_bf16_tile_int8) && has(seven_one.eax, avx512_bf16_bit);
-    return tiles && tile_state_granted() ? Isa::amx : Isa::avx512;
+    if (!has(seven_one.eax, avx512_bf16_bit)) return Isa::avx512;
+    const bool tiles = has(states, tile_state) && has(seven.edx, amx_bf16_tile_int8);
+    return tiles && tile_state_granted() ? Isa::amx : Isa::avx512_bf16;
 }
 
 void remember(CacheSizes& sizes, int level, std::int64_t bytes) {
@@ -115,7 +117,7 @@ CacheSizes cache_sizes_from_sysfs() {
 
 constinit std::optional<Isa> best_by_order;
 
-constexpr std::array all_levels{Isa::generic, Isa::avx2, Isa::avx512, Isa::amx};
+constexpr std::array all_levels{Isa::generic, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx};
 
 }  // namespace
 
@@ -126,11 +128,17 @@ std::string_view name_of(Isa isa) {
         case Isa::avx2:
             return "avx2";
         case Isa::avx512:
-            return "avx512";
+            return "avx512-widened";
+        case Isa::avx512_bf16:
+            return "avx512-bf16";
         case Isa::amx:
             return "amx";
     }
     throw InternalError("an instruction-set level outside of its enumeration");
+}
+
+std::string_view instructions_of(Isa isa) {
+    return isa == Isa::avx512 || isa == Isa::avx512_bf16 ? "avx512" : name_of(isa);
 }
 
 std::string_view name_of(Bf16Unit unit) {
@@ -145,18 +153,11 @@ std::string_view name_of(Bf16Unit unit) {
     throw InternalError("a BF16 unit outside of its enumeration");
 }
 
-bool has_bf16_dot() {
-    static const bool dot = best_isa() >= Isa::avx512 && has(cpuid(7, 1).eax, avx512_bf16_bit);
-    return dot;
-}
-
 bool has_avx512_fp16() { return best_isa() >= Isa::avx512 && has(extensions().edx, bit(23)); }
 
 bool has_avx512_vnni() { return best_isa() >= Isa::avx512 && has(extensions().ecx, bit(11)); }
 
 bool has_avx512_vpopcntdq() { return best_isa() >= Isa::avx512 && has(extensions().ecx, bit(14)); }
-
-Bf16Unit bf16_unit(Isa isa) { return bf16_unit(isa, best_isa(), has_bf16_dot()); }
 
 Isa best_isa() {
     static const Isa detected = detect();
@@ -165,9 +166,11 @@ Isa best_isa() {
 
 void set_best_isa(Isa isa) { best_by_order = isa; }
 
-Isa isa_from_name(std::string_view name, Isa best) {
+Isa isa_from_name(std::string_view name, Isa best, const CoreRates& rates) {
+    const bool chooses = name == "avx512" && best >= Isa::avx512;
+    if (chooses) return fastest_isa(std::min(best, Isa::avx512_bf16), rates);
     for (const Isa isa : all_levels) {
-        if (name_of(isa) != name) continue;
+        if (name_of(isa) != name && instructions_of(isa) != name) continue;
         if (isa > best)
             throw UserError(
                 fmt::format("MANTISSA_ISA asks for '{}', but this CPU offers '{}' at most; choose a "
@@ -176,14 +179,15 @@ Isa isa_from_name(std::string_view name, Isa best) {
         return isa;
     }
     throw UserError(
-        fmt::format("MANTISSA_ISA is '{}'; expected generic, avx2, avx512 or amx (this CPU offers '{}' "
-                    "at most)",
+        fmt::format("MANTISSA_ISA is '{}'; expected generic, avx2, avx512, avx512-widened, avx512-bf16 or "
+                    "amx (this CPU offers '{}' at most)",
                     name, name_of(best)));
 }
 
 Isa chosen_isa() {
     const char* name = std::getenv("MANTISSA_ISA");
-    return name && *name ? isa_from_name(name, best_isa()) : best_isa();
+    return name && *name ? isa_from_name(name, best_isa(), core_rates())
+                         : fastest_isa(best_isa(), core_rates());
 }
 
 CacheSizes cache_sizes() {

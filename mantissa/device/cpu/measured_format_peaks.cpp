@@ -12,6 +12,7 @@
 #include "mantissa/base/buffer.h"
 #include "mantissa/base/clock.h"
 #include "mantissa/base/count_text.h"
+#include "mantissa/device/cpu/core_rates.h"
 #include "mantissa/device/cpu/format_units.h"
 #include "mantissa/device/cpu/peaks.h"
 #include "mantissa/device/cpu/unit_rates.h"
@@ -154,9 +155,10 @@ FormatPeaks measured_format_peaks(ThreadPool& pool, Isa isa, const MeasuringTime
     peaks.l2_measured = measured_read_bandwidth(pool, units.read, half_of(caches.l2), most.cache);
     peaks.l1_measured = measured_read_bandwidth(pool, units.read, half_of(caches.l1d), most.cache);
     peaks.notes = {
-        fmt::format("instruction set {}, {} on {}, L1 {} KB and L2 {} KB a core", name_of(isa),
+        fmt::format("instruction set {}, {} on {}, L1 {} KB and L2 {} KB a core", instructions_of(isa),
                     count_text(pool.threads(), "thread"), count_text(bench.cores(), "core"),
                     caches.l1d / 1024, caches.l2 / 1024),
+        reason_of_unit(isa, core_rates()),
         "theoretical: instructions a cycle, as measured on one core and rounded up to 1/16, 1/8, 1/4, 1/2, "
         "1, 2, 3 or 4, times the clock measured right after them, times the cores; measured again where all "
         "cores together were faster",

@@ -2,6 +2,7 @@
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/contraction/convert.h"
 #include "mantissa/device/cpu/contraction/prepared.h"
+#include "mantissa/device/cpu/core_rates.h"
 
 namespace mantissa::inline v0::on_cpu {
 
@@ -27,10 +28,6 @@ ContractionKernels unit_kernels(const ContractionProblem& problem, Bf16Unit unit
     return unit == Bf16Unit::amx ? contraction_kernels_amx()
                                  : contraction_kernels_avx512_bf16(width_for(problem));
 }
-
-/// Three products and more pay on a unit that is many times FP32's, as tiles are; dot products of pairs do
-/// twice FP32.
-bool splitting_pays(Bf16Unit unit) { return unit == Bf16Unit::amx; }
 
 }  // namespace
 

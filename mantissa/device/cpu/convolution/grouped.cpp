@@ -110,7 +110,7 @@ LaneSource lane_source(const SourcePlanes& source, const ConvolutionAxis& across
     if (group == 1 && source.group_outputs == 1) return LaneSource::image;
     if (!reads_one_plane(across)) return LaneSource::planes;
     if (source.group_outputs == block_lanes) return LaneSource::broadcast;
-    const bool permutes = isa == Isa::avx512 || isa == Isa::amx;
+    const bool permutes = isa >= Isa::avx512;
     return permutes && group > 1 && group == source.group_outputs && block_lanes % group == 0
                ? LaneSource::permuted
                : LaneSource::planes;

@@ -282,7 +282,7 @@ Kernel kept_kernel(const Context& context) {
         return PreparedKernel{.launch = launch,
                               .workspace = cached_attention_workspace(fixed, pool.threads())};
     };
-    return {.name = fmt::format("kept attention {}", name_of(context.isa)), .prepare = prepare};
+    return {.name = fmt::format("kept attention {}", instructions_of(context.isa)), .prepare = prepare};
 }
 
 }  // namespace

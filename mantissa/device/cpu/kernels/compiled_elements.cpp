@@ -76,7 +76,7 @@ StreamedOutputs streamed_outputs(const Problem& problem, const StridedLoops& loo
 }
 
 Kernel compiled_kernel(const Context& context, codegen::Compiler& compiler) {
-    const std::string unit(name_of(context.isa));
+    const std::string unit(instructions_of(context.isa));
     const auto prepare = [&pool = context.pool,
                           &compiler](const Problem& problem) -> Expected<PreparedKernel> {
         if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) return Unexpected{reason};

@@ -224,26 +224,26 @@ std::vector<ContractionUnit> contraction_units(Isa best, int threads) {
     std::vector<ContractionUnit> units;
     for (int level = static_cast<int>(best); level >= 0; --level) {
         const Isa isa = static_cast<Isa>(level);
-        const std::string_view unit = mantissa::on_cpu::name_of(bf16_unit(isa));
-        const bool tiles = isa == Isa::amx;  // they take 16 bits; FP32 as it is stored is for the level below
-        const auto add = [&](DType operands, Multiply multiply, std::string name) {
+        const Bf16Unit unit = bf16_unit(isa);
+        const std::string by(unit == Bf16Unit::none ? instructions_of(isa) : mantissa::on_cpu::name_of(unit));
+        const auto add = [&](DType operands, Multiply multiply, const char* how) {
             const std::string format(multiply == Multiply::tf32 ? "tf32" : mantissa::name_of(operands));
-            const bool on_unit = tiles || (operands == DType::bf16 && !unit.empty());
             units.push_back({isa,
                              operands,
                              multiply,
-                             "gemm " + std::move(name),
-                             {.multiply = format, .unit = std::string(on_unit ? unit : name_of(isa))},
+                             fmt::format("gemm {0}*{0}+f32 {1}{2}", format, by, how),
+                             {.multiply = format, .unit = by},
                              threads});
         };
-        if (!tiles) add(DType::f32, Multiply::as_stored, fmt::format("f32*f32+f32 {}", name_of(isa)));
-        add(DType::f32, Multiply::tf32,
-            fmt::format("tf32*tf32+f32 {}, {}", name_of(isa), tiles ? "three products of bf16" : "rounded"));
-        add(DType::bf16, Multiply::as_stored,
-            unit.empty() ? fmt::format("bf16*bf16+f32 {}, widened", name_of(isa))
-                         : fmt::format("bf16*bf16+f32 {}", unit));
-        add(DType::f16, Multiply::as_stored,
-            fmt::format("f16*f16+f32 {}, {}", name_of(isa), tiles ? "four products of bf16" : "widened"));
+        // Beside tiles dot products of pairs are not the second best, but widened operands.
+        if (unit == Bf16Unit::avx512_bf16 && best > isa) continue;
+        const bool tiles = unit == Bf16Unit::amx;
+        if (unit == Bf16Unit::none) add(DType::f32, Multiply::as_stored, "");
+        if (unit != Bf16Unit::avx512_bf16)
+            add(DType::f32, Multiply::tf32, tiles ? ", three products of bf16" : ", rounded");
+        add(DType::bf16, Multiply::as_stored, unit == Bf16Unit::none ? ", widened" : "");
+        if (unit != Bf16Unit::avx512_bf16)
+            add(DType::f16, Multiply::as_stored, tiles ? ", four products of bf16" : ", widened");
     }
     return units;
 }

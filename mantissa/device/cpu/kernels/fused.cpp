@@ -135,7 +135,7 @@ void add_fused_kernels(KernelTable& table, const Context& context, codegen::Comp
                               .workspace = bound.workspace_bytes(),
                               .may_write_over = operands_to_write_over(kernel->nest)};
     };
-    const std::string unit(name_of(context.isa));
+    const std::string unit(instructions_of(context.isa));
     table["fused"].push_back({.name = "compiled " + unit, .arithmetic = {.unit = unit}, .prepare = prepare});
 }
 

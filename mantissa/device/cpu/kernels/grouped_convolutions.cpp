@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "mantissa/device/cpu/convolution/grouped.h"
+#include "mantissa/device/cpu/core_rates.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -34,9 +35,8 @@ Launch launch_of(std::shared_ptr<const GroupedConvolution> made, const Problem& 
     };
 }
 
-Kernel grouped_convolution_kernel(const Context& context, const ContractionUnit& unit, GroupedResult makes,
-                                  Bf16Unit pairs_by) {
-    const bool pairs = pairs_by != Bf16Unit::none;
+Kernel grouped_convolution_kernel(const Context& context, const ContractionUnit& unit, GroupedResult makes) {
+    const bool pairs = bf16_unit(unit.isa) != Bf16Unit::none;
     const auto prepare = [unit, makes, pairs, has_tiles = context.isa == Isa::amx,
                           &pool = context.pool](const Problem& problem) -> Expected<PreparedKernel> {
         if (std::string reason = unit.refusal(problem); !reason.empty()) return Unexpected{reason};
@@ -50,25 +50,21 @@ Kernel grouped_convolution_kernel(const Context& context, const ContractionUnit&
         return PreparedKernel{.launch = launch_of(std::move(made), problem, pool), .workspace = workspace};
     };
     const std::string format = unit.arithmetic.multiply;
-    const std::string on(pairs ? name_of(pairs_by) : name_of(unit.isa));
-    return {.name = fmt::format("groups {}*{}+f32 {}", format, format, on),
-            .arithmetic = {.multiply = format, .unit = on},
+    return {.name = fmt::format("groups {}*{}+f32 {}", format, format, unit.arithmetic.unit),
+            .arithmetic = {.multiply = format, .unit = unit.arithmetic.unit},
             .prepare = prepare};
 }
 
 }  // namespace
 
 void add_grouped_convolution_kernels(KernelTable& table, const Context& context) {
-    const Isa isa = std::min(context.isa, Isa::avx512);
-    for (const ContractionUnit& unit : contraction_units(isa, context.threads))
-        for (const NamedResult& result : results) {
-            if (unit.isa != isa) continue;
-            const Bf16Unit by = bf16_unit(isa);
-            if (unit.operands == DType::bf16 && by != Bf16Unit::none)
-                table[result.op].push_back(grouped_convolution_kernel(context, unit, result.makes, by));
-            table[result.op].push_back(
-                grouped_convolution_kernel(context, unit, result.makes, Bf16Unit::none));
-        }
+    // Tiles are for whole products: beside them the faster vectors.
+    const Isa isa = context.isa == Isa::amx ? fastest_isa(Isa::avx512_bf16, core_rates()) : context.isa;
+    for (const ContractionUnit& unit : contraction_units(isa, context.threads)) {
+        if (unit.isa < std::min(isa, Isa::avx512)) continue;
+        for (const NamedResult& result : results)
+            table[result.op].push_back(grouped_convolution_kernel(context, unit, result.makes));
+    }
 }
 
 }  // namespace mantissa::on_cpu

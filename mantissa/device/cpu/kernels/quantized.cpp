@@ -42,7 +42,7 @@ Kernel quantize_kernel(const Context& context) {
         return problem.attributes.word("format") == "s4" ? quantize_groups_kernel(w, pool)
                                                          : quantize_rows_kernel(w, pool, isa);
     };
-    return {.name = fmt::format("quantise {}", name_of(context.isa)), .prepare = prepare};
+    return {.name = fmt::format("quantise {}", instructions_of(context.isa)), .prepare = prepare};
 }
 
 /// A product with weights that have a scale a row, or a group.
