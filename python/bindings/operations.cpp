@@ -96,6 +96,13 @@ void bind_elements(nb::module_& module) {
         module.def(
             name, [function = function](Tensor a, Tensor b) { return function(a, b, Where::current()); },
             nb::arg("a"), nb::arg("b"));
+    for (const char* const name : {"bit_and", "bit_or", "bit_xor"})
+        module.def(
+            name,
+            [name](Tensor a, Tensor b) {
+                return call1(name, {a, b});
+            },
+            nb::arg("a"), nb::arg("b"), "Of i32, bit by bit");
     module.def(
         "clamp", [](Tensor x, double least, double most) { return clamp(x, least, most); }, nb::arg("x"),
         nb::arg("least"), nb::arg("most"));

@@ -574,6 +574,23 @@ class Meanings(unittest.TestCase):
                 return (half + ids * self.scale + mask * 2 + (ids % 3) * 0.5 + ids // 2 + mask.sum(1, keepdim=True))
         self.agrees(Module(), F.mse_loss, (torch.randint(0, 9, (3, 4)), torch.zeros(3, 4)))
 
+    def test_bits_of_booleans_and_of_whole_numbers(self):
+        class Module(OneLayer):
+            def forward(self, x, ids, small, mask):
+                mask = mask & (ids > 0) | ~(ids > 5) ^ (small > 2)
+                mask &= ids != 4
+                bits = (ids & 6) + (ids | 1) * 2 - (ids ^ -3) + ~ids + (mask & ids) + torch.bitwise_or(small, 3)
+                bits = bits + (~small ^ small) + (small & mask) + torch.logical_xor(ids, small)
+                bits ^= 5
+                bits |= mask
+                return self.layer(x) * mask + bits / 100
+
+        x, ids = torch.randn(4, 6), torch.tensor([[0, 1, -7], [4, 5, 8], [-1, 2, 1023], [-512, 6, 7]])
+        small, mask = torch.tensor([[0, 1, 255]] * 4, dtype=torch.uint8), torch.tensor([[True, False, True]] * 4)
+        model = Module()
+        step = self.agrees(model, F.mse_loss, (x, ids, small, mask, torch.zeros(4, 3)), inputs=4)
+        self.assertLess(float((step.predict(x, ids, small, mask) / model(x, ids, small, mask) - 1).abs().max()), 1e-5)
+
     def test_dropout_is_random_and_off_in_evaluation(self):
         model = small(nn.Linear(6, 64), nn.Dropout(0.5), nn.Linear(64, 3))
         step = self.agrees(model)

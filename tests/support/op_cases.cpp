@@ -163,8 +163,8 @@ std::vector<OpCase> function_cases() {
     power("of equal shapes", {4, 37}, {4, 37});
     power("with a number", {3, 11}, {});
     power("of an outer product", {7, 1}, {1, 6});
-    for (const char* op :
-         {"integer_remainder", "integer_division", "less", "less_equal", "equal", "maximum", "minimum"}) {
+    for (const char* op : {"integer_remainder", "integer_division", "bit_and", "bit_or", "bit_xor", "less",
+                           "less_equal", "equal", "maximum", "minimum"}) {
         cases.push_back(integer_case(op, "of i32", {4, 37}, {4, 37}));
         cases.push_back(integer_case(op, "of i32 by a column", {2, 3, 5}, {3, 1}));
     }
