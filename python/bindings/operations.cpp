@@ -279,6 +279,12 @@ void bind_norms(nb::module_& module) {
         nb::arg("cosine"), nb::arg("sine"),
         "Rotary positions: turns pairs i and i + D/2 of heads [B, T, H, D] by angles [T, D/2]");
     module.def(
+        "softmax_or_zero",
+        [](Tensor x) {
+            return call1("softmax", {x}, {{"zero_rows", true}});
+        },
+        nb::arg("x"), "Over the last axis; zeros where a row is -infinity only");
+    module.def(
         "rms_norm", [](Tensor x, Tensor gamma, double epsilon) { return rms_norm(x, gamma, epsilon); },
         nb::arg("x"), nb::arg("gamma"), nb::arg("epsilon"));
     module.def(

@@ -561,6 +561,14 @@ std::vector<OpCase> composite_cases() {
          {f32({5, 19})},
          [](Graph&, In x) { return std::vector{softmax(x[0])}; },
          {8, 19}},
+        {"softmax",
+         "softmax of rows of which some are hidden",
+         {f32({7, 19}), flags({7, 1})},
+         [](Graph& g, In x) {
+             const Tensor hidden = constant(g, -std::numeric_limits<double>::infinity());
+             return std::vector{call1("softmax", {select(x[1], x[0], hidden)}, {{"zero_rows", true}})};
+         },
+         {8, 19}},
         {"softmax_grad",
          "softmax_grad",
          {f32({5, 19}), f32({5, 19})},

@@ -174,7 +174,8 @@ def softmax(at, self, dim, **_):
 
 @row("aten._safe_softmax")
 def safe_softmax(at, self, dim, **_):
-    return softmax(at, self, dim)
+    """Zeros where a row is -infinity only."""
+    return along_last(at.cast(self), dim, native.softmax_or_zero)
 
 
 @row("aten.log_softmax", "aten._log_softmax")

@@ -14,7 +14,7 @@ from ..rows.build import Weights
 from ..trainer import arrays_of, options_of, place_of, rate_of, train_on, tuple_of
 from . import capture, check, optimizers
 
-_INPUTS = {"f32": "f32", "i64": "i32", "i32": "i32", "u8": "u8", "bool": "u8"}
+_INPUTS = {"f32": "f32", "i64": "i32", "i32": "i32", "u8": "u8", "bool": "i32"}
 
 
 def trainer(model, loss=None, example=None, **options):
@@ -97,6 +97,7 @@ class TorchTrainer:
             if tensor.device.type != "cpu":
                 raise _native.Error(f"{name} of the module is on {tensor.device}; call model.cpu() first: device=\"cuda\" "
                                     "says where it is trained")
+        _refuse_shared_memory(model)
         if not isinstance(example, (tuple, list, dict)):
             raise _native.Error("example is a batch, a tuple as (x, y) or a dictionary, got "
                                 f"{type(example).__name__}")
@@ -129,7 +130,9 @@ class TorchTrainer:
         self._running = {name for name, (weight, _) in self._weights.items() if weight.running}
         self._refuse_all(captured)
         self.capture_seconds = time.monotonic() - began
-        frozen = [name for name, (weight, _) in self._weights.items() if not weight.trained and not weight.running]
+        read = {value for node in self.program.used([self.program.loss]) for value in refs(node.arguments)}
+        frozen = [name for name, (weight, _) in self._weights.items()
+                  if weight.value in read and not weight.trained and not weight.running]
         self._native_model = self._model_of(False)
         self._options = dict(options, batch=self._batch, policy=policy, accumulate=accumulate, optimizer=optimizer)
         if frozen:
@@ -144,7 +147,7 @@ class TorchTrainer:
                         if name.endswith("num_batches_tracked")}
         shared = {id(tensor) for _, tensor in _tensors_of(model)}
         self._loss_own = {name for name, tensor in _tensors_of(loss) if id(tensor) not in shared}
-        self._seen = {}
+        self._seen, self._required = {}, {name: p.requires_grad for name, p in model.named_parameters()}
         self._constants = {name: _digest(tensor) for name, tensor in self._watched() if name not in self._weights}
         self._views = {}
         self.copied = self._reasons_to_copy(views)
@@ -196,9 +199,11 @@ class TorchTrainer:
 
     def __call__(self, *batch, lr):
         self._refuse_changed()
-        result = self._trainer.step(self._step_arrays(batch), rate_of(lr))
-        self._remember_views()
-        return result
+        arrays, lr = self._step_arrays(batch), rate_of(lr)
+        try:
+            return self._trainer.step(arrays, lr)
+        finally:  # Ctrl-C comes when the step has been made
+            self._remember_views()
 
     def train_on(self, batches, *, lr):
         """A step on each batch of a DataLoader, say: yields their results, and reads the next batch while a step runs.
@@ -213,8 +218,14 @@ class TorchTrainer:
 
         if self._views:
             self._refuse_changed()
-        for result in train_on(self._trainer, arrays(), lr):
-            self._remember_views()
+        results = train_on(self._trainer, arrays(), lr)
+        while True:
+            try:
+                result = next(results, None)
+            finally:  # a step was made while the loader failed
+                self._remember_views()
+            if result is None:
+                return
             yield result
             if self._views:
                 self._refuse_changed()
@@ -350,7 +361,7 @@ class TorchTrainer:
             if value.dtype.is_floating_point and not meant.is_floating_point:
                 raise _native.Error(f"{self._name_of(index)} is {meant} in the example, got {value.dtype}")
             if value.dtype == torch.bool:
-                value = value.to(torch.uint8)
+                value = value.to(torch.int32)
             arrays.append(value.contiguous())
         return tuple(arrays)
 
@@ -481,6 +492,10 @@ class TorchTrainer:
         """Whatever reads weights begins here: the module's may be others, and BF16 copies of them out of date."""
         for name, tensor in self._watched():
             instead = "make another trainer"
+            if not are_weights_taken and name in self._views and not self._is_view(name, tensor):
+                raise _native.Error(f"{name} of the module lies elsewhere than what this trainer trains: another trainer took "
+                                    "it over, or it was given other memory; load() takes it back as it is, into(model) "
+                                    "writes there what was learned here")
             now = self._trace(name, tensor)
             if name in self._constants:
                 if now == self._seen.get(name):
@@ -488,7 +503,7 @@ class TorchTrainer:
                 if _digest(tensor) == self._constants[name]:
                     self._seen[name] = now
                     continue
-            elif tensor.requires_grad == self._weights[name][0].trained:
+            elif tensor.requires_grad == self._required[name]:
                 if are_weights_taken or now == self._seen[name]:
                     continue
                 instead = "load() takes it over again"
@@ -520,6 +535,20 @@ def _advice_of_type(model):
 def _tensors_of(module):
     """Parameters and buffers by name; none of a loss that is a function."""
     return itertools.chain(module.named_parameters(), module.named_buffers()) if isinstance(module, torch.nn.Module) else ()
+
+
+def _refuse_shared_memory(model):
+    """Two parameters in one memory are one to torch, whose optimizer writes both steps there."""
+    last = None
+    places = {id(tensor): (tensor.data_ptr(), name, tensor) for name, tensor in _tensors_of(model)
+              if not torch.nn.parameter.is_lazy(tensor) and tensor.numel() > 0}
+    for begin, name, tensor in sorted(places.values(), key=lambda place: place[:2]):
+        if last and begin < last[0] and (tensor.requires_grad or last[2].requires_grad):
+            raise _native.Error(f"{last[1]} and {name} of the module lie in one memory: make them one parameter, or give "
+                                "one a copy of its own, as by p.data = p.data.clone()")
+        end = begin + (sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride())) + 1) * tensor.element_size()
+        if not last or end > last[0]:
+            last = (end, name, tensor)
 
 
 def _of_rows(value, rows):
