@@ -364,12 +364,17 @@ def index(at, self, indices):
     if named != list(range(named[0], named[0] + len(named))):
         raise Refused("indices of axes that do not lie side by side", "Move the axes together before.")
     shape, first = self.shape, named[0]
-    ids, flat = None, 1
+    ids, flat, there = None, 1, None
     for axis in reversed(named):
         each = _in_range(at, indices[axis], shape[axis])
-        term = each if flat == 1 else each * native.constant(at.anchor, flat, "i32")
+        term = each if flat == 1 else each * at.number(flat, "i32")
         ids = term if ids is None else ids + term
+        if len(named) > 1:  # a wrong column is none of the next row
+            holds = native.logical_and(nn.less_equal(at.number(0, "i32"), each), nn.less(each, at.number(shape[axis], "i32")))
+            there = holds if there is None else native.logical_and(there, holds)
         flat *= shape[axis]
+    if there is not None:
+        ids = nn.select(there, ids, at.number(-1, "i32"))
     x = layout.plain(self)
     if len(named) > 1:
         x = x.reshape(list(shape[:first]) + [flat] + list(shape[first + len(named):]))

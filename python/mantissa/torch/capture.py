@@ -294,6 +294,9 @@ def capture(model, loss, values, split, names, *, training, name, running=()):
     program = reader.read()
     program.loss = reader.results[0]
     program.output = reader.results[1] if len(reader.results) > 1 else -1
+    reached = program.differentiated()
+    for weight in program.weights:  # one without a gradient stays as it is, as by an optimizer of torch
+        weight.trained = weight.trained and weight.value in reached
     return Captured(program, refusals)
 
 
