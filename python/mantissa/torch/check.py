@@ -86,15 +86,27 @@ def eager(model, loss, values, split, names, in_double=False, mode=None):
     buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
     with torch.random.fork_rng(devices=[]):
         # Its other kernels for the CPU lose the gradient where finite numbers hide all keys of a query.
-        with Still(in_double), mode or contextlib.nullcontext(), sdpa_kernel(SDPBackend.MATH):
-            result = wrapped.both(*values)[0]
-        gradients = torch.autograd.grad(result, [p for _, p in trained], allow_unused=True)
+        with Still(in_double), sdpa_kernel(SDPBackend.MATH):
+            with mode or contextlib.nullcontext():
+                result = wrapped.both(*values)[0]
+            # Still, since a checkpoint runs forward once more.
+            gradients = torch.autograd.grad(result, [p for _, p in trained], allow_unused=True)
     with torch.no_grad():
         for buffer, before in buffers:
             buffer.copy_(before)
     return float(result.detach()), {
         name: np.zeros(tuple(p.shape)) if g is None else g.detach().double().numpy()
         for (name, p), g in zip(trained, gradients)}
+
+
+def loss_of(model, loss, values, split, names):
+    """The loss alone, as `eager` computes it."""
+    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+    with torch.no_grad(), torch.random.fork_rng(devices=[]), Still(), sdpa_kernel(SDPBackend.MATH):
+        result = float(export.WithLoss(model, loss, split, names).both(*values)[0])
+        for buffer, before in buffers:
+            buffer.copy_(before)
+    return result
 
 
 def eager_double(model, loss, values, split, names, mode=None):
@@ -148,6 +160,11 @@ def check(ours, model, loss, values, split, names):
     if not np.isfinite(single[0]):
         raise DifferenceError(f"the module's own first loss is {single[0]:.7g}, so there is nothing to compare with: look "
                               "for NaN, infinity and large numbers in its weights and in the example. check=False goes on.")
+    again = loss_of(model, loss, values, split, names)
+    if abs(again - single[0]) > COARSE * max(abs(single[0]), 1e-12):
+        raise DifferenceError(f"the module's own loss of one batch is {single[0]:.7g}, and then {again:.7g}: forward keeps "
+                              "something from one call to the next, which a step would have as it was. Give it as an "
+                              "input of the batch. check=False goes on.")
     loss_distance, by_name = compared(ours, single)
     worst = max(by_name, key=by_name.get, default="")
     near = Distance(loss_distance, by_name.get(worst, 0.0), worst, "FP32")

@@ -1,5 +1,6 @@
 """A trainer of a PyTorch module: hands its parameters over, makes steps, and gives them back."""
 import collections
+import copy
 import hashlib
 import itertools
 import time
@@ -12,8 +13,9 @@ from ..program import refs
 from ..rows import Builder, CaptureError, from_stored, to_stored
 from ..rows.build import Weights
 from ..trainer import arrays_of, options_of, place_of, rate_of, train_on, tuple_of
-from . import capture, check, optimizers
+from . import capture, check, export, optimizers, watch
 
+_HALF = (torch.float16, torch.bfloat16)
 _INPUTS = {"f32": "f32", "i64": "i32", "i32": "i32", "u8": "u8", "bool": "i32"}
 
 
@@ -79,7 +81,11 @@ def gradients(model, loss=None, example=None, **options):
 class TorchTrainer:
     """A module in training. Its parameters are views of those that are trained, where they can be: see `copied`."""
 
-    def __init__(self, model, loss, example, *, inputs=None, policy="fp32", optimizer=None, check=True, views=True,
+    def __init__(self, model, loss, example, **options):
+        with export.ONE_AT_A_TIME:
+            self._make(model, loss, example, **options)
+
+    def _make(self, model, loss, example, *, inputs=None, policy="fp32", optimizer=None, check=True, views=True,
                  device="cpu", threads=None, accumulate=1, **options):
         began = time.monotonic()
         self.model, self._loss, self.device = model, loss, str(device)
@@ -115,6 +121,8 @@ class TorchTrainer:
         if loss is None and not self._names:
             raise _native.Error("loss=None is for modules that give it themselves: make the example a dictionary")
         self._example = [value.detach().cpu() for value in values]
+        if _is_half(model):
+            self._example = [value.float() if value.dtype in _HALF else value for value in self._example]
         options_of(accumulate=accumulate, policy=policy, **options)  # before the module is exported
         self._batch, rest = divmod(values[0].shape[0], accumulate or 1) if values[0].dim() else (1, 0)
         if rest:
@@ -123,6 +131,7 @@ class TorchTrainer:
         self._rows = values[0].shape[0] if values[0].dim() else 1
         self._is_whole = [value.dim() == 0 or value.shape[0] != self._rows for value in values]
         self._programs, self._running = {}, ()
+        self._watch = watch.Watch(model, loss, {id(each) for of in (model, loss) for _, each in _tensors_of(of)})
         captured = self._captured(self._batch, "train")
         self.program = captured.program
         self._weights = self._known = Weights(self.program).by_name
@@ -151,7 +160,7 @@ class TorchTrainer:
         self._constants = {name: _digest(tensor) for name, tensor in self._watched() if name not in self._weights}
         self._views = {}
         self.copied = self._reasons_to_copy(views)
-        self._predicted_shape = None
+        self._predicted_shapes = {}  # by the number of examples
         for name in self._weights:  # states begin with the module's own values
             self._make_view(name)
         self._remember()
@@ -198,7 +207,7 @@ class TorchTrainer:
         return self(*batch, lr=lr)
 
     def __call__(self, *batch, lr):
-        self._refuse_changed()
+        self._refuse_changed(with_modes=True)
         arrays, lr = self._step_arrays(batch), rate_of(lr)
         try:
             return self._trainer.step(arrays, lr)
@@ -213,11 +222,11 @@ class TorchTrainer:
         def arrays():
             for batch in batches:
                 if not self._views:  # while a step runs, which changes no tensor of the module
-                    self._refuse_changed()
+                    self._refuse_changed(with_modes=True)
                 yield self._step_arrays(tuple_of(batch))
 
         if self._views:
-            self._refuse_changed()
+            self._refuse_changed(with_modes=True)
         results = train_on(self._trainer, arrays(), lr)
         while True:
             try:
@@ -228,7 +237,7 @@ class TorchTrainer:
                 return
             yield result
             if self._views:
-                self._refuse_changed()
+                self._refuse_changed(with_modes=True)
 
     def evaluate(self, *batch):
         """The loss of any number of examples, with the module in evaluation."""
@@ -244,8 +253,11 @@ class TorchTrainer:
         if not self._names and len(batch) > self._split:
             raise _native.Error(f"predict takes the module's own {self._split} of a batch, got {len(batch)}: targets go to "
                                 "evaluate")
-        made = self._trainer.predict(self._arrays(batch))
-        return torch.from_numpy(made).reshape((-1,) + tuple(self._predicted_shape[1:]))
+        arrays = self._arrays(batch)
+        made = self._trainer.predict(arrays)
+        shapes = self._predicted_shapes
+        shape = shapes.get(self._rows_of(arrays)) or shapes[self._batch]
+        return torch.from_numpy(made).reshape((-1,) + tuple(shape[1:]))
 
     def state_dict(self):
         """The module's state_dict with what was learned, copied: torch's own names and layouts."""
@@ -306,7 +318,7 @@ class TorchTrainer:
 
     def gradients(self, *batch):
         """The loss of a batch and the gradient of each parameter, in torch's own layouts; nothing is updated."""
-        self._refuse_changed()
+        self._refuse_changed(with_modes=True)
         loss, stored = self._trainer.gradients(self._step_arrays(batch))
         return loss, {name: torch.from_numpy(np.ascontiguousarray(from_stored(array, self._weights[name][1])))
                       for name, array in stored.items()}
@@ -390,12 +402,15 @@ class TorchTrainer:
             values = [value if whole else _of_rows(value, rows)
                       for value, whole in zip(self._example, self._is_whole)]
             name = type(self.model).__name__
-            if purpose == "predict":
-                captured = capture.capture_output(self.model, values[:self._outputs_take()], self._names, name=name,
-                                                  running=self._running)
-            else:
-                captured = capture.capture(self.model, self._loss, values, self._split, self._names,
-                                           training=purpose == "train", name=name, running=self._running)
+            model, loss = _in_float(self.model, self._loss)
+            with export.ONE_AT_A_TIME, export.attributes_kept(model, loss):
+                if purpose == "predict":
+                    captured = capture.capture_output(model, values[:self._outputs_take()], self._names, name=name,
+                                                      running=self._running)
+                else:
+                    captured = capture.capture(model, loss, values, self._split, self._names,
+                                               training=purpose == "train", name=name, running=self._running)
+                self._watch.forward_has_run()
             self._programs[rows, purpose] = captured
         return self._programs[rows, purpose]
 
@@ -421,7 +436,7 @@ class TorchTrainer:
             raise _native.Error("the module's output is no tensor to predict")
         made = builder.build([root])[0]
         if purpose == "predict":
-            self._predicted_shape = made.shape
+            self._predicted_shapes[self._rows_of(tensors)] = made.shape
         return layout.plain(made)
 
     def _model_of(self, is_still):
@@ -488,8 +503,15 @@ class TorchTrainer:
             if name in self._loss_own:
                 yield "loss." + name, constant
 
-    def _refuse_changed(self, are_weights_taken=False):
-        """Whatever reads weights begins here: the module's may be others, and BF16 copies of them out of date."""
+    def _refuse_changed(self, are_weights_taken=False, with_modes=False):
+        """Whatever reads weights begins here: the module's may be others, and BF16 copies of them out of date.
+
+        with_modes: of what trains, which was traced in the modes that the modules had.
+        """
+        if name := self._watch.changed(with_modes):
+            raise _native.Error(f"{name} was changed since the trainer was made, and a step is the one that was traced then: "
+                                + ("set the mode that it had, by train() or eval(), or make another trainer"
+                                   if name.endswith(watch.MODE) else "set it as it was, or make another trainer"))
         for name, tensor in self._watched():
             instead = "make another trainer"
             if not are_weights_taken and name in self._views and not self._is_view(name, tensor):
@@ -519,7 +541,9 @@ class TorchTrainer:
         del still  # what it holds is as large as a step
         gradients = {name: from_stored(array, self._weights[name][1]) for name, array in stored.items()}
         try:
-            return check.check((loss, gradients), self.model, self._loss, values, self._split, self._names)
+            model, of = _in_float(self.model, self._loss)
+            with export.attributes_kept(model, of):
+                return check.check((loss, gradients), model, of, values, self._split, self._names)
         except RuntimeError as error:
             raise _native.Error(f"the module itself fails on the example: {error}{_advice_of_type(self.model)}") from error
         finally:
@@ -530,6 +554,17 @@ def _advice_of_type(model):
     """What to do about a module whose weights are in a format that a policy would choose."""
     other = next((p.dtype for p in model.parameters() if p.dtype != torch.float32), None)
     return f". The module's weights are {other}: call model.float(), and let policy= choose the format" if other else ""
+
+
+def _is_half(model):
+    return any(tensor.dtype in _HALF for _, tensor in _tensors_of(model))
+
+
+def _in_float(model, loss):
+    """Module and loss as they are trained, from copies in FP32 where they are in 16 bits."""
+    if not _is_half(model):
+        return model, loss
+    return tuple(each.float() if isinstance(each, torch.nn.Module) else each for each in copy.deepcopy((model, loss)))
 
 
 def _tensors_of(module):
