@@ -249,6 +249,42 @@ class Use(unittest.TestCase):
         self.assertIs(sys.stdout, out)
         self.assertEqual(logging.root.manager.disable, 0)
 
+    def test_rows_that_were_missing(self):
+        places, ones = torch.tensor([[0, 2, 1]] * 8), torch.tensor([[0], [2], [1], [0], [0], [1], [2], [2]])
+        rows = torch.tensor([3, 0, 5])
+        made = {
+            "scatter of a number": lambda h, x: h + h.scatter(1, ones, 2.0).square(),
+            "scatter": lambda h, x: h.scatter(1, places, h * x[:, :3]),
+            "scatter of some": lambda h, x: h.scatter(1, ones, x[:, :1] * h[:, 1:2]),
+            "scatter_reduce by sum": lambda h, x: h.scatter_reduce(1, ones.expand(8, 2), h[:, :2] * 2, "sum"),
+            "scatter_reduce by mean": lambda h, x: h.scatter_reduce(1, ones.expand(8, 2), h[:, :2] * 2, "mean"),
+            "scatter_reduce alone": lambda h, x: h.scatter_reduce(1, ones, h[:, :1] * 2, "mean", include_self=False),
+            "index_copy": lambda h, x: h.index_copy(0, rows, h[:3] * 2),
+            "norms": lambda h, x: h / torch.linalg.norm(h) + torch.linalg.norm(h, dim=1, keepdim=True)
+            + torch.linalg.matrix_norm(h) + torch.linalg.norm(h, 1, dim=0),
+            "vdot": lambda h, x: h * torch.vdot(h[0], h[1]),
+            "circular": lambda h, x: F.pad(h[None], (2, 1), mode="circular")[0][:, 1:4] * x[:, :3],
+            "gumbel": lambda h, x: F.gumbel_softmax(h, tau=0.7, hard=True) * h}
+
+        class Module(OneLayer):
+            def __init__(self, function):
+                super().__init__()
+                torch.manual_seed(0)
+                self.layer, self.function = nn.Linear(6, 3), function
+
+            def forward(self, x):
+                return self.function(self.layer(x), x)
+        for name, function in made.items():
+            with self.subTest(name):
+                self.assertLess(agrees(Module(function)).distance.gradient, 2e-5)
+
+        class Twice(OneLayer):
+            def forward(self, x, index):
+                return self.layer(x).scatter(1, index, x[:, :3])
+        step = agrees(Twice(), example=(X, places, Y), inputs=2)
+        with self.assertRaisesRegex(mantissa.Error, "-1"):  # either number might stay
+            step(X, places * 0, Y, lr=0.1)
+
     def test_what_the_trace_read_is_remembered(self):
         scale, weights, teacher, listed = [2.0], torch.ones(3), nn.Linear(6, 3), np.ones(3)
 

@@ -226,6 +226,15 @@ def norm(at, self, p=2, dim=None, keepdim=False, ord=None, **_):
     return _chosen(at, is_none, 0.0, root)
 
 
+@row("aten.linalg_norm", "aten.linalg_matrix_norm")
+def linalg_norm(at, self, ord=None, dim=None, keepdim=False, **_):
+    is_of_vectors = at.node.op == "aten.linalg_norm" and (
+        len(self.shape) == 1 if dim is None else not isinstance(dim, (list, tuple)) or len(dim) == 1)
+    if not is_of_vectors and ord not in (None, "fro"):
+        raise Refused(f"a norm of matrices of order {ord!r}", "Use the norm of Frobenius, 'fro'.")
+    return norm(at, self, 2 if ord in (None, "fro") else ord, dim, keepdim)
+
+
 @row("aten.topk")
 def topk(at, self, k, dim=-1, largest=True, sorted=True):
     if not largest:

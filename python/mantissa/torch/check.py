@@ -72,6 +72,8 @@ class Still(torch.utils._python_dispatch.TorchDispatchMode):
             low = args[1] if len(args) > 1 else kwargs.get("from", 0.0)
             high = args[2] if len(args) > 2 else kwargs.get("to", 1.0)
             return args[0].fill_((low + high) / 2)
+        if name == "exponential_":
+            return args[0].fill_(1 / (args[1] if len(args) > 1 else kwargs.get("lambd", 1.0)))
         if name == "normal_":
             mean = args[1] if len(args) > 1 else kwargs.get("mean", 0.0)
             std = args[2] if len(args) > 2 else kwargs.get("std", 1.0)
