@@ -3,6 +3,7 @@ import logging
 import sys
 import threading
 import unittest
+import warnings
 
 try:
     import torch
@@ -248,6 +249,63 @@ class Use(unittest.TestCase):
         self.assertEqual(len(set(made)), 1)
         self.assertIs(sys.stdout, out)
         self.assertEqual(logging.root.manager.disable, 0)
+
+    def test_optimizers_and_schedules_of_torch(self):
+        def groups_of(model):
+            return [{"params": [p for p in model.parameters() if p.dim() > 1], "weight_decay": 0.3},
+                    {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0}]
+        kinds = {
+            "AdamW": lambda m: torch.optim.AdamW(m.parameters(), lr=1e-2, weight_decay=0.1),
+            "groups": lambda m: torch.optim.AdamW(groups_of(m), lr=1e-2, betas=(0.8, 0.95), eps=1e-6),
+            "Adam": lambda m: torch.optim.Adam(m.parameters(), lr=1e-2),
+            "a part": lambda m: torch.optim.AdamW(m[2].parameters(), lr=1e-2),
+            "SGD": lambda m: torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01)}
+        for name, make in kinds.items():
+            model, twin, losses = small(), small(), [[], []]
+            mine, theirs = make(model), make(twin)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # of schedules that see no step
+                schedules = [torch.optim.lr_scheduler.CosineAnnealingLR(each, 10) for each in (mine, theirs)]
+                step = mantissa.torch.trainer(model, F.cross_entropy, (X, Y), optimizer=mine, clip=0.5)
+                for at in range(10):
+                    losses[0].append((step(X, Y) if at < 5 else next(step.train_on([(X, Y)]))).loss)
+                    theirs.zero_grad()
+                    loss = F.cross_entropy(twin(X), Y)
+                    loss.backward()
+                    nn.utils.clip_grad_norm_([p for group in theirs.param_groups for p in group["params"]], 0.5)
+                    theirs.step()
+                    losses[1].append(loss.item())
+                    for schedule in schedules:
+                        schedule.step()
+            np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4, err_msg=name)
+            step.into()
+            for (path, p), other in zip(model.named_parameters(), twin.parameters()):
+                self.assertLess(float((p - other).detach().abs().max()), 1e-4, (name, path))
+                if "exp_avg" in theirs.state.get(other, {}):
+                    self.assertLess(float((mine.state[p]["exp_avg"] - theirs.state[other]["exp_avg"]).abs().max()), 1e-4)
+                    self.assertEqual(mine.state[p]["step"], theirs.state[other]["step"])
+            again = mantissa.torch.trainer(model, F.cross_entropy, (X, Y), optimizer=mine)  # goes on where it was
+            if name not in ("SGD", "a part"):
+                self.assertEqual(again.state_dict()["0.bias"].tolist(), model[0].bias.tolist())
+                self.assertEqual(np.frombuffer(again._trainer.read_state("adamw.step"), np.float64)[0], 10)
+
+        def said(make, **options):
+            model = small()
+            with self.assertRaises(mantissa.Error) as raised:
+                mantissa.torch.trainer(model, F.cross_entropy, (X, Y), optimizer=make(model), **options)
+            return str(raised.exception)
+        rest = ": give optimizer=mantissa.adamw(...) and the like, or train by mantissa.torch.gradients"
+        self.assertIn("RMSprop has no like here; there are AdamW, Adam and SGD" + rest,
+                      said(lambda m: torch.optim.RMSprop(m.parameters())))
+        self.assertIn("AdamW with amsgrad=True" + rest, said(lambda m: torch.optim.AdamW(m.parameters(), amsgrad=True)))
+        self.assertIn("groups of parameters with several lr" + rest, said(lambda m: torch.optim.AdamW(
+            [{"params": m[0].parameters(), "lr": 1e-2}, {"params": m[2].parameters()}])))
+        self.assertIn("groups with several weight_decay", said(lambda m: torch.optim.AdamW(
+            [{"params": m[0].parameters(), "weight_decay": 0.5}, {"params": m[2].parameters()}])))
+        self.assertIn("Adam with decoupled_weight_decay=False" + rest,
+                      said(lambda m: torch.optim.Adam(m.parameters(), weight_decay=0.1)))
+        self.assertIn("a parameter that is not the module's", said(lambda m: torch.optim.AdamW(small().parameters())))
+        self.assertIn("write mantissa.adamw(clip=1.0)", said(lambda m: ADAMW, clip=1.0))
 
     def test_rows_that_were_missing(self):
         places, ones = torch.tensor([[0, 2, 1]] * 8), torch.tensor([[0], [2], [1], [0], [0], [1], [2], [2]])

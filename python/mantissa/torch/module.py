@@ -27,7 +27,9 @@ def trainer(model, loss=None, example=None, **options):
     example    a batch, whose shapes all steps have: (x, y), or a dictionary for a module that takes names
     inputs     how many of the example the module takes, the others are targets; None: all but the last
     policy     "fp32", "tf32", "bf16" or "fp16"
-    optimizer  mantissa.adamw(...), sgd(...) or muon(...)
+    optimizer  mantissa.adamw(...), sgd(...) or muon(...); or torch.optim's AdamW, Adam or SGD of the module's parameters:
+               steps then take its rate, which schedules of torch set, and into() gives it the moments
+    clip       the norm at which gradients are clipped, beside an optimizer of torch; 0: they are not
     device     "cpu", or "cuda" for an NVIDIA GPU. The module stays on the CPU, and its parameters are copied
     check      whether the first step is compared with eager, once: that takes the memory of a step of torch's in FP64
     views      whether the module's parameters become views of what is trained: they are held once, and follow each
@@ -85,7 +87,7 @@ class TorchTrainer:
         with export.ONE_AT_A_TIME:
             self._make(model, loss, example, **options)
 
-    def _make(self, model, loss, example, *, inputs=None, policy="fp32", optimizer=None, check=True, views=True,
+    def _make(self, model, loss, example, *, inputs=None, policy="fp32", optimizer=None, clip=0.0, check=True, views=True,
                  device="cpu", threads=None, accumulate=1, **options):
         began = time.monotonic()
         self.model, self._loss, self.device = model, loss, str(device)
@@ -94,9 +96,15 @@ class TorchTrainer:
             raise _native.Error("the example says how many rows a step takes: leave batch out")
         if not isinstance(model, torch.nn.Module):
             raise _native.Error(f"a torch.nn.Module is trained, got {type(model).__name__}")
+        self.optimizer = optimizer if isinstance(optimizer, torch.optim.Optimizer) else None
+        if self.optimizer:
+            optimizer, left = optimizers.of_torch(optimizer, model, clip)
+            options = dict(options, frozen=list(options.get("frozen", [])) + left) if left else options
+        elif clip:
+            raise _native.Error("clip goes with an optimizer of torch: write mantissa.adamw(clip=1.0)")
         if optimizer is not None and not isinstance(optimizer, _native.Optimizer):
-            raise _native.Error(f"optimizer is mantissa.adamw(...), sgd(...) or muon(...), got {type(optimizer).__name__}; "
-                                "mantissa.torch.gradients goes with torch's own")
+            raise _native.Error("optimizer is mantissa.adamw(...), sgd(...) or muon(...), or torch.optim's AdamW, Adam or "
+                                f"SGD, got {type(optimizer).__name__}; mantissa.torch.gradients goes with any of torch")
         if hasattr(model, "_orig_mod"):
             raise _native.Error("the module is one of torch.compile; give the one it was made of")
         for name, tensor in _tensors_of(model):
@@ -130,7 +138,7 @@ class TorchTrainer:
         self._accumulate = accumulate
         self._rows = values[0].shape[0] if values[0].dim() else 1
         self._is_whole = [value.dim() == 0 or value.shape[0] != self._rows for value in values]
-        self._programs, self._running = {}, ()
+        self._programs, self._running, self._told = {}, (), False
         self._watch = watch.Watch(model, loss, {id(each) for of in (model, loss) for _, each in _tensors_of(of)})
         captured = self._captured(self._batch, "train")
         self.program = captured.program
@@ -144,8 +152,10 @@ class TorchTrainer:
                   if weight.value in read and not weight.trained and not weight.running]
         self._native_model = self._model_of(False)
         self._options = dict(options, batch=self._batch, policy=policy, accumulate=accumulate, optimizer=optimizer)
+        self._without_gradient = frozen
         if frozen:
-            self._options["frozen"] = frozen + list(options.get("frozen", []))
+            given = options.get("frozen", [])
+            self._options["frozen"] = frozen + (given.split(",") if isinstance(given, str) else list(given))
         self.distance = self._checked() if check else None  # before there is memory for steps
         began = time.monotonic()
         self._trainer = _native.Trainer(self._native_model, options_of(**self._options), *self._place)
@@ -164,6 +174,8 @@ class TorchTrainer:
         for name in self._weights:  # states begin with the module's own values
             self._make_view(name)
         self._remember()
+        if self.optimizer and "adamw.step" in self._trainer.states and self.optimizer.state:
+            self.from_optimizer(self.optimizer)
         _native.give_back_memory()
 
     def _reasons_to_copy(self, views):
@@ -202,23 +214,38 @@ class TorchTrainer:
         weight, order = self._known[name]
         return to_stored(self._tensor(name, weight).detach().to(torch.float32).numpy(), order)
 
-    def step(self, *batch, lr):
-        """One step on a batch. Returns loss, gradient_norm, applied, seconds and metrics."""
+    def step(self, *batch, lr=None):
+        """One step on a batch, at the rate of an optimizer of torch where none is given. Returns loss, gradient_norm,
+        applied, seconds and metrics."""
         return self(*batch, lr=lr)
 
-    def __call__(self, *batch, lr):
+    def _rate_of(self, lr):
+        if lr is None and self.optimizer is None:
+            raise _native.Error("a step takes its rate, as in step(x, y, lr=1e-3), or that of an optimizer of torch")
+        return optimizers.rate_of_torch(self.optimizer) if lr is None else rate_of(lr)
+
+    def __call__(self, *batch, lr=None):
         self._refuse_changed(with_modes=True)
-        arrays, lr = self._step_arrays(batch), rate_of(lr)
+        arrays, lr = self._step_arrays(batch), self._rate_of(lr)
         try:
             return self._trainer.step(arrays, lr)
         finally:  # Ctrl-C comes when the step has been made
-            self._remember_views()
+            self._remember_step()
 
-    def train_on(self, batches, *, lr):
+    def _remember_step(self):
+        self._remember_views()
+        if self.optimizer and not self._told:  # a schedule asks once whether there was a step: this one does nothing
+            self._told = all(p.grad is None for group in self.optimizer.param_groups for p in group["params"])
+            if self._told:
+                self.optimizer.step()
+
+    def train_on(self, batches, *, lr=None):
         """A step on each batch of a DataLoader, say: yields their results, and reads the next batch while a step runs.
 
-        lr is a rate, or a function that gives it for the count of steps before.
+        lr is a rate, or a function that gives it for the count of steps before; None: that of an optimizer of torch.
         """
+        lr = lr if lr is not None else lambda steps: self._rate_of(None)
+
         def arrays():
             for batch in batches:
                 if not self._views:  # while a step runs, which changes no tensor of the module
@@ -232,7 +259,7 @@ class TorchTrainer:
             try:
                 result = next(results, None)
             finally:  # a step was made while the loader failed
-                self._remember_views()
+                self._remember_step()
             if result is None:
                 return
             yield result
@@ -285,6 +312,8 @@ class TorchTrainer:
         self.model.load_state_dict(self._learned(others), strict=False)
         self._trainer.note_write()
         self._remember()
+        if self.optimizer and "adamw.step" in self._trainer.states:
+            self.into_optimizer(self.optimizer)
         return self.model
 
     def into_optimizer(self, optimizer):
@@ -535,7 +564,8 @@ class TorchTrainer:
 
     def _checked(self):
         still = _native.Trainer(self._model_of(True), options_of(**dict(
-            self._options, policy="fp32", optimizer=_native.sgd(), accumulate=1)), *self._place)
+            self._options, policy="fp32", optimizer=_native.sgd(), accumulate=1, frozen=self._without_gradient)),
+            *self._place)
         values = [value if whole else value[:self._batch] for value, whole in zip(self._example, self._is_whole)]
         loss, stored = still.gradients(self._arrays(values))
         del still  # what it holds is as large as a step
