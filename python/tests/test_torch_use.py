@@ -400,6 +400,43 @@ class Use(unittest.TestCase):
                 self.assertRaises(mantissa.Error, lambda: step.evaluate(X, Y))
             SETTINGS.update(factor=1.0), globals().update(SCALE=1.0)
 
+    def test_what_a_loop_counts_beside_the_loss_is_no_change(self):
+        class Experiment(OneLayer):
+            def __init__(self):
+                super().__init__()
+                self.count, self.scale = 0, 2.0
+
+            def forward(self, x):
+                return self.layer(x) * self.scale
+
+            def validated(self):
+                return self.count
+
+        class Loop:
+            def __init__(self):
+                self.count, self.weight = 0, 1.5
+
+            def loss(self, out, y):
+                return self.weighted(F.cross_entropy(out, y))
+
+            def weighted(self, loss):
+                return loss * self.weight
+
+            def made(self, model):
+                return agrees(model, lambda out, y: self.loss(out, y), check=False)
+        for make in (lambda loop, model: loop.made(model), lambda loop, model: agrees(model, loop.loss, check=False)):
+            model, loop = Experiment(), Loop()
+            step = make(loop, model)
+            for _ in range(3):
+                step(X, Y, lr=0.1)
+                model.count, loop.count = model.count + 1, loop.count + 1
+            loop.weight = 2.0
+            with self.assertRaisesRegex(mantissa.Error, "weight was changed since the trainer was made"):
+                step(X, Y, lr=0.1)
+            loop.weight, model.scale = 1.5, 3.0
+            with self.assertRaisesRegex(mantissa.Error, "scale was changed since the trainer was made"):
+                step(X, Y, lr=0.1)
+
     def test_a_state_that_forward_keeps_is_found_by_the_first_step(self):
         class Module(OneLayer):
             state = None

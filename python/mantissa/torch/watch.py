@@ -74,42 +74,59 @@ class Watch:
         elif isinstance(value, functools.partial):
             look([value.func, value.args, value.keywords], f"{name}(partial)")
         elif isinstance(value, types.MethodType):
-            look(value.__self__, f"{name}.__self__")
+            self._look_into_owner(value.__self__, f"{name}.__self__", (value.__name__,), look)
             look(value.__func__, f"{name}.__func__")
         elif isinstance(value, types.FunctionType):
             self._look_into_function(value, name, look)
         elif not isinstance(value, (type, types.ModuleType, types.BuiltinFunctionType)) and _is_users(kind):
-            look(getattr(value, "__dict__", None) or {}, name)
-            look(kind.__dict__.get("__call__"), f"{name}.__call__")
+            if callable(value):
+                self._look_into_owner(value, name, ("__call__",), look)
+            else:
+                look(getattr(value, "__dict__", None) or {}, name)
 
     def _look_into_module(self, module, name, found, look):
         look(module.training, name + MODE)
         found[name + " (its parts)"] = tuple(module._modules), tuple(id(each) for hooks in (
             module._forward_hooks, module._forward_pre_hooks) for each in hooks.values())
+        reached = _reached(type(module), ("forward",))
         for key, each in vars(module).items():
-            if key not in _OF_MODULES:
+            if key not in _OF_MODULES and reached.reads(key):
                 look(each, f"{name}.{key}")
         for parts in (module._parameters, module._buffers):
             for key, each in parts.items():
                 look(each, f"{name}.{key}")
         for key, each in module._modules.items():
             look(each, f"{name}.{key}")
-        kind = type(module)
-        if _is_users(kind):  # which its globals are read by, too
-            for key, each in vars(kind).items():
-                if isinstance(each, (types.FunctionType, property)) and key != "__init__":
-                    look(each.fget if isinstance(each, property) else each, f"{kind.__name__}.{key}")
-                elif isinstance(each, _PLAIN) and not key.startswith("__"):
-                    look(each, f"{kind.__name__}.{key}")
+        for key, function in reached.functions.items():  # which read globals
+            look(function, f"{type(module).__name__}.{key}")
+        for key, each in vars(type(module)).items() if _is_users(type(module)) else ():
+            if isinstance(each, _PLAIN) and not key.startswith("__") and reached.reads(key):
+                look(each, f"{type(module).__name__}.{key}")
+
+    def _look_into_owner(self, owner, name, methods, look):
+        """Of an object whose method is called, what the method reads: a loop may count in the rest."""
+        if isinstance(owner, torch.nn.Module):
+            look(owner, name)
+            return
+        reached = _reached(type(owner), methods)
+        for key, each in (getattr(owner, "__dict__", None) or {}).items():
+            if reached.reads(key):
+                look(each, f"{name}.{key}")
+        for key, function in reached.functions.items():
+            look(function, f"{type(owner).__name__}.{key}")
 
     def _look_into_function(self, function, name, look):
         if not _is_users(function):
             return
         for cell, each in zip(function.__code__.co_freevars, function.__closure__ or ()):
             try:
-                look(each.cell_contents, f"{cell} of {name}")
+                held = each.cell_contents
             except ValueError:  # nothing is in it yet
-                pass
+                continue
+            if cell == "self" and not isinstance(held, torch.nn.Module):
+                self._look_into_owner(held, f"self of {name}", tuple(_names_of(function.__code__)), look)
+            else:
+                look(held, f"{cell} of {name}")
         for defaults in (function.__defaults__, function.__kwdefaults__):
             if defaults:
                 look(defaults, f"{name}(defaults)")
@@ -124,3 +141,38 @@ def _is_users(what):
     place = (getattr(what, "__module__", None) or "builtins").partition(".")[0]
     return place not in ("builtins", "torch", "numpy", "functools", "collections", "typing", "enum", "abc", "mantissa",
                          "threading", "logging", "_thread", "io")
+
+
+class _Reached:
+    """What a class's methods read of it, by name; all of it where names are made as they run, or nothing is known."""
+
+    def __init__(self, names, functions):
+        self._names, self.functions = names, functions
+
+    def reads(self, name):
+        return self._names is None or name in self._names
+
+
+@functools.lru_cache(maxsize=None)
+def _reached(kind, methods):
+    known = {}
+    for base in reversed(kind.__mro__):
+        for key, each in vars(base).items() if _is_users(base) else ():
+            each = each.fget if isinstance(each, property) else each
+            if isinstance(each, types.FunctionType):
+                known[key] = each
+    names, functions, left = set(methods), {}, [key for key in methods if key in known]
+    if not left:
+        return _Reached(None, {})
+    while left:
+        key = left.pop()
+        functions[key] = known[key]
+        new = _names_of(known[key].__code__) - names
+        names |= new
+        left += [key for key in new if key in known and key not in functions]
+    return _Reached(None if names & {"getattr", "vars", "__dict__", "eval", "exec"} else names, functions)
+
+
+def _names_of(code):
+    """The names that a function, and those within it, read."""
+    return {*code.co_names}.union(*(_names_of(each) for each in code.co_consts if isinstance(each, types.CodeType)))
