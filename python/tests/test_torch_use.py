@@ -83,6 +83,14 @@ class Masks(unittest.TestCase):
                     far = (gradients[name] - parameter.grad).norm() / max(parameter.grad.norm(), 1e-3)
                     self.assertLess(far.item(), 2e-5, (kind, T, name))
 
+    def test_finite_masks_stay_finite_in_bf16(self):
+        x, y = torch.randn(3, 12, 32), torch.randn(3, 12, 32)
+        padded = torch.ones(3, 12, dtype=torch.bool)
+        padded[0, :5] = False
+        for kind in ("least", "filled", "booleans"):
+            step = agrees(self.Attention(kind), F.mse_loss, (x, padded, y), inputs=2, policy="bf16")
+            self.assertTrue(step(x, padded, y, lr=1e-3).applied, kind)
+
     def test_constant_masks_that_hide_all(self):
         class Module(OneLayer):
             def forward(self, x):
