@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/numerics/formats.h"
+#include "mantissa/passes/analysis/example_axis.h"
 #include "mantissa/runtime/execution.h"
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/forward.h"
@@ -24,6 +26,9 @@ struct Predictor::Plans {
     std::int64_t batch;
     std::unique_ptr<StateBlock> weights = {};      ///< null: another's
     std::unique_ptr<Forward> many = {}, one = {};  ///< `one` is made when it is first needed
+    std::unique_ptr<Forward> whole = {};           ///< of so many, where examples do not stand alone
+    std::int64_t examples_of_whole = 0, values = 0;
+    std::optional<std::string> why_mixed = {};
     bool parameters_change = false;
 
     Plans(Device& on, const nn::Model& of, const PipelineOptions& with, std::int64_t at_a_time,
@@ -34,6 +39,21 @@ struct Predictor::Plans {
         pipeline.dump = {};
         many = forward_of(batch, parameters);
         model.inputs.resize(model.output.inputs);
+        values = values_of(*many, batch);
+    }
+
+    /// Whether parts of the examples may be computed: what is not shown to stand alone is computed whole.
+    bool stands_alone() {
+        if (!why_mixed) {
+            Graph graph;
+            const std::int64_t some = std::max<std::int64_t>(2, batch);
+            const Tensor output = nn::trace_output(model, graph, some);
+            std::vector<std::string> batched;
+            for (const nn::InputSpec& input : model.inputs)
+                if (input.batch_axis == nn::BatchAxis::leading) batched.push_back(input.name);
+            why_mixed = why_examples_mix(output, batched, some);
+        }
+        return why_mixed->empty();
     }
 
     std::unique_ptr<Forward> forward_of(std::int64_t examples, const StateBlock* parameters) const {
@@ -53,26 +73,36 @@ struct Predictor::Plans {
         many->derive();
     }
 
-    Forward& only_one() {
-        const bool is_new = !one;
+    /// One that is kept in `place`, for so many examples.
+    Forward& other(std::unique_ptr<Forward>& place, std::int64_t examples) {
+        const bool is_new = !place;
         if (is_new) {
-            one = forward_of(1, &many->state());
-            one->bind(many->state(), {"a prediction of one example"});
+            place = forward_of(examples, &many->state());
+            place->bind(many->state(), {fmt::format("a prediction of {}", nn::batch_text(model, examples))});
         }
-        if (is_new || parameters_change) one->derive();
-        return *one;
+        if (is_new || parameters_change) place->derive();
+        return *place;
     }
 
-    Type result_type() const {
-        const Graph& graph = many->plan().graph();
+    Forward& all_of(std::int64_t count) {
+        if (count == batch) return *many;
+        if (count != examples_of_whole) whole.reset();
+        examples_of_whole = count;
+        return other(whole, count);
+    }
+
+    static Type result_type(const Forward& forward) {
+        const Graph& graph = forward.plan().graph();
         return graph.type(graph.results().front().value);
     }
-    std::int64_t values_per_example() const { return result_type().shape.elements() / batch; }
+    static std::int64_t values_of(const Forward& forward, std::int64_t examples) {
+        return result_type(forward).shape.elements() / examples;
+    }
 
-    /// Appends the output of `count` of the examples, from `first` on.
-    void predict(Forward& forward, const Batch& examples, std::int64_t first, std::int64_t count,
-                 std::vector<float>& to) const {
-        const std::int64_t computed = &forward == many.get() ? batch : 1;
+    /// Appends the output of `count` of the examples, from `first` on, of which `computed` are at a time.
+    void predict(Forward& forward, std::int64_t computed, const Batch& examples, std::int64_t first,
+                 std::int64_t count, std::vector<float>& to) {
+        values = values_of(forward, computed);
         Execution& execution = forward.execution();
         for (std::size_t i = 0; i < model.inputs.size(); ++i) {
             const nn::InputSpec& input = model.inputs[i];
@@ -93,8 +123,8 @@ struct Predictor::Plans {
         }
         execution.run();
         const std::vector<std::byte> result = execution.read_result(model.output.name);
-        const DType dtype = result_type().dtype;
-        for (std::int64_t i = 0; i < count * values_per_example(); ++i)
+        const DType dtype = result_type(forward).dtype;
+        for (std::int64_t i = 0; i < count * values; ++i)
             to.push_back(static_cast<float>(load_as_f64(result.data(), dtype, i)));
     }
 };
@@ -129,7 +159,7 @@ std::vector<State> Predictor::parameters() const {
 
 void Predictor::bind(const StateBlock& parameters) { plans_->bind(parameters); }
 
-std::int64_t Predictor::values_per_example() const { return plans_->values_per_example(); }
+std::int64_t Predictor::values_per_example() const { return plans_->values; }
 
 std::vector<float> Predictor::predict(const Batch& examples) {
     Plans& plans = *plans_;
@@ -138,10 +168,16 @@ std::vector<float> Predictor::predict(const Batch& examples) {
     if (plans.parameters_change) plans.many->derive();
     std::vector<float> all;
     all.reserve(static_cast<std::size_t>(count * values_per_example()));
+    if (count != plans.batch && !plans.stands_alone()) {
+        plans.predict(plans.all_of(count), count, examples, 0, count, all);
+        return all;
+    }
     for (std::int64_t first = 0; first < count; first += plans.batch) {
         const std::int64_t some = std::min(plans.batch, count - first);
-        plans.predict(some == 1 && plans.batch > 1 ? plans.only_one() : *plans.many, examples, first, some,
-                      all);
+        if (some == 1 && plans.batch > 1)
+            plans.predict(plans.other(plans.one, 1), 1, examples, first, some, all);
+        else
+            plans.predict(*plans.many, plans.batch, examples, first, some, all);
     }
     return all;
 }

@@ -37,8 +37,9 @@ class Predictor {
 
     /// The output of each example, one after another, each of so many numbers as `values_per_example`. The
     /// values of those inputs that the output is made of are [n, ...], n 1 or more (those without a batch
-    /// axis are given whole); what is short of a whole batch is computed with zeros beside it, or alone if it
-    /// is one example. Throws UserError, naming the input, for values that do not fit.
+    /// axis are given whole). Some examples are computed at a time, with zeros beside what is short of so
+    /// many, where the graph shows that they stand alone (passes/analysis/example_axis.h), else all at once.
+    /// Throws UserError, naming the input, for values that do not fit.
     std::vector<float> predict(const Batch& examples);
 
     std::int64_t values_per_example() const;

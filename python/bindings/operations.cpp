@@ -96,6 +96,13 @@ void bind_elements(nb::module_& module) {
         module.def(
             name, [function = function](Tensor a, Tensor b) { return function(a, b, Where::current()); },
             nb::arg("a"), nb::arg("b"));
+    for (const char* const name : {"bit_and", "bit_or", "bit_xor"})
+        module.def(
+            name,
+            [name](Tensor a, Tensor b) {
+                return call1(name, {a, b});
+            },
+            nb::arg("a"), nb::arg("b"), "Of i32, bit by bit");
     module.def(
         "clamp", [](Tensor x, double least, double most) { return clamp(x, least, most); }, nb::arg("x"),
         nb::arg("least"), nb::arg("most"));
@@ -271,6 +278,12 @@ void bind_norms(nb::module_& module) {
         "rotary", [](Tensor x, Tensor cosine, Tensor sine) { return rotary(x, cosine, sine); }, nb::arg("x"),
         nb::arg("cosine"), nb::arg("sine"),
         "Rotary positions: turns pairs i and i + D/2 of heads [B, T, H, D] by angles [T, D/2]");
+    module.def(
+        "softmax_or_zero",
+        [](Tensor x) {
+            return call1("softmax", {x}, {{"zero_rows", true}});
+        },
+        nb::arg("x"), "Over the last axis; zeros where a row is -infinity only");
     module.def(
         "rms_norm", [](Tensor x, Tensor gamma, double epsilon) { return rms_norm(x, gamma, epsilon); },
         nb::arg("x"), nb::arg("gamma"), nb::arg("epsilon"));

@@ -7,6 +7,7 @@ from ._native import less_equal
 
 STORED = {"float32": "f32", "float64": "f32", "int64": "i32", "int32": "i32", "int16": "i32", "int8": "i32",
           "uint8": "u8", "bool": "bool"}
+MOST_OF_BF16 = (2 - 2.0**-7) * 2.0**127
 _NUMPY = {"f32": np.float32, "i32": np.int32, "u8": np.uint8, "bool": np.bool_}
 
 
@@ -61,13 +62,20 @@ def placed(x, array, order=None):
                 return layout.broadcast(layout.Placed(native.iota(x, list(cut.shape), axis)), shape)
     order = tuple(range(cut.ndim)) if order is None else order
     taken = sorted(range(cut.ndim), key=lambda axis: order[axis])
+    cut = still_finite(cut) if dtype == "f32" else cut
     stored = np.ascontiguousarray(cut.transpose(taken).astype(_checked(cut, dtype)))
     return layout.broadcast(layout.Placed(native.literal(x, stored.tobytes(), dtype, list(stored.shape)), order), shape)
 
 
+def still_finite(numbers):
+    """Numbers of FP32 as BF16 still holds them: the least of FP32, with which masks hide scores, would be -infinity."""
+    numbers = np.asarray(numbers)
+    return np.where(np.isinf(numbers), numbers, np.clip(numbers, -MOST_OF_BF16, MOST_OF_BF16))
+
+
 def _number(number, dtype):
     _checked(np.asarray(number), dtype)
-    return float(number)
+    return float(still_finite(number)) if dtype == "f32" else float(number)
 
 
 def _checked(array, dtype):

@@ -10,6 +10,10 @@ import json
 import numpy as np
 
 
+FLOATING = ("f32", "f64", "f16", "bf16")
+_LIKE_ANOTHER = ("aten.expand_as", "aten.view_as", "aten.reshape_as", "aten.type_as")  # of `other` they take the type
+
+
 @dataclasses.dataclass(frozen=True)
 class Ref:
     """A value, where an argument of a node names one."""
@@ -56,6 +60,16 @@ class Program:
             kept.append(node)
             needed.update(refs(node.arguments))
         return kept[::-1]
+
+    def differentiated(self):
+        """Values that a gradient of the loss comes to: what is detached, or shows but its type or shape, has none."""
+        found = {self.loss}
+        for node in reversed(self.nodes):
+            of = [value for value in node.outputs if value in found and self.types[value][0] in FLOATING]
+            if of and node.op != "aten.detach":
+                found.update(refs({name: x for name, x in node.arguments.items()
+                                   if not (name == "other" and node.op in _LIKE_ANOTHER)}))
+        return found
 
     def to_json(self):
         """Everything but the values of weights, as text."""

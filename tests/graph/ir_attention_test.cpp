@@ -45,6 +45,10 @@ TEST(Ir, SoftmaxOfMaskedScores) {
     const Numbers y = r.values(softmax(x));
     expect_same({y[0], y[1], y[2]}, {0, 0.5, 0.5});
     for (std::size_t i = 3; i < 9; ++i) EXPECT_TRUE(std::isnan(y[i])) << i;
+    // But zeros where that is asked for; infinity and NaN stay what they are.
+    const Numbers z = r.values(call1("softmax", {x}, {{"zero_rows", true}}));
+    expect_same({z[0], z[1], z[2], z[3], z[4], z[5]}, {0, 0.5, 0.5, 0, 0, 0});
+    for (std::size_t i = 6; i < 9; ++i) EXPECT_TRUE(std::isnan(z[i])) << i;
 }
 
 TEST(Ir, AttentionIsASoftmaxOfScaledProductsTimesValues) {

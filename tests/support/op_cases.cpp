@@ -163,8 +163,8 @@ std::vector<OpCase> function_cases() {
     power("of equal shapes", {4, 37}, {4, 37});
     power("with a number", {3, 11}, {});
     power("of an outer product", {7, 1}, {1, 6});
-    for (const char* op :
-         {"integer_remainder", "integer_division", "less", "less_equal", "equal", "maximum", "minimum"}) {
+    for (const char* op : {"integer_remainder", "integer_division", "bit_and", "bit_or", "bit_xor", "less",
+                           "less_equal", "equal", "maximum", "minimum"}) {
         cases.push_back(integer_case(op, "of i32", {4, 37}, {4, 37}));
         cases.push_back(integer_case(op, "of i32 by a column", {2, 3, 5}, {3, 1}));
     }
@@ -560,6 +560,14 @@ std::vector<OpCase> composite_cases() {
          "softmax",
          {f32({5, 19})},
          [](Graph&, In x) { return std::vector{softmax(x[0])}; },
+         {8, 19}},
+        {"softmax",
+         "softmax of rows of which some are hidden",
+         {f32({7, 19}), flags({7, 1})},
+         [](Graph& g, In x) {
+             const Tensor hidden = constant(g, -std::numeric_limits<double>::infinity());
+             return std::vector{call1("softmax", {select(x[1], x[0], hidden)}, {{"zero_rows", true}})};
+         },
          {8, 19}},
         {"softmax_grad",
          "softmax_grad",

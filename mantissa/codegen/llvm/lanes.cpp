@@ -363,7 +363,9 @@ llvm::Value* Lanes::arithmetic(std::string_view op, llvm::Value* a, llvm::Value*
     if (op == "less") return floating ? b_.CreateFCmpOLT(a, b) : b_.CreateICmpSLT(a, b);
     if (op == "less_equal") return floating ? b_.CreateFCmpOLE(a, b) : b_.CreateICmpSLE(a, b);
     if (op == "equal") return floating ? b_.CreateFCmpOEQ(a, b) : b_.CreateICmpEQ(a, b);
-    if (op == "logical_and") return b_.CreateAnd(a, b);
+    if (op == "logical_and" || op == "bit_and") return b_.CreateAnd(a, b);
+    if (op == "bit_or") return b_.CreateOr(a, b);
+    if (op == "bit_xor") return b_.CreateXor(a, b);
     Instructions ops{b_, *this};
     if (op == "pow") return elementary::pow(ops, a, b);
     if (op == "remainder") return remainder(ops, a, b);

@@ -1,6 +1,8 @@
 // Functions of numbers, element by element, of which no kernel is written by hand: the generator makes them,
 // on every device (codegen/llvm/lanes.cpp). They take FP32, BF16 and FP16, or i32 where that is said.
 #include <cmath>
+#include <cstdint>
+#include <functional>
 #include <numbers>
 
 #include "mantissa/graph/ops/rules.h"
@@ -109,8 +111,14 @@ Op of_two_row(Op row, TypeRule types) {
     return row;
 }
 
-Op integer_row(std::string_view name, ElementMeaning meaning) {
-    Op row = of_two_row(function_row(name, meaning, nullptr, 40), of_integers);
+/// Bit by bit, as two's complement has them.
+template <class Function>
+double of_bits(Numbers x) {
+    return Function{}(static_cast<std::int32_t>(x[0]), static_cast<std::int32_t>(x[1]));
+}
+
+Op integer_row(std::string_view name, ElementMeaning meaning, int instructions = 40) {
+    Op row = of_two_row(function_row(name, meaning, nullptr, instructions), of_integers);
     row.no_gradient = "its operands are whole numbers";
     return row;
 }
@@ -137,6 +145,9 @@ std::span<const Op> function_ops() {
                    function_of_two_types),
         integer_row("integer_remainder", [](Numbers x) { return x[1] == 0 ? 0 : remainder_of(x); }),
         integer_row("integer_division", [](Numbers x) { return x[1] == 0 ? 0 : std::floor(x[0] / x[1]); }),
+        integer_row("bit_and", of_bits<std::bit_and<>>, 1),
+        integer_row("bit_or", of_bits<std::bit_or<>>, 1),
+        integer_row("bit_xor", of_bits<std::bit_xor<>>, 1),
     };
     return rows;
 }

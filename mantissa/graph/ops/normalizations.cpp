@@ -1,4 +1,6 @@
 // Layer normalisation, RMS normalisation and softmax, each over the last axis, and their gradients.
+#include <limits>
+
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/gradient.h"
 #include "mantissa/graph/ops/rules.h"
@@ -124,11 +126,19 @@ std::vector<Type> softmax_types(const OpCall& call) {
 }
 
 /// The maximum is subtracted so that nothing overflows; the result does not depend on it, so neither does the
-/// gradient.
+/// gradient. Where the attribute asks for it, a row of -infinity only has neither maximum nor sum.
 std::vector<Tensor> softmax_definition(const DefinitionCall& call) {
     const Tensor x = as_f32(call.inputs[0]);
-    const Tensor e = exp(x - stop_gradient(max(x, {-1}, KeepAxes::yes)));
-    return {cast(e / sum(e, {-1}, KeepAxes::yes), call.inputs[0].dtype())};
+    Tensor highest = stop_gradient(max(x, {-1}, KeepAxes::yes)), none;
+    const auto number = [&](double value) { return constant(call.graph, value, x.dtype()); };
+    if (call.attributes.has("zero_rows")) {
+        none = equal(highest, number(-std::numeric_limits<double>::infinity()));
+        highest = select(none, number(0), highest);
+    }
+    const Tensor e = exp(x - highest);
+    Tensor total = sum(e, {-1}, KeepAxes::yes);
+    if (none) total = select(none, number(1), total);
+    return {cast(e / total, call.inputs[0].dtype())};
 }
 
 std::vector<Tensor> softmax_gradient(const GradientCall& c) {

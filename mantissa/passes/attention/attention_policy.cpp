@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/graph/attention_layout.h"
+#include "mantissa/graph/attention_score.h"
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/gradient.h"
 #include "mantissa/graph/graph.h"
@@ -26,6 +28,52 @@ std::vector<bool> behind_parameters(const Graph& graph) {
         for (const Value& input : graph.node(id).inputs)
             if (behind[input.node]) behind[id] = true;
     return behind;
+}
+
+/// By node: whether an input is behind it.
+std::vector<bool> behind_inputs(const Graph& graph) {
+    std::vector<bool> behind(graph.size());
+    for (const NodeId input : graph.inputs()) behind[input] = true;
+    for (NodeId id = 0; id < graph.end(); ++id)
+        for (const Value& input : graph.node(id).inputs)
+            if (behind[input.node]) behind[id] = true;
+    return behind;
+}
+
+/// Operands of the score whose numbers reach it by arithmetic: what only chooses has become a boolean.
+std::vector<bool> that_are_numbers(const AttentionScore& score) {
+    const Graph& body = score.body->graph();
+    std::vector<bool> needed(body.size());
+    for (const auto& result : body.results())
+        if (result.name == "score") needed[result.value.node] = true;
+    for (NodeId id = body.end(); id-- > 0;) {
+        if (!needed[id]) continue;
+        for (const Value& input : body.node(id).inputs)
+            if (body.type(input).dtype != DType::boolean) needed[input.node] = true;
+    }
+    std::vector<bool> numbers;
+    for (std::size_t i = 0; i < score.operands.size(); ++i) numbers.push_back(needed[body.inputs()[i + 1]]);
+    return numbers;
+}
+
+/// Numbers that a batch gives may hide all keys of a query by one that is finite, as masks of the least
+/// number do. Equal scores as large as that weigh alike, but their log-sum-exp is too large to tell how many
+/// they are, and the gradient computes weights from it. Empty: there is no such number.
+std::string why_a_batch_may_hide_all(const Graph& graph, const Node& attention,
+                                     const std::vector<bool>& behind_parameters) {
+    if (!attention.attributes.has("score")) return {};
+    const std::vector<bool> given = behind_inputs(graph);
+    const std::vector<bool> numbers = that_are_numbers(attention_score(attention.attributes));
+    const std::size_t first = attention_layout(attention.attributes).operands.size();
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+        const Value operand = attention.inputs[first + i];
+        if (numbers[i] && given[operand.node] && !behind_parameters[operand.node])
+            return fmt::format(
+                "{} follows from inputs and is added to scores: it may hide all keys of a query by a finite "
+                "number, and the log-sum-exp could not tell how many. Give a mask of booleans",
+                graph.type(operand).text());
+    }
+    return {};
 }
 
 /// A graph of one attention, in the formats of a policy.
@@ -128,6 +176,9 @@ AcceptAttention attention_policy(const PipelineOptions& options, const Machine& 
             what += (asked ? " by " : " ") + graph.type(input).text();
             if (differentiated == Differentiated::yes) wanted.push_back(asked);
         }
+        if (differentiated == Differentiated::yes)
+            if (std::string why = why_a_batch_may_hide_all(graph, attention, behind); !why.empty())
+                return why;
         const auto [entry, is_new] = known.try_emplace(what);
         if (is_new) entry->second = why_not_one(graph, attention, wanted, options, machine);
         return entry->second;

@@ -5,6 +5,7 @@ _ADVICE = {
     "view_as_real": "There are no complex numbers. Keep real and imaginary parts in two tensors.",
     "complex": "There are no complex numbers. Keep real and imaginary parts in two tensors.",
     "ctc": "There is no CTC loss. Train with cross-entropy on aligned targets.",
+    "autograd.grad": "There are no second derivatives. Write the derivative that forward needs by its formula.",
     "item": "A number of the batch decides what runs. Keep it a tensor, and choose by torch.where.",
     "nonzero": "The shape depends on the batch. Multiply by the mask, or choose by torch.where.",
     "unique": "The shape depends on the batch. Count by a one-hot sum.",
@@ -15,8 +16,10 @@ _ADVICE = {
 }
 
 
+def advice_in(words):
+    """What to write instead of an operation that these words name, or nothing."""
+    return next((text for part, text in _ADVICE.items() if part in words), "")
+
+
 def advice_for(op):
-    for part, text in _ADVICE.items():
-        if part in op:
-            return text
-    return "Register a row of your own: @mantissa.torch.row(\"" + op + "\")."
+    return advice_in(op) or "Register a row of your own: @mantissa.torch.row(\"" + op + "\")."

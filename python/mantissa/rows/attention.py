@@ -8,7 +8,7 @@ from .._native import operations as native
 from ..layout import Placed
 from .contractions import product
 from .elementwise import _chosen
-from .reductions import softmax
+from .reductions import safe_softmax
 from .registry import Refused, row
 
 
@@ -61,10 +61,10 @@ def scaled_dot_product_attention(at, query, key, value, attn_mask=None, dropout_
         return Placed(y.reshape(list(at.shape)))
     if rank == 4 and enable_gqa:
         key, value = (_repeated(at, x, query.shape[1]) for x in (key, value))
-    return _spelled_out(at, query, key, value, attn_mask, mask, dropout_p if drops else 0.0, is_causal, factor)
+    return _spelled_out(at, query, key, value, attn_mask, dropout_p if drops else 0.0, is_causal, factor)
 
 
-def _spelled_out(at, query, key, value, attn_mask, mask, rate, is_causal, factor):
+def _spelled_out(at, query, key, value, attn_mask, rate, is_causal, factor):
     scores = product(at, query, layout.permuted(key, list(range(len(key.shape) - 2)) + [-1 % len(key.shape),
                                                                                        -2 % len(key.shape)]))
     scores = at.each(lambda x: x * float(factor), scores, dtype="f32")
@@ -73,13 +73,11 @@ def _spelled_out(at, query, key, value, attn_mask, mask, rate, is_causal, factor
         visible = constants.placed(at.anchor, np.tril(np.ones((T, S), bool)))
         scores = _chosen(at, layout.broadcast(visible, scores.shape), scores, -math.inf, "f32")
     if attn_mask is not None:
-        if mask is not None and mask.dtype == bool and not mask.any(-1).all():
-            raise Refused("a query that sees no key at all", "Let every query see a key.")
         if attn_mask.dtype == "bool":
             scores = _chosen(at, layout.broadcast(attn_mask, scores.shape), scores, -math.inf, "f32")
         else:
             scores = at.each(lambda x, m: x + m, scores, attn_mask, dtype="f32")
-    weights = softmax(at, scores, -1)
+    weights = safe_softmax(at, scores, -1)  # a query that sees no key gives zeros
     if rate:
         weights = Placed(native.dropout(weights.tensor, rate), weights.order)
     return product(at, weights, value)

@@ -84,7 +84,8 @@ class Place:
 
     def number(self, value, dtype=None):
         """A number as a tensor without axes."""
-        return native.constant(self.anchor, float(value), dtype or self.dtype)
+        dtype = dtype or self.dtype
+        return native.constant(self.anchor, float(constants.still_finite(value) if dtype == "f32" else value), dtype)
 
     def full(self, value, shape=None, dtype=None):
         """A tensor of equal values."""

@@ -32,7 +32,8 @@ def product(at, a, b):
     return Placed(native.matmul(left, right, turned_left, turned_right))
 
 
-@row("aten.matmul", "aten.mm", "aten.bmm", "aten.mv", "aten.dot", "aten.inner")
+@row("aten.matmul", "aten.mm", "aten.bmm", "aten.mv", "aten.dot", "aten.vdot",
+     "aten.inner")
 def matmul(at, self, other=None, mat2=None, vec=None, tensor=None):
     b = next(x for x in (other, mat2, vec, tensor) if x is not None)
     a = self

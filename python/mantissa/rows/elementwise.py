@@ -213,28 +213,40 @@ for _name, _function in {
     _compared(f"aten.{_name}", _function)
 
 
-def _logical(op, function):
-    @row(op)
-    def record(at, self, other):
-        if at.dtype != "bool":
-            raise Refused("bits of whole numbers")
-        return at.each(function, self, other, dtype="bool")
+def _either_alone(a, b):
+    return native.logical_or(native.logical_and(a, native.logical_not(b)),
+                             native.logical_and(native.logical_not(a), b))
 
 
-_logical("aten.logical_and", native.logical_and)
-_logical("aten.bitwise_and", native.logical_and)
-_logical("aten.logical_or", native.logical_or)
-_logical("aten.bitwise_or", native.logical_or)
-_logical("aten.logical_xor", lambda a, b: native.logical_or(native.logical_and(a, native.logical_not(b)),
-                                                            native.logical_and(native.logical_not(a), b)))
+def _bits(name, of_booleans, of_integers):
+    """logical_and and its kind ask whether operands are 0; bitwise_and and `&` take them bit by bit."""
+    @row(f"aten.logical_{name}")
+    def logical(at, self, other):
+        return at.each(of_booleans, self, other, dtype="bool")
+
+    @row(f"aten.bitwise_{name}", f"aten.__{name}__")
+    def bitwise(at, self, other):
+        if at.dtype == "bool":
+            return at.each(of_booleans, self, other)
+        return at.cast(at.each(of_integers, self, other, dtype="i32"))
 
 
-@row("aten.logical_not", "aten.bitwise_not")
+_bits("and", native.logical_and, native.bit_and)
+_bits("or", native.logical_or, native.bit_or)
+_bits("xor", _either_alone, native.bit_xor)
+
+
+@row("aten.logical_not")
 def logical_not(at, self):
-    if at.node.op == "aten.bitwise_not" and self.dtype != "bool":
-        raise Refused("bits of whole numbers")
     x = at.cast(self, "bool")
     return Placed(native.logical_not(x.tensor), x.order)
+
+
+@row("aten.bitwise_not")
+def bitwise_not(at, self):
+    if at.dtype == "bool":
+        return logical_not(at, self)
+    return at.cast(at.each(lambda x: native.bit_xor(x, at.number(255 if at.dtype == "u8" else -1, "i32")), self, dtype="i32"))
 
 
 @row("aten.isnan")

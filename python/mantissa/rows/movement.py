@@ -229,9 +229,13 @@ def select_scatter(at, self, src, dim, index):
 
 @row("aten.constant_pad_nd", "aten.pad")
 def pad(at, self, pad, value=0, mode="constant"):
+    return _padded(at, self, pad, value, mode)
+
+
+def _padded(at, self, pad, value=0, mode="constant"):
     x = self
-    if mode not in ("constant", "reflect", "replicate"):
-        raise Refused(f"padding by '{mode}'", "Pad by constants, reflect or replicate.")
+    if mode not in ("constant", "reflect", "replicate", "circular"):
+        raise Refused(f"padding by '{mode}'", "Pad by constants, reflect, replicate or circular.")
     for i in range(len(pad) // 2):
         axis = len(self.shape) - 1 - i
         before, after = pad[2 * i], pad[2 * i + 1]
@@ -240,7 +244,11 @@ def pad(at, self, pad, value=0, mode="constant"):
             before, after = max(0, before), max(0, after)
         if before == 0 and after == 0:
             continue
-        if mode != "constant":
+        if mode == "circular":
+            end = x.shape[axis]
+            sides = [part(x, axis, end - before, end), x, part(x, axis, 0, after)]
+            x = joined([each for each in sides if each.shape[axis]], axis)
+        elif mode != "constant":
             edges = "reflected" if mode == "reflect" else "replicated"
             x = Placed(native.pad_edges(x.tensor, x.order[axis], before, after, edges), x.order)
         elif value in (0, None) and x.dtype == "f32":
@@ -254,6 +262,11 @@ def pad(at, self, pad, value=0, mode="constant"):
 @row("aten.reflection_pad1d", "aten.reflection_pad2d", "aten.reflection_pad3d")
 def reflection_pad(at, self, padding):
     return pad(at, self, padding, mode="reflect")
+
+
+@row("aten._pad_circular")
+def circular_pad(at, self, pad):
+    return _padded(at, self, pad, mode="circular")
 
 
 @row("aten.replication_pad1d", "aten.replication_pad2d", "aten.replication_pad3d")
@@ -304,15 +317,70 @@ def take_along_dim(at, self, indices, dim=None):
     return gather(at, self, dim, indices)
 
 
+def _scattered(at, onto, dim, ids, parts):
+    """onto with parts added where ids say; both as they are counted."""
+    axis = dim % len(onto.shape)
+    if any(i != x for other, (i, x) in enumerate(zip(ids.shape, onto.shape)) if other != axis):
+        raise Refused("an index shorter than what it writes to", "Give it the other axes whole.")
+    for other, extent in enumerate(ids.shape):
+        parts = part(parts, other, 0, extent)
+    return Placed(native.scatter_add(layout.plain(onto), axis, ids, layout.plain(parts)))
+
+
 @row("aten.scatter_add")
 def scatter_add(at, self, dim, index, src):
+    return _scattered(at, self, dim, layout.plain(index), src)
+
+
+def _counted(at, self, dim, ids):
+    """How often each place of self is written."""
+    return _scattered(at, at.full(0.0, self.shape, "f32"), dim, ids, at.full(1.0, tuple(ids.shape), "f32"))
+
+
+def _written_once(at, self, dim, index, src):
+    """self with src at the places of the index. A place that is named twice is an error, since either may stay."""
+    ids = layout.plain(index)
+    counts = _counted(at, self, dim, ids)
+    is_again = nn.less(at.number(1, "f32"), native.gather(nn.stop_gradient(layout.plain(counts)), dim % len(self.shape), ids))
+    ids = nn.select(is_again, at.number(-1, "i32"), ids)
+    made = _scattered(at, at.full(0.0, self.shape, "f32"), dim, ids, at.cast(src, "f32"))
+    return _where_written(at, self, counts, at.cast(made))
+
+
+def _where_written(at, self, counts, made):
+    from .elementwise import _chosen
+    is_written = at.each(lambda count: nn.less(at.number(0, "f32"), count), counts, dtype="f32")
+    return layout.broadcast(_chosen(at, is_written, made, self), at.shape)
+
+
+@row("aten.scatter")
+def scatter(at, self, dim, index, src=None, value=None, reduce=None):
+    if reduce is not None:
+        raise Refused(f"scatter that reduces by '{reduce}'", "Use scatter_add, or scatter_reduce by sum or mean.")
+    if isinstance(src, Placed):
+        return _written_once(at, self, dim, index, src)
+    value = src if value is None else value  # one number, wherever it is written
+    return _where_written(at, self, _counted(at, self, dim, layout.plain(index)), value)
+
+
+@row("aten.scatter_reduce")
+def scatter_reduce(at, self, dim, index, src, reduce, include_self=True):
+    if reduce not in ("sum", "mean"):
+        raise Refused(f"scatter_reduce by '{reduce}'", "Use sum or mean, or reduce under a mask of one-hot numbers.")
+    ids, zeros = layout.plain(index), at.full(0.0, self.shape)
+    counts = _counted(at, self, dim, ids)
+    total = _scattered(at, self if include_self else zeros, dim, ids, src)
+    if reduce == "mean":
+        more = 1.0 if include_self else 0.0
+        total = at.each(lambda x, count: x / nn.maximum(count + more, at.number(1)), total, counts)
+    return total if include_self else _where_written(at, self, counts, total)
+
+
+@row("aten.index_copy")
+def index_copy(at, self, dim, index, source):
     axis = dim % len(self.shape)
-    if any(i != x for other, (i, x) in enumerate(zip(index.shape, self.shape)) if other != axis):
-        raise Refused("scatter_add of an index shorter than what it is added to", "Give it the other axes whole.")
-    parts = src
-    for other, extent in enumerate(index.shape):
-        parts = part(parts, other, 0, extent)
-    return Placed(native.scatter_add(layout.plain(self), axis, layout.plain(index), layout.plain(parts)))
+    ids = layout.plain(index).reshape([-1 if i == axis else 1 for i in range(len(self.shape))])
+    return _written_once(at, self, dim, Placed(native.broadcast_to(ids, list(source.shape))), source)
 
 
 @row("aten.index_add")
@@ -347,8 +415,7 @@ def _checked_range(at, index, extent):
     return Placed(_in_range(at, index, extent))
 
 
-@row("aten.index_copy", "aten.scatter", "aten.scatter_reduce",
-     "aten.masked_scatter")
+@row("aten.masked_scatter")
 def writes_by_data(at, **_):
     raise Refused(f"{at.node.op}", "Write it by torch.where, by scatter_add, or as a product with a one-hot mask.")
 
@@ -364,12 +431,17 @@ def index(at, self, indices):
     if named != list(range(named[0], named[0] + len(named))):
         raise Refused("indices of axes that do not lie side by side", "Move the axes together before.")
     shape, first = self.shape, named[0]
-    ids, flat = None, 1
+    ids, flat, there = None, 1, None
     for axis in reversed(named):
         each = _in_range(at, indices[axis], shape[axis])
-        term = each if flat == 1 else each * native.constant(at.anchor, flat, "i32")
+        term = each if flat == 1 else each * at.number(flat, "i32")
         ids = term if ids is None else ids + term
+        if len(named) > 1:  # a wrong column is none of the next row
+            holds = native.logical_and(nn.less_equal(at.number(0, "i32"), each), nn.less(each, at.number(shape[axis], "i32")))
+            there = holds if there is None else native.logical_and(there, holds)
         flat *= shape[axis]
+    if there is not None:
+        ids = nn.select(there, ids, at.number(-1, "i32"))
     x = layout.plain(self)
     if len(named) > 1:
         x = x.reshape(list(shape[:first]) + [flat] + list(shape[first + len(named):]))

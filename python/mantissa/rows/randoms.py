@@ -65,7 +65,14 @@ def randn(at, self=None, size=None, mean=0.0, std=1.0, **_):
     return Placed(x if (mean, std) == (0.0, 1.0) else x * float(std) + float(mean))
 
 
-@row("aten.multinomial", "aten.randint", "aten.randperm", "aten.exponential", "aten.rrelu_with_noise",
+@row("aten.exponential")
+def exponential(at, self, lambd=1.0, generator=None):
+    if at.is_still:
+        return at.full(1 / lambd)
+    return Placed(nn.log(1.0 - _uniform(at, at.shape)) * (-1 / lambd))
+
+
+@row("aten.multinomial", "aten.randint", "aten.randperm", "aten.rrelu_with_noise",
      "aten.rrelu_with_noise_functional", "aten.poisson", "aten.randint_like", "aten.geometric")
 def others(at, **_):
     raise Refused(at.node.op, "Draw such numbers outside of the module, and give them as an input.")

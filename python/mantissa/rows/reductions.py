@@ -174,7 +174,8 @@ def softmax(at, self, dim, **_):
 
 @row("aten._safe_softmax")
 def safe_softmax(at, self, dim, **_):
-    return softmax(at, self, dim)
+    """Zeros where a row is -infinity only."""
+    return along_last(at.cast(self), dim, native.softmax_or_zero)
 
 
 @row("aten.log_softmax", "aten._log_softmax")
@@ -223,6 +224,15 @@ def norm(at, self, p=2, dim=None, keepdim=False, ord=None, **_):
     is_none = at.each(lambda a: nn.equal(a, at.number(0)), total)
     root = at.each(nn.sqrt, _chosen(at, is_none, 1.0, total))
     return _chosen(at, is_none, 0.0, root)
+
+
+@row("aten.linalg_norm", "aten.linalg_matrix_norm")
+def linalg_norm(at, self, ord=None, dim=None, keepdim=False, **_):
+    is_of_vectors = at.node.op == "aten.linalg_norm" and (
+        len(self.shape) == 1 if dim is None else not isinstance(dim, (list, tuple)) or len(dim) == 1)
+    if not is_of_vectors and ord not in (None, "fro"):
+        raise Refused(f"a norm of matrices of order {ord!r}", "Use the norm of Frobenius, 'fro'.")
+    return norm(at, self, 2 if ord in (None, "fro") else ord, dim, keepdim)
 
 
 @row("aten.topk")

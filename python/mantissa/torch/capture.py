@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from ..program import Node, Program, Ref, Weight
-from ..rows import Refusal
+from ..rows import CaptureError, Refusal
+from ..rows.advice import advice_in
 from . import export
 
 _DTYPES = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16",
@@ -36,6 +37,7 @@ class _Reader:
         self.program = Program(name)
         self.values = {}  # node -> value, or a list of them
         self.folded = {}  # node -> what it is, computed once
+        self.unshaped = set()  # nodes whose shape the batch decides
         self.next = 0
         self.names = names_of(wrapper)
 
@@ -49,10 +51,27 @@ class _Reader:
                 self._placeholder(node, specs.get(node.name), weights)
             elif node.op == "get_attr":
                 self.folded[node] = getattr(self.exported.graph_module, node.target)
-            elif node.op == "call_function":
+            elif node.op == "call_function" and not self._has_no_shape(node):
                 self._call(node)
+        if self.unshaped:  # all that follows has no shape either
+            raise CaptureError(type(self.model).__name__, self.refusals)
         self._outputs(signature)
         return self.program
+
+    def _has_no_shape(self, node):
+        """Whether numbers of the batch decide a shape: refused where that begins."""
+        made = node.meta.get("val")
+        follows = not self.unshaped.isdisjoint(node.all_input_nodes)
+        begins = any(isinstance(extent, torch.SymInt) for each in (made if isinstance(made, (list, tuple)) else [made])
+                     if isinstance(each, torch.Tensor) for extent in each.shape)
+        if begins and not follows:
+            name = str(node.target).replace("torch.ops.", "")
+            self.refusals.append(export.refusal(
+                node, f"{name} makes a shape that the batch decides",
+                advice_in(name) or "Multiply by the mask, or choose by torch.where, and divide by the mask's sum."))
+        if begins or follows:
+            self.unshaped.add(node)
+        return begins or follows
 
     def _value(self, meta):
         value = self.next
@@ -294,6 +313,9 @@ def capture(model, loss, values, split, names, *, training, name, running=()):
     program = reader.read()
     program.loss = reader.results[0]
     program.output = reader.results[1] if len(reader.results) > 1 else -1
+    reached = program.differentiated()
+    for weight in program.weights:  # one without a gradient stays as it is, as by an optimizer of torch
+        weight.trained = weight.trained and weight.value in reached
     return Captured(program, refusals)
 
 

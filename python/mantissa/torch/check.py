@@ -9,6 +9,7 @@ import copy
 
 import numpy as np
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from .. import _native
 from . import export, undecided
@@ -71,6 +72,8 @@ class Still(torch.utils._python_dispatch.TorchDispatchMode):
             low = args[1] if len(args) > 1 else kwargs.get("from", 0.0)
             high = args[2] if len(args) > 2 else kwargs.get("to", 1.0)
             return args[0].fill_((low + high) / 2)
+        if name == "exponential_":
+            return args[0].fill_(1 / (args[1] if len(args) > 1 else kwargs.get("lambd", 1.0)))
         if name == "normal_":
             mean = args[1] if len(args) > 1 else kwargs.get("mean", 0.0)
             std = args[2] if len(args) > 2 else kwargs.get("std", 1.0)
@@ -84,15 +87,28 @@ def eager(model, loss, values, split, names, in_double=False, mode=None):
     trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
     with torch.random.fork_rng(devices=[]):
-        with Still(in_double), mode or contextlib.nullcontext():
-            result = wrapped.both(*values)[0]
-        gradients = torch.autograd.grad(result, [p for _, p in trained], allow_unused=True)
+        # Its other kernels for the CPU lose the gradient where finite numbers hide all keys of a query.
+        with Still(in_double), sdpa_kernel(SDPBackend.MATH):
+            with mode or contextlib.nullcontext():
+                result = wrapped.both(*values)[0]
+            # Still, since a checkpoint runs forward once more.
+            gradients = torch.autograd.grad(result, [p for _, p in trained], allow_unused=True)
     with torch.no_grad():
         for buffer, before in buffers:
             buffer.copy_(before)
     return float(result.detach()), {
         name: np.zeros(tuple(p.shape)) if g is None else g.detach().double().numpy()
         for (name, p), g in zip(trained, gradients)}
+
+
+def loss_of(model, loss, values, split, names):
+    """The loss alone, as `eager` computes it."""
+    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+    with torch.no_grad(), torch.random.fork_rng(devices=[]), Still(), sdpa_kernel(SDPBackend.MATH):
+        result = float(export.WithLoss(model, loss, split, names).both(*values)[0])
+        for buffer, before in buffers:
+            buffer.copy_(before)
+    return result
 
 
 def eager_double(model, loss, values, split, names, mode=None):
@@ -146,6 +162,11 @@ def check(ours, model, loss, values, split, names):
     if not np.isfinite(single[0]):
         raise DifferenceError(f"the module's own first loss is {single[0]:.7g}, so there is nothing to compare with: look "
                               "for NaN, infinity and large numbers in its weights and in the example. check=False goes on.")
+    again = loss_of(model, loss, values, split, names)
+    if abs(again - single[0]) > COARSE * max(abs(single[0]), 1e-12):
+        raise DifferenceError(f"the module's own loss of one batch is {single[0]:.7g}, and then {again:.7g}: forward keeps "
+                              "something from one call to the next, which a step would have as it was. Give it as an "
+                              "input of the batch. check=False goes on.")
     loss_distance, by_name = compared(ours, single)
     worst = max(by_name, key=by_name.get, default="")
     near = Distance(loss_distance, by_name.get(worst, 0.0), worst, "FP32")

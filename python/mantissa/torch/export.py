@@ -10,12 +10,15 @@ import io
 import logging
 import operator
 import os
+import threading
 
 import torch
 
 from ..rows import CaptureError, Refusal
+from ..rows.advice import advice_in
 
 _TORCH, _HERE = (os.path.dirname(file) + os.sep for file in (torch.__file__, __file__))
+ONE_AT_A_TIME = threading.RLock()  # what is patched while a module is traced is the process's, and not all by us
 MODULE, LOSS = "model", "_loss."  # where the wrapper keeps the module, and what a loss has that is one
 
 
@@ -98,7 +101,7 @@ def path_of(node):
 def _watched(refusals):
     """While a module is traced: names functions with a backward of their own, and hooks of tensors."""
     import traceback
-    apply, hook = torch.autograd.Function.__dict__["apply"], torch.Tensor.register_hook
+    apply, hook, grad = torch.autograd.Function.__dict__["apply"], torch.Tensor.register_hook, torch.autograd.grad
 
     def place():
         for frame in reversed(traceback.extract_stack()[:-2]):
@@ -119,12 +122,16 @@ def _watched(refusals):
                                 "Change the loss or the tensor instead."))
         return hook(self, function)
 
-    torch.autograd.Function.apply = classmethod(watched_apply)
+    def watched_grad(*args, **kwargs):
+        refusals.append(Refusal("a gradient that forward takes", "", *place(), advice_in("autograd.grad")))
+        return grad(*args, **kwargs)
+
+    torch.autograd.Function.apply, torch.autograd.grad = classmethod(watched_apply), watched_grad
     torch.Tensor.register_hook = watched_hook
     try:
         yield
     finally:
-        torch.autograd.Function.apply = apply
+        torch.autograd.Function.apply, torch.autograd.grad = apply, grad
         torch.Tensor.register_hook = hook
 
 
@@ -252,7 +259,7 @@ def exported(module, values, refusals):
         _inline_regions(program.graph_module, refusals)
         return program.run_decompositions({})
     except Exception as error:
-        raise CaptureError(type(module.model).__name__, refusals + [_export_refusal(error)]) from error
+        raise CaptureError(type(module.model).__name__, refusals or [_export_refusal(error)]) from error
 
 
 def _export_refusal(error):
@@ -263,6 +270,8 @@ def _export_refusal(error):
     if "data-dependent" in str(error) or "DataDependent" in type(error).__name__:
         return Refusal("a branch or a shape that numbers of the batch decide", "", line, code,
                        "Choose by torch.where, or decide by shapes and settings alone.")
+    if instead := advice_in(code):
+        return Refusal("an operation that torch.export does not take", "", line, code, instead)
     first = (str(error).strip().splitlines() or [""])[0]
     ours = [frame.line or "" for frame in traceback.extract_tb(error.__traceback__) if frame.name == "both"]
     is_loss = any("_loss(" in each for each in ours)
@@ -287,3 +296,16 @@ def mode(model, training):
             for name, buffer in model.named_buffers():
                 if name in buffers and not torch.equal(buffer, buffers[name]):
                     buffer.copy_(buffers[name])
+
+
+@contextlib.contextmanager
+def attributes_kept(*roots):
+    """What forward writes into attributes of modules meanwhile is taken back: a trace leaves tensors there without numbers."""
+    modules = {module for root in roots if isinstance(root, torch.nn.Module) for module in root.modules()}
+    before = {module: dict(vars(module)) for module in modules}
+    try:
+        yield
+    finally:
+        for module, attributes in before.items():
+            vars(module).clear()
+            vars(module).update(attributes)

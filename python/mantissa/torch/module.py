@@ -1,5 +1,6 @@
 """A trainer of a PyTorch module: hands its parameters over, makes steps, and gives them back."""
 import collections
+import copy
 import hashlib
 import itertools
 import time
@@ -12,9 +13,10 @@ from ..program import refs
 from ..rows import Builder, CaptureError, from_stored, to_stored
 from ..rows.build import Weights
 from ..trainer import arrays_of, options_of, place_of, rate_of, train_on, tuple_of
-from . import capture, check, optimizers
+from . import capture, check, export, optimizers, watch
 
-_INPUTS = {"f32": "f32", "i64": "i32", "i32": "i32", "u8": "u8", "bool": "u8"}
+_HALF = (torch.float16, torch.bfloat16)
+_INPUTS = {"f32": "f32", "i64": "i32", "i32": "i32", "u8": "u8", "bool": "i32"}
 
 
 def trainer(model, loss=None, example=None, **options):
@@ -25,7 +27,9 @@ def trainer(model, loss=None, example=None, **options):
     example    a batch, whose shapes all steps have: (x, y), or a dictionary for a module that takes names
     inputs     how many of the example the module takes, the others are targets; None: all but the last
     policy     "fp32", "tf32", "bf16" or "fp16"
-    optimizer  mantissa.adamw(...), sgd(...) or muon(...)
+    optimizer  mantissa.adamw(...), sgd(...) or muon(...); or torch.optim's AdamW, Adam or SGD of the module's parameters:
+               steps then take its rate, which schedules of torch set, and into() gives it the moments
+    clip       the norm at which gradients are clipped, beside an optimizer of torch; 0: they are not
     device     "cpu", or "cuda" for an NVIDIA GPU. The module stays on the CPU, and its parameters are copied
     check      whether the first step is compared with eager, once: that takes the memory of a step of torch's in FP64
     views      whether the module's parameters become views of what is trained: they are held once, and follow each
@@ -79,7 +83,11 @@ def gradients(model, loss=None, example=None, **options):
 class TorchTrainer:
     """A module in training. Its parameters are views of those that are trained, where they can be: see `copied`."""
 
-    def __init__(self, model, loss, example, *, inputs=None, policy="fp32", optimizer=None, check=True, views=True,
+    def __init__(self, model, loss, example, **options):
+        with export.ONE_AT_A_TIME:
+            self._make(model, loss, example, **options)
+
+    def _make(self, model, loss, example, *, inputs=None, policy="fp32", optimizer=None, clip=0.0, check=True, views=True,
                  device="cpu", threads=None, accumulate=1, **options):
         began = time.monotonic()
         self.model, self._loss, self.device = model, loss, str(device)
@@ -88,15 +96,22 @@ class TorchTrainer:
             raise _native.Error("the example says how many rows a step takes: leave batch out")
         if not isinstance(model, torch.nn.Module):
             raise _native.Error(f"a torch.nn.Module is trained, got {type(model).__name__}")
+        self.optimizer = optimizer if isinstance(optimizer, torch.optim.Optimizer) else None
+        if self.optimizer:
+            optimizer, left = optimizers.of_torch(optimizer, model, clip)
+            options = dict(options, frozen=list(options.get("frozen", [])) + left) if left else options
+        elif clip:
+            raise _native.Error("clip goes with an optimizer of torch: write mantissa.adamw(clip=1.0)")
         if optimizer is not None and not isinstance(optimizer, _native.Optimizer):
-            raise _native.Error(f"optimizer is mantissa.adamw(...), sgd(...) or muon(...), got {type(optimizer).__name__}; "
-                                "mantissa.torch.gradients goes with torch's own")
+            raise _native.Error("optimizer is mantissa.adamw(...), sgd(...) or muon(...), or torch.optim's AdamW, Adam or "
+                                f"SGD, got {type(optimizer).__name__}; mantissa.torch.gradients goes with any of torch")
         if hasattr(model, "_orig_mod"):
             raise _native.Error("the module is one of torch.compile; give the one it was made of")
         for name, tensor in _tensors_of(model):
             if tensor.device.type != "cpu":
                 raise _native.Error(f"{name} of the module is on {tensor.device}; call model.cpu() first: device=\"cuda\" "
                                     "says where it is trained")
+        _refuse_shared_memory(model)
         if not isinstance(example, (tuple, list, dict)):
             raise _native.Error("example is a batch, a tuple as (x, y) or a dictionary, got "
                                 f"{type(example).__name__}")
@@ -114,6 +129,8 @@ class TorchTrainer:
         if loss is None and not self._names:
             raise _native.Error("loss=None is for modules that give it themselves: make the example a dictionary")
         self._example = [value.detach().cpu() for value in values]
+        if _is_half(model):
+            self._example = [value.float() if value.dtype in _HALF else value for value in self._example]
         options_of(accumulate=accumulate, policy=policy, **options)  # before the module is exported
         self._batch, rest = divmod(values[0].shape[0], accumulate or 1) if values[0].dim() else (1, 0)
         if rest:
@@ -121,7 +138,8 @@ class TorchTrainer:
         self._accumulate = accumulate
         self._rows = values[0].shape[0] if values[0].dim() else 1
         self._is_whole = [value.dim() == 0 or value.shape[0] != self._rows for value in values]
-        self._programs, self._running = {}, ()
+        self._programs, self._running, self._told = {}, (), False
+        self._watch = watch.Watch(model, loss, {id(each) for of in (model, loss) for _, each in _tensors_of(of)})
         captured = self._captured(self._batch, "train")
         self.program = captured.program
         self._weights = self._known = Weights(self.program).by_name
@@ -129,11 +147,15 @@ class TorchTrainer:
         self._running = {name for name, (weight, _) in self._weights.items() if weight.running}
         self._refuse_all(captured)
         self.capture_seconds = time.monotonic() - began
-        frozen = [name for name, (weight, _) in self._weights.items() if not weight.trained and not weight.running]
+        read = {value for node in self.program.used([self.program.loss]) for value in refs(node.arguments)}
+        frozen = [name for name, (weight, _) in self._weights.items()
+                  if weight.value in read and not weight.trained and not weight.running]
         self._native_model = self._model_of(False)
         self._options = dict(options, batch=self._batch, policy=policy, accumulate=accumulate, optimizer=optimizer)
+        self._without_gradient = frozen
         if frozen:
-            self._options["frozen"] = frozen + list(options.get("frozen", []))
+            given = options.get("frozen", [])
+            self._options["frozen"] = frozen + (given.split(",") if isinstance(given, str) else list(given))
         self.distance = self._checked() if check else None  # before there is memory for steps
         began = time.monotonic()
         self._trainer = _native.Trainer(self._native_model, options_of(**self._options), *self._place)
@@ -144,14 +166,16 @@ class TorchTrainer:
                         if name.endswith("num_batches_tracked")}
         shared = {id(tensor) for _, tensor in _tensors_of(model)}
         self._loss_own = {name for name, tensor in _tensors_of(loss) if id(tensor) not in shared}
-        self._seen = {}
+        self._seen, self._required = {}, {name: p.requires_grad for name, p in model.named_parameters()}
         self._constants = {name: _digest(tensor) for name, tensor in self._watched() if name not in self._weights}
         self._views = {}
         self.copied = self._reasons_to_copy(views)
-        self._predicted_shape = None
+        self._predicted_shapes = {}  # by the number of examples
         for name in self._weights:  # states begin with the module's own values
             self._make_view(name)
         self._remember()
+        if self.optimizer and "adamw.step" in self._trainer.states and self.optimizer.state:
+            self.from_optimizer(self.optimizer)
         _native.give_back_memory()
 
     def _reasons_to_copy(self, views):
@@ -190,34 +214,57 @@ class TorchTrainer:
         weight, order = self._known[name]
         return to_stored(self._tensor(name, weight).detach().to(torch.float32).numpy(), order)
 
-    def step(self, *batch, lr):
-        """One step on a batch. Returns loss, gradient_norm, applied, seconds and metrics."""
+    def step(self, *batch, lr=None):
+        """One step on a batch, at the rate of an optimizer of torch where none is given. Returns loss, gradient_norm,
+        applied, seconds and metrics."""
         return self(*batch, lr=lr)
 
-    def __call__(self, *batch, lr):
-        self._refuse_changed()
-        result = self._trainer.step(self._step_arrays(batch), rate_of(lr))
-        self._remember_views()
-        return result
+    def _rate_of(self, lr):
+        if lr is None and self.optimizer is None:
+            raise _native.Error("a step takes its rate, as in step(x, y, lr=1e-3), or that of an optimizer of torch")
+        return optimizers.rate_of_torch(self.optimizer) if lr is None else rate_of(lr)
 
-    def train_on(self, batches, *, lr):
+    def __call__(self, *batch, lr=None):
+        self._refuse_changed(with_modes=True)
+        arrays, lr = self._step_arrays(batch), self._rate_of(lr)
+        try:
+            return self._trainer.step(arrays, lr)
+        finally:  # Ctrl-C comes when the step has been made
+            self._remember_step()
+
+    def _remember_step(self):
+        self._remember_views()
+        if self.optimizer and not self._told:  # a schedule asks once whether there was a step: this one does nothing
+            self._told = all(p.grad is None for group in self.optimizer.param_groups for p in group["params"])
+            if self._told:
+                self.optimizer.step()
+
+    def train_on(self, batches, *, lr=None):
         """A step on each batch of a DataLoader, say: yields their results, and reads the next batch while a step runs.
 
-        lr is a rate, or a function that gives it for the count of steps before.
+        lr is a rate, or a function that gives it for the count of steps before; None: that of an optimizer of torch.
         """
+        lr = lr if lr is not None else lambda steps: self._rate_of(None)
+
         def arrays():
             for batch in batches:
                 if not self._views:  # while a step runs, which changes no tensor of the module
-                    self._refuse_changed()
+                    self._refuse_changed(with_modes=True)
                 yield self._step_arrays(tuple_of(batch))
 
         if self._views:
-            self._refuse_changed()
-        for result in train_on(self._trainer, arrays(), lr):
-            self._remember_views()
+            self._refuse_changed(with_modes=True)
+        results = train_on(self._trainer, arrays(), lr)
+        while True:
+            try:
+                result = next(results, None)
+            finally:  # a step was made while the loader failed
+                self._remember_step()
+            if result is None:
+                return
             yield result
             if self._views:
-                self._refuse_changed()
+                self._refuse_changed(with_modes=True)
 
     def evaluate(self, *batch):
         """The loss of any number of examples, with the module in evaluation."""
@@ -233,8 +280,11 @@ class TorchTrainer:
         if not self._names and len(batch) > self._split:
             raise _native.Error(f"predict takes the module's own {self._split} of a batch, got {len(batch)}: targets go to "
                                 "evaluate")
-        made = self._trainer.predict(self._arrays(batch))
-        return torch.from_numpy(made).reshape((-1,) + tuple(self._predicted_shape[1:]))
+        arrays = self._arrays(batch)
+        made = self._trainer.predict(arrays)
+        shapes = self._predicted_shapes
+        shape = shapes.get(self._rows_of(arrays)) or shapes[self._batch]
+        return torch.from_numpy(made).reshape((-1,) + tuple(shape[1:]))
 
     def state_dict(self):
         """The module's state_dict with what was learned, copied: torch's own names and layouts."""
@@ -262,6 +312,8 @@ class TorchTrainer:
         self.model.load_state_dict(self._learned(others), strict=False)
         self._trainer.note_write()
         self._remember()
+        if self.optimizer and "adamw.step" in self._trainer.states:
+            self.into_optimizer(self.optimizer)
         return self.model
 
     def into_optimizer(self, optimizer):
@@ -295,7 +347,7 @@ class TorchTrainer:
 
     def gradients(self, *batch):
         """The loss of a batch and the gradient of each parameter, in torch's own layouts; nothing is updated."""
-        self._refuse_changed()
+        self._refuse_changed(with_modes=True)
         loss, stored = self._trainer.gradients(self._step_arrays(batch))
         return loss, {name: torch.from_numpy(np.ascontiguousarray(from_stored(array, self._weights[name][1])))
                       for name, array in stored.items()}
@@ -350,7 +402,7 @@ class TorchTrainer:
             if value.dtype.is_floating_point and not meant.is_floating_point:
                 raise _native.Error(f"{self._name_of(index)} is {meant} in the example, got {value.dtype}")
             if value.dtype == torch.bool:
-                value = value.to(torch.uint8)
+                value = value.to(torch.int32)
             arrays.append(value.contiguous())
         return tuple(arrays)
 
@@ -379,12 +431,15 @@ class TorchTrainer:
             values = [value if whole else _of_rows(value, rows)
                       for value, whole in zip(self._example, self._is_whole)]
             name = type(self.model).__name__
-            if purpose == "predict":
-                captured = capture.capture_output(self.model, values[:self._outputs_take()], self._names, name=name,
-                                                  running=self._running)
-            else:
-                captured = capture.capture(self.model, self._loss, values, self._split, self._names,
-                                           training=purpose == "train", name=name, running=self._running)
+            model, loss = _in_float(self.model, self._loss)
+            with export.ONE_AT_A_TIME, export.attributes_kept(model, loss):
+                if purpose == "predict":
+                    captured = capture.capture_output(model, values[:self._outputs_take()], self._names, name=name,
+                                                      running=self._running)
+                else:
+                    captured = capture.capture(model, loss, values, self._split, self._names,
+                                               training=purpose == "train", name=name, running=self._running)
+                self._watch.forward_has_run()
             self._programs[rows, purpose] = captured
         return self._programs[rows, purpose]
 
@@ -410,7 +465,7 @@ class TorchTrainer:
             raise _native.Error("the module's output is no tensor to predict")
         made = builder.build([root])[0]
         if purpose == "predict":
-            self._predicted_shape = made.shape
+            self._predicted_shapes[self._rows_of(tensors)] = made.shape
         return layout.plain(made)
 
     def _model_of(self, is_still):
@@ -477,10 +532,21 @@ class TorchTrainer:
             if name in self._loss_own:
                 yield "loss." + name, constant
 
-    def _refuse_changed(self, are_weights_taken=False):
-        """Whatever reads weights begins here: the module's may be others, and BF16 copies of them out of date."""
+    def _refuse_changed(self, are_weights_taken=False, with_modes=False):
+        """Whatever reads weights begins here: the module's may be others, and BF16 copies of them out of date.
+
+        with_modes: of what trains, which was traced in the modes that the modules had.
+        """
+        if name := self._watch.changed(with_modes):
+            raise _native.Error(f"{name} was changed since the trainer was made, and a step is the one that was traced then: "
+                                + ("set the mode that it had, by train() or eval(), or make another trainer"
+                                   if name.endswith(watch.MODE) else "set it as it was, or make another trainer"))
         for name, tensor in self._watched():
             instead = "make another trainer"
+            if not are_weights_taken and name in self._views and not self._is_view(name, tensor):
+                raise _native.Error(f"{name} of the module lies elsewhere than what this trainer trains: another trainer took "
+                                    "it over, or it was given other memory; load() takes it back as it is, into(model) "
+                                    "writes there what was learned here")
             now = self._trace(name, tensor)
             if name in self._constants:
                 if now == self._seen.get(name):
@@ -488,7 +554,7 @@ class TorchTrainer:
                 if _digest(tensor) == self._constants[name]:
                     self._seen[name] = now
                     continue
-            elif tensor.requires_grad == self._weights[name][0].trained:
+            elif tensor.requires_grad == self._required[name]:
                 if are_weights_taken or now == self._seen[name]:
                     continue
                 instead = "load() takes it over again"
@@ -498,13 +564,16 @@ class TorchTrainer:
 
     def _checked(self):
         still = _native.Trainer(self._model_of(True), options_of(**dict(
-            self._options, policy="fp32", optimizer=_native.sgd(), accumulate=1)), *self._place)
+            self._options, policy="fp32", optimizer=_native.sgd(), accumulate=1, frozen=self._without_gradient)),
+            *self._place)
         values = [value if whole else value[:self._batch] for value, whole in zip(self._example, self._is_whole)]
         loss, stored = still.gradients(self._arrays(values))
         del still  # what it holds is as large as a step
         gradients = {name: from_stored(array, self._weights[name][1]) for name, array in stored.items()}
         try:
-            return check.check((loss, gradients), self.model, self._loss, values, self._split, self._names)
+            model, of = _in_float(self.model, self._loss)
+            with export.attributes_kept(model, of):
+                return check.check((loss, gradients), model, of, values, self._split, self._names)
         except RuntimeError as error:
             raise _native.Error(f"the module itself fails on the example: {error}{_advice_of_type(self.model)}") from error
         finally:
@@ -517,9 +586,34 @@ def _advice_of_type(model):
     return f". The module's weights are {other}: call model.float(), and let policy= choose the format" if other else ""
 
 
+def _is_half(model):
+    return any(tensor.dtype in _HALF for _, tensor in _tensors_of(model))
+
+
+def _in_float(model, loss):
+    """Module and loss as they are trained, from copies in FP32 where they are in 16 bits."""
+    if not _is_half(model):
+        return model, loss
+    return tuple(each.float() if isinstance(each, torch.nn.Module) else each for each in copy.deepcopy((model, loss)))
+
+
 def _tensors_of(module):
     """Parameters and buffers by name; none of a loss that is a function."""
     return itertools.chain(module.named_parameters(), module.named_buffers()) if isinstance(module, torch.nn.Module) else ()
+
+
+def _refuse_shared_memory(model):
+    """Two parameters in one memory are one to torch, whose optimizer writes both steps there."""
+    last = None
+    places = {id(tensor): (tensor.data_ptr(), name, tensor) for name, tensor in _tensors_of(model)
+              if not torch.nn.parameter.is_lazy(tensor) and tensor.numel() > 0}
+    for begin, name, tensor in sorted(places.values(), key=lambda place: place[:2]):
+        if last and begin < last[0] and (tensor.requires_grad or last[2].requires_grad):
+            raise _native.Error(f"{last[1]} and {name} of the module lie in one memory: make them one parameter, or give "
+                                "one a copy of its own, as by p.data = p.data.clone()")
+        end = begin + (sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride())) + 1) * tensor.element_size()
+        if not last or end > last[0]:
+            last = (end, name, tensor)
 
 
 def _of_rows(value, rows):

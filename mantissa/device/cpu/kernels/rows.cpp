@@ -443,6 +443,11 @@ std::string refuse_losses_of_rows(const Problem& problem) {
     return refuse_empty_or_wide(problem);
 }
 
+std::string refuse_zero_rows(const Problem& problem) {
+    if (problem.attributes.has("zero_rows")) return "a row of -infinity only is NaN here, not zeros";
+    return refuse_empty_or_wide(problem);
+}
+
 /// AdamW counts its steps in FP64 and nothing else.
 std::string refuse_adamw(const Problem& problem) {
     for (std::size_t i : {0u, 1u, 2u, 3u, 4u, 6u})
@@ -513,7 +518,7 @@ const Row rows[] = {
          return layer_norm_grad_workspace(p.inputs[1].shape.elements() / channels, channels);
      },
      {2, 3, 4}},
-    {"softmax", prepare_softmax},
+    {"softmax", prepare_softmax, 0, refuse_zero_rows},
     {"softmax_grad", prepare_softmax_grad, 1},
     {"gelu", prepare_gelu},
     {"gelu_grad", prepare_gelu_grad, 1},
