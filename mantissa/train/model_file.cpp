@@ -27,7 +27,7 @@ ModelFile::ModelFile(const fs::path& directory, double dropout) : directory_(dir
         file_.emplace(directory);
     } else if (holds(directory, "manifest.json") || holds(directory, "state.json") ||
                (!fs::exists(directory) && fs::exists(AtomicDirectory::previous_of(directory)))) {
-        checkpoint_ = load_checkpoint(directory);
+        checkpoint_ = load_checkpoint(directory, CheckpointUse::weights);
         directory_ = checkpoint_->directory;
     } else {
         if (!fs::exists(directory)) throw UserError(directory.string() + ": does not exist");

@@ -406,7 +406,7 @@ Resumed resume_training(const std::filesystem::path& directory, Trainer& trainer
         require_unsigned(require_member(state, "step", source, "the state of the run"), source, "step");
     DataPlace place = place_of(state, step, ours, source);
     StateBlock& block = trainer.state();
-    std::vector<const SafetensorsFile*> files{&loaded.optimizer};
+    std::vector<const SafetensorsFile*> files{&*loaded.optimizer};
     for (const SafetensorsFile& file : loaded.optimizer_of_ranks) files.push_back(&file);
     const SavedStates saved(files);
     std::optional<std::vector<TensorSpec>> optimizer;  // looked for once the weights are known to fit
