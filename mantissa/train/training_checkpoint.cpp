@@ -234,17 +234,24 @@ std::vector<std::string> warn_of_differences(const nlohmann::json& state, nlohma
 /// The name of an optimizer's state in a checkpoint. Averaged weights are the model's there, as predictions
 /// want them, and beside the moments lie the parameters that training goes on with.
 std::string name_in_checkpoint(const std::string& state) {
-    return is_average(state) ? "raw." + state.substr(state.find('.') + 1) : state;
+    return is_average(state) ? "raw." + averaged_weight(state) : state;
+}
+
+bool is_average_of_statistic(const StateBlock& block, const std::string& state) {
+    if (!is_average(state)) return false;
+    const auto found = std::ranges::find(block.states(), averaged_weight(state), &State::name);
+    return found != block.states().end() && found->kind == State::Kind::running;
 }
 
 /// The optimizer's states of this run that the checkpoint has. Throws UserError, naming the tensor, unless
 /// each is there as it should be. States that follow from options which may change may be missing: they begin
-/// anew.
-std::vector<TensorSpec> optimizer_values(const SavedStates& saved, std::vector<TensorSpec> states,
-                                         Resume resume) {
+/// anew. So do averages of running statistics, which earlier versions did not keep.
+std::vector<TensorSpec> optimizer_values(const SavedStates& saved, const StateBlock& block, Resume resume) {
+    std::vector<TensorSpec> states = specs_of(block, is_of_optimizer);
     std::erase_if(states, [&](const TensorSpec& state) {
-        return resume == Resume::with_changes && state.name.starts_with("loss_scale.") &&
-               !saved.has(state.name);
+        const bool may_begin_anew = resume == Resume::with_changes && state.name.starts_with("loss_scale.");
+        return (may_begin_anew || is_average_of_statistic(block, state.name)) &&
+               !saved.has(name_in_checkpoint(state.name));
     });
     for (const TensorSpec& state : states)
         saved.require({name_in_checkpoint(state.name), state.dtype, state.shape});
@@ -298,6 +305,24 @@ ValidationProgress validations_in(const nlohmann::json& state, const std::string
 
 RankOf rank_of(const TrainingPlan& plan) {
     const Ranks* const ranks = plan.options().ranks;
+/// Averages of running statistics that an earlier version did not keep begin with the statistics. Returns
+/// that in words; empty: there are none.
+std::string begin_averages_of_statistics(StateBlock& block, const std::vector<TensorSpec>& there,
+                                         const std::string& source) {
+    bool begins = false;
+    for (const TensorSpec& each : specs_of(block, is_of_optimizer)) {
+        if (!is_average(each.name) || std::ranges::find(there, each.name, &TensorSpec::name) != there.end())
+            continue;
+        block.write(each.name, block.read(averaged_weight(each.name)));
+        begins = true;
+    }
+    return begins ? fmt::format(
+                        "{}: it kept no averages of running statistics, which begin here with the "
+                        "statistics that it has",
+                        source)
+                  : "";
+}
+
     return ranks ? RankOf{ranks->rank(), ranks->size()} : RankOf{};
 }
 
@@ -413,8 +438,7 @@ Resumed resume_training(const std::filesystem::path& directory, Trainer& trainer
     read_weights(loaded.model.views(), specs_of(block, is_weight), nn::files_of(trainer.model()),
                  loaded.model.path().string(),
                  [&](const TensorSpec& parameter, std::span<const std::byte> value) {
-                     if (!optimizer)
-                         optimizer = optimizer_values(saved, specs_of(block, is_of_optimizer), resume);
+                     if (!optimizer) optimizer = optimizer_values(saved, block, resume);
                      block.write(parameter.name, value);
                      loaded.model.release();
                  });
@@ -427,6 +451,7 @@ Resumed resume_training(const std::filesystem::path& directory, Trainer& trainer
         warnings.insert(warnings.begin(), fmt::format("{}: it was trained with {}, as asked", source,
                                                       fmt::join(differences.changeable, "; ")));
     if (!loaded.warning.empty()) warnings.insert(warnings.begin(), loaded.warning);
+    require_own_weights(trainer.state());
     return {.directory = loaded.directory,
             .warning = fmt::format("{}", fmt::join(warnings, "; ")),
             .texts = loaded.texts,
@@ -435,3 +460,5 @@ Resumed resume_training(const std::filesystem::path& directory, Trainer& trainer
 }
 
 }  // namespace mantissa
+    const std::string begun = begin_averages_of_statistics(block, *optimizer, source);
+    if (!begun.empty()) warnings.push_back(begun);
