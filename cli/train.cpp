@@ -22,6 +22,7 @@
 #include "cli/train_log.h"
 #include "cli/train_options.h"
 #include "cli/train_ranks.h"
+#include "cli/train_validations.h"
 #include "cli/train_views.h"
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/count_text.h"
@@ -104,6 +105,9 @@ class Run {
                             policy_.name));
         trainer_ = std::make_unique<Trainer>(std::move(plan));
         input_->prepare(*trainer_);
+        const bool keeps_lowest = options.keep_best || options.patience > 0 || !options.views.html.empty();
+        validations_.emplace(options, policy_,
+                             keeps_lowest && options.validate_every > 0 ? input_->judged() : "");
         if (sampler_) sampler_->allocate(trainer_->state());
         // All that can be refused is read before anything is printed as if it worked.
         std::string begun;
@@ -122,7 +126,10 @@ class Run {
     void run() {
         say_what_is_kept();
         if (!options_.log.empty()) log_.open(options_.log, first_step_);
-        views_.begin(*trainer_, input_->description(), options_.run.steps, curves_);
+        views_.begin(*trainer_, {.data = input_->description(),
+                                 .judged = validations_->judged(),
+                                 .steps = options_.run.steps,
+                                 .kept = curves_});
         listen_to_signals();
         make_steps();
         progress_.clear();
@@ -145,6 +152,7 @@ class Run {
         if (interrupted != 0)
             throw Interrupted(interrupted,
                               fmt::format("interrupted after step {}", trainer_->steps_done() - 1));
+        if (const std::string failure = validations_->failure(); !failure.empty()) lost_.push_back(failure);
         if (!lost_.empty()) throw UserError(fmt::format("{}", fmt::join(lost_, "; ")));
     }
 
@@ -186,10 +194,6 @@ class Run {
 
     bool gave_up() const { return options_.bad_steps > 0 && bad_in_a_row_ >= options_.bad_steps; }
 
-    bool ran_out_of_patience() const {
-        return options_.patience > 0 && validations_.since >= options_.patience;
-    }
-
     void plan_samples() {
         const Tokenizer& tokenizer = input_->tokenizer();
         SamplerOptions sampler = options_.sampler;
@@ -203,7 +207,7 @@ class Run {
             since_start_ = {};
             progress_.begin(trainer_->steps_done(), options_.run.steps);
             while (trainer_->steps_done() < options_.run.steps && !is_asked_to_end() && !gave_up() &&
-                   !ran_out_of_patience())
+                   !validations_->ran_out_of_patience())
                 one_step();
         } catch (const InternalError&) {
             throw;  // a defect: who knows what the state is
@@ -287,7 +291,7 @@ class Run {
     }
 
     /// A run whose result is lost, or that writes over another's, is said to be one before it begins.
-    void say_what_is_kept() const {
+    void say_what_is_kept() {
         namespace fs = std::filesystem;
         std::error_code ignored;
         const fs::path state = fs::path(options_.checkpoint) / "state.json";
@@ -297,6 +301,8 @@ class Run {
                 "mantissa: {} holds a checkpoint of another run; the first save moves it to {}, the second "
                 "replaces it there\n",
                 options_.checkpoint, AtomicDirectory::previous_of(options_.checkpoint).string()));
+        if (const std::string kept = validations_->say_what_is_kept(); !kept.empty() && ranks_.is_first())
+            print_error(fmt::format("mantissa: {}\n", kept));
         warn_of_validation_that_is_trained_on();
         if (options_.run.quiet) return;
         if (first_step_ == 0 && holds_lines(options_.log))
@@ -352,12 +358,7 @@ class Run {
 
     void print_summary() const {
         if (const std::string remark = input_->remark(); !remark.empty()) fmt::print("{}\n", remark);
-        if (ran_out_of_patience())
-            fmt::print("stopped early: {} in a row brought no lower loss than {} (--patience {})\n",
-                       count_text(validations_.since, "validation"), best_text(), options_.patience);
-        if (options_.keep_best && validations_.best_loss)
-            fmt::print("the best checkpoint, with the validation loss {}, is {}\n", best_text(),
-                       place_of_best(options_.checkpoint));
+        fmt::print("{}", validations_->summary());
         const double seconds = since_start_.seconds();
         const std::int64_t made = trainer_->steps_done() - first_step_;
         if (made == 0) return;
@@ -383,7 +384,8 @@ class Run {
         begun_from_ = resumed.directory;
         if (const auto curves = resumed.texts.find(curves_name); curves != resumed.texts.end())
             curves_ = curves->second;
-        validations_ = resumed.validations;
+        if (const std::string anew = validations_->go_on_from(resumed.validations); !anew.empty())
+            print_error(fmt::format("mantissa: warning: {}\n", anew));
         if (const std::string began = input_->go_on_from(resumed.place); !began.empty())
             print_error(fmt::format("mantissa: {}\n", began));
         const std::int64_t done = trainer_->steps_done();
@@ -406,7 +408,7 @@ class Run {
         record.inputs["learning_rate"] = schedule_.text();
         input_->add_to(record);
         record.place = input_->place_at(trainer_->steps_done());
-        if (options_.keep_best || options_.patience > 0) record.validations = validations_;
+        record.validations = validations_->progress();
         record.options = options_.typed;
         return record;
     }
@@ -514,27 +516,20 @@ class Run {
         progress_.clear();
         log_.validation(result);
         views_.validation(result);
-        const bool is_best =
-            std::isfinite(result.loss) && !(validations_.best_loss && result.loss >= *validations_.best_loss);
-        ++validations_.since;
-        if (is_best)
-            validations_ = {.best_loss = result.loss, .best_steps = trainer_->steps_done(), .since = 0};
+        const bool is_best = validations_->add(result, trainer_->steps_done());
+        if (const std::string remark = validations_->take_remark(); !remark.empty() && ranks_.is_first())
+            print_error(fmt::format("mantissa: warning: {}\n", remark));
         if (is_best && options_.keep_best) keep_best();
     }
 
-    std::string best_text() const {
-        return validations_.best_loss
-                   ? fmt::format("{:.6f} after step {}", *validations_.best_loss, validations_.best_steps - 1)
-                   : "a number";
-    }
-
-    /// In the place of the best before it, which need not be kept.
+    /// In the place of the best before it, which need not be kept where it is this run's.
     void keep_best() {
         const std::string place = place_of_best(options_.checkpoint);
         or_warn([&] {
             save_to(place);
             std::error_code ignored;
-            if (ranks_.is_first()) std::filesystem::remove_all(AtomicDirectory::previous_of(place), ignored);
+            if (validations_->replaced_own_best() && ranks_.is_first())
+                std::filesystem::remove_all(AtomicDirectory::previous_of(place), ignored);
         });
     }
 
@@ -633,7 +628,7 @@ class Run {
     Stopwatch since_start_;
     std::int64_t first_step_ = 0;
     std::int64_t saved_at_ = -1;
-    ValidationProgress validations_;
+    std::optional<TrainValidations> validations_;
     std::string curves_;                ///< of the page, that the checkpoint kept; empty: none
     std::filesystem::path begun_from_;  ///< the checkpoint, until the first save
     std::optional<TrainSampler> sampler_;

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include "mantissa/nn/language_model.h"
 #include "mantissa/passes/autocast.h"
@@ -18,6 +20,9 @@ struct Perplexity {
     double value() const;  ///< exp(loss)
     double tokens_per_second() const { return static_cast<double>(tokens) / seconds; }
 };
+
+/// Why a loss under a policy may be no number, and how to find out; for messages.
+std::string why_not_finite(std::string_view policy);
 
 /// The perplexity of a text, in windows of the model's context that do not overlap. Each token is predicted
 /// from those before it in its window. The rest of the text after the last whole window is not read, unless

@@ -300,11 +300,11 @@ ValidationProgress validations_in(const nlohmann::json& state, const std::string
     validations.since = number("since");
     if (const nlohmann::json loss = saved.value("best_loss", nlohmann::json()); loss.is_number())
         validations.best_loss = loss.get<double>();
+    if (const nlohmann::json judged = saved.value("judged", nlohmann::json()); judged.is_string())
+        validations.judged = judged.get<std::string>();
     return validations;
 }
 
-RankOf rank_of(const TrainingPlan& plan) {
-    const Ranks* const ranks = plan.options().ranks;
 /// Averages of running statistics that an earlier version did not keep begin with the statistics. Returns
 /// that in words; empty: there are none.
 std::string begin_averages_of_statistics(StateBlock& block, const std::vector<TensorSpec>& there,
@@ -323,6 +323,8 @@ std::string begin_averages_of_statistics(StateBlock& block, const std::vector<Te
                   : "";
 }
 
+RankOf rank_of(const TrainingPlan& plan) {
+    const Ranks* const ranks = plan.options().ranks;
     return ranks ? RankOf{ranks->rank(), ranks->size()} : RankOf{};
 }
 
@@ -365,7 +367,8 @@ void save_training(const std::filesystem::path& directory, Trainer& trainer, con
                                                   ? nlohmann::ordered_json(*record.validations->best_loss)
                                                   : nlohmann::ordered_json(nullptr)},
                                 {"best_steps", record.validations->best_steps},
-                                {"since", record.validations->since}};
+                                {"since", record.validations->since},
+                                {"judged", record.validations->judged}};
     if (!record.options.empty()) state["options"] = record.options;
     const AveragedWeights averaged(trainer.state());
     const WeightFiles& files = nn::files_of(trainer.model());
@@ -391,16 +394,20 @@ namespace {
 
 using SavedOptions = std::map<std::string, std::vector<std::string>>;
 
-SavedOptions options_in(const std::filesystem::path& directory) {
+nlohmann::json state_in(const std::filesystem::path& directory) {
     require_checkpoint(directory);
     const std::filesystem::path file = directory / "state.json";
-    const nlohmann::json state = parse_strict_json(read_file(file), file.string());
+    return parse_strict_json(read_file(file), file.string());
+}
+
+SavedOptions options_in(const std::filesystem::path& directory) {
+    const nlohmann::json state = state_in(directory);
     if (!state.is_object() || !state.contains("options")) return {};
     try {
         return state["options"].get<SavedOptions>();
     } catch (const nlohmann::json::exception&) {
-        throw UserError(
-            fmt::format("{}: \"options\" is damaged: expected lists of texts by name", file.string()));
+        throw UserError(fmt::format("{}: \"options\" is damaged: expected lists of texts by name",
+                                    (directory / "state.json").string()));
     }
 }
 
@@ -417,8 +424,13 @@ SavedOptions saved_options(const std::filesystem::path& directory) {
     }
 }
 
+ValidationProgress saved_validations(const std::filesystem::path& directory) {
+    return validations_in(state_in(directory), (directory / "state.json").string());
+}
+
 Resumed resume_training(const std::filesystem::path& directory, Trainer& trainer, const RunRecord& record,
                         Resume resume) {
+    require_own_weights(trainer.state());
     const LoadedCheckpoint loaded = load_checkpoint(directory);
     const std::string source = (loaded.directory / "state.json").string();
     const nlohmann::json state =
@@ -443,6 +455,7 @@ Resumed resume_training(const std::filesystem::path& directory, Trainer& trainer
                      loaded.model.release();
                  });
     for (const TensorSpec& each : *optimizer) write_saved(block, saved, each, rank_of(trainer.plan()));
+    const std::string begun = begin_averages_of_statistics(block, *optimizer, source);
     swap_averages(block);
     trainer.continue_after(static_cast<std::int64_t>(step));
     std::vector<std::string> warnings =
@@ -450,8 +463,8 @@ Resumed resume_training(const std::filesystem::path& directory, Trainer& trainer
     if (!differences.changeable.empty())
         warnings.insert(warnings.begin(), fmt::format("{}: it was trained with {}, as asked", source,
                                                       fmt::join(differences.changeable, "; ")));
+    if (!begun.empty()) warnings.push_back(begun);
     if (!loaded.warning.empty()) warnings.insert(warnings.begin(), loaded.warning);
-    require_own_weights(trainer.state());
     return {.directory = loaded.directory,
             .warning = fmt::format("{}", fmt::join(warnings, "; ")),
             .texts = loaded.texts,
@@ -460,5 +473,3 @@ Resumed resume_training(const std::filesystem::path& directory, Trainer& trainer
 }
 
 }  // namespace mantissa
-    const std::string begun = begin_averages_of_statistics(block, *optimizer, source);
-    if (!begun.empty()) warnings.push_back(begun);

@@ -20,6 +20,7 @@ struct ValidationProgress {
     std::optional<double> best_loss = {};  ///< the lowest, of those that are finite
     std::int64_t best_steps = 0;           ///< that had been made then
     std::int64_t since = 0;                ///< validations after it, or all where there is none
+    std::string judged = {};               ///< equal where they are of the same data; empty: not known
 };
 
 /// A checkpoint's record of a run besides what its trainer knows.
@@ -58,6 +59,10 @@ void save_training(const std::filesystem::path& directory, Trainer& trainer, con
 /// cannot be read; none where an earlier version saved it. Throws UserError, naming the file, if there is no
 /// checkpoint.
 std::map<std::string, std::vector<std::string>> saved_options(const std::filesystem::path& directory);
+
+/// The validations of the run that was saved in `directory`; none are as at the beginning. Throws UserError
+/// likewise.
+ValidationProgress saved_validations(const std::filesystem::path& directory);
 
 /// The checkpoint that a run goes on from.
 struct Resumed {
