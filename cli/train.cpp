@@ -198,7 +198,9 @@ class Run {
         const Tokenizer& tokenizer = input_->tokenizer();
         SamplerOptions sampler = options_.sampler;
         sampler.seed = options_.run.seed;
-        sampler_.emplace(*device_, language_model(options_.run), tokenizer, sampler);
+        nn::LanguageModel model = language_model(options_.run);
+        model.trained_on = longest_sequence_;
+        sampler_.emplace(*device_, model, tokenizer, sampler);
     }
 
     /// The trained model is saved, whatever went wrong beside it, as where nobody reads what is printed.
@@ -338,11 +340,33 @@ class Run {
         for (const PassRefusal& refusal : trainer_->plan().refused())
             if (refusal.pass == "recompute")
                 print_error(fmt::format("mantissa: --recompute {}: {}\n", refusal.op, refusal.reason));
+        say_what_is_not_trained();
         if (options_.given.contains("--warmup") && options_.warmup > options_.run.steps)
             print_error(
                 fmt::format("mantissa: --warmup {}: the run ends at step {}, before the learning rate has "
                             "risen to {:g}\n",
                             options_.warmup, options_.run.steps, options_.run.learning_rate));
+    }
+
+    void say_what_is_not_trained() const {
+        if (longest_sequence_ == 0) return;
+        nn::LanguageModel model = language_model(options_.run);
+        model.trained_on = longest_sequence_;
+        if (model.used_context() == model.context) return;
+        print_error(fmt::format(
+            "mantissa: no sequence is longer than {0} tokens, of a context of {1}: generate stays "
+            "within {0}; a longer --sequence trains more\n",
+            longest_sequence_, model.context));
+    }
+
+    /// The longest sequence of this run and of those that it goes on from; 0: not known, or no text.
+    std::int64_t longest_sequence() const {
+        if (!options_.images.directory.empty()) return 0;
+        const std::int64_t own = model_.units_per_example;
+        const std::int64_t before = !options_.resume.empty()  ? saved_longest_sequence(options_.resume)
+                                    : options_.run.from_files ? options_.run.from_files->trained_on
+                                                              : own;
+        return before == 0 ? 0 : std::max(own, before);
     }
 
     void warn_of_validation_that_is_trained_on() const {
@@ -408,6 +432,7 @@ class Run {
         record.inputs["learning_rate"] = schedule_.text();
         input_->add_to(record);
         record.place = input_->place_at(trainer_->steps_done());
+        record.longest_sequence = longest_sequence_;
         record.validations = validations_->progress();
         record.options = options_.typed;
         return record;
@@ -615,6 +640,7 @@ class Run {
     TrainerOptions settings_;
     std::unique_ptr<TrainInput> input_;
     const nn::Model& model_;
+    const std::int64_t longest_sequence_ = longest_sequence();
     KeptPeaks peaks_;
     const double peak_at_start_ = peaks_.peaks().fastest();
     std::unique_ptr<Trainer> trainer_;

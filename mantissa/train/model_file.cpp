@@ -8,6 +8,7 @@
 #include "mantissa/graph/graph.h"
 #include "mantissa/nn/language_model_files.h"
 #include "mantissa/train/state_tensors.h"
+#include "mantissa/train/training_checkpoint.h"
 
 namespace mantissa::inline v0 {
 
@@ -44,6 +45,7 @@ ModelFile::ModelFile(const fs::path& directory, double dropout) : directory_(dir
         file_.emplace(directory);
     }
     model_ = nn::language_model_of(views(), source(), directory_, dropout);
+    if (checkpoint_) model_.trained_on = longest_sequence_in(*checkpoint_);
 }
 
 std::vector<TensorView> ModelFile::views() const {

@@ -29,7 +29,7 @@ Perplexity perplexity(Device& device, const nn::LanguageModel& model, const Poli
     if (size < 2)
         throw UserError(
             fmt::format("a text of {} predicts nothing; give one of two or more", count_text(size, "token")));
-    const std::int64_t window = std::min(model.context, size - 1);
+    const std::int64_t window = std::min(model.used_context(), size - 1);
     const nn::Model sequences = model.on_sequences(window);
     const auto trace = [&](Graph& graph) {
         return nn::trace_loss(sequences, graph, 1, nn::Mode::evaluation_of_targets());

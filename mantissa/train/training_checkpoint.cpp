@@ -369,6 +369,7 @@ void save_training(const std::filesystem::path& directory, Trainer& trainer, con
                                 {"best_steps", record.validations->best_steps},
                                 {"since", record.validations->since},
                                 {"judged", record.validations->judged}};
+    if (record.longest_sequence > 0) state["longest_sequence"] = record.longest_sequence;
     if (!record.options.empty()) state["options"] = record.options;
     const AveragedWeights averaged(trainer.state());
     const WeightFiles& files = nn::files_of(trainer.model());
@@ -411,17 +412,38 @@ SavedOptions options_in(const std::filesystem::path& directory) {
     }
 }
 
-}  // namespace
-
-SavedOptions saved_options(const std::filesystem::path& directory) {
-    // Chooses as load_checkpoint does, which also checks the files and says which of the two it took.
+/// Chooses as load_checkpoint does, which also checks the files and says which of the two it took.
+template <class Read>
+auto of_readable(const std::filesystem::path& directory, Read&& read) {
     try {
-        return options_in(directory);
+        return read(directory);
     } catch (const UserError&) {
         const std::filesystem::path previous = AtomicDirectory::previous_of(directory);
         if (!std::filesystem::exists(previous / "state.json")) throw;
-        return options_in(previous);
+        return read(previous);
     }
+}
+
+std::int64_t longest_sequence_of(const nlohmann::json& state, const std::string& source) {
+    if (!state.is_object() || !state.contains("longest_sequence")) return 0;
+    return static_cast<std::int64_t>(require_unsigned(state["longest_sequence"], source, "longest_sequence"));
+}
+
+}  // namespace
+
+SavedOptions saved_options(const std::filesystem::path& directory) {
+    return of_readable(directory, options_in);
+}
+
+std::int64_t saved_longest_sequence(const std::filesystem::path& directory) {
+    return of_readable(directory, [](const std::filesystem::path& place) {
+        return longest_sequence_of(state_in(place), (place / "state.json").string());
+    });
+}
+
+std::int64_t longest_sequence_in(const LoadedCheckpoint& checkpoint) {
+    const std::string source = (checkpoint.directory / "state.json").string();
+    return longest_sequence_of(parse_strict_json(checkpoint.texts.at("state.json"), source), source);
 }
 
 ValidationProgress saved_validations(const std::filesystem::path& directory) {

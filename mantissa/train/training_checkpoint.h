@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "mantissa/formats/hf_token_ids.h"
+#include "mantissa/train/checkpoint.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_plan.h"
 
@@ -33,6 +34,8 @@ struct RunRecord {
     std::map<std::string, std::string> texts = {};
     /// The ids of the tokenizer, for those who read the model's configuration.
     HfTokenIds token_ids = {};
+    /// The longest sequence that the weights were trained on, by this run and those before it; 0: not known.
+    std::int64_t longest_sequence = 0;
     std::optional<ValidationProgress> validations = {};
     /// How it was asked for, so that whoever resumes it need not say it again: values by option.
     std::map<std::string, std::vector<std::string>> options = {};
@@ -63,6 +66,10 @@ std::map<std::string, std::vector<std::string>> saved_options(const std::filesys
 /// The validations of the run that was saved in `directory`; none are as at the beginning. Throws UserError
 /// likewise.
 ValidationProgress saved_validations(const std::filesystem::path& directory);
+
+/// Its longest sequence (RunRecord); 0: not known, as of earlier versions. Throws UserError likewise.
+std::int64_t saved_longest_sequence(const std::filesystem::path& directory);
+std::int64_t longest_sequence_in(const LoadedCheckpoint& checkpoint);
 
 /// The checkpoint that a run goes on from.
 struct Resumed {

@@ -1,5 +1,5 @@
 // Judgements: the lowest loss is of one set of data, another run's best checkpoint is not lost in
-// silence, a loss that is no number is no success.
+// silence, a loss that is no number is no success, and nothing is predicted beyond what was trained.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -122,12 +122,15 @@ TEST_F(Judged, ACheckpointThatDoesNotSayItGoesOnAsItDid) {
     json state = state_of(mine_);
     const json lowest = state["validations"]["best_loss"];
     state["validations"].erase("judged");
+    state.erase("longest_sequence");
     replace_state(mine_, state);
+    EXPECT_TRUE(says(run("generate --length 40 --prompt the --checkpoint " + mine_), "context (16 tokens)"));
     const Ran same = run("train --quiet --steps 5 --resume " + mine_);
     ASSERT_EQ(same.status, 0) << same.output;
     EXPECT_FALSE(says(same, "anew") || says(same, "another")) << same.output;
     EXPECT_EQ(state_of(mine_)["validations"]["best_loss"], lowest);
     EXPECT_NE(state_of(mine_)["validations"]["judged"], "");
+    EXPECT_FALSE(state_of(mine_).contains("longest_sequence"));
     replace_state(mine_, state);
     EXPECT_TRUE(says(run("train --quiet --steps 6 --resume " + mine_ + " --validation " + hard_),
                      "does not say which data it is of, and data are given anew"));
@@ -157,6 +160,64 @@ TEST_F(Judged, ALossThatIsNoNumberIsNoSuccess) {
             why);
     EXPECT_TRUE(fs::exists(mine_ + "/state.json"));
     EXPECT_FALSE(fs::exists(best_));
+}
+
+TEST_F(Judged, NothingIsPredictedBeyondWhatWasTrained) {
+    const std::string ends = "; ended by context (8 tokens)";
+    for (const char* model : {"--model gpt2-tiny --layers 1 --heads 2 --channels 16",
+                              "--model llama-tiny --layers 1 --heads 2 --channels 16"}) {
+        const std::string place = directory_ / ("of" + std::string(model).substr(8, 4));
+        const std::string report = directory_ / "train.json", used = directory_ / "used.json";
+        const Ran ran =
+            run("train --policy fp32 --context 32 --sequence 8 --batch 2 --vocabulary 256 --text " + text_ +
+                " --steps 4 --validate-every 4 --validation " + hard_ + " --json " + report +
+                " --checkpoint " + place + " " + model);
+        ASSERT_EQ(ran.status, 0) << ran.output;
+        EXPECT_TRUE(says(ran,
+                         "mantissa: no sequence is longer than 8 tokens, of a context of 32: generate stays "
+                         "within 8; a longer --sequence trains more\n"))
+            << ran.output;
+        EXPECT_EQ(state_of(place)["longest_sequence"], 8);
+        const Ran written = run("generate --policy fp32 --prompt the --checkpoint " + place);
+        EXPECT_TRUE(says(
+            written,
+            place + ": was trained on sequences of 8 tokens, of a context of 32: texts stay within them\n"))
+            << written.output;
+        EXPECT_TRUE(says(written, ends)) << written.output;
+        EXPECT_TRUE(says(run("generate --prompt 'the cat sat on' --checkpoint " + place),
+                         " was trained on sequences of 8; give a shorter prompt\n"));
+        // And so `generate` judges as `train` did.
+        ASSERT_EQ(
+            run("generate --policy fp32 --validation " + hard_ + " --checkpoint " + place + " --json " + used)
+                .status,
+            0);
+        EXPECT_NEAR(json::parse(read_file(used))["validation"][0]["loss"].get<double>(),
+                    json::parse(read_file(report))["validation"][0]["loss"].get<double>(), 1e-5);
+        // Who goes on with longer sequences trains them; who goes on with shorter ones forgets none.
+        for (const auto& [sequence, longest] : {std::pair{"16", 16}, {"4", 8}}) {
+            const std::string next = place + sequence;
+            ASSERT_EQ(run("train --quiet --from " + place + " --text " + text_ +
+                          " --steps 1 --batch 2 --sequence " + sequence + " --checkpoint " + next)
+                          .status,
+                      0);
+            EXPECT_EQ(state_of(next)["longest_sequence"], longest);
+        }
+        ASSERT_EQ(run("train --quiet --steps 5 --sequence 32 --resume " + place).status, 0);
+        const Ran whole = run("generate --policy fp32 --length 100 --prompt the --checkpoint " + place);
+        EXPECT_TRUE(says(whole, "; ended by context (32 tokens)")) << whole.output;
+        EXPECT_FALSE(says(whole, "was trained on")) << whole.output;
+    }
+}
+
+TEST_F(Judged, AWindowThatWasTrainedIsTheSameAnywhere) {
+    // mistral-tiny sees 64 tokens, whatever the context.
+    const Ran ran =
+        run("train --model mistral-tiny --layers 1 --steps 1 --batch 1 --sequence 64 --text " + text_);
+    ASSERT_EQ(ran.status, 0) << ran.output;
+    EXPECT_FALSE(says(ran, "generate stays")) << ran.output;
+    EXPECT_TRUE(
+        says(run("train --model mistral-tiny --layers 1 --steps 1 --batch 1 --sequence 32 --text " + text_),
+             "no sequence is longer than 32 tokens, of a context of 256"));
 }
 
 TEST_F(Judged, ACheckpointIsSharedWithoutItsOptimizer) {
