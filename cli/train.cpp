@@ -341,7 +341,12 @@ class Run {
             if (refusal.pass == "recompute")
                 print_error(fmt::format("mantissa: --recompute {}: {}\n", refusal.op, refusal.reason));
         say_what_is_not_trained();
-        if (options_.given.contains("--warmup") && options_.warmup > options_.run.steps)
+        if (options_.takes_low_rate)
+            print_error(
+                fmt::format("mantissa: the learning rate is {:g}, since the weights of {} are trained; "
+                            "--learning-rate gives another\n",
+                            options_.run.learning_rate, options_.run.from));
+        if (options_.warmup > options_.run.steps)
             print_error(
                 fmt::format("mantissa: --warmup {}: the run ends at step {}, before the learning rate has "
                             "risen to {:g}\n",

@@ -82,6 +82,10 @@ TEST_F(Judged, AnotherRunsBestHasTheWayBackThatItsCheckpointHas) {
     fs::rename(mine_ + "2.best", elsewhere + ".best");
     EXPECT_TRUE(says(run("train --quiet --steps 10 --resume " + mine_ + " --checkpoint " + elsewhere),
                      elsewhere + ".best holds a checkpoint of another run"));
+    EXPECT_TRUE(says(run(train_ + "--steps 1 --checkpoint " + mine_),
+                     "mantissa: " + best_ +
+                         " is the best checkpoint of another run, and stays: without "
+                         "--keep-best this one keeps none\n"));
 }
 
 TEST_F(Judged, TheLowestLossIsOfTheDataThatWasJudged) {
@@ -162,6 +166,25 @@ TEST_F(Judged, ALossThatIsNoNumberIsNoSuccess) {
     EXPECT_FALSE(fs::exists(best_));
 }
 
+TEST_F(Judged, ScoresThatAreNoNumbersAreNoSuccess) {
+    const Ran ran = run("train --images " + testing::pictures +
+                        " --model ResNet20 --width 2 --batch 8 --policy fp32 --learning-rate 1e30 --warmup 0 "
+                        "--clip 0 --steps 2 --bad-steps 0 --validate-every 2 --quiet --checkpoint " +
+                        mine_);
+    EXPECT_EQ(ran.status, 1) << ran.output;
+    EXPECT_TRUE(says(ran,
+                     "step 1: the validation loss is nan under fp32, of 3 of 3 images: the parameters are "
+                     "damaged, or diverged in training\n"))
+        << ran.output;
+    const Ran predicted =
+        run("predict --quiet --policy fp32 --checkpoint " + mine_ + " " + testing::pictures);
+    EXPECT_EQ(predicted.status, 1) << predicted.output;
+    EXPECT_TRUE(says(predicted,
+                     "mantissa: the scores of 30 of 30 images are no numbers under fp32: the parameters are "
+                     "damaged, or diverged in training\n"))
+        << predicted.output;
+}
+
 TEST_F(Judged, NothingIsPredictedBeyondWhatWasTrained) {
     const std::string ends = "; ended by context (8 tokens)";
     for (const char* model : {"--model gpt2-tiny --layers 1 --heads 2 --channels 16",
@@ -218,6 +241,25 @@ TEST_F(Judged, AWindowThatWasTrainedIsTheSameAnywhere) {
     EXPECT_TRUE(
         says(run("train --model mistral-tiny --layers 1 --steps 1 --batch 1 --sequence 32 --text " + text_),
              "no sequence is longer than 32 tokens, of a context of 256"));
+}
+
+TEST_F(Judged, TrainedWeightsHaveALowRateUnlessAnotherIsGiven) {
+    ASSERT_EQ(run(train_ + "--quiet --steps 1 --checkpoint " + mine_).status, 0);
+    const std::string tune = "train --policy fp32 --batch 2 --warmup 0 --text " + text_ + " --from " + mine_;
+    const std::string next = directory_ / "next";
+    const Ran low = run(tune + " --steps 2 --checkpoint " + next);
+    EXPECT_TRUE(says(low, "mantissa: the learning rate is 2e-05, since the weights of " + mine_ +
+                              " are trained; --learning-rate gives another\n"))
+        << low.output;
+    EXPECT_TRUE(says(low, "| lr 2.0000e-05 |")) << low.output;
+    EXPECT_TRUE(says(run("train --steps 3 --resume " + next), "| lr 2.0000e-05 |"));
+    const Ran given = run(tune + " --steps 1 --learning-rate 0.001");
+    EXPECT_FALSE(says(given, "since the weights")) << given.output;
+    EXPECT_TRUE(says(given, "| lr 1.0000e-03 |")) << given.output;
+    // The default warm-up, too, is remarked on where the run ends within it.
+    EXPECT_TRUE(
+        says(run(train_ + "--steps 1"),
+             "mantissa: --warmup 20: the run ends at step 1, before the learning rate has risen to 0.001\n"));
 }
 
 TEST_F(Judged, ACheckpointIsSharedWithoutItsOptimizer) {
