@@ -33,7 +33,8 @@ struct ConvergeCommand {
     std::string html, command;
     ImageDataOptions images;
     double min_learning_rate = -1;  ///< negative: the same as the learning rate
-    std::int64_t warmup = 0, validate_every = 0;
+    std::int64_t warmup = default_warmup, validate_every = 0;
+    double clip = default_clip;
 };
 
 LearningRateSchedule schedule_of(const ConvergeCommand& options) {
@@ -86,6 +87,8 @@ void run(const ConvergeCommand& options) {
                              .tolerance = options.tolerance,
                              .seeds = options.seeds,
                              .fixed_loss_scale = options.loss_scale};
+    converge.trainer.optimizer =
+        in_option("--clip", [&] { return clipped(converge.trainer.optimizer, options.clip); });
     for (const std::string& name : options.policies)
         converge.policies.push_back(in_option("--policies", [&] { return find_policy(name); }));
     for (const std::string& format : options.emulate)
@@ -136,6 +139,8 @@ void add_converge_command(CLI::App& numerics, const std::string& typed) {
                         "Final learning rate of the cosine decay (default: no decay)");
     add_with_default(*command, "--warmup", options->warmup,
                      "Steps over which the learning rate rises from 0");
+    add_with_default(*command, "--clip", options->clip, "Largest norm of the gradients; 0: no clipping");
+    describe_rate_of_trained_weights(*command);
     begin_section(*command, validation_section);
     add_with_default(
         *command, "--validate-every", options->validate_every,
@@ -167,6 +172,7 @@ void add_converge_command(CLI::App& numerics, const std::string& typed) {
         take_model_of_files(*command, options->run);
         take_tokenizer_of_files(options->run);
         require_images(*command, options->images);
+        take_rate_of_trained_weights(*command, options->run);
         if (!options->run.from.empty() && command->get_option("--seeds")->count() == 0) options->seeds = 1;
         for (const CLI::Option* option : numerics.get_options())
             if (option->count() > 0)

@@ -141,6 +141,10 @@ void announce(const GenerateCommand& options, const TextModel& model, const Poli
                             model.model().parameters, model.tokenizer().parts().source,
                             model.tokenizer().vocabulary(), policy.name,
                             device_text(model.device().target())));
+    if (const nn::LanguageModel& made = model.model(); made.used_context() < made.context)
+        print_error(
+            fmt::format("{}: was trained on sequences of {}, of a context of {}: texts stay within them\n",
+                        options.checkpoint, count_text(made.used_context(), "token"), made.context));
 }
 
 /// Makes a generator for `texts` texts at once.
@@ -196,10 +200,10 @@ nlohmann::ordered_json write_one(const GenerateCommand& options, const TextModel
         fmt::print(stderr, "{}; ended by {}{}\n", speed_text(policy, job.tokens.size(), generated),
                    name_of(generated.end),
                    generated.end == TextEnd::context
-                       ? fmt::format(" ({})", count_text(model.model().context, "token"))
+                       ? fmt::format(" ({})", count_text(model.model().used_context(), "token"))
                    : generated.slides > 0
                        ? fmt::format("; the context of {} was full {}, and its older half dropped",
-                                     count_text(model.model().context, "token"),
+                                     count_text(model.model().used_context(), "token"),
                                      count_text(generated.slides, "time"))
                        : "");
     print_profile(options, *generator);

@@ -23,6 +23,7 @@
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/image_model_file.h"
 #include "mantissa/train/image_scores.h"
+#include "mantissa/train/perplexity.h"
 #include "mantissa/train/predictor.h"
 
 namespace mantissa::cli {
@@ -147,6 +148,12 @@ class Prediction {
         return text;
     }
 
+    /// Why what was predicted means nothing; empty: it does.
+    std::string failure(const Policy& policy) const {
+        if (not_finite_ == 0) return "";
+        return fmt::format("the scores of {} of {} are no numbers under {}: {}", not_finite_,
+                           count_text(predicted_.size(), "image"), policy.name, why_not_finite(policy.name));
+    }
     std::size_t damaged() const { return damaged_.size(); }
     std::string damaged_text() const {
         if (!predicted_.empty())
@@ -182,6 +189,8 @@ class Prediction {
             if (labels[i] == ImageBatches::no_class) continue;  // it is damaged
             const std::vector<double> scores(logits.begin() + static_cast<std::ptrdiff_t>(i * classes),
                                              logits.begin() + static_cast<std::ptrdiff_t>((i + 1) * classes));
+            if (!std::ranges::all_of(scores, [](double score) { return std::isfinite(score); }))
+                ++not_finite_;
             if (labels[i] >= 0) scores_.add(scores, labels[i]);
             predicted_.push_back({set_.name(first + i), labels[i], guesses_of(scores, options_.top)});
             show(predicted_.back());
@@ -203,6 +212,7 @@ class Prediction {
     std::vector<Predicted> predicted_;
     std::vector<std::string> damaged_;
     ImageScores scores_;
+    std::size_t not_finite_ = 0;  ///< images with a score that is no number
 };
 
 void run(const PredictCommand& options) {
@@ -231,6 +241,7 @@ void run(const PredictCommand& options) {
     write_output(options.run.json,
                  report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
     write_output(options.csv, prediction.csv());
+    if (const std::string failure = prediction.failure(policy); !failure.empty()) throw UserError(failure);
     if (prediction.damaged() > 0) throw UserError(prediction.damaged_text());
 }
 

@@ -196,6 +196,18 @@ void add_run_options(CLI::App& command, RunOptions& options, ModelUse use) {
     command.add_flag("--quiet", options.quiet, "Print no progress");
 }
 
+bool take_rate_of_trained_weights(const CLI::App& command, RunOptions& options) {
+    if (!options.from_files || command.get_option("--learning-rate")->count() > 0) return false;
+    options.learning_rate = rate_of_trained_weights;
+    return true;
+}
+
+void describe_rate_of_trained_weights(CLI::App& command) {
+    command.get_option("--learning-rate")
+        ->description(fmt::format("Highest learning rate; where --from names a text model, {:g} unless given",
+                                  rate_of_trained_weights));
+}
+
 std::unique_ptr<Device> open_device(const RunOptions& options, Ranks* ranks) {
     if (options.threads < 0)
         refuse_value("--threads", fmt::format("must be 1 or more, got {}", options.threads));

@@ -48,6 +48,17 @@ struct RunOptions {
     bool quiet = false, pass_times = false;
 };
 
+/// The recipe of trainings where nothing else is asked for: AdamW's gradients are clipped to a norm, and the
+/// rate rises at first. Without, a first curve may leap (bench/records/recipe-20261125-0952.txt).
+inline constexpr std::int64_t default_warmup = 20;
+inline constexpr double default_clip = 1;
+/// The highest learning rate of a text model that begins with trained weights.
+inline constexpr double rate_of_trained_weights = 2e-5;
+/// Takes that rate where --from names a text model and --learning-rate was not given. Whether it did.
+bool take_rate_of_trained_weights(const CLI::App& command, RunOptions& options);
+/// The help of --learning-rate says so.
+void describe_rate_of_trained_weights(CLI::App& command);
+
 /// Models that --model takes.
 enum class ModelUse : std::uint8_t { any, language };
 /// Adds options to a command, with `options`' values as defaults: all of them, --policy and --passes apart.

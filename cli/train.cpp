@@ -22,6 +22,7 @@
 #include "cli/train_log.h"
 #include "cli/train_options.h"
 #include "cli/train_ranks.h"
+#include "cli/train_validations.h"
 #include "cli/train_views.h"
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/count_text.h"
@@ -104,6 +105,9 @@ class Run {
                             policy_.name));
         trainer_ = std::make_unique<Trainer>(std::move(plan));
         input_->prepare(*trainer_);
+        const bool keeps_lowest = options.keep_best || options.patience > 0 || !options.views.html.empty();
+        validations_.emplace(options, policy_,
+                             keeps_lowest && options.validate_every > 0 ? input_->judged() : "");
         if (sampler_) sampler_->allocate(trainer_->state());
         // All that can be refused is read before anything is printed as if it worked.
         std::string begun;
@@ -122,7 +126,10 @@ class Run {
     void run() {
         say_what_is_kept();
         if (!options_.log.empty()) log_.open(options_.log, first_step_);
-        views_.begin(*trainer_, input_->description(), options_.run.steps, curves_);
+        views_.begin(*trainer_, {.data = input_->description(),
+                                 .judged = validations_->judged(),
+                                 .steps = options_.run.steps,
+                                 .kept = curves_});
         listen_to_signals();
         make_steps();
         progress_.clear();
@@ -145,6 +152,7 @@ class Run {
         if (interrupted != 0)
             throw Interrupted(interrupted,
                               fmt::format("interrupted after step {}", trainer_->steps_done() - 1));
+        if (const std::string failure = validations_->failure(); !failure.empty()) lost_.push_back(failure);
         if (!lost_.empty()) throw UserError(fmt::format("{}", fmt::join(lost_, "; ")));
     }
 
@@ -186,15 +194,13 @@ class Run {
 
     bool gave_up() const { return options_.bad_steps > 0 && bad_in_a_row_ >= options_.bad_steps; }
 
-    bool ran_out_of_patience() const {
-        return options_.patience > 0 && validations_.since >= options_.patience;
-    }
-
     void plan_samples() {
         const Tokenizer& tokenizer = input_->tokenizer();
         SamplerOptions sampler = options_.sampler;
         sampler.seed = options_.run.seed;
-        sampler_.emplace(*device_, language_model(options_.run), tokenizer, sampler);
+        nn::LanguageModel model = language_model(options_.run);
+        model.trained_on = longest_sequence_;
+        sampler_.emplace(*device_, model, tokenizer, sampler);
     }
 
     /// The trained model is saved, whatever went wrong beside it, as where nobody reads what is printed.
@@ -203,7 +209,7 @@ class Run {
             since_start_ = {};
             progress_.begin(trainer_->steps_done(), options_.run.steps);
             while (trainer_->steps_done() < options_.run.steps && !is_asked_to_end() && !gave_up() &&
-                   !ran_out_of_patience())
+                   !validations_->ran_out_of_patience())
                 one_step();
         } catch (const InternalError&) {
             throw;  // a defect: who knows what the state is
@@ -287,7 +293,7 @@ class Run {
     }
 
     /// A run whose result is lost, or that writes over another's, is said to be one before it begins.
-    void say_what_is_kept() const {
+    void say_what_is_kept() {
         namespace fs = std::filesystem;
         std::error_code ignored;
         const fs::path state = fs::path(options_.checkpoint) / "state.json";
@@ -297,6 +303,8 @@ class Run {
                 "mantissa: {} holds a checkpoint of another run; the first save moves it to {}, the second "
                 "replaces it there\n",
                 options_.checkpoint, AtomicDirectory::previous_of(options_.checkpoint).string()));
+        if (const std::string kept = validations_->say_what_is_kept(); !kept.empty() && ranks_.is_first())
+            print_error(fmt::format("mantissa: {}\n", kept));
         warn_of_validation_that_is_trained_on();
         if (options_.run.quiet) return;
         if (first_step_ == 0 && holds_lines(options_.log))
@@ -332,11 +340,38 @@ class Run {
         for (const PassRefusal& refusal : trainer_->plan().refused())
             if (refusal.pass == "recompute")
                 print_error(fmt::format("mantissa: --recompute {}: {}\n", refusal.op, refusal.reason));
-        if (options_.given.contains("--warmup") && options_.warmup > options_.run.steps)
+        say_what_is_not_trained();
+        if (options_.takes_low_rate)
+            print_error(
+                fmt::format("mantissa: the learning rate is {:g}, since the weights of {} are trained; "
+                            "--learning-rate gives another\n",
+                            options_.run.learning_rate, options_.run.from));
+        if (options_.warmup > options_.run.steps)
             print_error(
                 fmt::format("mantissa: --warmup {}: the run ends at step {}, before the learning rate has "
                             "risen to {:g}\n",
                             options_.warmup, options_.run.steps, options_.run.learning_rate));
+    }
+
+    void say_what_is_not_trained() const {
+        if (longest_sequence_ == 0) return;
+        nn::LanguageModel model = language_model(options_.run);
+        model.trained_on = longest_sequence_;
+        if (model.used_context() == model.context) return;
+        print_error(fmt::format(
+            "mantissa: no sequence is longer than {0} tokens, of a context of {1}: generate stays "
+            "within {0}; a longer --sequence trains more\n",
+            longest_sequence_, model.context));
+    }
+
+    /// The longest sequence of this run and of those that it goes on from; 0: not known, or no text.
+    std::int64_t longest_sequence() const {
+        if (!options_.images.directory.empty()) return 0;
+        const std::int64_t own = model_.units_per_example;
+        const std::int64_t before = !options_.resume.empty()  ? saved_longest_sequence(options_.resume)
+                                    : options_.run.from_files ? options_.run.from_files->trained_on
+                                                              : own;
+        return before == 0 ? 0 : std::max(own, before);
     }
 
     void warn_of_validation_that_is_trained_on() const {
@@ -352,12 +387,7 @@ class Run {
 
     void print_summary() const {
         if (const std::string remark = input_->remark(); !remark.empty()) fmt::print("{}\n", remark);
-        if (ran_out_of_patience())
-            fmt::print("stopped early: {} in a row brought no lower loss than {} (--patience {})\n",
-                       count_text(validations_.since, "validation"), best_text(), options_.patience);
-        if (options_.keep_best && validations_.best_loss)
-            fmt::print("the best checkpoint, with the validation loss {}, is {}\n", best_text(),
-                       place_of_best(options_.checkpoint));
+        fmt::print("{}", validations_->summary());
         const double seconds = since_start_.seconds();
         const std::int64_t made = trainer_->steps_done() - first_step_;
         if (made == 0) return;
@@ -383,7 +413,8 @@ class Run {
         begun_from_ = resumed.directory;
         if (const auto curves = resumed.texts.find(curves_name); curves != resumed.texts.end())
             curves_ = curves->second;
-        validations_ = resumed.validations;
+        if (const std::string anew = validations_->go_on_from(resumed.validations); !anew.empty())
+            print_error(fmt::format("mantissa: warning: {}\n", anew));
         if (const std::string began = input_->go_on_from(resumed.place); !began.empty())
             print_error(fmt::format("mantissa: {}\n", began));
         const std::int64_t done = trainer_->steps_done();
@@ -406,7 +437,8 @@ class Run {
         record.inputs["learning_rate"] = schedule_.text();
         input_->add_to(record);
         record.place = input_->place_at(trainer_->steps_done());
-        if (options_.keep_best || options_.patience > 0) record.validations = validations_;
+        record.longest_sequence = longest_sequence_;
+        record.validations = validations_->progress();
         record.options = options_.typed;
         return record;
     }
@@ -514,27 +546,20 @@ class Run {
         progress_.clear();
         log_.validation(result);
         views_.validation(result);
-        const bool is_best =
-            std::isfinite(result.loss) && !(validations_.best_loss && result.loss >= *validations_.best_loss);
-        ++validations_.since;
-        if (is_best)
-            validations_ = {.best_loss = result.loss, .best_steps = trainer_->steps_done(), .since = 0};
+        const bool is_best = validations_->add(result, trainer_->steps_done());
+        if (const std::string remark = validations_->take_remark(); !remark.empty() && ranks_.is_first())
+            print_error(fmt::format("mantissa: warning: {}\n", remark));
         if (is_best && options_.keep_best) keep_best();
     }
 
-    std::string best_text() const {
-        return validations_.best_loss
-                   ? fmt::format("{:.6f} after step {}", *validations_.best_loss, validations_.best_steps - 1)
-                   : "a number";
-    }
-
-    /// In the place of the best before it, which need not be kept.
+    /// In the place of the best before it, which need not be kept where it is this run's.
     void keep_best() {
         const std::string place = place_of_best(options_.checkpoint);
         or_warn([&] {
             save_to(place);
             std::error_code ignored;
-            if (ranks_.is_first()) std::filesystem::remove_all(AtomicDirectory::previous_of(place), ignored);
+            if (validations_->replaced_own_best() && ranks_.is_first())
+                std::filesystem::remove_all(AtomicDirectory::previous_of(place), ignored);
         });
     }
 
@@ -620,6 +645,7 @@ class Run {
     TrainerOptions settings_;
     std::unique_ptr<TrainInput> input_;
     const nn::Model& model_;
+    const std::int64_t longest_sequence_ = longest_sequence();
     KeptPeaks peaks_;
     const double peak_at_start_ = peaks_.peaks().fastest();
     std::unique_ptr<Trainer> trainer_;
@@ -633,7 +659,7 @@ class Run {
     Stopwatch since_start_;
     std::int64_t first_step_ = 0;
     std::int64_t saved_at_ = -1;
-    ValidationProgress validations_;
+    std::optional<TrainValidations> validations_;
     std::string curves_;                ///< of the page, that the checkpoint kept; empty: none
     std::filesystem::path begun_from_;  ///< the checkpoint, until the first save
     std::optional<TrainSampler> sampler_;

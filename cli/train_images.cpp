@@ -10,8 +10,10 @@
 #include "cli/print_error.h"
 #include "cli/train_input.h"
 #include "cli/training_data.h"
+#include "mantissa/base/checksum.h"
 #include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/plain_nan.h"
 #include "mantissa/data/image_cut.h"
 #include "mantissa/data/image_reader.h"
 #include "mantissa/ranks/ranks.h"
@@ -75,9 +77,22 @@ class ImageInput final : public TrainInput {
                                        : data_->validation->steps_per_epoch();
         const ImageScores scores = scorer_->score(*data_->validation, most, data_->read_threads, made);
         tell_skipped(*data_->validation, most, Said::by_the_first);
-        return {.loss = scores.loss(),
-                .batches = std::min(most, data_->validation->steps_per_epoch()),
-                .scores = scores};
+        return {
+            .loss = plain_nan(scores.loss()),
+            .batches = std::min(most, data_->validation->steps_per_epoch()),
+            .scores = scores,
+            .not_finite = fmt::format("of {} of {}", scores.not_finite, count_text(scores.images, "image"))};
+    }
+
+    std::string judged() const override {
+        const ImageSet& set = data_->split.validation;
+        const std::uint64_t most =
+            options_.validate_batches > 0
+                ? static_cast<std::uint64_t>(options_.validate_batches) * data_->validation->rows_per_step()
+                : set.count();
+        const std::string text = fmt::format("{}, {}, {}, {}", set.description(), set.contents(),
+                                             image_cut_text(data_->cut), std::min(most, set.count()));
+        return checksum_text(checksum_of(std::as_bytes(std::span(text))));
     }
 
     void add_to(RunRecord& record) const override {

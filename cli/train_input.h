@@ -36,6 +36,8 @@ class TrainInput {
     /// On what was kept for it; prepare() was called. `made` hears of batches that are done, of how many.
     using MadeOf = FunctionRef<void(std::uint64_t done, std::uint64_t of)>;
     virtual Validation validate(Trainer& trainer, MadeOf made) = 0;
+    /// A checksum of what validations judge, equal where two losses can be compared.
+    virtual std::string judged() const = 0;
     /// Adds what the run follows from.
     virtual void add_to(RunRecord& record) const = 0;
     /// Throws UserError where the checkpoint of --resume learnt to tell other things apart.

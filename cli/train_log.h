@@ -20,6 +20,7 @@ struct Validation {
     double loss = 0;
     std::uint64_t batches = 0;
     std::optional<ImageScores> scores = {};  ///< of a network for images
+    std::string not_finite = {};             ///< where the loss is no number: "in batch 3 of 7"
 };
 
 struct StepRecord {

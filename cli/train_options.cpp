@@ -332,14 +332,16 @@ void share_micro_batches(TrainOptions& options, int ranks) {
 
 namespace {
 
-/// Without warm-up and clipping a first curve may leap (bench/records/recipe-20261125-0952.txt).
-/// Warm-up, clipping and what is held out are remembered though they were not given: a run goes on with the
-/// defaults that it began with. Checkpoints that remember none are of a time when the default was neither,
-/// and the last tenth of all files together was held out.
+/// Warm-up, clipping, the rate and what is held out are remembered though they were not given: a run goes on
+/// with the defaults that it began with. Checkpoints that remember none are of a time when the default was
+/// neither, and the last tenth of all files together was held out.
 void settle_recipe(const CLI::App& command, TrainOptions& options) {
     const bool resumes = !options.resume.empty();
     if (resumes && command.get_option("--warmup")->count() == 0) options.warmup = 0;
-    if (!options.clip) options.clip = resumes || options.optimizer == "sgd" ? 0 : 1;
+    if (!options.clip) options.clip = resumes || options.optimizer == "sgd" ? 0 : default_clip;
+    options.takes_low_rate = !resumes && take_rate_of_trained_weights(command, options.run);
+    if (options.takes_low_rate)
+        options.typed["--learning-rate"] = {fmt::format("{}", options.run.learning_rate)};
     if (resumes && command.get_option("--held-out")->count() == 0) options.held_out = "last";
     options.typed["--held-out"] = {options.held_out};
     options.typed["--warmup"] = {fmt::format("{}", options.warmup)};
@@ -577,6 +579,7 @@ void add_train_options(CLI::App& command, TrainOptions& options) {
     add_loss_scale_options(command, options);
     add_optimizer_options(command, options);
     add_loop_options(command, options);
+    describe_rate_of_trained_weights(command);
     add_rank_options(command, options);
 }
 

@@ -34,7 +34,8 @@ struct TrainOptions {
     std::optional<double> weight_decay;
     std::optional<double> clip;               ///< none: as settle_recipe says
     std::optional<double> min_learning_rate;  ///< none: the same as the learning rate
-    std::int64_t accumulate = 1, warmup = 20, save_every = 0, validate_every = 0, sample_every = 0;
+    std::int64_t accumulate = 1, warmup = default_warmup, save_every = 0, validate_every = 0,
+                 sample_every = 0;
     std::vector<std::string> validation;  ///< texts or tokens to validate on; empty: what is held out
     std::string held_out = "each";        ///< of which files, where they are text or tokens
     std::int64_t validate_batches = 0;    ///< 0: as many as the held-out text makes
@@ -51,6 +52,7 @@ struct TrainOptions {
     Resume changes = Resume::as_it_was;
     TypedOptions typed;           ///< what the checkpoint is to remember
     std::set<std::string> given;  ///< on this command line, by name
+    bool takes_low_rate = false;  ///< take_rate_of_trained_weights
     std::string not_continued;    ///< reports of the run that is resumed, and why; empty: none
     std::string loss_scale;       ///< "dynamic", "none" or a number; empty: as the policy needs
     LossScaleOptions scaling;

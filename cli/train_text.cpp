@@ -2,11 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "cli/train_input.h"
 #include "cli/training_data.h"
+#include "mantissa/base/checksum.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/plain_nan.h"
 #include "mantissa/base/system_memory.h"
 #include "mantissa/data/byte_tokenizer.h"
 #include "mantissa/data/tokenizer_files.h"
@@ -34,6 +37,7 @@ class TextInput final : public TrainInput {
                                  .seed = settings.seed})),
           buffers_(static_cast<std::size_t>(kept),
                    {model_, settings.batch, settings.accumulate, settings.first_micro_batch()}),
+          batch_(settings.batch),
           validation_buffer_(model_, settings.batch) {
         if (options.validate_every > 0) validation_ = validation_batches(settings.batch);
     }
@@ -72,13 +76,31 @@ class TextInput final : public TrainInput {
             result.batches = std::min(result.batches, static_cast<std::uint64_t>(options_.validate_batches));
         for (std::uint64_t i = 0; i < result.batches; ++i) {
             const auto of_batch = static_cast<double>(validation_->counted(i));
-            result.loss += of_batch * static_cast<double>(
-                                          trainer.evaluate(validation_buffer_.fill(*validation_, i)).loss);
+            const auto loss =
+                static_cast<double>(trainer.evaluate(validation_buffer_.fill(*validation_, i)).loss);
+            if (!std::isfinite(loss) && result.not_finite.empty())
+                result.not_finite = fmt::format("in batch {} of {}", i + 1, result.batches);
+            result.loss += of_batch * loss;
             counted += of_batch;
             made(i + 1, result.batches);
         }
-        result.loss /= std::max(counted, 1.0);
+        result.loss = plain_nan(result.loss / std::max(counted, 1.0));
         return result;
+    }
+
+    /// The sequences count, whatever batches they come in.
+    std::string judged() const override {
+        const auto sequences = validation_batches(1);
+        const std::uint64_t most = options_.validate_batches > 0
+                                       ? static_cast<std::uint64_t>(options_.validate_batches * batch_)
+                                       : sequences->steps_per_epoch();
+        BatchBuffer buffer(model_, 1);
+        Checksum checksum;
+        for (std::uint64_t i = 0; i < std::min(most, sequences->steps_per_epoch()); ++i) {
+            const Batch sequence = buffer.fill(*sequences, i);
+            for (const HostValues& input : sequence.values()) checksum.add(input.bytes);
+        }
+        return checksum_text(checksum.value());
     }
 
     void add_to(RunRecord& record) const override {
@@ -153,6 +175,7 @@ class TextInput final : public TrainInput {
     std::unique_ptr<const BatchSource> validation_;  // null: none is asked for
     std::vector<BatchBuffer> buffers_;               // of the batches that are kept
     std::size_t taken_ = 0;                          // the last of them
+    std::int64_t batch_;
     BatchBuffer validation_buffer_;
 };
 

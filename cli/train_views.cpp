@@ -112,8 +112,8 @@ void keep_page_of_before(const std::string& path, std::int64_t first_step) {
 
 std::string TrainViews::kept() const { return page_ ? page_->kept(seconds()) : ""; }
 
-void TrainViews::begin(const Trainer& trainer, const std::string& data, std::int64_t steps,
-                       const std::string& kept) {
+void TrainViews::begin(const Trainer& trainer, const Beginning& beginning) {
+    const std::int64_t steps = beginning.steps;
     const TrainingPlan& plan = trainer.plan();
     const std::int64_t first = trainer.steps_done();
     scales_loss_ = plan.options().loss_scale.kind != LossScaleOptions::Kind::none;
@@ -128,10 +128,11 @@ void TrainViews::begin(const Trainer& trainer, const std::string& data, std::int
     run.command = options_.command;
     run.steps = steps;
     run.unit = unit_;
-    run.facts = facts_of(plan, data);
+    run.judged = beginning.judged;
+    run.facts = facts_of(plan, beginning.data);
     page_.emplace(std::move(run));
-    if (!kept.empty())
-        seconds_before_ = page_->go_on(kept);
+    if (!beginning.kept.empty())
+        seconds_before_ = page_->go_on(beginning.kept);
     else
         keep_page_of_before(options_.html, first);
     since_begin_.restart();

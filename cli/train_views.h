@@ -31,10 +31,14 @@ class TrainViews {
   public:
     explicit TrainViews(const ViewOptions& options) : options_(options) {}
 
-    /// Before the first step. `data`: what is trained on; `steps`: at which the run ends; `kept`: what
-    /// kept() was when a run was saved that goes on, or empty. Throws UserError where a file cannot be
-    /// written.
-    void begin(const Trainer& trainer, const std::string& data, std::int64_t steps, const std::string& kept);
+    struct Beginning {
+        std::string data;        ///< what is trained on, for people
+        std::string judged;      ///< TrainInput::judged, or empty where nothing is
+        std::int64_t steps = 0;  ///< at which the run ends
+        std::string kept;        ///< what kept() was when a run was saved that goes on, or empty
+    };
+    /// Before the first step. Throws UserError where a file cannot be written.
+    void begin(const Trainer& trainer, const Beginning& beginning);
     /// The page so far, for begin(); empty where there is none.
     std::string kept() const;
 

@@ -17,6 +17,10 @@ struct LanguageModel {
     std::string name;
     std::int64_t vocabulary = 0;  // V
     std::int64_t context = 0;     ///< the longest T
+    /// A longer T shows no token more: the context, or the window that each sees.
+    std::int64_t reach = 0;
+    /// The longest T that the weights were trained on; 0: not known.
+    std::int64_t trained_on = 0;
     std::int64_t parameters = 0;  ///< elements of all, each once
     double dropout_of_files = 0;  ///< that config.json tells of, where the model is one of files
     /// The model in training on sequences of so many tokens, with the inputs of text_inputs (nn/documents.h).
@@ -26,6 +30,10 @@ struct LanguageModel {
     /// Scores [B, V] of the token after the last of `tokens` i32 [B, T], which stand at `positions`
     /// i32 [B, T]; keys and values of all tokens before are states of the kind `cache`, stored as `kept`.
     std::function<Tensor(Tensor tokens, Tensor positions, DType kept)> next_logits = {};
+
+    /// The longest T that predictions are made on: beyond what was trained on lie positions, or distances, of
+    /// which the weights know nothing.
+    std::int64_t used_context() const { return trained_on > 0 && trained_on < reach ? trained_on : context; }
 };
 
 /// Sizes that take the place of a preset's.

@@ -93,6 +93,14 @@ Grid weights_of(const ConvergeReport& report) {
     return grid;
 }
 
+/// The meaning of the shares above, a sentence a line.
+std::string note_on_weights(const ConvergeReport& report) {
+    return fmt::format(
+        "The share is how far a weight ends from {0}'s, over how far {0} moved it. It is not judged:\n"
+        "where gradients are little but rounding, as of the bias of attention's keys, weights drift apart.\n",
+        report.runs.front().policy);
+}
+
 /// The spread of seeds, which the means were held against.
 std::string spread_text(const ConvergeReport& report) {
     const SeedSpread& spread = report.spread;
@@ -174,7 +182,8 @@ std::string converge_table(const ConvergeReport& report) {
         accuracies.rows.empty() ? "" : "\nvalidation accuracy\n" + accuracies.text(), spread_text(report),
         runs_of(report).text());
     if (report.broken().empty()) text += verdict(report) + "\n";
-    if (const Grid weights = weights_of(report); !weights.rows.empty()) text += "\n" + weights.text();
+    if (const Grid weights = weights_of(report); !weights.rows.empty())
+        text += "\n" + weights.text() + note_on_weights(report);
     const std::vector<std::string> places = where_to_look(report);
     if (!places.empty()) text += "\nwhere to look for the fault, in this order\n";
     for (std::size_t i = 0; i < places.size(); ++i) text += fmt::format("{}. {}\n", i + 1, places[i]);
@@ -212,9 +221,11 @@ std::string converge_html(const ConvergeReport& report, const std::string& comma
     return html::page(fmt::format("{} in {}", report.model.name, count_text(report.runs.size(), "precision")),
                       broken + body + html::table(runs_of(report).on_page()) + "<p>" +
                           html::escaped(verdict(report)) + ".</p>\n" + fault(report) +
-                          (weights.rows.empty() ? "" : html::table(weights)) + charts(report) +
-                          "<details><summary>Every loss</summary>\n" + html::table(losses_of(report, 1)) +
-                          "</details>\n" + html::footer(command));
+                          (weights.rows.empty() ? ""
+                                                : html::table(weights) + "<p class='note'>" +
+                                                      html::escaped(note_on_weights(report)) + "</p>\n") +
+                          charts(report) + "<details><summary>Every loss</summary>\n" +
+                          html::table(losses_of(report, 1)) + "</details>\n" + html::footer(command));
 }
 
 }  // namespace mantissa

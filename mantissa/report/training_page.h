@@ -17,6 +17,7 @@ struct TrainingRun {
     std::string model, command;
     std::string unit = "tokens";  ///< what throughput counts
     std::int64_t steps = 0;       ///< at which the run ends, counted from the first ever
+    std::string judged = {};      ///< equal where validations are of the same data; empty: not known
     /// Further remarks, as pairs of a name and a text.
     std::vector<std::pair<std::string, std::string>> facts;
 };

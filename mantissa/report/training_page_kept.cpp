@@ -19,7 +19,8 @@ double number_of(const nlohmann::json& value) {
 }  // namespace
 
 std::string TrainingPage::kept(double seconds) const {
-    nlohmann::ordered_json json = {{"seconds", seconds}, {"steps", made_}, {"skipped", skipped_}};
+    nlohmann::ordered_json json = {
+        {"seconds", seconds}, {"steps", made_}, {"skipped", skipped_}, {"judged", run_.judged}};
     json["last"] = {
         last_.step, last_.loss,   last_.learning_rate, last_.gradient_norm, last_.units_per_second,
         last_.mfu,  last_.applied};
@@ -55,6 +56,8 @@ double TrainingPage::go_on(const std::string& kept) {
         best_validation_step_ = validation.at(2);
         last_top1_ = number_of(validation.at(3));
         best_top1_ = number_of(validation.at(4));
+        // The least loss and the most accuracy are of one set of data.
+        if (json.value("judged", run_.judged) != run_.judged) best_validation_step_ = -1, best_top1_ = -1;
         for (const nlohmann::json& sample : json.at("samples"))
             samples_.push_back({sample.at(0), sample.at(1)});
         return json.at("seconds");

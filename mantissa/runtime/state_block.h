@@ -46,6 +46,10 @@ class StateBlock {
     std::int64_t writes() const { return writes_; }
     /// Tells of a write to a state at its address.
     void note_write() { ++writes_; }
+    /// Whether other values stand in the states for a while (train/trainer.h, AveragedWeights): no step may
+    /// be made on them.
+    bool is_lent() const { return is_lent_; }
+    void lend(bool lent) { is_lent_ = lent; }
     /// While this is held, addresses of states of its own stay good, whatever becomes of the block.
     std::shared_ptr<const DeviceMemory> memory() const { return memory_; }
 
@@ -70,6 +74,7 @@ class StateBlock {
     std::map<std::string, Entry> entries_;
     std::int64_t bytes_ = 0;
     std::int64_t writes_ = 0;
+    bool is_lent_ = false;
     std::shared_ptr<DeviceMemory> memory_;
 };
 

@@ -185,8 +185,13 @@ std::string read_text(const fs::path& path, const ManifestFile& entry) {
     return std::string(file.text());
 }
 
-LoadedCheckpoint read_checkpoint(const fs::path& directory) {
+LoadedCheckpoint read_checkpoint(const fs::path& directory, CheckpointUse use) {
     require_checkpoint(directory);
+    if (use == CheckpointUse::to_go_on && !fs::exists(directory / optimizer_name))
+        refuse(directory,
+               fmt::format("{} is missing, without which no run goes on; the weights are there: they can be "
+                           "used, and `load_weights` begins another run with them",
+                           optimizer_name));
     if (const std::string version = saved_over_by_transformers(directory); !version.empty())
         refuse(directory,
                fmt::format("transformers {} has saved a model over it, to which the optimizer's states do "
@@ -196,16 +201,18 @@ LoadedCheckpoint read_checkpoint(const fs::path& directory) {
         parse_manifest(MappedFile(directory / manifest_name).text(), (directory / manifest_name).string());
     LoadedCheckpoint loaded{.directory = directory,
                             .model = read_tensors(directory, model_name, manifest),
-                            .optimizer = read_tensors(directory, optimizer_name, manifest),
+                            .optimizer = {},
                             .optimizer_of_ranks = {},
                             .texts = {},
                             .warning = {}};
     entry_of(manifest, state_name, directory);
     for (const auto& [name, entry] : manifest)
+        if (!entry.is_safetensors()) loaded.texts[name] = read_text(directory / name, entry);
+    if (use == CheckpointUse::weights) return loaded;
+    loaded.optimizer = read_tensors(directory, optimizer_name, manifest);
+    for (const auto& [name, entry] : manifest)
         if (is_optimizer_of_a_rank(name))
             loaded.optimizer_of_ranks.push_back(read_tensors(directory, name, manifest));
-        else if (!entry.is_safetensors())
-            loaded.texts[name] = read_text(directory / name, entry);
     return loaded;
 }
 
@@ -217,11 +224,11 @@ std::optional<std::pair<dev_t, ino_t>> identity_of(const fs::path& path) {
 }
 
 /// As read_checkpoint, once more if a training run put a newer one in place meanwhile.
-LoadedCheckpoint read_settled_checkpoint(const fs::path& directory) {
+LoadedCheckpoint read_settled_checkpoint(const fs::path& directory, CheckpointUse use) {
     for (int attempt = 0;; ++attempt) {
         const auto before = identity_of(directory);
         try {
-            return read_checkpoint(directory);
+            return read_checkpoint(directory, use);
         } catch (const UserError&) {
             if (attempt == 5 || identity_of(directory) == before) throw;
         }
@@ -389,10 +396,10 @@ void save_checkpoint(const fs::path& directory, const CheckpointToSave& checkpoi
     });
 }
 
-LoadedCheckpoint load_checkpoint(const fs::path& directory) {
+LoadedCheckpoint load_checkpoint(const fs::path& directory, CheckpointUse use) {
     std::string reason;
     try {
-        return read_settled_checkpoint(directory);
+        return read_settled_checkpoint(directory, use);
     } catch (const UserError& error) {
         const fs::path previous = AtomicDirectory::previous_of(directory);
         if (!fs::exists(previous)) throw;
@@ -400,7 +407,7 @@ LoadedCheckpoint load_checkpoint(const fs::path& directory) {
     }
     const fs::path previous = AtomicDirectory::previous_of(directory);
     try {
-        LoadedCheckpoint loaded = read_settled_checkpoint(previous);
+        LoadedCheckpoint loaded = read_settled_checkpoint(previous, use);
         loaded.warning =
             fmt::format("{}; went back to the checkpoint before it, {}", reason, previous.string());
         return loaded;

@@ -2,8 +2,10 @@
 // read. docs/formats.md gives it to the byte.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -48,16 +50,24 @@ void save_checkpoint(const std::filesystem::path& directory, const CheckpointToS
 /// A checkpoint whose checksums all agreed. The tensors lie in mapped files: copy them out.
 struct LoadedCheckpoint {
     std::filesystem::path directory;  ///< the one that was read
-    SafetensorsFile model, optimizer;
+    SafetensorsFile model;
+    std::optional<SafetensorsFile> optimizer;         ///< none where only the model was asked for
     std::vector<SafetensorsFile> optimizer_of_ranks;  ///< but the first
     std::map<std::string, std::string> texts;         ///< "state.json" is among them, a JSON object
     /// Empty, or why `directory` is not the one that was asked for. Show it: steps were lost.
     std::string warning;
 };
 
-/// Reads and checks all of `directory`, and DIRECTORY.previous if that fails. Throws UserError, naming file,
-/// tensor and reason, if neither is whole.
-LoadedCheckpoint load_checkpoint(const std::filesystem::path& directory);
+/// How much of a checkpoint is needed.
+enum class CheckpointUse : std::uint8_t {
+    to_go_on,  ///< all of it
+    weights    ///< the model and the texts: whoever shares it may leave the optimizer's states out
+};
+
+/// Reads and checks `directory`, and DIRECTORY.previous if that fails. Throws UserError, naming file, tensor
+/// and reason, if neither is whole.
+LoadedCheckpoint load_checkpoint(const std::filesystem::path& directory,
+                                 CheckpointUse use = CheckpointUse::to_go_on);
 
 /// The version of Hugging Face's transformers that wrote a model over the checkpoint's own, as its
 /// config.json says; empty if none did.

@@ -37,6 +37,11 @@ Tensor result_of(Graph& graph, std::string_view name) {
 
 bool is_average(std::string_view state) { return state.starts_with(average_of); }
 
+std::string averaged_weight(const std::string& average) {
+    check(is_average(average), "an average is of a weight");
+    return average.substr(average_of.size());
+}
+
 TraceUpdate with_average(TraceUpdate update, double decay) {
     require_option(decay >= 0 && static_cast<float>(decay) < 1,
                    "the decay of averaged weights must lie in [0, 1)", decay);
@@ -47,13 +52,12 @@ TraceUpdate with_average(TraceUpdate update, double decay) {
         const Tensor applied = result_of(graph, "applied");
         const Tensor count = kept(graph, count_name, {DType::f64, {}});
         const Tensor is_first = equal(count, constant(graph, 0.0, DType::f64));
-        for (const ParameterGradient& parameter : gradients) {
-            const State state = graph.state(parameter.state);
-            const OriginScope of_parameter(graph, state.name);
-            const auto updated = std::ranges::find(graph.updates(), parameter.state, &Update::state);
-            check(updated != graph.updates().end(), "a parameter with a gradient is updated");
-            const Tensor now(graph, updated->value),
-                before = kept(graph, average_of + state.name, state.type);
+        const std::vector<Update> updates = graph.updates();  // what is added below is averaged by none
+        for (const Update& updated : updates) {
+            const State state = graph.state(updated.state);
+            if (!is_weight(state)) continue;
+            const OriginScope of_weight(graph, state.name);
+            const Tensor now(graph, updated.value), before = kept(graph, average_of + state.name, state.type);
             const Tensor blended = before * decay + now * (1 - decay);
             update_state(before, select(applied, select(is_first, now, blended), before));
         }
@@ -61,23 +65,38 @@ TraceUpdate with_average(TraceUpdate update, double decay) {
     };
 }
 
-void swap_averages(StateBlock& state) {
-    if (!state.has(count_name)) return;
+bool swap_averages(StateBlock& state) {
+    if (!state.has(count_name)) return false;
     double count = 0;
     const std::vector<std::byte> bytes = state.read(count_name);
     std::memcpy(&count, bytes.data(), sizeof count);
-    if (count == 0) return;
+    if (count == 0) return false;
     for (const State& average : state.states()) {
         if (!is_average(average.name)) continue;
-        const std::string parameter = average.name.substr(average_of.size());
-        const std::vector<std::byte> averaged = state.read(average.name), own = state.read(parameter);
+        const std::string weight = averaged_weight(average.name);
+        const std::vector<std::byte> averaged = state.read(average.name), own = state.read(weight);
         state.write(average.name, own);
-        state.write(parameter, averaged);
+        state.write(weight, averaged);
     }
+    return true;
+}
+
+void require_own_weights(const StateBlock& state) {
+    if (state.is_lent())
+        throw UserError(
+            "the parameters are their averages for now, which nothing may change: let AveragedWeights go "
+            "first");
 }
 
 AveragedWeights::AveragedWeights(const Trainer& trainer) : AveragedWeights(trainer.state()) {}
-AveragedWeights::AveragedWeights(StateBlock& state) : state_(state) { swap_averages(state_); }
-AveragedWeights::~AveragedWeights() { swap_averages(state_); }
+AveragedWeights::AveragedWeights(StateBlock& state)
+    : state_(state), swapped_(!state.is_lent() && swap_averages(state)) {
+    if (swapped_) state_.lend(true);
+}
+AveragedWeights::~AveragedWeights() {
+    if (!swapped_) return;
+    swap_averages(state_);
+    state_.lend(false);
+}
 
 }  // namespace mantissa

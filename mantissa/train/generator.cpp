@@ -40,7 +40,7 @@ struct Generator::Parts {
         if (!generator || planned != wanted) {
             generator.reset();  // its memory goes before the next one's is taken
             GenerateOptions of_any_length = options;
-            of_any_length.length = model.model().context;
+            of_any_length.length = model.model().used_context();
             auto made = model.generator({static_cast<std::int64_t>(prompt_tokens)}, of_any_length, policy);
             made->allocate(model.parameters());
             generator = std::move(made);

@@ -90,7 +90,7 @@ ImageCut cut_in(const nlohmann::json& state, const LoadedCheckpoint& checkpoint,
 }  // namespace
 
 ImageModelFile::ImageModelFile(const std::filesystem::path& directory)
-    : checkpoint_(load_checkpoint(directory)) {
+    : checkpoint_(load_checkpoint(directory, CheckpointUse::weights)) {
     const nlohmann::json state = parse_strict_json(checkpoint_.texts.at("state.json"),
                                                    (checkpoint_.directory / "state.json").string());
     network_ = network_in(state, checkpoint_);

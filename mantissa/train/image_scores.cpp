@@ -34,7 +34,9 @@ void ImageScores::add(std::span<const double> scores, std::int32_t label) {
     const double highest = *std::max_element(scores.begin(), scores.end());
     double sum = 0;
     for (const double score : scores) sum += std::exp(score - highest);
-    total_loss += highest + std::log(sum) - scores[at];
+    const double loss = highest + std::log(sum) - scores[at];
+    total_loss += loss;
+    not_finite += std::isfinite(loss) ? 0 : 1;
     const std::int64_t rank = rank_of(scores, at);
     classes = std::ssize(scores);
     ++images;

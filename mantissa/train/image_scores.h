@@ -16,6 +16,7 @@ struct ImageScores {
     std::int64_t images = 0, top1 = 0, top5 = 0;  ///< right at the first guess, among the first five
     double total_loss = 0;                        ///< cross-entropy, summed over the images
     std::int64_t classes = 0;
+    std::int64_t not_finite = 0;  ///< images whose cross-entropy is no number
 
     /// Adds a image whose classes have these scores. Equal scores rank by class; one that is no number
     /// ranks before all, so that a network that broke is right about nothing but by chance.

@@ -8,6 +8,7 @@
 #include "mantissa/graph/graph.h"
 #include "mantissa/nn/language_model_files.h"
 #include "mantissa/train/state_tensors.h"
+#include "mantissa/train/training_checkpoint.h"
 
 namespace mantissa::inline v0 {
 
@@ -27,7 +28,7 @@ ModelFile::ModelFile(const fs::path& directory, double dropout) : directory_(dir
         file_.emplace(directory);
     } else if (holds(directory, "manifest.json") || holds(directory, "state.json") ||
                (!fs::exists(directory) && fs::exists(AtomicDirectory::previous_of(directory)))) {
-        checkpoint_ = load_checkpoint(directory);
+        checkpoint_ = load_checkpoint(directory, CheckpointUse::weights);
         directory_ = checkpoint_->directory;
     } else {
         if (!fs::exists(directory)) throw UserError(directory.string() + ": does not exist");
@@ -44,6 +45,7 @@ ModelFile::ModelFile(const fs::path& directory, double dropout) : directory_(dir
         file_.emplace(directory);
     }
     model_ = nn::language_model_of(views(), source(), directory_, dropout);
+    if (checkpoint_) model_.trained_on = longest_sequence_in(*checkpoint_);
 }
 
 std::vector<TensorView> ModelFile::views() const {

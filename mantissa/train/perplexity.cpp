@@ -16,13 +16,20 @@ namespace mantissa::inline v0 {
 
 double Perplexity::value() const { return std::exp(loss); }
 
+std::string why_not_finite(std::string_view policy) {
+    return policy == "fp32"
+               ? "the parameters are damaged, or diverged in training"
+               : "a number left the range of its formats, or the parameters are damaged or diverged "
+                 "in training; `policy` fp32 tells which";
+}
+
 Perplexity perplexity(Device& device, const nn::LanguageModel& model, const Policy& policy,
                       const StateBlock& parameters, std::span<const std::int32_t> text) {
     const auto size = static_cast<std::int64_t>(text.size());
     if (size < 2)
         throw UserError(
             fmt::format("a text of {} predicts nothing; give one of two or more", count_text(size, "token")));
-    const std::int64_t window = std::min(model.context, size - 1);
+    const std::int64_t window = std::min(model.used_context(), size - 1);
     const nn::Model sequences = model.on_sequences(window);
     const auto trace = [&](Graph& graph) {
         return nn::trace_loss(sequences, graph, 1, nn::Mode::evaluation_of_targets());
@@ -49,11 +56,7 @@ Perplexity perplexity(Device& device, const nn::LanguageModel& model, const Poli
         if (!std::isfinite(loss))
             throw UsageError(fmt::format(
                 "the loss of tokens {} to {} of the text is {} under {}, so there is no perplexity: {}",
-                first + 1, first + counted, loss, policy.name,
-                policy.name == "fp32"
-                    ? "the parameters are damaged, or diverged in training"
-                    : "a number left the range of its formats, or the parameters are damaged or diverged in "
-                      "training; `policy` fp32 tells which"));
+                first + 1, first + counted, loss, policy.name, why_not_finite(policy.name)));
         total += loss * static_cast<double>(counted);
         result.tokens += counted;
     }

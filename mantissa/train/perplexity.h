@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include "mantissa/nn/language_model.h"
 #include "mantissa/passes/autocast.h"
@@ -19,10 +21,13 @@ struct Perplexity {
     double tokens_per_second() const { return static_cast<double>(tokens) / seconds; }
 };
 
-/// The perplexity of a text, in windows of the model's context that do not overlap. Each token is predicted
-/// from those before it in its window. The rest of the text after the last whole window is not read, unless
-/// there is no whole window. Throws UserError for a text of fewer than two tokens, or if the memory does not
-/// suffice.
+/// Why a loss under a policy may be no number, and how to find out; for messages.
+std::string why_not_finite(std::string_view policy);
+
+/// The perplexity of a text, in windows of the context that the model uses, which do not overlap. Each token
+/// is predicted from those before it in its window. The rest of the text after the last whole window is not
+/// read, unless there is no whole window. Throws UserError for a text of fewer than two tokens, or if the
+/// memory does not suffice.
 Perplexity perplexity(Device& device, const nn::LanguageModel& model, const Policy& policy,
                       const StateBlock& parameters, std::span<const std::int32_t> text);
 

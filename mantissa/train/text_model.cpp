@@ -54,10 +54,10 @@ GenerateOptions TextModel::options(SamplingOptions sampling, std::int64_t length
 std::unique_ptr<TokenGenerator> TextModel::generator(std::vector<std::int64_t> prompt_tokens,
                                                      const GenerateOptions& options, const Policy& policy,
                                                      std::int64_t texts) const {
-    const std::int64_t longest = std::ranges::max(prompt_tokens);
-    if (options.full_context == FullContext::slides && longest <= model_.context &&
-        longest + options.length > model_.context)
-        prompt_tokens.push_back(slid_length(model_.context));
+    const std::int64_t longest = std::ranges::max(prompt_tokens), context = model_.used_context();
+    if (options.full_context == FullContext::slides && longest <= context &&
+        longest + options.length > context)
+        prompt_tokens.push_back(slid_length(context));
     return std::make_unique<TokenGenerator>(device_, model_, prompt_tokens, policy, texts);
 }
 

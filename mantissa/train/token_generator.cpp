@@ -28,9 +28,11 @@ std::unique_ptr<Forward> forward_of(Device& device, const nn::LanguageModel& mod
 
 void require_fit(const nn::LanguageModel& model, std::int64_t prompt_tokens) {
     if (prompt_tokens < 1) throw UserError("the prompt is empty; give it one token or more");
-    if (prompt_tokens > model.context)
-        throw UserError(fmt::format("the prompt has {} tokens, {} has a context of {}; give a shorter prompt",
-                                    prompt_tokens, model.name, model.context));
+    if (prompt_tokens > model.used_context())
+        throw UserError(fmt::format(
+            "the prompt has {} tokens, {} {} {}; give a shorter prompt", prompt_tokens, model.name,
+            model.used_context() < model.context ? "was trained on sequences of" : "has a context of",
+            model.used_context()));
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ namespace mantissa::inline v0 {
 class TokenGenerator {
   public:
     /// Plans only, for prompts of one length. Throws UserError if the prompt is empty or longer than the
-    /// model's context.
+    /// context that the model uses.
     TokenGenerator(Device& device, const nn::LanguageModel& model, std::int64_t prompt_tokens,
                    const Policy& policy = {});
     /// The same for prompts of some lengths, and `texts` at once. Throws UserError below one text, too.
@@ -49,7 +49,7 @@ class TokenGenerator {
     std::int64_t texts() const { return static_cast<std::int64_t>(lengths_.size()); }
     /// Tokens of a text that are kept, and how many can be.
     std::int64_t length(std::int64_t text = 0) const { return lengths_[static_cast<std::size_t>(text)]; }
-    std::int64_t context() const { return model_.context; }
+    std::int64_t context() const { return model_.used_context(); }
     /// The states of the model, without keys and values.
     std::vector<State> parameters() const;
     /// The plan of one token after the prompt.

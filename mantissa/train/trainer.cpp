@@ -9,6 +9,7 @@
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/runtime/underflow.h"
 #include "mantissa/train/diagnosis.h"
+#include "mantissa/train/ema.h"
 #include "mantissa/train/schedule.h"
 #include "mantissa/train/step_execution.h"
 #include "mantissa/train/training_checkpoint.h"
@@ -91,6 +92,7 @@ void Trainer::start(const Batch& batch, double learning_rate) {
 
 void Trainer::start_by(const Batch& batch, double learning_rate, FunctionRef<void(Execution&, bool)> run) {
     require_step_rate(learning_rate);
+    require_own_weights(state());
     require_fit(batch, model(), plan().examples_per_step());
     check_ids(plan().id_ranges(), model(), batch);
     // Micro-batches that were kept by a step that went no further than its gradients are no part of this one.
@@ -127,6 +129,7 @@ const Gradients& Trainer::gradients(const Batch& batch) {
 
 StepResult Trainer::update(double learning_rate) {
     require_step_rate(learning_rate);
+    require_own_weights(state());
     if (!run_->gradients) throw UserError("there is no step to update by: ask for its gradients first");
     run_->gradients->update(static_cast<float>(learning_rate));
     run_->gradients.reset();
@@ -135,6 +138,7 @@ StepResult Trainer::update(double learning_rate) {
 }
 
 void Trainer::change(TrainerOptions options) {
+    require_own_weights(state());
     StepExecution next = execution_of({plan().device(), model(), std::move(options)});
     for (const State& each : next.state().states())
         if ((is_weight(each) || each.kind == State::Kind::optimizer) && state().has(each.name) &&
@@ -153,6 +157,7 @@ std::string Trainer::resume(const std::filesystem::path& directory) {
 }
 
 UnfitWeights Trainer::load_weights(const std::filesystem::path& file, Match match) {
+    require_own_weights(state());
     return mantissa::load_weights(model(), file, state(), match);
 }
 

@@ -63,7 +63,8 @@ struct TrainerOptions {
     /// Weights that are saved and never updated, by patterns of names (base/name_pattern.h): "layer1.*".
     /// Batch norms whose running statistics are among them normalise by these, in training, too.
     std::vector<std::string> frozen = {};
-    /// Above 0: an exponential moving average of the parameters is kept beside them (AveragedWeights).
+    /// Above 0: an exponential moving average of parameters and running statistics is kept beside them
+    /// (AveragedWeights).
     double ema_decay = 0;
     LossScaleOptions loss_scale = {};
     /// Those among which this trainer is one, each with N micro-batches of every step; its device must have
@@ -256,8 +257,9 @@ class Trainer {
     std::unique_ptr<Run> run_;
 };
 
-/// While it lives, the parameters are the averages: whatever is evaluated, predicted or saved meanwhile is of
-/// these. No step may be made. Where none are kept, nothing changes.
+/// While it lives, the weights are their averages, running statistics too: whatever is evaluated, predicted
+/// or saved meanwhile is of these. A step, a resume and other weights throw UserError. Where no averages are
+/// kept, or others live, nothing changes.
 class AveragedWeights {
   public:
     explicit AveragedWeights(const Trainer& trainer);
@@ -268,6 +270,7 @@ class AveragedWeights {
 
   private:
     StateBlock& state_;
+    bool swapped_;
 };
 
 }  // namespace mantissa

@@ -238,17 +238,24 @@ std::vector<std::string> warn_of_differences(const nlohmann::json& state, nlohma
 /// The name of an optimizer's state in a checkpoint. Averaged weights are the model's there, as predictions
 /// want them, and beside the moments lie the parameters that training goes on with.
 std::string name_in_checkpoint(const std::string& state) {
-    return is_average(state) ? "raw." + state.substr(state.find('.') + 1) : state;
+    return is_average(state) ? "raw." + averaged_weight(state) : state;
+}
+
+bool is_average_of_statistic(const StateBlock& block, const std::string& state) {
+    if (!is_average(state)) return false;
+    const auto found = std::ranges::find(block.states(), averaged_weight(state), &State::name);
+    return found != block.states().end() && found->kind == State::Kind::running;
 }
 
 /// The optimizer's states of this run that the checkpoint has. Throws UserError, naming the tensor, unless
 /// each is there as it should be. States that follow from options which may change may be missing: they begin
-/// anew.
-std::vector<TensorSpec> optimizer_values(const SavedStates& saved, std::vector<TensorSpec> states,
-                                         Resume resume) {
+/// anew. So do averages of running statistics, which earlier versions did not keep.
+std::vector<TensorSpec> optimizer_values(const SavedStates& saved, const StateBlock& block, Resume resume) {
+    std::vector<TensorSpec> states = specs_of(block, is_of_optimizer);
     std::erase_if(states, [&](const TensorSpec& state) {
-        return resume == Resume::with_changes && state.name.starts_with("loss_scale.") &&
-               !saved.has(state.name);
+        const bool may_begin_anew = resume == Resume::with_changes && state.name.starts_with("loss_scale.");
+        return (may_begin_anew || is_average_of_statistic(block, state.name)) &&
+               !saved.has(name_in_checkpoint(state.name));
     });
     for (const TensorSpec& state : states)
         saved.require({name_in_checkpoint(state.name), state.dtype, state.shape});
@@ -297,7 +304,27 @@ ValidationProgress validations_in(const nlohmann::json& state, const std::string
     validations.since = number("since");
     if (const nlohmann::json loss = saved.value("best_loss", nlohmann::json()); loss.is_number())
         validations.best_loss = loss.get<double>();
+    if (const nlohmann::json judged = saved.value("judged", nlohmann::json()); judged.is_string())
+        validations.judged = judged.get<std::string>();
     return validations;
+}
+
+/// Averages of running statistics that an earlier version did not keep begin with the statistics. Returns
+/// that in words; empty: there are none.
+std::string begin_averages_of_statistics(StateBlock& block, const std::vector<TensorSpec>& there,
+                                         const std::string& source) {
+    bool begins = false;
+    for (const TensorSpec& each : specs_of(block, is_of_optimizer)) {
+        if (!is_average(each.name) || std::ranges::find(there, each.name, &TensorSpec::name) != there.end())
+            continue;
+        block.write(each.name, block.read(averaged_weight(each.name)));
+        begins = true;
+    }
+    return begins ? fmt::format(
+                        "{}: it kept no averages of running statistics, which begin here with the "
+                        "statistics that it has",
+                        source)
+                  : "";
 }
 
 RankOf rank_of(const TrainingPlan& plan) {
@@ -344,7 +371,9 @@ void save_training(const std::filesystem::path& directory, Trainer& trainer, con
                                                   ? nlohmann::ordered_json(*record.validations->best_loss)
                                                   : nlohmann::ordered_json(nullptr)},
                                 {"best_steps", record.validations->best_steps},
-                                {"since", record.validations->since}};
+                                {"since", record.validations->since},
+                                {"judged", record.validations->judged}};
+    if (record.longest_sequence > 0) state["longest_sequence"] = record.longest_sequence;
     if (!record.options.empty()) state["options"] = record.options;
     const AveragedWeights averaged(trainer.state());
     const WeightFiles& files = nn::files_of(trainer.model());
@@ -370,34 +399,64 @@ namespace {
 
 using SavedOptions = std::map<std::string, std::vector<std::string>>;
 
-SavedOptions options_in(const std::filesystem::path& directory) {
+nlohmann::json state_in(const std::filesystem::path& directory) {
     require_checkpoint(directory);
     const std::filesystem::path file = directory / "state.json";
-    const nlohmann::json state = parse_strict_json(read_file(file), file.string());
+    return parse_strict_json(read_file(file), file.string());
+}
+
+SavedOptions options_in(const std::filesystem::path& directory) {
+    const nlohmann::json state = state_in(directory);
     if (!state.is_object() || !state.contains("options")) return {};
     try {
         return state["options"].get<SavedOptions>();
     } catch (const nlohmann::json::exception&) {
-        throw UserError(
-            fmt::format("{}: \"options\" is damaged: expected lists of texts by name", file.string()));
+        throw UserError(fmt::format("{}: \"options\" is damaged: expected lists of texts by name",
+                                    (directory / "state.json").string()));
     }
+}
+
+/// Chooses as load_checkpoint does, which also checks the files and says which of the two it took.
+template <class Read>
+auto of_readable(const std::filesystem::path& directory, Read&& read) {
+    try {
+        return read(directory);
+    } catch (const UserError&) {
+        const std::filesystem::path previous = AtomicDirectory::previous_of(directory);
+        if (!std::filesystem::exists(previous / "state.json")) throw;
+        return read(previous);
+    }
+}
+
+std::int64_t longest_sequence_of(const nlohmann::json& state, const std::string& source) {
+    if (!state.is_object() || !state.contains("longest_sequence")) return 0;
+    return static_cast<std::int64_t>(require_unsigned(state["longest_sequence"], source, "longest_sequence"));
 }
 
 }  // namespace
 
 SavedOptions saved_options(const std::filesystem::path& directory) {
-    // Chooses as load_checkpoint does, which also checks the files and says which of the two it took.
-    try {
-        return options_in(directory);
-    } catch (const UserError&) {
-        const std::filesystem::path previous = AtomicDirectory::previous_of(directory);
-        if (!std::filesystem::exists(previous / "state.json")) throw;
-        return options_in(previous);
-    }
+    return of_readable(directory, options_in);
+}
+
+std::int64_t saved_longest_sequence(const std::filesystem::path& directory) {
+    return of_readable(directory, [](const std::filesystem::path& place) {
+        return longest_sequence_of(state_in(place), (place / "state.json").string());
+    });
+}
+
+std::int64_t longest_sequence_in(const LoadedCheckpoint& checkpoint) {
+    const std::string source = (checkpoint.directory / "state.json").string();
+    return longest_sequence_of(parse_strict_json(checkpoint.texts.at("state.json"), source), source);
+}
+
+ValidationProgress saved_validations(const std::filesystem::path& directory) {
+    return validations_in(state_in(directory), (directory / "state.json").string());
 }
 
 Resumed resume_training(const std::filesystem::path& directory, Trainer& trainer, const RunRecord& record,
                         Resume resume) {
+    require_own_weights(trainer.state());
     const LoadedCheckpoint loaded = load_checkpoint(directory);
     const std::string source = (loaded.directory / "state.json").string();
     const nlohmann::json state =
@@ -410,19 +469,19 @@ Resumed resume_training(const std::filesystem::path& directory, Trainer& trainer
         require_unsigned(require_member(state, "step", source, "the state of the run"), source, "step");
     DataPlace place = place_of(state, step, ours, source);
     StateBlock& block = trainer.state();
-    std::vector<const SafetensorsFile*> files{&loaded.optimizer};
+    std::vector<const SafetensorsFile*> files{&*loaded.optimizer};
     for (const SafetensorsFile& file : loaded.optimizer_of_ranks) files.push_back(&file);
     const SavedStates saved(files);
     std::optional<std::vector<TensorSpec>> optimizer;  // looked for once the weights are known to fit
     read_weights(loaded.model.views(), specs_of(block, is_weight), nn::files_of(trainer.model()),
                  loaded.model.path().string(),
                  [&](const TensorSpec& parameter, std::span<const std::byte> value) {
-                     if (!optimizer)
-                         optimizer = optimizer_values(saved, specs_of(block, is_of_optimizer), resume);
+                     if (!optimizer) optimizer = optimizer_values(saved, block, resume);
                      block.write(parameter.name, value);
                      loaded.model.release();
                  });
     for (const TensorSpec& each : *optimizer) write_saved(block, saved, each, rank_of(trainer.plan()));
+    const std::string begun = begin_averages_of_statistics(block, *optimizer, source);
     swap_averages(block);
     trainer.continue_after(static_cast<std::int64_t>(step));
     std::vector<std::string> warnings =
@@ -430,6 +489,7 @@ Resumed resume_training(const std::filesystem::path& directory, Trainer& trainer
     if (!differences.changeable.empty())
         warnings.insert(warnings.begin(), fmt::format("{}: it was trained with {}, as asked", source,
                                                       fmt::join(differences.changeable, "; ")));
+    if (!begun.empty()) warnings.push_back(begun);
     if (!loaded.warning.empty()) warnings.insert(warnings.begin(), loaded.warning);
     return {.directory = loaded.directory,
             .warning = fmt::format("{}", fmt::join(warnings, "; ")),

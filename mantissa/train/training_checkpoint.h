@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "mantissa/formats/hf_token_ids.h"
+#include "mantissa/train/checkpoint.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_plan.h"
 
@@ -20,6 +21,7 @@ struct ValidationProgress {
     std::optional<double> best_loss = {};  ///< the lowest, of those that are finite
     std::int64_t best_steps = 0;           ///< that had been made then
     std::int64_t since = 0;                ///< validations after it, or all where there is none
+    std::string judged = {};               ///< equal where they are of the same data; empty: not known
 };
 
 /// A checkpoint's record of a run besides what its trainer knows.
@@ -32,6 +34,8 @@ struct RunRecord {
     std::map<std::string, std::string> texts = {};
     /// The ids of the tokenizer, for those who read the model's configuration.
     HfTokenIds token_ids = {};
+    /// The longest sequence that the weights were trained on, by this run and those before it; 0: not known.
+    std::int64_t longest_sequence = 0;
     std::optional<ValidationProgress> validations = {};
     /// How it was asked for, so that whoever resumes it need not say it again: values by option.
     std::map<std::string, std::vector<std::string>> options = {};
@@ -58,6 +62,14 @@ void save_training(const std::filesystem::path& directory, Trainer& trainer, con
 /// cannot be read; none where an earlier version saved it. Throws UserError, naming the file, if there is no
 /// checkpoint.
 std::map<std::string, std::vector<std::string>> saved_options(const std::filesystem::path& directory);
+
+/// The validations of the run that was saved in `directory`; none are as at the beginning. Throws UserError
+/// likewise.
+ValidationProgress saved_validations(const std::filesystem::path& directory);
+
+/// Its longest sequence (RunRecord); 0: not known, as of earlier versions. Throws UserError likewise.
+std::int64_t saved_longest_sequence(const std::filesystem::path& directory);
+std::int64_t longest_sequence_in(const LoadedCheckpoint& checkpoint);
 
 /// The checkpoint that a run goes on from.
 struct Resumed {

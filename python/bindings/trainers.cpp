@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "mantissa/engine.h"
@@ -26,7 +27,8 @@ struct PythonTrainer {
     Device& device;
     Trainer trainer;
     std::unique_ptr<Predictor> predictor = {};
-    std::unique_ptr<Arrays> brought = {};  ///< of the next step; null: none
+    std::unique_ptr<Arrays> brought = {};          ///< of the next step; null: none
+    std::optional<AveragedWeights> averaged = {};  ///< none: the weights are those that are trained
 
     const nn::Model& traced() const { return trainer.model(); }
 };
@@ -122,6 +124,8 @@ nb::bytes read_state(const PythonTrainer& self, const std::string& name) {
 
 void write_state(PythonTrainer& self, const std::string& name, const nb::bytes& value) {
     StateBlock& states = self.trainer.state();
+    if (states.is_lent())
+        throw UserError("state '" + name + "' is an average for now, which nothing may change");
     const Type& type = states.type(name);
     if (static_cast<std::int64_t>(value.size()) != type.bytes())
         throw UserError("state '" + name + "' is " + type.text() + ", got " + std::to_string(value.size()) +
@@ -163,8 +167,24 @@ int traverse(PyObject* self, visitproc visit, void* arg) {
 /// The model stays as long as the trainer, which may call it: breaking the cycle is the model's part.
 const PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse)}, {0, nullptr}};
 
+/// All numbers that it holds, those that were not given among them.
+std::string text_of(const Optimizer& optimizer) {
+    std::string text = optimizer.name + "(";
+    const auto add = [&](const std::string& name, const auto& value) {
+        text += name + "=" + nb::repr(nb::cast(value)).c_str();
+    };
+    for (const Setting& setting : optimizer.configuration) {
+        std::visit([&](const auto& value) { add(setting.name, value); }, setting.value);
+        text += ", ";
+    }
+    add("clip", optimizer.clip);
+    return text + ")";
+}
+
 void bind_optimizers(nb::module_& module) {
-    nb::class_<Optimizer>(module, "Optimizer").def_ro("name", &Optimizer::name);
+    nb::class_<Optimizer>(module, "Optimizer")
+        .def_ro("name", &Optimizer::name)
+        .def("__repr__", [](const Optimizer& self) { return text_of(self); });
     module.def(
         "adamw",
         [](double weight_decay, double beta1, double beta2, double epsilon, double clip,
@@ -253,6 +273,10 @@ void bind_trainers(nb::module_& module) {
             nb::call_guard<nb::gil_scoped_release>())
         .def("evaluate", &evaluate, nb::arg("arrays"))
         .def("predict", &predict, nb::arg("arrays"))
+        .def(
+            "average", [](PythonTrainer& self) { self.averaged.emplace(self.trainer); },
+            "Weights and statistics are their averages, until stop_averaging")
+        .def("stop_averaging", [](PythonTrainer& self) { self.averaged.reset(); })
         .def("gradients", &gradients, nb::arg("arrays"))
         .def(
             "update", [](PythonTrainer& self, double rate) { return self.trainer.update(rate); },

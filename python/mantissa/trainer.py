@@ -1,4 +1,5 @@
 """Training, evaluation and prediction."""
+import contextlib
 import numbers
 
 from . import _native
@@ -77,6 +78,16 @@ def train_on(trainer, batches, rate):
         yield result
 
 
+@contextlib.contextmanager
+def averaged(trainer):
+    """While it lasts, weights and running statistics of a native trainer are their averages."""
+    trainer.average()
+    try:
+        yield
+    finally:
+        trainer.stop_averaging()
+
+
 class Trainer:
     """A model in training.
 
@@ -114,6 +125,11 @@ class Trainer:
     def predict(self, *arrays):
         """The model's output for any number of examples: float32 [n, numbers of each]."""
         return self._trainer.predict(arrays_of(arrays))
+
+    def averaged(self):
+        """For `with`: meanwhile the weights and running statistics are their averages (ema_decay), so what evaluates,
+        predicts and saves has these. No step is made. A checkpoint has the averages as its model in any case."""
+        return averaged(self._trainer)
 
     def gradients(self, *arrays):
         """A step that stops at its gradients: the loss, and an array for each parameter. update() goes on."""

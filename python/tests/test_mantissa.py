@@ -96,6 +96,37 @@ class Training(unittest.TestCase):
         self.assertIn(f"loss={result.loss:.6g},", repr(result))
         self.assertRegex(repr(trained(1)[0].evaluate(X, Y)), r"^Evaluation\(loss=\d\.\d+, metrics=\{\}\)$")
 
+    def test_optimizers_show_what_they_hold(self):
+        self.assertEqual(repr(mantissa.adamw(clip=1)), "adamw(beta1=0.9, beta2=0.95, epsilon=1e-08, weight_decay=0.1, "
+                                                       "decay_matrices_only=True, clip=1.0)")
+        self.assertEqual(repr(mantissa.sgd(momentum=0.9)), "sgd(momentum=0.9, dampening=0.0, nesterov=False, "
+                                                           "weight_decay=0.0, decay_matrices_only=False, clip=0.0)")
+        self.assertRegex(repr(mantissa.muon()), r"^muon\(momentum=0.95, .*adamw_beta2=0.95, .*clip=0.0\)$")
+
+    def test_averages_are_judged_where_they_are_asked_for(self):
+        def normed(x, y):
+            hidden = nn.batch_norm(nn.linear(x, "hidden", 4, standard_deviation=1), "norm")
+            return nn.mse_loss(nn.linear(hidden, "output", 1, standard_deviation=1), y)
+
+        trainer = mantissa.Trainer(mantissa.Model("normed", {"x": (2,), "y": (1,)}, normed), batch=4, ema_decay=0.9,
+                                   optimizer=mantissa.sgd(momentum=0.9))
+        native, averages = trainer._trainer, {}
+        names = [name for name in native.states if "ema." + name in native.states]
+        self.assertIn("norm.running_var", names)
+        numbers = lambda name: np.frombuffer(native.read_state(name), np.float32).astype(np.float64)
+        for _ in range(50):
+            trainer.step(X, Y, lr=0.05)
+            averages = {name: 0.9 * averages.get(name, numbers(name)) + 0.1 * numbers(name) for name in names}
+        own = trainer.evaluate(X, Y).loss
+        with trainer.averaged():
+            for name in names:
+                apart = abs(numbers(name) - averages[name]).max() / max(1, abs(averages[name]).max())
+                self.assertLess(apart, 1e-6, name)
+            self.assertNotEqual(trainer.evaluate(X, Y).loss, own)
+            with self.assertRaisesRegex(mantissa.Error, "averages for now"):
+                trainer.step(X, Y, lr=0.05)
+        self.assertEqual(trainer.evaluate(X, Y).loss, own)
+
     def test_the_version_is_that_of_the_package(self):
         project = (pathlib.Path(__file__).parents[2] / "pyproject.toml").read_text()
         self.assertIn(f'version = "{mantissa.__version__}"', project)

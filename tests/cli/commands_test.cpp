@@ -568,7 +568,7 @@ TEST(Commands, GenerateContinuesAPromptFromACheckpoint) {
     const TemporaryDirectory directory;
     const std::string checkpoint = (directory.path() / "ckpt").string(),
                       json = (directory.path() / "out.json").string();
-    const Ran trained = run("train --batch 2 --sequence 32 --steps 2 --checkpoint " + checkpoint);
+    const Ran trained = run("train --batch 2 --steps 2 --checkpoint " + checkpoint);
     ASSERT_EQ(trained.status, 0) << trained.output;
     const std::string generate = "generate --checkpoint " + checkpoint;
     const std::string text = output_of(generate + " --prompt 'The licence' --length 40 --json " + json);
@@ -624,7 +624,7 @@ TEST(Commands, GeneratePrintsThePerplexityOfInt8BesideThatOfBf16) {
 TEST(Commands, GenerateNamesBadInputInOneLine) {
     const TemporaryDirectory directory;
     const std::string checkpoint = (directory.path() / "ckpt").string();
-    ASSERT_EQ(run("train --batch 1 --sequence 8 --steps 1 --checkpoint " + checkpoint).status, 0);
+    ASSERT_EQ(run("train --batch 1 --steps 1 --checkpoint " + checkpoint).status, 0);
     const std::string large = (directory.path() / "large").string();
     ASSERT_EQ(run("tokenize --train /usr/share/common-licenses/GPL-2 --vocabulary 600 --out " + large).status,
               0);

@@ -24,7 +24,7 @@ struct Model {
     Model() {
         const std::string place = (directory / "ck").string();
         EXPECT_EQ(run("train --model gpt2-tiny --layers 1 --heads 2 --channels 32 --context 32 --batch 8 "
-                      "--sequence 16 --steps 30 --text " +
+                      "--steps 30 --text " +
                       testing::write_sentences(directory / "my.txt") + " --checkpoint " + place)
                       .status,
                   0);

@@ -126,5 +126,23 @@ TEST(TrainingPage, StepsThatWereSkippedAreCountedAndLeaveNoHole) {
     EXPECT_TRUE(has(html, "steps skipped, as not finite <b>1</b>"));
 }
 
+TEST(TrainingPage, TheLeastLossIsOfOneSetOfData) {
+    const auto gone_on = [](const std::string& before, const std::string& now) {
+        TrainingRun run = run_of(10);
+        run.judged = before;
+        TrainingPage first(run);
+        first.add(point_of(3, 2));
+        first.add_validation(1);
+        run.judged = now;
+        TrainingPage page(run);
+        page.go_on(first.kept(1));
+        page.add(point_of(7, 2));
+        page.add_validation(2.5);
+        return page.html(TrainingState::ended, "now", 2);
+    };
+    EXPECT_TRUE(has(gone_on("a", "a"), "1.0000 at step 3"));
+    EXPECT_TRUE(has(gone_on("a", "b"), "2.5000 at step 7"));
+}
+
 }  // namespace
 }  // namespace mantissa

@@ -23,9 +23,8 @@ def main():
             print(installed.stdout)
             return 77 if any(words in installed.stdout for words in UNREACHABLE) else 1
         # The last three need torch, and say that they were skipped without.
-        return max(subprocess.run([python, "-B", ROOT / "python/tests" / test], cwd=folder).returncode
-                   for test in ("test_mantissa.py", "test_programs.py", "test_torch.py", "test_torch_use.py",
-                                "test_notebook.py"))
+        return max(subprocess.run([python, "-B", ROOT / f"python/tests/test_{test}.py"], cwd=folder).returncode
+                   for test in ("mantissa", "programs", "torch", "torch_use", "averages", "notebook"))
 
 
 if __name__ == "__main__":

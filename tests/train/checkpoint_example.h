@@ -45,7 +45,7 @@ class ExampleCheckpoint {
 /// The step that all of `loaded` is of: throws if its parts are of different ones.
 inline int step_of(const LoadedCheckpoint& loaded) {
     const int step = std::stoi(loaded.texts.at("state.json").substr(std::strlen("{\"step\": ")));
-    for (const SafetensorsFile* file : {&loaded.model, &loaded.optimizer})
+    for (const SafetensorsFile* file : {&loaded.model, &*loaded.optimizer})
         for (const TensorView& tensor : file->views())
             for (std::int64_t i = 0; i < element_count(tensor.shape); ++i) {
                 float value;

@@ -47,7 +47,7 @@ TEST(Checkpoint, ComesBackWhole) {
     EXPECT_EQ(step_of(loaded), 17);
     // GPT-2's weights are stored turned, as others expect them; moments are stored as they lie in memory.
     EXPECT_EQ(loaded.model.view("h.0.attn.c_attn.weight").shape, (std::vector<std::int64_t>{4, 12}));
-    EXPECT_EQ(loaded.optimizer.view("m.h.0.attn.c_attn.weight").shape, (std::vector<std::int64_t>{12, 4}));
+    EXPECT_EQ(loaded.optimizer->view("m.h.0.attn.c_attn.weight").shape, (std::vector<std::int64_t>{12, 4}));
     EXPECT_EQ(loaded.model.metadata().at("format"), "pt");
 }
 
@@ -122,6 +122,13 @@ TEST(Checkpoint, NamesWhatIsMissing) {
     fs::rename(path / "manifest.json", directory / "m");
     EXPECT_EQ(load_error(path), path.string() + ": manifest.json" + part);
     fs::rename(directory / "m", path / "manifest.json");
+    fs::rename(path / "optimizer.safetensors", directory / "o");
+    EXPECT_EQ(load_error(path), path.string() +
+                                    ": optimizer.safetensors is missing, without which no run goes on; the "
+                                    "weights are there: they can be used, and `load_weights` begins another "
+                                    "run with them");
+    EXPECT_FALSE(load_checkpoint(path, CheckpointUse::weights).optimizer.has_value());
+    fs::rename(directory / "o", path / "optimizer.safetensors");
     fs::remove(path / "state.json");
     EXPECT_EQ(load_error(path), path.string() + ": state.json" + part);
     for (const char* name : {"manifest.json", "optimizer.safetensors"}) fs::remove(path / name);

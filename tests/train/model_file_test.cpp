@@ -66,6 +66,17 @@ TEST(ModelFile, ReadsCheckpointsAndPublishedDirectoriesAlike) {
     }
 }
 
+/// As somebody shares it: the optimizer's states are two thirds of it, and weights need none of them.
+TEST(ModelFile, ReadsACheckpointWithoutItsOptimizer) {
+    SavedGpt2 saved;
+    fs::remove(saved.checkpoint() / "optimizer.safetensors");
+    const ModelFile file(saved.checkpoint());
+    EXPECT_EQ(file.warning(), "");
+    StateBlock state(*saved.device, TokenGenerator(*saved.device, file.model(), 1).parameters());
+    file.load(state);
+    EXPECT_TRUE(state.read("wte.weight") == saved.trainer.state().read("wte.weight"));
+}
+
 TEST(ModelFile, GoesBackToTheCheckpointBefore) {
     SavedGpt2 saved;
     save_training(saved.checkpoint(), saved.trainer);

@@ -143,7 +143,7 @@ TEST(RanksTrain, APartThatIsMissingIsNamed) {
         train({.ranks = 2, .accumulate = 2, .steps = 1, .save = place});
         return load_checkpoint(place);
     }();
-    const SafetensorsFile* const first = &whole.optimizer;
+    const SafetensorsFile* const first = &*whole.optimizer;
     const SavedStates half({&first, 1});
     const TensorSpec state{"adamw.m.h.0.mlp.c_fc.weight", DType::f32, {256, 64}};
     const auto refusal = [&](const SavedStates& saved) {

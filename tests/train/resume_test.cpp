@@ -292,7 +292,7 @@ TEST(Resume, ACheckpointThatNamesItsGpt2AndNoMoreIsResumed) {
         texts["state.json"] = state.dump();
         std::vector<TensorToWrite> model, optimizer;
         for (const TensorView& view : loaded.model.views()) model.push_back({view});
-        for (const TensorView& view : loaded.optimizer.views()) optimizer.push_back({view});
+        for (const TensorView& view : loaded.optimizer->views()) optimizer.push_back({view});
         save_checkpoint(directory / "old", {.model = model, .optimizer = optimizer, .texts = texts});
     }
     Trainer resumed = gpt2_trainer(*device, resumable_training(0.25)),

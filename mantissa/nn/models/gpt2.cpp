@@ -295,6 +295,7 @@ LanguageModel gpt2_language_model(const Gpt2Config& config) {
         .name = config.name,
         .vocabulary = config.vocabulary,
         .context = config.context,
+        .reach = config.context,
         .parameters = config.parameters(),
         .on_sequences = [config](std::int64_t sequence) { return gpt2_model(config, sequence); },
         .on_packed_documents =

@@ -259,6 +259,7 @@ LanguageModel llama_language_model(const LlamaConfig& config) {
         .name = config.name,
         .vocabulary = config.sizes.vocabulary,
         .context = config.sizes.context,
+        .reach = config.sizes.window > 0 ? config.sizes.window : config.sizes.context,
         .parameters = config.parameters(),
         .on_sequences = [config](std::int64_t sequence) { return llama_model(config, sequence); },
         .on_packed_documents =

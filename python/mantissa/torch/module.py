@@ -1,5 +1,6 @@
 """A trainer of a PyTorch module: hands its parameters over, makes steps, and gives them back."""
 import collections
+import contextlib
 import copy
 import hashlib
 import itertools
@@ -12,7 +13,7 @@ from .. import _native, layout
 from ..program import refs
 from ..rows import Builder, CaptureError, from_stored, to_stored
 from ..rows.build import Weights
-from ..trainer import arrays_of, options_of, place_of, rate_of, train_on, tuple_of
+from ..trainer import arrays_of, averaged, options_of, place_of, rate_of, train_on, tuple_of
 from . import capture, check, export, optimizers, watch
 
 _HALF = (torch.float16, torch.bfloat16)
@@ -285,6 +286,18 @@ class TorchTrainer:
         shapes = self._predicted_shapes
         shape = shapes.get(self._rows_of(arrays)) or shapes[self._batch]
         return torch.from_numpy(made).reshape((-1,) + tuple(shape[1:]))
+
+    @contextlib.contextmanager
+    def averaged(self):
+        """For `with`: meanwhile weights and running statistics are their averages (ema_decay), in the module too where
+        it has views, so what evaluates, predicts, saves and gives back has these. No step is made."""
+        self._refuse_changed()
+        try:
+            with averaged(self._trainer):
+                self._remember_views()
+                yield self
+        finally:
+            self._remember_views()
 
     def state_dict(self):
         """The module's state_dict with what was learned, copied: torch's own names and layouts."""
