@@ -18,7 +18,10 @@ struct LanguageModel {
     std::int64_t vocabulary = 0;  // V
     std::int64_t context = 0;     ///< the longest T
     std::int64_t parameters = 0;  ///< elements of all, each once
-    double dropout_of_files = 0;  ///< that config.json tells of, where the model is one of files
+    /// The largest that config.json tells of, where the model is one of files; and whether training here can
+    /// drop at all.
+    double dropout_of_files = 0;
+    bool can_drop = false;
     /// The model in training on sequences of so many tokens, with the inputs of text_inputs (nn/documents.h).
     std::function<Model(std::int64_t sequence)> on_sequences = {};
     /// The same where the sequences are packed documents.
