@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
+#include "mantissa/data/corpus.h"
 #include "mantissa/nn/language_model.h"
 #include "mantissa/passes/autocast.h"
 #include "mantissa/runtime/state_block.h"
@@ -19,11 +19,10 @@ struct Perplexity {
     double tokens_per_second() const { return static_cast<double>(tokens) / seconds; }
 };
 
-/// The perplexity of a text, in windows of the model's context that do not overlap. Each token is predicted
-/// from those before it in its window. The rest of the text after the last whole window is not read, unless
-/// there is no whole window. Throws UserError for a text of fewer than two tokens, or if the memory does not
-/// suffice.
+/// The perplexity of a text, in windows of the model's context that do not overlap, as training validates.
+/// Each token is predicted from those before it in its window, and in its document where the text tells
+/// documents apart. Throws UserError for a text of fewer than two tokens, or if the memory does not suffice.
 Perplexity perplexity(Device& device, const nn::LanguageModel& model, const Policy& policy,
-                      const StateBlock& parameters, std::span<const std::int32_t> text);
+                      const StateBlock& parameters, const Corpus& text);
 
 }  // namespace mantissa

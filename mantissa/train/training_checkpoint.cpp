@@ -12,6 +12,7 @@
 #include "mantissa/base/checksum.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
+#include "mantissa/data/text_reading.h"
 #include "mantissa/formats/strict_json.h"
 #include "mantissa/formats/weight_files.h"
 #include "mantissa/graph/graph.h"
@@ -214,7 +215,7 @@ nlohmann::json with_names_of_today(nlohmann::json state) {
 }
 
 std::vector<std::string> warn_of_differences(const nlohmann::json& state, nlohmann::json roundings,
-                                             const nlohmann::json& inputs, const std::string& source) {
+                                             const RunRecord& record, const std::string& source) {
     std::vector<std::string> warnings;
     // Where there were none to choose, the instructions differ.
     if (state.contains("roundings") && !state["roundings"].contains("algorithms"))
@@ -223,11 +224,15 @@ std::vector<std::string> warn_of_differences(const nlohmann::json& state, nlohma
         warnings.push_back(fmt::format(
             "{}: it was trained with {}; losses follow those of one run within roundings, not to the bit",
             source, other));
-    if (const std::string other = differences(state, "inputs", inputs); !other.empty())
-        warnings.push_back(
-            fmt::format("{}: it was trained with {}; it goes on with what this run has, so it is not the "
-                        "run that it would have been",
-                        source, other));
+    const auto add_others = [&](const char* member, const nlohmann::json& ours) {
+        if (const std::string other = differences(state, member, ours); !other.empty())
+            warnings.push_back(
+                fmt::format("{}: it was trained with {}; it goes on with what this run has, so it is not "
+                            "the run that it would have been",
+                            source, other));
+    };
+    add_others("inputs", record.inputs);
+    if (record.reading) add_others("reading", json_of(*record.reading));
     return warnings;
 }
 
@@ -341,6 +346,7 @@ void save_training(const std::filesystem::path& directory, Trainer& trainer, con
                                                   : nlohmann::ordered_json(nullptr)},
                                 {"best_steps", record.validations->best_steps},
                                 {"since", record.validations->since}};
+    if (record.reading) state["reading"] = json_of(*record.reading);
     if (!record.options.empty()) state["options"] = record.options;
     const AveragedWeights averaged(trainer.state());
     const WeightFiles& files = nn::files_of(trainer.model());
@@ -366,30 +372,42 @@ namespace {
 
 using SavedOptions = std::map<std::string, std::vector<std::string>>;
 
-SavedOptions options_in(const std::filesystem::path& directory) {
-    require_checkpoint(directory);
-    const std::filesystem::path file = directory / "state.json";
-    const nlohmann::json state = parse_strict_json(read_file(file), file.string());
-    if (!state.is_object() || !state.contains("options")) return {};
+/// Result of `read` on the state of the run saved in `directory`, or of the one before it. Chooses as
+/// load_checkpoint does, which also checks the files and says which of the two it took.
+template <class Read>
+auto read_state(const std::filesystem::path& directory, Read read) {
+    const auto read_in = [&](const std::filesystem::path& folder) {
+        require_checkpoint(folder);
+        const std::string file = (folder / "state.json").string();
+        return read(parse_strict_json(read_file(file), file), file);
+    };
     try {
-        return state["options"].get<SavedOptions>();
-    } catch (const nlohmann::json::exception&) {
-        throw UserError(
-            fmt::format("{}: \"options\" is damaged: expected lists of texts by name", file.string()));
+        return read_in(directory);
+    } catch (const UserError&) {
+        const std::filesystem::path previous = AtomicDirectory::previous_of(directory);
+        if (!std::filesystem::exists(previous / "state.json")) throw;
+        return read_in(previous);
     }
 }
 
 }  // namespace
 
 SavedOptions saved_options(const std::filesystem::path& directory) {
-    // Chooses as load_checkpoint does, which also checks the files and says which of the two it took.
-    try {
-        return options_in(directory);
-    } catch (const UserError&) {
-        const std::filesystem::path previous = AtomicDirectory::previous_of(directory);
-        if (!std::filesystem::exists(previous / "state.json")) throw;
-        return options_in(previous);
-    }
+    return read_state(directory, [](const nlohmann::json& state, const std::string& file) -> SavedOptions {
+        if (!state.is_object() || !state.contains("options")) return {};
+        try {
+            return state["options"].get<SavedOptions>();
+        } catch (const nlohmann::json::exception&) {
+            throw UserError(fmt::format("{}: \"options\" is damaged: expected lists of texts by name", file));
+        }
+    });
+}
+
+std::optional<TextReading> saved_reading(const std::filesystem::path& directory) {
+    return read_state(directory, [](const nlohmann::json& state, const std::string& file) {
+        return state.is_object() && state.contains("reading") ? std::optional(reading_in(state, file))
+                                                              : std::nullopt;
+    });
 }
 
 Resumed resume_training(const std::filesystem::path& directory, Trainer& trainer, const RunRecord& record,
@@ -422,7 +440,7 @@ Resumed resume_training(const std::filesystem::path& directory, Trainer& trainer
     swap_averages(block);
     trainer.continue_after(static_cast<std::int64_t>(step));
     std::vector<std::string> warnings =
-        warn_of_differences(state, roundings_of(trainer.plan()), record.inputs, source);
+        warn_of_differences(state, roundings_of(trainer.plan()), record, source);
     if (!differences.changeable.empty())
         warnings.insert(warnings.begin(), fmt::format("{}: it was trained with {}, as asked", source,
                                                       fmt::join(differences.changeable, "; ")));

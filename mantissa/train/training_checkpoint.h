@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/data/tokenizer.h"
 #include "mantissa/formats/hf_token_ids.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_plan.h"
@@ -32,6 +33,7 @@ struct RunRecord {
     std::map<std::string, std::string> texts = {};
     /// The ids of the tokenizer, for those who read the model's configuration.
     HfTokenIds token_ids = {};
+    std::optional<TextReading> reading = {};  ///< of the texts that it trains on
     std::optional<ValidationProgress> validations = {};
     /// How it was asked for, so that whoever resumes it need not say it again: values by option.
     std::map<std::string, std::vector<std::string>> options = {};
@@ -58,6 +60,10 @@ void save_training(const std::filesystem::path& directory, Trainer& trainer, con
 /// cannot be read; none where an earlier version saved it. Throws UserError, naming the file, if there is no
 /// checkpoint.
 std::map<std::string, std::vector<std::string>> saved_options(const std::filesystem::path& directory);
+
+/// How that run read its texts, from the same of the two; none where an earlier version saved it, or it reads
+/// none.
+std::optional<TextReading> saved_reading(const std::filesystem::path& directory);
 
 /// The checkpoint that a run goes on from.
 struct Resumed {
