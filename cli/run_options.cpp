@@ -454,11 +454,12 @@ void refuse_text_options(const RunOptions& options) {
             fmt::format("--model {}: its sizes are --image-size, --classes and --width; the others are of "
                         "language models",
                         options.model));
-    if (!options.text.empty() || !options.tokens.empty() || !options.tokenizer.empty() ||
-        options.special_tokens)
-        throw UserError(fmt::format(
-            "--model {}: trains on images, not on --text, --tokens or --tokenizer, nor by --special-tokens",
-            options.model));
+    if (!options.text.empty() || !options.tokens.empty() || !options.tokenizer.empty())
+        throw UserError(fmt::format("--model {}: trains on images, not on --text, --tokens or --tokenizer",
+                                    options.model));
+    if (options.special_tokens)
+        throw UserError(fmt::format("--model {}: trains on images, in which there are no --special-tokens",
+                                    options.model));
     if (documents_of(options) != nn::Documents::joined)
         throw UserError(
             fmt::format("--model {}: trains on images, of which there are no --documents", options.model));
