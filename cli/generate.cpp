@@ -286,9 +286,13 @@ std::vector<Job> jobs_of(const GenerateCommand& options, const TextModel& model)
             throw UserError(fmt::format("{}: holds no prompt; expected one a line", options.prompts));
     }
     std::vector<Job> jobs;
-    for (const std::string& prompt : prompts)
+    for (const std::string& prompt : prompts) {
+        const std::string twice = begins_twice(prompt, model.reading(), model.tokenizer(),
+                                               prompts.size() == 1 ? "the prompt" : "a prompt");
+        if (!twice.empty()) print_error(fmt::format("mantissa: warning: {}\n", twice));
         for (std::int64_t sample = 0; sample < options.samples; ++sample)
             jobs.push_back({prompt, model.prompt_tokens(prompt), static_cast<std::uint64_t>(sample)});
+    }
     return jobs;
 }
 

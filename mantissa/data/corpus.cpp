@@ -8,6 +8,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/data/encode_text.h"
 #include "mantissa/data/text_files.h"
+#include "mantissa/data/text_reading.h"
 #include "mantissa/data/token_manifest.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/data/tokenizer_train.h"
@@ -138,6 +139,13 @@ Corpus open_texts(const CorpusOptions& options, std::unique_ptr<Tokenizer> token
     std::string description = fmt::format("{}, {} as {} {}", name_of(files), count_text(bytes, "byte"),
                                           tokens.size(), tokenizer ? kind : "tokens, a byte each");
     if (!found.account.empty()) description += "\n" + found.account;
+    for (std::size_t i = 0; tokenizer && i < texts.size(); ++i) {
+        const std::string twice =
+            begins_twice(texts[i].text(), options.reading, *tokenizer, name_of({files[i]}));
+        if (twice.empty()) continue;
+        description += "\nwarning: " + twice;  // of the first; others may, too
+        break;
+    }
     return {.stream = TokenStream(std::move(tokens), name_of(files), std::move(starts)),
             .tokenizer = std::move(tokenizer),
             .description = std::move(description),

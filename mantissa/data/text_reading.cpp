@@ -44,11 +44,30 @@ bool differ(const TextReading& a, const TextReading& b, const Tokenizer& tokeniz
            (a.begins != b.begins && !tokenizer.parts().first_tokens.empty());
 }
 
+namespace {
+
+std::string text_of_first(const Tokenizer& tokenizer) {
+    std::string first;
+    for (const TokenId id : tokenizer.parts().first_tokens) first += tokenizer.token_bytes(id);
+    return first;
+}
+
+}  // namespace
+
+std::string begins_twice(std::string_view text, const TextReading& reading, const Tokenizer& tokenizer,
+                         const std::string& whole) {
+    const std::string first = text_of_first(tokenizer);
+    if (tokenizer.first_tokens(reading).empty() || reading.specials != SpecialsInText::as_tokens ||
+        !text.starts_with(first))
+        return "";
+    return fmt::format("{} begins with {}, which the tokenizer puts there anyway: it stands there twice",
+                       whole, first);
+}
+
 std::string text_of(const TextReading& reading, const Tokenizer& tokenizer) {
     std::string text = fmt::format("special tokens in texts read as {}", name_of(reading.specials));
     if (tokenizer.parts().first_tokens.empty()) return text;
-    std::string first;
-    for (const TokenId id : tokenizer.parts().first_tokens) first += tokenizer.token_bytes(id);
+    const std::string first = text_of_first(tokenizer);
     return fmt::format("{}, {} before each", text, reading.begins ? first : "no " + first);
 }
 

@@ -25,6 +25,11 @@ TextReading reading_in(const nlohmann::json& object, const std::string& source);
 /// Whether some text becomes other tokens by one than by the other.
 bool differ(const TextReading& a, const TextReading& b, const Tokenizer& tokenizer);
 
+/// Words about `whole`, "the prompt", where the text spells what stands before each text anyway; empty: it
+/// does not.
+std::string begins_twice(std::string_view text, const TextReading& reading, const Tokenizer& tokenizer,
+                         const std::string& whole);
+
 /// "special tokens read as tokens, <s> before each text".
 std::string text_of(const TextReading& reading, const Tokenizer& tokenizer);
 
