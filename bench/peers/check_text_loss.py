@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 
 import torch
+import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from llama_tokenizer_fixture import SPACE, learn, sentencepiece
@@ -84,6 +85,7 @@ def main():
     parser.add_argument("program", type=pathlib.Path)
     parser.add_argument("text", type=pathlib.Path)
     options = parser.parse_args()
+    transformers.utils.logging.disable_progress_bar()
     paragraphs = options.text.read_text(encoding="utf-8").split("\n\n")[:600]
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
