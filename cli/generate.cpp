@@ -22,12 +22,15 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/printable.h"
 #include "mantissa/data/byte_tokenizer.h"
+#include "mantissa/data/corpus.h"
 #include "mantissa/data/text_file.h"
+#include "mantissa/data/text_reading.h"
 #include "mantissa/report/roofline.h"
 #include "mantissa/train/generate.h"
 #include "mantissa/train/model_file.h"
 #include "mantissa/train/perplexity.h"
 #include "mantissa/train/text_model.h"
+#include "mantissa/train/training_checkpoint.h"
 
 namespace mantissa::cli {
 
@@ -35,7 +38,8 @@ namespace {
 
 struct GenerateCommand {
     RunOptions run;  // device, threads, tokenizer, seed, json, quiet
-    std::string checkpoint, prompt, prompts, validation;
+    std::string checkpoint, prompt, prompts;
+    std::vector<std::string> validation;
     double temperature = 1, top_p = 1, min_p = 0, repetition_penalty = 1;
     std::optional<std::int64_t> top_k;
     std::vector<std::string> stop;
@@ -208,7 +212,10 @@ nlohmann::ordered_json write_one(const GenerateCommand& options, const TextModel
                        : "");
     print_profile(options, *generator);
     nlohmann::ordered_json report = report_of(options, policy, model.model());
-    report.update(json_of(options, job, written));
+    const nlohmann::ordered_json text = json_of(options, job, written);
+    report.update(text);  // beside the list, as earlier versions had it
+    report["texts"] = {text};
+    report["texts_at_once"] = 1;
     report["prompt_ms"] = generated.prompt_seconds * 1e3;
     report["prompt_tokens_per_second"] = prompt_tokens_per_second(job.tokens.size(), generated);
     report["tokens_per_second"] = generated.tokens_per_second();
@@ -272,7 +279,7 @@ nlohmann::ordered_json write_all(const GenerateCommand& options, const TextModel
 }
 
 /// Jobs of each prompt, as many as --samples says; the first of each draws as it would alone.
-std::vector<Job> jobs_of(const GenerateCommand& options, const Tokenizer& tokenizer) {
+std::vector<Job> jobs_of(const GenerateCommand& options, const TextModel& model) {
     std::vector<std::string> prompts;
     if (!options.prompt.empty()) prompts.push_back(options.prompt);
     if (!options.prompts.empty()) {
@@ -283,24 +290,44 @@ std::vector<Job> jobs_of(const GenerateCommand& options, const Tokenizer& tokeni
             throw UserError(fmt::format("{}: holds no prompt; expected one a line", options.prompts));
     }
     std::vector<Job> jobs;
-    for (const std::string& prompt : prompts)
+    for (const std::string& prompt : prompts) {
+        const std::string twice = begins_twice(prompt, model.reading(), model.tokenizer(),
+                                               prompts.size() == 1 ? "the prompt" : "a prompt");
+        if (!twice.empty()) print_error(fmt::format("mantissa: warning: {}\n", twice));
         for (std::int64_t sample = 0; sample < options.samples; ++sample)
-            jobs.push_back({prompt, tokenizer.encode_whole(prompt), static_cast<std::uint64_t>(sample)});
+            jobs.push_back({prompt, model.prompt_tokens(prompt), static_cast<std::uint64_t>(sample)});
+    }
     return jobs;
+}
+
+/// The text of --validation, read as training validates; null: none was given.
+std::unique_ptr<const Corpus> open_validation_text(const GenerateCommand& options, const ModelFile& file,
+                                                   const TextModel& model) {
+    if (options.validation.empty()) return nullptr;
+    RunOptions run = options.run;
+    run.from_files = file.model();
+    run.text = options.validation;
+    if (run.tokenizer.empty()) run.tokenizer = tokenizer_beside(file.directory(), "--checkpoint");
+    run.documents = file.documents() == nn::Documents::packed ? "packed" : "joined";
+    run.special_tokens.reset();
+    run.reading = model.reading();
+    auto corpus = std::make_unique<const Corpus>(
+        in_option("--validation", [&] { return open_corpus(run, CorpusOptions::Untokenized::bytes); }));
+    if (!options.run.quiet) print_error(fmt::format("mantissa: --validation: {}\n", corpus->description));
+    return corpus;
 }
 
 /// The perplexity of the validation text, and beside that of a quantised model that of BF16, with how fast
 /// each continues the prompt, if there is one.
 nlohmann::ordered_json run_validation(const GenerateCommand& options, const TextModel& model,
-                                      const Policy& policy, const std::vector<TokenId>& text,
-                                      std::span<const Job> jobs) {
+                                      const Policy& policy, const Corpus& text, std::span<const Job> jobs) {
     std::vector<Policy> policies{policy};
     if (!policy.weights.empty()) policies.push_back(find_policy("bf16"));
     nlohmann::ordered_json all = nlohmann::ordered_json::array();
     for (const Policy& each : policies) {
         const Perplexity found = perplexity(model.device(), model.model(), each, model.parameters(), text);
         fmt::print("perplexity {:.3f} under {}: {} of {}, {:.1f} tokens/s\n", found.value(), each.name,
-                   count_text(found.tokens, "token"), options.validation, found.tokens_per_second());
+                   count_text(found.tokens, "token"), text.stream.source(), found.tokens_per_second());
         all.push_back({{"policy", each.name},
                        {"tokens", found.tokens},
                        {"loss", found.loss},
@@ -335,20 +362,20 @@ void run(const GenerateCommand& options) {
     const ModelFile file(options.checkpoint);
     if (!file.warning().empty()) print_error(fmt::format("mantissa: warning: {}\n", file.warning()));
     const Policy policy = policy_for(options.run, device->target());
-    const TextModel model(*device, file, open_tokenizer(options, file));
-    const Tokenizer& tokenizer = model.tokenizer();
+    const TextModel model(*device, file, open_tokenizer(options, file),
+                          specials_of(options.run.special_tokens));
     warn_of_another_tokenizer(options.run.tokenizer, file.directory());
-    std::vector<TokenId> text;
-    if (!options.validation.empty()) text = tokenizer.encode_whole(TextFile(options.validation).text());
-    const std::vector<Job> jobs = jobs_of(options, tokenizer);
+    if (file.reading() == earlier_reading && !saved_reading(file.directory()))
+        say_earlier_reading(options.checkpoint, model.reading(), model.tokenizer());
+    const std::unique_ptr<const Corpus> text = open_validation_text(options, file, model);
+    const std::vector<Job> jobs = jobs_of(options, model);
     nlohmann::ordered_json report = {{"command", "generate"}, {"policy", policy.name}};
     if (jobs.empty())
         announce(options, model, policy);
     else
         report = jobs.size() == 1 ? write_one(options, model, policy, jobs[0])
                                   : write_all(options, model, policy, jobs);
-    if (!options.validation.empty())
-        report["validation"] = run_validation(options, model, policy, text, jobs);
+    if (text) report["validation"] = run_validation(options, model, policy, *text, jobs);
     write_output(options.run.json,
                  report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
@@ -371,6 +398,7 @@ void add_generate_command(CLI::App& app) {
                      "Tokenizer: a directory, tokenizer.json or .tiktoken, or bytes (default: the one beside "
                      "the model)")
         ->type_name("DIR");
+    add_special_tokens_option(*command, options->run.special_tokens);
     add_with_default(*command, "--length", options->length,
                      "Tokens to generate; a token that ends a text ends it earlier");
     add_with_default(*command, "--full-context", options->full_context,
@@ -401,7 +429,8 @@ void add_generate_command(CLI::App& app) {
     add_policy_option(*command, options->run, PolicyUse::any);
     command
         ->add_option("--validation", options->validation,
-                     "Print the perplexity of this text; for int8 and int4 that of bf16, too")
+                     "Print the perplexity of text files, and folders of them; for int8 and int4 that of "
+                     "bf16, too")
         ->type_name("FILE");
     command->add_flag("--profile", options->profile, "Print where the time of the last token went");
     command->add_flag("--quiet", options->run.quiet, "Print the text alone");

@@ -20,6 +20,7 @@
 #include "mantissa/base/system_memory.h"
 #include "mantissa/codegen/compiler.h"
 #include "mantissa/data/byte_tokenizer.h"
+#include "mantissa/data/text_reading.h"
 #include "mantissa/data/token_file.h"
 #include "mantissa/data/token_manifest.h"
 #include "mantissa/data/tokenizer_files.h"
@@ -154,6 +155,20 @@ void add_documents_option(CLI::App& command, RunOptions& options) {
         ->type_name("WORD");
 }
 
+void add_special_tokens_option(CLI::App& command, std::optional<std::string>& given) {
+    command
+        .add_option(
+            "--special-tokens", given,
+            "Special tokens that a text spells, such as <|im_end|>: read as tokens, or as text, letter "
+            "by letter (default: as the model was trained, else tokens)")
+        ->check(CLI::IsMember({"tokens", "text"}))
+        ->type_name("WORD");
+}
+
+std::optional<SpecialsInText> specials_of(const std::optional<std::string>& given) {
+    return given ? std::optional(specials_in_text(*given)) : std::nullopt;
+}
+
 nn::Documents documents_of(const RunOptions& options) {
     if (options.documents == "joined") return nn::Documents::joined;
     if (options.documents == "packed") return nn::Documents::packed;
@@ -182,6 +197,7 @@ void add_run_options(CLI::App& command, RunOptions& options, ModelUse use) {
                     "byte is a token (default: train: bytes; ladder: one trained on the text)")
         ->type_name("DIR");
     add_documents_option(command, options);
+    add_special_tokens_option(command, options.special_tokens);
     begin_section(command, "Training");
     add_with_default(command, "--learning-rate", options.learning_rate, "Highest learning rate");
     add_seed_option(command, options, "Seed of the weights and of everything random");
@@ -301,6 +317,8 @@ void take_model_of_files(const CLI::App& command, RunOptions& options) {
     if (!file.warning().empty()) print_error(fmt::format("mantissa: warning: {}\n", file.warning()));
     options.from = file.directory().string();
     options.from_files = file.model();
+    options.reading = file.reading();
+    if (options.reading == earlier_reading && !saved_reading(options.from)) options.earlier = options.from;
 }
 
 void take_tokenizer_of_files(RunOptions& options) {
@@ -321,6 +339,14 @@ void warn_of_another_tokenizer(const std::string& given, const std::filesystem::
                         "out to use {}\n",
                         given, folder.string(), has_own ? "the tokens of the tokenizer beside them" : "bytes",
                         has_own ? "that one" : "them"));
+}
+
+void say_earlier_reading(const std::string& checkpoint, const TextReading& reading,
+                         const Tokenizer& tokenizer) {
+    if (differ(reading, TextReading{}, tokenizer))
+        print_error(
+            fmt::format("mantissa: {} is of an earlier version, and texts are read as they were there: {}\n",
+                        checkpoint, text_of(reading, tokenizer)));
 }
 
 std::string tokenizer_beside(const std::filesystem::path& folder, const char* option) {
@@ -352,14 +378,29 @@ Corpus open_corpus(const RunOptions& options, CorpusOptions::Untokenized untoken
     if (!of_bytes && !options.tokenizer.empty() && !std::filesystem::exists(options.tokenizer))
         in_option("--tokenizer", [&] { load_tokenizer(options.tokenizer); });
     ThreadPool pool(options.threads == 0 ? default_thread_count() : options.threads);
-    return mantissa::open_corpus({.texts = {options.text.begin(), options.text.end()},
-                                  .tokens = {options.tokens.begin(), options.tokens.end()},
-                                  .tokens_format = token_format(options),
-                                  .tokenizer = of_bytes ? "" : options.tokenizer,
-                                  .untokenized = of_bytes ? CorpusOptions::Untokenized::bytes : untokenized,
-                                  .model_vocabulary = language_model(options).vocabulary,
-                                  .documents = documents_of(options) == nn::Documents::packed},
-                                 pool);
+    const std::optional<SpecialsInText> specials = specials_of(options.special_tokens);
+    TextReading reading = options.reading;
+    reading.specials = specials.value_or(reading.specials);
+    Corpus corpus =
+        mantissa::open_corpus({.texts = {options.text.begin(), options.text.end()},
+                               .tokens = {options.tokens.begin(), options.tokens.end()},
+                               .tokens_format = token_format(options),
+                               .tokenizer = of_bytes ? "" : options.tokenizer,
+                               .untokenized = of_bytes ? CorpusOptions::Untokenized::bytes : untokenized,
+                               .model_vocabulary = language_model(options).vocabulary,
+                               .reading = reading,
+                               .documents = documents_of(options) == nn::Documents::packed},
+                              pool);
+    if (specials && !corpus.tokenizer)
+        throw UserError("--special-tokens says how a tokenizer reads texts: give --tokenizer DIR");
+    if (specials && corpus.reading.specials != *specials)
+        throw UserError(fmt::format(
+            "--special-tokens {}: {} were made with --special-tokens {}; leave the option out, or "
+            "make them anew",
+            name_of(*specials), corpus.stream.source(), name_of(corpus.reading.specials)));
+    if (!options.earlier.empty() && corpus.tokenizer)
+        say_earlier_reading(options.earlier, corpus.reading, *corpus.tokenizer);
+    return corpus;
 }
 
 namespace {
@@ -427,6 +468,9 @@ void refuse_text_options(const RunOptions& options) {
                         options.model));
     if (!options.text.empty() || !options.tokens.empty() || !options.tokenizer.empty())
         throw UserError(fmt::format("--model {}: trains on images, not on --text, --tokens or --tokenizer",
+                                    options.model));
+    if (options.special_tokens)
+        throw UserError(fmt::format("--model {}: trains on images, in which there are no --special-tokens",
                                     options.model));
     if (documents_of(options) != nn::Documents::joined)
         throw UserError(

@@ -38,9 +38,12 @@ struct RunOptions {
     std::string emulate;                       ///< empty: nothing is emulated
     std::optional<std::string> tokens_format;  ///< of TokenFormat; none: found by the first bytes
     std::string tokenizer, json, dump;
-    std::string documents = "joined";  ///< of a text: what its sequences are
-    std::string dump_target;           ///< a GPU, for which --dump writes kernels, too; empty: none
-    std::string passes = "all";        ///< names with commas between, or all, or none
+    std::string documents = "joined";           ///< of a text: what its sequences are
+    std::optional<std::string> special_tokens;  ///< of texts: tokens or text; none: as `reading` says
+    TextReading reading;                        ///< of the weights that are gone on with
+    std::string earlier;      ///< a checkpoint of an earlier version, of which `reading` is; empty: of none
+    std::string dump_target;  ///< a GPU, for which --dump writes kernels, too; empty: none
+    std::string passes = "all";  ///< names with commas between, or all, or none
     std::vector<std::string> recompute;
     int threads = 0;
     std::uint64_t seed = 1337;
@@ -78,6 +81,10 @@ void add_emulate_option(CLI::App& command, RunOptions& options);
 void add_passes_option(CLI::App& command, RunOptions& options);
 void add_recompute_option(CLI::App& command, RunOptions& options);
 void add_documents_option(CLI::App& command, RunOptions& options);
+/// --special-tokens, whose word `given` is.
+void add_special_tokens_option(CLI::App& command, std::optional<std::string>& given);
+/// The word as it is meant, or none. Throws UserError for one that it does not know.
+std::optional<SpecialsInText> specials_of(const std::optional<std::string>& given);
 /// The value of --documents. Throws UserError for a word that it does not know.
 nn::Documents documents_of(const RunOptions& options);
 
@@ -101,6 +108,9 @@ std::string tokenizer_beside(const std::filesystem::path& folder, const char* op
 /// the checkpoint says that it was trained on them. Throws UserError, beginning with the option, if there is
 /// neither.
 void take_tokenizer_of_files(RunOptions& options);
+/// Says how a checkpoint of an earlier version reads texts, where that is not how they are read today.
+void say_earlier_reading(const std::string& checkpoint, const TextReading& reading,
+                         const Tokenizer& tokenizer);
 /// Warns where a tokenizer is given and another lies beside the weights.
 void warn_of_another_tokenizer(const std::string& given, const std::filesystem::path& folder);
 

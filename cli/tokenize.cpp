@@ -19,6 +19,7 @@
 #include "cli/output_file.h"
 #include "cli/print_error.h"
 #include "cli/progress_line.h"
+#include "cli/run_options.h"
 #include "mantissa/base/clock.h"
 #include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
@@ -42,6 +43,7 @@ struct TokenizeCommand {
     std::vector<std::string> train, encode, count, decode;
     TokenId vocabulary = 50257;
     std::string tokenizer, out, json;
+    std::optional<std::string> special_tokens;
     int threads = 0;
     bool documents = false, quiet = false;
 };
@@ -117,12 +119,15 @@ void train(const TokenizeCommand& options) {
 struct TextsToEncode {
     std::vector<std::filesystem::path> files;
     std::vector<TextFile> texts;
+    TextReading reading;
     TextsAre are;
 
-    TextsToEncode(const TokenizeCommand& options, const std::vector<std::string>& given)
+    TextsToEncode(const TokenizeCommand& options, const Tokenizer& tokenizer,
+                  const std::vector<std::string>& given)
         : files(texts_to_read(options, given)),
           texts(files.begin(), files.end()),
-          are(options.documents ? TextsAre::documents : TextsAre::joined) {}
+          reading{.specials = specials_of(options.special_tokens).value_or(SpecialsInText::as_tokens)},
+          are(options.documents ? TextsAre::documents : joined_or_begun(tokenizer, reading)) {}
     std::uint64_t bytes() const { return bytes_of_texts(texts, are); }
 };
 
@@ -132,7 +137,7 @@ std::uint64_t encode_all(const TokenizeCommand& options, const Tokenizer& tokeni
     ThreadPool pool(thread_count(options));
     ProgressLine line(options.quiet, ProgressLine::FirstLine::after_ten_seconds);
     std::uint64_t tokens = 0;
-    encode_texts(tokenizer, input.texts, input.are, pool,
+    encode_texts(tokenizer, input.texts, input.are, input.reading, pool,
                  [&](std::span<const TokenId> ids, std::size_t bytes_done) {
                      tokens += ids.size();
                      sink(ids);
@@ -170,7 +175,7 @@ void report_count(const TokenizeCommand& options, const Counted& counted) {
 
 void count(const TokenizeCommand& options) {
     const Tokenizer tokenizer = required_tokenizer(options);
-    const TextsToEncode input(options, options.count);
+    const TextsToEncode input(options, tokenizer, options.count);
     const Stopwatch watch;
     const auto tokens = encode_all(options, tokenizer, input, [](std::span<const TokenId>) {});
     report_count(options, {tokens, input.bytes(), watch.seconds(), {}});
@@ -201,13 +206,13 @@ std::vector<std::filesystem::path> write_shards(const TokenizeCommand& options, 
     std::vector<TextOrigin> origins;
     for (std::size_t i = 0; i < input.files.size(); ++i)
         origins.push_back(text_origin(input.files[i] == "-" ? "" : input.files[i], input.texts[i].text()));
-    write_token_manifest(stem, shards, token_origin(origins, options.tokenizer, tokenizer));
+    write_token_manifest(stem, shards, token_origin(origins, options.tokenizer, tokenizer, input.reading));
     return shards;
 }
 
 void encode(const TokenizeCommand& options) {
     const Tokenizer tokenizer = required_tokenizer(options);
-    const TextsToEncode input(options, options.encode);
+    const TextsToEncode input(options, tokenizer, options.encode);
     const Stopwatch watch;
     std::uint64_t tokens = 0;
     std::vector<std::filesystem::path> shards;
@@ -300,6 +305,7 @@ void require_used(const CLI::App& command, const TokenizeCommand& options) {
     refuse(decode || !options.count.empty(), "--out", "--train and --encode");
     refuse(decode, "--json", "--train, --encode and --count");
     refuse(train || decode, "--documents", "--encode and --count");
+    refuse(train || decode, "--special-tokens", "--encode and --count");
 }
 
 void require_outputs_apart(const TokenizeCommand& options) {
@@ -351,6 +357,7 @@ void add_tokenize_command(CLI::App& app) {
     command->add_flag("--documents", options->documents,
                       "With --encode and --count: <|endoftext|> in the text ends a document, for `train "
                       "--documents packed`");
+    add_special_tokens_option(*command, options->special_tokens);
     add_output_file(*command, "--json", options->json, "Write the summary as JSON");
     command->add_option("--threads", options->threads, "Threads (default: one for each core)")
         ->check(CLI::PositiveNumber);

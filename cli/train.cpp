@@ -200,7 +200,7 @@ class Run {
         sampler.seed = options_.run.seed;
         nn::LanguageModel model = language_model(options_.run);
         model.trained_on = longest_sequence_;
-        sampler_.emplace(*device_, model, tokenizer, sampler);
+        sampler_.emplace(*device_, model, tokenizer, input_->reading(), sampler);
     }
 
     /// The trained model is saved, whatever went wrong beside it, as where nobody reads what is printed.
@@ -322,10 +322,11 @@ class Run {
                     "mantissa: {} does nothing here: it is for ranks, and this process is alone\n", option));
         if (const auto& files = options_.run.from_files;
             options_.resume.empty() && files && files->dropout_of_files > 0 && !options_.run.sizes.dropout)
-            print_error(
-                fmt::format("mantissa: the config.json of {0} tells of dropout {1:g}, and this run has "
-                            "none; --dropout {1:g} drops as much\n",
-                            options_.run.from, files->dropout_of_files));
+            print_error(fmt::format(
+                "mantissa: the config.json of {} tells of dropout {:g}, and this run has none; {}\n",
+                options_.run.from, files->dropout_of_files,
+                files->can_drop ? fmt::format("--dropout {:g} drops as much", files->dropout_of_files)
+                                : "models of this family are trained without"));
         for (const auto& [option, every] : {std::pair{"--save-every", options_.save_every},
                                             {"--validate-every", options_.validate_every},
                                             {"--sample-every", options_.sample_every}})

@@ -47,6 +47,8 @@ class TrainInput {
     virtual std::string go_on_from(const DataPlace& place) = 0;
     /// For samples. Throws UserError where there is none, or the model writes no text.
     virtual const Tokenizer& tokenizer() = 0;
+    /// How it reads texts.
+    virtual TextReading reading() const { return {}; }
     /// Words to say at the end; empty: nothing.
     virtual std::string remark() const { return ""; }
 };

@@ -18,6 +18,7 @@
 #include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/data/byte_tokenizer.h"
+#include "mantissa/data/text_reading.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/train/checkpoint.h"
 #include "mantissa/train/model_file.h"
@@ -267,6 +268,9 @@ void recall(CLI::App& command, TrainOptions& options) {
     options.not_continued = take_over(command, saved, is_same_run ? Reports::go_on : Reports::end);
     if (!saved.empty()) options.changes = Resume::with_changes;
     if (options.checkpoint.empty()) options.checkpoint = place_of_saves(options.resume);
+    const std::optional<TextReading> reading = saved_reading(options.resume);
+    options.run.reading = reading.value_or(earlier_reading);
+    if (!reading) options.run.earlier = options.resume;
     // Its own copy, which is there whatever became of the one that it was trained with.
     if (!own.empty() && can_be_read(own, options)) options.run.tokenizer = own;
     if (!options.run.from.empty())

@@ -21,10 +21,10 @@ class TrainSampler {
   public:
     /// Plans only. Throws UserError if the prompt is empty or does not fit the model's context.
     TrainSampler(Device& device, const nn::LanguageModel& model, const Tokenizer& tokenizer,
-                 const SamplerOptions& options)
+                 const TextReading& reading, const SamplerOptions& options)
         : tokenizer_(tokenizer),
           options_(options),
-          prompt_(tokenizer.encode_whole(options.prompt)),
+          prompt_(tokenizer.encode_whole(options.prompt, reading)),
           generator_(device, model, static_cast<std::int64_t>(prompt_.size())) {}
 
     /// Bytes that it will hold besides the trainer's.

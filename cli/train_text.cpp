@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "cli/print_error.h"
 #include "cli/train_input.h"
 #include "cli/training_data.h"
 #include "mantissa/base/checksum.h"
@@ -12,6 +13,7 @@
 #include "mantissa/base/plain_nan.h"
 #include "mantissa/base/system_memory.h"
 #include "mantissa/data/byte_tokenizer.h"
+#include "mantissa/data/text_reading.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/runtime/state_block.h"
 
@@ -27,7 +29,7 @@ class TextInput final : public TrainInput {
           tokenizer_texts_(corpus_.tokenizer ? tokenizer_texts(*corpus_.tokenizer)
                                              : std::map<std::string, std::string>{}),
           token_ids_(token_ids_of_run()),
-          validation_corpus_(open_validation_corpus(options)),
+          validation_corpus_(open_validation_corpus(options, corpus_)),
           split_(split_of(options, corpus_)),
           model_(model_to_train(options.run)),
           batches_(text_batches(corpus_, split_.train, model_.units_per_example,
@@ -107,6 +109,7 @@ class TextInput final : public TrainInput {
         record.inputs["tokens"] = batches_text_;
         record.texts = tokenizer_texts_;
         record.token_ids = token_ids_;
+        record.reading = corpus_.reading;
     }
 
     DataPlace place_at(std::int64_t step) const override {
@@ -122,6 +125,7 @@ class TextInput final : public TrainInput {
         if (!corpus_.tokenizer) corpus_.tokenizer = std::make_unique<Tokenizer>(byte_tokenizer());
         return *corpus_.tokenizer;
     }
+    TextReading reading() const override { return corpus_.reading; }
 
   private:
     /// Token ids of the tokenizer, or those that the weights came with.
@@ -147,12 +151,23 @@ class TextInput final : public TrainInput {
 
     /// Null where no text is given for validation, or there is no validation. In the former case a part of
     /// the training text is kept for it.
-    static std::unique_ptr<const Corpus> open_validation_corpus(const TrainOptions& options) {
+    static std::unique_ptr<const Corpus> open_validation_corpus(const TrainOptions& options,
+                                                                const Corpus& corpus) {
         if (options.validation.empty() || options.validate_every == 0) return nullptr;
         RunOptions run = options.run;
         (run.tokens.empty() ? run.text : run.tokens) = options.validation;
-        return std::make_unique<const Corpus>(
+        run.special_tokens.reset();
+        run.reading = corpus.reading;
+        run.earlier.clear();
+        auto opened = std::make_unique<const Corpus>(
             in_option("--validation", [&] { return open_corpus(run, CorpusOptions::Untokenized::bytes); }));
+        if (corpus.tokenizer && differ(opened->reading, corpus.reading, *corpus.tokenizer))
+            print_error(fmt::format(
+                "mantissa: warning: --validation: its tokens were made in another way ({}) than those that "
+                "are "
+                "trained on ({}), so the validation loss tells little\n",
+                text_of(opened->reading, *corpus.tokenizer), text_of(corpus.reading, *corpus.tokenizer)));
+        return opened;
     }
 
     static TokenSplit split_of(const TrainOptions& options, Corpus& corpus) {

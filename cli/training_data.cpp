@@ -5,18 +5,11 @@
 
 #include "mantissa/base/count_text.h"
 #include "mantissa/data/synthetic_images.h"
-#include "mantissa/data/text_windows.h"
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/model_file.h"
 #include "mantissa/train/weights.h"
 
 namespace mantissa::cli {
-
-std::unique_ptr<BatchSource> text_batches(const Corpus& corpus, TokenRange range, std::int64_t sequence,
-                                          const BatchOptions& options) {
-    if (!corpus.ends) return std::make_unique<TextWindows>(corpus.stream, range, sequence, options);
-    return std::make_unique<PackedDocuments>(corpus.stream, *corpus.ends, range, sequence, options);
-}
 
 TrainingData open_training_data(const RunOptions& options, const nn::Model& model, std::int64_t batch,
                                 CorpusOptions::Untokenized untokenized) {

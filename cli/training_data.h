@@ -21,10 +21,6 @@ struct TrainingData {
     const BatchSource* batches = nullptr;          ///< those of one of these
 };
 
-/// Sequences of a text, as it was opened: packed documents where it tells them apart. Both must outlive them.
-std::unique_ptr<BatchSource> text_batches(const Corpus& corpus, TokenRange range, std::int64_t sequence,
-                                          const BatchOptions& options);
-
 /// For `model`, which the options stand for, with so many examples a step.
 TrainingData open_training_data(const RunOptions& options, const nn::Model& model, std::int64_t batch,
                                 CorpusOptions::Untokenized untokenized);

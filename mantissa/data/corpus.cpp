@@ -8,6 +8,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/data/encode_text.h"
 #include "mantissa/data/text_files.h"
+#include "mantissa/data/text_reading.h"
 #include "mantissa/data/token_manifest.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/data/tokenizer_train.h"
@@ -80,12 +81,26 @@ std::int64_t trained_vocabulary(std::int64_t text_bytes, std::int64_t model_voca
 
 namespace {
 
+/// Whether tokens of others' programs have before each text what the tokenizer puts there.
+bool seem_to_begin_texts(const TokenStream& stream, const Tokenizer* tokenizer) {
+    if (!tokenizer || tokenizer->parts().first_tokens.empty()) return true;  // with nothing
+    std::vector<std::int32_t> tokens(std::min<std::uint64_t>(stream.size(), 1 << 20));
+    stream.copy(0, tokens);
+    return std::ranges::find(tokens, tokenizer->parts().first_tokens[0]) != tokens.end();
+}
+
 Corpus open_tokens(const CorpusOptions& options, std::unique_ptr<Tokenizer> tokenizer) {
-    check_token_origin(options.tokens, tokenizer.get());
+    const std::optional<TextReading> recorded = check_token_origin(options.tokens, tokenizer.get());
     TokenStream stream(options.tokens,
                        {.format = options.tokens_format, .vocabulary = options.model_vocabulary});
     std::string description = stream.description();
-    return {std::move(stream), std::move(tokenizer), std::move(description)};
+    const TextReading reading =
+        recorded.value_or(TextReading{.specials = options.reading.specials,
+                                      .begins = !recorded && seem_to_begin_texts(stream, tokenizer.get())});
+    return {.stream = std::move(stream),
+            .tokenizer = std::move(tokenizer),
+            .description = std::move(description),
+            .reading = reading};
 }
 
 Corpus open_texts(const CorpusOptions& options, std::unique_ptr<Tokenizer> tokenizer, ThreadPool& pool) {
@@ -96,7 +111,9 @@ Corpus open_texts(const CorpusOptions& options, std::unique_ptr<Tokenizer> token
     if (trains) require_readable_again(files);
     if (options.documents && !trains) ends_of_documents(require_tokenizer(tokenizer.get()));
     const std::vector<TextFile> texts = texts_of(files);
-    const TextsAre are = options.documents ? TextsAre::documents : TextsAre::joined;
+    const TextsAre are = options.documents ? TextsAre::documents
+                         : tokenizer       ? joined_or_begun(*tokenizer, options.reading)
+                                           : TextsAre::joined;
     const std::uint64_t bytes = bytes_of_texts(texts, are);
     std::string kind = fmt::format("tokens of {}", options.tokenizer.string());
     if (trains) {
@@ -112,7 +129,7 @@ Corpus open_texts(const CorpusOptions& options, std::unique_ptr<Tokenizer> token
     };
     std::vector<std::uint64_t> starts = {0};
     if (tokenizer) {
-        starts = encode_texts(*tokenizer, texts, are, pool, append);
+        starts = encode_texts(*tokenizer, texts, are, options.reading, pool, append);
     } else {
         require_room(256, options.model_vocabulary, "a text of bytes");
         tokens = bytes_of(joined_texts(texts));
@@ -122,8 +139,17 @@ Corpus open_texts(const CorpusOptions& options, std::unique_ptr<Tokenizer> token
     std::string description = fmt::format("{}, {} as {} {}", name_of(files), count_text(bytes, "byte"),
                                           tokens.size(), tokenizer ? kind : "tokens, a byte each");
     if (!found.account.empty()) description += "\n" + found.account;
-    return {TokenStream(std::move(tokens), name_of(files), std::move(starts)), std::move(tokenizer),
-            std::move(description)};
+    for (std::size_t i = 0; tokenizer && i < texts.size(); ++i) {
+        const std::string twice =
+            begins_twice(texts[i].text(), options.reading, *tokenizer, name_of({files[i]}));
+        if (twice.empty()) continue;
+        description += "\nwarning: " + twice;  // of the first; others may, too
+        break;
+    }
+    return {.stream = TokenStream(std::move(tokens), name_of(files), std::move(starts)),
+            .tokenizer = std::move(tokenizer),
+            .description = std::move(description),
+            .reading = options.reading};
 }
 
 }  // namespace
@@ -139,8 +165,11 @@ Corpus open_corpus(const CorpusOptions& options, ThreadPool& pool) {
     Corpus corpus = options.tokens.empty() ? open_texts(options, std::move(tokenizer), pool)
                                            : open_tokens(options, std::move(tokenizer));
     if (!options.documents) return corpus;
+    const Tokenizer& tokenizes = require_tokenizer(corpus.tokenizer.get());
+    const std::span<const TokenId> first = tokenizes.first_tokens(corpus.reading);
     corpus.ends = std::make_unique<DocumentEnds>(
-        corpus.stream, ends_of_documents(require_tokenizer(corpus.tokenizer.get())));
+        corpus.stream, DocumentMarks{.ends = ends_of_documents(tokenizes),
+                                     .first = first.empty() ? std::nullopt : std::optional(first[0])});
     // Behind the tokens, before the line about files.
     corpus.description.insert(std::min(corpus.description.find('\n'), corpus.description.size()),
                               fmt::format(", in {}", count_text(corpus.ends->documents(), "document")));
@@ -189,6 +218,12 @@ std::vector<TokenRange> tails_of_documents(const Corpus& corpus) {
 
 }  // namespace
 
+std::unique_ptr<BatchSource> text_batches(const Corpus& corpus, TokenRange range, std::int64_t sequence,
+                                          const BatchOptions& options) {
+    if (!corpus.ends) return std::make_unique<TextWindows>(corpus.stream, range, sequence, options);
+    return std::make_unique<PackedDocuments>(corpus.stream, *corpus.ends, range, sequence, options);
+}
+
 TokenSplit split_each_file(Corpus& corpus) {
     if (!corpus.ends) return split_each_file(corpus.stream);
     const std::vector<TokenRange> tails = tails_of_documents(corpus);
@@ -197,8 +232,7 @@ TokenSplit split_each_file(Corpus& corpus) {
     const TokenRange all = corpus.stream.all();
     if (kept == 0) return split_for_validation(all);
     corpus.stream.move_to_end(tails);
-    const auto tokens = corpus.ends->tokens();
-    corpus.ends = std::make_unique<DocumentEnds>(corpus.stream, std::vector(tokens.begin(), tokens.end()));
+    corpus.ends = std::make_unique<DocumentEnds>(corpus.stream, DocumentMarks(corpus.ends->marks()));
     return {.train = {0, all.end - kept}, .validation = {all.end - kept, all.end}};
 }
 

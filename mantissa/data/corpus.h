@@ -26,6 +26,7 @@ struct CorpusOptions {
         train   ///< a tokenizer is trained on it, of trained_vocabulary() tokens
     } untokenized = Untokenized::bytes;
     std::int64_t model_vocabulary = 0;  ///< every token must be below it
+    TextReading reading = {};           ///< of texts; Corpus::reading
     /// Whether documents are told apart: the tokenizer's end-of-text token ends each. A text file ends with
     /// one, and has more where its text says so ("<|endoftext|>").
     bool documents = false;
@@ -33,9 +34,12 @@ struct CorpusOptions {
 
 struct Corpus {
     TokenStream stream;
-    std::unique_ptr<Tokenizer> tokenizer;  ///< null: tokens are bytes, or came as shards without one
-    std::string description;               ///< for the log: which files, how many tokens of what kind
+    std::unique_ptr<Tokenizer> tokenizer = {};  ///< null: tokens are bytes, or came as shards without one
+    std::string description = {};               ///< for the log: which files, how many tokens of what kind
     std::unique_ptr<const DocumentEnds> ends = {};  ///< where documents are told apart
+    /// How its texts became tokens. Of token files their record says it; without one, they begin texts as the
+    /// tokenizer does where its tokens that begin one are among the first million, and the rest is as asked.
+    TextReading reading = {};
 };
 
 /// Reads, encodes and checks everything; what is empty is left out, and the description says so. Throws
@@ -49,6 +53,11 @@ Corpus open_corpus(const CorpusOptions& options, ThreadPool& pool);
 /// apart, none is cut, and files whose documents are long make up for one another; only a stream whose
 /// documents are too few for that is cut as split_for_validation does.
 TokenSplit split_each_file(Corpus& corpus);
+
+/// Sequences of a range of the stream: packed documents where it tells them apart. `corpus` must outlive
+/// them.
+std::unique_ptr<BatchSource> text_batches(const Corpus& corpus, TokenRange range, std::int64_t sequence,
+                                          const BatchOptions& options);
 
 /// How many tokens a tokenizer gets that is trained on so much text: one for 64 bytes, so that each occurs
 /// often enough to be learnt, at least 257 and at most 4,096 or the model's vocabulary.

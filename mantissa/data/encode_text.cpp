@@ -17,27 +17,58 @@ constexpr std::size_t part_bytes = std::size_t{1} << 20;
 /// Parts a thread encodes between two calls of the sink.
 constexpr std::size_t parts_per_thread = 4;
 
-/// The parts of cut_text, which end behind `cuts`, too.
+/// The special tokens that are found in a text.
+std::vector<SpecialToken> found_specials(const Tokenizer& tokenizer, SpecialsInText specials) {
+    if (specials == SpecialsInText::as_text) return {};
+    std::vector<SpecialToken> found = tokenizer.parts().specials;
+    if (specials == SpecialsInText::end_of_text_as_token)
+        std::erase_if(found, [&](const SpecialToken& token) {
+            return std::ranges::find(tokenizer.ends(), token.id) == tokenizer.ends().end();
+        });
+    return found;
+}
+
+/// The cut, or the beginning of the special token that it cuts or lies behind: what follows on one is encoded
+/// by other rules than what goes on.
+std::size_t before_special(std::string_view text, std::size_t cut,
+                           const std::vector<SpecialToken>& specials) {
+    std::size_t first = cut;
+    for (const SpecialToken& token : specials)
+        for (std::size_t at = cut - std::min(cut, token.text.size()); at < first; ++at)
+            if (text.substr(at).starts_with(token.text)) first = at;
+    return first;
+}
+
+/// The parts of cut_text, which end behind `cuts`, too, and cut no special token.
 std::vector<std::string_view> parts_of(std::string_view text, std::span<const std::size_t> cuts,
-                                       Split split) {
+                                       const Tokenizer& tokenizer, SpecialsInText specials) {
+    const Split split = tokenizer.parts().split;
+    const std::vector<SpecialToken> found = found_specials(tokenizer, specials);
     std::vector<std::string_view> parts;
-    std::size_t begin = 0;
-    const auto add = [&](std::size_t end) {
-        const auto more = cut_text(text.substr(begin, end - begin), part_bytes, split);
-        parts.insert(parts.end(), more.begin(), more.end());
+    std::size_t begin = 0;  // of the next part
+    const auto add = [&](std::size_t wanted) {
+        const std::size_t end = before_special(text, wanted, found);
+        if (end <= begin) return;
+        parts.push_back(text.substr(begin, end - begin));
         begin = end;
     };
+    const auto add_up_to = [&](std::size_t end) {
+        std::size_t at = begin;
+        for (const std::string_view part : cut_text(text.substr(begin, end - begin), part_bytes, split))
+            if ((at += part.size()) < text.size()) add(at);
+    };
     for (const std::size_t cut : cuts)
-        if (cut > begin) add(safe_cut(text, cut, split));
-    add(text.size());
+        if (cut > begin) add_up_to(safe_cut(text, cut, split));
+    add_up_to(text.size());
+    if (begin < text.size()) parts.push_back(text.substr(begin));
     return parts;
 }
 
 }  // namespace
 
 void encode_text(const Tokenizer& tokenizer, std::string_view text, ThreadPool& pool, TokenSink sink,
-                 SpecialsInText specials, std::span<const std::size_t> cuts) {
-    const auto parts = parts_of(text, cuts, tokenizer.parts().split);
+                 const EncodeOptions& options, std::span<const std::size_t> cuts) {
+    const auto parts = parts_of(text, cuts, tokenizer, options.specials);
     std::vector<Encoder> encoders;
     for (int i = 0; i < pool.threads(); ++i) encoders.emplace_back(tokenizer);
     const std::size_t batch = parts_per_thread * static_cast<std::size_t>(pool.threads());
@@ -48,8 +79,9 @@ void encode_text(const Tokenizer& tokenizer, std::string_view text, ThreadPool& 
         pool.for_each_block(static_cast<std::int64_t>(count), [&](std::int64_t block, int worker) {
             const std::size_t i = static_cast<std::size_t>(block);
             ids[i].clear();
-            encoders[worker].encode(parts[first + i], ids[i],
-                                    {.specials = specials, .continues = first + i > 0});
+            EncodeOptions of_part = options;
+            of_part.continues |= first + i > 0;
+            encoders[worker].encode(parts[first + i], ids[i], of_part);
         });
         for (std::size_t i = 0; i < count; ++i) {
             bytes_done += parts[first + i].size();
@@ -68,11 +100,12 @@ std::vector<TokenId> ends_of_documents(const Tokenizer& tokenizer) {
 
 namespace {
 
-/// Lets tokens through as they come, but for documents of nothing.
+/// Lets tokens through as they come, but for documents of nothing, and puts before each document what each
+/// begins with.
 class DocumentFilter {
   public:
-    explicit DocumentFilter(const Tokenizer& tokenizer)
-        : tokenizer_(tokenizer), ends_(ends_of_documents(tokenizer)) {}
+    DocumentFilter(const Tokenizer& tokenizer, std::span<const TokenId> first)
+        : tokenizer_(tokenizer), first_(first), ends_(ends_of_documents(tokenizer)) {}
 
     /// The part of these that comes through; valid until the next call.
     std::span<const TokenId> push(std::span<const TokenId> ids) {
@@ -83,6 +116,7 @@ class DocumentFilter {
             } else if (is_empty_ && is_blank(id)) {
                 held_.push_back(id);
             } else {
+                if (is_empty_) through_.insert(through_.end(), first_.begin(), first_.end());
                 through_.insert(through_.end(), held_.begin(), held_.end());
                 through_.push_back(id);
                 held_.clear();
@@ -108,6 +142,7 @@ class DocumentFilter {
     }
 
     const Tokenizer& tokenizer_;
+    std::span<const TokenId> first_;
     std::vector<TokenId> ends_;
     bool is_empty_ = true;       // whether the document has nothing but white space so far
     std::vector<TokenId> held_;  // that white space
@@ -116,12 +151,15 @@ class DocumentFilter {
 
 }  // namespace
 
-void encode_documents(const Tokenizer& tokenizer, std::string_view text, ThreadPool& pool, TokenSink sink) {
-    DocumentFilter documents(tokenizer);
+void encode_documents(const Tokenizer& tokenizer, std::string_view text, ThreadPool& pool, TokenSink sink,
+                      const TextReading& reading) {
+    DocumentFilter documents(tokenizer, tokenizer.first_tokens(reading));
+    const SpecialsInText specials =
+        reading.specials == SpecialsInText::as_text ? SpecialsInText::end_of_text_as_token : reading.specials;
     encode_text(
         tokenizer, text, pool,
         [&](std::span<const TokenId> ids, std::size_t bytes_done) { sink(documents.push(ids), bytes_done); },
-        SpecialsInText::end_of_text_as_token);
+        {.specials = specials, .ends_apart = reading.begins});
     sink(documents.finish(), text.size());
 }
 

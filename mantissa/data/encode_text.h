@@ -15,15 +15,16 @@ namespace mantissa::inline v0 {
 using TokenSink = FunctionRef<void(std::span<const TokenId> ids, std::size_t bytes_done)>;
 
 /// Calls `sink` on the calling thread with the tokens of `text`, in order: all calls together give what
-/// tokenizer.encode(text) does. The sink is called where the text may be cut at one of `cuts`, bytes in
-/// ascending order, or next behind it.
+/// tokenizer.encode(text, options) does. The sink is called where the text may be cut at one of `cuts`, bytes
+/// in ascending order, or next behind it.
 void encode_text(const Tokenizer& tokenizer, std::string_view text, ThreadPool& pool, TokenSink sink,
-                 SpecialsInText specials = SpecialsInText::as_text, std::span<const std::size_t> cuts = {});
+                 const EncodeOptions& options = {}, std::span<const std::size_t> cuts = {});
 
-/// The same of a text of documents: "<|endoftext|>", or what the tokenizer has in its place, ends one, and so
-/// does the end of the text. Documents of white space alone are left out. Throws UserError if the tokenizer
-/// has no such token.
-void encode_documents(const Tokenizer& tokenizer, std::string_view text, ThreadPool& pool, TokenSink sink);
+/// The same of a text of documents: "<|endoftext|>", or what the tokenizer has in its place, ends one however
+/// other special tokens are read, and so does the end of the text. Each document is encoded as a text by
+/// itself. Those of white space alone are left out. Throws UserError if the tokenizer has no such token.
+void encode_documents(const Tokenizer& tokenizer, std::string_view text, ThreadPool& pool, TokenSink sink,
+                      const TextReading& reading = {});
 
 /// Tokenizer::ends. Throws UserError if there is none.
 std::vector<TokenId> ends_of_documents(const Tokenizer& tokenizer);

@@ -18,15 +18,19 @@ bool is_among(std::span<const std::int32_t> ends, std::int32_t token) {
 
 }  // namespace
 
-DocumentEnds::DocumentEnds(const TokenStream& stream, std::vector<std::int32_t> ends)
-    : tokens_(std::move(ends)) {
+DocumentEnds::DocumentEnds(const TokenStream& stream, DocumentMarks marks) : marks_(std::move(marks)) {
     constexpr std::uint64_t at_once = 1 << 20;
     std::vector<std::int32_t> tokens;
+    std::uint64_t first = 0;  // of the document
     for (std::uint64_t begin = 0; begin < stream.size(); begin += tokens.size()) {
         tokens.resize(std::min(at_once, stream.size() - begin));
         stream.copy(begin, tokens);
-        for (std::size_t i = 0; i < tokens.size(); ++i)
-            if (is_among(tokens_, tokens[i])) positions_.push_back(begin + i);
+        for (std::size_t i = 0; i < tokens.size(); ++i) {
+            if (!is_among(marks_.ends, tokens[i])) continue;
+            if (begin + i == first && marks_.first == tokens[i]) continue;
+            positions_.push_back(begin + i);
+            first = begin + i + 1;
+        }
     }
     if (positions_.empty())
         throw UserError(fmt::format(
@@ -35,19 +39,21 @@ DocumentEnds::DocumentEnds(const TokenStream& stream, std::vector<std::int32_t> 
             stream.source(), tokens_text(), stream.size()));
 }
 
-std::string DocumentEnds::tokens_text() const { return fmt::format("{}", fmt::join(tokens_, " or ")); }
+std::string DocumentEnds::tokens_text() const { return fmt::format("{}", fmt::join(marks_.ends, " or ")); }
 
-std::uint64_t DocumentEnds::among(TokenRange range) const {
+std::span<const std::uint64_t> DocumentEnds::within(TokenRange range) const {
     const auto first = std::ranges::lower_bound(positions_, range.begin);
-    return static_cast<std::uint64_t>(std::lower_bound(first, positions_.end(), range.end) - first);
+    return {first, std::lower_bound(first, positions_.end(), range.end)};
 }
 
-void tell_documents_apart(const PackedSequence& sequence, std::span<const std::int32_t> ends) {
+void tell_documents_apart(const PackedSequence& sequence, std::span<const std::uint64_t> ends,
+                          std::uint64_t start) {
     std::int32_t document = 0, position = 0;
-    for (std::size_t i = 0; i < sequence.tokens.size(); ++i) {
+    for (std::size_t i = 0; i < sequence.documents.size(); ++i) {
         sequence.documents[i] = document;
         sequence.positions[i] = position++;
-        if (!is_among(ends, sequence.tokens[i])) continue;
+        if (ends.empty() || ends[0] != start + i) continue;
+        ends = ends.subspan(1);
         sequence.targets[i] = -1;
         ++document;
         position = 0;
@@ -82,12 +88,15 @@ void PackedDocuments::fill(std::uint64_t step, std::int64_t micro_batch,
     windows_.fill(step, micro_batch, tokens, targets);
     check(documents.size() == tokens.size() && positions.size() == tokens.size(),
           "documents and positions are [B, T]");
-    for (std::size_t begin = 0; begin < tokens.size(); begin += sequence_)
-        tell_documents_apart({.tokens = tokens.subspan(begin, sequence_),
-                              .targets = targets.subspan(begin, sequence_),
+    for (std::size_t begin = 0; begin < tokens.size(); begin += sequence_) {
+        const std::uint64_t within =
+            static_cast<std::uint64_t>(micro_batch * options_.batch) + begin / sequence_;
+        const std::uint64_t start = windows_.start_of(step, within);
+        tell_documents_apart({.targets = targets.subspan(begin, sequence_),
                               .documents = documents.subspan(begin, sequence_),
                               .positions = positions.subspan(begin, sequence_)},
-                             ends_->tokens());
+                             ends_->within({start, start + sequence_}), start);
+    }
     // A step of nothing but ends of documents has no targets, and the loss 0.
     const auto of_step = static_cast<double>(std::max<std::uint64_t>(1, counted(step)));
     const std::span shares(reinterpret_cast<float*>(inputs[4].data()), inputs[4].size() / sizeof(float));

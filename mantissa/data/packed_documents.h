@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,35 +18,45 @@
 
 namespace mantissa::inline v0 {
 
-/// Where documents of a stream end: at each of these tokens.
+/// The tokens that tell documents apart.
+struct DocumentMarks {
+    std::vector<std::int32_t> ends;  ///< each ends a document
+    /// The token that begins each. Where one of `ends` is it, too, it ends no document of which it is the
+    /// first.
+    std::optional<std::int32_t> first = {};
+};
+
+/// Where documents of a stream end.
 class DocumentEnds {
   public:
-    /// Reads the stream once; keeps 8 bytes a document. Throws UserError if none of them is in it.
-    DocumentEnds(const TokenStream& stream, std::vector<std::int32_t> ends);
+    /// Reads the stream once; keeps 8 bytes a document. Throws UserError if none of the marks is in it.
+    DocumentEnds(const TokenStream& stream, DocumentMarks marks);
 
-    std::span<const std::int32_t> tokens() const { return tokens_; }
+    const DocumentMarks& marks() const { return marks_; }
     /// "7 or 9".
     std::string tokens_text() const;
     std::uint64_t documents() const { return positions_.size(); }
     /// Positions of the tokens, ascending.
     const std::vector<std::uint64_t>& positions() const { return positions_; }
-    /// How many of these tokens end a document.
-    std::uint64_t among(TokenRange range) const;
+    /// Those of them that lie in the range.
+    std::span<const std::uint64_t> within(TokenRange range) const;
+    std::uint64_t among(TokenRange range) const { return within(range).size(); }
 
   private:
-    std::vector<std::int32_t> tokens_;
+    DocumentMarks marks_;
     std::vector<std::uint64_t> positions_;  // ascending
 };
 
-/// A sequence of tokens and what it says of itself.
+/// Facts of each token of a sequence.
 struct PackedSequence {
-    std::span<const std::int32_t> tokens;    // [T]
     std::span<std::int32_t> targets;         // [T]: the tokens that follow; -1 where a document ends
     std::span<std::int32_t> documents = {};  // [T]: 0, 1, ...
     std::span<std::int32_t> positions = {};  // [T]: from 0 on in each document
 };
-/// Writes documents and positions, and -1 over targets behind a document's last token.
-void tell_documents_apart(const PackedSequence& sequence, std::span<const std::int32_t> ends);
+/// Writes documents and positions, and -1 over targets behind a document's last token. `ends`: the places of
+/// those in the stream, of which the sequence begins at `start`.
+void tell_documents_apart(const PackedSequence& sequence, std::span<const std::uint64_t> ends,
+                          std::uint64_t start);
 
 /// The inputs are those of packed documents (mantissa/nn/documents.h).
 class PackedDocuments : public BatchSource {

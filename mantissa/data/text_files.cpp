@@ -129,18 +129,28 @@ std::string joined_texts(const std::vector<TextFile>& texts) {
     return all;
 }
 
+TextsAre joined_or_begun(const Tokenizer& tokenizer, const TextReading& reading) {
+    return tokenizer.first_tokens(reading).empty() ? TextsAre::joined : TextsAre::begun;
+}
+
 std::vector<std::uint64_t> encode_texts(const Tokenizer& tokenizer, const std::vector<TextFile>& texts,
-                                        TextsAre are, ThreadPool& pool, TokenSink sink) {
+                                        TextsAre are, const TextReading& reading, ThreadPool& pool,
+                                        TokenSink sink) {
     std::vector<std::uint64_t> starts = {0};
     std::uint64_t tokens = 0, bytes = 0;
-    if (are == TextsAre::documents) {
+    if (are != TextsAre::joined) {
         for (const TextFile& text : texts) {
             if (&text != texts.data()) starts.push_back(tokens);
-            encode_documents(tokenizer, text.text(), pool,
-                             [&](std::span<const TokenId> ids, std::size_t done) {
-                                 tokens += ids.size();
-                                 sink(ids, bytes + done);
-                             });
+            const auto take = [&](std::span<const TokenId> ids, std::size_t done) {
+                tokens += ids.size();
+                sink(ids, bytes + done);
+            };
+            if (are == TextsAre::begun) {
+                take(tokenizer.first_tokens(reading), 0);
+                encode_text(tokenizer, text.text(), pool, take, {.specials = reading.specials});
+            } else {
+                encode_documents(tokenizer, text.text(), pool, take, reading);
+            }
             bytes += text.text().size();
         }
         return starts;
@@ -154,8 +164,8 @@ std::vector<std::uint64_t> encode_texts(const Tokenizer& tokenizer, const std::v
         while (starts.size() <= ends.size() && done >= ends[starts.size() - 1]) starts.push_back(tokens);
         sink(ids, done);
     };
-    encode_text(tokenizer, texts.size() > 1 ? joined : texts[0].text(), pool, take, SpecialsInText::as_text,
-                ends);
+    encode_text(tokenizer, texts.size() > 1 ? joined : texts[0].text(), pool, take,
+                {.specials = reading.specials}, ends);
     return starts;
 }
 

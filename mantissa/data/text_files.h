@@ -22,9 +22,13 @@ struct TextFiles {
 TextFiles find_texts(const std::vector<std::filesystem::path>& given);
 
 enum class TextsAre : std::uint8_t {
-    joined,    ///< a line break between two
+    joined,    ///< one text, a line break between two
+    begun,     ///< each a text that begins with the tokens with which its tokenizer begins one
     documents  ///< each ends a document (encode_documents)
 };
+
+/// Texts that are not told apart as documents are joined, but begun where there is what to begin them with.
+TextsAre joined_or_begun(const Tokenizer& tokenizer, const TextReading& reading);
 
 /// Bytes of texts, with the line breaks between them.
 std::uint64_t bytes_of_texts(const std::vector<TextFile>& texts, TextsAre are);
@@ -36,7 +40,8 @@ std::string joined_texts(const std::vector<TextFile>& texts);
 /// joined, a token may be of two: it is counted to the first, as are those to the next place where the text
 /// may be cut.
 std::vector<std::uint64_t> encode_texts(const Tokenizer& tokenizer, const std::vector<TextFile>& texts,
-                                        TextsAre are, ThreadPool& pool, TokenSink sink);
+                                        TextsAre are, const TextReading& reading, ThreadPool& pool,
+                                        TokenSink sink);
 
 /// A short name for one or more files: "a.txt", "DIR (13 files)", "41 files of DIR and b.txt".
 std::string name_of(const std::vector<std::filesystem::path>& files);

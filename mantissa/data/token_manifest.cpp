@@ -16,6 +16,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
 #include "mantissa/base/printable.h"
+#include "mantissa/data/text_reading.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/formats/sealed_json.h"
 #include "mantissa/formats/strict_json.h"
@@ -98,6 +99,7 @@ TokenManifest read_manifest(const path& file) {
     origin.vocabulary = require_unsigned(member(tokenizer, "tokens", "tokenizer"), name, "tokenizer, tokens");
     origin.vocabulary_checksum =
         require_checksum(member(tokenizer, "xxh3", "tokenizer"), name, "tokenizer, xxh3");
+    origin.reading = reading_in(json, name);
     return manifest;
 }
 
@@ -216,11 +218,12 @@ TextOrigin text_origin(const path& file, std::string_view text) {
 }
 
 TokenOrigin token_origin(std::vector<TextOrigin> texts, const path& tokenizer_files,
-                         const Tokenizer& tokenizer) {
+                         const Tokenizer& tokenizer, const TextReading& reading) {
     return {.texts = std::move(texts),
             .tokenizer = tokenizer_files,
             .vocabulary = static_cast<std::uint64_t>(tokenizer.vocabulary()),
-            .vocabulary_checksum = vocabulary_checksum(tokenizer)};
+            .vocabulary_checksum = vocabulary_checksum(tokenizer),
+            .reading = reading};
 }
 
 void write_token_manifest(const path& stem, const std::vector<path>& shards, const TokenOrigin& origin) {
@@ -243,6 +246,7 @@ void write_token_manifest(const path& stem, const std::vector<path>& shards, con
     json["tokenizer"] = {{"path", from_folder_of(manifest, origin.tokenizer)},
                          {"tokens", origin.vocabulary},
                          {"xxh3", checksum_text(origin.vocabulary_checksum)}};
+    json["reading"] = json_of(origin.reading);
     remove_shards_of_earlier_text(manifest, names);
     const std::string text = sealed_json_text(json);
     AtomicFile file(manifest, text.size());
@@ -250,7 +254,7 @@ void write_token_manifest(const path& stem, const std::vector<path>& shards, con
     file.commit();
 }
 
-void check_token_origin(const std::vector<path>& files, const Tokenizer* tokenizer) {
+std::optional<TextReading> check_token_origin(const std::vector<path>& files, const Tokenizer* tokenizer) {
     std::map<path, TokenManifest> manifests;
     for (const path& file : files) {
         const auto beside = manifest_beside(file);
@@ -266,6 +270,15 @@ void check_token_origin(const std::vector<path>& files, const Tokenizer* tokeniz
             check_tokenizer(manifest, *now, TokenizerIs::where_it_was);
         }
     }
+    if (manifests.empty()) return std::nullopt;
+    const TokenManifest& first = manifests.begin()->second;
+    for (const auto& [place, manifest] : manifests)
+        if (tokenizer && differ(first.origin.reading, manifest.origin.reading, *tokenizer))
+            throw UserError(fmt::format(
+                "{}: its texts were made tokens in another way ({}) than those of {} ({}); {}",
+                manifest.file.string(), text_of(manifest.origin.reading, *tokenizer), first.file.string(),
+                text_of(first.origin.reading, *tokenizer), what_to_do(manifest)));
+    return first.origin.reading;
 }
 
 void check_tokenizer_of(const path& file, const Tokenizer& tokenizer) {

@@ -182,10 +182,15 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, const EncodeOption
     return ids;
 }
 
-std::vector<TokenId> Tokenizer::encode_whole(std::string_view text) const {
-    std::vector<TokenId> ids = parts().first_tokens;
-    Encoder(*this).encode(text, ids);
+std::vector<TokenId> Tokenizer::encode_whole(std::string_view text, const TextReading& reading) const {
+    const std::span<const TokenId> first = first_tokens(reading);
+    std::vector<TokenId> ids(first.begin(), first.end());
+    Encoder(*this).encode(text, ids, {.specials = reading.specials});
     return ids;
+}
+
+std::span<const TokenId> Tokenizer::first_tokens(const TextReading& reading) const {
+    return reading.begins ? std::span<const TokenId>(parts().first_tokens) : std::span<const TokenId>();
 }
 
 std::string_view Tokenizer::token_bytes(TokenId id) const {

@@ -28,7 +28,7 @@ struct Merge {
     bool operator==(const Merge&) const = default;
 };
 
-/// A token that text produces only on request, such as <|endoftext|>.
+/// A token that is found in a text before that is cut, such as <|endoftext|>.
 struct SpecialToken {
     std::string text;
     TokenId id;
@@ -59,8 +59,7 @@ struct TokenizerParts {
     std::vector<TokenId> byte_fallback = {};
     /// Decoded text loses a space at its start.
     bool strip_first_space = false;
-    /// Tokens with which every text begins, such as <s>. A caller that encodes a whole text puts them before
-    /// it.
+    /// Tokens with which every text begins, such as <s>; encode_whole puts them before it.
     std::vector<TokenId> first_tokens = {};
     /// Tokens that end a text, the one to end it with first. Empty: Tokenizer finds it by the names that it
     /// has, <|endoftext|>, </s>, <|end_of_text|>.
@@ -71,15 +70,25 @@ struct TokenizerParts {
 };
 
 /// Whether "<|endoftext|>" in a text is that token or thirteen characters.
-enum class SpecialsInText {
-    as_text,
+enum class SpecialsInText : std::uint8_t {
     as_tokens,
+    as_text,
     end_of_text_as_token  ///< those that end a text (Tokenizer::ends), and no others
 };
 
+/// How texts become tokens, in training and in use alike: by default as Hugging Face's tokenizers do it. A
+/// checkpoint keeps how its model was trained.
+struct TextReading {
+    SpecialsInText specials = SpecialsInText::as_tokens;
+    bool begins = true;  ///< TokenizerParts::first_tokens stand before each text and document
+
+    bool operator==(const TextReading&) const = default;
+};
+
 struct EncodeOptions {
-    SpecialsInText specials = SpecialsInText::as_text;
-    bool continues = false;  ///< the text goes on where an earlier one ended (at a safe_cut)
+    SpecialsInText specials = SpecialsInText::as_tokens;
+    bool continues = false;   ///< the text goes on where an earlier one ended (at a safe_cut)
+    bool ends_apart = false;  ///< behind a token that ends a text begins another
 };
 
 /// Immutable, so one may be shared by threads.
@@ -103,8 +112,10 @@ class Tokenizer {
 
     /// The tokens of `text`, which may hold any bytes. For many texts an Encoder is faster.
     std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options = {}) const;
-    /// The same behind the tokens with which every text begins.
-    std::vector<TokenId> encode_whole(std::string_view text) const;
+    /// The tokens of a whole text, with those before it with which each begins.
+    std::vector<TokenId> encode_whole(std::string_view text, const TextReading& reading = {}) const;
+    /// Those: TokenizerParts::first_tokens, or none where texts are not to begin with them.
+    std::span<const TokenId> first_tokens(const TextReading& reading) const;
 
     /// The bytes of the tokens of a whole text, which need not be valid UTF-8. Throws UserError if an id is
     /// not below vocabulary().

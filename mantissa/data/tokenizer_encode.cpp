@@ -308,7 +308,9 @@ void Encoder::encode(std::string_view text, std::vector<TokenId>& ids, const Enc
         if (!found.token) break;
         ids.push_back(found.token->id);
         begin = found.at + found.token->text.size();
-        place = behind_special;
+        const auto& ends = state_->tables->parts.ends;
+        const bool ended = options.ends_apart && std::ranges::find(ends, found.token->id) != ends.end();
+        place = ended ? at_start : behind_special;
     }
 }
 

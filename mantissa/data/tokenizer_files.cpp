@@ -14,6 +14,7 @@
 #include "mantissa/base/file.h"
 #include "mantissa/data/text_file.h"
 #include "mantissa/data/tokenizer_alphabet.h"
+#include "mantissa/data/tokenizer_json_pipeline.h"
 #include "mantissa/data/tokenizer_vocabulary.h"
 #include "mantissa/formats/strict_json.h"
 
@@ -40,7 +41,8 @@ void read_merge_lines(const NamedText& merges, SpelledVocabulary& vocabulary) {
     }
 }
 
-/// The files of another library beside these, which says more of a tokenizer there; kept, not read.
+/// The files of another library beside these, which says more of a tokenizer there; kept, and read for the
+/// tokens that begin and end a text.
 constexpr std::array<const char*, 3> companions = {"tokenizer_config.json", "special_tokens_map.json",
                                                    "chat_template.jinja"};
 
@@ -48,6 +50,22 @@ void keep_companions(const fs::path& folder, TokenizerParts& parts) {
     for (const char* name : companions)
         if (fs::is_regular_file(folder / name) && fs::file_size(folder / name) > 0)
             parts.files[name] = read_file(folder / name);
+}
+
+/// The token that the library's files name, as "eos_token"; none of a name that the tokenizer has not.
+std::optional<TokenId> token_named(const char* role, const TokenizerParts& parts) {
+    for (const char* name : companions) {
+        const auto file = parts.files.find(name);
+        if (file == parts.files.end() || !std::string_view(name).ends_with(".json")) continue;
+        const nlohmann::json root = parse_strict_json(file->second, name);
+        const nlohmann::json& given = member_or_null(root, role);
+        const nlohmann::json& text = given.is_object() ? member_or_null(given, "content") : given;
+        if (!text.is_string()) continue;
+        const auto token = std::ranges::find(parts.tokens, text.get_ref<const std::string&>());
+        if (token == parts.tokens.end()) return std::nullopt;
+        return static_cast<TokenId>(token - parts.tokens.begin());
+    }
+    return std::nullopt;
 }
 
 /// The names of the vocabulary and of the merges of a pair, by their first users and by Hugging Face's
@@ -156,7 +174,11 @@ Tokenizer load_tokenizer(const fs::path& path) {
     keep_companions(folder, parts);
     const HfTokenIds ids = read_hf_token_ids(folder);
     for (const std::int64_t id : ids.ends) parts.ends.push_back(static_cast<TokenId>(id));
+    const auto is_token = [&](std::int64_t id) { return id < std::ssize(parts.tokens); };
+    if (const auto end = token_named("eos_token", parts); end && std::ranges::none_of(ids.ends, is_token))
+        parts.ends = {*end};
     if (ids.begin && *ids.begin < std::ssize(parts.tokens)) parts.begin = static_cast<TokenId>(*ids.begin);
+    if (!ids.begin) parts.begin = token_named("bos_token", parts);
     return Tokenizer(std::move(parts));
 }
 

@@ -1,11 +1,15 @@
 #include "mantissa/formats/hf_llama.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "mantissa/base/error.h"
+#include "mantissa/formats/hf_config_keys.h"
 #include "mantissa/formats/strict_json.h"
 
 namespace mantissa::inline v0 {
@@ -13,6 +17,36 @@ namespace mantissa::inline v0 {
 namespace {
 
 using Json = nlohmann::json;
+
+/// Keys of a config.json that Reader reads or holds to a value, and pretraining_tp, which cuts products into
+/// parts and changes no result.
+constexpr std::string_view keys_of_llamas[] = {"attention_bias",
+                                               "attention_dropout",
+                                               "head_dim",
+                                               "hidden_act",
+                                               "hidden_size",
+                                               "intermediate_size",
+                                               "layer_types",
+                                               "max_position_embeddings",
+                                               "mlp_bias",
+                                               "num_attention_heads",
+                                               "num_hidden_layers",
+                                               "num_key_value_heads",
+                                               "partial_rotary_factor",
+                                               "pretraining_tp",
+                                               "rms_norm_eps",
+                                               "rope_parameters",
+                                               "rope_scaling",
+                                               "rope_theta",
+                                               "sliding_window",
+                                               "tie_word_embeddings",
+                                               "vocab_size"};
+
+/// The same of rotary positions, by kind; the first four of all.
+constexpr std::string_view keys_of_rotary[] = {"rope_type",        "type",
+                                               "rope_theta",       "partial_rotary_factor",
+                                               "factor",           "low_freq_factor",
+                                               "high_freq_factor", "original_max_position_embeddings"};
 
 /// One config.json.
 class Reader {
@@ -43,6 +77,7 @@ class Reader {
         sizes.epsilon = number(root_, "rms_norm_eps", 1e-6);
         sizes.tied = flag("tie_word_embeddings");
         sizes.rotary = rotary();
+        if (!attends_in_window(sizes.layers)) sizes.window = 0;
         return sizes;
     }
 
@@ -62,6 +97,7 @@ class Reader {
             if (given(name) && root_[name] != value)
                 throw UserError(fmt::format("{}: {} is {}, only {} can be run", source_, name,
                                             json_excerpt(root_[name]), value.dump()));
+        require_known_keys(root_, keys_of_llamas, source_);
     }
 
     bool is_mistral() const { return root_["model_type"] == "mistral"; }
@@ -82,6 +118,26 @@ class Reader {
         if (tokens == 0)
             throw UserError(fmt::format("{}: sliding_window is 0; without one it is null", source_));
         return tokens;
+    }
+
+    /// Whether layers see a window, as layer_types says, or else sliding_window alone. All see the same here.
+    bool attends_in_window(std::int64_t layers) const {
+        if (!given("layer_types")) return true;
+        const Json& types = root_["layer_types"];
+        if (!types.is_array() || std::ssize(types) != layers)
+            throw UserError(fmt::format("{}: layer_types: expected a list of {} layers, found {}", source_,
+                                        layers, json_excerpt(types)));
+        const auto all = [&](const char* kind) {
+            return std::ranges::all_of(types, [&](const Json& type) { return type == kind; });
+        };
+        if (all("full_attention")) return false;
+        if (all("sliding_attention") && is_mistral() && window() > 0) return true;
+        std::set<std::string> kinds;
+        for (const Json& type : types) kinds.insert(json_excerpt(type));
+        throw UserError(
+            fmt::format("{}: layer_types has {}; only layers that all have full_attention, or all of "
+                        "a Mistral with a sliding_window sliding_attention, can be run",
+                        source_, fmt::join(kinds, " and ")));
     }
 
     /// Without a value in its absence it must be there.
@@ -120,6 +176,10 @@ class Reader {
         if (!rope.is_object())
             throw UserError(
                 fmt::format("{}: {}: expected an object, found {}", source_, member, json_excerpt(rope)));
+        for (const auto& [key, value] : rope.items())
+            if (std::ranges::find(keys_of_rotary, key) == std::ranges::end(keys_of_rotary))
+                throw UserError(fmt::format("{}: {}.{} is {}, which cannot be run", source_, member, key,
+                                            json_excerpt(value)));
         read.theta = number(rope, "rope_theta", read.theta);
         if (const double part = number(rope, "partial_rotary_factor", 1.0); part != 1)
             throw UserError(fmt::format("{}: {}.partial_rotary_factor is {}, only 1.0 can be run", source_,

@@ -52,9 +52,13 @@ struct LlamaSizes {
 
 /// Reads the text of config.json: rope_theta and rope_scaling as transformers 4 writes them, or
 /// rope_parameters of transformers 5. Throws UserError, beginning with `source`, for another family or
-/// activation, and for biases. Throws it, too, for a window of a LLaMA or one of no token, and for another
-/// type of rotary positions than those above.
+/// activation, and for biases. Throws it, too, for a window of a LLaMA or one of no token, for layers that do
+/// not all attend alike (layer_types), for another type of rotary positions than those above, and for a key
+/// that is not known.
 LlamaSizes read_hf_llama_config(std::string_view text, const std::string& source);
+
+/// The members of config.json that say how much training drops.
+inline constexpr const char* hf_llama_dropouts[] = {"attention_dropout"};
 
 /// The text of config.json for such a model, as transformers 4 and 5 read it. It names no tokens that begin
 /// and end a text (with_token_ids).

@@ -8,6 +8,9 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
+#include "mantissa/formats/hf_config_keys.h"
+#include "mantissa/formats/hf_gpt2.h"
+#include "mantissa/formats/hf_llama.h"
 #include "mantissa/formats/strict_json.h"
 #include "mantissa/nn/language_model_files.h"
 #include "mantissa/nn/models/gpt2.h"
@@ -30,6 +33,13 @@ struct LanguageFamily {
                               const std::filesystem::path& directory, double dropout);
 };
 
+/// The largest dropout in the directory's config.json; 0 where it tells of none.
+double dropout_in(const std::filesystem::path& directory, std::span<const char* const> names) {
+    const std::filesystem::path path = directory / "config.json";
+    if (!std::filesystem::exists(path)) return 0;
+    return largest_dropout(parse_strict_json(MappedFile(path).text(), path.string()), names);
+}
+
 const LanguageFamily language_families[] = {
     {{"gpt2"},
      "wte.weight",
@@ -41,7 +51,8 @@ const LanguageFamily language_families[] = {
      [](Weights weights, const std::string& source, const std::filesystem::path& directory, double dropout) {
          LanguageModel model = gpt2_language_model(
              with_sizes(gpt2_config_of(weights, source, directory), {.dropout = dropout}));
-         model.dropout_of_files = gpt2_dropout_of(directory);
+         model.dropout_of_files = dropout_in(directory, hf_gpt2_dropouts);
+         model.can_drop = true;
          return model;
      }},
     {{"llama", "mistral"},
@@ -52,7 +63,10 @@ const LanguageFamily language_families[] = {
          return llama_language_model(with_sizes(llama_config(name), sizes));
      },
      [](Weights, const std::string&, const std::filesystem::path& directory, double dropout) {
-         return llama_language_model(with_sizes(llama_config_of(directory), {.dropout = dropout}));
+         LanguageModel model =
+             llama_language_model(with_sizes(llama_config_of(directory), {.dropout = dropout}));
+         model.dropout_of_files = dropout_in(directory, hf_llama_dropouts);
+         return model;
      }}};
 
 /// The family of these weights; the first where they are none's.

@@ -22,7 +22,10 @@ struct LanguageModel {
     /// The longest T that the weights were trained on; 0: not known.
     std::int64_t trained_on = 0;
     std::int64_t parameters = 0;  ///< elements of all, each once
-    double dropout_of_files = 0;  ///< that config.json tells of, where the model is one of files
+    /// The largest that config.json tells of, where the model is one of files; and whether training here can
+    /// drop at all.
+    double dropout_of_files = 0;
+    bool can_drop = false;
     /// The model in training on sequences of so many tokens, with the inputs of text_inputs (nn/documents.h).
     std::function<Model(std::int64_t sequence)> on_sequences = {};
     /// The same where the sequences are packed documents.

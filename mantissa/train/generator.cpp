@@ -23,8 +23,8 @@ Tokenizer tokenizer_of(const ModelFile& file, const std::string& given) {
     return named_tokenizer(given.empty() ? beside.string() : given);
 }
 
-TextModel model_of(Device& device, const ModelFile& file, const std::string& tokenizer) {
-    return {device, file, tokenizer_of(file, tokenizer)};
+TextModel model_of(Device& device, const ModelFile& file, const GeneratorOptions& options) {
+    return {device, file, tokenizer_of(file, options.tokenizer), options.specials};
 }
 
 }  // namespace
@@ -51,8 +51,7 @@ struct Generator::Parts {
 };
 
 Generator::Generator(Device& device, const std::filesystem::path& directory, const GeneratorOptions& options)
-    : parts_(new Parts{.model = model_of(device, ModelFile(directory), options.tokenizer),
-                       .policy = options.policy}) {}
+    : parts_(new Parts{.model = model_of(device, ModelFile(directory), options), .policy = options.policy}) {}
 
 Generator::~Generator() = default;
 Generator::Generator(Generator&&) noexcept = default;
@@ -63,7 +62,7 @@ std::string Generator::text(std::string_view prompt, const TextOptions& options,
         throw UsageError(fmt::format("`length` must be 1 token or more, got {}", options.length));
     validate(options.sampling);
     const TextModel& model = parts_->model;
-    const std::vector<TokenId> tokens = model.tokenizer().encode_whole(prompt);
+    const std::vector<TokenId> tokens = model.prompt_tokens(prompt);
     const GenerateOptions all = model.options(options.sampling, options.length, options.full_context);
     TextWriter writer(model.tokenizer(), options.stop);
     const auto shown = [&](const std::string& part) {

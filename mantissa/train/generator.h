@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,7 @@
 namespace mantissa::inline v0 {
 
 class Device;
+enum class SpecialsInText : std::uint8_t;
 
 /// How the next token is chosen from a model's scores.
 struct SamplingOptions {
@@ -42,6 +44,9 @@ struct GeneratorOptions {
     /// A directory, tokenizer.json or .tiktoken; "bytes": tokens are bytes; empty: what lies beside the
     /// weights.
     std::string tokenizer = {};
+    /// Whether "<|im_end|>" in a prompt is that token or ten characters (data/tokenizer.h); none: as in
+    /// training.
+    std::optional<SpecialsInText> specials = {};
 };
 
 class Generator {

@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/error.h"
+#include "mantissa/data/text_reading.h"
+#include "mantissa/formats/strict_json.h"
 #include "mantissa/formats/weight_files.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/nn/language_model_files.h"
@@ -30,6 +34,11 @@ ModelFile::ModelFile(const fs::path& directory, double dropout) : directory_(dir
                (!fs::exists(directory) && fs::exists(AtomicDirectory::previous_of(directory)))) {
         checkpoint_ = load_checkpoint(directory, CheckpointUse::weights);
         directory_ = checkpoint_->directory;
+        const std::string file = (directory_ / "state.json").string();
+        const nlohmann::json state = parse_strict_json(checkpoint_->texts.at("state.json"), file);
+        reading_ = reading_in(state, file);
+        const nlohmann::json::json_pointer documents("/configuration/model/documents");
+        if (state.contains(documents) && state[documents] == "packed") documents_ = nn::Documents::packed;
     } else {
         if (!fs::exists(directory)) throw UserError(directory.string() + ": does not exist");
         if (!fs::is_directory(directory))

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "mantissa/data/tokenizer.h"
+#include "mantissa/nn/documents.h"
 #include "mantissa/nn/language_model.h"
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/checkpoint.h"
@@ -26,6 +28,12 @@ class ModelFile {
     /// another library has saved a model over it.
     std::string warning() const { return checkpoint_ ? checkpoint_->warning : saved_over_; }
 
+    /// How the texts became tokens that it was trained on: of a checkpoint as that says, else as the
+    /// tokenizers of other people's tools do it.
+    const TextReading& reading() const { return reading_; }
+    /// Whether it was trained on packed documents; other people's models are not known to be.
+    nn::Documents documents() const { return documents_; }
+
     /// Copies the weights into the parameters of `state`, converting F16 and BF16.
     void load(StateBlock& state) const;
 
@@ -37,6 +45,8 @@ class ModelFile {
     std::optional<LoadedCheckpoint> checkpoint_;
     std::optional<SafetensorsModel> file_;
     std::string saved_over_;
+    TextReading reading_;
+    nn::Documents documents_ = nn::Documents::joined;
     nn::LanguageModel model_;
 };
 

@@ -24,13 +24,15 @@ std::string why_not_finite(std::string_view policy) {
 }
 
 Perplexity perplexity(Device& device, const nn::LanguageModel& model, const Policy& policy,
-                      const StateBlock& parameters, std::span<const std::int32_t> text) {
-    const auto size = static_cast<std::int64_t>(text.size());
+                      const StateBlock& parameters, const Corpus& text) {
+    const auto size = static_cast<std::int64_t>(text.stream.size());
     if (size < 2)
         throw UserError(
             fmt::format("a text of {} predicts nothing; give one of two or more", count_text(size, "token")));
     const std::int64_t window = std::min(model.used_context(), size - 1);
-    const nn::Model sequences = model.on_sequences(window);
+    const nn::Model sequences = text.ends ? model.on_packed_documents(window) : model.on_sequences(window);
+    const auto windows = text_batches(text, text.stream.all(), window, {.batch = 1, .all = true});
+    BatchBuffer buffer(sequences, 1);
     const auto trace = [&](Graph& graph) {
         return nn::trace_loss(sequences, graph, 1, nn::Mode::evaluation_of_targets());
     };
@@ -41,27 +43,25 @@ Perplexity perplexity(Device& device, const nn::LanguageModel& model, const Poli
     Perplexity result;
     const Stopwatch watch;
     double total = 0;
-    std::vector<std::int32_t> tokens(window), targets(tokens.size());
-    for (std::int64_t first = 0; first + 1 < size; first += window) {
-        const std::int64_t counted = std::min(window, size - 1 - first);  // the last window may lack some
-        const std::span<const std::int32_t> part = text.subspan(first, static_cast<std::size_t>(counted) + 1);
-        std::ranges::fill(tokens, 0);
-        std::ranges::fill(targets, -1);
-        std::ranges::copy(part.first(part.size() - 1), tokens.begin());
-        std::ranges::copy(part.last(part.size() - 1), targets.begin());
-        execution.set_input<std::int32_t>("tokens", tokens);
-        execution.set_input<std::int32_t>("targets", targets);
+    for (std::uint64_t step = 0; step < windows->steps_per_epoch(); ++step) {
+        const auto counted = static_cast<std::int64_t>(windows->counted(step));
+        if (counted == 0) continue;  // nothing but ends of documents
+        const Batch batch = buffer.fill(*windows, step);
+        for (std::size_t i = 0; i < sequences.inputs.size(); ++i)
+            execution.set_input(sequences.inputs[i].name, batch.values()[i].bytes);
         execution.run();
         const auto loss = static_cast<double>(execution.read_scalar("loss"));
+        const std::int64_t first = static_cast<std::int64_t>(step) * window;
         if (!std::isfinite(loss))
             throw UsageError(fmt::format(
                 "the loss of tokens {} to {} of the text is {} under {}, so there is no perplexity: {}",
-                first + 1, first + counted, loss, policy.name, why_not_finite(policy.name)));
+                first + 1, std::min(first + window, size - 1), loss, policy.name,
+                why_not_finite(policy.name)));
         total += loss * static_cast<double>(counted);
         result.tokens += counted;
     }
     result.seconds = watch.seconds();
-    result.loss = total / static_cast<double>(result.tokens);
+    result.loss = total / static_cast<double>(std::max<std::int64_t>(1, result.tokens));
     return result;
 }
 

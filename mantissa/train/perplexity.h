@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 
+#include "mantissa/data/corpus.h"
 #include "mantissa/nn/language_model.h"
 #include "mantissa/passes/autocast.h"
 #include "mantissa/runtime/state_block.h"
@@ -24,11 +24,11 @@ struct Perplexity {
 /// Why a loss under a policy may be no number, and how to find out; for messages.
 std::string why_not_finite(std::string_view policy);
 
-/// The perplexity of a text, in windows of the context that the model uses, which do not overlap. Each token
-/// is predicted from those before it in its window. The rest of the text after the last whole window is not
-/// read, unless there is no whole window. Throws UserError for a text of fewer than two tokens, or if the
-/// memory does not suffice.
+/// The perplexity of a text, in windows of the context that the model uses, which do not overlap, as training
+/// validates. Each token is predicted from those before it in its window, and in its document where the text
+/// tells documents apart. Throws UserError for a text of fewer than two tokens, or if the memory does not
+/// suffice.
 Perplexity perplexity(Device& device, const nn::LanguageModel& model, const Policy& policy,
-                      const StateBlock& parameters, std::span<const std::int32_t> text);
+                      const StateBlock& parameters, const Corpus& text);
 
 }  // namespace mantissa

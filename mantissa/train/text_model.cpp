@@ -32,12 +32,15 @@ std::vector<TokenId> ends_of(const ModelFile& file, const Tokenizer& tokenizer) 
 
 }  // namespace
 
-TextModel::TextModel(Device& device, const ModelFile& file, Tokenizer tokenizer)
+TextModel::TextModel(Device& device, const ModelFile& file, Tokenizer tokenizer,
+                     std::optional<SpecialsInText> specials)
     : device_(device),
       model_(file.model()),
       tokenizer_(fitting(std::move(tokenizer), model_)),
+      reading_(file.reading()),
       parameters_(device, TokenGenerator(device, model_, 1).parameters()),
       ends_(ends_of(file, tokenizer_)) {
+    reading_.specials = specials.value_or(reading_.specials);
     file.load(parameters_);
 }
 
@@ -48,7 +51,7 @@ GenerateOptions TextModel::options(SamplingOptions sampling, std::int64_t length
             .length = length,
             .last_tokens = ends_,
             .full_context = full_context,
-            .kept_first = std::ssize(tokenizer_.encode_whole(""))};
+            .kept_first = std::ssize(tokenizer_.first_tokens(reading_))};
 }
 
 std::unique_ptr<TokenGenerator> TextModel::generator(std::vector<std::int64_t> prompt_tokens,

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "mantissa/data/tokenizer.h"
@@ -15,13 +17,20 @@ namespace mantissa::inline v0 {
 
 class TextModel {
   public:
-    /// Throws UserError, naming the tokenizer, if it has more tokens than the model.
-    TextModel(Device& device, const ModelFile& file, Tokenizer tokenizer);
+    /// Reads texts as the model was trained, special tokens in another way if that is asked for. Throws
+    /// UserError, naming the tokenizer, if it has more tokens than the model.
+    TextModel(Device& device, const ModelFile& file, Tokenizer tokenizer,
+              std::optional<SpecialsInText> specials = {});
 
     Device& device() const { return device_; }
     const nn::LanguageModel& model() const { return model_; }
     const Tokenizer& tokenizer() const { return tokenizer_; }
     const StateBlock& parameters() const { return parameters_; }
+    const TextReading& reading() const { return reading_; }
+    /// The tokens of a text to be continued.
+    std::vector<TokenId> prompt_tokens(std::string_view text) const {
+        return tokenizer_.encode_whole(text, reading_);
+    }
 
     /// Options with two kinds of the tokenizer's tokens: those that end a text (as the files of the model
     /// say, else its tokenizer), and those that begin one.
@@ -35,6 +44,7 @@ class TextModel {
     Device& device_;
     nn::LanguageModel model_;
     Tokenizer tokenizer_;
+    TextReading reading_;
     StateBlock parameters_;
     std::vector<TokenId> ends_;
 };

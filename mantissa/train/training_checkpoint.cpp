@@ -12,6 +12,7 @@
 #include "mantissa/base/checksum.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
+#include "mantissa/data/text_reading.h"
 #include "mantissa/formats/strict_json.h"
 #include "mantissa/formats/weight_files.h"
 #include "mantissa/graph/graph.h"
@@ -218,7 +219,7 @@ nlohmann::json with_names_of_today(nlohmann::json state) {
 }
 
 std::vector<std::string> warn_of_differences(const nlohmann::json& state, nlohmann::json roundings,
-                                             const nlohmann::json& inputs, const std::string& source) {
+                                             const RunRecord& record, const std::string& source) {
     std::vector<std::string> warnings;
     // Where there were none to choose, the instructions differ.
     if (state.contains("roundings") && !state["roundings"].contains("algorithms"))
@@ -227,11 +228,15 @@ std::vector<std::string> warn_of_differences(const nlohmann::json& state, nlohma
         warnings.push_back(fmt::format(
             "{}: it was trained with {}; losses follow those of one run within roundings, not to the bit",
             source, other));
-    if (const std::string other = differences(state, "inputs", inputs); !other.empty())
-        warnings.push_back(
-            fmt::format("{}: it was trained with {}; it goes on with what this run has, so it is not the "
-                        "run that it would have been",
-                        source, other));
+    const auto add_others = [&](const char* member, const nlohmann::json& ours) {
+        if (const std::string other = differences(state, member, ours); !other.empty())
+            warnings.push_back(
+                fmt::format("{}: it was trained with {}; it goes on with what this run has, so it is not "
+                            "the run that it would have been",
+                            source, other));
+    };
+    add_others("inputs", record.inputs);
+    if (record.reading) add_others("reading", json_of(*record.reading));
     return warnings;
 }
 
@@ -374,6 +379,7 @@ void save_training(const std::filesystem::path& directory, Trainer& trainer, con
                                 {"since", record.validations->since},
                                 {"judged", record.validations->judged}};
     if (record.longest_sequence > 0) state["longest_sequence"] = record.longest_sequence;
+    if (record.reading) state["reading"] = json_of(*record.reading);
     if (!record.options.empty()) state["options"] = record.options;
     const AveragedWeights averaged(trainer.state());
     const WeightFiles& files = nn::files_of(trainer.model());
@@ -399,32 +405,21 @@ namespace {
 
 using SavedOptions = std::map<std::string, std::vector<std::string>>;
 
-nlohmann::json state_in(const std::filesystem::path& directory) {
-    require_checkpoint(directory);
-    const std::filesystem::path file = directory / "state.json";
-    return parse_strict_json(read_file(file), file.string());
-}
-
-SavedOptions options_in(const std::filesystem::path& directory) {
-    const nlohmann::json state = state_in(directory);
-    if (!state.is_object() || !state.contains("options")) return {};
-    try {
-        return state["options"].get<SavedOptions>();
-    } catch (const nlohmann::json::exception&) {
-        throw UserError(fmt::format("{}: \"options\" is damaged: expected lists of texts by name",
-                                    (directory / "state.json").string()));
-    }
-}
-
-/// Chooses as load_checkpoint does, which also checks the files and says which of the two it took.
+/// Result of `read` on the state of the run saved in `directory`, or of the one before it. Chooses as
+/// load_checkpoint does, which also checks the files and says which of the two it took.
 template <class Read>
-auto of_readable(const std::filesystem::path& directory, Read&& read) {
+auto read_state(const std::filesystem::path& directory, Read read) {
+    const auto read_in = [&](const std::filesystem::path& folder) {
+        require_checkpoint(folder);
+        const std::string file = (folder / "state.json").string();
+        return read(parse_strict_json(read_file(file), file), file);
+    };
     try {
-        return read(directory);
+        return read_in(directory);
     } catch (const UserError&) {
         const std::filesystem::path previous = AtomicDirectory::previous_of(directory);
         if (!std::filesystem::exists(previous / "state.json")) throw;
-        return read(previous);
+        return read_in(previous);
     }
 }
 
@@ -436,13 +431,18 @@ std::int64_t longest_sequence_of(const nlohmann::json& state, const std::string&
 }  // namespace
 
 SavedOptions saved_options(const std::filesystem::path& directory) {
-    return of_readable(directory, options_in);
+    return read_state(directory, [](const nlohmann::json& state, const std::string& file) -> SavedOptions {
+        if (!state.is_object() || !state.contains("options")) return {};
+        try {
+            return state["options"].get<SavedOptions>();
+        } catch (const nlohmann::json::exception&) {
+            throw UserError(fmt::format("{}: \"options\" is damaged: expected lists of texts by name", file));
+        }
+    });
 }
 
 std::int64_t saved_longest_sequence(const std::filesystem::path& directory) {
-    return of_readable(directory, [](const std::filesystem::path& place) {
-        return longest_sequence_of(state_in(place), (place / "state.json").string());
-    });
+    return read_state(directory, longest_sequence_of);
 }
 
 std::int64_t longest_sequence_in(const LoadedCheckpoint& checkpoint) {
@@ -451,7 +451,14 @@ std::int64_t longest_sequence_in(const LoadedCheckpoint& checkpoint) {
 }
 
 ValidationProgress saved_validations(const std::filesystem::path& directory) {
-    return validations_in(state_in(directory), (directory / "state.json").string());
+    return read_state(directory, validations_in);
+}
+
+std::optional<TextReading> saved_reading(const std::filesystem::path& directory) {
+    return read_state(directory, [](const nlohmann::json& state, const std::string& file) {
+        return state.is_object() && state.contains("reading") ? std::optional(reading_in(state, file))
+                                                              : std::nullopt;
+    });
 }
 
 Resumed resume_training(const std::filesystem::path& directory, Trainer& trainer, const RunRecord& record,
@@ -485,7 +492,7 @@ Resumed resume_training(const std::filesystem::path& directory, Trainer& trainer
     swap_averages(block);
     trainer.continue_after(static_cast<std::int64_t>(step));
     std::vector<std::string> warnings =
-        warn_of_differences(state, roundings_of(trainer.plan()), record.inputs, source);
+        warn_of_differences(state, roundings_of(trainer.plan()), record, source);
     if (!differences.changeable.empty())
         warnings.insert(warnings.begin(), fmt::format("{}: it was trained with {}, as asked", source,
                                                       fmt::join(differences.changeable, "; ")));

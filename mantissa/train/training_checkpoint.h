@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/data/tokenizer.h"
 #include "mantissa/formats/hf_token_ids.h"
 #include "mantissa/train/checkpoint.h"
 #include "mantissa/train/trainer.h"
@@ -36,6 +37,7 @@ struct RunRecord {
     HfTokenIds token_ids = {};
     /// The longest sequence that the weights were trained on, by this run and those before it; 0: not known.
     std::int64_t longest_sequence = 0;
+    std::optional<TextReading> reading = {};  ///< of the texts that it trains on
     std::optional<ValidationProgress> validations = {};
     /// How it was asked for, so that whoever resumes it need not say it again: values by option.
     std::map<std::string, std::vector<std::string>> options = {};
@@ -70,6 +72,9 @@ ValidationProgress saved_validations(const std::filesystem::path& directory);
 /// Its longest sequence (RunRecord); 0: not known, as of earlier versions. Throws UserError likewise.
 std::int64_t saved_longest_sequence(const std::filesystem::path& directory);
 std::int64_t longest_sequence_in(const LoadedCheckpoint& checkpoint);
+/// How that run read its texts, from the same of the two; none where an earlier version saved it, or it reads
+/// none.
+std::optional<TextReading> saved_reading(const std::filesystem::path& directory);
 
 /// The checkpoint that a run goes on from.
 struct Resumed {

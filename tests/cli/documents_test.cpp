@@ -101,8 +101,8 @@ TEST_F(DocumentsCommand, WhatDoesNotFitIsNamed) {
         words("train --documents packed --text " + file("text.txt")),
         "mantissa: packed documents end at the tokenizer's end-of-text token, and there is no tokenizer; "
         "give it as --tokenizer DIR");
-    EXPECT_EQ(run("tokenize --encode " + file("text.txt") + " --tokenizer " + file("tok") + " --out " +
-                  file("plain.bin"))
+    EXPECT_EQ(run("tokenize --special-tokens text --encode " + file("text.txt") + " --tokenizer " +
+                  file("tok") + " --out " + file("plain.bin"))
                   .status,
               0);
     const std::string plain =

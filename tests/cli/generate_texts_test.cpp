@@ -54,6 +54,10 @@ TEST(GenerateCommand, SeveralTextsAreThoseThatEachIsAlone) {
                        " --prompt \"" + text["prompt"].get<std::string>() + "\"");
         EXPECT_EQ(alone["text"], text["text"]);
         EXPECT_EQ(alone["tokens"], text["tokens"]);
+        // One form for one and for several.
+        EXPECT_EQ(alone["texts"].size(), 1u);
+        EXPECT_EQ(alone["texts"][0]["tokens"], text["tokens"]);
+        EXPECT_EQ(alone["texts_at_once"], 1);
     }
     const Ran printed =
         run(model.generate + sampling + "--prompts " + (model.directory / "prompts").string());

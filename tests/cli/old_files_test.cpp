@@ -107,6 +107,26 @@ TEST_F(OldFiles, ACheckpointOfPackedDocumentsGoesOnToTheSameBits) {
                      "--tokens " + fixtures + "/documents.bin --tokenizer " + fixtures + "/tokenizer");
 }
 
+/// Said once: what the run saves says it.
+TEST_F(OldFiles, ATokenizedCheckpointKeepsItsReadingAndSaysSoOnce) {
+    const std::filesystem::path checkpoint = directory_ / "packed";
+    std::filesystem::copy(fixtures + "/packed", checkpoint, std::filesystem::copy_options::recursive);
+    const auto resumed = [&](const char* steps) {
+        const Ran ran = run_generic("train --resume " + checkpoint.string() + " --steps " + steps +
+                                    " --tokens " + fixtures + "/documents.bin");
+        EXPECT_EQ(ran.status, 0) << ran.output;
+        return ran.output;
+    };
+    const std::string words = checkpoint.string() +
+                              " is of an earlier version, and texts are read as they were there: special "
+                              "tokens in texts read as text\n";
+    const std::string first = resumed("5");
+    EXPECT_NE(first.find(words), std::string::npos) << first;
+    EXPECT_EQ(read_json(checkpoint / "state.json")["reading"]["special_tokens"], "text");
+    const std::string second = resumed("6");
+    EXPECT_EQ(second.find("earlier version"), std::string::npos) << second;
+}
+
 TEST_F(OldFiles, AImageCheckpointGoesOnToTheSameBits) {
     expect_same_bits("pictures_run", "--images " + fixtures + "/pictures");
 }

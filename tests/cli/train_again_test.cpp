@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "mantissa/base/file.h"
@@ -166,6 +168,27 @@ TEST(TrainAgain, DropsAsPublishedWeightsDidWhereThatIsAskedFor) {
     EXPECT_NE(read_file(next + "/state.json").find("\"dropout\": 0.25"), std::string::npos);
     const Ran resumed = run("train --steps 2 --resume " + next);
     EXPECT_EQ(resumed.status, 0) << resumed.output;
+}
+
+TEST(TrainAgain, ALlamasDropoutIsToldOf) {
+    const TemporaryDirectory directory;
+    const std::string place = (directory / "ck").string(), published = (directory / "published").string();
+    const std::string rest = " --batch 1 --sequence 16 --steps 1 --policy fp32 --passes none --text " +
+                             testing::write_sentences(directory / "my.txt");
+    ASSERT_EQ(run("train --model llama-tiny --layers 1 --channels 32 --checkpoint " + place + rest).status,
+              0);
+    std::filesystem::create_directory(published);
+    std::filesystem::copy_file(place + "/model.safetensors", published + "/model.safetensors");
+    nlohmann::json config = nlohmann::json::parse(read_file(place + "/config.json"));
+    config["attention_dropout"] = 0.125;
+    std::ofstream(published + "/config.json") << config.dump();
+    const Ran ran = run("train --tokenizer bytes --from " + published + rest);
+    EXPECT_EQ(ran.status, 0) << ran.output;
+    EXPECT_NE(ran.output.find("the config.json of " + published +
+                              " tells of dropout 0.125, and this run has none; models of this family are "
+                              "trained without\n"),
+              std::string::npos)
+        << ran.output;
 }
 
 TEST(TrainAgain, BeginsWithAModelOfBytes) {

@@ -37,7 +37,7 @@ PackedBatch packed_batch(const PackedDocuments& source, std::uint64_t step, std:
 
 TEST(PackedDocuments, TellDocumentsApart) {
     const TokenStream stream(Tokens{5, 6, 9, 7, 9, 9, 8, 5, 6, 7, 8, 9, 5}, "t.bin");
-    const DocumentEnds ends(stream, {9});
+    const DocumentEnds ends(stream, {{9}});
     EXPECT_EQ(ends.documents(), 4u);
     EXPECT_EQ(ends.among({0, 13}), 4u);
     EXPECT_EQ(ends.among({2, 5}), 2u);
@@ -60,7 +60,7 @@ TEST(PackedDocuments, TellDocumentsApart) {
 
 TEST(PackedDocuments, AStepOfEndsAloneCountsOne) {
     const TokenStream stream(Tokens{3, 3, 3, 3, 3});
-    const DocumentEnds ends(stream, {3});
+    const DocumentEnds ends(stream, {{3}});
     const PackedDocuments source(stream, ends, stream.all(), 2, {.batch = 2});
     EXPECT_EQ(source.counted(0), 0u);
     EXPECT_EQ(packed_batch(source, 0, 0, 2, 2).counted, (std::vector<float>{1, 1}));
@@ -70,7 +70,7 @@ TEST(PackedDocuments, AStepOfEndsAloneCountsOne) {
 TEST(PackedDocuments, AreRefusedWhereNothingEndsThem) {
     const TokenStream stream(Tokens{1, 2, 3}, "t.bin");
     EXPECT_EQ(
-        testing::error_of([&] { DocumentEnds(stream, {9}); }),
+        testing::error_of([&] { DocumentEnds(stream, {{9}}); }),
         "t.bin: documents end at token 9, which is none of its 3 tokens; was it tokenized without marks "
         "between documents, or with another tokenizer?");
 }

@@ -44,17 +44,17 @@ TEST(Tokenizer, MergesInOrderOfRank) {
     EXPECT_EQ(tokenizer.vocabulary(), 262);
 }
 
-TEST(Tokenizer, SpecialTokensOnlyOnRequest) {
+TEST(Tokenizer, SpecialTokensAreFoundUnlessTheyAreText) {
     const Tokenizer tokenizer(small_parts());
     const std::string text = "hello<|endoftext|>hello";
-    EXPECT_EQ(tokenizer.encode(text, {.specials = SpecialsInText::as_tokens}), (Ids{259, 261, 259}));
-    const Ids plain = tokenizer.encode(text);
+    EXPECT_EQ(tokenizer.encode(text), (Ids{259, 261, 259}));
+    EXPECT_EQ(tokenizer.encode_whole(text), (Ids{259, 261, 259}));
+    const Ids plain = tokenizer.encode(text, {.specials = SpecialsInText::as_text});
     EXPECT_EQ(std::count(plain.begin(), plain.end(), 261), 0);
     EXPECT_EQ(tokenizer.decode(plain), text);
     EXPECT_EQ(tokenizer.special("<|endoftext|>"), 261);
     EXPECT_EQ(tokenizer.special("<|other|>"), std::nullopt);
-    EXPECT_EQ(tokenizer.encode("<|endoftext|><|endoftext|", {.specials = SpecialsInText::as_tokens}).front(),
-              261);
+    EXPECT_EQ(tokenizer.encode("<|endoftext|><|endoftext|").front(), 261);
 }
 
 TEST(Tokenizer, OfTwoSpecialTokensTheLeftmostThenTheLongest) {
@@ -62,8 +62,7 @@ TEST(Tokenizer, OfTwoSpecialTokensTheLeftmostThenTheLongest) {
     parts.specials.push_back({"<|end", 262});
     parts.tokens.emplace_back("<|end");
     const Tokenizer tokenizer(std::move(parts));
-    EXPECT_EQ(tokenizer.encode("<|end<|endoftext|><|end", {.specials = SpecialsInText::as_tokens}),
-              (Ids{262, 261, 262}));
+    EXPECT_EQ(tokenizer.encode("<|end<|endoftext|><|end"), (Ids{262, 261, 262}));
 }
 
 TEST(Tokenizer, PrefixSpaceBeforeTheFirstWordOnly) {
@@ -73,8 +72,7 @@ TEST(Tokenizer, PrefixSpaceBeforeTheFirstWordOnly) {
     EXPECT_EQ(tokenizer.encode("hello"), (Ids{260}));
     EXPECT_EQ(tokenizer.encode(" hello hello"), (Ids{260, 260}));
     EXPECT_EQ(tokenizer.encode("hello", {.continues = true}), (Ids{259}));
-    EXPECT_EQ(tokenizer.encode("hello<|endoftext|>hello", {.specials = SpecialsInText::as_tokens}),
-              (Ids{260, 261, 260}));
+    EXPECT_EQ(tokenizer.encode("hello<|endoftext|>hello"), (Ids{260, 261, 260}));
     EXPECT_EQ(tokenizer.encode("'shello"), (Ids{' ', '\'', 's', 259}));
 }
 

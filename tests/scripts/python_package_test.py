@@ -22,7 +22,7 @@ def main():
         if installed.returncode != 0:
             print(installed.stdout)
             return 77 if any(words in installed.stdout for words in UNREACHABLE) else 1
-        # The last three need torch, and say that they were skipped without.
+        # The last four need torch, and say that they were skipped without.
         return max(subprocess.run([python, "-B", ROOT / f"python/tests/test_{test}.py"], cwd=folder).returncode
                    for test in ("mantissa", "programs", "torch", "torch_use", "averages", "notebook"))
 

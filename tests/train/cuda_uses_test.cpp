@@ -300,7 +300,9 @@ TEST_F(CudaUses, PerplexityIsThatOfTheCpu) {
     const GeneratingModel here(*cpu), there(*gpu);
     const std::vector<std::int32_t> text = SomeTokens(40).tokens;
     const auto loss = [&](Device& device, const GeneratingModel& model, const char* policy) {
-        return perplexity(device, model.language, find_policy(policy), *model.parameters, text).loss;
+        return perplexity(device, model.language, find_policy(policy), *model.parameters,
+                          {.stream = TokenStream(text)})
+            .loss;
     };
     const double exact = loss(*cpu, here, "fp32");
     const double in_fp32 = loss(*gpu, there, "fp32"), in_bf16 = loss(*gpu, there, "bf16");

@@ -88,12 +88,12 @@ Given packed(const std::vector<Lengths>& sequences) {
     given.targets.assign(given.tokens.begin() + 1, given.tokens.end());
     given.targets.push_back(1);
     given.documents.resize(count), given.positions.resize(count);
+    const DocumentEnds places(TokenStream(given.tokens), {{end_of_text}});
     for (std::size_t begin = 0; begin < count; begin += packed_context)
-        tell_documents_apart({.tokens = std::span(given.tokens).subspan(begin, packed_context),
-                              .targets = std::span(given.targets).subspan(begin, packed_context),
+        tell_documents_apart({.targets = std::span(given.targets).subspan(begin, packed_context),
                               .documents = std::span(given.documents).subspan(begin, packed_context),
                               .positions = std::span(given.positions).subspan(begin, packed_context)},
-                             std::span(&end_of_text, 1));
+                             places.within({begin, begin + packed_context}), begin);
     given.counted.assign(sequences.size(), static_cast<float>(count - ends));
     return given;
 }
@@ -273,7 +273,7 @@ TEST_P(PackedDocumentsTrain, AStepsLossIsTheMeanOfItsTargetsHoweverItIsCut) {
         text.insert(text.end(), next.begin(), next.end());
     }
     const TokenStream stream(text);
-    const DocumentEnds ends(stream, {end_of_text});
+    const DocumentEnds ends(stream, {{end_of_text}});
     const nn::Model model = model_.on_packed_documents(packed_context);
     const auto losses = [&](std::int64_t batch, std::int64_t accumulate) {
         Trainer trainer = this->trainer(model, batch, "fp32", accumulate);

@@ -83,8 +83,8 @@ TEST(EveryTarget, CountsOnceWhateverTheBatch) {
             EXPECT_EQ(counted, text.size() - 1);
             if (by_hand == 0) {
                 by_hand = loss_by_hand(*device, language, trainer.state(), text);
-                const Perplexity found =
-                    perplexity(*device, language, find_policy("fp32"), trainer.state(), text);
+                const Perplexity found = perplexity(*device, language, find_policy("fp32"), trainer.state(),
+                                                    {.stream = TokenStream(text)});
                 EXPECT_EQ(found.tokens, std::ssize(text) - 1);
                 EXPECT_NEAR(found.loss, by_hand, 1e-6);
             }
@@ -100,7 +100,7 @@ TEST(EveryTarget, OfPackedDocumentsCountsOnceWhateverTheBatch) {
     std::vector<std::int32_t> text = text_of_windows();
     for (std::size_t i = 6; i < text.size(); i += 23) text[i] = 60;
     const TokenStream stream(text);
-    const DocumentEnds ends(stream, {60});
+    const DocumentEnds ends(stream, {{60}});
     const nn::Gpt2Config config{.name = "small",
                                 .layers = 1,
                                 .heads = 2,

@@ -57,7 +57,7 @@ struct TrainedGpt2 {
 
     Perplexity under(const char* policy) {
         return perplexity(*device, nn::gpt2_language_model(config), find_policy(policy), trainer->state(),
-                          std::span(text).subspan(50000, 4096));
+                          {.stream = TokenStream({text.begin() + 50000, text.begin() + 54096})});
     }
 };
 
@@ -97,9 +97,9 @@ TEST(QuantizedModel, KeptKeysGiveThePerplexityOfTheWhole) {
     StateBlock parameters(*device, TokenGenerator(*device, nn::gpt2_language_model(config), 1).parameters());
     parameters.initialize(3);
     for (const char* policy : {"fp32", "bf16", "fp16", "int8", "int4"}) {
-        const double whole =
-            perplexity(*device, nn::gpt2_language_model(config), find_policy(policy), parameters, tokens)
-                .loss;
+        const double whole = perplexity(*device, nn::gpt2_language_model(config), find_policy(policy),
+                                        parameters, {.stream = TokenStream(tokens)})
+                                 .loss;
         TokenGenerator generator(*device, nn::gpt2_language_model(config), 4, find_policy(policy));
         generator.allocate(parameters);
         TokenGenerator first(*device, nn::gpt2_language_model(config), 1, find_policy(policy));
@@ -122,10 +122,9 @@ TEST(QuantizedModel, ATextOfOneTokenIsRefused) {
     const auto device = make_cpu_device({.threads = 1});
     const nn::Gpt2Config config = nn::gpt2_config("gpt2-tiny");
     StateBlock parameters(*device, TokenGenerator(*device, nn::gpt2_language_model(config), 1).parameters());
-    const std::int32_t token = 3;
-    EXPECT_THROW(
-        perplexity(*device, nn::gpt2_language_model(config), find_policy("int8"), parameters, {&token, 1}),
-        UserError);
+    EXPECT_THROW(perplexity(*device, nn::gpt2_language_model(config), find_policy("int8"), parameters,
+                            {.stream = TokenStream(std::vector<std::int32_t>{3})}),
+                 UserError);
 }
 
 }  // namespace

@@ -56,10 +56,6 @@ Gpt2Config with_sizes(Gpt2Config config, const ModelSizes& sizes);
 Gpt2Config gpt2_config_of(std::span<const TensorView> weights, const std::string& source,
                           const std::filesystem::path& directory);
 
-/// The largest dropout in the directory's config.json: of embedding, attention weights and projections. 0
-/// where it tells of none.
-double gpt2_dropout_of(const std::filesystem::path& directory);
-
 /// Throws UserError for sizes that make no model: none or too large, or heads that do not divide the
 /// channels.
 void validate(const Gpt2Config& config);

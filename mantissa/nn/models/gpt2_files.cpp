@@ -7,6 +7,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
+#include "mantissa/formats/hf_config_keys.h"
 #include "mantissa/formats/hf_gpt2.h"
 #include "mantissa/formats/strict_json.h"
 #include "mantissa/nn/models/gpt2.h"
@@ -15,17 +16,68 @@ namespace mantissa::inline v0::nn {
 
 namespace {
 
-/// The members of config.json by which a GPT-2 may differ from what this project computes.
-void require_known_kind(const nlohmann::json& config, const std::string& source) {
-    const std::pair<const char*, nlohmann::json> expected[] = {{"model_type", "gpt2"},
-                                                               {"activation_function", "gelu_new"},
-                                                               {"layer_norm_epsilon", 1e-5},
-                                                               {"scale_attn_weights", true},
-                                                               {"scale_attn_by_inverse_layer_idx", false}};
+/// The members of config.json that are read or held to a value; and those that change no result: n_ctx, which
+/// nothing reads any more, heads of other tasks (summary_* and dropouts of classifiers), and in which format
+/// attention is added up.
+constexpr std::string_view keys_of_gpt2[] = {"activation_function",
+                                             "attn_pdrop",
+                                             "bias",
+                                             "classifier_dropout",
+                                             "embd_pdrop",
+                                             "hidden_dropout",
+                                             "hidden_size",
+                                             "layer_norm_epsilon",
+                                             "max_position_embeddings",
+                                             "n_ctx",
+                                             "n_embd",
+                                             "n_head",
+                                             "n_inner",
+                                             "n_layer",
+                                             "n_positions",
+                                             "num_attention_heads",
+                                             "num_hidden_layers",
+                                             "reorder_and_upcast_attn",
+                                             "resid_pdrop",
+                                             "scale_attn_by_inverse_layer_idx",
+                                             "scale_attn_weights",
+                                             "summary_activation",
+                                             "summary_first_dropout",
+                                             "summary_last_dropout",
+                                             "summary_proj_to_labels",
+                                             "summary_type",
+                                             "summary_use_proj",
+                                             "tie_word_embeddings",
+                                             "vocab_size"};
+
+/// The members by which a GPT-2 may differ from what this project computes.
+void require_known_kind(const nlohmann::json& config, const Gpt2Sizes& sizes, const std::string& source) {
+    const std::pair<const char*, nlohmann::json> expected[] = {
+        {"model_type", "gpt2"},       {"activation_function", "gelu_new"},
+        {"layer_norm_epsilon", 1e-5}, {"n_inner", 4 * sizes.channels},
+        {"scale_attn_weights", true}, {"scale_attn_by_inverse_layer_idx", false},
+        {"tie_word_embeddings", true}};
     for (const auto& [name, value] : expected)
-        if (config.contains(name) && config[name] != value)
+        if (config.contains(name) && !config[name].is_null() && config[name] != value)
             throw UserError(fmt::format("{}: {} is {}, only {} can be run", source, name,
                                         json_excerpt(config[name]), value.dump()));
+    require_known_keys(config, keys_of_gpt2, source);
+}
+
+/// Its library takes these names for the others, too.
+constexpr std::pair<const char*, const char*> other_names[] = {{"hidden_size", "n_embd"},
+                                                               {"max_position_embeddings", "n_positions"},
+                                                               {"num_attention_heads", "n_head"},
+                                                               {"num_hidden_layers", "n_layer"}};
+
+nlohmann::json with_one_name_each(nlohmann::json config, const std::string& source) {
+    for (const auto& [other, name] : other_names) {
+        if (!config.contains(other)) continue;
+        if (config.contains(name) && config[name] != config[other])
+            throw UserError(fmt::format("{}: {} is {}, and {}, which is the same, {}", source, name,
+                                        json_excerpt(config[name]), other, json_excerpt(config[other])));
+        config[name] = config[other];
+    }
+    return config;
 }
 
 /// Weights decide; a file beside them that says another size is of another model.
@@ -67,8 +119,9 @@ Gpt2Config gpt2_config_of(std::span<const TensorView> weights, const std::string
         throw UserError(
             fmt::format("{}: is missing, and only it says how many heads this model has", path.string()));
     }
-    const nlohmann::json json = parse_strict_json(MappedFile(path).text(), path.string());
-    require_known_kind(json, path.string());
+    const nlohmann::json json =
+        with_one_name_each(parse_strict_json(MappedFile(path).text(), path.string()), path.string());
+    require_known_kind(json, sizes, path.string());
     require_sizes(json, sizes, path.string());
     const auto heads = static_cast<std::int64_t>(
         require_unsigned(require_member(json, "n_head", path.string(), "a GPT-2"), path.string(), "n_head"));
@@ -83,16 +136,6 @@ Gpt2Config gpt2_config_of(std::span<const TensorView> weights, const std::string
             .vocabulary = sizes.vocabulary,
             .context = sizes.context,
             .bias = sizes.bias};
-}
-
-double gpt2_dropout_of(const std::filesystem::path& directory) {
-    const std::filesystem::path path = directory / "config.json";
-    double most = 0;
-    if (!std::filesystem::exists(path)) return most;
-    const nlohmann::json json = parse_strict_json(MappedFile(path).text(), path.string());
-    for (const char* name : hf_gpt2_dropouts)
-        if (json.contains(name) && json[name].is_number()) most = std::max(most, json[name].get<double>());
-    return most;
 }
 
 }  // namespace mantissa::nn
