@@ -19,16 +19,16 @@ constexpr std::size_t parts_per_thread = 4;
 
 /// The parts of cut_text, which end behind `cuts`, too.
 std::vector<std::string_view> parts_of(std::string_view text, std::span<const std::size_t> cuts,
-                                       Split split) {
+                                       const SafeCuts& safe) {
     std::vector<std::string_view> parts;
     std::size_t begin = 0;
     const auto add = [&](std::size_t end) {
-        const auto more = cut_text(text.substr(begin, end - begin), part_bytes, split);
+        const auto more = cut_text(text.substr(begin, end - begin), part_bytes, safe);
         parts.insert(parts.end(), more.begin(), more.end());
         begin = end;
     };
     for (const std::size_t cut : cuts)
-        if (cut > begin) add(safe_cut(text, cut, split));
+        if (cut > begin) add(safe.next(text, cut));
     add(text.size());
     return parts;
 }
@@ -37,7 +37,7 @@ std::vector<std::string_view> parts_of(std::string_view text, std::span<const st
 
 void encode_text(const Tokenizer& tokenizer, std::string_view text, ThreadPool& pool, TokenSink sink,
                  SpecialsInText specials, std::span<const std::size_t> cuts) {
-    const auto parts = parts_of(text, cuts, tokenizer.parts().split);
+    const auto parts = parts_of(text, cuts, tokenizer.safe_cuts());
     std::vector<Encoder> encoders;
     for (int i = 0; i < pool.threads(); ++i) encoders.emplace_back(tokenizer);
     const std::size_t batch = parts_per_thread * static_cast<std::size_t>(pool.threads());
