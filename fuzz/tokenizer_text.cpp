@@ -1,6 +1,7 @@
 // Any bytes as text: split by each rule, cut, encoded and decoded they come back, whole and in parts, and
 // what a stream decoder gives is valid UTF-8.
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "mantissa/data/text_file.h"
@@ -9,10 +10,12 @@
 
 namespace {
 
-mantissa::Tokenizer make_tokenizer(mantissa::Split split) {
+mantissa::Tokenizer make_tokenizer(std::optional<std::string_view> expression) {
     mantissa::TokenizerParts parts;
     parts.source = "fuzz";
-    parts.split = split;
+    parts.pipeline.cuts.clear();
+    if (expression)
+        parts.pipeline.cuts.push_back({.pattern = *mantissa::TextPattern::of_expression(*expression)});
     for (int byte = 0; byte < 256; ++byte) parts.tokens.emplace_back(1, static_cast<char>(byte));
     constexpr std::pair<int, int> merges[] = {{'a', 'a'}, {'a', 'b'}, {' ', 'a'}, {0xE4, 0xB8}, {256, 256}};
     for (const auto& [left, right] : merges) {
@@ -31,7 +34,7 @@ void try_text(const mantissa::Tokenizer& tokenizer, std::string_view text) {
     require(tokenizer.decode(ids) == text);
 
     std::vector<mantissa::TokenId> in_parts;
-    for (const std::string_view part : mantissa::cut_text(text, 8, tokenizer.parts().split))
+    for (const std::string_view part : mantissa::cut_text(text, 8, tokenizer.safe_cuts()))
         for (const auto id : tokenizer.encode(part)) in_parts.push_back(id);
     require(in_parts == ids);
 
@@ -49,10 +52,11 @@ void try_text(const mantissa::Tokenizer& tokenizer, std::string_view text) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    using enum mantissa::Split;
-    static const mantissa::Tokenizer tokenizers[] = {make_tokenizer(gpt2), make_tokenizer(llama3),
-                                                     make_tokenizer(before_each_space),
-                                                     make_tokenizer(nowhere)};
+    static const mantissa::Tokenizer tokenizers[] = {
+        make_tokenizer(mantissa::gpt2_expression),
+        make_tokenizer(
+            R"((?i:'s|'t)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+)"),
+        make_tokenizer(" "), make_tokenizer(std::nullopt)};
     for (const auto& tokenizer : tokenizers) try_text(tokenizer, {reinterpret_cast<const char*>(data), size});
     return 0;
 }

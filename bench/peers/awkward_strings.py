@@ -34,19 +34,19 @@ class Random:
         return (z ^ (z >> 31)) % bound
 
 
-def string_number(i):
+def string_number(i, fragments=tuple(FRAGMENTS), ranges=tuple(RANGES)):
     random = Random(i)
     text = ""
     for _ in range(1 + random.below(12)):
         kind = random.below(4)
         if kind < 2:
-            text += FRAGMENTS[random.below(len(FRAGMENTS))]
+            text += fragments[random.below(len(fragments))]
         elif kind == 2:
-            first, last = RANGES[random.below(len(RANGES))]
+            first, last = ranges[random.below(len(ranges))]
             for _ in range(1 + random.below(6)):
                 text += chr(first + random.below(last - first + 1))
         else:
-            fragment = FRAGMENTS[random.below(len(FRAGMENTS))]
+            fragment = fragments[random.below(len(fragments))]
             text += fragment * (1 + random.below(40))
     return text
 

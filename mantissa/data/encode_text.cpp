@@ -17,50 +17,19 @@ constexpr std::size_t part_bytes = std::size_t{1} << 20;
 /// Parts a thread encodes between two calls of the sink.
 constexpr std::size_t parts_per_thread = 4;
 
-/// The special tokens that are found in a text.
-std::vector<SpecialToken> found_specials(const Tokenizer& tokenizer, SpecialsInText specials) {
-    if (specials == SpecialsInText::as_text) return {};
-    std::vector<SpecialToken> found = tokenizer.parts().specials;
-    if (specials == SpecialsInText::end_of_text_as_token)
-        std::erase_if(found, [&](const SpecialToken& token) {
-            return std::ranges::find(tokenizer.ends(), token.id) == tokenizer.ends().end();
-        });
-    return found;
-}
-
-/// The cut, or the beginning of the special token that it cuts or lies behind: what follows on one is encoded
-/// by other rules than what goes on.
-std::size_t before_special(std::string_view text, std::size_t cut,
-                           const std::vector<SpecialToken>& specials) {
-    std::size_t first = cut;
-    for (const SpecialToken& token : specials)
-        for (std::size_t at = cut - std::min(cut, token.text.size()); at < first; ++at)
-            if (text.substr(at).starts_with(token.text)) first = at;
-    return first;
-}
-
-/// The parts of cut_text, which end behind `cuts`, too, and cut no special token.
+/// The parts of cut_text, which end behind `cuts`, too.
 std::vector<std::string_view> parts_of(std::string_view text, std::span<const std::size_t> cuts,
-                                       const Tokenizer& tokenizer, SpecialsInText specials) {
-    const Split split = tokenizer.parts().split;
-    const std::vector<SpecialToken> found = found_specials(tokenizer, specials);
+                                       const SafeCuts& safe) {
     std::vector<std::string_view> parts;
-    std::size_t begin = 0;  // of the next part
-    const auto add = [&](std::size_t wanted) {
-        const std::size_t end = before_special(text, wanted, found);
-        if (end <= begin) return;
-        parts.push_back(text.substr(begin, end - begin));
+    std::size_t begin = 0;
+    const auto add = [&](std::size_t end) {
+        const auto more = cut_text(text.substr(begin, end - begin), part_bytes, safe);
+        parts.insert(parts.end(), more.begin(), more.end());
         begin = end;
     };
-    const auto add_up_to = [&](std::size_t end) {
-        std::size_t at = begin;
-        for (const std::string_view part : cut_text(text.substr(begin, end - begin), part_bytes, split))
-            if ((at += part.size()) < text.size()) add(at);
-    };
     for (const std::size_t cut : cuts)
-        if (cut > begin) add_up_to(safe_cut(text, cut, split));
-    add_up_to(text.size());
-    if (begin < text.size()) parts.push_back(text.substr(begin));
+        if (cut > begin) add(safe.next(text, cut));
+    add(text.size());
     return parts;
 }
 
@@ -68,7 +37,7 @@ std::vector<std::string_view> parts_of(std::string_view text, std::span<const st
 
 void encode_text(const Tokenizer& tokenizer, std::string_view text, ThreadPool& pool, TokenSink sink,
                  const EncodeOptions& options, std::span<const std::size_t> cuts) {
-    const auto parts = parts_of(text, cuts, tokenizer, options.specials);
+    const auto parts = parts_of(text, cuts, tokenizer.safe_cuts());
     std::vector<Encoder> encoders;
     for (int i = 0; i < pool.threads(); ++i) encoders.emplace_back(tokenizer);
     const std::size_t batch = parts_per_thread * static_cast<std::size_t>(pool.threads());
@@ -104,14 +73,17 @@ namespace {
 /// begins with.
 class DocumentFilter {
   public:
-    DocumentFilter(const Tokenizer& tokenizer, std::span<const TokenId> first)
-        : tokenizer_(tokenizer), first_(first), ends_(ends_of_documents(tokenizer)) {}
+    DocumentFilter(const Tokenizer& tokenizer, const TextReading& reading)
+        : tokenizer_(tokenizer),
+          first_(tokenizer.first_tokens(reading)),
+          last_(tokenizer.last_tokens(reading)),
+          ends_(ends_of_documents(tokenizer)) {}
 
     /// The part of these that comes through; valid until the next call.
     std::span<const TokenId> push(std::span<const TokenId> ids) {
         through_.clear();
         for (const TokenId id : ids) {
-            if (std::ranges::find(ends_, id) != ends_.end()) {
+            if (is_end(id)) {
                 end_document(id);
             } else if (is_empty_ && is_blank(id)) {
                 held_.push_back(id);
@@ -133,16 +105,18 @@ class DocumentFilter {
 
   private:
     void end_document(TokenId end) {
-        if (!is_empty_) through_.push_back(end);
+        if (!is_empty_) through_.insert(through_.end(), last_.begin(), last_.end());
+        if (!is_empty_ && (last_.empty() || !is_end(last_.back()))) through_.push_back(end);
         held_.clear();
         is_empty_ = true;
     }
+    bool is_end(TokenId id) const { return std::ranges::find(ends_, id) != ends_.end(); }
     bool is_blank(TokenId id) const {
         return tokenizer_.token_bytes(id).find_first_not_of(" \t\r\n") == std::string_view::npos;
     }
 
     const Tokenizer& tokenizer_;
-    std::span<const TokenId> first_;
+    std::span<const TokenId> first_, last_;
     std::vector<TokenId> ends_;
     bool is_empty_ = true;       // whether the document has nothing but white space so far
     std::vector<TokenId> held_;  // that white space
@@ -153,7 +127,7 @@ class DocumentFilter {
 
 void encode_documents(const Tokenizer& tokenizer, std::string_view text, ThreadPool& pool, TokenSink sink,
                       const TextReading& reading) {
-    DocumentFilter documents(tokenizer, tokenizer.first_tokens(reading));
+    DocumentFilter documents(tokenizer, reading);
     const SpecialsInText specials =
         reading.specials == SpecialsInText::as_text ? SpecialsInText::end_of_text_as_token : reading.specials;
     encode_text(

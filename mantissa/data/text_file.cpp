@@ -101,11 +101,11 @@ TextFile::TextFile(const std::filesystem::path& path) {
     }
 }
 
-std::vector<std::string_view> cut_text(std::string_view text, std::size_t part_bytes, Split split) {
+std::vector<std::string_view> cut_text(std::string_view text, std::size_t part_bytes, const SafeCuts& cuts) {
     std::vector<std::string_view> parts;
     for (std::size_t begin = 0; begin < text.size();) {
         const std::size_t end =
-            text.size() - begin > part_bytes ? safe_cut(text, begin + part_bytes, split) : text.size();
+            text.size() - begin > part_bytes ? cuts.next(text, begin + part_bytes) : text.size();
         parts.push_back(text.substr(begin, end - begin));
         begin = end;
     }

@@ -43,9 +43,8 @@ class TextFile {
     std::string read_;
 };
 
-/// The text in parts of about `part_bytes`, cut where the tokenizer's split rule allows it (safe_cut). So the
+/// The text in parts of about `part_bytes`, cut where it is safe. So the
 /// tokens of the parts, one after the other, are those of the whole. The cuts follow from the text alone.
-std::vector<std::string_view> cut_text(std::string_view text, std::size_t part_bytes,
-                                       Split split = Split::gpt2);
+std::vector<std::string_view> cut_text(std::string_view text, std::size_t part_bytes, const SafeCuts& cuts);
 
 }  // namespace mantissa

@@ -130,7 +130,8 @@ std::string joined_texts(const std::vector<TextFile>& texts) {
 }
 
 TextsAre joined_or_begun(const Tokenizer& tokenizer, const TextReading& reading) {
-    return tokenizer.first_tokens(reading).empty() ? TextsAre::joined : TextsAre::begun;
+    const bool framed = !tokenizer.first_tokens(reading).empty() || !tokenizer.last_tokens(reading).empty();
+    return framed ? TextsAre::begun : TextsAre::joined;
 }
 
 std::vector<std::uint64_t> encode_texts(const Tokenizer& tokenizer, const std::vector<TextFile>& texts,
@@ -148,6 +149,7 @@ std::vector<std::uint64_t> encode_texts(const Tokenizer& tokenizer, const std::v
             if (are == TextsAre::begun) {
                 take(tokenizer.first_tokens(reading), 0);
                 encode_text(tokenizer, text.text(), pool, take, {.specials = reading.specials});
+                take(tokenizer.last_tokens(reading), text.text().size());
             } else {
                 encode_documents(tokenizer, text.text(), pool, take, reading);
             }

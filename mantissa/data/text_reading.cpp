@@ -41,7 +41,8 @@ TextReading reading_in(const nlohmann::json& object, const std::string& source) 
 
 bool differ(const TextReading& a, const TextReading& b, const Tokenizer& tokenizer) {
     return (a.specials != b.specials && !tokenizer.parts().specials.empty()) ||
-           (a.begins != b.begins && !tokenizer.parts().first_tokens.empty());
+           (a.begins != b.begins &&
+            !(tokenizer.parts().first_tokens.empty() && tokenizer.parts().last_tokens.empty()));
 }
 
 namespace {

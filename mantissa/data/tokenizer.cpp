@@ -62,8 +62,9 @@ std::vector<TokenId> ends_of(const TokenizerParts& parts) {
     return {};
 }
 
+/// Marks what is no ordinary token: those that are found in texts, unless merges may make them, too.
 std::vector<bool> mark_specials(const TokenizerParts& parts) {
-    std::vector<bool> special(parts.tokens.size());
+    std::vector<bool> special(parts.tokens.size()), others(parts.tokens.size());
     for (const SpecialToken& token : parts.specials) {
         if (!within(token.id, special.size()))
             disagree(parts, fmt::format("the special token \"{}\" has id {}, outside the vocabulary of {}",
@@ -72,8 +73,9 @@ std::vector<bool> mark_specials(const TokenizerParts& parts) {
             disagree(parts, fmt::format("token {} is special twice, as \"{}\" too", token.id, token.text));
         if (token.text.empty()) disagree(parts, fmt::format("special token {} is empty", token.id));
         special[token.id] = true;
+        others[token.id] = !token.in_vocabulary;
     }
-    return special;
+    return others;
 }
 
 void add_merges(const TokenizerParts& parts, PairTable& pairs) {
@@ -137,7 +139,36 @@ bool any_spans_a_space(const std::unordered_map<std::string_view, TokenId>& by_b
     });
 }
 
+/// Where merges begin with characters, and nothing cuts the text, it is cut before spaces all the same: no
+/// token spans the cut, so that pieces are short and come again.
+void add_cut_before_spaces(const std::unordered_map<std::string_view, TokenId>& by_bytes,
+                           TokenizerParts& parts) {
+    const auto cuts = [](const CutStep& step) { return step.pattern.has_value(); };
+    if (parts.byte_fallback.empty() || parts.whole_pieces || std::ranges::any_of(parts.pipeline.cuts, cuts) ||
+        any_spans_a_space(by_bytes))
+        return;
+    static const TextPattern spaces = *TextPattern::of_expression(" +");
+    parts.pipeline.cuts.push_back({.pattern = spaces, .behavior = CutStep::Behavior::merged_with_next});
+}
+
 }  // namespace
+
+void Tokenizer::add_tokens_in_texts(Tables& tables) {
+    tables.safe_cuts = SafeCuts(tables.parts.pipeline);
+    std::vector<std::pair<std::string, const SpecialToken*>> raw, normalized;
+    std::string changed;
+    for (const SpecialToken& token : tables.parts.specials) {
+        const std::string_view text =
+            token.normalized ? normalize(tables.parts.pipeline, token.text, TextPlace::at_start, changed)
+                             : token.text;
+        if (!text.empty()) (token.normalized ? normalized : raw).emplace_back(text, &token);
+        tables.safe_cuts.leave_whole(token.text, token.takes_spaces_behind, tables.parts.pipeline);
+        tables.safe_cuts.leave_whole(text, token.takes_spaces_behind, tables.parts.pipeline);
+        tables.all_on_request &= token.on_request;
+    }
+    tables.raw_tokens = AddedTokens(std::move(raw));
+    tables.normalized_tokens = AddedTokens(std::move(normalized));
+}
 
 Tokenizer::Tokenizer(TokenizerParts parts) {
     auto tables = std::make_unique<Tables>();
@@ -146,15 +177,17 @@ Tokenizer::Tokenizer(TokenizerParts parts) {
     check(kept.tokens.size() < std::numeric_limits<TokenId>::max(), "token ids fit in 31 bits");
     std::vector<bool> others = mark_specials(kept);
     tables->parts.ends = ends_of(kept);
-    for (const TokenId id : kept.first_tokens)
-        if (!within(id, kept.tokens.size()))
-            disagree(kept, fmt::format("texts begin with token {}, outside the vocabulary of {}", id,
-                                       kept.tokens.size()));
+    for (const auto& [ids, how] :
+         {std::pair(&kept.first_tokens, "begin"), std::pair(&kept.last_tokens, "end")})
+        for (const TokenId id : *ids)
+            if (!within(id, kept.tokens.size()))
+                disagree(kept, fmt::format("texts {} with token {}, outside the vocabulary of {}", how, id,
+                                           kept.tokens.size()));
     for (const TokenId id : kept.byte_fallback) others[id] = true;
     tables->by_bytes = index_tokens(kept, others);
     tables->byte_tokens = find_byte_tokens(kept, tables->by_bytes);
-    if (kept.split == Split::nowhere && !any_spans_a_space(tables->by_bytes))
-        tables->parts.split = Split::before_spaces;
+    add_cut_before_spaces(tables->by_bytes, tables->parts);
+    add_tokens_in_texts(*tables);
     if (kept.rank_is_id)
         add_all_splits(tables->by_bytes, tables->pairs);
     else
@@ -167,6 +200,8 @@ Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 
 const TokenizerParts& Tokenizer::parts() const { return tables_->parts; }
+
+const SafeCuts& Tokenizer::safe_cuts() const { return tables_->safe_cuts; }
 
 TokenId Tokenizer::vocabulary() const { return static_cast<TokenId>(tables_->parts.tokens.size()); }
 
@@ -193,6 +228,10 @@ std::span<const TokenId> Tokenizer::first_tokens(const TextReading& reading) con
     return reading.begins ? std::span<const TokenId>(parts().first_tokens) : std::span<const TokenId>();
 }
 
+std::span<const TokenId> Tokenizer::last_tokens(const TextReading& reading) const {
+    return reading.begins ? std::span<const TokenId>(parts().last_tokens) : std::span<const TokenId>();
+}
+
 std::string_view Tokenizer::token_bytes(TokenId id) const {
     if (id < 0 || id >= vocabulary())
         throw UserError(
@@ -204,8 +243,13 @@ std::string_view Tokenizer::token_bytes(TokenId id) const {
 
 std::string Tokenizer::decode(std::span<const TokenId> ids) const {
     std::string text;
-    for (const TokenId id : ids) text += token_bytes(id);
-    if (parts().strip_first_space && text.starts_with(' ')) text.erase(0, 1);
+    bool first = true;
+    for (const TokenId id : ids) {
+        text += token_bytes(id);
+        if (first && parts().first_space == FirstSpace::all_of_token_dropped) std::erase(text, ' ');
+        first = false;
+    }
+    if (parts().first_space == FirstSpace::one_dropped && text.starts_with(' ')) text.erase(0, 1);
     return text;
 }
 

@@ -28,18 +28,25 @@ struct Merge {
     bool operator==(const Merge&) const = default;
 };
 
-/// A token that is found in a text before that is cut, such as <|endoftext|>.
+/// A token that is found in a text before that is cut: unless it is read as text, such as
+/// <|endoftext|>, or always.
 struct SpecialToken {
     std::string text;
     TokenId id;
+    bool on_request = true;
+    /// It takes along the white space on that side.
+    bool takes_spaces_before = false, takes_spaces_behind = false;
+    bool single_word = false;    ///< not where a letter or digit stands beside it
+    bool normalized = false;     ///< found in what the pipeline changes a text to, changed in the same way
+    bool in_vocabulary = false;  ///< it is no special one, and merges may make it, too
+    bool operator==(const SpecialToken&) const = default;
 };
 
-/// Whether a text gets a space before it.
-enum class PrefixSpace : std::uint8_t {
-    never,
-    unless_there,           ///< where it does not begin with one; behind a special token, too
-    unless_there_at_start,  ///< the same, but behind no special token
-    always                  ///< one more; behind a special token, too
+/// The spaces that decoded text loses at its start.
+enum class FirstSpace : std::uint8_t {
+    kept,
+    one_dropped,           ///< a space
+    all_of_token_dropped,  ///< all spaces in the first token
 };
 
 /// The parts that a tokenizer is made from.
@@ -52,15 +59,15 @@ struct TokenizerParts {
     bool rank_is_id = false;
     /// A piece that is a token as a whole is taken as it is, even if the merges would not build it.
     bool whole_pieces = false;
-    Split split = Split::gpt2;
-    PrefixSpace prefix_space = PrefixSpace::never;
+    TextPipeline pipeline = TextPipeline::gpt2();
     /// The tokens of the 256 bytes, which stand for what the others lack: merges begin with characters, and
     /// U+2581 is a space. Empty: merges begin with bytes.
     std::vector<TokenId> byte_fallback = {};
-    /// Decoded text loses a space at its start.
-    bool strip_first_space = false;
+    FirstSpace first_space = FirstSpace::kept;
     /// Tokens with which every text begins, such as <s>; encode_whole puts them before it.
     std::vector<TokenId> first_tokens = {};
+    /// Tokens with which every text ends, such as </s>. What goes on after a prompt does not have them.
+    std::vector<TokenId> last_tokens = {};
     /// Tokens that end a text, the one to end it with first. Empty: Tokenizer finds it by the names that it
     /// has, <|endoftext|>, </s>, <|end_of_text|>.
     std::vector<TokenId> ends = {};
@@ -80,14 +87,15 @@ enum class SpecialsInText : std::uint8_t {
 /// checkpoint keeps how its model was trained.
 struct TextReading {
     SpecialsInText specials = SpecialsInText::as_tokens;
-    bool begins = true;  ///< TokenizerParts::first_tokens stand before each text and document
+    /// TokenizerParts::first_tokens stand before each text and document, last_tokens behind.
+    bool begins = true;
 
     bool operator==(const TextReading&) const = default;
 };
 
 struct EncodeOptions {
     SpecialsInText specials = SpecialsInText::as_tokens;
-    bool continues = false;   ///< the text goes on where an earlier one ended (at a safe_cut)
+    bool continues = false;   ///< the text goes on where an earlier one ended (at one of safe_cuts)
     bool ends_apart = false;  ///< behind a token that ends a text begins another
 };
 
@@ -109,13 +117,17 @@ class Tokenizer {
     std::optional<TokenId> special(std::string_view text) const;
     /// The tokens that end a text, the one to end it with first.
     std::span<const TokenId> ends() const { return parts().ends; }
+    /// Where a text may be cut so that the tokens of its parts are those of the whole.
+    const SafeCuts& safe_cuts() const;
 
     /// The tokens of `text`, which may hold any bytes. For many texts an Encoder is faster.
     std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options = {}) const;
     /// The tokens of a whole text, with those before it with which each begins.
     std::vector<TokenId> encode_whole(std::string_view text, const TextReading& reading = {}) const;
-    /// Those: TokenizerParts::first_tokens, or none where texts are not to begin with them.
+    /// Those: TokenizerParts::first_tokens, or none where texts are not to begin with them. Likewise
+    /// last_tokens, which whole texts of training have behind them, and prompts have not.
     std::span<const TokenId> first_tokens(const TextReading& reading) const;
+    std::span<const TokenId> last_tokens(const TextReading& reading) const;
 
     /// The bytes of the tokens of a whole text, which need not be valid UTF-8. Throws UserError if an id is
     /// not below vocabulary().
@@ -125,6 +137,7 @@ class Tokenizer {
   private:
     friend class Encoder;
     struct Tables;
+    static void add_tokens_in_texts(Tables& tables);
     std::unique_ptr<const Tables> tables_;
 };
 

@@ -32,7 +32,7 @@ void count_piece(std::string_view piece, Counter& counter) {
 
 void count_part(std::string_view text, Counter& counter) {
     for (std::size_t begin = 0; begin < text.size();) {
-        const std::size_t end = piece_end(text, begin);
+        const std::size_t end = gpt2_pattern().find(text, begin).end;
         for (; begin < end; begin += std::min(longest_counted, end - begin))
             count_piece(text.substr(begin, std::min(longest_counted, end - begin)), counter);
     }
@@ -46,10 +46,11 @@ PieceCounts count_pieces(std::span<const std::filesystem::path> texts, ThreadPoo
     std::uint64_t total = 0;
     for (const auto& path : texts) total += files.emplace_back(path).text().size();
 
+    const SafeCuts cuts(TextPipeline::gpt2());
     std::vector<Counter> counters(pool.threads());
     std::atomic<std::uint64_t> done = 0;
     for (const TextFile& file : files) {
-        const auto parts = cut_text(file.text(), part_bytes);
+        const auto parts = cut_text(file.text(), part_bytes, cuts);
         pool.for_each_block(static_cast<std::int64_t>(parts.size()), [&](std::int64_t block, int worker) {
             const std::string_view part = parts[block];
             count_part(part, counters[worker]);

@@ -199,52 +199,61 @@ struct Encoder::State {
         std::copy(ids.begin() + before, ids.end(), slot.ids.begin());
     }
 
-    /// Where a text without special tokens stands.
-    enum class Place : std::uint8_t { at_start, behind_special, continues };
-
-    bool gets_space(std::string_view text, Place place) const {
-        if (place == Place::continues) return false;
-        switch (tables->parts.prefix_space) {
-            case PrefixSpace::never:
-                return false;
-            case PrefixSpace::unless_there:
-                return text[0] != ' ';
-            case PrefixSpace::unless_there_at_start:
-                return text[0] != ' ' && place == Place::at_start;
-            case PrefixSpace::always:
-                return true;
+    /// A text without tokens to be found, from one step of the pipeline's cuts on.
+    void encode_cut(std::size_t step, std::string_view text, TextPlace place, std::vector<TokenId>& ids) {
+        const std::vector<CutStep>& cuts = tables->parts.pipeline.cuts;
+        if (step == cuts.size()) return encode_piece(text, ids);
+        const CutStep& cut = cuts[step];
+        std::string spaced, prefixed;
+        if (cut.visible_spaces) text = with_plain_spaces(text, spaced);
+        const bool wants =
+            cut.prefix_space == PrefixSpace::unless_there ||
+            (cut.prefix_space == PrefixSpace::unless_there_at_start && place == TextPlace::at_start);
+        if (wants && place != TextPlace::continues && text[0] != ' ') {
+            prefixed = ' ';
+            prefixed += text;
+            text = prefixed;
         }
-        return false;
+        if (!cut.pattern) return encode_cut(step + 1, text, place, ids);
+        if (step + 1 == cuts.size())
+            return for_each_piece(cut, text, [&](std::string_view piece) { encode_piece(piece, ids); });
+        for_each_piece(cut, text, [&](std::string_view piece) {
+            const bool begins = piece.data() == text.data();
+            encode_cut(step + 1, piece, begins ? place : TextPlace::behind_special, ids);
+        });
     }
 
-    /// Text without special tokens.
-    void encode_plain(std::string_view text, Place place, std::vector<TokenId>& ids) {
-        if (text.empty()) return;
-        // U+2581 stands for a space in SentencePiece's vocabularies, and so in texts.
-        constexpr std::string_view visible_space = "\xE2\x96\x81";
-        if (!tables->parts.byte_fallback.empty() && text.find(visible_space) != text.npos) {
-            std::string spaced;
-            for (std::size_t at = 0; at < text.size();) {
-                const std::size_t found = std::min(text.find(visible_space, at), text.size());
-                spaced += text.substr(at, found - at);
-                if (found < text.size()) spaced += ' ';
-                at = found + visible_space.size();
-            }
-            return encode_plain(spaced, place, ids);
-        }
-        const Split split = tables->parts.split;
-        if (gets_space(text, place)) {
-            // A copy, but only of as much as the space can have to do with.
-            std::string head(1, ' ');
-            head += text.substr(0, safe_cut(text, 1, split));
-            encode_plain(head, Place::continues, ids);
-            text.remove_prefix(head.size() - 1);
-        }
-        for (std::size_t begin = 0; begin < text.size();) {
-            const std::size_t end = piece_end(text, begin, split);
-            encode_piece(text.substr(begin, end - begin), ids);
-            begin = end;
-        }
+    /// A text that may hold tokens to be found.
+    void encode(std::string_view text, const EncodeOptions& options, std::vector<TokenId>& ids) {
+        const auto is_end = [&](const SpecialToken& token) {
+            return std::ranges::find(tables->parts.ends, token.id) != tables->parts.ends.end();
+        };
+        const auto wanted = [&](const SpecialToken& token) {
+            return !token.on_request || options.specials == SpecialsInText::as_tokens ||
+                   (options.specials == SpecialsInText::end_of_text_as_token && is_end(token));
+        };
+        const bool finds = !tables->all_on_request || options.specials != SpecialsInText::as_text;
+        TextPlace place = options.continues ? TextPlace::continues : TextPlace::at_start;
+        std::string changed;
+        const auto take = [&](const SpecialToken& token) {
+            ids.push_back(token.id);
+            place = options.ends_apart && is_end(token) ? TextPlace::at_start : TextPlace::behind_special;
+        };
+        const auto cut = [&](std::string_view plain) {
+            encode_cut(0, plain, place, ids);
+            place = TextPlace::behind_special;
+        };
+        const auto change = [&](std::string_view plain) {
+            plain = normalize(tables->parts.pipeline, plain, place, changed);
+            if (finds && !tables->normalized_tokens.empty())
+                tables->normalized_tokens.for_each(plain, wanted, cut, take);
+            else if (!plain.empty())
+                cut(plain);
+        };
+        if (finds && !tables->raw_tokens.empty())
+            tables->raw_tokens.for_each(text, wanted, change, take);
+        else if (!text.empty())
+            change(text);
     }
 };
 
@@ -253,65 +262,8 @@ Encoder::Encoder(const Tokenizer& tokenizer)
 Encoder::~Encoder() = default;
 Encoder::Encoder(Encoder&&) noexcept = default;
 
-namespace {
-
-/// Finds special tokens from the front to the back of one text. Each token is searched for again only once
-/// its last find has been passed, so that a rare one costs one scan however frequent the others are.
-class SpecialFinder {
-  public:
-    SpecialFinder(std::string_view text, const std::vector<SpecialToken>& specials)
-        : text_(text), specials_(specials), at_(specials.size(), 0) {
-        for (std::size_t i = 0; i < specials.size(); ++i) at_[i] = text.find(specials[i].text);
-    }
-
-    struct Found {
-        std::size_t at = std::string_view::npos;
-        const SpecialToken* token = nullptr;
-    };
-
-    /// The leftmost from `from` on; of several there, the longest.
-    Found next(std::size_t from) {
-        Found found;
-        for (std::size_t i = 0; i < specials_.size(); ++i) {
-            if (at_[i] < from) at_[i] = text_.find(specials_[i].text, from);
-            if (at_[i] == text_.npos) continue;
-            if (at_[i] < found.at ||
-                (at_[i] == found.at && specials_[i].text.size() > found.token->text.size()))
-                found = {at_[i], &specials_[i]};
-        }
-        return found;
-    }
-
-  private:
-    std::string_view text_;
-    const std::vector<SpecialToken>& specials_;
-    std::vector<std::size_t> at_;
-};
-
-}  // namespace
-
 void Encoder::encode(std::string_view text, std::vector<TokenId>& ids, const EncodeOptions& options) {
-    using enum State::Place;
-    State::Place place = options.continues ? continues : at_start;
-    if (options.specials == SpecialsInText::as_text) return state_->encode_plain(text, place, ids);
-    std::vector<SpecialToken> specials = state_->tables->parts.specials;
-    if (options.specials == SpecialsInText::end_of_text_as_token) {
-        const auto& ends = state_->tables->parts.ends;
-        std::erase_if(specials, [&](const SpecialToken& token) {
-            return std::ranges::find(ends, token.id) == ends.end();
-        });
-    }
-    SpecialFinder finder(text, specials);
-    for (std::size_t begin = 0; begin < text.size();) {
-        const auto found = finder.next(begin);
-        state_->encode_plain(text.substr(begin, found.at - begin), place, ids);
-        if (!found.token) break;
-        ids.push_back(found.token->id);
-        begin = found.at + found.token->text.size();
-        const auto& ends = state_->tables->parts.ends;
-        const bool ended = options.ends_apart && std::ranges::find(ends, found.token->id) != ends.end();
-        place = ended ? at_start : behind_special;
-    }
+    state_->encode(text, options, ids);
 }
 
 }  // namespace mantissa

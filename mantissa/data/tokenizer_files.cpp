@@ -141,14 +141,14 @@ TokenizerParts load_folder(const fs::path& folder) {
 
 bool same_tokens(const TokenizerParts& a, const TokenizerParts& b) {
     const auto specials_of = [](const TokenizerParts& parts) {
-        std::map<TokenId, std::string> specials;
-        for (const SpecialToken& token : parts.specials) specials[token.id] = token.text;
+        std::map<TokenId, SpecialToken> specials;
+        for (const SpecialToken& token : parts.specials) specials[token.id] = token;
         return specials;
     };
     return a.tokens == b.tokens && a.merges == b.merges && specials_of(a) == specials_of(b) &&
-           a.rank_is_id == b.rank_is_id && a.whole_pieces == b.whole_pieces && a.split == b.split &&
-           a.prefix_space == b.prefix_space && a.byte_fallback == b.byte_fallback &&
-           a.strip_first_space == b.strip_first_space && a.first_tokens == b.first_tokens;
+           a.rank_is_id == b.rank_is_id && a.whole_pieces == b.whole_pieces && a.pipeline == b.pipeline &&
+           a.byte_fallback == b.byte_fallback && a.first_space == b.first_space &&
+           a.first_tokens == b.first_tokens && a.last_tokens == b.last_tokens;
 }
 
 TokenizerParts read_vocabulary_and_merges(const NamedText& vocabulary, const NamedText& merges) {

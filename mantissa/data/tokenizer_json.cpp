@@ -1,7 +1,9 @@
-// tokenizer.json of Hugging Face's tokenizers: the part of it that is BPE, byte-level as GPT-2's and LLaMA
-// 3's or with byte_fallback as SentencePiece's. Field names after tokenizers/src/models/bpe/serialization.rs.
+// tokenizer.json of Hugging Face's tokenizers: the part of it that is BPE, byte-level or with byte_fallback
+// as SentencePiece's. Field names after tokenizers/src/models/bpe/serialization.rs.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "mantissa/base/error.h"
@@ -30,19 +32,19 @@ class Reader {
         const Json& model = require_member(root_, "model", name_, "top level");
         const bool falls_back = flag(model, "byte_fallback", "model.byte_fallback");
         const bool ignores_merges = flag(model, "ignore_merges", "model.ignore_merges");
-        if (falls_back && ignores_merges) unsupported("ignore_merges beside byte_fallback");
-        const TokenizerPipeline pipeline =
+        TokenizerPipeline pipeline =
             read_tokenizer_pipeline(root_, falls_back ? TokenizerKind::text : TokenizerKind::bytes, name_);
         read_model(model);
         read_added_tokens();
-        TokenizerParts parts =
-            std::move(spelled_).finish(falls_back       ? SpelledVocabulary::Spelling::text
-                                       : ignores_merges ? SpelledVocabulary::Spelling::whole_bytes
-                                                        : SpelledVocabulary::Spelling::bytes);
-        parts.split = pipeline.split;
-        parts.prefix_space = pipeline.prefix_space;
-        parts.strip_first_space = pipeline.strip_first_space;
-        parts.first_tokens = pipeline.first_tokens;
+        const auto spelling =
+            falls_back ? SpelledVocabulary::Spelling::text : SpelledVocabulary::Spelling::bytes;
+        TokenizerParts parts = std::move(spelled_).finish(spelling);
+        parts.whole_pieces = ignores_merges;
+        parts.pipeline = std::move(pipeline.text);
+        parts.first_space = pipeline.first_space;
+        parts.first_tokens = std::move(pipeline.first_tokens);
+        parts.last_tokens = std::move(pipeline.last_tokens);
+        spell_as_found(spelling, parts);
         return parts;
     }
 
@@ -110,12 +112,30 @@ class Reader {
             const auto id = require_unsigned(require_member(token, "id", name_, "added_tokens"), name_,
                                              "added_tokens id");
             const std::string what = fmt::format("the added token {}", quoted_excerpt(text));
-            for (const char* key : {"lstrip", "rstrip", "single_word"})
-                require_absent(token, key, fmt::format("{} with {}", what, key));
-            if (!flag(token, "special", what + " special"))
-                unsupported(what + ", which is not special but found in any text,");
-            spelled_.add_special(text, id);
+            const auto is = [&](const char* key) {
+                return flag(token, key, fmt::format("{} {}", what, key));
+            };
+            spelled_.add_special(
+                {.text = text,
+                 .id = static_cast<TokenId>(std::min<std::uint64_t>(id, std::numeric_limits<TokenId>::max())),
+                 .on_request = is("special"),
+                 .takes_spaces_before = is("lstrip"),
+                 .takes_spaces_behind = is("rstrip"),
+                 .single_word = is("single_word"),
+                 .normalized = is("normalized")});
         }
+    }
+
+    /// A token that is found in what a text is changed to is decoded as what it is changed to.
+    static void spell_as_found(SpelledVocabulary::Spelling spelling, TokenizerParts& parts) {
+        std::vector<bool> merges(parts.tokens.size());
+        for (const Merge& merge : parts.merges)
+            for (const TokenId id : {merge.left, merge.right, merge.result}) merges[id] = true;
+        std::string changed;
+        for (const SpecialToken& token : parts.specials)
+            if (token.normalized && !merges[token.id])
+                parts.tokens[token.id] = decoded_added_token(
+                    normalize(parts.pipeline, token.text, TextPlace::at_start, changed), spelling);
     }
 
     const std::string& name_;

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/base/error.h"
+#include "mantissa/data/tokenizer_split.h"
 #include "mantissa/formats/strict_json.h"
 
 namespace mantissa::inline v0 {
@@ -16,26 +17,21 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// U+2581, which stands for a space.
-constexpr const char* visible_space = "\xE2\x96\x81";
-
-/// The rules of tokenizer_split.h, as files spell them.
-constexpr std::pair<const char*, Split> expressions[] = {
-    {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", Split::gpt2},
-    {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     Split::llama3}};
-
 class PipelineReader {
   public:
     PipelineReader(const Json& root, TokenizerKind kind, const std::string& source)
         : root_(root), kind_(kind), source_(source) {}
 
     TokenizerPipeline read() {
-        if (kind_ == TokenizerKind::bytes) {
-            read_byte_level();
-        } else {
-            read_text_level();
-        }
+        for (const Json& step : steps_of("normalizer", "normalizers")) read_change(step);
+        for (const Json& step : steps_of("pre_tokenizer", "pretokenizers")) read_cut(step);
+        if (kind_ == TokenizerKind::bytes && !spelled_) unsupported("a pre_tokenizer without ByteLevel");
+        if (kind_ == TokenizerKind::text && spaces_ == Spaces::plain)
+            unsupported("a tokenizer that leaves spaces as they are");
+        if (kind_ == TokenizerKind::bytes)
+            read_byte_decoder();
+        else
+            read_text_decoder();
         for (const Json& step : steps_of("post_processor", "processors")) read_post_processor(step);
         return std::move(pipeline_);
     }
@@ -44,8 +40,8 @@ class PipelineReader {
     [[noreturn]] void unsupported(const std::string& what) const {
         throw UserError(fmt::format("{}: {} is not supported: mantissa reads {}", source_, what,
                                     kind_ == TokenizerKind::bytes
-                                        ? "byte-level BPE as GPT-2's and LLaMA 3's"
-                                        : "BPE with byte_fallback as LLaMA 2's, SentencePiece's"));
+                                        ? "byte-level BPE as GPT-2's, LLaMA 3's and Qwen's"
+                                        : "BPE with byte_fallback as LLaMA 2's and Gemma's"));
     }
 
     std::string type_of(const Json& component, const std::string& what) const {
@@ -68,78 +64,127 @@ class PipelineReader {
         return read_flag(object, key, absent, source_, fmt::format("{}.{}", what, key));
     }
 
-    bool replaces(const Json& step, const char* from, const char* to) const {
+    bool replaces(const Json& step, std::string_view from, std::string_view to) const {
         const Json& pattern = member_or_null(step, "pattern");
         return type_of(step, "a step") == "Replace" && pattern == Json{{"String", from}} &&
                member_or_null(step, "content") == to;
     }
 
-    // Byte-level.
-
-    void read_byte_level() {
-        for (const Json& step : steps_of("normalizer", "normalizers"))
-            unsupported("the normalizer " + type_of(step, "normalizer"));
-        for (const Json& step : steps_of("decoder", "decoders"))
-            if (const std::string type = type_of(step, "decoder"); type != "ByteLevel")
-                unsupported("the decoder " + type);
-        if (require_member(root_, "pre_tokenizer", source_, "top level").is_null())
-            unsupported("a tokenizer without pre_tokenizer");
-        const std::vector<Json> steps = steps_of("pre_tokenizer", "pretokenizers");
-        for (const Json& step : steps)
-            if (const std::string type = type_of(step, "pre_tokenizer");
-                type != "ByteLevel" && type != "Split")
-                unsupported("the pre_tokenizer " + type);
-        if (steps.size() == 1 && type_of(steps[0], "pre_tokenizer") == "ByteLevel") {
-            if (!flag(steps[0], "use_regex", true, "pre_tokenizer"))
-                unsupported("pre_tokenizer.use_regex = false");
-            if (flag(steps[0], "add_prefix_space", true, "pre_tokenizer"))
-                pipeline_.prefix_space = PrefixSpace::unless_there;
-            return;
-        }
-        const bool cuts_then_spells = steps.size() == 2 && type_of(steps[0], "pre_tokenizer") == "Split" &&
-                                      type_of(steps[1], "pre_tokenizer") == "ByteLevel";
-        if (!cuts_then_spells) unsupported("a pre_tokenizer other than one Split and one ByteLevel");
-        read_split(steps[0]);
-        if (flag(steps[1], "use_regex", true, "pre_tokenizer") ||
-            flag(steps[1], "add_prefix_space", true, "pre_tokenizer"))
-            unsupported("a ByteLevel behind a Split that cuts again or adds spaces");
-    }
-
-    void read_split(const Json& step) {
-        if (member_or_null(step, "behavior") != "Isolated" || flag(step, "invert", false, "pre_tokenizer"))
-            unsupported("a Split that does not isolate its pieces");
-        const Json& pattern = member_or_null(step, "pattern");
-        for (const auto& [expression, split] : expressions)
-            if (pattern == Json{{"Regex", expression}}) {
-                pipeline_.split = split;
-                return;
-            }
+    TextPattern read_pattern(const Json& step, const std::string& what) const {
+        const Json& pattern = require_member(step, "pattern", source_, what);
+        const Json& literal = member_or_null(pattern, "String");
+        if (literal.is_string() && literal != "")
+            return TextPattern::of_text(literal.get<std::string>(), spaces_);
         const Json& spelled = member_or_null(pattern, "Regex");
-        unsupported(fmt::format("the pattern {}", json_excerpt(spelled.is_null() ? pattern : spelled)));
+        if (!spelled.is_string()) unsupported(fmt::format("the pattern {}", json_excerpt(pattern)));
+        auto expression = TextPattern::of_expression(spelled.get<std::string>(), spaces_);
+        if (!expression)
+            unsupported(fmt::format("{} in the pattern {}", expression.reason(), json_excerpt(spelled)));
+        return *expression;
     }
 
-    // With byte_fallback.
+    /// The text that a step puts into another, as that spells it from there on.
+    std::string content_of(const Json& step, const char* key, const std::string& what) const {
+        const std::string content = require_string(require_member(step, key, source_, what), source_, what);
+        if (spaces_ == Spaces::plain) return content;
+        if (content.find(' ') != content.npos)
+            unsupported(what + " of a space behind one that replaces them");
+        std::string spaced;
+        return std::string(with_plain_spaces(content, spaced));
+    }
 
-    void read_text_level() {
-        pipeline_.split = Split::nowhere;
-        bool spaced = false;
-        for (const Json& step : steps_of("normalizer", "normalizers")) {
-            const std::string type = type_of(step, "normalizer");
-            if (type == "Prepend" && member_or_null(step, "prepend") == visible_space)
-                pipeline_.prefix_space = PrefixSpace::always;
-            else if (replaces(step, " ", visible_space))
-                spaced = true;
-            else
-                unsupported("the normalizer " + type);
+    // Changes of a text.
+
+    void read_change(const Json& step) {
+        const std::string type = type_of(step, "normalizer");
+        NormalizeStep change{.kind = NormalizeStep::Kind::normal_form};
+        const bool compatible = type == "NFKC" || type == "NFKD";
+        if (type == "NFC" || type == "NFD" || compatible) {
+            if (compatible && spaces_ == Spaces::visible) unsupported(type + " behind a Replace of spaces");
+            change.form = type == "NFC"    ? NormalForm::nfc
+                          : type == "NFD"  ? NormalForm::nfd
+                          : type == "NFKC" ? NormalForm::nfkc
+                                           : NormalForm::nfkd;
+        } else if (kind_ == TokenizerKind::text && replaces(step, " ", visible_space)) {
+            return make_spaces_visible();
+        } else if (type == "Replace") {
+            change.kind = NormalizeStep::Kind::replace;
+            change.pattern = read_pattern(step, "the normalizer Replace");
+            change.content = content_of(step, "content", "the normalizer Replace");
+        } else if (type == "Prepend") {
+            change.kind = NormalizeStep::Kind::prepend;
+            change.content = content_of(step, "prepend", "the normalizer Prepend");
+        } else if (type == "Strip") {
+            if (spaces_ == Spaces::visible) unsupported("a Strip behind a Replace of spaces");
+            change.kind = NormalizeStep::Kind::strip;
+            change.at_start = flag(step, "strip_left", false, "normalizer");
+            change.at_end = flag(step, "strip_right", false, "normalizer");
+        } else {
+            unsupported("the normalizer " + type);
         }
-        for (const Json& step : steps_of("pre_tokenizer", "pretokenizers")) {
-            const std::string type = type_of(step, "pre_tokenizer");
-            if (type != "Metaspace" || spaced) unsupported("the pre_tokenizer " + type);
-            read_metaspace(step);
-            spaced = true;
+        pipeline_.text.changes.push_back(std::move(change));
+    }
+
+    /// U+0020 stands for U+2581 from here on. What was to be put before the text is put there afterwards.
+    void make_spaces_visible() {
+        if (spaces_ == Spaces::visible) return;
+        spaces_ = Spaces::visible;
+        auto& changes = pipeline_.text.changes;
+        auto place = changes.end();
+        while (place != changes.begin() && (place - 1)->kind == NormalizeStep::Kind::prepend) {
+            --place;
+            std::string spaced;
+            place->content = std::string(with_plain_spaces(std::string(place->content), spaced));
         }
-        if (!spaced) unsupported("a tokenizer that leaves spaces as they are");
-        read_text_decoder();
+        changes.insert(place, {.kind = NormalizeStep::Kind::visible_spaces});
+    }
+
+    // How it is cut.
+
+    void read_cut(const Json& step) {
+        const std::string type = type_of(step, "pre_tokenizer");
+        if (spelled_) unsupported(fmt::format("the pre_tokenizer {} behind ByteLevel", type));
+        CutStep cut;
+        if (type == "ByteLevel" && kind_ == TokenizerKind::bytes) {
+            spelled_ = true;
+            if (flag(step, "use_regex", true, "pre_tokenizer")) cut.pattern = gpt2_pattern();
+            if (flag(step, "add_prefix_space", true, "pre_tokenizer"))
+                cut.prefix_space = PrefixSpace::unless_there;
+        } else if (type == "Split") {
+            // A space that is visible is none.
+            if (spaces_ == Spaces::visible && member_or_null(step, "pattern") == Json{{"String", " "}} &&
+                !flag(step, "invert", false, "pre_tokenizer"))
+                return;
+            cut.pattern = read_pattern(step, "the pre_tokenizer Split");
+            cut.behavior = read_behavior(step);
+            cut.inverted = flag(step, "invert", false, "pre_tokenizer");
+        } else if (type == "Digits") {
+            // The library asks Rust, whose Unicode is 17.0: these are newer than our tables.
+            static const TextPattern numbers =
+                *TextPattern::of_expression(R"([\p{N}\x{11DE0}-\x{11DE9}\x{16FF4}-\x{16FF6}])");
+            cut.pattern = numbers;
+            if (!flag(step, "individual_digits", false, "pre_tokenizer"))
+                cut.behavior = CutStep::Behavior::contiguous;
+        } else if (type == "Metaspace" && kind_ == TokenizerKind::text) {
+            cut = read_metaspace(step);
+        } else {
+            unsupported("the pre_tokenizer " + type);
+        }
+        if (cut != CutStep{}) pipeline_.text.cuts.push_back(std::move(cut));
+    }
+
+    CutStep::Behavior read_behavior(const Json& step) const {
+        using enum CutStep::Behavior;
+        constexpr std::pair<const char*, CutStep::Behavior> names[] = {
+            {"Isolated", isolated},
+            {"Removed", removed},
+            {"MergedWithPrevious", merged_with_previous},
+            {"MergedWithNext", merged_with_next},
+            {"Contiguous", contiguous}};
+        const Json& given = require_member(step, "behavior", source_, "the pre_tokenizer Split");
+        for (const auto& [name, behavior] : names)
+            if (given == name) return behavior;
+        unsupported(fmt::format("the behavior {}", json_excerpt(given)));
     }
 
     void require_visible_space(const Json& metaspace) const {
@@ -148,82 +193,130 @@ class PipelineReader {
             unsupported(fmt::format("the Metaspace of {}", json_excerpt(replacement)));
     }
 
-    void read_metaspace(const Json& step) {
+    std::string prepend_scheme(const Json& metaspace, const char* where) const {
+        const Json& given = member_or_null(metaspace, "prepend_scheme");
+        const bool adds = flag(metaspace, "add_prefix_space", true, where);  // before tokenizers 0.15
+        if (given.is_null()) return adds ? "always" : "never";
+        return require_string(given, source_, fmt::format("{}.prepend_scheme", where));
+    }
+
+    CutStep read_metaspace(const Json& step) {
         require_visible_space(step);
-        const Json& given = member_or_null(step, "prepend_scheme");
-        const bool adds = flag(step, "add_prefix_space", true, "pre_tokenizer");  // before tokenizers 0.15
-        const std::string scheme = given.is_null()
-                                       ? (adds ? "always" : "never")
-                                       : require_string(given, source_, "pre_tokenizer.prepend_scheme");
+        CutStep cut{.visible_spaces = spaces_ == Spaces::plain};
+        spaces_ = Spaces::visible;
+        const std::string scheme = prepend_scheme(step, "pre_tokenizer");
         if (scheme == "always")
-            pipeline_.prefix_space = PrefixSpace::unless_there;
+            cut.prefix_space = PrefixSpace::unless_there;
         else if (scheme == "first")
-            pipeline_.prefix_space = PrefixSpace::unless_there_at_start;
+            cut.prefix_space = PrefixSpace::unless_there_at_start;
         else if (scheme != "never")
-            unsupported(fmt::format("the prepend_scheme {}", json_excerpt(given)));
-        if (flag(step, "split", true, "pre_tokenizer")) pipeline_.split = Split::before_each_space;
+            unsupported(
+                fmt::format("the prepend_scheme {}", json_excerpt(member_or_null(step, "prepend_scheme"))));
+        if (flag(step, "split", true, "pre_tokenizer")) {
+            static const TextPattern space = TextPattern::of_text(" ");
+            cut.pattern = space;
+            cut.behavior = CutStep::Behavior::merged_with_next;
+        }
+        return cut;
+    }
+
+    // How tokens become text again.
+
+    void read_byte_decoder() {
+        for (const Json& step : steps_of("decoder", "decoders"))
+            if (const std::string type = type_of(step, "decoder"); type != "ByteLevel" && type != "Fuse")
+                unsupported("the decoder " + type);
     }
 
     /// Bytes become bytes again and U+2581 spaces, in whichever order; then the first may go.
     void read_text_decoder() {
-        bool spaces = false, bytes = false;
+        bool spaces = false, bytes = false, fused = false;
         for (const Json& step : steps_of("decoder", "decoders")) {
             const std::string type = type_of(step, "decoder");
             if (type == "Metaspace") {
                 require_visible_space(step);
                 spaces = true;
-                pipeline_.strip_first_space = member_or_null(step, "prepend_scheme") != "never";
+                if (prepend_scheme(step, "decoder") != "never")
+                    pipeline_.first_space = FirstSpace::all_of_token_dropped;
             } else if (type == "ByteFallback") {
                 bytes = true;
+            } else if (type == "Fuse") {
+                fused = true;
             } else if (type == "Strip") {
                 if (member_or_null(step, "content") != " " || member_or_null(step, "start") != 1 ||
                     member_or_null(step, "stop") != 0)
                     unsupported("a Strip of anything but one space at the start");
-                pipeline_.strip_first_space = true;
+                if (!spaces || !fused) unsupported("a Strip of each token");
+                pipeline_.first_space = FirstSpace::one_dropped;
             } else if (replaces(step, visible_space, " ")) {
                 spaces = true;
-            } else if (type != "Fuse") {
+            } else {
                 unsupported("the decoder " + type);
             }
         }
         if (!spaces || !bytes) unsupported("a decoder that does not make spaces and bytes again");
     }
 
-    // Both.
+    // Tokens around those of a text.
 
     void read_post_processor(const Json& step) {
         const std::string type = type_of(step, "post_processor");
         if (type == "ByteLevel") return;  // of offsets, which nobody asks for here
-        if (type != "TemplateProcessing") unsupported("the post_processor " + type);
-        bool behind = false;
+        std::vector<TokenId> first, last;
+        if (type == "TemplateProcessing") {
+            read_template(step, first, last);
+        } else if (type == "RobertaProcessing" || type == "BertProcessing") {
+            for (const auto& [key, ids] : {std::pair("cls", &first), std::pair("sep", &last)}) {
+                const Json& token = require_member(step, key, source_, "post_processor");
+                if (!token.is_array() || token.size() != 2)
+                    unsupported(fmt::format("the {} {}", key, json_excerpt(token)));
+                ids->push_back(id_of(token[1], "post_processor"));
+            }
+        } else {
+            unsupported("the post_processor " + type);
+        }
+        // Each step puts its tokens around those of the steps before.
+        pipeline_.first_tokens.insert(pipeline_.first_tokens.begin(), first.begin(), first.end());
+        pipeline_.last_tokens.insert(pipeline_.last_tokens.end(), last.begin(), last.end());
+    }
+
+    void read_template(const Json& step, std::vector<TokenId>& first, std::vector<TokenId>& last) const {
+        int texts = 0;
         const Json& single = require_member(step, "single", source_, "post_processor");
         if (!single.is_array()) unsupported(fmt::format("the template {}", json_excerpt(single)));
         for (const Json& part : single) {
             if (!member_or_null(part, "Sequence").is_null()) {
-                behind = true;
+                ++texts;
                 continue;
             }
-            if (behind) unsupported("a template with tokens behind the text");
             const Json& token = require_member(part, "SpecialToken", source_, "post_processor.single");
-            add_first_token(step, require_string(require_member(token, "id", source_, "SpecialToken"),
-                                                 source_, "SpecialToken.id"));
+            add_tokens(step,
+                       require_string(require_member(token, "id", source_, "SpecialToken"), source_,
+                                      "SpecialToken.id"),
+                       texts > 0 ? last : first);
         }
+        if (texts != 1) unsupported(fmt::format("a template with the text {} times", texts));
     }
 
-    void add_first_token(const Json& step, const std::string& name) {
+    TokenId id_of(const Json& id, const char* where) const {
+        return static_cast<TokenId>(std::min<std::uint64_t>(require_unsigned(id, source_, where),
+                                                            std::numeric_limits<TokenId>::max()));
+    }
+
+    void add_tokens(const Json& step, const std::string& name, std::vector<TokenId>& tokens) const {
         const Json& known = require_member(step, "special_tokens", source_, "post_processor");
         const Json& ids = require_member(require_member(known, name, source_, "special_tokens"), "ids",
                                          source_, "special_tokens");
         if (!ids.is_array()) unsupported(fmt::format("the ids {}", json_excerpt(ids)));
-        for (const Json& id : ids)
-            pipeline_.first_tokens.push_back(static_cast<TokenId>(std::min<std::uint64_t>(
-                require_unsigned(id, source_, "special_tokens.ids"), std::numeric_limits<TokenId>::max())));
+        for (const Json& id : ids) tokens.push_back(id_of(id, "special_tokens.ids"));
     }
 
     const Json& root_;
     TokenizerKind kind_;
     const std::string& source_;
     TokenizerPipeline pipeline_;
+    Spaces spaces_ = Spaces::plain;  // of a text at the step that is read
+    bool spelled_ = false;           // whether it is bytes in their alphabet there
 };
 
 }  // namespace

@@ -11,10 +11,9 @@
 namespace mantissa::inline v0 {
 
 struct TokenizerPipeline {
-    Split split = Split::gpt2;
-    PrefixSpace prefix_space = PrefixSpace::never;
-    bool strip_first_space = false;
-    std::vector<TokenId> first_tokens = {};
+    TextPipeline text = {};
+    FirstSpace first_space = FirstSpace::kept;
+    std::vector<TokenId> first_tokens = {}, last_tokens = {};
 };
 
 /// Kind of a tokenizer: of bytes, as GPT-2's or LLaMA 3's, or of text that falls back to bytes, as

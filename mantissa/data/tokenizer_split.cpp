@@ -2,156 +2,146 @@
 
 #include <algorithm>
 
-#include "mantissa/data/unicode.h"
-
 namespace mantissa::inline v0 {
 
 namespace {
 
-/// A code point's class and length, or of one part of invalid UTF-8.
-struct Character {
-    CharacterClass kind;
-    std::size_t length;
-};
-
-inline Character character_at(std::string_view text, std::size_t at) {
-    const auto byte = static_cast<unsigned char>(text[at]);
-    if (byte < 0x80) return {character_class(byte), 1};
-    const Utf8Step step = decode_utf8(text, at);
-    return {character_class(step.code_point), step.length};
-}
-
-/// The end of the run of characters of `kind` that goes on at `at`.
-std::size_t run_end(std::string_view text, std::size_t at, CharacterClass kind) {
-    while (at < text.size()) {
-        const Character next = character_at(text, at);
-        if (next.kind != kind) break;
-        at += next.length;
-    }
-    return at;
-}
-
-/// The length of the contraction that begins at the apostrophe at `at`, or 0.
-std::size_t contraction_length(std::string_view text, std::size_t at) {
-    const std::string_view after = text.substr(at + 1, 2);
-    if (after.empty()) return 0;
-    if (after[0] == 's' || after[0] == 't' || after[0] == 'm' || after[0] == 'd') return 2;
-    return after == "re" || after == "ve" || after == "ll" ? 3 : 0;
-}
-
-/// White space leaves its last character to what follows it, which may take a space along.
-std::size_t space_end(std::string_view text, std::size_t begin) {
-    std::size_t end = begin, last = begin;
-    while (end < text.size()) {
-        const Character next = character_at(text, end);
-        if (next.kind != CharacterClass::space) break;
-        last = end;
-        end += next.length;
-    }
-    return end == text.size() || last == begin ? end : last;
-}
-
-std::size_t gpt2_piece_end(std::string_view text, std::size_t begin) {
-    if (text[begin] == '\'') {
-        if (const std::size_t length = contraction_length(text, begin)) return begin + length;
-    }
-    std::size_t at = begin;
-    if (text[begin] == ' ' && begin + 1 < text.size()) ++at;
-    const Character first = character_at(text, at);
-    if (first.kind == CharacterClass::space) return space_end(text, begin);
-    return run_end(text, at + first.length, first.kind);
-}
-
-bool ends_a_line(char c) { return c == '\r' || c == '\n'; }
-
-/// The length of the contraction, in letters of either case, that begins at the apostrophe at `at`, or 0. The
-/// long s, U+017F, is an s of another case.
-std::size_t any_case_contraction_length(std::string_view text, std::size_t at) {
-    constexpr std::string_view long_s = "\xC5\xBF";
-    if (text.substr(at + 1).starts_with(long_s)) return 1 + long_s.size();
-    char lower[3] = {'\'', 0, 0};
-    for (std::size_t i = 1; i < 3 && at + i < text.size(); ++i) {
-        const char c = text[at + i];
-        lower[i] = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-    }
-    return contraction_length({lower, std::min<std::size_t>(3, text.size() - at)}, 0);
-}
-
-/// White space: up to the last end of a line in it, else as GPT-2's.
-std::size_t llama3_space_end(std::string_view text, std::size_t begin) {
-    const std::size_t end = run_end(text, begin, CharacterClass::space);
-    for (std::size_t at = end; at > begin; --at)
-        if (ends_a_line(text[at - 1])) return at;
-    return space_end(text, begin);
-}
-
-std::size_t llama3_piece_end(std::string_view text, std::size_t begin) {
-    using enum CharacterClass;
-    if (text[begin] == '\'') {
-        if (const std::size_t length = any_case_contraction_length(text, begin)) return begin + length;
-    }
-    const Character first = character_at(text, begin);
-    const std::size_t behind = begin + first.length;
-    if (first.kind == letter) return run_end(text, behind, letter);
-    if (first.kind == number) {
-        std::size_t end = behind;
-        for (int more = 0; more < 2 && end < text.size(); ++more) {
-            const Character next = character_at(text, end);
-            if (next.kind != number) break;
-            end += next.length;
+/// Writes to `changed` what a step makes of the text; false if that is the text itself.
+bool apply(const NormalizeStep& step, std::string_view text, std::string& changed) {
+    switch (step.kind) {
+        case NormalizeStep::Kind::normal_form:
+            return normalize_unicode(text, step.form, changed);
+        case NormalizeStep::Kind::visible_spaces:
+            return with_plain_spaces(text, changed).data() != text.data();
+        case NormalizeStep::Kind::prepend:
+            changed = step.content;
+            changed += text;
+            return true;
+        case NormalizeStep::Kind::replace: {
+            TextPattern::Match match = step.pattern->find(text, 0);
+            if (match.begin == text.size()) return false;
+            changed.clear();
+            std::size_t copied = 0;
+            for (; match.begin < text.size(); match = step.pattern->find(text, copied)) {
+                changed.append(text, copied, match.begin - copied);
+                changed += step.content;
+                copied = match.end;
+            }
+            changed.append(text, copied);
+            return true;
         }
-        return end;
+        case NormalizeStep::Kind::strip:
+            break;
     }
-    const CharacterClass next = behind < text.size() ? character_at(text, behind).kind : space;
-    if (next == letter && !ends_a_line(text[begin])) return run_end(text, behind, letter);
-    if (first.kind == other || (text[begin] == ' ' && next == other)) {
-        std::size_t end = run_end(text, behind, other);
-        while (end < text.size() && ends_a_line(text[end])) ++end;
-        return end;
-    }
-    return llama3_space_end(text, begin);
-}
-
-/// The next space from `from` on: with `alone` any, else the first of a row.
-std::size_t next_space(std::string_view text, std::size_t from, bool alone) {
-    std::size_t at = text.find(' ', from);
-    while (!alone && at != text.npos && at > 0 && text[at - 1] == ' ') at = text.find(' ', at + 1);
-    return std::min(at, text.size());
+    const auto is_space = [&](std::size_t at) {
+        return character_class(decode_utf8(text, at).code_point) == CharacterClass::space;
+    };
+    std::size_t begin = 0, end = text.size();
+    while (step.at_start && begin < end && is_space(begin)) begin += decode_utf8(text, begin).length;
+    while (step.at_end && end > begin && is_space(character_before(text, end)))
+        end = character_before(text, end);
+    changed = text.substr(begin, end - begin);
+    return true;
 }
 
 }  // namespace
 
-std::size_t piece_end(std::string_view text, std::size_t begin, Split split) {
-    switch (split) {
-        case Split::gpt2:
-            return gpt2_piece_end(text, begin);
-        case Split::llama3:
-            return llama3_piece_end(text, begin);
-        case Split::before_each_space:
-        case Split::before_spaces:
-            return next_space(text, begin + 1, split == Split::before_each_space);
-        case Split::nowhere:
-            break;
+std::string_view with_plain_spaces(std::string_view text, std::string& changed) {
+    std::size_t found = text.find(visible_space);
+    if (found == text.npos) return text;
+    changed.clear();
+    std::size_t at = 0;
+    for (; found != text.npos; found = text.find(visible_space, at)) {
+        changed.append(text, at, found - at);
+        changed += ' ';
+        at = found + visible_space.size();
     }
-    return text.size();
+    changed.append(text, at);
+    return changed;
 }
 
-std::size_t safe_cut(std::string_view text, std::size_t wanted, Split split) {
-    if (split == Split::nowhere) return text.size();
-    if (split == Split::before_spaces || split == Split::before_each_space)
-        return next_space(text, std::max<std::size_t>(wanted, 1), false);
-    for (std::size_t at = std::max<std::size_t>(wanted, 1); at < text.size(); ++at) {
-        if (split == Split::llama3) {
-            // Marks take the ends of lines behind them along, and white space the letter behind it.
-            if (text[at] != ' ') continue;
-            const CharacterClass before = class_before(text, at);
-            if (before == CharacterClass::letter || before == CharacterClass::number) return at;
-            continue;
+std::string_view normalize(const TextPipeline& pipeline, std::string_view text, TextPlace place,
+                           std::string& changed) {
+    std::string next;
+    for (const NormalizeStep& step : pipeline.changes) {
+        if (text.empty()) break;
+        if (step.kind == NormalizeStep::Kind::prepend && place == TextPlace::continues) continue;
+        if (!apply(step, text, next)) continue;
+        changed.swap(next);
+        text = changed;
+    }
+    return text;
+}
+
+bool SafeCuts::before(CharacterClass kind, char character, const TextPipeline& pipeline) const {
+    bool first = true;
+    for (const CutStep& step : pipeline.cuts) {
+        // A piece that began here might get a space that it would not get within a larger one.
+        if (!first && step.prefix_space != PrefixSpace::never && character != ' ') return false;
+        first = false;
+        if (!step.pattern) continue;
+        if (step.pattern->may_span(kind, character)) return false;
+        const bool merges = step.behavior == CutStep::Behavior::merged_with_next;
+        if (step.behavior == CutStep::Behavior::merged_with_previous || (merges && step.inverted))
+            return false;
+        if (step.behavior != CutStep::Behavior::contiguous && step.pattern->always_takes(character))
+            return true;
+        if (merges) return false;
+    }
+    return false;
+}
+
+SafeCuts::SafeCuts(const TextPipeline& pipeline) {
+    using enum CharacterClass;
+    bool normal_form = false;
+    for (const NormalizeStep& step : pipeline.changes) {
+        if (step.kind == NormalizeStep::Kind::replace || step.kind == NormalizeStep::Kind::strip) return;
+        normal_form |= step.kind == NormalizeStep::Kind::normal_form;
+        visible_spaces_ |= step.kind == NormalizeStep::Kind::visible_spaces;
+    }
+    for (const CutStep& step : pipeline.cuts) visible_spaces_ |= step.visible_spaces;
+    for (const char character : white) {
+        bool all = true;
+        for (const CharacterClass kind : {letter, number, other}) {
+            bool& safe = safe_[static_cast<std::size_t>(kind)][static_cast<std::size_t>(character)];
+            safe = before(kind, character, pipeline);
+            all &= safe;
         }
-        const auto byte = static_cast<unsigned char>(text[at]);
+        // A letter may become a letter and a mark.
+        for (const CharacterClass kind : {letter, number, other})
+            if (normal_form && !all)
+                safe_[static_cast<std::size_t>(kind)][static_cast<std::size_t>(character)] = false;
+    }
+}
+
+void SafeCuts::leave_whole(std::string_view token, bool takes_spaces_behind, const TextPipeline& pipeline) {
+    const auto safe_behind = [&](std::size_t end) -> std::array<bool, 128>& {
+        const char32_t last = decode_utf8(token, character_before(token, end)).code_point;
+        return safe_[static_cast<std::size_t>(character_class(last))];
+    };
+    for (std::size_t at = 1; at < token.size(); ++at)
+        if (const auto byte = static_cast<unsigned char>(token[at]); byte < 0x80)
+            safe_behind(at)[byte] = false;
+    if (token.empty()) return;
+    const bool prepends = std::ranges::any_of(pipeline.changes, [](const NormalizeStep& step) {
+        return step.kind == NormalizeStep::Kind::prepend;
+    });
+    const bool prefixes =
+        !pipeline.cuts.empty() && pipeline.cuts[0].prefix_space == PrefixSpace::unless_there;
+    for (const char character : white)
+        if (takes_spaces_behind || prepends || (prefixes && character != ' '))
+            safe_behind(token.size())[static_cast<std::size_t>(character)] = false;
+}
+
+std::size_t SafeCuts::next(std::string_view text, std::size_t wanted) const {
+    for (std::size_t at = std::max<std::size_t>(wanted, 1); at < text.size(); ++at) {
         // Only a lead byte can begin a character, and ASCII spaces are frequent enough to wait for.
-        if (byte < 0x80 && character_class(byte) == CharacterClass::space &&
-            class_before(text, at) != CharacterClass::space)
+        const auto byte = static_cast<unsigned char>(text[at]);
+        if (byte > ' ' || std::ranges::find(white, text[at]) == white.end()) continue;
+        const std::size_t last = character_before(text, at);
+        if (visible_spaces_ && text.substr(last).starts_with(visible_space)) continue;
+        if (safe_[static_cast<std::size_t>(character_class(decode_utf8(text.substr(0, at), last).code_point))]
+                 [byte])
             return at;
     }
     return text.size();

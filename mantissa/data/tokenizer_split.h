@@ -1,33 +1,141 @@
-// Splits text into the pieces that BPE merges within, as GPT-2's tokenizer does, or LLaMA 3's, or at spaces.
-//
-// The rules, as the regular expressions that GPT-2 (openai/gpt-2, src/encoder.py) and LLaMA 3 published:
-//     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-//     (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|
-//         \s*[\r\n]+|\s+(?!\S)|\s+
-// written out by hand here: one pass, no backtracking, linear in the text. Bytes that are not UTF-8 count as
-// characters that are neither letter, number nor space, so that every byte lands in some piece.
+// The way from a text to the pieces that BPE merges within: changes of the text, then steps that cut it, as
+// tokenizer.json names them (normalizer and pre_tokenizer); and the places where a text may be cut before all
+// that.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
+
+#include "mantissa/data/text_pattern.h"
+#include "mantissa/data/unicode_normalize.h"
 
 namespace mantissa::inline v0 {
 
-enum class Split : std::uint8_t {
-    gpt2,
-    llama3,
-    before_each_space,  ///< of U+0020
-    before_spaces,      ///< before one or more of them in a row
-    nowhere             ///< the whole text is a piece
+/// One change of a text.
+struct NormalizeStep {
+    enum class Kind : std::uint8_t {
+        normal_form,
+        replace,        ///< each match of `pattern` by `content`
+        prepend,        ///< `content` before a text that is not empty
+        strip,          ///< white space at the ends
+        visible_spaces  ///< U+2581 becomes U+0020, which stands for it from then on
+    };
+    Kind kind;
+    NormalForm form = NormalForm::nfc;
+    std::optional<TextPattern> pattern = {};
+    std::string content = {};
+    bool at_start = false, at_end = false;  // of strip
+    bool operator==(const NormalizeStep&) const = default;
 };
 
-/// Where the piece that begins at `begin` < text.size() ends.
-std::size_t piece_end(std::string_view text, std::size_t begin, Split split = Split::gpt2);
+/// Whether a text gets a space before it.
+enum class PrefixSpace : std::uint8_t {
+    never,
+    unless_there,          ///< where it does not begin with one; behind a special token, too
+    unless_there_at_start  ///< the same, but behind no special token
+};
 
-/// The first place at or after `wanted` where the text may be cut so that splitting both parts gives the
-/// pieces of the whole: before white space that follows something else, a letter or a number by LLaMA 3's
-/// rule. The end of the text if there is none.
-std::size_t safe_cut(std::string_view text, std::size_t wanted, Split split = Split::gpt2);
+/// One cut of every piece into smaller ones, by the matches of a pattern and what lies between them.
+struct CutStep {
+    enum class Behavior : std::uint8_t {
+        isolated,              ///< each match is a piece
+        removed,               ///< matches are dropped
+        merged_with_previous,  ///< a match belongs to what is before it
+        merged_with_next,      ///< a match belongs to what is behind it
+        contiguous             ///< matches in a row are one piece
+    };
+    std::optional<TextPattern> pattern = {};  // none: a piece stays whole
+    Behavior behavior = Behavior::isolated;
+    bool inverted = false;                          ///< what lies between the matches counts as match
+    bool visible_spaces = false;                    ///< first U+2581 becomes U+0020, as in NormalizeStep
+    PrefixSpace prefix_space = PrefixSpace::never;  ///< then this
+    bool operator==(const CutStep&) const = default;
+};
+
+struct TextPipeline {
+    std::vector<NormalizeStep> changes = {};
+    std::vector<CutStep> cuts = {};
+    bool operator==(const TextPipeline&) const = default;
+
+    /// As GPT-2's.
+    static TextPipeline gpt2() { return {.cuts = {{.pattern = gpt2_pattern()}}}; }
+};
+
+/// Whether the text begins a text, so that something is put before it.
+enum class TextPlace : std::uint8_t { at_start, behind_special, continues };
+
+/// The text after all changes: itself, or what `changed` holds then.
+std::string_view normalize(const TextPipeline& pipeline, std::string_view text, TextPlace place,
+                           std::string& changed);
+
+/// U+2581, which stands for a space in SentencePiece's vocabularies.
+inline constexpr std::string_view visible_space = "\xE2\x96\x81";
+
+/// U+0020 for each U+2581: itself, or what `changed` holds then.
+std::string_view with_plain_spaces(std::string_view text, std::string& changed);
+
+/// Calls `piece(text)` for the pieces of one step, in order.
+template <class Piece>
+void for_each_piece(const CutStep& step, std::string_view text, Piece&& piece) {
+    using enum CutStep::Behavior;
+    const TextPattern& pattern = *step.pattern;
+    if (step.behavior == isolated) {
+        for (std::size_t at = 0; at < text.size();) {
+            const TextPattern::Match match = pattern.find(text, at);
+            if (match.begin > at) piece(text.substr(at, match.begin - at));
+            if (match.end > match.begin) piece(text.substr(match.begin, match.end - match.begin));
+            at = match.end;
+        }
+        return;
+    }
+    std::size_t begin = 0;  // of the piece that may go on
+    bool pending = false, last_matched = false;
+    const auto segment = [&](std::size_t from, std::size_t to, bool matched) {
+        matched = matched != step.inverted;
+        const bool joins = pending && ((step.behavior == contiguous && matched == last_matched) ||
+                                       (step.behavior == merged_with_previous && matched && !last_matched) ||
+                                       (step.behavior == merged_with_next && !matched && last_matched));
+        if (!joins) {
+            if (pending && !(step.behavior == removed && last_matched))
+                piece(text.substr(begin, from - begin));
+            begin = from;
+        }
+        pending = to > from;
+        last_matched = matched;
+    };
+    for (std::size_t at = 0; at < text.size();) {
+        const TextPattern::Match match = pattern.find(text, at);
+        if (match.begin > at) segment(at, match.begin, false);
+        if (match.end > match.begin) segment(match.begin, match.end, true);
+        at = match.end;
+    }
+    if (pending && !(step.behavior == removed && last_matched)) piece(text.substr(begin));
+}
+
+/// The places where a text may be cut so that both parts, the second as a text that `continues`, give the
+/// pieces of the whole: before white space behind a letter, a number or another mark, as far as that is sure.
+class SafeCuts {
+  public:
+    explicit SafeCuts(const TextPipeline& pipeline);
+
+    /// Takes away the places inside a token that is found in texts, and, if it takes the white space behind
+    /// it along or something is put before what follows, those behind it.
+    void leave_whole(std::string_view token, bool takes_spaces_behind, const TextPipeline& pipeline);
+    /// The first such place at or after `wanted`, which is taken as 1 at least; the end of the text if there
+    /// is none.
+    std::size_t next(std::string_view text, std::size_t wanted) const;
+
+  private:
+    static constexpr std::array<char, 4> white = {' ', '\n', '\t', '\r'};
+    bool before(CharacterClass kind, char character, const TextPipeline& pipeline) const;
+
+    std::array<std::array<bool, 128>, 4> safe_{};  // by what is before, and the character
+    bool visible_spaces_ = false;
+};
 
 }  // namespace mantissa

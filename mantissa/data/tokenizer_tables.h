@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "mantissa/data/added_tokens.h"
 #include "mantissa/data/tokenizer.h"
 
 namespace mantissa::inline v0 {
@@ -49,6 +50,9 @@ class PairTable {
 struct Tokenizer::Tables {
     TokenizerParts parts;
     std::unordered_map<std::string_view, TokenId> by_bytes;  // ordinary tokens only
+    AddedTokens raw_tokens, normalized_tokens;
+    bool all_on_request = true;  // of the added tokens
+    SafeCuts safe_cuts = SafeCuts(parts.pipeline);
     std::array<TokenId, 256> byte_tokens;
     PairTable pairs;
 };

@@ -58,14 +58,15 @@ void SpelledVocabulary::add_all(const nlohmann::json& entries, const std::string
     }
 }
 
-void SpelledVocabulary::add_special(const std::string& text, std::uint64_t id) {
-    const auto known = ids_.find(text);
+void SpelledVocabulary::add_special(const SpecialToken& token) {
+    const auto known = ids_.find(token.text);
     if (known == ids_.end())
-        add(text, id);
-    else if (static_cast<std::uint64_t>(known->second) != id)
-        fail(fmt::format("the special token {} has id {} here and {} in the vocabulary", quoted_excerpt(text),
-                         id, known->second));
-    specials_.push_back({text, static_cast<TokenId>(id)});
+        add(token.text, static_cast<std::uint64_t>(token.id));
+    else if (known->second != token.id)
+        fail(fmt::format("the special token {} has id {} here and {} in the vocabulary",
+                         quoted_excerpt(token.text), token.id, known->second));
+    specials_.push_back(token);
+    specials_.back().in_vocabulary = known != ids_.end();
 }
 
 TokenId SpelledVocabulary::require(std::string_view spelling, const std::string& where) const {
@@ -134,24 +135,21 @@ std::optional<unsigned> byte_of(std::string_view spelling) {
     return error == std::errc{} && end == last ? std::optional(byte) : std::nullopt;
 }
 
-/// U+2581 becomes a space.
-std::string with_spaces(const std::string& spelling) {
-    constexpr std::string_view visible = "\xE2\x96\x81";
-    std::string text = spelling;
-    for (std::size_t at = text.find(visible); at != text.npos; at = text.find(visible, at + 1))
-        text.replace(at, visible.size(), " ");
-    return text;
-}
-
 }  // namespace
 
+std::string decoded_added_token(std::string_view text, SpelledVocabulary::Spelling spelling) {
+    std::string spaced;
+    if (spelling == SpelledVocabulary::Spelling::text) return std::string(with_plain_spaces(text, spaced));
+    return read_spelling(text).value_or(std::string(text));
+}
+
 void SpelledVocabulary::read_text(const std::vector<const std::string*>& spellings,
-                                  const std::vector<bool>& special, TokenizerParts& parts) const {
+                                  const std::vector<bool>& added, TokenizerParts& parts) const {
     parts.byte_fallback.assign(256, -1);
     for (std::size_t id = 0; id < spellings.size(); ++id) {
         const std::string& spelling = *spellings[id];
-        if (special[id]) {
-            parts.tokens.push_back(spelling);
+        if (added[id]) {
+            parts.tokens.push_back(decoded_added_token(spelling, Spelling::text));
         } else if (const auto byte = byte_of(spelling)) {
             parts.byte_fallback[*byte] = static_cast<TokenId>(id);
             parts.tokens.emplace_back(1, static_cast<char>(*byte));
@@ -159,7 +157,8 @@ void SpelledVocabulary::read_text(const std::vector<const std::string*>& spellin
             if (spelling.find(' ') != spelling.npos)
                 fail(fmt::format("token {} ({}) holds a space, which is spelled U+2581", id,
                                  quoted_excerpt(spelling)));
-            parts.tokens.push_back(with_spaces(spelling));
+            std::string spaced;
+            parts.tokens.emplace_back(with_plain_spaces(spelling, spaced));
         }
     }
     for (std::size_t byte = 0; byte < 256; ++byte)
@@ -169,23 +168,28 @@ void SpelledVocabulary::read_text(const std::vector<const std::string*>& spellin
 
 TokenizerParts SpelledVocabulary::finish(Spelling spelled) && {
     const auto spellings = spellings_by_id();
-    std::vector<bool> merged(spellings.size()), special(spellings.size());
+    std::vector<bool> merged(spellings.size()), added(spellings.size());
     for (const Merge& merge : merges_) merged[merge.result] = true;
-    for (const SpecialToken& token : specials_) special[token.id] = true;
+    for (SpecialToken& token : specials_) {
+        added[token.id] = true;
+        // No merge makes what the alphabet cannot spell, or what is special.
+        const bool can_be_spelled = spelled == Spelling::text ? token.text.find(' ') == std::string::npos
+                                                              : read_spelling(token.text).has_value();
+        token.in_vocabulary &= can_be_spelled && !token.on_request;
+    }
 
     TokenizerParts parts;
-    if (spelled == Spelling::text) read_text(spellings, special, parts);
+    if (spelled == Spelling::text) read_text(spellings, added, parts);
     for (std::size_t id = 0; spelled != Spelling::text && id < spellings.size(); ++id) {
         const std::string& spelling = *spellings[id];
-        if (!special[id] && !merged[id] && in_angle_brackets(spelling)) {
+        if (spelled == Spelling::pair && !added[id] && !merged[id] && in_angle_brackets(spelling)) {
             specials_.push_back({spelling, static_cast<TokenId>(id)});
-            special[id] = true;
+            added[id] = true;
         }
-        parts.tokens.push_back(
-            special[id] ? spelling
-                        : bytes_of_token(id, spelling, merged[id] || spelled == Spelling::whole_bytes));
+        parts.tokens.push_back(added[id]
+                                   ? decoded_added_token(spelling, spelled)
+                                   : bytes_of_token(id, spelling, merged[id] || spelled == Spelling::bytes));
     }
-    parts.whole_pieces = spelled == Spelling::whole_bytes;
     parts.source = std::move(source_);
     parts.merges = std::move(merges_);
     parts.specials = std::move(specials_);

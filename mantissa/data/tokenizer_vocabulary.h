@@ -21,21 +21,22 @@ class SpelledVocabulary {
     /// All entries of a JSON object of spellings and ids. Throws UserError, calling it `what`, if it is
     /// something else.
     void add_all(const nlohmann::json& entries, const std::string& what);
-    /// Marks a token as special, adding it if need be. Throws UserError if its spelling has another id.
-    void add_special(const std::string& text, std::uint64_t id);
+    /// Marks a token as one that is found in texts, adding it if need be. Throws UserError if its spelling
+    /// has another id.
+    void add_special(const SpecialToken& token);
     /// The next merge in order of rank; `where` names it ("line 7"). Throws UserError if a part or the result
     /// is no token.
     void add_merge(std::string_view left, std::string_view right, const std::string& where);
 
     /// How the ordinary tokens of a file are spelled, and what must be true of them.
     enum class Spelling : std::uint8_t {
-        bytes,        ///< in the byte-level alphabet; each is a byte or some merge's result
-        whole_bytes,  ///< in that alphabet; taken whole where a piece is one, so no merge need make them
-        text          ///< as they are, U+2581 for a space, <0x00> to <0xFF> for bytes
+        pair,   ///< in the byte-level alphabet; each is a byte, some merge's result or, in angle brackets,
+                ///< special
+        bytes,  ///< in that alphabet; some may be made by no merge
+        text    ///< as they are, U+2581 for a space, <0x00> to <0xFF> for bytes
     };
-    /// Checks that ids run from 0 without a gap and that tokens are as their spelling asks. What no merge
-    /// makes and stands in angle brackets is special, unless it is text.
-    TokenizerParts finish(Spelling spelling = Spelling::bytes) &&;
+    /// Checks that ids run from 0 without a gap and that tokens are as their spelling asks.
+    TokenizerParts finish(Spelling spelling = Spelling::pair) &&;
 
   private:
     struct TextHash {
@@ -48,7 +49,7 @@ class SpelledVocabulary {
     TokenId require(std::string_view spelling, const std::string& where) const;
     std::vector<const std::string*> spellings_by_id() const;
     std::string bytes_of_token(std::size_t id, const std::string& spelling, bool may_stand_alone) const;
-    void read_text(const std::vector<const std::string*>& spellings, const std::vector<bool>& special,
+    void read_text(const std::vector<const std::string*>& spellings, const std::vector<bool>& added,
                    TokenizerParts& parts) const;
 
     std::string source_;
@@ -62,6 +63,9 @@ class SpelledVocabulary {
 TokenizerParts read_vocabulary_and_merges(const NamedText& vocabulary, const NamedText& merges);
 TokenizerParts read_tokenizer_json(const NamedText& json);
 TokenizerParts read_tiktoken(const NamedText& ranks);
+
+/// The text of a token that is found in texts when it is decoded, by the way in which others are spelled.
+std::string decoded_added_token(std::string_view text, SpelledVocabulary::Spelling spelling);
 
 /// A piece of a file for an error message: cut after 40 bytes, in quotes, control characters and invalid
 /// UTF-8 escaped.

@@ -1,24 +1,13 @@
 #include "mantissa/data/unicode.h"
 
 #include <algorithm>
-#include <array>
+#include <map>
 
 namespace mantissa::inline v0 {
 
 namespace {
 
-constexpr std::array<CharacterClass, 128> make_ascii_classes() {
-    std::array<CharacterClass, 128> classes{};
-    for (unsigned c = 0; c < classes.size(); ++c) {
-        if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) classes[c] = CharacterClass::letter;
-        if (c >= '0' && c <= '9') classes[c] = CharacterClass::number;
-        if (c == ' ' || (c >= '\t' && c <= '\r')) classes[c] = CharacterClass::space;
-    }
-    return classes;
-}
-
-/// The range lookup costs a binary search; most text is ASCII.
-constexpr auto ascii_classes = make_ascii_classes();
+constexpr std::size_t code_points = 0x110000;
 
 /// The promise of a lead byte: the bytes that follow it, and the range of the first of them, which is what
 /// shuts out overlong forms, surrogates and values above U+10FFFF (Unicode 16.0, table 3-7).
@@ -40,13 +29,51 @@ Lead lead_of(unsigned char byte) {
 
 }  // namespace
 
+template <class Value>
+CodePointTable<Value>::CodePointTable(const std::vector<Value>& of_all) {
+    std::map<std::string, std::uint32_t> known;  // blocks, by their bytes
+    for (std::size_t first = 0; first < of_all.size(); first += 256) {
+        const auto begin = of_all.begin() + static_cast<std::ptrdiff_t>(first);
+        const std::string bytes(reinterpret_cast<const char*>(&*begin), 256 * sizeof(Value));
+        const auto [found, fresh] = known.emplace(bytes, static_cast<std::uint32_t>(values_.size()));
+        if (fresh) values_.insert(values_.end(), begin, begin + 256);
+        blocks_.push_back(found->second);
+    }
+}
+
+template class CodePointTable<std::uint8_t>;
+template class CodePointTable<std::uint16_t>;
+
+CategorySet categories_of(std::string_view name) {
+    CategorySet set = 0;
+    for (std::size_t i = 0; 2 * i < category_names.size(); ++i)
+        if (category_names.substr(2 * i, 2).starts_with(name)) set |= CategorySet{1} << i;
+    if (name == "Cc") set |= categories_of("Cw");
+    return name == "Cw" ? CategorySet{1} << (category_names.size() / 2 - 1) : set;
+}
+
+unsigned category_of(char32_t code_point) {
+    static const CodePointTable<std::uint8_t> table = [] {
+        std::vector<std::uint8_t> of_all(code_points);
+        const auto starts = unicode_category_starts();
+        for (std::size_t i = 0; i < starts.size(); ++i) {
+            const std::size_t end = i + 1 < starts.size() ? starts[i + 1] >> 5 : code_points;
+            std::fill(of_all.begin() + (starts[i] >> 5), of_all.begin() + end,
+                      static_cast<std::uint8_t>(starts[i] & 31U));
+        }
+        return CodePointTable(of_all);
+    }();
+    static const unsigned unassigned = static_cast<unsigned>(category_names.find("Cn")) / 2;
+    return code_point < code_points ? table[code_point] : unassigned;
+}
+
 CharacterClass character_class(char32_t code_point) {
-    if (code_point < ascii_classes.size()) return ascii_classes[code_point];
-    if (code_point > 0x10FFFF) return CharacterClass::other;
-    const auto starts = unicode_class_starts();
-    // The last range that starts at or before the code point.
-    const auto after = std::upper_bound(starts.begin(), starts.end(), (code_point << 2) | 3U);
-    return static_cast<CharacterClass>(*(after - 1) & 3U);
+    static const CategorySet letters = categories_of("L"), numbers = categories_of("N"),
+                             spaces = categories_of("Z") | categories_of("Cw");
+    const CategorySet category = CategorySet{1} << category_of(code_point);
+    if ((category & letters) != 0) return CharacterClass::letter;
+    if ((category & numbers) != 0) return CharacterClass::number;
+    return (category & spaces) != 0 ? CharacterClass::space : CharacterClass::other;
 }
 
 Utf8Step decode_utf8(std::string_view text, std::size_t at) {
@@ -67,15 +94,31 @@ Utf8Step decode_utf8(std::string_view text, std::size_t at) {
     return {code_point, lead.following + 1U, false};
 }
 
-CharacterClass class_before(std::string_view text, std::size_t end) {
+std::size_t character_before(std::string_view text, std::size_t end) {
     // A lead byte is never a continuation byte, so a valid sequence that ends here is also what a decoder
     // that came from the front would have found.
-    for (std::size_t length = 1; length <= std::min<std::size_t>(4, end); ++length) {
+    for (std::size_t length = 2; length <= std::min<std::size_t>(4, end); ++length) {
         const Utf8Step step = decode_utf8(text.substr(0, end), end - length);
-        if (step.code_point != Utf8Step::invalid && step.length == length)
-            return character_class(step.code_point);
+        if (step.code_point != Utf8Step::invalid && step.length == length) return end - length;
     }
-    return CharacterClass::other;
+    return end - 1;
+}
+
+void append_utf8(std::string& text, char32_t c) {
+    const auto put = [&](char32_t byte) { text += static_cast<char>(byte); };
+    if (c < 0x80) return put(c);
+    if (c < 0x800) {
+        put(0xC0 | c >> 6);
+    } else {
+        if (c < 0x10000) {
+            put(0xE0 | c >> 12);
+        } else {
+            put(0xF0 | c >> 18);
+            put(0x80 | (c >> 12 & 0x3F));
+        }
+        put(0x80 | (c >> 6 & 0x3F));
+    }
+    put(0x80 | (c & 0x3F));
 }
 
 }  // namespace mantissa

@@ -1,22 +1,58 @@
-// The tokenizer's Unicode: UTF-8 decoding that never fails, and whether a code point is a letter, a number or
-// white space. The tables are our own, so that the answer depends on no library's version.
+// The tokenizer's Unicode: UTF-8 decoding that never fails, and the general category of a code point. The
+// tables are our own, so that the answer depends on no library's version.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace mantissa::inline v0 {
+
+/// 32 * first code point + category of each maximal range of one category, in order, from code point 0 on. A
+/// category is a place in category_names.
+std::span<const std::uint32_t> unicode_category_starts();
+
+/// The general categories, two letters each; the last one, of control characters that are white space, is
+/// ours, so that White_Space is a union of categories.
+inline constexpr std::string_view category_names =
+    "LuLlLtLmLoMnMcMeNdNlNoPcPdPsPePiPfPoSmScSkSoZsZlZpCcCfCsCoCnCw";
+
+/// A set of categories, as bits. None is assigned to what is not UTF-8, which counts as Cn.
+using CategorySet = std::uint32_t;
+
+/// The categories whose names begin with `name`, "L" or "Lu"; none if there is no such one. The white
+/// controls belong to "Cc", too.
+CategorySet categories_of(std::string_view name);
+
+/// The place of a code point's category; of values above U+10FFFF that of Cn.
+unsigned category_of(char32_t code_point);
 
 /// letter: general category L*; number: N*; space: property White_Space; other: everything else, code points
 /// that are not assigned and invalid UTF-8 included.
 enum class CharacterClass : std::uint8_t { other, letter, number, space };
 
-/// 4 * first code point + class of each maximal range of one class, in order, from code point 0 on.
-std::span<const std::uint32_t> unicode_class_starts();
-
 CharacterClass character_class(char32_t code_point);
+
+/// A value for each code point; blocks of 256 that are alike are kept once.
+template <class Value>
+class CodePointTable {
+  public:
+    CodePointTable() = default;
+    /// `of_all` has a value for each of the 0x110000 code points.
+    explicit CodePointTable(const std::vector<Value>& of_all);
+
+    Value operator[](char32_t code_point) const {
+        return values_[blocks_[code_point >> 8] + (code_point & 0xFF)];
+    }
+
+  private:
+    std::vector<std::uint32_t> blocks_;
+    std::vector<Value> values_;
+};
 
 /// One step through UTF-8 text.
 struct Utf8Step {
@@ -32,7 +68,10 @@ struct Utf8Step {
 /// U+FFFD, as in Python's decoder. Overlong forms, surrogates and values above U+10FFFF are invalid.
 Utf8Step decode_utf8(std::string_view text, std::size_t at);
 
-/// The class of what ends just before `end` > 0: of the code point there, or other where it is invalid.
-CharacterClass class_before(std::string_view text, std::size_t end);
+/// Where the character that ends just before `end` > 0 begins: a code point, or a byte that is part of none.
+std::size_t character_before(std::string_view text, std::size_t end);
+
+/// Appends a code point as UTF-8.
+void append_utf8(std::string& text, char32_t code_point);
 
 }  // namespace mantissa

@@ -89,8 +89,10 @@ const LanguageFamily& family_of(Weights weights, const std::filesystem::path& di
             types.push_back(fmt::format("\"{}\"", type));
         }
     }
-    throw UserError(fmt::format("{}: model_type is {}; known are {}", path.string(),
-                                json_excerpt(config["model_type"]), fmt::join(types, ", ")));
+    throw UserError(
+        fmt::format("{}: model_type is {}; known are {}. In Python mantissa.torch.trainer trains the "
+                    "PyTorch module of most other families as it is",
+                    path.string(), json_excerpt(config["model_type"]), fmt::join(types, ", ")));
 }
 
 }  // namespace

@@ -111,14 +111,16 @@ TEST(LlamaTokenizers, ATextInPartsHasTheTokensOfTheWhole) {
 }
 
 TEST(LlamaTokenizers, OnlyVocabulariesWithoutTokensAcrossSpacesAreCut) {
-    EXPECT_EQ(parsed(specification("sentencepiece")).parts().split, Split::before_spaces);
-    EXPECT_EQ(parsed(specification("tokens across spaces")).parts().split, Split::nowhere);
+    const Tokenizer words = parsed(specification("sentencepiece"));
+    const Tokenizer across = parsed(specification("tokens across spaces"));
+    EXPECT_EQ(words.parts().pipeline.cuts.size(), 1u);
+    EXPECT_EQ(across.parts().pipeline.cuts.size(), 0u);
     const std::string text = "one two  three";
-    EXPECT_EQ(safe_cut(text, 1, Split::before_spaces), 3u);
-    EXPECT_EQ(safe_cut(text, 4, Split::before_spaces), 7u);
-    EXPECT_EQ(safe_cut(text, 8, Split::before_spaces), text.size());
-    EXPECT_EQ(safe_cut(text, 1, Split::nowhere), text.size());
-    EXPECT_EQ(safe_cut("!\n a b", 1, Split::llama3), 4u);
+    EXPECT_EQ(words.safe_cuts().next(text, 1), 3u);
+    EXPECT_EQ(words.safe_cuts().next(text, 4), 7u);
+    EXPECT_EQ(words.safe_cuts().next(text, 8), text.size());
+    EXPECT_EQ(across.safe_cuts().next(text, 1), text.size());
+    EXPECT_EQ(parsed(specification("byte level")).safe_cuts().next("!\n a b", 1), 4u);
 }
 
 TEST(LlamaTokenizers, OtherPipelinesAreRefusedByName) {
@@ -138,17 +140,20 @@ TEST(LlamaTokenizers, OtherPipelinesAreRefusedByName) {
         EXPECT_NE(message.find(part), std::string::npos) << message;
         EXPECT_EQ(message.find('\n'), std::string::npos) << message;
     };
-    says(text("/normalizer", {{"type", "NFKC"}}), "the normalizer NFKC is not supported");
+    says(text("/normalizer", {{"type", "Lowercase"}}), "the normalizer Lowercase is not supported");
+    says(text("/normalizer/normalizers/0",
+              {{"type", "Replace"}, {"pattern", {{"Regex", "a*"}}}, {"content", ""}}),
+         "an expression that may match nothing in the pattern \"a*\" is not supported");
     says(text("/normalizer", nullptr), "a tokenizer that leaves spaces as they are is not supported");
-    says(text("/pre_tokenizer", {{"type", "Metaspace"}, {"replacement", "\u2581"}}),
-         "the pre_tokenizer Metaspace is not supported");
+    says(text("/pre_tokenizer", {{"type", "Whitespace"}}), "the pre_tokenizer Whitespace is not supported");
+    says(text("/normalizer/normalizers/2", {{"type", "NFKC"}}), "NFKC behind a Replace of spaces");
     says(text("/decoder", nullptr), "a decoder that does not make spaces and bytes again");
     says(text("/decoder/decoders/3/start", 2), "a Strip of anything but one space at the start");
     says(text("/decoder/decoders/2/type", "CTC"), "the decoder CTC is not supported");
-    says(text("/model/ignore_merges", true), "ignore_merges beside byte_fallback is not supported");
-    says(text("/post_processor/single/2", {{"SpecialToken", {{"id", "</s>"}, {"type_id", 0}}}}),
-         "a template with tokens behind the text is not supported");
-    says(text("/post_processor/type", "BertProcessing"), "the post_processor BertProcessing");
+    says(text("/decoder/decoders/2", {{"type", "ByteFallback"}}), "a Strip of each token is not supported");
+    says(text("/post_processor/single/1", {{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}}),
+         "a template with the text 0 times is not supported");
+    says(text("/post_processor/type", "Other"), "the post_processor Other");
     says(text("/post_processor/special_tokens", Json::object()), "\"<s>\" is missing");
     says(text("/model/vocab/a b", 859), "holds a space, which is spelled U+2581");
     Json no_byte = specification("sentencepiece");
@@ -159,11 +164,11 @@ TEST(LlamaTokenizers, OtherPipelinesAreRefusedByName) {
     says(with("metaspace at the start", "/pre_tokenizer/replacement", "_"), "the Metaspace of \"_\"");
     says(with("metaspace at the start", "/pre_tokenizer/prepend_scheme", "often"), "the prepend_scheme");
     says(bytes("/pre_tokenizer/pretokenizers/0/pattern/Regex", "\\w+"),
-         "the pattern \"\\\\w+\" is not supported");
-    says(bytes("/pre_tokenizer/pretokenizers/0/behavior", "Removed"), "does not isolate its pieces");
-    says(bytes("/pre_tokenizer/pretokenizers/1/use_regex", true), "cuts again or adds spaces");
-    // A token that no merge makes is taken whole, or it is a defect.
-    says(bytes("/model/ignore_merges", false), "is in the vocabulary but no merge makes it");
+         "\\w in the pattern \"\\\\w+\" is not supported");
+    says(bytes("/pre_tokenizer/pretokenizers/0/behavior", "Often"),
+         "the behavior \"Often\" is not supported");
+    says(bytes("/pre_tokenizer/pretokenizers/2", {{"type", "Digits"}}),
+         "the pre_tokenizer Digits behind ByteLevel");
 }
 
 }  // namespace

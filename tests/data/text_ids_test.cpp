@@ -120,6 +120,20 @@ TEST_F(TextIdsOf, DocumentsBeginAsTextsDo) {
     }
 }
 
+/// As a template puts it there.
+TEST_F(TextIdsOf, TokensBehindATextEndWhatIsTrainedOn) {
+    const TextIds fixture;
+    const TokenizerOfFixture& kind = fixture.named("byte fallback");
+    TokenizerParts parts = load_tokenizer(folder_of(kind)).parts();
+    parts.last_tokens = {kind.end};
+    const Tokenizer tokenizer(std::move(parts));
+    Ids expected = kind.tokens[0];
+    EXPECT_EQ(tokenizer.encode_whole(fixture.texts[0]), expected);  // a prompt goes on
+    expected.push_back(kind.end);
+    EXPECT_EQ(ids_of_texts(tokenizer, {fixture.texts[0]}, joined_or_begun(tokenizer, {}), {}), expected);
+    EXPECT_EQ(ids_of_texts(tokenizer, {fixture.texts[0]}, TextsAre::documents, {}), expected);
+}
+
 TEST_F(TextIdsOf, OldRunsAreReadAsTheyWere) {
     const TextIds fixture;
     const TokenizerOfFixture& kind = fixture.named("byte fallback");

@@ -250,7 +250,7 @@ TEST(TokenizerFiles, TokenizerJsonHonoursOptionsAndRefusesOthersByName) {
     };
     const auto unsupported = [](const std::string& what) {
         return "tokenizer.json: " + what +
-               " is not supported: mantissa reads byte-level BPE as GPT-2's and LLaMA 3's";
+               " is not supported: mantissa reads byte-level BPE as GPT-2's, LLaMA 3's and Qwen's";
     };
     // Honoured. "hell" is a token that no merge makes... but as a whole piece it is taken.
     Json whole = with("/model/ignore_merges", true);
@@ -267,25 +267,26 @@ TEST(TokenizerFiles, TokenizerJsonHonoursOptionsAndRefusesOthersByName) {
     EXPECT_EQ(refusal("/model/dropout", 0.1), model_unsupported("model.dropout = 0.1"));
     EXPECT_EQ(refusal("/model/byte_fallback", true),
               "tokenizer.json: the pre_tokenizer ByteLevel is not supported: mantissa reads BPE with "
-              "byte_fallback as LLaMA 2's, SentencePiece's");
+              "byte_fallback as LLaMA 2's and Gemma's");
     EXPECT_EQ(refusal("/model/end_of_word_suffix", "</w>"),
               model_unsupported("model.end_of_word_suffix = \"</w>\""));
     EXPECT_EQ(refusal("/model/continuing_subword_prefix", "##"),
               model_unsupported("model.continuing_subword_prefix = \"##\""));
-    EXPECT_EQ(refusal("/normalizer", {{"type", "NFC"}}), unsupported("the normalizer NFC"));
+    EXPECT_EQ(refusal("/normalizer", {{"type", "NFC"}}), "no error");
+    EXPECT_EQ(refusal("/normalizer", {{"type", "Lowercase"}}), unsupported("the normalizer Lowercase"));
     EXPECT_EQ(refusal("/pre_tokenizer", {{"type", "Whitespace"}}),
               unsupported("the pre_tokenizer Whitespace"));
-    EXPECT_EQ(refusal("/pre_tokenizer", nullptr), unsupported("a tokenizer without pre_tokenizer"));
-    EXPECT_EQ(refusal("/pre_tokenizer/use_regex", false), unsupported("pre_tokenizer.use_regex = false"));
+    EXPECT_EQ(refusal("/pre_tokenizer", nullptr), unsupported("a pre_tokenizer without ByteLevel"));
     EXPECT_EQ(refusal("/post_processor", {{"type", "TemplateProcessing"}}),
               "tokenizer.json: post_processor: \"single\" is missing");
     EXPECT_EQ(refusal("/decoder", {{"type", "WordPiece"}}), unsupported("the decoder WordPiece"));
     EXPECT_EQ(refusal("/truncation", {{"max_length", 8}}), model_unsupported("truncation"));
-    EXPECT_EQ(refusal("/added_tokens/0/lstrip", true),
-              model_unsupported("the added token \"<|endoftext|>\" with lstrip = true"));
     EXPECT_EQ(
-        refusal("/added_tokens/0/special", false),
-        model_unsupported("the added token \"<|endoftext|>\", which is not special but found in any text,"));
+        refusal("/added_tokens/0/lstrip", "yes"),
+        "tokenizer.json: the added token \"<|endoftext|>\" lstrip: expected true or false, found \"yes\"");
+    // A token that is not special is found in any text.
+    const Json ordinary = with("/added_tokens/0/special", false);
+    EXPECT_EQ(parse_tokenizer_json({ordinary.dump(), "j"}).encode("<|endoftext|>"), (Ids{261}));
     EXPECT_EQ(refusal("/added_tokens/0/id", 5),
               "tokenizer.json: the special token \"<|endoftext|>\" has id 5 here and 261 in the vocabulary");
     EXPECT_EQ(
@@ -367,12 +368,13 @@ TEST(TokenizerFolder, TheFileThatSaysMostDecides) {
     EXPECT_EQ(load_tokenizer(directory.path()).encode("1234 hello"), (Ids{262, '3', '4', 260}));
     // A file that is refused alone is refused beside the pair.
     Json other = json;
-    other["added_tokens"][0]["special"] = false;
+    other["normalizer"] = {{"type", "Lowercase"}};
     write_file(directory / "tokenizer.json", other.dump());
     EXPECT_EQ(error_of([&] { load_tokenizer(directory.path()); }),
               (directory / "tokenizer.json").string() +
-                  ": the added token \"<|endoftext|>\", which is not special but found in any text, is not "
-                  "supported: mantissa reads BPE, byte-level or with byte_fallback");
+                  ": the normalizer Lowercase is not supported: mantissa reads byte-level BPE as GPT-2's, "
+                  "LLaMA 3's "
+                  "and Qwen's");
 }
 
 TEST(TokenizerFolder, FilesThatSayEquallyMuchMustAgree) {
@@ -441,7 +443,7 @@ TEST(TokenizerFolder, NothingIsWrittenThatIsNotReadBack) {
               "vocabulary but no merge makes it");
     EXPECT_FALSE(std::filesystem::exists(directory / "out"));
     parts = small_parts();
-    parts.split = Split::llama3;
+    parts.pipeline.cuts.clear();
     EXPECT_EQ(error_of([&] { tokenizer_texts(Tokenizer(parts)); }),
               "small: vocab.json and merges.txt cannot hold this tokenizer");
 }

@@ -67,7 +67,7 @@ TEST(Tokenizer, OfTwoSpecialTokensTheLeftmostThenTheLongest) {
 
 TEST(Tokenizer, PrefixSpaceBeforeTheFirstWordOnly) {
     TokenizerParts parts = small_parts();
-    parts.prefix_space = PrefixSpace::unless_there;
+    parts.pipeline.cuts[0].prefix_space = PrefixSpace::unless_there;
     const Tokenizer tokenizer(std::move(parts));
     EXPECT_EQ(tokenizer.encode("hello"), (Ids{260}));
     EXPECT_EQ(tokenizer.encode(" hello hello"), (Ids{260, 260}));

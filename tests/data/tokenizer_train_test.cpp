@@ -25,7 +25,7 @@ constexpr auto quiet = [](const TrainProgress&) {};
 PieceCounts counts_of(std::string_view text) {
     PieceCounts counts;
     for (std::size_t begin = 0; begin < text.size();) {
-        const std::size_t end = piece_end(text, begin);
+        const std::size_t end = gpt2_pattern().find(text, begin).end;
         ++counts[std::string(text.substr(begin, end - begin))];
         begin = end;
     }

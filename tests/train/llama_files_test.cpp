@@ -217,8 +217,10 @@ TEST(LlamaFiles, WhatIsWrongIsSaidInOneLine) {
         std::ofstream(saved.path() / "config.json") << text;
     };
     with("\"llama\"", "\"qwen2\"");
-    EXPECT_EQ(saved.error(), (saved.path() / "config.json").string() +
-                                 ": model_type is \"qwen2\"; known are \"gpt2\", \"llama\", \"mistral\"");
+    EXPECT_EQ(saved.error(),
+              (saved.path() / "config.json").string() +
+                  ": model_type is \"qwen2\"; known are \"gpt2\", \"llama\", \"mistral\". In Python "
+                  "mantissa.torch.trainer trains the PyTorch module of most other families as it is");
     with("\"default\"", "\"yarn\"");
     says("rope_type is \"yarn\"; known are");
     with("\"num_key_value_heads\": 1", "\"num_key_value_heads\": 2");

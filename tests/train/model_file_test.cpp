@@ -145,7 +145,8 @@ TEST(ModelFile, WhatIsNoModelIsRefused) {
     std::ofstream(other / "config.json") << R"({"model_type": "opt"})";
     EXPECT_EQ(opening_error(other),
               (other / "config.json").string() +
-                  ": model_type is \"opt\"; known are \"gpt2\", \"llama\", \"mistral\"");
+                  ": model_type is \"opt\"; known are \"gpt2\", \"llama\", \"mistral\". In Python "
+                  "mantissa.torch.trainer trains the PyTorch module of most other families as it is");
 }
 
 }  // namespace
