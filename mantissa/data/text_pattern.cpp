@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "mantissa/base/error.h"
+#include "mantissa/data/text_pattern_known.h"
 #include "mantissa/data/text_pattern_syntax.h"
 
 namespace mantissa::inline v0 {
@@ -52,6 +53,7 @@ inline std::size_t length_in(const CharacterSet& set, const bool* ascii, std::st
 struct TextPattern::Program {
     std::string expression;
     Spaces spaces = Spaces::plain;
+    PieceEnd known = nullptr;
     PatternChoices syntax;    // owns the sets
     std::vector<Node> nodes;  // 0 is the end
     std::vector<std::size_t> branches;
@@ -240,6 +242,7 @@ inline std::size_t end_of_steps(const std::vector<Step>& steps, std::string_view
 
 TextPattern::Match TextPattern::find(std::string_view text, std::size_t from) const {
     const Program& program = *program_;
+    if (program.known && from < text.size()) return {from, program.known(text, from)};
     for (std::size_t at = from; at < text.size();) {
         if (program.only_start) {
             at = text.find(*program.only_start, at);
@@ -340,6 +343,7 @@ Expected<TextPattern> TextPattern::of_expression(std::string_view expression, Sp
     auto program = std::make_shared<Program>();
     program->expression = expression;
     program->spaces = spaces;
+    program->known = known_piece_end(expression, spaces);
     auto syntax = parse_pattern(expression, spaces);
     if (!syntax) return Unexpected{syntax.reason()};
     program->syntax = std::move(*syntax);
