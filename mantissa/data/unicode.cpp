@@ -1,7 +1,6 @@
 #include "mantissa/data/unicode.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 
 namespace mantissa::inline v0 {
@@ -9,19 +8,6 @@ namespace mantissa::inline v0 {
 namespace {
 
 constexpr std::size_t code_points = 0x110000;
-
-constexpr std::array<CharacterClass, 128> make_ascii_classes() {
-    std::array<CharacterClass, 128> classes{};
-    for (unsigned c = 0; c < classes.size(); ++c) {
-        if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) classes[c] = CharacterClass::letter;
-        if (c >= '0' && c <= '9') classes[c] = CharacterClass::number;
-        if (c == ' ' || (c >= '\t' && c <= '\r')) classes[c] = CharacterClass::space;
-    }
-    return classes;
-}
-
-/// Most text is ASCII.
-constexpr auto ascii_classes = make_ascii_classes();
 
 /// The promise of a lead byte: the bytes that follow it, and the range of the first of them, which is what
 /// shuts out overlong forms, surrogates and values above U+10FFFF (Unicode 16.0, table 3-7).
@@ -81,8 +67,7 @@ unsigned category_of(char32_t code_point) {
     return code_point < code_points ? table[code_point] : unassigned;
 }
 
-CharacterClass character_class(char32_t code_point) {
-    if (code_point < ascii_classes.size()) return ascii_classes[code_point];
+CharacterClass character_class_beyond_ascii(char32_t code_point) {
     static const CategorySet letters = categories_of("L"), numbers = categories_of("N"),
                              spaces = categories_of("Z") | categories_of("Cw");
     const CategorySet category = CategorySet{1} << category_of(code_point);
