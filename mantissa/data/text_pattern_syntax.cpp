@@ -9,6 +9,14 @@
 
 namespace mantissa::inline v0 {
 
+bool CharacterSet::may_share(const CharacterSet& other) const {
+    for (std::size_t c = 0; c < ascii.size(); ++c)
+        if (ascii[c] && other.ascii[c]) return true;
+    if (!reaches_beyond_ascii() || !other.reaches_beyond_ascii()) return false;
+    const bool listed = !ranges.empty() || !other.ranges.empty() || all_but_these || other.all_but_these;
+    return listed || (categories & other.categories) != 0;
+}
+
 bool CharacterSet::may_hold(CharacterClass kind) const {
     for (unsigned char c = 0; c < ascii.size(); ++c)
         if (ascii[c] && character_class(c) == kind) return true;

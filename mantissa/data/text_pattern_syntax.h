@@ -31,6 +31,8 @@ struct CharacterSet {
     }
     /// Whether some character beyond ASCII may be in it.
     bool reaches_beyond_ascii() const { return categories != 0 || !ranges.empty() || all_but_these; }
+    /// Whether some character may be in both.
+    bool may_share(const CharacterSet& other) const;
     /// Whether some character of that class may be in it.
     bool may_hold(CharacterClass kind) const;
 };

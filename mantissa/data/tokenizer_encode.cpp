@@ -180,7 +180,7 @@ struct Encoder::State {
         merge(unmerged, tables->pairs, ids);
     }
 
-    void encode_piece(std::string_view piece, std::vector<TokenId>& ids) {
+    [[gnu::always_inline]] void encode_piece(std::string_view piece, std::vector<TokenId>& ids) {
         if (piece.size() > 16) return merge(piece, ids);
         const PieceKey key(piece);
         CachedPiece& slot = cache[key.hash() >> (64 - slot_bits)];

@@ -67,7 +67,7 @@ unsigned category_of(char32_t code_point) {
     return code_point < code_points ? table[code_point] : unassigned;
 }
 
-CharacterClass character_class(char32_t code_point) {
+CharacterClass character_class_beyond_ascii(char32_t code_point) {
     static const CategorySet letters = categories_of("L"), numbers = categories_of("N"),
                              spaces = categories_of("Z") | categories_of("Cw");
     const CategorySet category = CategorySet{1} << category_of(code_point);

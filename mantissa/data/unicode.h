@@ -2,6 +2,7 @@
 // tables are our own, so that the answer depends on no library's version.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -35,7 +36,24 @@ unsigned category_of(char32_t code_point);
 /// that are not assigned and invalid UTF-8 included.
 enum class CharacterClass : std::uint8_t { other, letter, number, space };
 
-CharacterClass character_class(char32_t code_point);
+constexpr std::array<CharacterClass, 128> make_ascii_classes() {
+    std::array<CharacterClass, 128> classes{};
+    for (unsigned c = 0; c < classes.size(); ++c) {
+        if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) classes[c] = CharacterClass::letter;
+        if (c >= '0' && c <= '9') classes[c] = CharacterClass::number;
+        if (c == ' ' || (c >= '\t' && c <= '\r')) classes[c] = CharacterClass::space;
+    }
+    return classes;
+}
+
+/// Most text is ASCII.
+inline constexpr auto ascii_classes = make_ascii_classes();
+
+CharacterClass character_class_beyond_ascii(char32_t code_point);
+inline CharacterClass character_class(char32_t code_point) {
+    return code_point < ascii_classes.size() ? ascii_classes[code_point]
+                                             : character_class_beyond_ascii(code_point);
+}
 
 /// A value for each code point; blocks of 256 that are alike are kept once.
 template <class Value>

@@ -61,6 +61,21 @@ TEST(TextPattern, VisibleSpaces) {
     EXPECT_EQ(found(" |[^\\s]", "a b", Spaces::visible), "a| |b");
 }
 
+TEST(TextPattern, ExpressionsWrittenOutByHandFindTheSame) {
+    std::string text;
+    for (int i = 0; i < 4000; ++i) {
+        constexpr const char* parts[] = {
+            " ", "  ", "\n", "\r", "\t",     "a",      "B",      "'s",     "'S",   "'ll",     "'",
+            "1", "23", "!",  "?",  "\u00e9", "\u3000", "\u0301", "\u0664", "\xFF", "'\u017F", "\xE3\x80"};
+        text += parts[(i * 2654435761U >> 7) % std::size(parts)];
+    }
+    const std::string any_case = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|";
+    const std::string rest = "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+    for (const std::string& expression :
+         {std::string(gpt2_expression), any_case + "\\p{N}{1,3}" + rest, any_case + "\\p{N}" + rest})
+        EXPECT_EQ(found(expression, text), found("(?:" + expression + ")", text));
+}
+
 TEST(TextPattern, OtherSyntaxIsRefusedByName) {
     EXPECT_EQ(found("a*", ""), "refused: an expression that may match nothing");
     EXPECT_EQ(found("\\bx", ""), "refused: \\b");
