@@ -23,6 +23,7 @@
 #include "cli/train_options.h"
 #include "cli/train_ranks.h"
 #include "cli/train_views.h"
+#include "cli/trained_before.h"
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
@@ -121,6 +122,8 @@ class Run {
 
     void run() {
         say_what_is_kept();
+        if (!options_.checkpoint.empty()) trained_on_ = input_->trained_on();
+        if (trained_on_ && trained_before_) trained_on_->add(*trained_before_);
         if (!options_.log.empty()) log_.open(options_.log, first_step_);
         views_.begin(*trainer_, input_->description(), options_.run.steps, curves_);
         listen_to_signals();
@@ -283,6 +286,7 @@ class Run {
 
     std::string begin_with_published_weights() {
         begun_from_ = options_.run.from;
+        trained_before_ = saved_trained_on(begun_from_);
         return input_->begin_with_files(trainer_->state()) + "\n";
     }
 
@@ -297,7 +301,10 @@ class Run {
                 "mantissa: {} holds a checkpoint of another run; the first save moves it to {}, the second "
                 "replaces it there\n",
                 options_.checkpoint, AtomicDirectory::previous_of(options_.checkpoint).string()));
-        warn_of_validation_that_is_trained_on();
+        if (options_.validate_every > 0) {
+            warn_of_validation_that_is_trained_on();
+            warn_of_what_was_trained_on(options_, *input_, begun_from_, trained_before_);
+        }
         if (options_.run.quiet) return;
         if (first_step_ == 0 && holds_lines(options_.log))
             print_error(fmt::format("mantissa: {} holds the lines of another run, which are now in {}\n",
@@ -381,6 +388,7 @@ class Run {
     void go_on_from(const Resumed& resumed) {
         if (!resumed.warning.empty()) print_error(fmt::format("mantissa: warning: {}\n", resumed.warning));
         begun_from_ = resumed.directory;
+        trained_before_ = saved_trained_on(begun_from_);
         if (const auto curves = resumed.texts.find(curves_name); curves != resumed.texts.end())
             curves_ = curves->second;
         validations_ = resumed.validations;
@@ -573,6 +581,7 @@ class Run {
     void save_to(const std::string& place) {
         RunRecord saved = record();
         if (const std::string curves = views_.kept(); !curves.empty()) saved.texts[curves_name] = curves;
+        saved.trained_on = trained_on_;
         save_training(place, *trainer_, saved);
         fmt::print("saved {} after step {}\n", place, trainer_->steps_done() - 1);
         std::fflush(stdout);
@@ -636,6 +645,8 @@ class Run {
     ValidationProgress validations_;
     std::string curves_;                ///< of the page, that the checkpoint kept; empty: none
     std::filesystem::path begun_from_;  ///< the checkpoint, until the first save
+    /// The data of the run that this one began from; those that its own checkpoints tell of.
+    std::optional<TrainedOn> trained_before_, trained_on_;
     std::optional<TrainSampler> sampler_;
     std::int64_t bad_in_a_row_ = 0, bad_ = 0;
     std::string non_finite_, advice_;  ///< of the last bad step

@@ -7,6 +7,7 @@
 #include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/data/encode_text.h"
+#include "mantissa/data/held_out.h"
 #include "mantissa/data/text_files.h"
 #include "mantissa/data/token_manifest.h"
 #include "mantissa/data/tokenizer_files.h"
@@ -85,12 +86,16 @@ Corpus open_tokens(const CorpusOptions& options, std::unique_ptr<Tokenizer> toke
     TokenStream stream(options.tokens,
                        {.format = options.tokens_format, .vocabulary = options.model_vocabulary});
     std::string description = stream.description();
-    return {std::move(stream), std::move(tokenizer), std::move(description)};
+    std::vector<std::string> names;
+    for (const std::filesystem::path& file : options.tokens) names.push_back(file.filename().string());
+    return {.stream = std::move(stream),
+            .tokenizer = std::move(tokenizer),
+            .description = std::move(description),
+            .names = std::move(names)};
 }
 
 Corpus open_texts(const CorpusOptions& options, std::unique_ptr<Tokenizer> tokenizer, ThreadPool& pool) {
-    const TextFiles found =
-        options.texts.empty() ? TextFiles{english_text_files(), ""} : find_texts(options.texts);
+    TextFiles found = find_texts(options.texts.empty() ? english_text_files() : options.texts);
     const std::vector<std::filesystem::path>& files = found.taken;
     const bool trains = !tokenizer && options.untokenized == CorpusOptions::Untokenized::train;
     if (trains) require_readable_again(files);
@@ -122,8 +127,10 @@ Corpus open_texts(const CorpusOptions& options, std::unique_ptr<Tokenizer> token
     std::string description = fmt::format("{}, {} as {} {}", name_of(files), count_text(bytes, "byte"),
                                           tokens.size(), tokenizer ? kind : "tokens, a byte each");
     if (!found.account.empty()) description += "\n" + found.account;
-    return {TokenStream(std::move(tokens), name_of(files), std::move(starts)), std::move(tokenizer),
-            std::move(description)};
+    return {.stream = TokenStream(std::move(tokens), name_of(files), std::move(starts)),
+            .tokenizer = std::move(tokenizer),
+            .description = std::move(description),
+            .names = std::move(found.names)};
 }
 
 }  // namespace
@@ -157,6 +164,7 @@ class DocumentBounds {
         for (const std::uint64_t position : corpus.ends->positions()) bounds_.push_back(position + 1);
         if (bounds_.back() != corpus.stream.size()) bounds_.push_back(corpus.stream.size());
     }
+    const std::vector<std::uint64_t>& all() const { return bounds_; }
     std::uint64_t at_or_after(std::uint64_t place) const { return *std::ranges::lower_bound(bounds_, place); }
     /// Not before `first`.
     std::uint64_t nearest(std::uint64_t place, std::uint64_t first) const {
@@ -187,19 +195,48 @@ std::vector<TokenRange> tails_of_documents(const Corpus& corpus) {
     return tails;
 }
 
-}  // namespace
+std::vector<TokenRange> documents_by_name(const Corpus& corpus) {
+    const std::vector<TokenRange> files = corpus.stream.files();
+    const DocumentBounds documents(corpus);
+    const std::vector<std::uint64_t>& bounds = documents.all();
+    const std::uint64_t most = corpus.stream.size() / 4;
+    std::vector<TokenRange> chosen;
+    std::size_t file = 0;
+    std::uint64_t in_file = 0;
+    for (std::size_t i = 0; i + 1 < bounds.size(); ++i, ++in_file) {
+        const TokenRange document{bounds[i], bounds[i + 1]};
+        for (; files[file].end <= document.begin; in_file = 0) ++file;
+        // The first has the name of its file, so that it keeps it when others follow.
+        const std::string name = in_file == 0
+                                     ? corpus.names[file]
+                                     : fmt::format("{}, document {}", corpus.names[file], in_file + 1);
+        if (document.size() <= most && is_held_out(place_by_name(name))) chosen.push_back(document);
+    }
+    return chosen;
+}
 
-TokenSplit split_each_file(Corpus& corpus) {
-    if (!corpus.ends) return split_each_file(corpus.stream);
-    const std::vector<TokenRange> tails = tails_of_documents(corpus);
+/// Moves ranges to the end of the stream, for validation.
+TokenSplit split_off(Corpus& corpus, const std::vector<TokenRange>& ranges) {
     std::uint64_t kept = 0;
-    for (const TokenRange& tail : tails) kept += tail.size();
+    for (const TokenRange& range : ranges) kept += range.size();
     const TokenRange all = corpus.stream.all();
     if (kept == 0) return split_for_validation(all);
-    corpus.stream.move_to_end(tails);
+    corpus.stream.move_to_end(ranges);
     const auto tokens = corpus.ends->tokens();
     corpus.ends = std::make_unique<DocumentEnds>(corpus.stream, std::vector(tokens.begin(), tokens.end()));
     return {.train = {0, all.end - kept}, .validation = {all.end - kept, all.end}};
+}
+
+}  // namespace
+
+TokenSplit split_by_name(Corpus& corpus) {
+    check(corpus.ends != nullptr, "what has names are documents");
+    return split_off(corpus, documents_by_name(corpus));
+}
+
+TokenSplit split_each_file(Corpus& corpus) {
+    if (!corpus.ends) return split_each_file(corpus.stream);
+    return split_off(corpus, tails_of_documents(corpus));
 }
 
 }  // namespace mantissa

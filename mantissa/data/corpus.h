@@ -36,6 +36,7 @@ struct Corpus {
     std::unique_ptr<Tokenizer> tokenizer;  ///< null: tokens are bytes, or came as shards without one
     std::string description;               ///< for the log: which files, how many tokens of what kind
     std::unique_ptr<const DocumentEnds> ends = {};  ///< where documents are told apart
+    std::vector<std::string> names = {};  ///< of each of stream.files(): its path below the folder given
 };
 
 /// Reads, encodes and checks everything; what is empty is left out, and the description says so. Throws
@@ -44,6 +45,12 @@ struct Corpus {
 /// text and tokenizer (check_token_origin). Where documents are told apart, throws it if no tokenizer says
 /// which token ends them, or if that token is nowhere.
 Corpus open_corpus(const CorpusOptions& options, ThreadPool& pool);
+
+/// Keeps about a tenth of the documents for validation, moved to the end of the stream: those that the name
+/// of their place chooses (held_out.h), which is that of their file and their number in it. One of more than
+/// a quarter of all tokens is trained on. If none is left to validate on, the stream is cut as
+/// split_for_validation does.
+TokenSplit split_by_name(Corpus& corpus);
 
 /// Keeps the last tenth of each file for validation, moved to the end of the stream. Where documents are told
 /// apart, none is cut, and files whose documents are long make up for one another; only a stream whose

@@ -61,7 +61,7 @@ struct LeftOut {
 
 /// Images of the folders of classes in `directory`, with labels by the names in `classes`.
 ImageSet set_of(const fs::path& directory, std::vector<std::string> classes, LeftOut& left_out) {
-    ImageSet set{.classes = std::move(classes)};
+    ImageSet set{.classes = std::move(classes), .folder = directory.string()};
     for (std::size_t label = 0; label < set.classes.size(); ++label) {
         const fs::path folder = directory / set.classes[label];
         if (!fs::is_directory(folder)) continue;

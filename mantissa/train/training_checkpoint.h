@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/data/trained_on.h"
 #include "mantissa/formats/hf_token_ids.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_plan.h"
@@ -33,6 +34,8 @@ struct RunRecord {
     /// The ids of the tokenizer, for those who read the model's configuration.
     HfTokenIds token_ids = {};
     std::optional<ValidationProgress> validations = {};
+    /// By this run, and by those that it began from.
+    std::optional<TrainedOn> trained_on = {};
     /// How it was asked for, so that whoever resumes it need not say it again: values by option.
     std::map<std::string, std::vector<std::string>> options = {};
 };
@@ -58,6 +61,10 @@ void save_training(const std::filesystem::path& directory, Trainer& trainer, con
 /// cannot be read; none where an earlier version saved it. Throws UserError, naming the file, if there is no
 /// checkpoint.
 std::map<std::string, std::vector<std::string>> saved_options(const std::filesystem::path& directory);
+
+/// The memory of the run that was saved in `directory`; none where an earlier version or another
+/// program wrote it, or it is a file. Throws UserError, naming the file, where it is damaged.
+std::optional<TrainedOn> saved_trained_on(const std::filesystem::path& directory);
 
 /// The checkpoint that a run goes on from.
 struct Resumed {

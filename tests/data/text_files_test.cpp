@@ -163,6 +163,62 @@ TEST_F(SplitOfTexts, KnowsTheFilesOfATokenizedText) {
         EXPECT_NEAR(static_cast<double>(std::ranges::count(validation, letter)), 40, 2) << validation;
 }
 
+TEST_F(SplitOfTexts, DocumentsStayOnTheirSideWhateverIsAdded) {
+    const auto documents_in = [](const Corpus& corpus, TokenRange range) {
+        std::set<std::string> documents;
+        std::string text = corpus.tokenizer->decode(tokens_of(corpus.stream, range));
+        const std::string end = "<|endoftext|>";
+        for (std::size_t at = text.find(end); at != text.npos; at = text.find(end)) {
+            documents.insert(text.substr(0, at));
+            text.erase(0, at + end.size());
+        }
+        return documents;
+    };
+    const fs::path tokenizer = write_tokenizer_of("one two three");
+    const auto split_of = [&](std::set<std::string>* trained = nullptr) {
+        Corpus corpus = open_corpus({.texts = {directory_ / "notes"},
+                                     .tokenizer = tokenizer,
+                                     .model_vocabulary = 512,
+                                     .documents = true},
+                                    pool_);
+        const TokenSplit split = split_by_name(corpus);
+        if (trained) *trained = documents_in(corpus, split.train);
+        return documents_in(corpus, split.validation);
+    };
+    for (int i = 0; i < 100; ++i)
+        write_file(directory_ / "notes" / ("n" + std::to_string(i) + ".md"), "single" + std::to_string(i));
+    const auto write_many = [&](int count) {
+        std::string text;
+        for (int i = 0; i < count; ++i) text += "many" + std::to_string(i) + "<|endoftext|>";
+        write_file(directory_ / "notes" / "sub" / "many.txt", text);
+    };
+    write_many(1);
+    const bool first_is_out = split_of().contains("many0");
+    write_many(100);
+    std::set<std::string> trained;
+    const std::set<std::string> before = split_of(&trained);
+    EXPECT_GT(before.size(), 8u);
+    EXPECT_LT(before.size(), 40u);
+    EXPECT_EQ(before.contains("many0"), first_is_out);
+    // Ten files and ten documents more, one file less, in another folder.
+    for (int i = 100; i < 110; ++i)
+        write_file(directory_ / "notes" / ("a" + std::to_string(i) + ".md"), "single" + std::to_string(i));
+    write_many(110);
+    fs::remove(directory_ / "notes" / "n50.md");
+    std::set<std::string> after = split_of();
+    for (const std::string& document : after) EXPECT_FALSE(trained.contains(document)) << document;
+    for (const std::string& document : before)
+        EXPECT_TRUE(after.contains(document) || document == "single50") << document;
+    // One of more than a quarter of all is trained on, whatever its name; where that leaves none, a tenth is
+    // cut off.
+    for (int i = 0; i < 20; ++i) {
+        fs::remove_all(directory_ / "notes");
+        write_file(directory_ / "notes" / (std::to_string(i) + ".md"), std::string(1000, 'x'));
+        write_file(directory_ / "notes" / (std::to_string(i) + "b.md"), "y");
+        EXPECT_FALSE(split_of().contains(std::string(1000, 'x')));
+    }
+}
+
 TEST_F(SplitOfTexts, CutsNoDocument) {
     const fs::path tokenizer = write_tokenizer_of("one two three");
     const std::string end = "<|endoftext|>";
