@@ -332,10 +332,6 @@ class Run {
                 options_.run.steps / every == first_step_ / every)
                 print_error(fmt::format("mantissa: {} {} does nothing here: the run ends at step {}\n",
                                         option, every, options_.run.steps));
-        if (const auto cores = static_cast<int>(usable_cores().size()); options_.run.threads > cores)
-            print_error(fmt::format("mantissa: --threads {}: there {}, for which threads beyond that wait\n",
-                                    options_.run.threads,
-                                    cores == 1 ? "is one core" : fmt::format("are {} cores", cores)));
         for (const PassRefusal& refusal : trainer_->plan().refused())
             if (refusal.pass == "recompute")
                 print_error(fmt::format("mantissa: --recompute {}: {}\n", refusal.op, refusal.reason));

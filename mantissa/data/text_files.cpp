@@ -36,11 +36,10 @@ bool has_no_bytes(const fs::path& path) {
 std::string why_no_text(const fs::path& file) {
     if (has_no_bytes(file)) return "empty";
     try {
-        require_text(MappedFile(file).text(), "");
+        return fault_of_text(MappedFile(file).text());
     } catch (const UserError&) {
-        return "no text";
+        return "cannot be read";
     }
-    return "";
 }
 
 class TextSearch {

@@ -172,7 +172,7 @@ TEST(TrainImages, ABadImageEndsTheRunOnceItIsSavedOrIsSkippedAndCounted) {
     const Ran stopped = run(train + "--checkpoint " + place);
     EXPECT_EQ(stopped.status, 1) << stopped.output;
     EXPECT_NE(stopped.output.find("saved " + place + " after step 2\n"), std::string::npos) << stopped.output;
-    const std::string reason = bad + ": neither JPEG nor PNG: it begins with the bytes 47 49 46 38";
+    const std::string reason = bad + ": neither JPEG nor PNG, but GIF; convert it to one of these";
     EXPECT_EQ(last_line(stopped.output), "mantissa: " + reason);
     const Ran resumed = run("train --resume " + place + " --bad-images skip");
     EXPECT_EQ(resumed.status, 0) << resumed.output;

@@ -228,6 +228,16 @@ TEST(ImageSets, WhatIsMissingIsNamed) {
                   "takes none; give more, or a folder val/ beside train/");
 }
 
+TEST(ImageSets, AClassWhoseNameBreaksTheLineIsRefused) {
+    const TemporaryDirectory directory;
+    for (const char* name : {"cat", "do\ng"}) write_images(directory / name, 1);
+    const std::string root = directory.path().string();
+    EXPECT_EQ(refusal_of_images(root),
+              root +
+                  ": the name of a class, do\\ng, has a line break, which the list of classes in a "
+                  "checkpoint cannot hold; rename the folder");
+}
+
 TEST(ImageSets, AClassThatOnlyValidationHasIsNamed) {
     const TemporaryDirectory directory;
     const std::string root = directory.path().string();

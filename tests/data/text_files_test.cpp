@@ -57,14 +57,19 @@ TEST(TextFiles, OfAFolderAreThoseThatHoldText) {
         write_file(directory / name, "x");
     write_file(directory / "empty.txt", "");
     write_file(directory / "p.png", std::string("\x89PNG\0", 5));
+    write_file(directory / "u.txt", std::string("\xFF\xFEh\0i\0", 6));
+    write_file(directory / "l.txt", "caf\xE9 cr\xE8me\r\n");
+    write_file(directory / "x.bin", "\x80\x81\x82\x01\x02");
     fs::create_directory_symlink(directory.path(), directory / "sub" / "up");
     const TextFiles found = find_texts({directory.path()});
     EXPECT_EQ(found.taken,
               (std::vector<fs::path>{directory / "a.md", directory / "c.txt", directory / "sub" / "b"}));
-    EXPECT_EQ(found.account,
-              "taken: a.md, c.txt, sub/b; left out: empty.txt (empty), p.png (no text), sub/up (a link to "
-              "nothing or to a folder that was read already), 2 hidden in " +
-                  directory.path().string());
+    EXPECT_EQ(
+        found.account,
+        "taken: a.md, c.txt, sub/b; left out: empty.txt (empty), l.txt (another encoding than UTF-8, such "
+        "as Latin-1), p.png (no text), u.txt (UTF-16), x.bin (no text), sub/up (a link to nothing or to a "
+        "folder that was read already), 2 hidden in " +
+            directory.path().string());
     EXPECT_EQ(refusal_of_texts({directory / ".git"}), "no error");
     fs::create_directory(directory / "none");
     EXPECT_EQ(refusal_of_texts({directory / "none"}),
