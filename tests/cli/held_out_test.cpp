@@ -111,6 +111,23 @@ TEST_F(HeldOut, ByAnEarlierVersionStaysAndIsSaidOnce) {
               "");
 }
 
+/// A run of revision be3cae47, which took documents from the end of each file; its loss then.
+TEST_F(HeldOut, DocumentsOfAnEarlierVersionStay) {
+    std::filesystem::copy(MANTISSA_SOURCE_DIR "/tests/fixtures/be3cae47/packed_each", directory_ / "old",
+                          std::filesystem::copy_options::recursive);
+    const auto resume = [&](int steps) {
+        return testing::run_in_shell("MANTISSA_ISA=generic " + testing::program + " train --steps " +
+                                     std::to_string(steps) + " --tokens " + testing::fixtures +
+                                     "/documents.bin --resume " + at("old"));
+    };
+    const Ran first = resume(6), second = resume(7);
+    EXPECT_NE(first.output.find("validation loss 5.686727 over 4 batches"), std::string::npos)
+        << first.output;
+    const std::string said = " is of an earlier version, which held out documents at the end of each file; ";
+    EXPECT_NE(first.output.find(said), std::string::npos) << first.output;
+    EXPECT_EQ(second.output.find(said), std::string::npos) << second.output;
+}
+
 class HeldOutText : public HeldOut {
   protected:
     HeldOutText() {
