@@ -85,6 +85,9 @@ TEST(ImageCutFile, SaysWhatIsWrong) {
     EXPECT_EQ(changed("256", "0"), "f: size.shortest_edge must be 1 to 134217728 pixels, got 0");
     EXPECT_EQ(changed("0.229", "-1"), "f: image_std must be above 0, got -1");
     EXPECT_EQ(changed("0.485,", ""), "f: image_mean must be three numbers, got an array");
+    EXPECT_EQ(changed("\"do_center_crop\": true", "\"do_center_crop\": false"),
+              "f: do_center_crop is false, only true can be done");
+    EXPECT_EQ(changed("\"resample\": 2", "\"resample\": 3"), "f: resample is 3, only 2 can be done");
     EXPECT_NE(changed("image_mean", "mean").find("image_mean"), std::string::npos);
 }
 
