@@ -60,7 +60,8 @@ TrainingData open_data(const ConvergeCommand& options) {
     const std::int64_t batch = trainer_options(options.run).batch;
     if (options.images.directory.empty() && options.validate_every > 0)
         throw UserError("--validate-every counts images that are named right: give --images DIR");
-    return open_training_data(options.run, options.images, batch, options.validate_every > 0);
+    return open_training_data(options.run, options.images, batch,
+                              options.validate_every > 0 ? HoldOut::by_name : HoldOut::nothing);
 }
 
 void validate_on(const ImageData& images, std::int64_t every, ConvergeOptions& converge) {

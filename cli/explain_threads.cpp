@@ -34,6 +34,7 @@ void validate(const RunOptions& run, const ThreadQuestion& question) {
 
 RunOptions on_threads(RunOptions run, int threads) {
     run.threads = threads;
+    run.quiet = true;  // more than there are cores are asked about, and not run
     return run;
 }
 

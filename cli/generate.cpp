@@ -55,8 +55,6 @@ void validate(const GenerateCommand& options) {
         throw UserError("--prompt and --prompts: give one of them");
     for (const auto& [name, value] : {std::pair{"--samples", options.samples}, {"--batch", options.batch}})
         if (value < 1) throw UserError(fmt::format("{} must be 1 text or more, got {}", name, value));
-    if (options.prompt.empty() && options.prompts.empty() && options.validation.empty())
-        throw UserError("--prompt TEXT is missing: which text, of one character or more, to continue?");
     if (options.top_k && *options.top_k < 1)
         throw UserError(fmt::format(
             "--top-k must be 1 or more tokens, got {}; without it, all are considered", *options.top_k));
@@ -69,6 +67,8 @@ void validate(const GenerateCommand& options) {
     in_option("--repetition-penalty",
               [&] { mantissa::validate(SamplingOptions{.repetition_penalty = options.repetition_penalty}); });
     in_option("--stop", [&] { StopSequences(options.stop); });
+    if (options.prompt.empty() && options.prompts.empty() && options.validation.empty())
+        throw UserError("--prompt TEXT is missing: which text, of one character or more, to continue?");
 }
 
 /// Tokenizer that the options name, or that lies beside the weights.
@@ -441,7 +441,10 @@ void add_generate_command(CLI::App& app) {
                   "--repetition-penalty", "--stop", "--samples", "--batch", "--seed", "--profile"})
                 if (command->get_option(name)->count() > 0)
                     throw UserError(fmt::format("{} says how a text is written: give --prompt, too", name));
-        if (options->prompt == "-") options->prompt = prompt_from_standard_input();
+        if (options->prompt == "-") {
+            validate(*options);
+            options->prompt = prompt_from_standard_input();
+        }
         run(*options);
     });
 }

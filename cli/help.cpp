@@ -168,7 +168,7 @@ std::vector<std::string> words_of_option(std::string_view option) {
         {"--recompute", recomputable()},
         {"--rungs", ladder_rungs()},
         {"--loss-scale", {"dynamic", "none"}},
-        {"--held-out", {"each", "last"}},
+        {"--held-out", {"name", "each", "last"}},
         {"--states", {"sharded", "whole"}},
         {"--reduce-dtype", {"fp32", "bf16"}},
         {"--full-context", {"end", "slide"}},

@@ -174,7 +174,7 @@ void require_outside_images(const ImageDataOptions& options, const std::vector<N
 }
 
 std::unique_ptr<const ImageData> open_image_data(const ImageDataOptions& options, const RunOptions& run,
-                                                 const BatchOptions& batches, bool hold_out) {
+                                                 const BatchOptions& batches, HoldOut hold_out) {
     require_augment(options);
     auto data = std::make_unique<ImageData>();
     data->read_threads = read_threads_of(options, run);

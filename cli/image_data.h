@@ -50,6 +50,6 @@ struct ImageData {
 /// The images of --images for --model. Throws UserError, naming the option or the file, where one is
 /// missing or does not fit the other.
 std::unique_ptr<const ImageData> open_image_data(const ImageDataOptions& options, const RunOptions& run,
-                                                 const BatchOptions& batches, bool hold_out);
+                                                 const BatchOptions& batches, HoldOut hold_out);
 
 }  // namespace mantissa::cli

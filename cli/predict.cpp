@@ -219,7 +219,8 @@ void run(const PredictCommand& options) {
     validate(options);
     const ImageModelFile file(options.checkpoint);
     if (!file.warning().empty()) print_error(fmt::format("mantissa: warning: {}\n", file.warning()));
-    const ImageSet set = images_to_predict(options.images, file.classes());
+    const ImagesToPredict found = images_to_predict(options.images, file.classes());
+    const ImageSet& set = found.set;
     const auto device = open_device(options.run);
     const Policy policy = policy_for(options.run, device->target());
     const nn::Model& model = file.network().model;
@@ -233,6 +234,7 @@ void run(const PredictCommand& options) {
         print_error(fmt::format("{}: {} of {}; policy {}; {}\n", options.checkpoint, model.name,
                                 count_text(file.network().sizes.classes, "class", "classes"), policy.name,
                                 device_text(device->target())));
+    if (!found.left_out.empty()) print_error(fmt::format("mantissa: left out: {}\n", found.left_out));
     Prediction prediction(options, file, set, predictor);
     prediction.run();
     fmt::print("{}", prediction.summary());

@@ -29,6 +29,7 @@
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/passes/recompute.h"
+#include "mantissa/ranks/share_cores.h"
 #include "mantissa/report/quantities.h"
 #include "mantissa/report/report.h"
 #include "mantissa/train/model_file.h"
@@ -234,6 +235,10 @@ std::unique_ptr<Device> open_device(const RunOptions& options, Ranks* ranks) {
     }
     if (options.device != "cpu")
         throw UserError(fmt::format("--device {}: expected cpu or cuda", options.device));
+    if (const auto cores = static_cast<int>(usable_cores().size()); options.threads > cores && !options.quiet)
+        print_error(fmt::format("mantissa: --threads {}: there {}, for which threads beyond that wait\n",
+                                options.threads,
+                                cores == 1 ? "is one core" : fmt::format("are {} cores", cores)));
     return make_cpu_device({.threads = options.threads, .ranks = ranks});
 }
 

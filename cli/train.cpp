@@ -24,6 +24,7 @@
 #include "cli/train_ranks.h"
 #include "cli/train_validations.h"
 #include "cli/train_views.h"
+#include "cli/trained_before.h"
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
@@ -125,6 +126,8 @@ class Run {
 
     void run() {
         say_what_is_kept();
+        if (!options_.checkpoint.empty()) trained_on_ = input_->trained_on();
+        if (trained_on_ && trained_before_) trained_on_->add(*trained_before_);
         if (!options_.log.empty()) log_.open(options_.log, first_step_);
         views_.begin(*trainer_, {.data = input_->description(),
                                  .judged = validations_->judged(),
@@ -289,6 +292,7 @@ class Run {
 
     std::string begin_with_published_weights() {
         begun_from_ = options_.run.from;
+        trained_before_ = saved_trained_on(begun_from_);
         return input_->begin_with_files(trainer_->state()) + "\n";
     }
 
@@ -305,7 +309,10 @@ class Run {
                 options_.checkpoint, AtomicDirectory::previous_of(options_.checkpoint).string()));
         if (const std::string kept = validations_->say_what_is_kept(); !kept.empty() && ranks_.is_first())
             print_error(fmt::format("mantissa: {}\n", kept));
-        warn_of_validation_that_is_trained_on();
+        if (options_.validate_every > 0) {
+            warn_of_validation_that_is_trained_on();
+            warn_of_what_was_trained_on(options_, *input_, begun_from_, trained_before_);
+        }
         if (options_.run.quiet) return;
         if (first_step_ == 0 && holds_lines(options_.log))
             print_error(fmt::format("mantissa: {} holds the lines of another run, which are now in {}\n",
@@ -334,10 +341,6 @@ class Run {
                 options_.run.steps / every == first_step_ / every)
                 print_error(fmt::format("mantissa: {} {} does nothing here: the run ends at step {}\n",
                                         option, every, options_.run.steps));
-        if (const auto cores = static_cast<int>(usable_cores().size()); options_.run.threads > cores)
-            print_error(fmt::format("mantissa: --threads {}: there {}, for which threads beyond that wait\n",
-                                    options_.run.threads,
-                                    cores == 1 ? "is one core" : fmt::format("are {} cores", cores)));
         for (const PassRefusal& refusal : trainer_->plan().refused())
             if (refusal.pass == "recompute")
                 print_error(fmt::format("mantissa: --recompute {}: {}\n", refusal.op, refusal.reason));
@@ -412,6 +415,7 @@ class Run {
     void go_on_from(const Resumed& resumed) {
         if (!resumed.warning.empty()) print_error(fmt::format("mantissa: warning: {}\n", resumed.warning));
         begun_from_ = resumed.directory;
+        trained_before_ = saved_trained_on(begun_from_);
         if (const auto curves = resumed.texts.find(curves_name); curves != resumed.texts.end())
             curves_ = curves->second;
         if (const std::string anew = validations_->go_on_from(resumed.validations); !anew.empty())
@@ -599,6 +603,7 @@ class Run {
     void save_to(const std::string& place) {
         RunRecord saved = record();
         if (const std::string curves = views_.kept(); !curves.empty()) saved.texts[curves_name] = curves;
+        saved.trained_on = trained_on_;
         save_training(place, *trainer_, saved);
         fmt::print("saved {} after step {}\n", place, trainer_->steps_done() - 1);
         std::fflush(stdout);
@@ -663,6 +668,8 @@ class Run {
     std::optional<TrainValidations> validations_;
     std::string curves_;                ///< of the page, that the checkpoint kept; empty: none
     std::filesystem::path begun_from_;  ///< the checkpoint, until the first save
+    /// The data of the run that this one began from; those that its own checkpoints tell of.
+    std::optional<TrainedOn> trained_before_, trained_on_;
     std::optional<TrainSampler> sampler_;
     std::int64_t bad_in_a_row_ = 0, bad_ = 0;
     std::string non_finite_, advice_;  ///< of the last bad step

@@ -37,7 +37,9 @@ class ImageInput final : public TrainInput {
                                  .accumulate = settings.micro_batches(),
                                  .order = order_of(options),
                                  .seed = settings.seed},
-                                options.validate_every > 0)) {
+                                options.validate_every == 0  ? HoldOut::nothing
+                                : options.held_out == "name" ? HoldOut::by_name
+                                                             : HoldOut::by_seed)) {
         reading_.threads = data_->read_threads;
     }
 
@@ -122,6 +124,14 @@ class ImageInput final : public TrainInput {
         return data_->training->place_at(static_cast<std::uint64_t>(step));
     }
     std::string go_on_from(const DataPlace& place) override { return data_->training->go_on_from(place); }
+
+    TrainedOn trained_on() const override { return TrainedOn::images(data_->split.training); }
+    double trained_before(const TrainedOn& before) const override {
+        return before.share_of(data_->split.validation, trained_on());
+    }
+    std::string split_of_before() const override {
+        return data_->split.held_out && options_.held_out != "name" ? "images by --seed" : "";
+    }
 
     const Tokenizer& tokenizer() override {
         throw UserError(

@@ -10,6 +10,7 @@
 #include "cli/train_options.h"
 #include "mantissa/base/function_ref.h"
 #include "mantissa/data/tokenizer.h"
+#include "mantissa/data/trained_on.h"
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_checkpoint.h"
@@ -45,6 +46,12 @@ class TrainInput {
     /// How far the steps before this one read, and what puts the next there: as BatchSource.
     virtual DataPlace place_at(std::int64_t step) const = 0;
     virtual std::string go_on_from(const DataPlace& place) = 0;
+    /// All that it trains on.
+    virtual TrainedOn trained_on() const = 0;
+    /// The share of what it validates on that is among what was trained on before, and is not trained on now.
+    virtual double trained_before(const TrainedOn& before) const = 0;
+    /// The choice of what is held out, where it is one that earlier versions made; empty: it is not.
+    virtual std::string split_of_before() const = 0;
     /// For samples. Throws UserError where there is none, or the model writes no text.
     virtual const Tokenizer& tokenizer() = 0;
     /// How it reads texts.

@@ -338,7 +338,8 @@ namespace {
 
 /// Warm-up, clipping, the rate and what is held out are remembered though they were not given: a run goes on
 /// with the defaults that it began with. Checkpoints that remember none are of a time when the default was
-/// neither, and the last tenth of all files together was held out.
+/// neither, and the last tenth of all files together was held out. Those of images that remember "each" or
+/// "last" are of a time when the seed chose what is held out.
 void settle_recipe(const CLI::App& command, TrainOptions& options) {
     const bool resumes = !options.resume.empty();
     if (resumes && command.get_option("--warmup")->count() == 0) options.warmup = 0;
@@ -346,7 +347,8 @@ void settle_recipe(const CLI::App& command, TrainOptions& options) {
     options.takes_low_rate = !resumes && take_rate_of_trained_weights(command, options.run);
     if (options.takes_low_rate)
         options.typed["--learning-rate"] = {fmt::format("{}", options.run.learning_rate)};
-    if (resumes && command.get_option("--held-out")->count() == 0) options.held_out = "last";
+    const bool has_names = !options.images.directory.empty() || options.run.documents == "packed";
+    if (options.held_out.empty()) options.held_out = resumes ? "last" : has_names ? "name" : "each";
     options.typed["--held-out"] = {options.held_out};
     options.typed["--warmup"] = {fmt::format("{}", options.warmup)};
     options.typed["--clip"] = {fmt::format("{}", *options.clip)};
@@ -410,6 +412,10 @@ void validate_loop(const TrainOptions& options) {
         refuse_ignored(options, {"--validation", "--held-out"}, "--text and --tokens; images have val/");
     if (!options.validation.empty())
         refuse_ignored(options, {"--held-out"}, "what is trained on, and --validation is apart from that");
+    if (options.held_out == "name" && options.images.directory.empty() && options.run.documents != "packed")
+        throw UserError(
+            "--held-out name: joined texts are no documents with names; give each or last, or --documents "
+            "packed");
     if (options.sample_every == 0) refuse_ignored(options, {"--prompt"}, "samples; give --sample-every, too");
     if (options.save_every > 0 && options.checkpoint.empty())
         throw UserError("--save-every needs a place: give --checkpoint DIR");
@@ -515,17 +521,18 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
     begin_section(command, validation_section);
     add_with_default(
         command, "--validate-every", options.validate_every,
-        "Steps between validations on the last tenth of each text, or on the images of val/ or a "
-        "tenth of each class; 0: never");
+        "Steps between validations on a part of the text (--held-out), or on the images of val/ or a tenth "
+        "of all images; 0: never");
     command
         .add_option("--validation", options.validation,
                     "Validate on these files instead, and train on all of --text or --tokens")
         ->type_name("FILE");
-    add_with_default(
-        command, "--held-out", options.held_out,
-        "Text that is kept for validation: the last tenth of each file, or the last tenth of all "
-        "files one after another")
-        ->check(CLI::IsMember({"each", "last"}));
+    command
+        .add_option("--held-out", options.held_out,
+                    "Text that is kept for validation: name: a tenth of packed documents, by the names of "
+                    "their files (default for these); each: the last tenth of each file (default for joined "
+                    "ones); last: of all files one after another")
+        ->check(CLI::IsMember({"name", "each", "last"}));
     add_with_default(command, "--patience", options.patience,
                      "Stop after so many validations in a row without a lower loss; 0: never")
         ->type_name("N");

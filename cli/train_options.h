@@ -37,7 +37,7 @@ struct TrainOptions {
     std::int64_t accumulate = 1, warmup = default_warmup, save_every = 0, validate_every = 0,
                  sample_every = 0;
     std::vector<std::string> validation;  ///< texts or tokens to validate on; empty: what is held out
-    std::string held_out = "each";        ///< of which files, where they are text or tokens
+    std::string held_out;                 ///< how that is chosen; empty: as settle_recipe says
     std::int64_t validate_batches = 0;    ///< 0: as many as the held-out text makes
     std::int64_t bad_steps = 3;
     std::string order = "random";

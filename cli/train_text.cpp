@@ -9,6 +9,7 @@
 #include "cli/train_input.h"
 #include "cli/training_data.h"
 #include "mantissa/base/checksum.h"
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/plain_nan.h"
 #include "mantissa/base/system_memory.h"
@@ -46,8 +47,14 @@ class TextInput final : public TrainInput {
 
     const nn::Model& model() const override { return model_; }
     std::string description() const override {
-        if (!validation_corpus_) return corpus_.description;
-        return fmt::format("{}\nvalidated on {}", corpus_.description, validation_corpus_->description);
+        if (validation_corpus_)
+            return fmt::format("{}\nvalidated on {}", corpus_.description, validation_corpus_->description);
+        const auto kept = static_cast<double>(split_.validation.size());
+        if (!corpus_.ends || kept == 0) return corpus_.description;
+        return fmt::format("{}\nheld out: {} of {}, {:.1f} % of the tokens", corpus_.description,
+                           corpus_.ends->among(split_.validation),
+                           count_text(corpus_.ends->documents(), "document"),
+                           100 * kept / static_cast<double>(corpus_.stream.size()));
     }
     std::string begin_with_files(StateBlock& weights) override {
         return cli::begin_with_files(options_.run, weights);
@@ -117,6 +124,18 @@ class TextInput final : public TrainInput {
     }
     std::string go_on_from(const DataPlace& place) override { return batches_->go_on_from(place); }
 
+    TrainedOn trained_on() const override { return TrainedOn::tokens(corpus_.stream, split_.train); }
+    double trained_before(const TrainedOn& before) const override {
+        if (validation_corpus_)
+            return before.share_of(validation_corpus_->stream, validation_corpus_->stream.all(),
+                                   corpus_.stream, split_.train);
+        return before.share_of(corpus_.stream, split_.validation, corpus_.stream, split_.train);
+    }
+    std::string split_of_before() const override {
+        if (!corpus_.ends || split_.validation.size() == 0 || options_.held_out == "name") return "";
+        return options_.held_out == "last" ? "the end of all documents" : "documents at the end of each file";
+    }
+
     const Tokenizer& tokenizer() override {
         if (!corpus_.tokenizer && !options_.run.tokens.empty() && options_.run.tokenizer != bytes_word)
             throw UserError(
@@ -144,7 +163,7 @@ class TextInput final : public TrainInput {
             return text_batches(corpus, range, model_.units_per_example, {.batch = batch, .all = true});
         } catch (const UserError& error) {
             throw UserError(fmt::format(
-                "{} {}", validation_corpus_ ? "--validation" : "--validate-every takes the last tenth of",
+                "{} {}", validation_corpus_ ? "--validation" : "--validate-every takes a tenth of",
                 error.what()));
         }
     }
@@ -173,7 +192,8 @@ class TextInput final : public TrainInput {
     static TokenSplit split_of(const TrainOptions& options, Corpus& corpus) {
         const TokenRange all = corpus.stream.all();
         if (options.validate_every == 0 || !options.validation.empty()) return {all, {}};
-        return options.held_out == "last" ? split_for_validation(all) : split_each_file(corpus);
+        if (options.held_out == "last") return split_for_validation(all);
+        return options.held_out == "name" ? split_by_name(corpus) : split_each_file(corpus);
     }
 
     const TrainOptions& options_;

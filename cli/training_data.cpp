@@ -29,7 +29,7 @@ TrainingData open_training_data(const RunOptions& options, const nn::Model& mode
 }
 
 TrainingData open_training_data(const RunOptions& options, const ImageDataOptions& images, std::int64_t batch,
-                                bool hold_out) {
+                                HoldOut hold_out) {
     if (images.directory.empty())
         return open_training_data(options, model_to_train(options), batch, CorpusOptions::Untokenized::bytes);
     TrainingData data;

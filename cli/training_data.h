@@ -26,9 +26,9 @@ TrainingData open_training_data(const RunOptions& options, const nn::Model& mode
                                 CorpusOptions::Untokenized untokenized);
 
 /// The model that the options stand for, and images of --images in random order, or what it else trains on.
-/// `hold_out`: whether some of the images are kept for validation.
+/// `hold_out`: which of the images are kept for validation.
 TrainingData open_training_data(const RunOptions& options, const ImageDataOptions& images, std::int64_t batch,
-                                bool hold_out = false);
+                                HoldOut hold_out = HoldOut::nothing);
 
 /// Begins with the weights of --from, by one of the two below.
 void begin_with_files(const RunOptions& options, const TrainingData& data, StateBlock& weights);

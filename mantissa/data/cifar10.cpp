@@ -73,7 +73,7 @@ void require_records(const fs::path& path, std::size_t bytes) {
 }
 
 ImageSet set_of(const std::vector<fs::path>& paths, const std::vector<std::string>& classes) {
-    ImageSet set{.classes = classes};
+    ImageSet set{.classes = classes, .folder = paths.front().parent_path().string()};
     std::vector<MappedFile> files;
     for (const fs::path& path : paths) {
         const std::span<const std::byte> bytes = files.emplace_back(path).bytes();

@@ -7,6 +7,7 @@
 #include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/data/encode_text.h"
+#include "mantissa/data/held_out.h"
 #include "mantissa/data/text_files.h"
 #include "mantissa/data/text_reading.h"
 #include "mantissa/data/token_manifest.h"
@@ -97,15 +98,17 @@ Corpus open_tokens(const CorpusOptions& options, std::unique_ptr<Tokenizer> toke
     const TextReading reading =
         recorded.value_or(TextReading{.specials = options.reading.specials,
                                       .begins = !recorded && seem_to_begin_texts(stream, tokenizer.get())});
+    std::vector<std::string> names;
+    for (const std::filesystem::path& file : options.tokens) names.push_back(file.filename().string());
     return {.stream = std::move(stream),
             .tokenizer = std::move(tokenizer),
             .description = std::move(description),
+            .names = std::move(names),
             .reading = reading};
 }
 
 Corpus open_texts(const CorpusOptions& options, std::unique_ptr<Tokenizer> tokenizer, ThreadPool& pool) {
-    const TextFiles found =
-        options.texts.empty() ? TextFiles{english_text_files(), ""} : find_texts(options.texts);
+    TextFiles found = find_texts(options.texts.empty() ? english_text_files() : options.texts);
     const std::vector<std::filesystem::path>& files = found.taken;
     const bool trains = !tokenizer && options.untokenized == CorpusOptions::Untokenized::train;
     if (trains) require_readable_again(files);
@@ -149,6 +152,7 @@ Corpus open_texts(const CorpusOptions& options, std::unique_ptr<Tokenizer> token
     return {.stream = TokenStream(std::move(tokens), name_of(files), std::move(starts)),
             .tokenizer = std::move(tokenizer),
             .description = std::move(description),
+            .names = std::move(found.names),
             .reading = options.reading};
 }
 
@@ -186,6 +190,7 @@ class DocumentBounds {
         for (const std::uint64_t position : corpus.ends->positions()) bounds_.push_back(position + 1);
         if (bounds_.back() != corpus.stream.size()) bounds_.push_back(corpus.stream.size());
     }
+    const std::vector<std::uint64_t>& all() const { return bounds_; }
     std::uint64_t at_or_after(std::uint64_t place) const { return *std::ranges::lower_bound(bounds_, place); }
     /// Not before `first`.
     std::uint64_t nearest(std::uint64_t place, std::uint64_t first) const {
@@ -216,6 +221,37 @@ std::vector<TokenRange> tails_of_documents(const Corpus& corpus) {
     return tails;
 }
 
+std::vector<TokenRange> documents_by_name(const Corpus& corpus) {
+    const std::vector<TokenRange> files = corpus.stream.files();
+    const DocumentBounds documents(corpus);
+    const std::vector<std::uint64_t>& bounds = documents.all();
+    const std::uint64_t most = corpus.stream.size() / 4;
+    std::vector<TokenRange> chosen;
+    std::size_t file = 0;
+    std::uint64_t in_file = 0;
+    for (std::size_t i = 0; i + 1 < bounds.size(); ++i, ++in_file) {
+        const TokenRange document{bounds[i], bounds[i + 1]};
+        for (; files[file].end <= document.begin; in_file = 0) ++file;
+        // The first has the name of its file, so that it keeps it when others follow.
+        const std::string name = in_file == 0
+                                     ? corpus.names[file]
+                                     : fmt::format("{}, document {}", corpus.names[file], in_file + 1);
+        if (document.size() <= most && is_held_out(place_by_name(name))) chosen.push_back(document);
+    }
+    return chosen;
+}
+
+/// Moves ranges to the end of the stream, for validation.
+TokenSplit split_off(Corpus& corpus, const std::vector<TokenRange>& ranges) {
+    std::uint64_t kept = 0;
+    for (const TokenRange& range : ranges) kept += range.size();
+    const TokenRange all = corpus.stream.all();
+    if (kept == 0) return split_for_validation(all);
+    corpus.stream.move_to_end(ranges);
+    corpus.ends = std::make_unique<DocumentEnds>(corpus.stream, DocumentMarks(corpus.ends->marks()));
+    return {.train = {0, all.end - kept}, .validation = {all.end - kept, all.end}};
+}
+
 }  // namespace
 
 std::unique_ptr<BatchSource> text_batches(const Corpus& corpus, TokenRange range, std::int64_t sequence,
@@ -224,16 +260,14 @@ std::unique_ptr<BatchSource> text_batches(const Corpus& corpus, TokenRange range
     return std::make_unique<PackedDocuments>(corpus.stream, *corpus.ends, range, sequence, options);
 }
 
+TokenSplit split_by_name(Corpus& corpus) {
+    check(corpus.ends != nullptr, "what has names are documents");
+    return split_off(corpus, documents_by_name(corpus));
+}
+
 TokenSplit split_each_file(Corpus& corpus) {
     if (!corpus.ends) return split_each_file(corpus.stream);
-    const std::vector<TokenRange> tails = tails_of_documents(corpus);
-    std::uint64_t kept = 0;
-    for (const TokenRange& tail : tails) kept += tail.size();
-    const TokenRange all = corpus.stream.all();
-    if (kept == 0) return split_for_validation(all);
-    corpus.stream.move_to_end(tails);
-    corpus.ends = std::make_unique<DocumentEnds>(corpus.stream, DocumentMarks(corpus.ends->marks()));
-    return {.train = {0, all.end - kept}, .validation = {all.end - kept, all.end}};
+    return split_off(corpus, tails_of_documents(corpus));
 }
 
 }  // namespace mantissa

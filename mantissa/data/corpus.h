@@ -37,6 +37,7 @@ struct Corpus {
     std::unique_ptr<Tokenizer> tokenizer = {};  ///< null: tokens are bytes, or came as shards without one
     std::string description = {};               ///< for the log: which files, how many tokens of what kind
     std::unique_ptr<const DocumentEnds> ends = {};  ///< where documents are told apart
+    std::vector<std::string> names = {};  ///< of each of stream.files(): its path below the folder given
     /// How its texts became tokens. Of token files their record says it; without one, they begin texts as the
     /// tokenizer does where its tokens that begin one are among the first million, and the rest is as asked.
     TextReading reading = {};
@@ -48,6 +49,12 @@ struct Corpus {
 /// text and tokenizer (check_token_origin). Where documents are told apart, throws it if no tokenizer says
 /// which token ends them, or if that token is nowhere.
 Corpus open_corpus(const CorpusOptions& options, ThreadPool& pool);
+
+/// Keeps about a tenth of the documents for validation, moved to the end of the stream: those that the name
+/// of their place chooses (held_out.h), which is that of their file and their number in it. One of more than
+/// a quarter of all tokens is trained on. If none is left to validate on, the stream is cut as
+/// split_for_validation does.
+TokenSplit split_by_name(Corpus& corpus);
 
 /// Keeps the last tenth of each file for validation, moved to the end of the stream. Where documents are told
 /// apart, none is cut, and files whose documents are long make up for one another; only a stream whose

@@ -1,4 +1,3 @@
-#include "mantissa/base/count_text.h"
 #include "mantissa/data/own_data.h"
 
 #include <fmt/format.h>
@@ -9,13 +8,16 @@
 #include <cmath>
 #include <deque>
 #include <map>
+#include <span>
 #include <string_view>
 #include <utility>
 
+#include "mantissa/base/checksum.h"
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
 #include "mantissa/base/printable.h"
-#include "mantissa/data/permutation.h"
+#include "mantissa/data/held_out.h"
 
 namespace mantissa::inline v0 {
 
@@ -215,15 +217,29 @@ CsvClasses CsvTable::classes(const std::string& column) const {
 }
 
 CsvTable CsvTable::hold_out(double part, std::uint64_t seed) {
-    const std::uint64_t count = rows_.size();
-    const double wanted = std::round(part * static_cast<double>(count));
-    if (!(wanted >= 1 && wanted < static_cast<double>(count)))
-        throw UserError(fmt::format("{}: {} of {} are to be held out; expected at least one, and one left",
-                                    file_->name, wanted, count_text(count, "row")));
+    if (!(part > 0 && part < 1))
+        throw UserError(fmt::format(
+            "{}: {} of the rows are to be held out; expected a part above 0 and below 1", file_->name, part));
+    ++times_held_out_;
+    const auto is_out = [&](std::size_t row) {
+        Checksum checksum;
+        const auto add = [&](std::uint64_t number) { checksum.add(std::as_bytes(std::span(&number, 1))); };
+        add(seed);
+        add(times_held_out_);
+        for (std::size_t column = 0; column < file_->columns.size(); ++column) {
+            const std::string_view cell = file_->cell(row, column);
+            add(cell.size());
+            checksum.add(std::as_bytes(std::span(cell)));
+        }
+        return is_held_out(checksum.value(), part);
+    };
     std::vector<std::size_t> left, out;
-    for (std::uint64_t row = 0; row < count; ++row)
-        (shuffled(row, count, {.seed = seed}) < static_cast<std::uint64_t>(wanted) ? out : left)
-            .push_back(rows_[row]);
+    for (const std::size_t row : rows_) (is_out(row) ? out : left).push_back(row);
+    if (out.empty() || left.empty())
+        throw UserError(
+            fmt::format("{}: {} of {} are to be held out, and that is {}; give another part, or "
+                        "another seed",
+                        file_->name, part, count_text(rows_.size(), "row"), out.empty() ? "none" : "each"));
     rows_ = std::move(left);
     return {file_, std::move(out)};
 }

@@ -78,10 +78,7 @@ void cut_image(const Image& image, const ImageCut& cut, const CutPlace& place, s
     const std::int64_t S = cut.image, shorter = std::min(image.height, image.width);
     check(shorter > 0 && cut.resize + 2 * place.padding >= S, "an image has room for what is cut out of it");
     check(static_cast<std::int64_t>(to.size()) == S * S * 3, "what is cut is [image, image, 3]");
-    const auto resized = [&](std::int64_t side) {
-        return static_cast<std::int64_t>(std::llround(
-            static_cast<double>(side) * static_cast<double>(cut.resize) / static_cast<double>(shorter)));
-    };
+    const auto resized = [&](std::int64_t side) { return side * cut.resize / shorter; };
     const std::vector<Taps> down =
         taps_along(image.height, resized(image.height), S, place.padding, place.down);
     const std::vector<Taps> right =

@@ -32,12 +32,14 @@ struct ImageCut {
 /// Where a image is cut.
 struct CutPlace {
     std::int64_t padding = 0;  ///< pixels of black around the resized image
-    /// How far down and to the right of all places that there are, in units of 2^-32; the middle as it is.
-    std::uint32_t down = std::uint32_t{1} << 31, right = std::uint32_t{1} << 31;
+    /// How far down and to the right of all places that there are, in units of 2^-32; the middle as it is. Of
+    /// two places around the middle it is the first, as in the transformers library.
+    std::uint32_t down = (std::uint32_t{1} << 31) - 1, right = (std::uint32_t{1} << 31) - 1;
     bool flipped = false;  ///< left and right change places
 };
 
-/// Writes (pixel - mean) / standard_deviation to `to`, f32 [image, image, 3]. Resized by a triangle as wide
+/// Writes (pixel - mean) / standard_deviation to `to`, f32 [image, image, 3]. The longer side is resized to
+/// whole pixels, rounded down, as in the transformers library. Resized by a triangle as wide
 /// as a pixel of the result, so that shrinking averages (PIL's bilinear, without its rounding to 8 bits).
 void cut_image(const Image& image, const ImageCut& cut, const CutPlace& place, std::span<float> to);
 

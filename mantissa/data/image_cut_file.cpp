@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "mantissa/base/error.h"
 #include "mantissa/data/image_cut.h"
@@ -63,6 +64,15 @@ std::string image_cut_text(const ImageCut& cut) {
 
 ImageCut parse_image_cut(std::string_view text, const std::string& source) {
     const nlohmann::json json = parse_strict_json(text, source);
+    // Members that say otherwise how images become pixels.
+    for (const auto& [name, only] : {std::pair<const char*, nlohmann::json>{"do_resize", true},
+                                     {"resample", 2},
+                                     {"do_center_crop", true},
+                                     {"do_rescale", true},
+                                     {"do_normalize", true}})
+        if (json.contains(name) && json[name] != only)
+            throw UserError(fmt::format("{}: {} is {}, only {} can be done", source, name,
+                                        json_excerpt(json[name]), only.dump()));
     const ImageCut cut{.image = pixels_of(json, "crop_size", "height", source),
                        .resize = pixels_of(json, "size", "shortest_edge", source),
                        .pixels = {three_of(json, "image_mean", source), three_of(json, "image_std", source)}};

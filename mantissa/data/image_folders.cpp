@@ -27,52 +27,13 @@ std::string lower_case(std::string text) {
     return text;
 }
 
-/// Files that were passed over, in words.
-struct LeftOut {
-    std::uint64_t other_files = 0, beside = 0, hidden = 0;
-    std::vector<std::string> folders, links;
-
-    /// The classes in a folder; what lies beside them is counted.
-    std::vector<std::string> classes_in(const fs::path& directory) {
-        const FolderContents contents = contents_of(directory);
-        hidden += contents.hidden;
-        beside += contents.files.size();
-        for (const fs::path& link : contents.dangling) links.push_back(link.string());
-        std::vector<std::string> names;
-        for (const fs::path& folder : contents.folders) names.push_back(folder.filename().string());
-        return names;
-    }
-
-    std::string text() const {
-        std::vector<std::string> parts;
-        const auto count = [&](std::uint64_t number, const char* one, const char* what) {
-            if (number > 0) parts.push_back(count_text(number, one) + what);
-        };
-        if (!folders.empty()) parts.push_back(fmt::format("{}", fmt::join(folders, ", ")));
-        count(other_files, "file", " with another ending than .jpg, .jpeg and .png");
-        count(beside, "file", " beside the folders of classes");
-        count(hidden, "hidden file", hidden == 1 ? " or folder" : " or folders");
-        if (!links.empty())
-            parts.push_back(fmt::format("links to nothing or to a folder that was read already ({})",
-                                        fmt::join(links, ", ")));
-        return parts.empty() ? "" : fmt::format("; left out: {}", fmt::join(parts, ", "));
-    }
-};
-
 /// Images of the folders of classes in `directory`, with labels by the names in `classes`.
 ImageSet set_of(const fs::path& directory, std::vector<std::string> classes, LeftOut& left_out) {
-    ImageSet set{.classes = std::move(classes)};
+    ImageSet set{.classes = std::move(classes), .folder = directory.string()};
     for (std::size_t label = 0; label < set.classes.size(); ++label) {
         const fs::path folder = directory / set.classes[label];
         if (!fs::is_directory(folder)) continue;
-        const FolderFiles found = files_below(folder);
-        left_out.hidden += found.hidden;
-        for (const fs::path& link : found.unfollowed) left_out.links.push_back(link.string());
-        for (const fs::path& file : found.files) {
-            if (!is_image_file(file)) {
-                ++left_out.other_files;
-                continue;
-            }
+        for (const fs::path& file : left_out.images_below(folder)) {
             set.images.push_back(
                 {static_cast<std::uint32_t>(set.files.size()), 0, static_cast<std::int32_t>(label)});
             set.files.push_back(file.string());
@@ -120,6 +81,15 @@ struct Splits {
     }
 };
 
+/// classes.txt of a checkpoint has a class a line.
+void require_one_line(const fs::path& directory, const std::string& name) {
+    if (const std::size_t at = name.find('\n'); at != name.npos)
+        throw UserError(fmt::format(
+            "{}: the name of a class, {}\\n{}, has a line break, which the list of classes in a checkpoint "
+            "cannot hold; rename the folder",
+            directory.string(), name.substr(0, at), name.substr(at + 1)));
+}
+
 /// Every class has a image, and there are two classes or more.
 void require_classes(const ImageSet& set, const fs::path& directory) {
     std::vector<bool> has(set.classes.size());
@@ -140,10 +110,13 @@ ImageSplit read_folders(const fs::path& directory) {
     const Splits splits(directory);
     LeftOut left_out{.folders = splits.unused, .links = {}};
     const fs::path training = splits.training.empty() ? directory : splits.training;
-    split.training = set_of(training, left_out.classes_in(training), left_out);
+    const std::vector<std::string> names = left_out.classes_in(training);
+    for (const std::string& name : names) require_one_line(training, name);
+    split.training = set_of(training, names, left_out);
     require_classes(split.training, training);
     const auto account = [&](const std::string& taken) {
-        split.account = taken + left_out.text();
+        const std::string others = left_out.text();
+        split.account = others.empty() ? taken : fmt::format("{}; left out: {}", taken, others);
         return split;
     };
     if (splits.training.empty()) return account("each folder taken for a class");
@@ -166,6 +139,44 @@ ImageSplit read_folders(const fs::path& directory) {
 }
 
 }  // namespace
+
+std::vector<std::string> LeftOut::classes_in(const fs::path& directory) {
+    const FolderContents contents = contents_of(directory);
+    hidden += contents.hidden;
+    beside += contents.files.size();
+    for (const fs::path& link : contents.dangling) links.push_back(link.string());
+    std::vector<std::string> names;
+    for (const fs::path& folder : contents.folders) names.push_back(folder.filename().string());
+    return names;
+}
+
+std::vector<fs::path> LeftOut::images_below(const fs::path& folder) {
+    const FolderFiles found = files_below(folder);
+    hidden += found.hidden;
+    for (const fs::path& link : found.unfollowed) links.push_back(link.string());
+    std::vector<fs::path> images;
+    for (const fs::path& file : found.files)
+        if (is_image_file(file))
+            images.push_back(file);
+        else
+            ++other_files;
+    return images;
+}
+
+std::string LeftOut::text() const {
+    std::vector<std::string> parts;
+    const auto count = [&](std::uint64_t number, const char* one, const char* what) {
+        if (number > 0) parts.push_back(count_text(number, one) + what);
+    };
+    if (!folders.empty()) parts.push_back(fmt::format("{}", fmt::join(folders, ", ")));
+    count(other_files, "file", " with another ending than .jpg, .jpeg and .png");
+    count(beside, "file", " beside the folders of classes");
+    count(hidden, "hidden file", hidden == 1 ? " or folder" : " or folders");
+    if (!links.empty())
+        parts.push_back(fmt::format("links to nothing or to a folder that was read already ({})",
+                                    fmt::join(links, ", ")));
+    return fmt::format("{}", fmt::join(parts, ", "));
+}
 
 bool is_image_file(const fs::path& path) {
     const std::string extension = lower_case(path.extension().string());

@@ -1,12 +1,16 @@
 #include "mantissa/data/image_set.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "mantissa/base/checksum.h"
+#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
+#include "mantissa/data/held_out.h"
 #include "mantissa/data/image_folders.h"
 #include "mantissa/data/permutation.h"
 
@@ -14,35 +18,75 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// One image of so many is kept from training.
-constexpr std::uint64_t held_out_part = 10;
-
 /// Images that contents() reads: a part of a second, however many there are.
 constexpr std::uint64_t compared_images = 256;
 
 /// Tells this choice from the orders of epochs, which count from 0.
 constexpr std::uint64_t of_held_out = ~std::uint64_t{0};
 
-/// Moves a tenth of each class, rounded down, to the validation set: no class is left without a image to
-/// learn it from.
-void hold_out(ImageSplit& split, const std::filesystem::path& directory, std::uint64_t seed) {
+/// Whether each image of a set is for validation, by its index.
+using Chosen = std::vector<bool>;
+
+/// A class of which all would be held out keeps the last of them by their places.
+Chosen chosen_by_name(const ImageSet& set) {
+    Chosen chosen(set.images.size());
+    struct Last {
+        std::uint64_t index = 0, place = 0;
+    };
+    std::vector<std::optional<Last>> last(set.classes.size());
+    for (std::uint64_t i = 0; i < set.count(); ++i) {
+        const std::uint64_t place = place_by_name(set.name_in_folder(i));
+        chosen[i] = is_held_out(place);
+        std::optional<Last>& of_class = last[static_cast<std::size_t>(set.images[i].label)];
+        if (!of_class || place > of_class->place) of_class = {i, place};
+    }
+    for (const auto& of_class : last)
+        if (of_class) chosen[of_class->index] = false;
+    return chosen;
+}
+
+/// A tenth of each class, rounded down.
+Chosen chosen_by_seed(const ImageSet& set, std::uint64_t seed) {
+    constexpr std::uint64_t one_of = 10;
     std::map<std::int32_t, std::uint64_t> count, seen;
-    for (const ImageEntry& image : split.training.images) ++count[image.label];
+    for (const ImageEntry& image : set.images) ++count[image.label];
+    Chosen chosen;
+    for (const ImageEntry& image : set.images) {
+        const std::uint64_t of_class = count[image.label];
+        chosen.push_back(shuffled(seen[image.label]++, of_class, {.seed = seed, .epoch = of_held_out}) <
+                         of_class / one_of);
+    }
+    return chosen;
+}
+
+/// Moves what is chosen to the validation set.
+void hold_out(ImageSplit& split, const std::filesystem::path& directory, const Chosen& chosen) {
     const std::vector<ImageEntry> all = std::move(split.training.images);
     split.training.images.clear();
     split.validation = split.training;
-    for (const ImageEntry& image : all) {
-        const std::uint64_t of_class = count[image.label];
-        const std::uint64_t place =
-            shuffled(seen[image.label]++, of_class, {.seed = seed, .epoch = of_held_out});
-        (place < of_class / held_out_part ? split.validation : split.training).images.push_back(image);
-    }
+    for (std::size_t i = 0; i < all.size(); ++i)
+        (chosen[i] ? split.validation : split.training).images.push_back(all[i]);
     split.held_out = true;
     if (split.validation.images.empty())
         throw UserError(fmt::format(
-            "{}: validation takes a tenth of each class, but none has {} images; give more, or a folder "
-            "val/ beside train/",
-            directory.string(), held_out_part));
+            "{}: validation takes about a tenth of the images, chosen by their names, and of {} it takes "
+            "none; give more, or a folder val/ beside train/",
+            directory.string(), count_text(all.size(), "image")));
+}
+
+/// Says which classes validation has no image of.
+void name_unvalidated_classes(ImageSplit& split) {
+    std::vector<bool> has(split.validation.classes.size());
+    for (const ImageEntry& image : split.validation.images) has[static_cast<std::size_t>(image.label)] = true;
+    std::vector<std::string> without;
+    for (std::size_t label = 0; label < has.size(); ++label)
+        if (!has[label]) without.push_back(split.validation.classes[label]);
+    if (without.empty()) return;
+    constexpr std::size_t most_named = 10;
+    const std::size_t more = without.size() - std::min(without.size(), most_named);
+    without.resize(without.size() - more);
+    split.account += fmt::format("; not validated, for want of an image: {}{}", fmt::join(without, ", "),
+                                 more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
 }  // namespace
@@ -50,6 +94,11 @@ void hold_out(ImageSplit& split, const std::filesystem::path& directory, std::ui
 std::string ImageSet::name(std::uint64_t index) const {
     const ImageEntry& image = images.at(index);
     return records ? fmt::format("{}, record {}", files[image.file], image.record) : files[image.file];
+}
+
+std::string ImageSet::name_in_folder(std::uint64_t index) const {
+    const std::string whole = name(index);
+    return whole.substr(std::min(whole.find_first_not_of('/', folder.size()), whole.size()));
 }
 
 std::string ImageSet::description() const {
@@ -104,7 +153,11 @@ ImageSplit open_images(const std::filesystem::path& directory, const ImageSplitO
             fmt::format("{}: {}; a folder of images was expected", directory.string(),
                         std::filesystem::exists(directory, error) ? "is no folder" : "does not exist"));
     ImageSplit split = holds_cifar10(directory) ? open_cifar10(directory) : open_folders(directory);
-    if (options.hold_out && split.validation.images.empty()) hold_out(split, directory, options.seed);
+    if (split.validation.images.empty() && options.hold_out != HoldOut::nothing)
+        hold_out(split, directory,
+                 options.hold_out == HoldOut::by_name ? chosen_by_name(split.training)
+                                                      : chosen_by_seed(split.training, options.seed));
+    if (!split.validation.images.empty()) name_unvalidated_classes(split);
     return split;
 }
 

@@ -30,10 +30,13 @@ struct ImageSet {
     std::vector<ImageEntry> images = {};
     /// The files' bytes, where they are CIFAR-10's; null: each file is a image.
     std::shared_ptr<const std::vector<MappedFile>> records = {};
+    std::string folder = {};  ///< below which the files lie: DIR, or its train/
 
     std::uint64_t count() const { return images.size(); }
     /// "DIR/cat/7.png", "DIR/data_batch_1.bin, record 7".
     std::string name(std::uint64_t index) const;
+    /// The same below the folder, wherever that lies: "cat/7.png", "data_batch_1.bin, record 7".
+    std::string name_in_folder(std::uint64_t index) const;
     /// How many there are of how many classes, and a checksum of names and classes, of CIFAR-10's of all
     /// bytes.
     std::string description() const;
@@ -51,13 +54,18 @@ struct ImageSplit {
     ImageSet training, validation;  // of the same classes
     enum class Format : std::uint8_t { folders, cifar10 } format = Format::folders;
     std::string account = {};  ///< for people, in a line: what was taken for what, and what was left out
-    bool held_out = false;     ///< the validation set is a tenth of the images of training
+    bool held_out = false;     ///< the validation set was taken out of the images of training
+};
+
+/// The images that are for validation where no folder says which are.
+enum class HoldOut : std::uint8_t {
+    nothing,  ///< all are trained on
+    by_name,  ///< about a tenth, by their names (held_out.h); a class keeps an image to train on
+    by_seed   ///< a tenth of each class, drawn by the seed, as runs of earlier versions have it
 };
 
 struct ImageSplitOptions {
-    /// Whether a tenth of each class, chosen by the seed, is for validation where nothing says which images
-    /// are. If not, all are trained on.
-    bool hold_out = false;
+    HoldOut hold_out = HoldOut::nothing;
     std::uint64_t seed = 0;
 };
 

@@ -21,7 +21,7 @@ struct Images::Sets {
     ImagesOptions options;
 
     Sets(const std::filesystem::path& directory, const ImagesOptions& given)
-        : split(open_images(directory, {.hold_out = true, .seed = given.hold_out_seed})),
+        : split(open_images(directory, {.hold_out = HoldOut::by_name})),
           training(split.training, {.batches = given.batches,
                                     .cut = cut_of(given),
                                     .random_place = given.random_place,

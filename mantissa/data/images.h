@@ -18,14 +18,13 @@ struct ImagesOptions {
     BatchOptions batches = {.order = BatchOrder::random};
     bool random_place = true;  ///< where a image of training is cut; else in the middle
     bool random_flip = true;
-    std::uint64_t hold_out_seed =
-        0;  ///< chooses a tenth of each class, where no folder says what to hold out
 };
 
 class Images {
   public:
     /// DIR/CLASS/ with JPEG and PNG files, DIR/train/CLASS/ and DIR/val/CLASS/, or CIFAR-10's binary files.
-    /// Nothing is decoded before it is asked for. Throws UserError that names what is missing or damaged.
+    /// Where no folder says what to hold out, about a tenth is, chosen by the images' names. Nothing is
+    /// decoded before it is asked for. Throws UserError that names what is missing or damaged.
     explicit Images(const std::filesystem::path& directory, const ImagesOptions& options = {});
     ~Images();
     Images(Images&&) noexcept;

@@ -22,14 +22,13 @@ std::int32_t class_of(const fs::path& file, const std::vector<std::string>& clas
     return unknown_class;
 }
 
-std::vector<fs::path> images_in(const fs::path& path) {
+std::vector<fs::path> images_in(const fs::path& path, LeftOut& left_out) {
     if (!fs::is_directory(path)) return {path};
-    std::vector<fs::path> images;
-    for (const fs::path& file : files_below(path).files)
-        if (is_image_file(file)) images.push_back(file);
+    std::vector<fs::path> images = left_out.images_below(path);
     if (images.empty())
-        throw UserError(
-            fmt::format("{}: holds no image; expected files that end in .jpg, .jpeg or .png", path.string()));
+        throw UserError(fmt::format("{}: holds no image; expected files that end in .jpg, .jpeg or .png{}",
+                                    path.string(),
+                                    left_out.text().empty() ? "" : ", found only " + left_out.text()));
     return images;
 }
 
@@ -42,21 +41,23 @@ ImageSet cifar10_to_predict(const fs::path& directory, const std::vector<std::st
 
 }  // namespace
 
-ImageSet images_to_predict(const std::vector<std::string>& paths, const std::vector<std::string>& classes) {
+ImagesToPredict images_to_predict(const std::vector<std::string>& paths,
+                                  const std::vector<std::string>& classes) {
     ImageSet set{.classes = classes};
+    LeftOut left_out;
     for (const std::string& path : paths) {
         if (!fs::exists(path)) throw UserError(path + ": does not exist");
         if (fs::is_directory(path) && holds_cifar10(path)) {
             if (paths.size() > 1)
                 throw UserError(fmt::format("{}: holds CIFAR-10's files; give it alone", path));
-            return cifar10_to_predict(path, classes);
+            return {cifar10_to_predict(path, classes)};
         }
-        for (const fs::path& file : images_in(path)) {
+        for (const fs::path& file : images_in(path, left_out)) {
             set.images.push_back({static_cast<std::uint32_t>(set.files.size()), 0, class_of(file, classes)});
             set.files.push_back(file.string());
         }
     }
-    return set;
+    return {std::move(set), left_out.text()};
 }
 
 }  // namespace mantissa

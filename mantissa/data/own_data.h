@@ -40,8 +40,9 @@ class CsvTable {
     /// letters, or of their numbers where each is a whole number.
     CsvClasses classes(const std::string& column) const;
 
-    /// Takes a part of the rows out, drawn by the seed, and returns them, in order; a row must be left in
-    /// both.
+    /// Takes about this part of the rows out and returns them, in order; a row must be left in both. Which
+    /// they are follows from the cells of each row, and `seed`: a row stays on its side whatever other rows
+    /// are added, and equal rows are on one side. Held out once more, the rows that are left are chosen anew.
     CsvTable hold_out(double part, std::uint64_t seed = 0);
 
   private:
@@ -50,6 +51,7 @@ class CsvTable {
 
     std::shared_ptr<const File> file_;
     std::vector<std::size_t> rows_;  // of the file's
+    std::uint64_t times_held_out_ = 0;
 };
 
 /// An array of NumPy's: f32, f64, i32, i64 or u8, in C order, of format 1.0 to 3.0.

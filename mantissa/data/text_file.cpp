@@ -11,26 +11,55 @@
 
 namespace mantissa::inline v0 {
 
+namespace {
+
+/// The part of a text that is looked at.
+std::string_view beginning_of(std::string_view text) { return text.substr(0, std::size_t{1} << 20); }
+
+bool is_utf16(std::string_view text) { return text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF"); }
+
+struct Looks {
+    std::size_t invalid = 0;  ///< bytes that are no UTF-8
+    bool has_controls = false;
+
+    explicit Looks(std::string_view text) {
+        constexpr std::string_view usual = "\t\n\v\f\r\x1a\x1b";
+        for (std::size_t at = 0; at < text.size();) {
+            const Utf8Step step = decode_utf8(text, at);
+            if (step.code_point == Utf8Step::invalid) invalid += step.length;
+            if (step.code_point < ' ' && usual.find(text[at]) == usual.npos) has_controls = true;
+            at += step.length;
+        }
+    }
+    /// A text of Latin-1 has some letters in a hundred that are not ASCII; stray bytes are fewer.
+    bool is_utf8(std::string_view text) const { return invalid * 100 <= text.size(); }
+};
+
+}  // namespace
+
+std::string fault_of_text(std::string_view text) {
+    if (text.empty()) return "empty";
+    if (is_utf16(text)) return "UTF-16";
+    const std::string_view looked_at = beginning_of(text);
+    if (looked_at.find('\0') != looked_at.npos) return "no text";
+    const Looks looks(looked_at);
+    if (looks.is_utf8(looked_at)) return "";
+    return looks.has_controls ? "no text" : "another encoding than UTF-8, such as Latin-1";
+}
+
 void require_text(std::string_view text, const std::string& name) {
     if (text.empty()) throw UserError(fmt::format("{}: is empty; expected text", name));
-    if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF"))
+    if (is_utf16(text))
         throw UserError(fmt::format(
             "{}: is UTF-16; expected text in UTF-8, which iconv -f UTF-16 -t UTF-8 makes of it", name));
-    const std::string_view looked_at = text.substr(0, std::size_t{1} << 20);
+    const std::string_view looked_at = beginning_of(text);
     if (const std::size_t zero = looked_at.find('\0'); zero != looked_at.npos)
         throw UserError(fmt::format("{}: is binary (byte {} is zero); expected text in UTF-8", name, zero));
-    std::size_t invalid = 0;
-    for (std::size_t at = 0; at < looked_at.size();) {
-        const Utf8Step step = decode_utf8(looked_at, at);
-        if (step.code_point == Utf8Step::invalid) invalid += step.length;
-        at += step.length;
-    }
-    // A text of Latin-1 has some letters in a hundred that are not ASCII; stray bytes are fewer.
-    if (invalid * 100 > looked_at.size())
+    if (const Looks looks(looked_at); !looks.is_utf8(looked_at))
         throw UserError(
             fmt::format("{}: is binary or in another encoding ({} of its first {} bytes are not UTF-8); "
                         "expected text in UTF-8, which iconv -f LATIN1 -t UTF-8 makes of Latin-1",
-                        name, invalid, looked_at.size()));
+                        name, looks.invalid, looked_at.size()));
 }
 
 bool is_plain_text(std::string_view text) {

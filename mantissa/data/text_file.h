@@ -14,8 +14,12 @@
 
 namespace mantissa::inline v0 {
 
+/// The fault of a text, in few words: "empty", "UTF-16", "another encoding than UTF-8, such as Latin-1", "no
+/// text"; empty: none. It looks as require_text does.
+std::string fault_of_text(std::string_view text);
+
 /// Throws UserError that begins with `name` if the text is empty or binary: if its first MiB holds a zero
-/// byte, or is for more than a tenth not UTF-8.
+/// byte, or is for more than a hundredth not UTF-8.
 void require_text(std::string_view text, const std::string& name);
 
 /// Whether the text is UTF-8 throughout, but for a character that its end cuts, and holds no control

@@ -36,11 +36,10 @@ bool has_no_bytes(const fs::path& path) {
 std::string why_no_text(const fs::path& file) {
     if (has_no_bytes(file)) return "empty";
     try {
-        require_text(MappedFile(file).text(), "");
+        return fault_of_text(MappedFile(file).text());
     } catch (const UserError&) {
-        return "no text";
+        return "cannot be read";
     }
-    return "";
 }
 
 class TextSearch {
@@ -49,7 +48,7 @@ class TextSearch {
         if (has_no_bytes(file))
             left_out_.push_back(fmt::format("{} (empty)", file.string()));
         else
-            found_.taken.push_back(file);
+            take(file, file.filename().string());
     }
 
     void take_folder(const fs::path& folder) {
@@ -58,7 +57,7 @@ class TextSearch {
             const std::string why = why_no_text(file);
             const std::string name = file.lexically_relative(folder).string();
             if (why.empty()) {
-                found_.taken.push_back(file);
+                take(file, name);
                 of_folders_.push_back(name);
             } else {
                 left_out_.push_back(fmt::format("{} ({})", name, why));
@@ -88,6 +87,11 @@ class TextSearch {
     }
 
   private:
+    void take(const fs::path& file, const std::string& name) {
+        found_.taken.push_back(file);
+        found_.names.push_back(name);
+    }
+
     /// Files that are there more than once, under whatever names.
     std::vector<std::string> read_again() const {
         std::map<fs::path, int> times;

@@ -14,6 +14,7 @@ namespace mantissa::inline v0 {
 
 struct TextFiles {
     std::vector<std::filesystem::path> taken;  ///< in the order given, those of a folder sorted by name
+    std::vector<std::string> names;            ///< of each: its path below the folder that was given
     std::string account;  ///< for people: what was taken of folders, and what was left out; empty: nothing
 };
 

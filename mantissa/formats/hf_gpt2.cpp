@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -52,6 +53,12 @@ Gpt2Sizes gpt2_sizes_of(std::span<const TensorView> file, const std::string& sou
         if (name == "wpe.weight") positions = &tensor;
         names.emplace(name);
     }
+    // The highest layer with a tensor, of which others may be missing. No more than there are tensors:
+    // "h.999999999.ln_1.weight" must not cost memory.
+    std::int64_t layers = 0;
+    for (const std::string& name : names)
+        if (const auto layer = layer_of(name); layer && *layer < std::ssize(names))
+            layers = std::max(layers, *layer + 1);
     for (const auto& [tensor, name] : {std::pair{tokens, "wte.weight"}, {positions, "wpe.weight"}})
         if (!tensor)
             throw UserError(
@@ -61,9 +68,6 @@ Gpt2Sizes gpt2_sizes_of(std::span<const TensorView> file, const std::string& sou
             fmt::format("{}: \"wte.weight\" {} and \"wpe.weight\" {}: expected [vocabulary, channels] and "
                         "[context, channels]",
                         source, shape_text(tokens->shape), shape_text(positions->shape)));
-    // Counted by name, never taken from a number in one: "h.999999999.ln_1.weight" must not cost memory.
-    std::int64_t layers = 0;
-    while (names.contains(fmt::format("h.{}.ln_1.weight", layers))) ++layers;
     return {.layers = layers,
             .channels = tokens->shape[1],
             .context = positions->shape[0],

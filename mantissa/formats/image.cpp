@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 
 #include "mantissa/base/error.h"
 #include "mantissa/formats/image_kinds.h"
@@ -22,10 +23,34 @@ bool begins_with(std::span<const std::byte> bytes, std::span<const std::uint8_t>
                       [](std::uint8_t a, std::byte b) { return std::byte{a} == b; });
 }
 
+/// Kinds of images that are not read, by the bytes that they have at a place.
+struct OtherKind {
+    std::size_t at;
+    std::string_view bytes, name;
+};
+constexpr std::array<OtherKind, 8> other_kinds = {{{8, "WEBP", "WebP"},
+                                                   {0, "GIF8", "GIF"},
+                                                   {0, "BM", "BMP"},
+                                                   {0, {"II*\0", 4}, "TIFF"},
+                                                   {0, {"MM\0*", 4}, "TIFF"},
+                                                   {4, "ftypavif", "AVIF"},
+                                                   {4, "ftyphei", "HEIC"},
+                                                   {0, {"\xff\x0a", 2}, "JPEG XL"}}};
+
+/// Empty: unknown.
+std::string_view name_of_kind(std::span<const std::byte> bytes) {
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    for (const OtherKind& kind : other_kinds)
+        if (text.size() > kind.at && text.substr(kind.at).starts_with(kind.bytes)) return kind.name;
+    return {};
+}
+
 Image decode(std::span<const std::byte> bytes, std::int64_t enough) {
     if (bytes.empty()) throw UserError("the file is empty; a JPEG or PNG was expected");
     if (begins_with(bytes, jpeg_begins)) return decode_jpeg(bytes, enough);
     if (begins_with(bytes, png_begins)) return decode_png(bytes);
+    if (const std::string_view kind = name_of_kind(bytes); !kind.empty())
+        throw UserError(fmt::format("neither JPEG nor PNG, but {}; convert it to one of these", kind));
     std::vector<std::string> first;
     for (const std::byte byte : bytes.first(std::min<std::size_t>(4, bytes.size())))
         first.push_back(fmt::format("{:02x}", std::to_integer<int>(byte)));

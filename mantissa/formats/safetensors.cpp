@@ -4,9 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string_view>
+#include <utility>
 
 #include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
@@ -24,6 +27,13 @@ using Json = nlohmann::json;
 
 std::string in_quotes(std::string_view name) { return json_excerpt(Json(std::string(name))); }
 
+/// Kinds of files with weights that are taken for this one, by their first bytes.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> other_kinds = {
+    {{"PK\x03\x04", "PyTorch's pickle, or another archive"},
+     {{"\x80\x02", 2}, "PyTorch's old pickle"},
+     {"GGUF", "GGUF"},
+     {"\x89HDF", "HDF5, as Keras writes it"}}};
+
 /// The length of the header, after checking that the file can hold it.
 std::uint64_t header_length(std::span<const std::byte> file, const std::string& source) {
     if (file.size() < 8)
@@ -32,6 +42,13 @@ std::uint64_t header_length(std::span<const std::byte> file, const std::string& 
                            file.size()));
     std::uint64_t length = 0;
     for (int i = 7; i >= 0; --i) length = length << 8 | static_cast<std::uint64_t>(file[i]);
+    const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
+    if (length > safetensors_max_header)
+        for (const auto& [begins, kind] : other_kinds)
+            if (text.starts_with(begins))
+                refuse(source, fmt::format("not a safetensors file but {}; write its tensors by "
+                                           "safetensors.torch.save_file(state_dict, \"NAME.safetensors\")",
+                                           kind));
     if (length > safetensors_max_header)
         refuse(source, fmt::format("not a safetensors file: header length {}, the limit is {}", length,
                                    safetensors_max_header));
@@ -211,6 +228,12 @@ void SafetensorsModel::read_index(const std::filesystem::path& path) {
             if (const auto [other, is_new] = file_of_tensor.emplace(entry.name, name); !is_new)
                 refuse(source, fmt::format("tensor {} is both in {} and in {}", in_quotes(entry.name),
                                            other->second, name));
+    for (const auto& [name, value] : weights.items())
+        if (const auto found = file_of_tensor.find(name);
+            found != file_of_tensor.end() && found->second != value.get<std::string>())
+            refuse(source,
+                   fmt::format("weight_map, {}: says {}, but the tensor is in {}; was a file renamed?",
+                               in_quotes(name), value.get<std::string>(), found->second));
 }
 
 std::vector<TensorView> SafetensorsModel::views() const {

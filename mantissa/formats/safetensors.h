@@ -82,7 +82,7 @@ class SafetensorsModel {
     /// `path`: a .safetensors file, an index (any name that ends in .json), or a directory that holds
     /// model.safetensors or model.safetensors.index.json. An index says in which files tensors are; those
     /// that it lists in vain, or leaves out, are the business of who needs them, as in other readers. Throws
-    /// UserError if a file is missing or bad, or a tensor is in two files.
+    /// UserError if a file is missing or bad, or a tensor is in two files, or in another than the index says.
     explicit SafetensorsModel(const std::filesystem::path& path);
 
     const std::string& source() const { return source_; }

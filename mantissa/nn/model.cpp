@@ -152,7 +152,7 @@ namespace {
 
 /// A pattern that freezes nothing is a slip of the pen.
 void require_used(std::span<const std::string> patterns, const Graph& graph, const std::string& model) {
-    constexpr std::size_t max_named = 20;
+    constexpr std::size_t max_named = 10;
     std::vector<std::string_view> names;
     for (const State& state : graph.states())
         if (is_weight(state)) names.push_back(state.name);

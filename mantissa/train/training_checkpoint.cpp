@@ -380,6 +380,7 @@ void save_training(const std::filesystem::path& directory, Trainer& trainer, con
                                 {"judged", record.validations->judged}};
     if (record.longest_sequence > 0) state["longest_sequence"] = record.longest_sequence;
     if (record.reading) state["reading"] = json_of(*record.reading);
+    if (record.trained_on) state["trained_on"] = record.trained_on->text();
     if (!record.options.empty()) state["options"] = record.options;
     const AveragedWeights averaged(trainer.state());
     const WeightFiles& files = nn::files_of(trainer.model());
@@ -459,6 +460,18 @@ std::optional<TextReading> saved_reading(const std::filesystem::path& directory)
         return state.is_object() && state.contains("reading") ? std::optional(reading_in(state, file))
                                                               : std::nullopt;
     });
+}
+
+std::optional<TrainedOn> saved_trained_on(const std::filesystem::path& directory) {
+    const std::filesystem::path own = directory / "state.json",
+                                file = std::filesystem::exists(own)
+                                           ? own
+                                           : AtomicDirectory::previous_of(directory) / "state.json";
+    if (!std::filesystem::exists(file)) return {};
+    const nlohmann::json state = parse_strict_json(read_file(file), file.string());
+    if (!state.is_object() || !state.contains("trained_on")) return {};
+    const nlohmann::json& saved = state["trained_on"];
+    return TrainedOn::of_text(saved.is_string() ? saved.get<std::string>() : "", file.string());
 }
 
 Resumed resume_training(const std::filesystem::path& directory, Trainer& trainer, const RunRecord& record,

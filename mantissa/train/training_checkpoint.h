@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "mantissa/data/tokenizer.h"
+#include "mantissa/data/trained_on.h"
 #include "mantissa/formats/hf_token_ids.h"
 #include "mantissa/train/checkpoint.h"
 #include "mantissa/train/trainer.h"
@@ -39,6 +40,8 @@ struct RunRecord {
     std::int64_t longest_sequence = 0;
     std::optional<TextReading> reading = {};  ///< of the texts that it trains on
     std::optional<ValidationProgress> validations = {};
+    /// By this run, and by those that it began from.
+    std::optional<TrainedOn> trained_on = {};
     /// How it was asked for, so that whoever resumes it need not say it again: values by option.
     std::map<std::string, std::vector<std::string>> options = {};
 };
@@ -75,6 +78,9 @@ std::int64_t longest_sequence_in(const LoadedCheckpoint& checkpoint);
 /// How that run read its texts, from the same of the two; none where an earlier version saved it, or it reads
 /// none.
 std::optional<TextReading> saved_reading(const std::filesystem::path& directory);
+/// The memory of the run that was saved in `directory`; none where an earlier version or another
+/// program wrote it, or it is a file. Throws UserError, naming the file, where it is damaged.
+std::optional<TrainedOn> saved_trained_on(const std::filesystem::path& directory);
 
 /// The checkpoint that a run goes on from.
 struct Resumed {

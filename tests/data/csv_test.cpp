@@ -78,30 +78,52 @@ TEST_F(Csv, ClassesAreThoseOfTheWholeFileInOrder) {
     EXPECT_EQ(rows.classes("k").ids, (std::vector<std::int32_t>{2, 1, 2, 0}));
     EXPECT_EQ(rows.classes("k").labels, (Names{"blue", "green", "red"}));
     EXPECT_EQ(rows.classes("n").labels, (Names{"-1", "9", "10"}));  // by number, not by letter
-    const CsvTable one = rows.hold_out(0.25);
+    const CsvTable one = rows.hold_out(0.5, 2);
     EXPECT_EQ(one.classes("k").labels.size(), 3u);
     EXPECT_EQ(rows.classes("k").labels, one.classes("k").labels);
 }
 
-TEST_F(Csv, RowsAreHeldOutOnce) {
+std::string hundreds_of_rows(int count) {
     std::string text = "x\n";
-    for (int i = 0; i < 100; ++i) text += std::to_string(i) + "\n";
-    CsvTable rows = table(text), others = table(text), again = table(text);
+    for (int i = 0; i < count; ++i) text += std::to_string(i) + "\n";
+    return text;
+}
+
+TEST_F(Csv, RowsAreHeldOutOnce) {
+    CsvTable rows = table(hundreds_of_rows(400)), others = table(hundreds_of_rows(400)), again = others;
     const CsvTable held_out = rows.hold_out(0.3);
-    EXPECT_EQ(held_out.rows(), 30);
-    EXPECT_EQ(rows.rows(), 70);
+    EXPECT_GT(held_out.rows(), 90);
+    EXPECT_LT(held_out.rows(), 150);
+    EXPECT_EQ(rows.rows(), 400 - held_out.rows());
     std::vector<float> all = rows.numbers({"x"}), held = held_out.numbers({"x"});
     EXPECT_TRUE(std::ranges::is_sorted(held));
-    EXPECT_NE(held.back(), 29);  // drawn, not the first
     EXPECT_EQ(others.hold_out(0.3, 0).numbers({"x"}), held);
     EXPECT_NE(again.hold_out(0.3, 1).numbers({"x"}), held);
     all.insert(all.end(), held.begin(), held.end());
     std::ranges::sort(all);
-    for (int i = 0; i < 100; ++i) EXPECT_EQ(all[static_cast<std::size_t>(i)], static_cast<float>(i));
-    EXPECT_EQ(testing::error_of<UserError>([&] { rows.hold_out(0.001); }),
-              path_.string() + ": 0 of 70 rows are to be held out; expected at least one, and one left");
+    for (int i = 0; i < 400; ++i) EXPECT_EQ(all[static_cast<std::size_t>(i)], static_cast<float>(i));
+    // The rows that are left are chosen from anew.
+    EXPECT_GT(rows.hold_out(0.3).rows(), 60);
+    EXPECT_EQ(testing::error_of<UserError>([&] { rows.hold_out(0.000001); }),
+              path_.string() + ": 1e-06 of " + std::to_string(rows.rows()) +
+                  " rows are to be held out, and that is none; give another part, or another seed");
     EXPECT_EQ(testing::error_of<UserError>([&] { rows.hold_out(1); }),
-              path_.string() + ": 70 of 70 rows are to be held out; expected at least one, and one left");
+              path_.string() + ": 1 of the rows are to be held out; expected a part above 0 and below 1");
+}
+
+TEST_F(Csv, ARowStaysOnItsSideWhateverIsAdded) {
+    CsvTable rows = table(hundreds_of_rows(400));
+    const std::vector<float> before = rows.hold_out(0.2).numbers({"x"});
+    std::string text = hundreds_of_rows(440);
+    text.insert(2, "-1\n-2\n3\n");  // in front, one of them twice
+    CsvTable more = table(text);
+    std::vector<float> after = more.hold_out(0.2).numbers({"x"});
+    const auto left = more.numbers({"x"});
+    EXPECT_TRUE(std::ranges::count(after, 3.0f) == 2 || std::ranges::count(left, 3.0f) == 2);
+    std::ranges::sort(after);
+    after.erase(std::unique(after.begin(), after.end()), after.end());
+    std::erase_if(after, [](float x) { return x < 0 || x >= 400; });
+    EXPECT_EQ(after, before);
 }
 
 TEST_F(Csv, WhatIsWrongIsNamedByLineAndColumn) {

@@ -20,7 +20,11 @@ TEST(ImagesToPredict, AreFilesAndWhatFoldersHold) {
                              "val/cat/notes.txt", "alone.png", "dog/cat.png"})
         write_file(path(name), "");
     const std::vector<std::string> classes{"dog", "cat"};
-    const ImageSet set = images_to_predict({path("alone.png"), path("val"), path("dog/cat.png")}, classes);
+    write_file(path("val/cat/photo.webp"), "");
+    const ImagesToPredict found =
+        images_to_predict({path("alone.png"), path("val"), path("dog/cat.png")}, classes);
+    const ImageSet& set = found.set;
+    EXPECT_EQ(found.left_out, "2 files with another ending than .jpg, .jpeg and .png");
     const std::vector<std::string> files{path("alone.png"),       path("val/cat/1.JPG"),
                                          path("val/cat/2.png"),   path("val/dog/night/3.jpeg"),
                                          path("val/other/4.png"), path("dog/cat.png")};
@@ -36,10 +40,10 @@ TEST(ImagesToPredict, OfCifar10AreThoseOfItsTest) {
     const std::string folder = directory.path().string();
     for (const char* name : {"data_batch_1.bin", "test_batch.bin"})
         write_file(directory / name, testing::cifar_record(3, 1) + testing::cifar_record(7, 2));
-    const ImageSet set = images_to_predict({folder}, {"other", "classes"});
+    const ImageSet set = images_to_predict({folder}, {"other", "classes"}).set;
     ASSERT_EQ(set.count(), 2U);
     EXPECT_EQ(set.images[1].label, unknown_class);
-    EXPECT_EQ(images_to_predict({folder}, set.classes).images[1].label, 7);
+    EXPECT_EQ(images_to_predict({folder}, set.classes).set.images[1].label, 7);
     EXPECT_NE(testing::error_of([&] {
                   images_to_predict({folder, folder}, {});
               }).find("give it alone"),
@@ -52,6 +56,11 @@ TEST(ImagesToPredict, ThatAreNotThereAreNamed) {
     EXPECT_EQ(testing::error_of([&] { images_to_predict({nothing}, {}); }), nothing + ": does not exist");
     EXPECT_EQ(testing::error_of([&] { images_to_predict({folder}, {}); }),
               folder + ": holds no image; expected files that end in .jpg, .jpeg or .png");
+    write_file(directory / "a.gif", "");
+    EXPECT_EQ(testing::error_of([&] { images_to_predict({folder}, {}); }),
+              folder +
+                  ": holds no image; expected files that end in .jpg, .jpeg or .png, found only 1 file "
+                  "with another ending than .jpg, .jpeg and .png");
 }
 
 TEST(ImageCutFile, IsReadAsItWasWritten) {
@@ -76,6 +85,9 @@ TEST(ImageCutFile, SaysWhatIsWrong) {
     EXPECT_EQ(changed("256", "0"), "f: size.shortest_edge must be 1 to 134217728 pixels, got 0");
     EXPECT_EQ(changed("0.229", "-1"), "f: image_std must be above 0, got -1");
     EXPECT_EQ(changed("0.485,", ""), "f: image_mean must be three numbers, got an array");
+    EXPECT_EQ(changed("\"do_center_crop\": true", "\"do_center_crop\": false"),
+              "f: do_center_crop is false, only true can be done");
+    EXPECT_EQ(changed("\"resample\": 2", "\"resample\": 3"), "f: resample is 3, only 2 can be done");
     EXPECT_NE(changed("image_mean", "mean").find("image_mean"), std::string::npos);
 }
 

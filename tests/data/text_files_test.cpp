@@ -57,14 +57,19 @@ TEST(TextFiles, OfAFolderAreThoseThatHoldText) {
         write_file(directory / name, "x");
     write_file(directory / "empty.txt", "");
     write_file(directory / "p.png", std::string("\x89PNG\0", 5));
+    write_file(directory / "u.txt", std::string("\xFF\xFEh\0i\0", 6));
+    write_file(directory / "l.txt", "caf\xE9 cr\xE8me\r\n");
+    write_file(directory / "x.bin", "\x80\x81\x82\x01\x02");
     fs::create_directory_symlink(directory.path(), directory / "sub" / "up");
     const TextFiles found = find_texts({directory.path()});
     EXPECT_EQ(found.taken,
               (std::vector<fs::path>{directory / "a.md", directory / "c.txt", directory / "sub" / "b"}));
-    EXPECT_EQ(found.account,
-              "taken: a.md, c.txt, sub/b; left out: empty.txt (empty), p.png (no text), sub/up (a link to "
-              "nothing or to a folder that was read already), 2 hidden in " +
-                  directory.path().string());
+    EXPECT_EQ(
+        found.account,
+        "taken: a.md, c.txt, sub/b; left out: empty.txt (empty), l.txt (another encoding than UTF-8, such "
+        "as Latin-1), p.png (no text), u.txt (UTF-16), x.bin (no text), sub/up (a link to nothing or to a "
+        "folder that was read already), 2 hidden in " +
+            directory.path().string());
     EXPECT_EQ(refusal_of_texts({directory / ".git"}), "no error");
     fs::create_directory(directory / "none");
     EXPECT_EQ(refusal_of_texts({directory / "none"}),
@@ -161,6 +166,62 @@ TEST_F(SplitOfTexts, KnowsTheFilesOfATokenizedText) {
     const std::string validation = corpus.tokenizer->decode(tokens_of(corpus.stream, split.validation));
     for (const char letter : {'k', 'm', 'q'})
         EXPECT_NEAR(static_cast<double>(std::ranges::count(validation, letter)), 40, 2) << validation;
+}
+
+TEST_F(SplitOfTexts, DocumentsStayOnTheirSideWhateverIsAdded) {
+    const auto documents_in = [](const Corpus& corpus, TokenRange range) {
+        std::set<std::string> documents;
+        std::string text = corpus.tokenizer->decode(tokens_of(corpus.stream, range));
+        const std::string end = "<|endoftext|>";
+        for (std::size_t at = text.find(end); at != text.npos; at = text.find(end)) {
+            documents.insert(text.substr(0, at));
+            text.erase(0, at + end.size());
+        }
+        return documents;
+    };
+    const fs::path tokenizer = write_tokenizer_of("one two three");
+    const auto split_of = [&](std::set<std::string>* trained = nullptr) {
+        Corpus corpus = open_corpus({.texts = {directory_ / "notes"},
+                                     .tokenizer = tokenizer,
+                                     .model_vocabulary = 512,
+                                     .documents = true},
+                                    pool_);
+        const TokenSplit split = split_by_name(corpus);
+        if (trained) *trained = documents_in(corpus, split.train);
+        return documents_in(corpus, split.validation);
+    };
+    for (int i = 0; i < 100; ++i)
+        write_file(directory_ / "notes" / ("n" + std::to_string(i) + ".md"), "single" + std::to_string(i));
+    const auto write_many = [&](int count) {
+        std::string text;
+        for (int i = 0; i < count; ++i) text += "many" + std::to_string(i) + "<|endoftext|>";
+        write_file(directory_ / "notes" / "sub" / "many.txt", text);
+    };
+    write_many(1);
+    const bool first_is_out = split_of().contains("many0");
+    write_many(100);
+    std::set<std::string> trained;
+    const std::set<std::string> before = split_of(&trained);
+    EXPECT_GT(before.size(), 8u);
+    EXPECT_LT(before.size(), 40u);
+    EXPECT_EQ(before.contains("many0"), first_is_out);
+    // Ten files and ten documents more, one file less, in another folder.
+    for (int i = 100; i < 110; ++i)
+        write_file(directory_ / "notes" / ("a" + std::to_string(i) + ".md"), "single" + std::to_string(i));
+    write_many(110);
+    fs::remove(directory_ / "notes" / "n50.md");
+    std::set<std::string> after = split_of();
+    for (const std::string& document : after) EXPECT_FALSE(trained.contains(document)) << document;
+    for (const std::string& document : before)
+        EXPECT_TRUE(after.contains(document) || document == "single50") << document;
+    // One of more than a quarter of all is trained on, whatever its name; where that leaves none, a tenth is
+    // cut off.
+    for (int i = 0; i < 20; ++i) {
+        fs::remove_all(directory_ / "notes");
+        write_file(directory_ / "notes" / (std::to_string(i) + ".md"), std::string(1000, 'x'));
+        write_file(directory_ / "notes" / (std::to_string(i) + "b.md"), "y");
+        EXPECT_FALSE(split_of().contains(std::string(1000, 'x')));
+    }
 }
 
 TEST_F(SplitOfTexts, CutsNoDocument) {

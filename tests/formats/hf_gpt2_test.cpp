@@ -206,6 +206,10 @@ TEST(HfGpt2, NamesWhatDoesNotFit) {
         import_error(missing),
         "m: 2 tensors do not fit: missing \"h.1.mlp.c_fc.bias\"; unknown \"h.1.mlp.c_fc.bais\"; expected "
         "a GPT-2 checkpoint");
+    // A layer that lacks a tensor is still a layer; one that is far beyond the others is none.
+    missing.add("h.999999999.ln_1.weight", {3}, {1, 2, 3});
+    missing["h.0.ln_1.weight"].name = "h.0.ln_1.wieght";
+    EXPECT_EQ(gpt2_sizes_of(missing.tensors, "m").layers, 2);
     Checkpoint unknown(model);
     unknown.add("h.2.ln_1.weight", {3}, {1, 2, 3});
     EXPECT_EQ(import_error(unknown), "m: tensor \"h.2.ln_1.weight\" is no parameter of this model");

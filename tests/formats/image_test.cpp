@@ -27,8 +27,19 @@ std::string decoding_error(const std::string& bytes) {
 
 TEST(Images, WhatIsNoImageIsSaidToBeNone) {
     EXPECT_EQ(decoding_error(""), "my.file: the file is empty; a JPEG or PNG was expected");
-    EXPECT_EQ(decoding_error("GIF89a"),
-              "my.file: neither JPEG nor PNG: it begins with the bytes 47 49 46 38");
+    // Beginnings as Pillow 13 writes them.
+    for (const auto& [bytes, kind] : {std::pair{std::string("GIF89a\1\0", 8), "GIF"},
+                                      {std::string("RIFF\x26\0\0\0WEBPVP8 ", 16), "WebP"},
+                                      {std::string("BM\x3a\0\0\0", 6), "BMP"},
+                                      {std::string("II*\0\x0e\0\0\0", 8), "TIFF"},
+                                      {std::string("\0\0\0\x20"
+                                                   "ftypavif",
+                                                   12),
+                                       "AVIF"}})
+        EXPECT_EQ(decoding_error(bytes),
+                  std::string("my.file: neither JPEG nor PNG, but ") + kind + "; convert it to one of these");
+    EXPECT_EQ(decoding_error("abcdef"),
+              "my.file: neither JPEG nor PNG: it begins with the bytes 61 62 63 64");
     EXPECT_EQ(decoding_error("\xff\xd8"), "my.file: neither JPEG nor PNG: it begins with the bytes ff d8");
 }
 

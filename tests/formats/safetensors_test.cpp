@@ -49,6 +49,13 @@ std::string verdict_of_header(const std::string& header, std::size_t data = 0) {
 
 TEST(SafetensorsReject, FileAndHeaderLength) {
     EXPECT_EQ(verdict(""), "not a safetensors file: 0 bytes, shorter than the 8 of its header length");
+    for (const auto& [bytes, kind] :
+         {std::pair{"PK\x03\x04\x14\x03\x08\x08rest", "PyTorch's pickle, or another archive"},
+          {"\x80\x02\x8a\x0al\xfc\x9c\x46rest", "PyTorch's old pickle"},
+          {"GGUF\x03\x01\x01\x01rest", "GGUF"}})
+        EXPECT_EQ(verdict(bytes), std::string("not a safetensors file but ") + kind +
+                                      "; write its tensors by safetensors.torch.save_file(state_dict, "
+                                      "\"NAME.safetensors\")");
     EXPECT_EQ(verdict("1234567"), "not a safetensors file: 7 bytes, shorter than the 8 of its header length");
     EXPECT_EQ(verdict(std::string("\x3C\0\0\0\0\xFF\xFF\xFF", 8)),
               "not a safetensors file: header length 18446742974197923900, the limit is 100000000");
@@ -455,6 +462,11 @@ TEST_F(Sharded, RefusesAnIndexThatDisagrees) {
     EXPECT_EQ(verdict(R"({"a":"model-00001-of-00002.safetensors","b":"again.safetensors"})"),
               "model.safetensors.index.json: tensor \"a\" is both in again.safetensors and in "
               "model-00001-of-00002.safetensors");
+    const std::string wrong =
+        R"({"b":"model-00001-of-00002.safetensors","a":"model-00002-of-00002.safetensors"})";
+    EXPECT_EQ(verdict(wrong),
+              "model.safetensors.index.json: weight_map, \"a\": says model-00002-of-00002.safetensors, but "
+              "the tensor is in model-00001-of-00002.safetensors; was a file renamed?");
     EXPECT_EQ(verdict(R"({"a":"gone.safetensors"})"),
               "gone.safetensors: cannot open: No such file or directory");
     EXPECT_EQ(verdict(R"({"a":"../x.safetensors"})"),

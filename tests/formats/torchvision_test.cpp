@@ -104,9 +104,13 @@ TEST(Torchvision, CountsOfBatchesAreNoParametersAndWrongShapesAreNamed) {
         FAIL() << "a missing filter was not missed";
     } catch (const UserError& error) {
         EXPECT_STREQ(error.what(),
-                     "m: tensor \"features.0.weight\" is missing; expected a state dict of "
-                     "torchvision's VGG19");
+                     "m: tensor \"features.0.weight\" is missing; expected a state dict of VGG19 "
+                     "under torchvision's names");
     }
+    // Their resnet50 is another of ours.
+    EXPECT_EQ(torchvision_files("ResNet50").kind,
+              "a state dict of ResNet50 with biases in its convolutions; torchvision's resnet50 is "
+              "ResNet50v1.5");
 }
 
 }  // namespace
