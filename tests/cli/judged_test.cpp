@@ -173,7 +173,7 @@ TEST_F(Judged, ScoresThatAreNoNumbersAreNoSuccess) {
                         mine_);
     EXPECT_EQ(ran.status, 1) << ran.output;
     EXPECT_TRUE(says(ran,
-                     "step 1: the validation loss is nan under fp32, of 3 of 3 images: the parameters are "
+                     "step 1: the validation loss is nan under fp32, of 2 of 2 images: the parameters are "
                      "damaged, or diverged in training\n"))
         << ran.output;
     const Ran predicted =

@@ -145,10 +145,15 @@ TEST_F(TextIdsByCommand, AreTheLibrarysInEveryWay) {
             expect("train --validation", trained["validation"][0]["loss"],
                    of_tokens["validation"][0]["loss"]);
 
+            // What is generated from must have been trained on sequences as long as the prompts.
+            std::string chats;
+            for (int i = 0; i < 10; ++i) chats += fixture.texts[chat];
+            write("chats.txt", chats);
+            succeed("train " + tiny + "--sequence 60 --steps 1 --text " + at("chats.txt") + tokenizer +
+                    " --checkpoint " + at("used"));
             const std::string generate =
-                "generate --quiet --length 1 --full-context slide --policy fp32 "
-                "--checkpoint " +
-                at("ck") + " ";
+                "generate --quiet --length 1 --full-context slide --policy fp32 --checkpoint " + at("used") +
+                " ";
             write("prompts", prompts);
             const Json of_prompts = json_of(generate + "--prompts " + at("prompts"))["texts"];
             ASSERT_EQ(of_prompts.size(), lines.size());
