@@ -57,7 +57,7 @@ std::optional<TokenId> token_named(const char* role, const TokenizerParts& parts
     for (const char* name : companions) {
         const auto file = parts.files.find(name);
         if (file == parts.files.end() || !std::string_view(name).ends_with(".json")) continue;
-        const nlohmann::json root = parse_strict_json(file->second, name);
+        const nlohmann::json root = parse_strict_json(file->second, name, {.rounds_integers = true});
         const nlohmann::json& given = member_or_null(root, role);
         const nlohmann::json& text = given.is_object() ? member_or_null(given, "content") : given;
         if (!text.is_string()) continue;

@@ -16,7 +16,7 @@ using Json = nlohmann::json;
 /// Builds the document from the parser's events; each event that the format forbids ends the parse.
 class StrictBuilder : public nlohmann::json_sax<Json> {
   public:
-    StrictBuilder(const std::string& source, std::size_t depth) : source_(source), depth_(depth) {}
+    StrictBuilder(const std::string& source, const JsonLimits& limits) : source_(source), limits_(limits) {}
 
     Json take() { return std::move(root_); }
 
@@ -25,7 +25,7 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
     bool number_integer(number_integer_t value) override { return place(value); }
     bool number_unsigned(number_unsigned_t value) override { return place(value); }
     bool number_float(number_float_t value, const string_t& digits) override {
-        if (digits.find_first_of(".eE") == string_t::npos)
+        if (!limits_.rounds_integers && digits.find_first_of(".eE") == string_t::npos)
             refuse(fmt::format("the integer {} does not fit in 64 bits", digits.substr(0, 40)));
         return place(value);
     }
@@ -62,7 +62,8 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
         return true;
     }
     bool open(Json&& value) {
-        if (open_.size() == depth_) refuse(fmt::format("JSON nested deeper than {} levels", depth_));
+        if (open_.size() == limits_.depth)
+            refuse(fmt::format("JSON nested deeper than {} levels", limits_.depth));
         open_.push_back(put(std::move(value)));
         return true;
     }
@@ -72,7 +73,7 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
     }
 
     const std::string& source_;
-    std::size_t depth_;
+    const JsonLimits& limits_;
     Json root_;
     Json* member_ = nullptr;  // where the value after the last key goes
     // Parents do not move while a child is open: an array grows only when its last element is complete.
@@ -89,7 +90,7 @@ nlohmann::json parse_strict_json(std::string_view text, const std::string& sourc
         throw UserError(source + ": begins with a byte order mark, which JSON does not allow; remove it");
     if (const auto nul = text.find('\0'); nul != text.npos)
         throw UserError(fmt::format("{}: not valid JSON at byte {}: a NUL byte", source, nul));
-    StrictBuilder builder(source, limits.depth);
+    StrictBuilder builder(source, limits);
     Json::sax_parse(text.begin(), text.end(), &builder);
     return builder.take();
 }

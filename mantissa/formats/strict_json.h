@@ -14,6 +14,8 @@ namespace mantissa::inline v0 {
 struct JsonLimits {
     std::size_t bytes = 100'000'000;
     std::size_t depth = 128;  ///< objects and arrays open at once
+    /// Integers outside 64 bits are taken, rounded: Python writes 10^30 for "no limit".
+    bool rounds_integers = false;
 };
 
 /// Parses `text`, one whole JSON document (RFC 8259). Refuses more than syntax errors: a key that appears

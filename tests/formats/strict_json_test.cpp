@@ -32,6 +32,8 @@ TEST(StrictJson, RefusesWithFileAndReason) {
               R"(model.json: the key "w" appears twice in one object)");
     EXPECT_EQ(syntax_error("[18446744073709551616]"),
               "model.json: the integer 18446744073709551616 does not fit in 64 bits");
+    EXPECT_EQ(parse_strict_json("[1000000000000000019884624838656]", "x", {.rounds_integers = true})[0],
+              1e30);
     EXPECT_EQ(syntax_error("[-9223372036854775809]"),
               "model.json: the integer -9223372036854775809 does not fit in 64 bits");
     EXPECT_EQ(syntax_error(std::string("{}\0x", 4)), "model.json: not valid JSON at byte 2: a NUL byte");
