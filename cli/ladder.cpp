@@ -99,8 +99,8 @@ void add_ladder_command(CLI::App& app, const std::string& typed) {
     command->add_option(
         "--rungs", options->rungs,
         fmt::format(
-            "Rungs, with commas between: {} (default: all but fp16; tf32 only where it is faster than FP32, "
-            "fp32-all, FP32 with all passes, where bf16 is not)",
+            "Rungs, with commas between: {}. Default: all but fp16; tf32 where it is faster than FP32, "
+            "fp32-all (with all passes) where bf16 is not",
             fmt::join(ladder_rungs(), ", ")));
     add_with_default(*command, "--repeats", options->repeats,
                      "Timed steps of each rung, after those of training");

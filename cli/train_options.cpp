@@ -529,9 +529,9 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
         ->type_name("FILE");
     command
         .add_option("--held-out", options.held_out,
-                    "Text that is kept for validation: name: a tenth of packed documents, by the names of "
-                    "their files (default for these); each: the last tenth of each file (default for joined "
-                    "ones); last: of all files one after another")
+                    "Text that is kept for validation. By name: a tenth of packed documents, by the names of "
+                    "their files (default for these). By each: the last tenth of each file (default for "
+                    "joined ones). By last: of all files one after another")
         ->check(CLI::IsMember({"name", "each", "last"}));
     add_with_default(command, "--patience", options.patience,
                      "Stop after so many validations in a row without a lower loss; 0: never")

@@ -145,7 +145,7 @@ TEST_F(TextIdsByCommand, AreTheLibrarysInEveryWay) {
             expect("train --validation", trained["validation"][0]["loss"],
                    of_tokens["validation"][0]["loss"]);
 
-            // What is generated from must have been trained on sequences as long as the prompts.
+            // A model reads prompts no longer than the sequences that it was trained on.
             std::string chats;
             for (int i = 0; i < 10; ++i) chats += fixture.texts[chat];
             write("chats.txt", chats);
