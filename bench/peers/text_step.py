@@ -6,7 +6,7 @@ interleaved.
 
 Contenders: mantissa in each policy; PyTorch's default (FP32, eager, attention and GELU written out, gpt2_plain.py) and
 its best documented setting (CPU autocast to BF16, scaled_dot_product_attention, its own GELU, torch.compile,
-fused AdamW, as many threads as mantissa). A LLaMA is transformers' LlamaForCausalLM in PyTorch, with eager attention by
+fused AdamW, as many threads as mantissa), the same in FP32, and either without torch.compile. A LLaMA is transformers' LlamaForCausalLM in PyTorch, with eager attention by
 default and scaled_dot_product_attention as its best. --only NAME,... leaves the others out.
 
 Each repeat runs every contender once, one after another, each in a process of its own: steps that are not counted
@@ -31,7 +31,9 @@ import mantissa_program
 
 LEARNING_RATE, BETAS, WEIGHT_DECAY = 3e-4, (0.9, 0.95), 0.1
 UNCOUNTED = 2  # the first compiles and touches memory, the second makes what the optimizer allocates late
-TORCH = ("torch default", "torch best")
+# By name: its own attention and GELU, compiled, in BF16.
+TORCH = {"torch default": (False, False, False), "torch best": (True, True, True),
+         "torch best fp32": (True, True, False), "torch eager": (True, False, True), "torch eager fp32": (True, False, False)}
 
 
 def gpt2(checkpoint, best):
@@ -54,16 +56,16 @@ def llama(checkpoint, best):
 
 def torch_step(name, checkpoint):
     """A function of inputs and targets that makes one step and returns its loss."""
-    best = name == "torch best"
+    best, is_compiled, is_bf16 = TORCH[name]
     family = json.loads((checkpoint / "config.json").read_text())["model_type"]
     p, forward = (gpt2 if family == "gpt2" else llama)(checkpoint, best)
     optimizer = gpt2_plain.adamw(p, learning_rate=LEARNING_RATE, betas=BETAS, weight_decay=WEIGHT_DECAY,
                                  **({"fused": True} if best else {}))
-    run_forward = torch.compile(forward, dynamic=False) if best else forward
+    run_forward = torch.compile(forward, dynamic=False) if is_compiled else forward
 
     def step(inputs, targets):
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=best):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=is_bf16):
             loss = run_forward(inputs, targets)
         loss.backward()
         optimizer.step()
@@ -177,7 +179,7 @@ def main():
     if options.measure:
         measure_torch(options)
         return 0
-    names = [f"mantissa {policy}" for policy in options.policies.split(",")] + list(TORCH)
+    names = [f"mantissa {policy}" for policy in options.policies.split(",")] + [*TORCH]
     if options.only:
         names = options.only.split(",")
     print(f"{options.model}, {options.batch} x {options.sequence} tokens, {options.threads} threads, PyTorch {torch.__version__}, "
