@@ -34,6 +34,8 @@ case "${1:-}" in
         ;;
 esac
 
+cmake --preset release >/dev/null
+cmake --build build --target mantissa_cli benches
 if [ "$REHEARSAL" = 0 ] && ! grep -qw amx_bf16 /proc/cpuinfo; then
     echo "bench/amx.sh: this CPU has no amx_bf16; --rehearse runs without" >&2
     exit 1
