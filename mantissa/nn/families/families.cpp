@@ -1,0 +1,10 @@
+#include "mantissa/nn/families/families.h"
+
+namespace mantissa::inline v0::nn {
+
+std::span<const DecoderFamily* const> decoder_families() {
+    static const DecoderFamily* const all[] = {&llama_family(), &mistral_family()};
+    return all;
+}
+
+}  // namespace mantissa::nn

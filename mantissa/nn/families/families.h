@@ -1,0 +1,13 @@
+// The rows of all families, one file each, and what several of them share.
+#pragma once
+
+#include "mantissa/nn/decoder/family.h"
+
+namespace mantissa::inline v0::nn {
+
+const DecoderFamily& mistral_family();
+
+/// "attention_bias" of most families.
+inline ConfigKey::Flags biases_of_attention() { return {&Decoder::bias_qkv, &Decoder::bias_output}; }
+
+}  // namespace mantissa::nn
