@@ -38,6 +38,11 @@ CHANGES = {
     "llama_biases": [EPSILON, THETA, SCALING, YARN, LLAMA3, RELU, GELU, EXPERTS, {"pretraining_tp": 2},
                      {"hidden_act": "quick_gelu"}, {"layer_types": [SLIDING, FULL]},
                      {"rope_parameters": None, "rope_scaling": {"type": "linear", "factor": 3.0}, "rope_theta": 70.0}],
+    "qwen2": [EPSILON, THETA, YARN, GELU, EXPERTS, {"use_sliding_window": False, "layer_types": None},
+              {"sliding_window": 3}, {"max_window_layers": 0, "layer_types": None},
+              {"layer_types": [SLIDING, FULL]}, {"layer_types": ["chunked_attention", FULL]}],
+    "qwen3": [EPSILON, THETA, YARN, RELU, EXPERTS, {"use_sliding_window": True, "max_window_layers": 1,
+                                                    "sliding_window": 5, "layer_types": None}, {"use_qk_norm": False}],
 }
 
 

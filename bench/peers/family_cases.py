@@ -24,6 +24,8 @@ CASES = {
     "llama_biases": ("Llama", dict(OWN_HEADS, attention_bias=True, mlp_bias=True, rope_parameters=YARN)),
     "llama_gelu": ("Llama", dict(PAIRS, hidden_act="gelu", rope_parameters={
         "rope_type": "dynamic", "rope_theta": 300.0, "factor": 2.0})),
+    "qwen2": ("Qwen2", dict(PAIRS, use_sliding_window=True, sliding_window=WINDOW, max_window_layers=1)),
+    "qwen3": ("Qwen3", dict(OWN_HEADS, tie_word_embeddings=True)),
 }
 
 

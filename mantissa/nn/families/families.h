@@ -6,6 +6,8 @@
 namespace mantissa::inline v0::nn {
 
 const DecoderFamily& mistral_family();
+const DecoderFamily& qwen2_family();
+const DecoderFamily& qwen3_family();
 
 /// "attention_bias" of most families.
 inline ConfigKey::Flags biases_of_attention() { return {&Decoder::bias_qkv, &Decoder::bias_output}; }
