@@ -43,6 +43,9 @@ CHANGES = {
               {"layer_types": [SLIDING, FULL]}, {"layer_types": ["chunked_attention", FULL]}],
     "qwen3": [EPSILON, THETA, YARN, RELU, EXPERTS, {"use_sliding_window": True, "max_window_layers": 1,
                                                     "sliding_window": 5, "layer_types": None}, {"use_qk_norm": False}],
+    "gpt_neox": [NORM_EPSILON, RELU, EXPERTS, {"use_parallel_residual": False}, {"hidden_act": "gelu_new"},
+                 {"rope_parameters": None, "rotary_pct": 0.5, "rotary_emb_base": 100},
+                 {"rope_parameters": dict(LINEAR, partial_rotary_factor=0.34)}],
 }
 
 

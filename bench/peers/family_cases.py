@@ -26,6 +26,10 @@ CASES = {
         "rope_type": "dynamic", "rope_theta": 300.0, "factor": 2.0})),
     "qwen2": ("Qwen2", dict(PAIRS, use_sliding_window=True, sliding_window=WINDOW, max_window_layers=1)),
     "qwen3": ("Qwen3", dict(OWN_HEADS, tie_word_embeddings=True)),
+    "gpt_neox": ("GPTNeoX", dict(WHOLE, num_attention_heads=3, rope_parameters={
+        "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.34})),
+    "gpt_neox_sequence": ("GPTNeoX", dict(WHOLE, hidden_size=48, use_parallel_residual=False, attention_bias=False,
+                                          tie_word_embeddings=True)),
 }
 
 

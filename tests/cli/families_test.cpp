@@ -59,12 +59,13 @@ TEST_P(FamilyCommands, ExplainLintAndNumbers) {
         good(command + sizes() + "--batch 1 --sequence 40");
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, FamilyCommands, ::testing::Values("qwen3-0.6b"), [](const auto& model) {
-    std::string name = model.param;
-    for (char& c : name)
-        if (c == '-' || c == '.') c = '_';
-    return name;
-});
+INSTANTIATE_TEST_SUITE_P(Models, FamilyCommands, ::testing::Values("qwen3-0.6b", "pythia-70m"),
+                         [](const auto& model) {
+                             std::string name = model.param;
+                             for (char& c : name)
+                                 if (c == '-' || c == '.') c = '_';
+                             return name;
+                         });
 
 }  // namespace
 }  // namespace mantissa

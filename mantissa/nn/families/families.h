@@ -8,6 +8,7 @@ namespace mantissa::inline v0::nn {
 const DecoderFamily& mistral_family();
 const DecoderFamily& qwen2_family();
 const DecoderFamily& qwen3_family();
+const DecoderFamily& gpt_neox_family();
 
 /// "attention_bias" of most families.
 inline ConfigKey::Flags biases_of_attention() { return {&Decoder::bias_qkv, &Decoder::bias_output}; }
