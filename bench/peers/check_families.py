@@ -46,6 +46,8 @@ CHANGES = {
     "gpt_neox": [NORM_EPSILON, RELU, EXPERTS, {"use_parallel_residual": False}, {"hidden_act": "gelu_new"},
                  {"rope_parameters": None, "rotary_pct": 0.5, "rotary_emb_base": 100},
                  {"rope_parameters": dict(LINEAR, partial_rotary_factor=0.34)}],
+    "opt": [{"activation_function": "gelu"}, {"do_layer_norm_before": False}, {"_remove_final_layer_norm": True},
+            {"layer_norm_elementwise_affine": False}, {"dropout": 0.3}, {"word_embed_proj_dim": 18}, EXPERTS],
 }
 
 

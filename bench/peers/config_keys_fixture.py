@@ -20,7 +20,7 @@ from transformers import GenerationConfig
 FIXTURE = pathlib.Path(__file__).resolve().parents[2] / "tests/nn/hf_config_keys.json"
 # A Mistral with layer_types is read as a Ministral.
 FAMILIES = {"gpt2": ["GPT2"], "llama": ["Llama"], "mistral": ["Mistral", "Ministral"], "qwen2": ["Qwen2"],
-            "qwen3": ["Qwen3"], "gpt_neox": ["GPTNeoX"]}
+            "qwen3": ["Qwen3"], "gpt_neox": ["GPTNeoX"], "opt": ["OPT"]}
 
 
 def keys_of(class_name):

@@ -30,6 +30,8 @@ CASES = {
         "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.34})),
     "gpt_neox_sequence": ("GPTNeoX", dict(WHOLE, hidden_size=48, use_parallel_residual=False, attention_bias=False,
                                           tie_word_embeddings=True)),
+    "opt": ("OPT", dict({k: v for k, v in WHOLE.items() if k != "intermediate_size"}, ffn_dim=52, dropout=0.0,
+                        word_embed_proj_dim=36)),
 }
 
 

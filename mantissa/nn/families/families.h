@@ -9,6 +9,7 @@ const DecoderFamily& mistral_family();
 const DecoderFamily& qwen2_family();
 const DecoderFamily& qwen3_family();
 const DecoderFamily& gpt_neox_family();
+const DecoderFamily& opt_family();
 
 /// "attention_bias" of most families.
 inline ConfigKey::Flags biases_of_attention() { return {&Decoder::bias_qkv, &Decoder::bias_output}; }
