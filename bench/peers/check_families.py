@@ -48,6 +48,17 @@ CHANGES = {
                  {"rope_parameters": dict(LINEAR, partial_rotary_factor=0.34)}],
     "opt": [{"activation_function": "gelu"}, {"do_layer_norm_before": False}, {"_remove_final_layer_norm": True},
             {"layer_norm_elementwise_affine": False}, {"dropout": 0.3}, {"word_embed_proj_dim": 18}, EXPERTS],
+    "gemma": [EPSILON, THETA, RELU, GELU, EXPERTS, {"use_bidirectional_attention": True},
+              {"hidden_activation": "gelu"}],
+    "gemma2": [EPSILON, THETA, {"attn_logit_softcapping": None}, {"final_logit_softcapping": None},
+               {"query_pre_attn_scalar": 3}, {"sliding_window": 3}, {"attn_logit_softcapping": 0.7},
+               {"layer_types": [FULL, SLIDING, SLIDING]}, {"layer_types": None}, {"hidden_activation": "relu"},
+               {"use_bidirectional_attention": True}, EXPERTS],
+    "gemma3_text": [EPSILON, {"rope_parameters": NESTED}, {"final_logit_softcapping": 2.0}, {"sliding_window": 3},
+                    {"attn_logit_softcapping": 2.0}, {"query_pre_attn_scalar": 3}, {"layer_types": None},
+                    {"layer_types": None, "sliding_window_pattern": 2}, {"use_bidirectional_attention": True},
+                    {"rope_parameters": None, "rope_theta": 70.0, "rope_local_base_freq": 30.0,
+                     "rope_scaling": {"rope_type": "linear", "factor": 2.0}}, EXPERTS],
 }
 
 

@@ -32,6 +32,14 @@ CASES = {
                                           tie_word_embeddings=True)),
     "opt": ("OPT", dict({k: v for k, v in WHOLE.items() if k != "intermediate_size"}, ffn_dim=52, dropout=0.0,
                         word_embed_proj_dim=36)),
+    "gemma": ("Gemma", dict(OWN_HEADS)),
+    "gemma2": ("Gemma2", dict(OWN_HEADS, num_hidden_layers=3, sliding_window=WINDOW, query_pre_attn_scalar=11,
+                              attn_logit_softcapping=2.0, final_logit_softcapping=3.0)),
+    "gemma3_text": ("Gemma3Text", dict(OWN_HEADS, num_hidden_layers=3, sliding_window=WINDOW,
+                                       query_pre_attn_scalar=20, layer_types=[SLIDING, SLIDING, FULL],
+                                       rope_parameters={
+                                           FULL: {"rope_type": "linear", "rope_theta": 900.0, "factor": 4.0},
+                                           SLIDING: {"rope_type": "default", "rope_theta": 100.0}})),
 }
 
 

@@ -59,7 +59,9 @@ TEST_P(FamilyCommands, ExplainLintAndNumbers) {
         good(command + sizes() + "--batch 1 --sequence 40");
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, FamilyCommands, ::testing::Values("qwen3-0.6b", "pythia-70m", "opt-125m"),
+INSTANTIATE_TEST_SUITE_P(Models, FamilyCommands,
+                         ::testing::Values("qwen3-0.6b", "pythia-70m", "opt-125m", "gemma2-2b",
+                                           "gemma3-270m"),
                          [](const auto& model) {
                              std::string name = model.param;
                              for (char& c : name)

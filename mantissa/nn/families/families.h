@@ -10,6 +10,9 @@ const DecoderFamily& qwen2_family();
 const DecoderFamily& qwen3_family();
 const DecoderFamily& gpt_neox_family();
 const DecoderFamily& opt_family();
+const DecoderFamily& gemma_family();
+const DecoderFamily& gemma2_family();
+const DecoderFamily& gemma3_family();
 
 /// "attention_bias" of most families.
 inline ConfigKey::Flags biases_of_attention() { return {&Decoder::bias_qkv, &Decoder::bias_output}; }
