@@ -59,6 +59,13 @@ CHANGES = {
                     {"layer_types": None, "sliding_window_pattern": 2}, {"use_bidirectional_attention": True},
                     {"rope_parameters": None, "rope_theta": 70.0, "rope_local_base_freq": 30.0,
                      "rope_scaling": {"rope_type": "linear", "factor": 2.0}}, EXPERTS],
+    "phi": [NORM_EPSILON, RELU, EXPERTS, PARTS, {"rope_parameters": None, "partial_rotary_factor": 0.84},
+            {"rope_parameters": None}, {"hidden_act": "gelu"}],
+    "phi3": [EPSILON, RELU, PARTS, {"sliding_window": None}, {"sliding_window": 3}, EXPERTS, {"attention_bias": True},
+             {"rope_parameters": dict(families.LONGROPE, partial_rotary_factor=1.0)}],
+    "phi3_longrope": [EPSILON, {"max_position_embeddings": 300}, {"rope_parameters": dict(
+        families.LONGROPE, type="su", rope_type="su")}, {"rope_parameters": dict(families.LONGROPE, factor=9.0)},
+        {"rope_parameters": dict(families.LONGROPE, attention_factor=1.4)}, {"original_max_position_embeddings": 20}],
 }
 
 

@@ -40,6 +40,11 @@ CASES = {
                                        rope_parameters={
                                            FULL: {"rope_type": "linear", "rope_theta": 900.0, "factor": 4.0},
                                            SLIDING: {"rope_type": "default", "rope_theta": 100.0}})),
+    "phi": ("Phi", dict(WHOLE, resid_pdrop=0.0, embd_pdrop=0.0, qk_layernorm=True)),
+    "phi3": ("Phi3", dict(PAIRS, sliding_window=WINDOW, resid_pdrop=0.0, embd_pdrop=0.0, rope_parameters={
+        "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.6})),
+    "phi3_longrope": ("Phi3", dict(PAIRS, max_position_embeddings=2 * CONTEXT,
+                                   original_max_position_embeddings=CONTEXT, rope_parameters=LONGROPE)),
 }
 
 
