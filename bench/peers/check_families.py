@@ -66,6 +66,9 @@ CHANGES = {
     "phi3_longrope": [EPSILON, {"max_position_embeddings": 300}, {"rope_parameters": dict(
         families.LONGROPE, type="su", rope_type="su")}, {"rope_parameters": dict(families.LONGROPE, factor=9.0)},
         {"rope_parameters": dict(families.LONGROPE, attention_factor=1.4)}, {"original_max_position_embeddings": 20}],
+    "smollm3": [EPSILON, THETA, YARN, {"no_rope_layers": [0, 1, 1], "layer_types": None}, {"use_sliding_window": False,
+                                                                                        "layer_types": None},
+                {"no_rope_layers": None, "no_rope_layer_interval": 3, "layer_types": None}, RELU, EXPERTS],
 }
 
 

@@ -45,6 +45,8 @@ CASES = {
         "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.6})),
     "phi3_longrope": ("Phi3", dict(PAIRS, max_position_embeddings=2 * CONTEXT,
                                    original_max_position_embeddings=CONTEXT, rope_parameters=LONGROPE)),
+    "smollm3": ("SmolLM3", dict(PAIRS, num_hidden_layers=3, no_rope_layer_interval=2, use_sliding_window=True,
+                                sliding_window=WINDOW)),
 }
 
 

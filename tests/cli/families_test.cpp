@@ -61,7 +61,7 @@ TEST_P(FamilyCommands, ExplainLintAndNumbers) {
 
 INSTANTIATE_TEST_SUITE_P(Models, FamilyCommands,
                          ::testing::Values("qwen3-0.6b", "pythia-70m", "opt-125m", "gemma2-2b", "gemma3-270m",
-                                           "phi-1.5", "phi3-mini"),
+                                           "phi-1.5", "phi3-mini", "smollm3-3b"),
                          [](const auto& model) {
                              std::string name = model.param;
                              for (char& c : name)

@@ -27,7 +27,8 @@ TEST(Decoder, PresetsHaveThePublishedSizes) {
         {"qwen3-0.6b", 596'049'920},    {"qwen3-1.7b", 1'720'574'976}, {"pythia-70m", 70'426'624},
         {"pythia-160m", 162'322'944},   {"pythia-410m", 405'334'016},  {"opt-125m", 125'239'296},
         {"gemma-2b", 2'506'172'416},    {"gemma2-2b", 2'614'341'888},  {"gemma3-270m", 268'098'176},
-        {"gemma3-1b", 999'885'952},     {"phi-1.5", 1'418'270'720},    {"phi3-mini", 3'821'079'552}};
+        {"gemma3-1b", 999'885'952},     {"phi-1.5", 1'418'270'720},    {"phi3-mini", 3'821'079'552},
+        {"smollm3-3b", 3'075'098'624}};
     for (const auto& [name, parameters] : sizes)
         EXPECT_EQ(nn::decoder_config(name).parameters(), parameters) << name;
     EXPECT_EQ(nn::decoder_config("llama-110m").name, nn::decoder_config("stories110m").name);

@@ -15,6 +15,7 @@ const DecoderFamily& gemma2_family();
 const DecoderFamily& gemma3_family();
 const DecoderFamily& phi_family();
 const DecoderFamily& phi3_family();
+const DecoderFamily& smollm3_family();
 
 /// "attention_bias" of most families.
 inline ConfigKey::Flags biases_of_attention() { return {&Decoder::bias_qkv, &Decoder::bias_output}; }
