@@ -69,6 +69,8 @@ CHANGES = {
     "smollm3": [EPSILON, THETA, YARN, {"no_rope_layers": [0, 1, 1], "layer_types": None}, {"use_sliding_window": False,
                                                                                         "layer_types": None},
                 {"no_rope_layers": None, "no_rope_layer_interval": 3, "layer_types": None}, RELU, EXPERTS],
+    "granite": [EPSILON, YARN, {"embedding_multiplier": 2.0}, {"residual_multiplier": 0.3}, {"logits_scaling": 5.0},
+                {"attention_multiplier": 0.9}, RELU, EXPERTS],
 }
 
 

@@ -21,7 +21,8 @@ FIXTURE = pathlib.Path(__file__).resolve().parents[2] / "tests/nn/hf_config_keys
 # A Mistral with layer_types is read as a Ministral.
 FAMILIES = {"gpt2": ["GPT2"], "llama": ["Llama"], "mistral": ["Mistral", "Ministral"], "qwen2": ["Qwen2"],
             "qwen3": ["Qwen3"], "gpt_neox": ["GPTNeoX"], "opt": ["OPT"], "gemma": ["Gemma"], "gemma2": ["Gemma2"],
-            "gemma3_text": ["Gemma3Text"], "phi": ["Phi"], "phi3": ["Phi3"], "smollm3": ["SmolLM3"]}
+            "gemma3_text": ["Gemma3Text"], "phi": ["Phi"], "phi3": ["Phi3"], "smollm3": ["SmolLM3"],
+            "granite": ["Granite"]}
 
 
 def keys_of(class_name):

@@ -47,6 +47,8 @@ CASES = {
                                    original_max_position_embeddings=CONTEXT, rope_parameters=LONGROPE)),
     "smollm3": ("SmolLM3", dict(PAIRS, num_hidden_layers=3, no_rope_layer_interval=2, use_sliding_window=True,
                                 sliding_window=WINDOW)),
+    "granite": ("Granite", dict(PAIRS, embedding_multiplier=3.0, residual_multiplier=0.7, logits_scaling=2.0,
+                                attention_multiplier=0.2, attention_bias=True)),
 }
 
 

@@ -16,6 +16,7 @@ const DecoderFamily& gemma3_family();
 const DecoderFamily& phi_family();
 const DecoderFamily& phi3_family();
 const DecoderFamily& smollm3_family();
+const DecoderFamily& granite_family();
 
 /// "attention_bias" of most families.
 inline ConfigKey::Flags biases_of_attention() { return {&Decoder::bias_qkv, &Decoder::bias_output}; }
