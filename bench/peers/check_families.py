@@ -71,6 +71,7 @@ CHANGES = {
                 {"no_rope_layers": None, "no_rope_layer_interval": 3, "layer_types": None}, RELU, EXPERTS],
     "granite": [EPSILON, YARN, {"embedding_multiplier": 2.0}, {"residual_multiplier": 0.3}, {"logits_scaling": 5.0},
                 {"attention_multiplier": 0.9}, RELU, EXPERTS],
+    "olmo2": [EPSILON, THETA, YARN, RELU, GELU, {"clip_qkv": 2.0}, EXPERTS],
 }
 
 

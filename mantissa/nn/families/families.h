@@ -17,6 +17,7 @@ const DecoderFamily& phi_family();
 const DecoderFamily& phi3_family();
 const DecoderFamily& smollm3_family();
 const DecoderFamily& granite_family();
+const DecoderFamily& olmo2_family();
 
 /// "attention_bias" of most families.
 inline ConfigKey::Flags biases_of_attention() { return {&Decoder::bias_qkv, &Decoder::bias_output}; }
