@@ -15,9 +15,9 @@
 #include "mantissa/base/clock.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/graph.h"
+#include "mantissa/nn/decoder/family.h"
 #include "mantissa/nn/layers.h"
 #include "mantissa/nn/losses.h"
-#include "mantissa/nn/models/llama.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_plan.h"
 
@@ -27,18 +27,18 @@ namespace {
 constexpr std::int64_t layers = 30, heads = 9, key_heads = 3, head = 64, channels = heads * head,
                        hidden = 1536, vocabulary = 49152, sequence = 512;
 
-nn::LlamaConfig llama() {
-    nn::LlamaConfig config = nn::llama_config("llama-110m");
+nn::DecoderConfig llama() {
+    nn::DecoderConfig config = nn::decoder_config("llama-110m");
     config.name = "llama-134m";
-    config.sizes.layers = layers;
-    config.sizes.heads = heads;
-    config.sizes.key_heads = key_heads;
-    config.sizes.head_size = head;
-    config.sizes.channels = channels;
-    config.sizes.hidden = hidden;
-    config.sizes.vocabulary = vocabulary;
-    config.sizes.context = sequence;
-    config.sizes.tied = true;
+    config.parts.layers = layers;
+    config.parts.heads = heads;
+    config.parts.key_heads = key_heads;
+    config.parts.head_size = head;
+    config.parts.channels = channels;
+    config.parts.hidden = hidden;
+    config.parts.vocabulary = vocabulary;
+    config.parts.context = sequence;
+    config.parts.tied = true;
     return config;
 }
 
@@ -113,7 +113,7 @@ double milliseconds_of_plan(Device& device, const nn::Model& model, const std::s
 }
 
 void compare_plans(Device& device, const std::string& policy) {
-    const nn::Model native = nn::llama_model(llama(), sequence);
+    const nn::Model native = nn::decoder_model(llama(), sequence);
     const Exported exported;
     const nn::Model with_tables{
         .name = "with tables",

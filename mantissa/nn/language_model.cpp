@@ -10,117 +10,72 @@
 #include "mantissa/base/file.h"
 #include "mantissa/formats/hf_config_keys.h"
 #include "mantissa/formats/hf_gpt2.h"
-#include "mantissa/formats/hf_llama.h"
 #include "mantissa/formats/strict_json.h"
+#include "mantissa/nn/decoder/family.h"
 #include "mantissa/nn/language_model_files.h"
 #include "mantissa/nn/models/gpt2.h"
-#include "mantissa/nn/models/llama.h"
 
 namespace mantissa::inline v0::nn {
 
 namespace {
 
-using Weights = std::span<const TensorView>;
-
-/// One family of models.
-struct LanguageFamily {
-    std::vector<std::string> model_types;  ///< in config.json
-    const char* embedding;                 ///< the weight that others have not
-    std::vector<std::string> (*names)();
-    bool (*knows)(std::string_view name);
-    LanguageModel (*make)(std::string_view name, const ModelSizes& sizes);
-    LanguageModel (*of_files)(Weights weights, const std::string& source,
-                              const std::filesystem::path& directory, double dropout);
-};
-
-/// The largest dropout in the directory's config.json; 0 where it tells of none.
-double dropout_in(const std::filesystem::path& directory, std::span<const char* const> names) {
+/// The members of config.json, or an empty object where there is none.
+nlohmann::json config_in(const std::filesystem::path& directory) {
     const std::filesystem::path path = directory / "config.json";
-    if (!std::filesystem::exists(path)) return 0;
-    return largest_dropout(parse_strict_json(MappedFile(path).text(), path.string()), names);
+    if (!std::filesystem::exists(path)) return nlohmann::json::object();
+    return parse_strict_json(MappedFile(path).text(), path.string());
 }
 
-const LanguageFamily language_families[] = {
-    {{"gpt2"},
-     "wte.weight",
-     gpt2_names,
-     is_gpt2,
-     [](std::string_view name, const ModelSizes& sizes) {
-         return gpt2_language_model(with_sizes(gpt2_config(name), sizes));
-     },
-     [](Weights weights, const std::string& source, const std::filesystem::path& directory, double dropout) {
-         LanguageModel model = gpt2_language_model(
-             with_sizes(gpt2_config_of(weights, source, directory), {.dropout = dropout}));
-         model.dropout_of_files = dropout_in(directory, hf_gpt2_dropouts);
-         model.can_drop = true;
-         return model;
-     }},
-    {{"llama", "mistral"},
-     "model.embed_tokens.weight",
-     llama_names,
-     is_llama,
-     [](std::string_view name, const ModelSizes& sizes) {
-         return llama_language_model(with_sizes(llama_config(name), sizes));
-     },
-     [](Weights, const std::string&, const std::filesystem::path& directory, double dropout) {
-         LanguageModel model =
-             llama_language_model(with_sizes(llama_config_of(directory), {.dropout = dropout}));
-         model.dropout_of_files = dropout_in(directory, hf_llama_dropouts);
-         return model;
-     }}};
-
-/// The family of these weights; the first where they are none's.
-const LanguageFamily& family_of(Weights weights) {
-    for (const LanguageFamily& family : language_families)
-        if (std::ranges::find(weights, family.embedding, &TensorView::name) != weights.end()) return family;
-    return language_families[0];
-}
-
-/// The family that config.json names, or that of the weights where there is no such file, or no name in it.
-const LanguageFamily& family_of(Weights weights, const std::filesystem::path& directory) {
-    const std::filesystem::path path = directory / "config.json";
-    if (!std::filesystem::exists(path)) return family_of(weights);
-    const nlohmann::json config = parse_strict_json(MappedFile(path).text(), path.string());
-    if (!config.is_object() || !config.contains("model_type")) return family_of(weights);
-    std::vector<std::string> types;
-    for (const LanguageFamily& family : language_families) {
-        for (const std::string& type : family.model_types) {
-            if (config["model_type"] == type) return family;
-            types.push_back(fmt::format("\"{}\"", type));
-        }
+/// Whether the directory holds a GPT-2: where config.json names no family, the weights say it. Throws
+/// UserError for a family that is not known.
+bool holds_gpt2(std::span<const TensorView> weights, const std::filesystem::path& directory) {
+    const nlohmann::json config = config_in(directory);
+    if (!config.is_object() || !config.contains("model_type"))
+        return std::ranges::find(weights, "model.embed_tokens.weight", &TensorView::name) == weights.end();
+    const nlohmann::json& type = config["model_type"];
+    if (type == "gpt2") return true;
+    std::vector<std::string> types = {"\"gpt2\""};
+    for (const DecoderFamily* family : decoder_families()) {
+        if (type == family->model_type) return false;
+        types.push_back(fmt::format("\"{}\"", family->model_type));
     }
     throw UserError(
         fmt::format("{}: model_type is {}; known are {}. In Python mantissa.torch.trainer trains the "
                     "PyTorch module of most other families as it is",
-                    path.string(), json_excerpt(config["model_type"]), fmt::join(types, ", ")));
+                    (directory / "config.json").string(), json_excerpt(type), fmt::join(types, ", ")));
 }
 
 }  // namespace
 
 std::vector<std::string> language_model_names() {
-    std::vector<std::string> all;
-    for (const LanguageFamily& family : language_families)
-        for (const std::string& name : family.names()) all.push_back(name);
+    std::vector<std::string> all = gpt2_names();
+    for (std::string& name : decoder_names()) all.push_back(std::move(name));
     return all;
 }
 
-bool is_language_model(std::string_view name) {
-    return std::ranges::any_of(language_families,
-                               [&](const LanguageFamily& family) { return family.knows(name); });
-}
+bool is_language_model(std::string_view name) { return is_gpt2(name) || is_decoder(name); }
 
 LanguageModel language_model(std::string_view name, const ModelSizes& sizes) {
-    for (const LanguageFamily& family : language_families)
-        if (family.knows(name)) return family.make(name, sizes);
+    if (is_gpt2(name)) return gpt2_language_model(with_sizes(gpt2_config(name), sizes));
+    if (is_decoder(name)) return decoder_language_model(with_sizes(decoder_config(name), sizes));
     throw UserError(
         fmt::format("there is no model '{}'; there are {}", name, fmt::join(language_model_names(), ", ")));
 }
 
-void require_known_family(const std::filesystem::path& directory) { family_of({}, directory); }
+void require_known_family(const std::filesystem::path& directory) { holds_gpt2({}, directory); }
 
 LanguageModel language_model_of(std::span<const TensorView> weights, const std::string& source,
                                 const std::filesystem::path& directory, double dropout) {
-    return family_of(weights, directory).of_files(weights, source, directory, dropout);
+    const ModelSizes sizes{.dropout = dropout};
+    if (!holds_gpt2(weights, directory)) {
+        LanguageModel model = decoder_language_model(with_sizes(decoder_config_of(directory), sizes));
+        model.dropout_of_files = largest_dropout(config_in(directory), decoder_dropouts);
+        return model;
+    }
+    LanguageModel model = gpt2_language_model(with_sizes(gpt2_config_of(weights, source, directory), sizes));
+    model.dropout_of_files = largest_dropout(config_in(directory), hf_gpt2_dropouts);
+    model.can_drop = true;
+    return model;
 }
 
 }  // namespace mantissa::nn

@@ -121,11 +121,14 @@ KeyCache::KeyCache(Tensor positions, std::int64_t context, DType dtype)
       context_(context),
       dtype_(dtype) {}
 
-Tensor KeyCache::attention(Tensor q, Tensor k, Tensor v, double scale, std::int64_t window) const {
+Tensor KeyCache::attention(Tensor q, Tensor k, Tensor v, double scale,
+                           const CachedAttentionOptions& options) const {
     const std::vector operands{cast(q, dtype_), with_kept("k", cast(k, dtype_)),
                                with_kept("v", cast(v, dtype_)), positions_};
     Attributes attributes{{"scale", scale}};
-    if (window > 0 && window < context_) attributes = attributes.with("window", window);
+    if (options.window > 0 && options.window < context_)
+        attributes = attributes.with("window", options.window);
+    if (options.cap > 0) attributes = attributes.with("cap", options.cap);
     return cast(call(q.graph(), "cached_attention", operands, attributes)[0], q.dtype());
 }
 

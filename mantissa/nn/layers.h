@@ -75,6 +75,11 @@ Tensor layer_norm(Tensor x, std::string_view name, const LayerNormOptions& optio
 /// RMS normalisation over the last axis, with weight (starting at 1) of [C].
 Tensor rms_norm(Tensor x, std::string_view name, double epsilon = 1e-5, Where at = Where::current());
 
+struct CachedAttentionOptions {
+    std::int64_t window = 0;  ///< keys that a query sees, the last ones; 0: all to its position
+    double cap = 0;           ///< c tanh(x / c) of the scores; 0: as they are
+};
+
 /// Keys and values of a whole context, which are kept from one run to the next while text is generated.
 class KeyCache {
   public:
@@ -82,10 +87,10 @@ class KeyCache {
     /// values take their places in the context. `dtype`: in which they are kept.
     KeyCache(Tensor positions, std::int64_t context, DType dtype);
 
-    /// Attention of the queries q [B, H, T, D] to what is kept, with k and v [B, G, T, D] in their places; to
-    /// the last `window` of it, where that is not 0. The states are cache.SCOPE.k and cache.SCOPE.v,
-    /// [B, G, context, D], in the graph's scope.
-    Tensor attention(Tensor q, Tensor k, Tensor v, double scale, std::int64_t window = 0) const;
+    /// Attention of the queries q [B, H, T, D] to what is kept, with k and v [B, G, T, D] in their places.
+    /// The states are cache.SCOPE.k and cache.SCOPE.v, [B, G, context, D], in the graph's scope.
+    Tensor attention(Tensor q, Tensor k, Tensor v, double scale,
+                     const CachedAttentionOptions& options = {}) const;
 
   private:
     Tensor with_kept(std::string_view name, Tensor part) const;

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/formats/hf_gpt2.h"
-#include "mantissa/formats/hf_llama.h"
+#include "mantissa/nn/decoder/family.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
@@ -39,8 +39,8 @@ TEST(HfTokenIds, WhatEarlierVersionsWroteIsNotAsked) {
 /// Left out, LlamaConfig would take 1 and 2, and GPT2Config 50256.
 TEST(HfTokenIds, AreNullWhereThereAreNone) {
     for (const std::string& text :
-         {hf_llama_config(
-              {.layers = 1, .heads = 1, .key_heads = 1, .head_size = 2, .channels = 2, .hidden = 2}),
+         {nn::decoder_config_text({.name = "ours",
+         .parts = {.layers = 1, .heads = 1, .key_heads = 1, .head_size = 2, .channels = 2, .hidden = 2}}),
           hf_gpt2_config({.layers = 1, .channels = 2, .context = 4, .vocabulary = 8}, 1)}) {
         const nlohmann::json none = nlohmann::json::parse(with_token_ids(text, {}));
         EXPECT_TRUE(none.at("bos_token_id").is_null());

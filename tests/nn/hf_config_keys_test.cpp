@@ -2,12 +2,13 @@
 // value or known to be without effect (bench/peers/config_keys_fixture.py lists them); any other is refused.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "mantissa/base/file.h"
-#include "mantissa/formats/hf_llama.h"
 #include "mantissa/formats/tensor_view.h"
+#include "mantissa/nn/decoder/family.h"
 #include "mantissa/nn/language_model.h"
 #include "mantissa/nn/models/gpt2.h"
 #include "tests/support/error_of.h"
@@ -18,19 +19,20 @@ namespace {
 
 using Json = nlohmann::json;
 
-class HfConfigKeys : public ::testing::TestWithParam<const char*> {
+class HfConfigKeys : public ::testing::TestWithParam<std::string> {
   protected:
     HfConfigKeys() {
         const Json all =
             Json::parse(read_file(std::string(MANTISSA_SOURCE_DIR) + "/tests/nn/hf_config_keys.json"));
         config_ = all["families"][GetParam()];
+        config_.update(all["of_all"]);
         config_["model_type"] = GetParam();
     }
     /// Fault of this config.json; "no error" where it can be run.
     std::string read(const Json& config) const {
         return testing::error_of([&] {
-            if (GetParam() != std::string("gpt2")) {
-                read_hf_llama_config(config.dump(), "config.json");
+            if (GetParam() != "gpt2") {
+                nn::read_decoder_config(config.dump(), "config.json");
                 return;
             }
             std::ofstream(directory_ / "config.json") << config.dump();
@@ -60,11 +62,8 @@ TEST_P(HfConfigKeys, OfItsClassAreKnown) {
 }
 
 TEST_P(HfConfigKeys, OfAnotherClassAreRefused) {
-    for (const auto& [key, value] :
-         std::initializer_list<std::pair<const char*, Json>>{{"use_bidirectional_attention", true},
-                                                             {"attn_logit_softcapping", 50.0},
-                                                             {"num_experts", 8},
-                                                             {"embedding_multiplier", 12.0}})
+    for (const auto& [key, value] : std::initializer_list<std::pair<const char*, Json>>{
+             {"clip_qkv", 8.0}, {"logit_scale", 0.0625}, {"num_experts", 8}, {"use_qk_norm", true}})
         EXPECT_NE(read(with(key, value))
                       .find(std::string(key) + " is " + value.dump() + ", a key that is not known here"),
                   std::string::npos)
@@ -77,8 +76,22 @@ TEST_P(HfConfigKeys, OfAnotherClassAreRefused) {
         EXPECT_NE(read(with(key, value)).find("no model that has it can be run"), std::string::npos) << key;
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, HfConfigKeys, ::testing::Values("gpt2", "llama", "mistral"),
-                         [](const auto& family) { return std::string(family.param); });
+std::vector<std::string> families() {
+    const Json all =
+        Json::parse(read_file(std::string(MANTISSA_SOURCE_DIR) + "/tests/nn/hf_config_keys.json"));
+    std::vector<std::string> names;
+    for (const auto& [name, keys] : all["families"].items()) names.push_back(name);
+    return names;
+}
+
+TEST(HfConfigKeysOfAll, EveryFamilyIsAmongThem) {
+    const std::vector<std::string> names = families();
+    for (const nn::DecoderFamily* family : nn::decoder_families())
+        EXPECT_NE(std::ranges::find(names, family->model_type), names.end()) << family->model_type;
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, HfConfigKeys, ::testing::ValuesIn(families()),
+                         [](const auto& family) { return family.param; });
 
 class LayerTypes : public HfConfigKeys {
   protected:
@@ -86,32 +99,38 @@ class LayerTypes : public HfConfigKeys {
         config_["num_hidden_layers"] = 2;
         config_.erase("layer_types");
     }
-    std::int64_t window_of(const Json& types) const {
-        return read_hf_llama_config(with("layer_types", types).dump(), "config.json").window;
+    nn::Decoder read_with(const Json& types) const {
+        return nn::read_decoder_config(with("layer_types", types).dump(), "config.json").parts;
     }
 };
 
 /// transformers takes a Mistral with layer_types for a Ministral, whose layers follow them.
-TEST_P(LayerTypes, SayWhetherTheWindowCounts) {
+TEST_P(LayerTypes, SayWhichLayersHaveTheWindow) {
     const Json sliding = {"sliding_attention", "sliding_attention"},
                full = {"full_attention", "full_attention"}, mixed = {"sliding_attention", "full_attention"};
-    const bool is_mistral = GetParam() == std::string("mistral");
-    EXPECT_EQ(window_of(nullptr), is_mistral ? 4096 : 0);
-    EXPECT_EQ(window_of(full), 0);
-    const auto refused = [](const std::string& kinds) {
-        return "config.json: layer_types has " + kinds +
-               "; only layers that all have full_attention, or all of a Mistral with a sliding_window "
-               "sliding_attention, can be run";
-    };
-    EXPECT_EQ(read(with("layer_types", mixed)), refused("\"full_attention\" and \"sliding_attention\""));
-    EXPECT_EQ(read(with("layer_types", sliding)), is_mistral ? "no error" : refused("\"sliding_attention\""));
-    EXPECT_EQ(window_of(is_mistral ? sliding : full), is_mistral ? 4096 : 0);
+    const bool is_mistral = GetParam() == "mistral";
+    EXPECT_EQ(read_with(nullptr).window, is_mistral ? 4096 : 0);
+    EXPECT_EQ(read_with(full).window, 0);
+    for (const Json& types : {sliding, mixed})
+        EXPECT_EQ(read(with("layer_types", types)),
+                  is_mistral ? "no error"
+                             : "config.json: layer_types has \"sliding_attention\", but the model has no "
+                               "sliding_window that counts");
+    if (is_mistral) {
+        EXPECT_EQ(read_with(sliding).window, 4096);
+        EXPECT_TRUE(read_with(sliding).windowed.empty());
+        EXPECT_TRUE(read_with(mixed).has_window(0));
+        EXPECT_FALSE(read_with(mixed).has_window(1));
+    }
+    EXPECT_EQ(read(with("layer_types", {"chunked_attention", "full_attention"})),
+              "config.json: layer_types has \"chunked_attention\"; known are \"full_attention\" and "
+              "\"sliding_attention\"");
     EXPECT_NE(read(with("layer_types", {"full_attention"})).find("expected a list of 2 layers"),
               std::string::npos);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, LayerTypes, ::testing::Values("llama", "mistral"),
-                         [](const auto& family) { return std::string(family.param); });
+                         [](const auto& family) { return family.param; });
 
 }  // namespace
 }  // namespace mantissa

@@ -6,8 +6,8 @@
 
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
+#include "mantissa/nn/decoder/family.h"
 #include "mantissa/nn/models/gpt2.h"
-#include "mantissa/nn/models/llama.h"
 
 namespace mantissa {
 namespace {
@@ -39,10 +39,10 @@ TEST(InitialWeights, ProjectionsOntoTheResidualStreamAreSmallerByTheRootOfTheirN
     nn::gpt2_logits(gpt2, tokens_of(of_gpt2));
     expect_initial(of_gpt2, 3, {".attn.c_proj.weight", ".mlp.c_proj.weight"});
 
-    nn::LlamaConfig llama = nn::llama_config("llama-tiny");
-    llama.sizes.layers = 3;
+    nn::DecoderConfig llama = nn::decoder_config("llama-tiny");
+    llama.parts.layers = 3;
     Graph of_llama;
-    nn::llama_logits(llama, tokens_of(of_llama));
+    nn::decoder_logits(llama, tokens_of(of_llama));
     expect_initial(of_llama, 3, {".self_attn.o_proj.weight", ".mlp.down_proj.weight"});
 }
 

@@ -7,7 +7,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/verifier.h"
-#include "mantissa/nn/models/llama.h"
+#include "mantissa/nn/decoder/family.h"
 #include "mantissa/passes/simplify.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_plan.h"
@@ -64,7 +64,7 @@ TEST(Recompute, NormsAreThoseOfLlamaToo) {
     for (const std::set<std::string>& what : {std::set<std::string>{}, {"norm"}, {"block"}}) {
         TrainerOptions options{.batch = 2};
         options.recompute = what;
-        Trainer trainer(*device, nn::llama_model(nn::llama_config("llama-tiny"), 64), options);
+        Trainer trainer(*device, nn::decoder_model(nn::decoder_config("llama-tiny"), 64), options);
         found.push_back(steps(trainer));
         arenas.push_back(trainer.plan().memory().arena);
     }

@@ -7,7 +7,7 @@
 #include "mantissa/data/text_windows.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/graph.h"
-#include "mantissa/nn/models/llama.h"
+#include "mantissa/nn/decoder/family.h"
 #include "mantissa/report/explain.h"
 #include "mantissa/report/ladder.h"
 #include "mantissa/report/lint.h"
@@ -21,15 +21,15 @@ namespace {
 constexpr std::int64_t T = 80;
 
 /// Three heads of queries to one of keys, and a vocabulary that no unit likes.
-const nn::LlamaConfig ugly{.name = "ugly",
-                           .sizes = {.layers = 2,
-                                     .heads = 3,
-                                     .key_heads = 1,
-                                     .head_size = 16,
-                                     .channels = 48,
-                                     .hidden = 96,
-                                     .vocabulary = 253,
-                                     .context = T}};
+const nn::DecoderConfig ugly{.name = "ugly",
+                             .parts = {.layers = 2,
+                                       .heads = 3,
+                                       .key_heads = 1,
+                                       .head_size = 16,
+                                       .channels = 48,
+                                       .hidden = 96,
+                                       .vocabulary = 253,
+                                       .context = T}};
 
 TokenStream some_text() {
     std::vector<std::int32_t> text;
@@ -42,7 +42,7 @@ TEST(LlamaReports, EveryRungOfTheLadderApplies) {
     if (!device->target().cannot_compile.empty()) GTEST_SKIP() << device->target().cannot_compile;
     const TokenStream stream = some_text();
     const LadderOptions options{
-        .rungs = ladder_rungs(), .model = nn::llama_model(ugly, T), .trainer = {.batch = 2}};
+        .rungs = ladder_rungs(), .model = nn::decoder_model(ugly, T), .trainer = {.batch = 2}};
     const LadderReport report =
         run_ladder(*device, TextWindows(stream, stream.all(), T, {.batch = 2}), options);
     EXPECT_TRUE(report.skipped.empty());
@@ -58,7 +58,7 @@ TEST(LlamaReports, EveryRungOfTheLadderApplies) {
 
 TEST(LlamaReports, AStepIsExplainedLintedAndItsNumbersAreLookedAt) {
     const auto device = make_cpu_device({.threads = 2});
-    const nn::Model model = nn::llama_model(ugly, T);
+    const nn::Model model = nn::decoder_model(ugly, T);
     TrainerOptions options{.batch = 2};
     options.policy = find_policy("bf16");
     const TrainingPlan plan(*device, model, options);

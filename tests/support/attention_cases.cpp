@@ -300,6 +300,15 @@ std::vector<OpCase> attention_cases() {
                  return call(g, "cached_attention", operands, {{"scale", 0.5}, {"window", window}});
              },
              {16, 60, 3}});
+    for (const std::int64_t queries : {1, 9})
+        cases.push_back(
+            {"cached_attention",
+             fmt::format("cached_attention of {} with capped scores", queries),
+             {f32({1, 4, queries, 5}), f32({1, 2, 70, 5}), f32({1, 2, 70, 5}), ids({queries}, 70)},
+             [](Graph& g, In x) {
+                 return call(g, "cached_attention", x, {{"scale", 4.0}, {"cap", 1.5}, {"window", 33}});
+             },
+             {16, 60, 3}});
     // The queries of a prompt: those of attention.
     cases.push_back({"cached_attention",
                      "cached_attention of a prompt",

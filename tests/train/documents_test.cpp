@@ -13,8 +13,8 @@
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/reference.h"
+#include "mantissa/nn/decoder/family.h"
 #include "mantissa/nn/models/gpt2.h"
-#include "mantissa/nn/models/llama.h"
 #include "mantissa/passes/differentiate.h"
 #include "mantissa/runtime/execution.h"
 #include "mantissa/runtime/state_block.h"
@@ -43,15 +43,32 @@ nn::LanguageModel packed_gpt2() {
                                     .dropout = 0});
 }
 nn::LanguageModel packed_llama() {
-    return nn::llama_language_model({.name = "small",
-                                     .sizes = {.layers = 2,
-                                               .heads = 4,
-                                               .key_heads = 2,
-                                               .head_size = 8,
-                                               .channels = 24,
-                                               .hidden = 40,
-                                               .vocabulary = packed_vocabulary,
-                                               .context = packed_context}});
+    return nn::decoder_language_model({.name = "small",
+                                       .parts = {.layers = 2,
+                                                 .heads = 4,
+                                                 .key_heads = 2,
+                                                 .head_size = 8,
+                                                 .channels = 24,
+                                                 .hidden = 40,
+                                                 .vocabulary = packed_vocabulary,
+                                                 .context = packed_context}});
+}
+
+/// Layers with and without a window, which turn by other angles.
+nn::LanguageModel packed_gemma3() {
+    nn::DecoderConfig config =
+        nn::with_sizes(nn::decoder_config("gemma3-270m"), {.layers = 2,
+                                                           .heads = 4,
+                                                           .channels = 32,
+                                                           .context = packed_context,
+                                                           .vocabulary = packed_vocabulary});
+    config.parts.windowed = {true, false};
+    config.parts.window = 20;
+    return nn::decoder_language_model(config);
+}
+
+nn::LanguageModel packed_model(const std::string& name) {
+    return name == "gpt2" ? packed_gpt2() : name == "llama" ? packed_llama() : packed_gemma3();
 }
 
 /// A document of so many tokens, the last of which ends it.
@@ -132,7 +149,7 @@ struct LossAndGradients {
 
 class PackedDocumentsTrain : public ::testing::TestWithParam<const char*> {
   protected:
-    nn::LanguageModel model_ = GetParam() == std::string("gpt2") ? packed_gpt2() : packed_llama();
+    nn::LanguageModel model_ = packed_model(GetParam());
     std::unique_ptr<Device> device_ = make_cpu_device({.threads = 2});
 
     Trainer trainer(const nn::Model& model, std::int64_t batch, const char* policy,
@@ -209,7 +226,7 @@ class PackedDocumentsTrain : public ::testing::TestWithParam<const char*> {
     }
 };
 
-INSTANTIATE_TEST_SUITE_P(Models, PackedDocumentsTrain, ::testing::Values("gpt2", "llama"),
+INSTANTIATE_TEST_SUITE_P(Models, PackedDocumentsTrain, ::testing::Values("gpt2", "llama", "gemma3"),
                          [](const auto& each) { return std::string(each.param); });
 
 /// One sequence, and two whose documents end elsewhere; documents of two tokens have one target.

@@ -8,8 +8,8 @@
 #include "mantissa/data/packed_documents.h"
 #include "mantissa/data/text_windows.h"
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/nn/decoder/family.h"
 #include "mantissa/nn/models/gpt2.h"
-#include "mantissa/nn/models/llama.h"
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/optimizer.h"
 #include "mantissa/train/perplexity.h"
@@ -68,11 +68,11 @@ TEST(EveryTarget, CountsOnceWhateverTheBatch) {
                               .channels = 32,
                               .vocabulary = 61,
                               .context = validated_window};
-    nn::LlamaConfig llama = nn::llama_config("llama-tiny");
-    llama.sizes.vocabulary = 61;
-    llama.sizes.context = validated_window;
+    nn::DecoderConfig llama = nn::decoder_config("llama-tiny");
+    llama.parts.vocabulary = 61;
+    llama.parts.context = validated_window;
     for (const nn::LanguageModel& language :
-         {nn::gpt2_language_model(gpt2), nn::llama_language_model(llama)}) {
+         {nn::gpt2_language_model(gpt2), nn::decoder_language_model(llama)}) {
         const nn::Model model = language.on_sequences(validated_window);
         double by_hand = 0;
         for (const std::int64_t batch : {1, 3, 8, 64}) {

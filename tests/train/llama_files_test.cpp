@@ -10,7 +10,7 @@
 #include "mantissa/base/file.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/formats/safetensors_write.h"
-#include "mantissa/nn/models/llama.h"
+#include "mantissa/nn/decoder/family.h"
 #include "mantissa/numerics/formats.h"
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/generate.h"
@@ -24,9 +24,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-nn::LlamaConfig small_llama(bool tied) {
+nn::DecoderConfig small_llama(bool tied) {
     return {.name = "small",
-            .sizes = {.layers = 2,
+            .parts = {.layers = 2,
                       .heads = 3,
                       .key_heads = 1,
                       .head_size = 4,
@@ -50,12 +50,12 @@ struct StoredTensor {
 /// A model after one step, and its directory as others write it.
 struct SavedLlama {
     TemporaryDirectory directory;
-    nn::LlamaConfig config;
+    nn::DecoderConfig config;
     std::unique_ptr<Device> device = make_cpu_device({.threads = 1});
     Trainer trainer;
 
     explicit SavedLlama(bool tied = false)
-        : config(small_llama(tied)), trainer(*device, nn::llama_model(config, 9), {.batch = 1}) {
+        : config(small_llama(tied)), trainer(*device, nn::decoder_model(config, 9), {.batch = 1}) {
         const std::vector<std::int32_t> tokens(9, 4), targets(9, 5);
         trainer.step({tokens, targets}, 1e-2);
         save_training(checkpoint(), trainer);
@@ -145,7 +145,8 @@ TEST(LlamaFiles, OneFileOrSeveralInEveryFormat) {
         // A checkpoint of ours is such a directory, too.
         const ModelFile file(saved.checkpoint());
         EXPECT_EQ(file.model().parameters, saved.config.parameters());
-        EXPECT_EQ(file.model().on_sequences(9).configuration, nn::llama_model(saved.config, 9).configuration);
+        EXPECT_EQ(file.model().on_sequences(9).configuration,
+                  nn::decoder_model(saved.config, 9).configuration);
     }
 }
 
@@ -191,7 +192,7 @@ TEST(LlamaFiles, WhatIsWrongIsSaidInOneLine) {
 
     weights.erase(q);
     saved.write(weights);
-    says("tensor \"model.layers.1.self_attn.q_proj.weight\" is missing; expected a LLaMA checkpoint");
+    says("tensor \"model.layers.1.self_attn.q_proj.weight\" is missing; expected a llama checkpoint");
     fs::remove(saved.path() / "model.safetensors");
 
     saved.write_shards(good);
@@ -216,13 +217,12 @@ TEST(LlamaFiles, WhatIsWrongIsSaidInOneLine) {
         text.replace(text.find(from), from.size(), to);
         std::ofstream(saved.path() / "config.json") << text;
     };
-    with("\"llama\"", "\"qwen2\"");
-    EXPECT_EQ(saved.error(),
-              (saved.path() / "config.json").string() +
-                  ": model_type is \"qwen2\"; known are \"gpt2\", \"llama\", \"mistral\". In Python "
-                  "mantissa.torch.trainer trains the PyTorch module of most other families as it is");
-    with("\"default\"", "\"yarn\"");
-    says("rope_type is \"yarn\"; known are");
+    with("\"llama\"", "\"mamba\"");
+    says((saved.path() / "config.json").string() +
+         ": model_type is \"mamba\"; known are \"gpt2\", \"llama\", \"mistral\", ");
+    says(". In Python mantissa.torch.trainer trains the PyTorch module of most other families as it is");
+    with("\"default\"", "\"proportional\"");
+    says("rope_type is \"proportional\"; known are");
     with("\"num_key_value_heads\": 1", "\"num_key_value_heads\": 2");
     EXPECT_EQ(saved.error(), (saved.path() / "config.json").string() +
                                  ": 3 heads of queries cannot share 2 heads of keys and values");

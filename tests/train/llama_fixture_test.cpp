@@ -11,7 +11,7 @@
 #include "mantissa/formats/safetensors_write.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/reference.h"
-#include "mantissa/nn/models/llama.h"
+#include "mantissa/nn/decoder/family.h"
 #include "mantissa/passes/expand.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/runtime/execution.h"
@@ -39,7 +39,7 @@ struct Published {
     TorchFixture fixture;
     SafetensorsFile file;
     TemporaryDirectory directory;
-    nn::LlamaConfig config;
+    nn::DecoderConfig config;
 
     explicit Published(const std::string& name)
         : fixture(name), file(MANTISSA_SOURCE_DIR "/tests/fixtures/" + name + ".safetensors") {
@@ -49,14 +49,14 @@ struct Published {
             if (tensor.name.starts_with("model.") || tensor.name.starts_with("lm_head."))
                 weights.push_back(tensor);
         write_safetensors(directory / "model.safetensors", weights, {{"format", "pt"}});
-        config = nn::llama_config_of(directory.path());
+        config = nn::decoder_config_of(directory.path());
     }
     double number(const std::string& name) const { return std::stod(file.metadata().at(name)); }
     std::vector<std::int32_t> ids(const char* name) const { return fixture.values<std::int32_t>(name); }
 };
 
-Graph llama_gradients(const nn::LlamaConfig& config) {
-    return testing::gradients_graph(37, [&](Tensor tokens) { return nn::llama_logits(config, tokens); });
+Graph llama_gradients(const nn::DecoderConfig& config) {
+    return testing::gradients_graph(37, [&](Tensor tokens) { return nn::decoder_logits(config, tokens); });
 }
 
 std::vector<double> expected_of(const Published& published, const std::string& result) {
@@ -64,7 +64,7 @@ std::vector<double> expected_of(const Published& published, const std::string& r
 }
 
 /// The largest relative error of all results, by the reference.
-double reference_error(const Published& published, const nn::LlamaConfig& config) {
+double reference_error(const Published& published, const nn::DecoderConfig& config) {
     const Graph graph = llama_gradients(config);
     ReferenceFeed feed;
     for (const State& state : graph.states()) feed[state.name] = published.fixture.f32(state.name);
@@ -91,27 +91,27 @@ TEST(LlamaAgainstTransformers, TheReferenceAgrees) {
 TEST(LlamaAgainstTransformers, EveryPartOfTheConfigurationMatters) {
     const Published published("llama_grouped");
     const auto altered = [&](auto alter) {
-        nn::LlamaConfig config = published.config;
-        alter(config.sizes);
+        nn::DecoderConfig config = published.config;
+        alter(config.parts);
         return reference_error(published, config);
     };
-    EXPECT_GT(altered([](LlamaSizes& s) { s.epsilon = 2e-5; }), tolerance);
-    EXPECT_GT(altered([](LlamaSizes& s) { s.rotary.theta *= 1.01; }), tolerance);
-    EXPECT_GT(altered([](LlamaSizes& s) { s.rotary.factor *= 1.01; }), tolerance);
-    EXPECT_GT(altered([](LlamaSizes& s) { s.rotary.low_frequency_factor *= 1.01; }), tolerance);
-    EXPECT_GT(altered([](LlamaSizes& s) { s.rotary.high_frequency_factor *= 1.01; }), tolerance);
-    EXPECT_GT(altered([](LlamaSizes& s) { s.rotary.original_context += 1; }), tolerance);
-    EXPECT_GT(altered([](LlamaSizes& s) { s.rotary.kind = LlamaRotary::Kind::linear; }), tolerance);
+    EXPECT_GT(altered([](nn::Decoder& s) { s.epsilon = 2e-5; }), tolerance);
+    EXPECT_GT(altered([](nn::Decoder& s) { s.rotary.theta *= 1.01; }), tolerance);
+    EXPECT_GT(altered([](nn::Decoder& s) { s.rotary.factor *= 1.01; }), tolerance);
+    EXPECT_GT(altered([](nn::Decoder& s) { s.rotary.low_frequency_factor *= 1.01; }), tolerance);
+    EXPECT_GT(altered([](nn::Decoder& s) { s.rotary.high_frequency_factor *= 1.01; }), tolerance);
+    EXPECT_GT(altered([](nn::Decoder& s) { s.rotary.original_context += 1; }), tolerance);
+    EXPECT_GT(altered([](nn::Decoder& s) { s.rotary.kind = nn::Rotary::Kind::linear; }), tolerance);
     const Published mistral("mistral");
-    EXPECT_EQ(mistral.config.sizes.window, 11);
+    EXPECT_EQ(mistral.config.parts.window, 11);
     for (const std::int64_t window : {0, 10, 12}) {
-        nn::LlamaConfig other = mistral.config;
-        other.sizes.window = window;
+        nn::DecoderConfig other = mistral.config;
+        other.parts.window = window;
         EXPECT_GT(reference_error(mistral, other), tolerance) << window;
     }
     const Published linear("llama_tied");
-    nn::LlamaConfig config = linear.config;
-    config.sizes.rotary.factor *= 1.01;
+    nn::DecoderConfig config = linear.config;
+    config.parts.rotary.factor *= 1.01;
     EXPECT_GT(reference_error(linear, config), tolerance);
 }
 
@@ -153,7 +153,7 @@ Drift drift_of_llama(const Published& published, double learning_rate, const cha
                            .batch = 2};
     options.policy = policy;
     options.passes = {"simplify"};  // autocast alone, as theirs
-    Trainer trainer(*device, nn::llama_model(published.config, 37), options);
+    Trainer trainer(*device, nn::decoder_model(published.config, 37), options);
     ModelFile(published.directory.path()).load(trainer.state());
     return testing::drift_of_steps(trainer, published.fixture, learning_rate, floor);
 }

@@ -9,8 +9,8 @@
 #include <cmath>
 
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/nn/decoder/family.h"
 #include "mantissa/nn/models/gpt2.h"
-#include "mantissa/nn/models/llama.h"
 #include "mantissa/passes/expand.h"
 #include "mantissa/runtime/execution.h"
 #include "mantissa/train/trainer.h"
@@ -149,8 +149,8 @@ std::set<std::string> taken_by_muon(const nn::Model& model, bool fuse_linear_cro
 }
 
 TEST(Muon, TakesTheMatricesOfHiddenLayersAlone) {
-    nn::LlamaConfig llama = nn::llama_config("llama-tiny");
-    llama.sizes.layers = 1;
+    nn::DecoderConfig llama = nn::decoder_config("llama-tiny");
+    llama.parts.layers = 1;
     const std::string layer = "model.layers.0.";
     const std::set<std::string> expected = {
         layer + "self_attn.q_proj.weight", layer + "self_attn.k_proj.weight",
@@ -159,8 +159,8 @@ TEST(Muon, TakesTheMatricesOfHiddenLayersAlone) {
         layer + "mlp.down_proj.weight"};
     for (const bool tied : {false, true})
         for (const bool fuse_linear_cross_entropy : {false, true}) {
-            llama.sizes.tied = tied;
-            EXPECT_EQ(taken_by_muon(nn::llama_model(llama, 16), fuse_linear_cross_entropy), expected);
+            llama.parts.tied = tied;
+            EXPECT_EQ(taken_by_muon(nn::decoder_model(llama, 16), fuse_linear_cross_entropy), expected);
         }
     const nn::Gpt2Config gpt2 = nn::with_sizes(nn::gpt2_config("gpt2-tiny"), {.layers = 1});
     EXPECT_EQ(taken_by_muon(nn::gpt2_model(gpt2, 16), false),

@@ -332,15 +332,22 @@ std::vector<Type> cached_attention_types(const OpCall& call) {
     if (call.attributes.has("window"))
         expect(call.attributes.integer("window") >= 1, "a window is of one key or more, got {}",
                call.attributes.integer("window"));
+    if (call.attributes.has("cap"))
+        expect(call.attributes.number("cap") > 0, "a cap of scores is above 0, got {}",
+               call.attributes.number("cap"));
     return {q};
 }
 
 /// The query at position p sees the keys 0 to p of those that are kept, or the last `window` of them:
-/// softmax(scale q k^T) v of these.
+/// softmax(scale q k^T) v of these, with scores x as c tanh(x / c) where `cap` is c.
 std::vector<Tensor> cached_attention_definition(const DefinitionCall& call) {
     const Tensor q = as_f32(call.inputs[0]), k = as_f32(call.inputs[1]), v = as_f32(call.inputs[2]);
     const std::int64_t T = q.dim(2), S = k.dim(2);
-    const Tensor scores = scores_of(q, k, call.attributes.number("scale"));
+    Tensor scores = scores_of(q, k, call.attributes.number("scale"));
+    if (call.attributes.has("cap")) {
+        const double cap = call.attributes.number("cap");
+        scores = tanh(scores * (1 / cap)) * cap;
+    }
     const Tensor positions = call.inputs[3];
     const Shape to_rows = positions.rank() == 1 ? Shape{T, 1} : Shape{q.dim(0), 1, T, 1};
     const Tensor keys = iota(call.graph, {T, S}, 1), last = reshape(positions, to_rows);

@@ -4,30 +4,18 @@
 #include <fmt/ranges.h>
 
 #include <array>
-#include <cmath>
-#include <limits>
-#include <optional>
 
 #include "mantissa/base/error.h"
 #include "mantissa/formats/hf_gpt2.h"
-#include "mantissa/formats/weight_files.h"
-#include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
-#include "mantissa/nn/layers.h"
+#include "mantissa/nn/decoder/family.h"
 #include "mantissa/nn/models/max_sizes.h"
 
 namespace mantissa::inline v0::nn {
 
-std::int64_t Gpt2Config::parameters() const {
-    const std::int64_t C = channels;
-    const std::int64_t matrices = 3 * C * C + C * C + 4 * C * C + 4 * C * C;
-    const std::int64_t biases = bias ? 3 * C + C + 4 * C + C : 0;
-    const std::int64_t norm = bias ? 2 * C : C;
-    return vocabulary * C + context * C + layers * (matrices + biases + 2 * norm) + norm;
-}
-
+std::int64_t Gpt2Config::parameters() const { return decoder_of(*this).parameters(); }
 double Gpt2Config::flops_per_token(std::int64_t sequence) const {
-    return 6.0 * static_cast<double>(parameters()) + 6.0 * static_cast<double>(layers * channels * sequence);
+    return decoder_of(*this).flops_per_token(sequence);
 }
 
 namespace {
@@ -48,114 +36,6 @@ constexpr std::array<Alias, 4> aliases = {{{"gpt2", "gpt2-124m"},
                                            {"gpt2-medium", "gpt2-355m"},
                                            {"gpt2-large", "gpt2-774m"},
                                            {"gpt2-xl", "gpt2-1558m"}}};
-
-/// The state of one forward pass through the blocks.
-class Gpt2 {
-  public:
-    Gpt2(const Gpt2Config& config, Graph& graph, const Mode& mode)
-        : config_(config), graph_(graph), mode_(mode) {}
-
-    Tensor logits(Tensor tokens, const DocumentPlaces& places) {
-        const std::int64_t B = tokens.dim(0), T = tokens.dim(1);
-        make_tables();
-        visible_ = less_equal(iota(graph_, {T, T}, 1), iota(graph_, {T, T}, 0));
-        if (places) visible_ = logical_and(visible_, in_one_document(places.documents));
-        const Tensor of_positions = places ? embedding(wpe_, places.positions) : slice(wpe_, 0, 0, T);
-        const Tensor x = blocks(drop(embedding(wte_, tokens) + of_positions));
-        return reshape(head(x), {B, T, config_.vocabulary});
-    }
-
-    Tensor next_logits(Tensor tokens, Tensor positions, DType kept) {
-        const std::int64_t T = tokens.dim(1);
-        make_tables();
-        kept_.emplace(positions, config_.context, kept);
-        const Tensor x = blocks(embedding(wte_, tokens) + embedding(wpe_, positions));
-        const Tensor last = reshape(norm(slice(x, 1, T - 1, T), "ln_f"), {-1, config_.channels});
-        const OriginScope scope(graph_, "lm_head");
-        // Scores are FP32, as they are summed, under every policy: tokens are drawn from them.
-        return call(graph_, "matmul", std::vector{last, wte_},
-                    {{"transpose_a", false}, {"transpose_b", true}, {"output", DType::f32}})[0];
-    }
-
-  private:
-    void make_tables() {
-        wte_ = parameter(graph_, "wte.weight", {config_.vocabulary, config_.channels}, normal(0.02));
-        wpe_ = parameter(graph_, "wpe.weight", {config_.context, config_.channels}, normal(0.02));
-    }
-
-    Tensor blocks(Tensor x) {
-        for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
-            const OriginScope scope(graph_, fmt::format("h.{}", layer));
-            x = x + attention(norm(x, "ln_1"));
-            x = x + mlp(norm(x, "ln_2"));
-        }
-        return x;  // [B, T, C]
-    }
-
-    /// [B, T, C] -> [B T, V].
-    Tensor head(Tensor x) {
-        x = reshape(norm(x, "ln_f"), {-1, config_.channels});
-        const OriginScope scope(graph_, "lm_head");
-        return matmul(x, wte_, {.transpose_b = true});
-    }
-
-    static Initializer normal(double standard_deviation) {
-        return {.kind = Initializer::Kind::normal, .mean = 0, .standard_deviation = standard_deviation};
-    }
-
-    /// Into the layer: `times` its channels.
-    LinearOptions expansion(std::int64_t times) const {
-        return {.outputs = times * config_.channels, .bias = config_.bias};
-    }
-
-    /// Onto the residual stream: 2 L of these are added up, so each starts smaller by sqrt(2 L).
-    LinearOptions projection() const {
-        return {.outputs = config_.channels,
-                .standard_deviation = 0.02 / std::sqrt(2.0 * static_cast<double>(config_.layers)),
-                .bias = config_.bias};
-    }
-
-    Tensor norm(Tensor x, std::string_view name) const { return layer_norm(x, name, {.bias = config_.bias}); }
-
-    Tensor drop(Tensor x) const { return dropout(x, config_.dropout, mode_); }
-
-    Tensor attention(Tensor x) {
-        const OriginScope scope(graph_, "attn");
-        const std::int64_t B = x.dim(0), T = x.dim(1), H = config_.heads, D = config_.head_size();
-        const Tensor qkv = linear(x, "c_attn", expansion(3));  // [B, T, 3 C]
-        const auto parts = split(transpose(reshape(qkv, {B, T, 3, H, D}), {2, 0, 3, 1, 4}), 0, 3);
-        const auto head_major = [&](const Tensor& part) { return reshape(part, {B, H, T, D}); };
-        const double scale = 1.0 / std::sqrt(static_cast<double>(D));
-        const Tensor q = head_major(parts[0]), k = head_major(parts[1]), v = head_major(parts[2]);
-        const Tensor y = transpose(kept_ ? kept_->attention(q, k, v, scale) : whole_attention(q, k, v, scale),
-                                   {0, 2, 1, 3});  // [B, T, H, D]
-        return drop(linear(reshape(y, {B, T, config_.channels}), "c_proj", projection()));
-    }
-
-    Tensor whole_attention(Tensor q, Tensor k, Tensor v, double scale) {
-        const Tensor scores = matmul(q, k, {.transpose_b = true}) * scale;
-        const Tensor hidden = constant(graph_, -std::numeric_limits<double>::infinity());
-        const Tensor weights = drop(softmax(select(visible_, scores, hidden)));  // [B, H, T, T]
-        return matmul(weights, v);
-    }
-
-    Tensor mlp(Tensor x) {
-        const OriginScope scope(graph_, "mlp");
-        const Tensor hidden = gelu(linear(x, "c_fc", expansion(4)));  // [B, T, 4 C]
-        return drop(linear(hidden, "c_proj", projection()));
-    }
-
-    const Gpt2Config& config_;
-    Graph& graph_;
-    const Mode& mode_;
-    Tensor wte_, wpe_;              // [V, C], [context, C]
-    Tensor visible_;                // bool [T, T], [B, 1, T, T]: whether query (row) sees key (column)
-    std::optional<KeyCache> kept_;  // where text is generated
-};
-
-}  // namespace
-
-namespace {
 
 const Gpt2Config* find(std::string_view name) {
     for (const Alias& alias : aliases)
@@ -210,39 +90,67 @@ Gpt2Config with_sizes(Gpt2Config config, const ModelSizes& sizes) {
     return other;
 }
 
-namespace {
-
-void require_fit(const Gpt2Config& config, std::int64_t sequence) {
-    if (sequence > config.context)
-        throw UserError(fmt::format("{} has a context of {} tokens, a sequence of {} does not fit",
-                                    config.name, config.context, sequence));
+const DecoderFamily& gpt2_family() {
+    static const DecoderFamily row = {.model_type = "gpt2",
+                                      .architecture = "GPT2LMHeadModel",
+                                      .names = {.body = "",
+                                                .embedding = "wte",
+                                                .positions = "wpe",
+                                                .layers = "h",
+                                                .last_norm = "ln_f",
+                                                .before_attention = "ln_1",
+                                                .before_mlp = "ln_2",
+                                                .attention = "attn",
+                                                .qkv = "c_attn",
+                                                .output = "c_proj",
+                                                .up = "c_fc",
+                                                .down = "c_proj"},
+                                      .files = [](const DecoderConfig& config) {
+                                          const Decoder& parts = config.parts;
+                                          WeightFiles files = hf_gpt2_files();
+                                          files.texts["config.json"] =
+                                              hf_gpt2_config({.layers = parts.layers,
+                                                              .channels = parts.channels,
+                                                              .context = parts.context,
+                                                              .vocabulary = parts.vocabulary,
+                                                              .bias = parts.bias_norm},
+                                                             parts.heads, parts.dropout);
+                                          return files;
+                                      }};
+    return row;
 }
 
-void validate(const Gpt2Config& config, const Tensor& tokens) {
-    if (tokens.rank() != 2)
-        throw UserError(fmt::format("tokens must be [B, T], got {}", tokens.type().text()));
-    validate(config);
-    require_fit(config, tokens.dim(1));
+DecoderConfig decoder_of(const Gpt2Config& config) {
+    return {.name = config.name,
+            .parts = {.layers = config.layers,
+                      .heads = config.heads,
+                      .key_heads = config.heads,
+                      .head_size = config.heads > 0 ? config.head_size() : 0,
+                      .channels = config.channels,
+                      .hidden = 4 * config.channels,
+                      .vocabulary = config.vocabulary,
+                      .context = config.context,
+                      .tied = true,
+                      .learned_positions = true,
+                      .layer_norms = true,
+                      .bias_qkv = config.bias,
+                      .bias_output = config.bias,
+                      .bias_mlp = config.bias,
+                      .bias_norm = config.bias,
+                      .activation = Activation::gelu_tanh,
+                      .gated = false,
+                      .dropout = config.dropout},
+            .family = &gpt2_family()};
 }
-
-Gpt2Sizes sizes_of(const Gpt2Config& config) {
-    return {.layers = config.layers,
-            .channels = config.channels,
-            .context = config.context,
-            .vocabulary = config.vocabulary,
-            .bias = config.bias};
-}
-
-}  // namespace
 
 Tensor gpt2_logits(const Gpt2Config& config, Tensor tokens, const Mode& mode, const DocumentPlaces& places) {
-    validate(config, tokens);
-    return Gpt2(config, tokens.graph(), mode).logits(tokens, places);
+    validate(config);
+    return decoder_logits(decoder_of(config), tokens, mode, places);
 }
 
 Tensor gpt2_next_logits(const Gpt2Config& config, Tensor tokens, Tensor positions, DType kept) {
-    validate(config, tokens);
-    return Gpt2(config, tokens.graph(), {}).next_logits(tokens, positions, kept);
+    validate(config);
+    return decoder_next_logits(decoder_of(config), tokens, positions, kept);
 }
 
 Tensor gpt2_loss(const Gpt2Config& config, Tensor tokens, Tensor targets, const Mode& mode) {
@@ -251,57 +159,14 @@ Tensor gpt2_loss(const Gpt2Config& config, Tensor tokens, Tensor targets, const 
     return loss_of_text(logits, targets, mode);
 }
 
-namespace {
-
-Tensor gpt2_loss_of(const Gpt2Config& config, Documents documents, std::span<const Tensor> inputs,
-                    const Mode& mode) {
-    if (documents == Documents::joined) return gpt2_loss(config, inputs[0], inputs[1], mode);
-    const PackedInputs packed = packed_inputs(inputs);
-    const Tensor logits = gpt2_logits(config, packed.tokens, mode, packed.places);
-    const OriginScope scope(logits.graph(), "loss");
-    return loss_of_documents(logits, packed);
-}
-
-Configuration configuration_of(const Gpt2Config& config, std::int64_t sequence, Documents documents) {
-    Configuration configuration = {{"layers", config.layers},     {"heads", config.heads},
-                                   {"channels", config.channels}, {"vocabulary", config.vocabulary},
-                                   {"context", config.context},   {"dropout", config.dropout},
-                                   {"bias", config.bias},         {"sequence", sequence}};
-    add_to(configuration, documents);
-    return configuration;
-}
-
-}  // namespace
-
 Model gpt2_model(const Gpt2Config& config, std::int64_t sequence, Documents documents) {
     validate(config);
-    require_fit(config, sequence);
-    WeightFiles files = hf_gpt2_files();
-    files.texts["config.json"] = hf_gpt2_config(sizes_of(config), config.heads, config.dropout);
-    return {.name = config.name,
-            .unit = "tokens",
-            .units_per_example = sequence,
-            .inputs = text_inputs(sequence, documents),
-            .loss = [config, documents](
-                        Graph&, std::span<const Tensor> inputs,
-                        const Mode& mode) { return gpt2_loss_of(config, documents, inputs, mode); },
-            .configuration = configuration_of(config, sequence, documents),
-            .files = std::make_shared<const WeightFiles>(std::move(files)),
-            .flops_per_example = config.flops_per_token(sequence) * static_cast<double>(sequence)};
+    return decoder_model(decoder_of(config), sequence, documents);
 }
 
 LanguageModel gpt2_language_model(const Gpt2Config& config) {
-    return {
-        .name = config.name,
-        .vocabulary = config.vocabulary,
-        .context = config.context,
-        .reach = config.context,
-        .parameters = config.parameters(),
-        .on_sequences = [config](std::int64_t sequence) { return gpt2_model(config, sequence); },
-        .on_packed_documents =
-            [config](std::int64_t sequence) { return gpt2_model(config, sequence, Documents::packed); },
-        .next_logits = [config](Tensor tokens, Tensor positions,
-                                DType kept) { return gpt2_next_logits(config, tokens, positions, kept); }};
+    validate(config);
+    return decoder_language_model(decoder_of(config));
 }
 
 }  // namespace mantissa::nn

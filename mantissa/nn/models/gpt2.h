@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "mantissa/nn/documents.h"
+#include "mantissa/nn/decoder/decoder.h"
 #include "mantissa/nn/language_model_files.h"
 
 namespace mantissa::inline v0::nn {
@@ -37,6 +37,9 @@ struct Gpt2Config {
 
     bool operator==(const Gpt2Config&) const = default;
 };
+
+/// The network that it is.
+DecoderConfig decoder_of(const Gpt2Config& config);
 
 /// gpt2-tiny, gpt2-124m (or gpt2), gpt2-355m (gpt2-medium), gpt2-774m (gpt2-large), gpt2-1558m (gpt2-xl).
 /// Throws UserError, naming those there are, for another name.
@@ -71,10 +74,7 @@ LanguageModel gpt2_language_model(const Gpt2Config& config);
 Tensor gpt2_logits(const Gpt2Config& config, Tensor tokens, const Mode& mode = {},
                    const DocumentPlaces& places = {});
 
-/// Scores of the token after the last one, [B, V], keys and values of all tokens before being kept: tokens
-/// i32 [B, T] stand at positions i32 [B, T], in each row p, p + 1, ..., p + T - 1, where p is how many came
-/// before. Adds the states `cache.h.L.attn.k` and `cache.h.L.attn.v` [B, H, context, D] of each layer L and
-/// writes T rows of them, stored as `kept`. Throws UserError as gpt2_logits.
+/// As decoder_next_logits, with the states `cache.h.L.attn.k` and `cache.h.L.attn.v`.
 Tensor gpt2_next_logits(const Gpt2Config& config, Tensor tokens, Tensor positions, DType kept = DType::f32);
 
 /// Mean cross-entropy of targets i32 [B, T].

@@ -21,6 +21,7 @@ struct CachedAttention {
     float scale = 1;             ///< of the scores
     std::int64_t group = 1;      ///< heads of queries in a row that share keys; G = H / group
     std::int64_t window = 0;     ///< keys that a query sees, the last ones; 0: all to its position
+    float cap = 0;               ///< c tanh(x / c) of the scores x; 0: as they are
     const void* q = nullptr;     // [B * H, T, D]
     const void* k = nullptr;     // [B * G, S, D]
     const void* v = nullptr;     // [B * G, S, D]

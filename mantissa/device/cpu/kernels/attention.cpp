@@ -176,7 +176,8 @@ CachedAttention kept_of(const Problem& problem) {
             .dtype = problem.inputs[0].dtype,
             .scale = static_cast<float>(problem.attributes.number("scale")),
             .group = q[1] / k[1],
-            .window = problem.attributes.has("window") ? problem.attributes.integer("window") : 0};
+            .window = problem.attributes.has("window") ? problem.attributes.integer("window") : 0,
+            .cap = static_cast<float>(problem.attributes.has("cap") ? problem.attributes.number("cap") : 0)};
 }
 
 CachedAttention placed(CachedAttention kept, const Operands& o) {
@@ -274,7 +275,7 @@ Kernel kept_kernel(const Context& context) {
         const AttentionKernels& kernels =
             of_unit && fixed.head_size % of_unit->head_unit == 0 ? *of_unit : attention_kernels(isa);
         // A sequence's positions are its own only where it has them.
-        if (fixed.queries > max_single_queries && fixed.sequences == 1)
+        if (fixed.queries > max_single_queries && fixed.sequences == 1 && fixed.cap == 0)
             return prompt_kernel(fixed, kernels, isa, pool);
         const auto launch = [fixed, isa, &pool](const Operands& o) {
             cached_attention(placed(fixed, o), pool, isa);

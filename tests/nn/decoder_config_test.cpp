@@ -1,6 +1,6 @@
 // LLaMA's config.json: as transformers 4 and 5 write it, there and back; what is another model is refused in
 // one line.
-#include "mantissa/formats/hf_llama.h"
+#include "mantissa/nn/decoder/family.h"
 
 #include <gtest/gtest.h>
 
@@ -36,7 +36,16 @@ Json published() {
             {"vocab_size", 32000}};
 }
 
-LlamaSizes read(const Json& json) { return read_hf_llama_config(json.dump(), "config.json"); }
+using nn::Decoder;
+using nn::Rotary;
+
+Decoder read(const Json& json) { return nn::read_decoder_config(json.dump(), "config.json").parts; }
+
+Decoder read(const std::string& text) { return nn::read_decoder_config(text, "ours").parts; }
+
+std::string written(const Decoder& parts, const nn::DecoderFamily& family = nn::llama_family()) {
+    return nn::decoder_config_text({.name = "ours", .parts = parts, .family = &family});
+}
 
 std::string config_error(const Json& json) {
     const std::string error = testing::error_of([&] { read(json); });
@@ -50,18 +59,18 @@ Json with(const char* name, Json value) {
     return json;
 }
 
-TEST(HfLlama, ReadsWhatIsPublished) {
-    const LlamaSizes expected{.layers = 22,
-                              .heads = 32,
-                              .key_heads = 4,
-                              .head_size = 64,
-                              .channels = 2048,
-                              .hidden = 5632,
-                              .vocabulary = 32000,
-                              .context = 2048,
-                              .epsilon = 1e-5};
+TEST(DecoderConfigs, ReadsWhatIsPublished) {
+    const Decoder expected{.layers = 22,
+                           .heads = 32,
+                           .key_heads = 4,
+                           .head_size = 64,
+                           .channels = 2048,
+                           .hidden = 5632,
+                           .vocabulary = 32000,
+                           .context = 2048,
+                           .epsilon = 1e-5};
     EXPECT_EQ(read(published()), expected);
-    LlamaSizes other = expected;
+    Decoder other = expected;
     other.head_size = 48;
     EXPECT_EQ(read(with("head_dim", 48)), other);
     other = expected;
@@ -72,9 +81,9 @@ TEST(HfLlama, ReadsWhatIsPublished) {
     EXPECT_EQ(read(old).key_heads, 32);
 }
 
-TEST(HfLlama, ReadsRotaryPositionsOfEveryVersion) {
+TEST(DecoderConfigs, ReadsRotaryPositionsOfEveryVersion) {
     EXPECT_EQ(read(with("rope_theta", 500000.0)).rotary.theta, 500000.0);
-    const LlamaRotary linear{.kind = LlamaRotary::Kind::linear, .factor = 4};
+    const Rotary linear{.kind = Rotary::Kind::linear, .factor = 4};
     EXPECT_EQ(read(with("rope_scaling", {{"type", "linear"}, {"factor", 4.0}})).rotary, linear);
     EXPECT_EQ(read(with("rope_scaling", {{"rope_type", "linear"}, {"factor", 4.0}})).rotary, linear);
     const Json llama3 = {{"rope_type", "llama3"},
@@ -82,7 +91,7 @@ TEST(HfLlama, ReadsRotaryPositionsOfEveryVersion) {
                          {"low_freq_factor", 1.0},
                          {"high_freq_factor", 4.0},
                          {"original_max_position_embeddings", 8192}};
-    LlamaRotary expected{.kind = LlamaRotary::Kind::llama3, .theta = 500000, .factor = 32};
+    Rotary expected{.kind = Rotary::Kind::llama3, .theta = 500000, .factor = 32};
     Json version4 = with("rope_scaling", llama3);
     version4["rope_theta"] = 500000.0;
     EXPECT_EQ(read(version4).rotary, expected);
@@ -93,28 +102,28 @@ TEST(HfLlama, ReadsRotaryPositionsOfEveryVersion) {
               77.0);
 }
 
-TEST(HfLlama, WhatItWritesItReads) {
-    for (const LlamaRotary& rotary :
-         {LlamaRotary{.theta = 12345.5}, LlamaRotary{.kind = LlamaRotary::Kind::linear, .factor = 2.5},
-          LlamaRotary{.kind = LlamaRotary::Kind::llama3,
+TEST(DecoderConfigs, WhatItWritesItReads) {
+    for (const Rotary& rotary :
+         {Rotary{.theta = 12345.5}, Rotary{.kind = Rotary::Kind::linear, .factor = 2.5},
+          Rotary{.kind = Rotary::Kind::llama3,
           .theta = 5e5,
           .factor = 8,
           .low_frequency_factor = 1.5,
           .high_frequency_factor = 3,
           .original_context = 512}})
         for (const bool tied : {false, true}) {
-            const LlamaSizes sizes{.layers = 3,
-                                   .heads = 6,
-                                   .key_heads = 2,
-                                   .head_size = 10,
-                                   .channels = 42,
-                                   .hidden = 52,
-                                   .vocabulary = 211,
-                                   .context = 101,
-                                   .epsilon = 3e-6,
-                                   .rotary = rotary,
-                                   .tied = tied};
-            EXPECT_EQ(read_hf_llama_config(hf_llama_config(sizes), "ours"), sizes);
+            const Decoder sizes{.layers = 3,
+                                .heads = 6,
+                                .key_heads = 2,
+                                .head_size = 10,
+                                .channels = 42,
+                                .hidden = 52,
+                                .vocabulary = 211,
+                                .context = 101,
+                                .epsilon = 3e-6,
+                                .rotary = rotary,
+                                .tied = tied};
+            EXPECT_EQ(read(written(sizes)), sizes);
         }
 }
 
@@ -142,29 +151,31 @@ Json published_mistral() {
             {"vocab_size", 32000}};
 }
 
-TEST(HfLlama, ReadsAMistral) {
-    LlamaSizes expected{.layers = 32,
-                        .heads = 32,
-                        .key_heads = 8,
-                        .head_size = 128,
-                        .channels = 4096,
-                        .hidden = 14336,
-                        .vocabulary = 32000,
-                        .context = 32768,
-                        .epsilon = 1e-5,
-                        .window = 4096};
+TEST(DecoderConfigs, ReadsAMistral) {
+    Decoder expected{.layers = 32,
+                     .heads = 32,
+                     .key_heads = 8,
+                     .head_size = 128,
+                     .channels = 4096,
+                     .hidden = 14336,
+                     .vocabulary = 32000,
+                     .context = 32768,
+                     .epsilon = 1e-5,
+                     .window = 4096};
     EXPECT_EQ(read(published_mistral()), expected);
-    const std::string written = hf_llama_config(expected);
-    EXPECT_EQ(Json::parse(written)["model_type"], "mistral");
-    EXPECT_EQ(Json::parse(written)["architectures"], Json{"MistralForCausalLM"});
-    EXPECT_EQ(Json::parse(written)["sliding_window"], 4096);
-    EXPECT_EQ(read_hf_llama_config(written, "ours"), expected);
-    // Its second version has none, and is what a LLaMA is.
+    const nn::DecoderConfig config = nn::read_decoder_config(published_mistral().dump(), "config.json");
+    const std::string text = written(config.parts, *config.family);
+    EXPECT_EQ(Json::parse(text)["model_type"], "mistral");
+    EXPECT_EQ(Json::parse(text)["architectures"], Json{"MistralForCausalLM"});
+    EXPECT_EQ(Json::parse(text)["sliding_window"], 4096);
+    EXPECT_EQ(read(text), expected);
+    // Its second version has none.
     Json json = published_mistral();
     json["sliding_window"] = nullptr;
     expected.window = 0;
     EXPECT_EQ(read(json), expected);
-    EXPECT_EQ(Json::parse(hf_llama_config(expected))["model_type"], "llama");
+    EXPECT_TRUE(Json::parse(written(expected, *config.family))["sliding_window"].is_null());
+    EXPECT_EQ(read(written(expected, *config.family)), expected);
     // The library's defaults where nothing is said.
     for (const char* name : {"sliding_window", "num_key_value_heads", "max_position_embeddings"})
         json.erase(name);
@@ -177,27 +188,29 @@ TEST(HfLlama, ReadsAMistral) {
     EXPECT_EQ(config_error(json), "config.json: sliding_window: expected an unsigned integer, found -4");
 }
 
-TEST(HfLlama, OtherModelsAreRefusedInOneLine) {
-    EXPECT_EQ(config_error(with("model_type", "qwen2")),
-              "config.json: model_type is \"qwen2\", expected \"llama\" or \"mistral\"");
+TEST(DecoderConfigs, OtherModelsAreRefusedInOneLine) {
+    EXPECT_EQ(config_error(with("model_type", "gpt_bigcode"))
+                  .find("config.json: model_type is \"gpt_bigcode\"; known are \"llama\", \"mistral\", "),
+              0u);
     EXPECT_EQ(config_error(with("sliding_window", 64)),
-              "config.json: sliding_window is 64, which a LLaMA has not; only a Mistral's can be run");
-    EXPECT_EQ(config_error(with("hidden_act", "gelu")),
-              "config.json: hidden_act is \"gelu\", only \"silu\" can be run");
+              "config.json: sliding_window is 64, a key that is not known here, so it may say what the model "
+              "computes; remove it if it does not");
+    EXPECT_EQ(config_error(with("hidden_act", "mish")),
+              "config.json: hidden_act is \"mish\", only \"silu\", \"swish\", \"gelu\", "
+              "\"gelu_pytorch_tanh\", \"gelu_new\", \"relu\" can be run");
     EXPECT_EQ(config_error(with("partial_rotary_factor", 0.5)),
               "config.json: partial_rotary_factor is 0.5, only 1.0 can be run");
     EXPECT_EQ(
         config_error(with("rope_parameters", {{"rope_type", "default"}, {"partial_rotary_factor", 0.25}})),
-        "config.json: rope_parameters.partial_rotary_factor is 0.25, only 1.0 can be run");
-    EXPECT_EQ(config_error(with("attention_bias", true)),
-              "config.json: attention_bias is true, only false can be run");
-    EXPECT_EQ(config_error(with("mlp_bias", true)), "config.json: mlp_bias is true, only false can be run");
+        "config.json: partial_rotary_factor is 0.25, only 1.0 can be run");
+    EXPECT_EQ(config_error(with("attention_bias", "no")),
+              "config.json: attention_bias: expected true or false, found \"no\"");
+    EXPECT_EQ(config_error(with("rope_scaling", {{"type", "proportional"}, {"factor", 2.0}})),
+              "config.json: rope_scaling.type is \"proportional\"; known are \"default\", \"linear\", "
+              "\"llama3\", \"yarn\", \"dynamic\", \"longrope\"");
     EXPECT_EQ(
-        config_error(with("rope_scaling", {{"type", "dynamic"}, {"factor", 2.0}})),
-        "config.json: rope_scaling.type is \"dynamic\"; known are \"default\", \"linear\" and \"llama3\"");
-    EXPECT_EQ(config_error(with("rope_parameters", {{"rope_type", "yarn"}, {"factor", 2.0}})),
-              "config.json: rope_parameters.rope_type is \"yarn\"; known are \"default\", \"linear\" and "
-              "\"llama3\"");
+        config_error(with("rope_parameters", {{"rope_type", "linear"}, {"factor", 2.0}, {"mscale", 1.0}})),
+        "config.json: rope_parameters.mscale is 1.0, which \"linear\" has not");
     EXPECT_EQ(config_error(with("rope_scaling", {{"type", "linear"}})),
               "config.json: rotary positions: \"factor\" is missing");
     EXPECT_EQ(config_error(with("rope_scaling", {{"type", "linear"}, {"factor", -2}})),
@@ -220,9 +233,9 @@ TEST(HfLlama, OtherModelsAreRefusedInOneLine) {
               "config.json: tie_word_embeddings: expected true or false, found \"yes\"");
     Json without = published();
     without.erase("vocab_size");
-    EXPECT_EQ(config_error(without), "config.json: a LLaMA's configuration: \"vocab_size\" is missing");
+    EXPECT_EQ(config_error(without), "config.json: a llama's configuration: \"vocab_size\" is missing");
     EXPECT_EQ(config_error(Json::array()),
-              "config.json: a LLaMA's configuration: expected an object, found an array");
+              "config.json: a model's configuration: expected an object, found an array");
 }
 
 }  // namespace
