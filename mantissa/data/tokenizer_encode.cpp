@@ -126,12 +126,31 @@ struct CachedPiece {
     std::array<TokenId, 5> ids;
 };
 
+template <class Word>
+std::uint64_t word_at(const char* at) {
+    Word word;
+    std::memcpy(&word, at, sizeof(word));
+    return word;
+}
+
+/// Up to eight bytes of a text that is not empty, zeros after them. By words of known sizes, which overlap: a
+/// copy of a size that is not known costs more than all else that is done with a piece.
+std::uint64_t first_bytes(std::string_view text) {
+    const char* const begin = text.data();
+    const std::size_t size = text.size();
+    if (size >= 8) return word_at<std::uint64_t>(begin);
+    if (size >= 4)
+        return word_at<std::uint32_t>(begin) | word_at<std::uint32_t>(begin + size - 4) << 8 * (size - 4);
+    const std::size_t middle = size / 2, last = size - 1;
+    return word_at<std::uint8_t>(begin) | word_at<std::uint8_t>(begin + middle) << 8 * middle |
+           word_at<std::uint8_t>(begin + last) << 8 * last;
+}
+
 struct PieceKey {
     std::uint64_t low = 0, high = 0;
 
-    explicit PieceKey(std::string_view piece) {
-        std::memcpy(&low, piece.data(), std::min<std::size_t>(piece.size(), 8));
-        if (piece.size() > 8) std::memcpy(&high, piece.data() + 8, piece.size() - 8);
+    explicit PieceKey(std::string_view piece) : low(first_bytes(piece)) {
+        if (piece.size() > 8) high = first_bytes(piece.substr(8));
     }
     std::uint64_t hash() const {
         return (low ^ std::rotl(high * 0x9E3779B97F4A7C15, 31)) * 0x9E3779B97F4A7C15;
@@ -148,6 +167,8 @@ struct Encoder::State {
     const Tokenizer::Tables* tables;
     std::vector<CachedPiece> cache = std::vector<CachedPiece>(std::size_t{1} << slot_bits);
     std::vector<TokenId> unmerged = {};  // of the piece at hand
+    UnigramModel::Work unigram = {};
+    bool plain = false;  // whether special tokens are spelled out, as what is cached is
 
     /// One token for each byte; or for each character, or for each byte of one that the vocabulary lacks.
     void begin_piece(std::string_view piece) {
@@ -169,6 +190,7 @@ struct Encoder::State {
     }
 
     void merge(std::string_view piece, std::vector<TokenId>& ids) {
+        if (!tables->parts.scores.empty()) return tables->unigram.encode(piece, plain, unigram, ids);
         if (tables->parts.whole_pieces) {
             if (const auto token = tables->by_bytes.find(piece); token != tables->by_bytes.end()) {
                 ids.push_back(token->second);
@@ -185,7 +207,10 @@ struct Encoder::State {
         const PieceKey key(piece);
         CachedPiece& slot = cache[key.hash() >> (64 - slot_bits)];
         if (slot.low == key.low && slot.high == key.high && slot.length == piece.size()) {
-            ids.insert(ids.end(), slot.ids.begin(), slot.ids.begin() + slot.count);
+            if (slot.count == 1)  // as most are
+                ids.push_back(slot.ids[0]);
+            else
+                ids.insert(ids.end(), slot.ids.begin(), slot.ids.begin() + slot.count);
             return;
         }
         const std::size_t before = ids.size();
@@ -232,6 +257,10 @@ struct Encoder::State {
             return !token.on_request || options.specials == SpecialsInText::as_tokens ||
                    (options.specials == SpecialsInText::end_of_text_as_token && is_end(token));
         };
+        if (plain != (options.specials != SpecialsInText::as_tokens)) {
+            plain = !plain;
+            if (!tables->parts.scores.empty()) cache.assign(cache.size(), {});
+        }
         const bool finds = !tables->all_on_request || options.specials != SpecialsInText::as_text;
         TextPlace place = options.continues ? TextPlace::continues : TextPlace::at_start;
         std::string changed;
