@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "mantissa/base/error.h"
-#include "mantissa/data/text_pattern_automaton.h"
 #include "mantissa/data/text_pattern_syntax.h"
 
 namespace mantissa::inline v0 {
@@ -15,15 +14,8 @@ struct TextPattern::Program {
     PatternAutomaton automaton;
 };
 
-TextPattern::Match TextPattern::find(std::string_view text, std::size_t from) const {
-    const PatternAutomaton& automaton = program_->automaton;
-    for (std::size_t at = automaton.next_start(text, from); at < text.size();) {
-        const std::size_t end = automaton.match_end(text, at);
-        if (end != PatternAutomaton::none) return {at, end};
-        at = automaton.next_start(text, at + decode_utf8(text, at).length);
-    }
-    return {text.size(), text.size()};
-}
+TextPattern::TextPattern(std::shared_ptr<const Program> program)
+    : program_(std::move(program)), automaton_(&program_->automaton) {}
 
 const std::string& TextPattern::expression() const { return program_->expression; }
 

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "mantissa/base/error.h"
+#include "mantissa/data/text_pattern_syntax.h"
 
 namespace mantissa::inline v0 {
 

@@ -1,6 +1,6 @@
 // A deterministic automaton for text_pattern.h's expressions: from state to state by one look into a table
 // for an ASCII character, by its class for others. Made once for an expression, it walks a text without going
-// back. Internal to data/text_pattern*.
+// back. Part of text_pattern.h.
 #pragma once
 
 #include <algorithm>
@@ -10,10 +10,11 @@
 #include <vector>
 
 #include "mantissa/base/expected.h"
-#include "mantissa/data/text_pattern_syntax.h"
 #include "mantissa/data/unicode.h"
 
 namespace mantissa::inline v0 {
+
+struct PatternItem;  // text_pattern_syntax.h
 
 class PatternAutomaton {
   public:
@@ -21,7 +22,7 @@ class PatternAutomaton {
 
     /// Follows the choices in their order, as a search that goes back would. The reason names what it cannot
     /// follow.
-    static Expected<PatternAutomaton> of_syntax(const PatternChoices& choices);
+    static Expected<PatternAutomaton> of_syntax(const std::vector<std::vector<PatternItem>>& choices);
 
     /// The end of the match that begins at `begin`, or `none`.
     std::size_t match_end(std::string_view text, std::size_t begin) const {

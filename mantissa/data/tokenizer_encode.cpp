@@ -126,31 +126,29 @@ struct CachedPiece {
     std::array<TokenId, 5> ids;
 };
 
-template <class Word>
-std::uint64_t word_at(const char* at) {
-    Word word;
-    std::memcpy(&word, at, sizeof(word));
-    return word;
-}
-
-/// Up to eight bytes of a text that is not empty, zeros after them. By words of known sizes, which overlap: a
-/// copy of a size that is not known costs more than all else that is done with a piece.
-std::uint64_t first_bytes(std::string_view text) {
-    const char* const begin = text.data();
-    const std::size_t size = text.size();
-    if (size >= 8) return word_at<std::uint64_t>(begin);
-    if (size >= 4)
-        return word_at<std::uint32_t>(begin) | word_at<std::uint32_t>(begin + size - 4) << 8 * (size - 4);
-    const std::size_t middle = size / 2, last = size - 1;
-    return word_at<std::uint8_t>(begin) | word_at<std::uint8_t>(begin + middle) << 8 * middle |
-           word_at<std::uint8_t>(begin + last) << 8 * last;
-}
+/// A word of as many first bytes.
+constexpr auto first_bytes = [] {
+    std::array<std::uint64_t, 9> words{};
+    for (std::size_t i = 1; i < words.size(); ++i) words[i] = words[i - 1] << 8 | 0xFF;
+    return words;
+}();
 
 struct PieceKey {
     std::uint64_t low = 0, high = 0;
 
-    explicit PieceKey(std::string_view piece) : low(first_bytes(piece)) {
-        if (piece.size() > 8) high = first_bytes(piece.substr(8));
+    /// `readable` bytes are there from the piece's beginning on. Where they are sixteen, words of known sizes
+    /// are read and cut: a copy of a size that is not known costs more than all else that is done with a
+    /// piece.
+    PieceKey(std::string_view piece, std::size_t readable) {
+        if (readable < 2 * sizeof(low)) {
+            std::memcpy(&low, piece.data(), std::min<std::size_t>(piece.size(), 8));
+            if (piece.size() > 8) std::memcpy(&high, piece.data() + 8, piece.size() - 8);
+            return;
+        }
+        std::memcpy(&low, piece.data(), sizeof(low));
+        std::memcpy(&high, piece.data() + sizeof(low), sizeof(high));
+        low &= first_bytes[std::min<std::size_t>(piece.size(), 8)];
+        high &= first_bytes[std::max<std::size_t>(piece.size(), 8) - 8];
     }
     std::uint64_t hash() const {
         return (low ^ std::rotl(high * 0x9E3779B97F4A7C15, 31)) * 0x9E3779B97F4A7C15;
@@ -202,9 +200,11 @@ struct Encoder::State {
         merge(unmerged, tables->pairs, ids);
     }
 
-    [[gnu::always_inline]] void encode_piece(std::string_view piece, std::vector<TokenId>& ids) {
+    /// `readable` bytes are there from the piece's beginning on.
+    [[gnu::always_inline]] void encode_piece(std::string_view piece, std::size_t readable,
+                                             std::vector<TokenId>& ids) {
         if (piece.size() > 16) return merge(piece, ids);
-        const PieceKey key(piece);
+        const PieceKey key(piece, readable);
         CachedPiece& slot = cache[key.hash() >> (64 - slot_bits)];
         if (slot.low == key.low && slot.high == key.high && slot.length == piece.size()) {
             if (slot.count == 1)  // as most are
@@ -227,7 +227,7 @@ struct Encoder::State {
     /// A text without tokens to be found, from one step of the pipeline's cuts on.
     void encode_cut(std::size_t step, std::string_view text, TextPlace place, std::vector<TokenId>& ids) {
         const std::vector<CutStep>& cuts = tables->parts.pipeline.cuts;
-        if (step == cuts.size()) return encode_piece(text, ids);
+        if (step == cuts.size()) return encode_piece(text, text.size(), ids);
         const CutStep& cut = cuts[step];
         std::string spaced, prefixed;
         if (cut.visible_spaces) text = with_plain_spaces(text, spaced);
@@ -241,7 +241,9 @@ struct Encoder::State {
         }
         if (!cut.pattern) return encode_cut(step + 1, text, place, ids);
         if (step + 1 == cuts.size())
-            return for_each_piece(cut, text, [&](std::string_view piece) { encode_piece(piece, ids); });
+            return for_each_piece(cut, text, [&](std::string_view piece) {
+                encode_piece(piece, static_cast<std::size_t>(text.end() - piece.begin()), ids);
+            });
         for_each_piece(cut, text, [&](std::string_view piece) {
             const bool begins = piece.data() == text.data();
             encode_cut(step + 1, piece, begins ? place : TextPlace::behind_special, ids);
