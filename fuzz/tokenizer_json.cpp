@@ -21,13 +21,14 @@ std::string expected_of(const mantissa::TokenizerParts& parts, std::string_view 
     return expected;
 }
 
-/// Whether texts come back but for that.
+/// Whether texts come back but for that. Unigram's may not: what no token has is unknown, and a text may
+/// spell the token of a byte.
 bool gives_back(const mantissa::TokenizerParts& parts) {
     using mantissa::NormalizeStep;
     const auto keeps = [](const NormalizeStep& step) {
         return step.kind == NormalizeStep::Kind::prepend || step.kind == NormalizeStep::Kind::visible_spaces;
     };
-    return parts.first_space != mantissa::FirstSpace::all_of_token_dropped &&
+    return parts.scores.empty() && parts.first_space != mantissa::FirstSpace::all_of_token_dropped &&
            std::ranges::all_of(parts.pipeline.changes, keeps) &&
            std::ranges::none_of(parts.pipeline.cuts,
                                 [](const mantissa::CutStep& step) {

@@ -3,17 +3,24 @@
 spells them, and hashes of what Hugging Face's `tokenizers` makes of 100,000 awkward strings with added tokens in them,
 and of the text that it makes of these tokens again. tests/data/tokenizer_kinds_test.cpp compares them with ours.
 
-    pip install tokenizers
+    pip install tokenizers sentencepiece
     python bench/peers/tokenizer_kinds_fixture.py TEXT        TEXT: what the merges are learnt from
 
 `--check` compares with the stored file instead of writing it.
 """
 import argparse
 import importlib.metadata
+import io
 import json
+import math
 import pathlib
+import struct
+import tempfile
+import unicodedata
 
+import sentencepiece
 import tokenizers
+from sentencepiece import sentencepiece_model_pb2
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from awkward_strings import FRAGMENTS, RANGES, Random, fnv, hash_of_ids, string_number
@@ -42,6 +49,28 @@ QWEN35 = (ANY_CASE + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p
 CL100K = (r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+")
 O200K = (rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+{ANY_CASE}?|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*{ANY_CASE}?"
          r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + SPACES)
+
+
+def character_map():
+    """A table of SentencePiece's for a part of what its models map: NFKC of some ranges, pairs that compose, white space."""
+    rules = {"\t": " ", "\n": " ", "\r": " ", "\u00a0": " ", "\u3000": " ", "\u200b": "", "\u00ad": "", "\u0640": " "}
+    for first, last in [(0xA0, 0x24F), (0x2000, 0x206F), (0x2100, 0x218F), (0x1E00, 0x1EFF), (0xFF00, 0xFFDC), (0xFB00, 0xFB4F)]:
+        for character in map(chr, range(first, last + 1)):
+            into, apart = unicodedata.normalize("NFKC", character), unicodedata.normalize("NFD", character)
+            if into != character:
+                rules.setdefault(character, into)
+            if len(apart) > 1 and unicodedata.normalize("NFC", apart) == character:
+                rules.setdefault(apart, character)
+    with tempfile.TemporaryDirectory() as folder:
+        table, model = pathlib.Path(folder) / "rules.tsv", io.BytesIO()
+        spelled = lambda text: " ".join(f"{ord(character):X}" for character in text)
+        table.write_text("".join(f"{spelled(text)}\t{spelled(into)}\n" for text, into in rules.items()))
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(["some words of a text"] * 20), model_writer=model, vocab_size=40, minloglevel=2,
+            hard_vocab_limit=False, normalization_rule_tsv=str(table))
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.ParseFromString(model.getvalue())
+    return proto.normalizer_spec.precompiled_charsmap
 
 
 def learn(text, pre_tokenizer, alphabet, limit):
@@ -82,6 +111,17 @@ class Kinds:
         tokenizer.decoder = decoder
         return finished(tokenizer, added, normalizer, processor)
 
+    def unigram(self, added, normalizer, pre_tokenizer, decoder, processor=None, falls_back=False):
+        """Scores of a published model's kind: log-probabilities rounded to FP32, 0 for special tokens and bytes."""
+        kept = ["<pad>", "<s>", "</s>", "<unk>"] + [f"<0x{byte:02X}>" for byte in range(256) if falls_back]
+        scores = {token: 0.0 for token in kept}
+        for rank, word in enumerate([SPACE, "e", SPACE * 2, *self.words[0]]):
+            scores.setdefault(word, struct.unpack("f", struct.pack("f", -math.log(rank + 3) - len(word) / 7))[0])
+        tokenizer = tokenizers.Tokenizer(models.Unigram(list(scores.items()), 3, falls_back))
+        tokenizer.pre_tokenizer = pre_tokenizer
+        tokenizer.decoder = decoder
+        return finished(tokenizer, added, normalizer, processor)
+
     def all(self):
         special = [AddedToken("<|endoftext|>", special=True, normalized=False)]
         chat = special + [AddedToken(text, special=True, normalized=False) for text in ("<|im_start|>", "<|im_end|>")]
@@ -105,8 +145,11 @@ class Kinds:
         stripped = decoders.Sequence([decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(),
                                       decoders.Strip(" ", 1, 0)])
         meta = lambda scheme: decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace(prepend_scheme=scheme)])
+        metaspace_again = lambda scheme: decoders.Metaspace(prepend_scheme=scheme)
+        runs = normalizers.Sequence([normalizers.Strip(left=False), normalizers.Replace(Regex(" {2,}"), SPACE)])
         begin = processors.TemplateProcessing(single="<s> $A", pair="<s> $A $B", special_tokens=[("<s>", 1)])
         around = processors.TemplateProcessing(single="<s> $A </s>", pair="<s> $A $B", special_tokens=[("<s>", 1), ("</s>", 2)])
+        ending = processors.TemplateProcessing(single="$A </s>", pair="$A $B", special_tokens=[("</s>", 2)])
         of_text = processors.TemplateProcessing(single="<|endoftext|> $A", pair="$A $B", special_tokens=[("<|endoftext|>", 0)])
         twice = processors.Sequence([processors.ByteLevel(trim_offsets=False), of_text])
         llama = lambda expression, added, **more: self.byte_level([isolated(expression)], added, use_regex=False, **more)
@@ -130,6 +173,18 @@ class Kinds:
             "metaspace never": self.fallback(gemma, normalizers.NFD(), metaspace("never", True), meta("never")),
             "roberta, each flag": self.byte_level([], every, normalizer=normalizers.NFKD(), prefix=True,
                                                   processor=processors.RobertaProcessing(("<mask>", 1), ("<|endoftext|>", 0))),
+            "t5, xlm-r: unigram": self.unigram(
+                strips + [AddedToken("<extra_id_0>", special=True, normalized=False)],
+                normalizers.Precompiled(character_map()),
+                pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), metaspace("always", True)]),
+                metaspace_again("always"), ending),
+            "unigram with bytes": self.unigram(gemma, runs, metaspace("first", True), meta("first"), around, falls_back=True),
+            "unigram of whole texts": self.unigram(strips, normalizers.NFKC(), metaspace("never", False), meta("never"),
+                                                   falls_back=True),
+            "bert's cuts": self.byte_level([pre_tokenizers.BertPreTokenizer()], chat, use_regex=False),
+            "words": self.byte_level([pre_tokenizers.Whitespace()], chat, use_regex=False),
+            "punctuation": self.byte_level([pre_tokenizers.Punctuation("merged_with_previous"),
+                                            pre_tokenizers.CharDelimiterSplit("e")], chat),
             "each behaviour": self.byte_level(
                 [pre_tokenizers.Split(Regex(r"[A-Z]+|\p{Mn}"), "merged_with_next"),
                  pre_tokenizers.Split(Regex(r"\p{P}|\s{2}"), "merged_with_previous"),

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "mantissa/base/expected.h"
+#include "mantissa/data/text_pattern_automaton.h"
 #include "mantissa/data/unicode.h"
 
 namespace mantissa::inline v0 {
@@ -30,7 +31,14 @@ class TextPattern {
         std::size_t begin, end;
     };
     /// The first match at or behind `from`; empty, at the text's end, if there is none. No other is empty.
-    Match find(std::string_view text, std::size_t from) const;
+    Match find(std::string_view text, std::size_t from) const {
+        for (std::size_t at = automaton_->next_start(text, from); at < text.size();) {
+            const std::size_t end = automaton_->match_end(text, at);
+            if (end != PatternAutomaton::none) return {at, end};
+            at = automaton_->next_start(text, at + decode_utf8(text, at).length);
+        }
+        return {text.size(), text.size()};
+    }
 
     /// Whether a match may hold a character of class `before` and the ASCII character `after` beside each
     /// other, or depend on `after` otherwise than on the text's end. Errs on the side of yes.
@@ -43,8 +51,9 @@ class TextPattern {
 
   private:
     struct Program;
-    explicit TextPattern(std::shared_ptr<const Program> program) : program_(std::move(program)) {}
+    explicit TextPattern(std::shared_ptr<const Program> program);
     std::shared_ptr<const Program> program_;
+    const PatternAutomaton* automaton_;  // the program's
 };
 
 /// GPT-2's, by which a text is cut into words (openai/gpt-2, src/encoder.py).

@@ -9,14 +9,6 @@
 
 namespace mantissa::inline v0 {
 
-bool CharacterSet::may_share(const CharacterSet& other) const {
-    for (std::size_t c = 0; c < ascii.size(); ++c)
-        if (ascii[c] && other.ascii[c]) return true;
-    if (!reaches_beyond_ascii() || !other.reaches_beyond_ascii()) return false;
-    const bool listed = !ranges.empty() || !other.ranges.empty() || all_but_these || other.all_but_these;
-    return listed || (categories & other.categories) != 0;
-}
-
 bool CharacterSet::may_hold(CharacterClass kind) const {
     for (unsigned char c = 0; c < ascii.size(); ++c)
         if (ascii[c] && character_class(c) == kind) return true;
@@ -82,6 +74,10 @@ class PatternParser {
 
   private:
     [[noreturn]] void refuse(std::string_view what) const { throw NotUnderstood{fmt::format("{}", what)}; }
+    void enter() {
+        constexpr int deepest = 100;
+        if (++depth_ > deepest) refuse("a group or class within so many others");
+    }
     bool more() const { return at_ < text_.size(); }
     bool take(std::string_view what) {
         if (!text_.substr(at_).starts_with(what)) return false;
@@ -118,8 +114,10 @@ class PatternParser {
             item.possessive = false;
             item.max = PatternItem::unlimited;
         }
-        const bool once_at_most = item.max == 1 && !item.possessive;
-        if (item.kind != PatternItem::Kind::set && (item.kind != PatternItem::Kind::group || !once_at_most))
+        if (item.kind == PatternItem::Kind::set) return item;
+        const bool often =
+            item.max == PatternItem::unlimited && item.min <= 1 && !may_match_nothing(item.choices);
+        if (item.kind != PatternItem::Kind::group || item.possessive || (item.max > 1 && !often))
             refuse("a repeated " + std::string(text_.substr(begin, at_ - begin)));
         return item;
     }
@@ -174,13 +172,15 @@ class PatternParser {
             require_single_folds(c);
             add_character(item.set, c);
         }
-        if (spaces_ == Spaces::visible) item.set.ascii[' '] = item.set.holds(0x2581);
+        if (spaces_ == Spaces::visible)
+            item.set.ascii[' '] = item.set.holds_beyond_ascii(0x2581, category_of(0x2581));
         return item;
     }
 
     PatternItem parse_group() {
         PatternItem item{.kind = PatternItem::Kind::group};
         const bool outer = any_case_;
+        enter();
         if (take("?")) {
             if (take("i:")) {
                 any_case_ = true;
@@ -195,6 +195,7 @@ class PatternParser {
         }
         item.choices = parse_choices();
         if (!take(")")) refuse("a group that does not end");
+        --depth_;
         any_case_ = outer;
         return item;
     }
@@ -202,6 +203,7 @@ class PatternParser {
     /// Behind the bracket that opens it.
     CharacterSet parse_class() {
         CharacterSet set;
+        enter();
         const bool negative = take("^");
         bool first = true;
         for (; first || !take("]"); first = false) {
@@ -229,6 +231,7 @@ class PatternParser {
                 add_range(set, *begin, *end);
         }
         if (negative) complement(set);
+        --depth_;
         return set;
     }
 
@@ -328,8 +331,8 @@ class PatternParser {
                 const bool negative = take("^");
                 const std::size_t end = std::min(text_.find('}', at_), text_.size());
                 const std::string_view name = text_.substr(at_, end - at_);
-                if (name.empty() || name == "Cw" || categories_of(name) == 0)
-                    refuse(fmt::format("\\{}{{{}}}", letter, name));
+                if (end == text_.size() || name.empty() || name == "Cw" || categories_of(name) == 0)
+                    refuse(text_.substr(begin - 1, end + 1 - (begin - 1)));
                 add_categories(set, categories_of(name));
                 if (negative) complement(set);
                 at_ = end + 1;
@@ -367,6 +370,7 @@ class PatternParser {
     std::string_view text_;
     Spaces spaces_;
     std::size_t at_ = 0;
+    int depth_ = 0;  // of groups and classes
     bool any_case_ = false;
     char32_t last_letter_ = 0;  // of those before, in a group of any case
 };
@@ -379,20 +383,6 @@ Expected<PatternChoices> parse_pattern(std::string_view expression, Spaces space
     } catch (const NotUnderstood& error) {
         return Unexpected{error.what};
     }
-}
-
-bool may_begin(const PatternSequence& sequence, unsigned char byte) {
-    for (const PatternItem& item : sequence) {
-        if (item.kind == PatternItem::Kind::set &&
-            (byte < 0x80 ? item.set.ascii[byte] : item.set.reaches_beyond_ascii()))
-            return true;
-        if (item.kind == PatternItem::Kind::group &&
-            std::ranges::any_of(item.choices,
-                                [&](const PatternSequence& choice) { return may_begin(choice, byte); }))
-            return true;
-        if (!may_match_nothing(item)) return false;
-    }
-    return true;
 }
 
 }  // namespace mantissa

@@ -21,18 +21,11 @@ struct CharacterSet {
     std::vector<std::pair<char32_t, char32_t>> ranges = {};
     bool all_but_these = false;  // of those beyond ASCII
 
-    bool holds_beyond_ascii(char32_t code_point) const {
-        bool there = (categories >> category_of(code_point) & 1) != 0;
+    bool holds_beyond_ascii(char32_t code_point, unsigned category) const {
+        bool there = (categories >> category & 1) != 0;
         for (const auto& [first, last] : ranges) there |= code_point >= first && code_point <= last;
         return there != all_but_these;
     }
-    bool holds(char32_t code_point) const {
-        return code_point < ascii.size() ? ascii[code_point] : holds_beyond_ascii(code_point);
-    }
-    /// Whether some character beyond ASCII may be in it.
-    bool reaches_beyond_ascii() const { return categories != 0 || !ranges.empty() || all_but_these; }
-    /// Whether some character may be in both.
-    bool may_share(const CharacterSet& other) const;
     /// Whether some character of that class may be in it.
     bool may_hold(CharacterClass kind) const;
 };
@@ -45,7 +38,7 @@ struct PatternItem {
     static constexpr std::uint32_t unlimited = std::numeric_limits<std::uint32_t>::max();
     enum class Kind : std::uint8_t {
         set,
-        group,    ///< once, or, if `min` is 0, not at all
+        group,    ///< once, as `max` says or any number of times, or, if `min` is 0, not at all
         ahead,    ///< what must follow, or, if `negative`, must not
         line_end  ///< the text's end, or the end of a line follows
     };
@@ -58,8 +51,5 @@ struct PatternItem {
 };
 
 Expected<PatternChoices> parse_pattern(std::string_view expression, Spaces spaces);
-
-/// Whether a match of the sequence may begin with this byte. Errs on the side of yes.
-bool may_begin(const PatternSequence& sequence, unsigned char byte);
 
 }  // namespace mantissa

@@ -144,8 +144,8 @@ bool any_spans_a_space(const std::unordered_map<std::string_view, TokenId>& by_b
 void add_cut_before_spaces(const std::unordered_map<std::string_view, TokenId>& by_bytes,
                            TokenizerParts& parts) {
     const auto cuts = [](const CutStep& step) { return step.pattern.has_value(); };
-    if (parts.byte_fallback.empty() || parts.whole_pieces || std::ranges::any_of(parts.pipeline.cuts, cuts) ||
-        any_spans_a_space(by_bytes))
+    if (parts.byte_fallback.empty() || !parts.scores.empty() || parts.whole_pieces ||
+        std::ranges::any_of(parts.pipeline.cuts, cuts) || any_spans_a_space(by_bytes))
         return;
     static const TextPattern spaces = *TextPattern::of_expression(" +");
     parts.pipeline.cuts.push_back({.pattern = spaces, .behavior = CutStep::Behavior::merged_with_next});
@@ -184,11 +184,15 @@ Tokenizer::Tokenizer(TokenizerParts parts) {
                 disagree(kept, fmt::format("texts {} with token {}, outside the vocabulary of {}", how, id,
                                            kept.tokens.size()));
     for (const TokenId id : kept.byte_fallback) others[id] = true;
-    tables->by_bytes = index_tokens(kept, others);
-    tables->byte_tokens = find_byte_tokens(kept, tables->by_bytes);
-    add_cut_before_spaces(tables->by_bytes, tables->parts);
+    if (kept.scores.empty()) {
+        tables->by_bytes = index_tokens(kept, others);
+        tables->byte_tokens = find_byte_tokens(kept, tables->by_bytes);
+        add_cut_before_spaces(tables->by_bytes, tables->parts);
+    }
     add_tokens_in_texts(*tables);
-    if (kept.rank_is_id)
+    if (!kept.scores.empty())
+        tables->unigram = UnigramModel(kept);
+    else if (kept.rank_is_id)
         add_all_splits(tables->by_bytes, tables->pairs);
     else
         add_merges(kept, tables->pairs);

@@ -1,7 +1,8 @@
-// BPE: a vocabulary of byte strings, and merges that are applied in order of rank within the pieces of
-// tokenizer_split.h. Byte-level as GPT-2's and LLaMA 3's, where merges begin with single bytes; or as
-// SentencePiece's, of LLaMA 1 and 2, where they begin with characters, and what the vocabulary lacks falls
-// back to a token for each of its bytes. Text to token ids and back; reading, writing and training are
+// BPE or Unigram. BPE: a vocabulary of byte strings, and merges that are applied in order of rank within the
+// pieces of tokenizer_split.h. Byte-level as GPT-2's and LLaMA 3's, where merges begin with single bytes; or
+// as SentencePiece's, of LLaMA 1 and 2, where they begin with characters, and what the vocabulary lacks falls
+// back to a token for each of its bytes. Unigram: a score for each token (tokenizer_unigram.h). Text to token
+// ids and back; reading, writing and training are
 // elsewhere (tokenizer_files.h, tokenizer_train.h). Sources: openai/gpt-2, src/encoder.py; Sennrich et al.
 // 2016; Kudo, Richardson 2018.
 #pragma once
@@ -63,6 +64,10 @@ struct TokenizerParts {
     /// The tokens of the 256 bytes, which stand for what the others lack: merges begin with characters, and
     /// U+2581 is a space. Empty: merges begin with bytes.
     std::vector<TokenId> byte_fallback = {};
+    /// Unigram's log-probabilities of the first tokens; those behind them are found in texts. Empty: BPE.
+    std::vector<double> scores = {};
+    /// The token of characters that no other has; Unigram's.
+    std::optional<TokenId> unknown = {};
     FirstSpace first_space = FirstSpace::kept;
     /// Tokens with which every text begins, such as <s>; encode_whole puts them before it.
     std::vector<TokenId> first_tokens = {};

@@ -126,12 +126,29 @@ struct CachedPiece {
     std::array<TokenId, 5> ids;
 };
 
+/// A word of as many first bytes.
+constexpr auto first_bytes = [] {
+    std::array<std::uint64_t, 9> words{};
+    for (std::size_t i = 1; i < words.size(); ++i) words[i] = words[i - 1] << 8 | 0xFF;
+    return words;
+}();
+
 struct PieceKey {
     std::uint64_t low = 0, high = 0;
 
-    explicit PieceKey(std::string_view piece) {
-        std::memcpy(&low, piece.data(), std::min<std::size_t>(piece.size(), 8));
-        if (piece.size() > 8) std::memcpy(&high, piece.data() + 8, piece.size() - 8);
+    /// `readable` bytes are there from the piece's beginning on. Where they are sixteen, words of known sizes
+    /// are read and cut: a copy of a size that is not known costs more than all else that is done with a
+    /// piece.
+    PieceKey(std::string_view piece, std::size_t readable) {
+        if (readable < 2 * sizeof(low)) {
+            std::memcpy(&low, piece.data(), std::min<std::size_t>(piece.size(), 8));
+            if (piece.size() > 8) std::memcpy(&high, piece.data() + 8, piece.size() - 8);
+            return;
+        }
+        std::memcpy(&low, piece.data(), sizeof(low));
+        std::memcpy(&high, piece.data() + sizeof(low), sizeof(high));
+        low &= first_bytes[std::min<std::size_t>(piece.size(), 8)];
+        high &= first_bytes[std::max<std::size_t>(piece.size(), 8) - 8];
     }
     std::uint64_t hash() const {
         return (low ^ std::rotl(high * 0x9E3779B97F4A7C15, 31)) * 0x9E3779B97F4A7C15;
@@ -148,6 +165,8 @@ struct Encoder::State {
     const Tokenizer::Tables* tables;
     std::vector<CachedPiece> cache = std::vector<CachedPiece>(std::size_t{1} << slot_bits);
     std::vector<TokenId> unmerged = {};  // of the piece at hand
+    UnigramModel::Work unigram = {};
+    bool plain = false;  // whether special tokens are spelled out, as what is cached is
 
     /// One token for each byte; or for each character, or for each byte of one that the vocabulary lacks.
     void begin_piece(std::string_view piece) {
@@ -169,6 +188,7 @@ struct Encoder::State {
     }
 
     void merge(std::string_view piece, std::vector<TokenId>& ids) {
+        if (!tables->parts.scores.empty()) return tables->unigram.encode(piece, plain, unigram, ids);
         if (tables->parts.whole_pieces) {
             if (const auto token = tables->by_bytes.find(piece); token != tables->by_bytes.end()) {
                 ids.push_back(token->second);
@@ -180,12 +200,17 @@ struct Encoder::State {
         merge(unmerged, tables->pairs, ids);
     }
 
-    [[gnu::always_inline]] void encode_piece(std::string_view piece, std::vector<TokenId>& ids) {
+    /// `readable` bytes are there from the piece's beginning on.
+    [[gnu::always_inline]] void encode_piece(std::string_view piece, std::size_t readable,
+                                             std::vector<TokenId>& ids) {
         if (piece.size() > 16) return merge(piece, ids);
-        const PieceKey key(piece);
+        const PieceKey key(piece, readable);
         CachedPiece& slot = cache[key.hash() >> (64 - slot_bits)];
         if (slot.low == key.low && slot.high == key.high && slot.length == piece.size()) {
-            ids.insert(ids.end(), slot.ids.begin(), slot.ids.begin() + slot.count);
+            if (slot.count == 1)  // as most are
+                ids.push_back(slot.ids[0]);
+            else
+                ids.insert(ids.end(), slot.ids.begin(), slot.ids.begin() + slot.count);
             return;
         }
         const std::size_t before = ids.size();
@@ -202,7 +227,7 @@ struct Encoder::State {
     /// A text without tokens to be found, from one step of the pipeline's cuts on.
     void encode_cut(std::size_t step, std::string_view text, TextPlace place, std::vector<TokenId>& ids) {
         const std::vector<CutStep>& cuts = tables->parts.pipeline.cuts;
-        if (step == cuts.size()) return encode_piece(text, ids);
+        if (step == cuts.size()) return encode_piece(text, text.size(), ids);
         const CutStep& cut = cuts[step];
         std::string spaced, prefixed;
         if (cut.visible_spaces) text = with_plain_spaces(text, spaced);
@@ -216,7 +241,9 @@ struct Encoder::State {
         }
         if (!cut.pattern) return encode_cut(step + 1, text, place, ids);
         if (step + 1 == cuts.size())
-            return for_each_piece(cut, text, [&](std::string_view piece) { encode_piece(piece, ids); });
+            return for_each_piece(cut, text, [&](std::string_view piece) {
+                encode_piece(piece, static_cast<std::size_t>(text.end() - piece.begin()), ids);
+            });
         for_each_piece(cut, text, [&](std::string_view piece) {
             const bool begins = piece.data() == text.data();
             encode_cut(step + 1, piece, begins ? place : TextPlace::behind_special, ids);
@@ -232,6 +259,10 @@ struct Encoder::State {
             return !token.on_request || options.specials == SpecialsInText::as_tokens ||
                    (options.specials == SpecialsInText::end_of_text_as_token && is_end(token));
         };
+        if (plain != (options.specials != SpecialsInText::as_tokens)) {
+            plain = !plain;
+            if (!tables->parts.scores.empty()) cache.assign(cache.size(), {});
+        }
         const bool finds = !tables->all_on_request || options.specials != SpecialsInText::as_text;
         TextPlace place = options.continues ? TextPlace::continues : TextPlace::at_start;
         std::string changed;

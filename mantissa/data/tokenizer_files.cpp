@@ -147,8 +147,9 @@ bool same_tokens(const TokenizerParts& a, const TokenizerParts& b) {
     };
     return a.tokens == b.tokens && a.merges == b.merges && specials_of(a) == specials_of(b) &&
            a.rank_is_id == b.rank_is_id && a.whole_pieces == b.whole_pieces && a.pipeline == b.pipeline &&
-           a.byte_fallback == b.byte_fallback && a.first_space == b.first_space &&
-           a.first_tokens == b.first_tokens && a.last_tokens == b.last_tokens;
+           a.byte_fallback == b.byte_fallback && a.scores == b.scores && a.unknown == b.unknown &&
+           a.first_space == b.first_space && a.first_tokens == b.first_tokens &&
+           a.last_tokens == b.last_tokens;
 }
 
 TokenizerParts read_vocabulary_and_merges(const NamedText& vocabulary, const NamedText& merges) {

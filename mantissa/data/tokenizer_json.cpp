@@ -1,5 +1,5 @@
-// tokenizer.json of Hugging Face's tokenizers: the part of it that is BPE, byte-level or with byte_fallback
-// as SentencePiece's. Field names after tokenizers/src/models/bpe/serialization.rs.
+// tokenizer.json of Hugging Face's tokenizers: BPE, byte-level or with byte_fallback as SentencePiece's, and
+// Unigram. Field names after tokenizers/src/models/{bpe,unigram}/serialization.rs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,15 +30,25 @@ class Reader {
         require_absent(root_, "truncation", "truncation");
         require_absent(root_, "padding", "padding");
         const Json& model = require_member(root_, "model", name_, "top level");
+        const bool unigram = is_unigram(model);
         const bool falls_back = flag(model, "byte_fallback", "model.byte_fallback");
         const bool ignores_merges = flag(model, "ignore_merges", "model.ignore_merges");
-        TokenizerPipeline pipeline =
-            read_tokenizer_pipeline(root_, falls_back ? TokenizerKind::text : TokenizerKind::bytes, name_);
-        read_model(model);
+        TokenizerPipeline pipeline = read_tokenizer_pipeline(root_,
+                                                             falls_back ? TokenizerKind::text_and_bytes
+                                                             : unigram  ? TokenizerKind::text
+                                                                        : TokenizerKind::bytes,
+                                                             name_);
+        std::vector<double> scores;
+        if (unigram)
+            scores = read_unigram(model);
+        else
+            read_merging_model(model);
         read_added_tokens();
-        const auto spelling =
-            falls_back ? SpelledVocabulary::Spelling::text : SpelledVocabulary::Spelling::bytes;
+        using enum SpelledVocabulary::Spelling;
+        const auto spelling = falls_back ? text_and_bytes : unigram ? text : bytes;
         TokenizerParts parts = std::move(spelled_).finish(spelling);
+        if (unigram) parts.unknown = read_unknown(model, scores.size());
+        parts.scores = std::move(scores);
         parts.whole_pieces = ignores_merges;
         parts.pipeline = std::move(pipeline.text);
         parts.first_space = pipeline.first_space;
@@ -51,7 +61,8 @@ class Reader {
   private:
     [[noreturn]] void unsupported(const std::string& what) const {
         throw UserError(fmt::format(
-            "{}: {} is not supported: mantissa reads BPE, byte-level or with byte_fallback", name_, what));
+            "{}: {} is not supported: mantissa reads BPE, byte-level or with byte_fallback, and Unigram",
+            name_, what));
     }
 
     bool flag(const Json& object, const char* key, const std::string& what) const {
@@ -64,11 +75,46 @@ class Reader {
         unsupported(value.is_structured() ? what : fmt::format("{} = {}", what, json_excerpt(value)));
     }
 
-    void read_model(const Json& model) {
+    bool is_unigram(const Json& model) const {
         // Files older than the field hold BPE; a model of another type lacks merges.
         const Json& type = member_or_null(model, "type");
-        if (!type.is_null() && require_string(type, name_, "model.type") != "BPE")
-            unsupported("the model " + type.get<std::string>());
+        if (type.is_null()) return false;
+        const std::string& name = require_string(type, name_, "model.type");
+        if (name != "BPE" && name != "Unigram") unsupported("the model " + name);
+        return name == "Unigram";
+    }
+
+    /// Adds the tokens and gives their scores.
+    std::vector<double> read_unigram(const Json& model) {
+        const Json& vocabulary = require_member(model, "vocab", name_, "model");
+        if (!vocabulary.is_array() || vocabulary.empty())
+            throw UserError(
+                fmt::format("{}: model.vocab: expected an array of tokens and their scores, found {}", name_,
+                            json_excerpt(vocabulary)));
+        std::vector<double> scores;
+        for (const Json& entry : vocabulary) {
+            if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || entry[0] == "" ||
+                !entry[1].is_number())
+                throw UserError(
+                    fmt::format("{}: model.vocab: entry {}: expected [\"TOKEN\", SCORE], found {}", name_,
+                                scores.size() + 1, json_excerpt(entry)));
+            spelled_.add_next(entry[0].get_ref<const std::string&>());
+            scores.push_back(entry[1].get<double>());
+        }
+        return scores;
+    }
+
+    TokenId read_unknown(const Json& model, std::size_t tokens) const {
+        const Json& unknown = member_or_null(model, "unk_id");
+        if (unknown.is_null()) unsupported("a Unigram without unk_id");
+        const std::uint64_t id = require_unsigned(unknown, name_, "model.unk_id");
+        if (id >= tokens)
+            throw UserError(
+                fmt::format("{}: model.unk_id is {}, but the vocabulary has {} tokens", name_, id, tokens));
+        return static_cast<TokenId>(id);
+    }
+
+    void read_merging_model(const Json& model) {
         for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"})
             require_absent(model, key, fmt::format("model.{}", key));
         // unk_token and fuse_unk say nothing here: with tokens for all 256 bytes nothing is unknown.
@@ -127,11 +173,13 @@ class Reader {
     }
 
     /// A token that is found in what a text is changed to is decoded as what it is changed to.
+    /// One that the model makes, too, is spelled as there.
     static void spell_as_found(SpelledVocabulary::Spelling spelling, TokenizerParts& parts) {
         std::vector<bool> merges(parts.tokens.size());
         for (const Merge& merge : parts.merges)
             for (const TokenId id : {merge.left, merge.right, merge.result}) merges[id] = true;
         std::string changed;
+        for (std::size_t id = 0; id < parts.scores.size(); ++id) merges[id] = true;
         for (const SpecialToken& token : parts.specials)
             if (token.normalized && !merges[token.id])
                 parts.tokens[token.id] = decoded_added_token(

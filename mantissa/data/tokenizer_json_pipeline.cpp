@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/base/error.h"
+#include "mantissa/data/base64.h"
 #include "mantissa/data/tokenizer_split.h"
 #include "mantissa/formats/strict_json.h"
 
@@ -16,6 +17,26 @@ namespace mantissa::inline v0 {
 namespace {
 
 using Json = nlohmann::json;
+
+/// The library asks Rust, whose Unicode is 17.0: the last ones are newer than our tables.
+constexpr std::string_view digits = R"([\p{N}\x{11DE0}-\x{11DE9}\x{16FF4}-\x{16FF6}])";
+
+/// As the library's table of Unicode 8.0 has it, which misses what became punctuation since and has two
+/// characters that are none any more.
+constexpr std::string_view punctuation =
+    R"((?![\x{61D}\x{9FD}\x{A76}\x{C77}\x{C84}\x{1B4E}\x{1B4F}\x{1B7D}-\x{1B7F}\x{2E43}-\x{2E4F}\x{2E52}-\x{2E5D})"
+    R"(\x{10D6E}\x{10EAD}\x{10F55}-\x{10F59}\x{10F86}-\x{10F89}\x{113D4}\x{113D5}\x{113D7}\x{113D8})"
+    R"(\x{1144B}-\x{1144F}\x{1145A}\x{1145B}\x{1145D}\x{11660}-\x{1166C}\x{116B9}\x{1183B}\x{11944}-\x{11946})"
+    R"(\x{119E2}\x{11A3F}-\x{11A46}\x{11A9A}-\x{11A9C}\x{11A9E}-\x{11AA2}\x{11B00}-\x{11B09}\x{11BE1})"
+    R"(\x{11C41}-\x{11C45}\x{11C70}\x{11C71}\x{11EF7}\x{11EF8}\x{11F43}-\x{11F4F}\x{11FFF}\x{12FF1}\x{12FF2})"
+    R"(\x{16D6D}-\x{16D6F}\x{16E97}-\x{16E9A}\x{16FE2}\x{1E5FF}\x{1E95E}\x{1E95F}]))"
+    R"([\p{P}!-/:-@\[-`{-~\x{166D}\x{111C9}])";
+
+/// Words as Rust's regular expressions have them (\w), and rows of what is neither that nor white space.
+constexpr std::string_view words =
+    R"([\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{200C}\x{200D}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169})"
+    R"(\x{1F170}-\x{1F189}]+|[^\s\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{200C}\x{200D}\x{24B6}-\x{24E9})"
+    R"(\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189}]+)";
 
 class PipelineReader {
   public:
@@ -26,7 +47,7 @@ class PipelineReader {
         for (const Json& step : steps_of("normalizer", "normalizers")) read_change(step);
         for (const Json& step : steps_of("pre_tokenizer", "pretokenizers")) read_cut(step);
         if (kind_ == TokenizerKind::bytes && !spelled_) unsupported("a pre_tokenizer without ByteLevel");
-        if (kind_ == TokenizerKind::text && spaces_ == Spaces::plain)
+        if (kind_ != TokenizerKind::bytes && spaces_ == Spaces::plain)
             unsupported("a tokenizer that leaves spaces as they are");
         if (kind_ == TokenizerKind::bytes)
             read_byte_decoder();
@@ -41,7 +62,7 @@ class PipelineReader {
         throw UserError(fmt::format("{}: {} is not supported: mantissa reads {}", source_, what,
                                     kind_ == TokenizerKind::bytes
                                         ? "byte-level BPE as GPT-2's, LLaMA 3's and Qwen's"
-                                        : "BPE with byte_fallback as LLaMA 2's and Gemma's"));
+                                        : "BPE with byte_fallback and Unigram, as LLaMA 2's and T5's"));
     }
 
     std::string type_of(const Json& component, const std::string& what) const {
@@ -105,12 +126,26 @@ class PipelineReader {
                           : type == "NFD"  ? NormalForm::nfd
                           : type == "NFKC" ? NormalForm::nfkc
                                            : NormalForm::nfkd;
-        } else if (kind_ == TokenizerKind::text && replaces(step, " ", visible_space)) {
+        } else if (kind_ != TokenizerKind::bytes && replaces(step, " ", visible_space)) {
             return make_spaces_visible();
         } else if (type == "Replace") {
             change.kind = NormalizeStep::Kind::replace;
             change.pattern = read_pattern(step, "the normalizer Replace");
             change.content = content_of(step, "content", "the normalizer Replace");
+        } else if (type == "Precompiled") {
+            if (spaces_ == Spaces::visible) unsupported("a Precompiled behind a Replace of spaces");
+            const auto bytes =
+                decode_base64(require_string(require_member(step, "precompiled_charsmap", source_, type),
+                                             source_, "precompiled_charsmap"));
+            if (!bytes)
+                throw UserError(
+                    fmt::format("{}: the normalizer's precompiled_charsmap is no base64", source_));
+            auto map = CharacterMap::of_bytes(*bytes);
+            if (!map)
+                throw UserError(
+                    fmt::format("{}: the normalizer's precompiled_charsmap {}", source_, map.reason()));
+            change.kind = NormalizeStep::Kind::characters;
+            change.map = std::move(*map);
         } else if (type == "Prepend") {
             change.kind = NormalizeStep::Kind::prepend;
             change.content = content_of(step, "prepend", "the normalizer Prepend");
@@ -156,16 +191,27 @@ class PipelineReader {
                 !flag(step, "invert", false, "pre_tokenizer"))
                 return;
             cut.pattern = read_pattern(step, "the pre_tokenizer Split");
-            cut.behavior = read_behavior(step);
+            cut.behavior = read_behavior(step, type);
             cut.inverted = flag(step, "invert", false, "pre_tokenizer");
         } else if (type == "Digits") {
-            // The library asks Rust, whose Unicode is 17.0: these are newer than our tables.
-            static const TextPattern numbers =
-                *TextPattern::of_expression(R"([\p{N}\x{11DE0}-\x{11DE9}\x{16FF4}-\x{16FF6}])");
-            cut.pattern = numbers;
+            cut.pattern = pattern_of(digits);
             if (!flag(step, "individual_digits", false, "pre_tokenizer"))
                 cut.behavior = CutStep::Behavior::contiguous;
-        } else if (type == "Metaspace" && kind_ == TokenizerKind::text) {
+        } else if (type == "Punctuation") {
+            cut.pattern = pattern_of(punctuation);
+            if (!member_or_null(step, "behavior").is_null()) cut.behavior = read_behavior(step, type);
+        } else if (type == "WhitespaceSplit" || type == "Whitespace" || type == "BertPreTokenizer") {
+            pipeline_.text.cuts.push_back(
+                {.pattern = pattern_of("\\s"), .behavior = CutStep::Behavior::removed});
+            if (type == "WhitespaceSplit") return;
+            cut.pattern = pattern_of(type == "Whitespace" ? words : punctuation);
+        } else if (type == "CharDelimiterSplit") {
+            const Json& delimiter = require_member(step, "delimiter", source_, type);
+            if (!delimiter.is_string() || delimiter == "")
+                unsupported(fmt::format("the delimiter {}", json_excerpt(delimiter)));
+            cut.pattern = TextPattern::of_text(delimiter.get<std::string>(), spaces_);
+            cut.behavior = CutStep::Behavior::removed;
+        } else if (type == "Metaspace" && kind_ != TokenizerKind::bytes) {
             cut = read_metaspace(step);
         } else {
             unsupported("the pre_tokenizer " + type);
@@ -173,7 +219,11 @@ class PipelineReader {
         if (cut != CutStep{}) pipeline_.text.cuts.push_back(std::move(cut));
     }
 
-    CutStep::Behavior read_behavior(const Json& step) const {
+    TextPattern pattern_of(std::string_view expression) const {
+        return *TextPattern::of_expression(expression, spaces_);
+    }
+
+    CutStep::Behavior read_behavior(const Json& step, const std::string& type) const {
         using enum CutStep::Behavior;
         constexpr std::pair<const char*, CutStep::Behavior> names[] = {
             {"Isolated", isolated},
@@ -181,7 +231,7 @@ class PipelineReader {
             {"MergedWithPrevious", merged_with_previous},
             {"MergedWithNext", merged_with_next},
             {"Contiguous", contiguous}};
-        const Json& given = require_member(step, "behavior", source_, "the pre_tokenizer Split");
+        const Json& given = require_member(step, "behavior", source_, "the pre_tokenizer " + type);
         for (const auto& [name, behavior] : names)
             if (given == name) return behavior;
         unsupported(fmt::format("the behavior {}", json_excerpt(given)));
@@ -254,7 +304,9 @@ class PipelineReader {
                 unsupported("the decoder " + type);
             }
         }
-        if (!spaces || !bytes) unsupported("a decoder that does not make spaces and bytes again");
+        if (!spaces || bytes != (kind_ == TokenizerKind::text_and_bytes))
+            unsupported(bytes && spaces ? "a decoder that makes bytes of a model without byte_fallback"
+                                        : "a decoder that does not make spaces and bytes again");
     }
 
     // Tokens around those of a text.

@@ -16,9 +16,9 @@ struct TokenizerPipeline {
     std::vector<TokenId> first_tokens = {}, last_tokens = {};
 };
 
-/// Kind of a tokenizer: of bytes, as GPT-2's or LLaMA 3's, or of text that falls back to bytes, as
-/// SentencePiece's.
-enum class TokenizerKind : std::uint8_t { bytes, text };
+/// Kind of a tokenizer: of bytes, as GPT-2's or LLaMA 3's, or of text, as SentencePiece's, which may fall
+/// back to bytes.
+enum class TokenizerKind : std::uint8_t { bytes, text, text_and_bytes };
 
 /// Reads normalizer, pre_tokenizer, post_processor and decoder of `root`. Throws UserError, beginning with
 /// `source`, that names what is none of that kind's.

@@ -13,6 +13,8 @@ bool apply(const NormalizeStep& step, std::string_view text, std::string& change
             return normalize_unicode(text, step.form, changed);
         case NormalizeStep::Kind::visible_spaces:
             return with_plain_spaces(text, changed).data() != text.data();
+        case NormalizeStep::Kind::characters:
+            return step.map->apply(text, changed);
         case NormalizeStep::Kind::prepend:
             changed = step.content;
             changed += text;
@@ -95,7 +97,9 @@ SafeCuts::SafeCuts(const TextPipeline& pipeline) {
     using enum CharacterClass;
     bool normal_form = false;
     for (const NormalizeStep& step : pipeline.changes) {
-        if (step.kind == NormalizeStep::Kind::replace || step.kind == NormalizeStep::Kind::strip) return;
+        if (step.kind == NormalizeStep::Kind::replace || step.kind == NormalizeStep::Kind::strip ||
+            step.kind == NormalizeStep::Kind::characters)
+            return;
         normal_form |= step.kind == NormalizeStep::Kind::normal_form;
         visible_spaces_ |= step.kind == NormalizeStep::Kind::visible_spaces;
     }

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mantissa/data/character_map.h"
 #include "mantissa/data/text_pattern.h"
 #include "mantissa/data/unicode_normalize.h"
 
@@ -23,11 +24,13 @@ struct NormalizeStep {
         replace,        ///< each match of `pattern` by `content`
         prepend,        ///< `content` before a text that is not empty
         strip,          ///< white space at the ends
+        characters,     ///< by `map`
         visible_spaces  ///< U+2581 becomes U+0020, which stands for it from then on
     };
     Kind kind;
     NormalForm form = NormalForm::nfc;
     std::optional<TextPattern> pattern = {};
+    std::optional<CharacterMap> map = {};
     std::string content = {};
     bool at_start = false, at_end = false;  // of strip
     bool operator==(const NormalizeStep&) const = default;

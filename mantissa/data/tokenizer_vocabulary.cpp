@@ -58,6 +58,13 @@ void SpelledVocabulary::add_all(const nlohmann::json& entries, const std::string
     }
 }
 
+void SpelledVocabulary::add_next(const std::string& spelling) {
+    const auto [known, fresh] = ids_.emplace(spelling, static_cast<TokenId>(ids_.size()));
+    if (!fresh)
+        fail(fmt::format("tokens {} and {} are both {}", known->second, ids_.size(),
+                         quoted_excerpt(spelling)));
+}
+
 void SpelledVocabulary::add_special(const SpecialToken& token) {
     const auto known = ids_.find(token.text);
     if (known == ids_.end())
@@ -135,22 +142,28 @@ std::optional<unsigned> byte_of(std::string_view spelling) {
     return error == std::errc{} && end == last ? std::optional(byte) : std::nullopt;
 }
 
+bool is_text(SpelledVocabulary::Spelling spelling) {
+    using enum SpelledVocabulary::Spelling;
+    return spelling == text || spelling == text_and_bytes;
+}
+
 }  // namespace
 
 std::string decoded_added_token(std::string_view text, SpelledVocabulary::Spelling spelling) {
     std::string spaced;
-    if (spelling == SpelledVocabulary::Spelling::text) return std::string(with_plain_spaces(text, spaced));
+    if (is_text(spelling)) return std::string(with_plain_spaces(text, spaced));
     return read_spelling(text).value_or(std::string(text));
 }
 
 void SpelledVocabulary::read_text(const std::vector<const std::string*>& spellings,
-                                  const std::vector<bool>& added, TokenizerParts& parts) const {
-    parts.byte_fallback.assign(256, -1);
+                                  const std::vector<bool>& added, Spelling spelled,
+                                  TokenizerParts& parts) const {
+    if (spelled == Spelling::text_and_bytes) parts.byte_fallback.assign(256, -1);
     for (std::size_t id = 0; id < spellings.size(); ++id) {
         const std::string& spelling = *spellings[id];
         if (added[id]) {
             parts.tokens.push_back(decoded_added_token(spelling, Spelling::text));
-        } else if (const auto byte = byte_of(spelling)) {
+        } else if (const auto byte = byte_of(spelling); byte && !parts.byte_fallback.empty()) {
             parts.byte_fallback[*byte] = static_cast<TokenId>(id);
             parts.tokens.emplace_back(1, static_cast<char>(*byte));
         } else {
@@ -161,7 +174,7 @@ void SpelledVocabulary::read_text(const std::vector<const std::string*>& spellin
             parts.tokens.emplace_back(with_plain_spaces(spelling, spaced));
         }
     }
-    for (std::size_t byte = 0; byte < 256; ++byte)
+    for (std::size_t byte = 0; byte < parts.byte_fallback.size(); ++byte)
         if (parts.byte_fallback[byte] < 0)
             fail(fmt::format("byte_fallback needs a token for every byte, and <0x{:02X}> is missing", byte));
 }
@@ -173,14 +186,14 @@ TokenizerParts SpelledVocabulary::finish(Spelling spelled) && {
     for (SpecialToken& token : specials_) {
         added[token.id] = true;
         // No merge makes what the alphabet cannot spell, or what is special.
-        const bool can_be_spelled = spelled == Spelling::text ? token.text.find(' ') == std::string::npos
-                                                              : read_spelling(token.text).has_value();
+        const bool can_be_spelled = is_text(spelled) ? token.text.find(' ') == std::string::npos
+                                                     : read_spelling(token.text).has_value();
         token.in_vocabulary &= can_be_spelled && !token.on_request;
     }
 
     TokenizerParts parts;
-    if (spelled == Spelling::text) read_text(spellings, added, parts);
-    for (std::size_t id = 0; spelled != Spelling::text && id < spellings.size(); ++id) {
+    if (is_text(spelled)) read_text(spellings, added, spelled, parts);
+    for (std::size_t id = 0; !is_text(spelled) && id < spellings.size(); ++id) {
         const std::string& spelling = *spellings[id];
         if (spelled == Spelling::pair && !added[id] && !merged[id] && in_angle_brackets(spelling)) {
             specials_.push_back({spelling, static_cast<TokenId>(id)});

@@ -21,6 +21,8 @@ class SpelledVocabulary {
     /// All entries of a JSON object of spellings and ids. Throws UserError, calling it `what`, if it is
     /// something else.
     void add_all(const nlohmann::json& entries, const std::string& what);
+    /// The token of the next id of a file that lists them in their order. Throws UserError if it is there.
+    void add_next(const std::string& spelling);
     /// Marks a token as one that is found in texts, adding it if need be. Throws UserError if its spelling
     /// has another id.
     void add_special(const SpecialToken& token);
@@ -33,7 +35,8 @@ class SpelledVocabulary {
         pair,   ///< in the byte-level alphabet; each is a byte, some merge's result or, in angle brackets,
                 ///< special
         bytes,  ///< in that alphabet; some may be made by no merge
-        text    ///< as they are, U+2581 for a space, <0x00> to <0xFF> for bytes
+        text,   ///< as they are, U+2581 for a space
+        text_and_bytes  ///< the same, and <0x00> to <0xFF> for bytes
     };
     /// Checks that ids run from 0 without a gap and that tokens are as their spelling asks.
     TokenizerParts finish(Spelling spelling = Spelling::pair) &&;
@@ -50,7 +53,7 @@ class SpelledVocabulary {
     std::vector<const std::string*> spellings_by_id() const;
     std::string bytes_of_token(std::size_t id, const std::string& spelling, bool may_stand_alone) const;
     void read_text(const std::vector<const std::string*>& spellings, const std::vector<bool>& added,
-                   TokenizerParts& parts) const;
+                   Spelling spelled, TokenizerParts& parts) const;
 
     std::string source_;
     std::unordered_map<std::string, TokenId, TextHash, std::equal_to<>> ids_;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "mantissa/data/tokenizer.h"
 #include "mantissa/data/unicode.h"
@@ -24,6 +25,12 @@ struct Random {  // splitmix64
         return (z ^ (z >> 31)) % bound;
     }
 };
+
+inline std::uint64_t characters_of(std::string_view text) {
+    std::uint64_t count = 0;
+    for (std::size_t at = 0; at < text.size(); ++count) at += decode_utf8(text, at).length;
+    return count;
+}
 
 /// String `number` of the fragments and ranges that a fixture holds.
 inline std::string awkward_string(const nlohmann::json& fixture, std::uint64_t number) {

@@ -145,7 +145,7 @@ TEST(LlamaTokenizers, OtherPipelinesAreRefusedByName) {
               {{"type", "Replace"}, {"pattern", {{"Regex", "a*"}}}, {"content", ""}}),
          "an expression that may match nothing in the pattern \"a*\" is not supported");
     says(text("/normalizer", nullptr), "a tokenizer that leaves spaces as they are is not supported");
-    says(text("/pre_tokenizer", {{"type", "Whitespace"}}), "the pre_tokenizer Whitespace is not supported");
+    says(text("/pre_tokenizer", {{"type", "FixedLength"}}), "the pre_tokenizer FixedLength is not supported");
     says(text("/normalizer/normalizers/2", {{"type", "NFKC"}}), "NFKC behind a Replace of spaces");
     says(text("/decoder", nullptr), "a decoder that does not make spaces and bytes again");
     says(text("/decoder/decoders/3/start", 2), "a Strip of anything but one space at the start");

@@ -1,11 +1,16 @@
-// Regular expressions: what they find, case by case as Oniguruma does, and what is refused. The expressions
-// of published tokenizers: tokenizer_kinds_test.cpp.
+// Regular expressions: what they find, case by case as Oniguruma does, and what is refused. The fixture of
+// random ones is made by bench/peers/text_pattern_fixture.py; those of published tokenizers:
+// tokenizer_kinds_test.cpp.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "mantissa/base/file.h"
 #include "mantissa/data/text_pattern.h"
+#include "tests/data/awkward_strings.h"
 
 namespace mantissa {
 namespace {
@@ -36,6 +41,7 @@ TEST(TextPattern, FindsTheLeftmostByTheFirstChoice) {
     EXPECT_EQ(found("a(?=b|c)", "abaac"), "a|a");
     EXPECT_EQ(found("a$", "ba\nca"), "a|a");
     EXPECT_EQ(found("(?:ab)?c(d|e)", "abcdce"), "abcd|ce");
+    EXPECT_EQ(found("(?:ab|a)*c|(?:b(?!c)a)+", "aababcbababc"), "aababc|baba|c");
     EXPECT_EQ(found("[^\\r\\n\\p{L}]?\\p{Lu}+", " AB\nC"), " AB|C");
 }
 
@@ -61,19 +67,35 @@ TEST(TextPattern, VisibleSpaces) {
     EXPECT_EQ(found(" |[^\\s]", "a b", Spaces::visible), "a| |b");
 }
 
-TEST(TextPattern, ExpressionsWrittenOutByHandFindTheSame) {
-    std::string text;
-    for (int i = 0; i < 4000; ++i) {
-        constexpr const char* parts[] = {
-            " ", "  ", "\n", "\r", "\t",     "a",      "B",      "'s",     "'S",   "'ll",     "'",
-            "1", "23", "!",  "?",  "\u00e9", "\u3000", "\u0301", "\u0664", "\xFF", "'\u017F", "\xE3\x80"};
-        text += parts[(i * 2654435761U >> 7) % std::size(parts)];
+TEST(TextPattern, RandomExpressionsFindWhatOnigurumaFinds) {
+    const auto fixture =
+        nlohmann::json::parse(read_file(std::string(MANTISSA_SOURCE_DIR) + "/tests/data/text_patterns.json"));
+    ASSERT_GT(fixture["cases"].size(), 400u);
+    for (const auto& made : fixture["cases"]) {
+        const auto pattern = TextPattern::of_expression(made[0].get<std::string>());
+        ASSERT_TRUE(pattern) << made[0] << pattern.reason();
+        for (const auto& text_and_places : made[1]) {
+            const auto text = text_and_places[0].get<std::string>();
+            std::vector<std::array<std::size_t, 2>> places;
+            for (std::size_t at = 0; at < text.size();) {
+                const auto [begin, end] = pattern->find(text, at);
+                if (begin < end)
+                    places.push_back(
+                        {characters_of(text.substr(0, begin)), characters_of(text.substr(0, end))});
+                at = end;
+            }
+            EXPECT_EQ(nlohmann::json(places), text_and_places[1]) << made[0] << " in " << text_and_places[0];
+        }
     }
-    const std::string any_case = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|";
-    const std::string rest = "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
-    for (const std::string& expression :
-         {std::string(gpt2_expression), any_case + "\\p{N}{1,3}" + rest, any_case + "\\p{N}" + rest})
-        EXPECT_EQ(found(expression, text), found("(?:" + expression + ")", text));
+}
+
+TEST(TextPattern, TimeIsLinearInRowsOfAllKinds) {
+    const auto pattern = *TextPattern::of_expression(gpt2_expression);
+    const std::string text =
+        std::string(1 << 20, ' ') + std::string(1 << 20, 'a') + std::string(1 << 20, '\n');
+    int matches = 0;
+    for (std::size_t at = 0; at < text.size(); ++matches) at = pattern.find(text, at).end;
+    EXPECT_EQ(matches, 3);
 }
 
 TEST(TextPattern, OtherSyntaxIsRefusedByName) {
@@ -83,12 +105,19 @@ TEST(TextPattern, OtherSyntaxIsRefusedByName) {
     EXPECT_EQ(found("(?<!a)b", ""), "refused: (?<!");
     EXPECT_EQ(found("^a", ""), "refused: ^");
     EXPECT_EQ(found("a+?", ""), "refused: a lazy a+?");
-    EXPECT_EQ(found("(ab)+", ""), "refused: a repeated (ab)+");
+    EXPECT_EQ(found("(ab){2}", ""), "refused: a repeated (ab){2}");
+    EXPECT_EQ(found("(a?)+b", ""), "refused: a repeated (a?)+");
+    EXPECT_EQ(found("[\\p{L", ""), "refused: \\p{L");
+    EXPECT_EQ(found(std::string(1 << 20, '('), ""), "refused: a group or class within so many others");
+    EXPECT_EQ(found(std::string(1 << 20, '['), ""), "refused: a group or class within so many others");
     EXPECT_EQ(found("(a", ""), "refused: a group that does not end");
     EXPECT_EQ(found("a)", ""), "refused: )");
     EXPECT_EQ(found("[a", ""), "refused: an expression that ends early");
     EXPECT_EQ(found("(?i:stop)", ""), "refused: (?i: of st");
     EXPECT_EQ(found("[[:alpha:]]", ""), "refused: [:");
+    EXPECT_EQ(found("a(?=bc)", ""), "refused: a look-ahead that is not of one character");
+    EXPECT_EQ(found("a{3000}", ""), "refused: an expression of so many parts");
+    EXPECT_EQ(found("[ab]{0,30}a[ab]{30}", ""), "refused: an expression of so many states");
 }
 
 }  // namespace

@@ -246,7 +246,7 @@ TEST(TokenizerFiles, TokenizerJsonHonoursOptionsAndRefusesOthersByName) {
     };
     const auto model_unsupported = [](const std::string& what) {
         return "tokenizer.json: " + what +
-               " is not supported: mantissa reads BPE, byte-level or with byte_fallback";
+               " is not supported: mantissa reads BPE, byte-level or with byte_fallback, and Unigram";
     };
     const auto unsupported = [](const std::string& what) {
         return "tokenizer.json: " + what +
@@ -263,19 +263,25 @@ TEST(TokenizerFiles, TokenizerJsonHonoursOptionsAndRefusesOthersByName) {
         parse_tokenizer_json({with("/pre_tokenizer", {{"type", "ByteLevel"}}).dump(), "j"}).encode("hello"),
         (Ids{260}));
 
-    EXPECT_EQ(refusal("/model/type", "Unigram"), model_unsupported("the model Unigram"));
+    EXPECT_EQ(refusal("/model/type", "WordPiece"), model_unsupported("the model WordPiece"));
     EXPECT_EQ(refusal("/model/dropout", 0.1), model_unsupported("model.dropout = 0.1"));
     EXPECT_EQ(refusal("/model/byte_fallback", true),
               "tokenizer.json: the pre_tokenizer ByteLevel is not supported: mantissa reads BPE with "
-              "byte_fallback as LLaMA 2's and Gemma's");
+              "byte_fallback and Unigram, as LLaMA 2's and T5's");
     EXPECT_EQ(refusal("/model/end_of_word_suffix", "</w>"),
               model_unsupported("model.end_of_word_suffix = \"</w>\""));
     EXPECT_EQ(refusal("/model/continuing_subword_prefix", "##"),
               model_unsupported("model.continuing_subword_prefix = \"##\""));
     EXPECT_EQ(refusal("/normalizer", {{"type", "NFC"}}), "no error");
     EXPECT_EQ(refusal("/normalizer", {{"type", "Lowercase"}}), unsupported("the normalizer Lowercase"));
-    EXPECT_EQ(refusal("/pre_tokenizer", {{"type", "Whitespace"}}),
-              unsupported("the pre_tokenizer Whitespace"));
+    EXPECT_EQ(refusal("/pre_tokenizer", {{"type", "FixedLength"}}),
+              unsupported("the pre_tokenizer FixedLength"));
+    EXPECT_EQ(refusal("/pre_tokenizer", {{"type", "CharDelimiterSplit"}, {"delimiter", ""}}),
+              unsupported("the delimiter \"\""));
+    EXPECT_EQ(refusal("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "?"}}),
+              "tokenizer.json: the normalizer's precompiled_charsmap is no base64");
+    EXPECT_EQ(refusal("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "/wAAAA=="}}),
+              "tokenizer.json: the normalizer's precompiled_charsmap has a trie of another size");
     EXPECT_EQ(refusal("/pre_tokenizer", nullptr), unsupported("a pre_tokenizer without ByteLevel"));
     EXPECT_EQ(refusal("/post_processor", {{"type", "TemplateProcessing"}}),
               "tokenizer.json: post_processor: \"single\" is missing");
@@ -298,6 +304,60 @@ TEST(TokenizerFiles, TokenizerJsonHonoursOptionsAndRefusesOthersByName) {
               "tokenizer.json: pre_tokenizer.add_prefix_space: expected true or false, found 1");
     EXPECT_EQ(json_error(Json::array()), "tokenizer.json: expected an object, found an array");
     EXPECT_EQ(json_error(Json::object()), "tokenizer.json: top level: \"model\" is missing");
+}
+
+/// A Unigram; the vocabulary is that of the example in the documentation of the library's class.
+Json small_unigram() {
+    return Json::parse(R"({"added_tokens": [{"id": 0, "content": "<unk>", "special": true}],
+        "pre_tokenizer": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "never", "split": true},
+        "decoder": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "never", "split": true},
+        "model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0], ["a", 0], ["b", 0], ["c", 0], ["d", 0],
+            ["cd", 1], ["ab", 2], ["abc", 5], ["abcd", 10]]}})");
+}
+
+TEST(TokenizerFiles, UnigramTakesTheLargestSum) {
+    const Tokenizer tokenizer = parse_tokenizer_json({small_unigram().dump(), "j"});
+    EXPECT_EQ(tokenizer.encode("abcdacdxx"), (Ids{8, 1, 5, 0}));
+    EXPECT_EQ(tokenizer.decode(Ids{8, 1, 5, 0}), "abcdacd<unk>");
+    // Letters of a special token are unknown here where it is text.
+    EXPECT_EQ(tokenizer.encode("a<unk>d"), (Ids{1, 0, 4}));
+    EXPECT_EQ(tokenizer.encode("a<unk>d", {.specials = SpecialsInText::as_text}), (Ids{1, 0, 4}));
+    Json spelled = small_unigram();
+    for (const char* more : {"<", ">", "u", "n", "k"}) spelled["model"]["vocab"].push_back({more, -1});
+    spelled["normalizer"] = {{"type", "NFKC"}};
+    const Tokenizer letters = parse_tokenizer_json({spelled.dump(), "j"});
+    Encoder encoder(letters);
+    // Wide brackets become that token, too, but not where it is text; an encoder takes both.
+    for (const auto& [specials, expected] : {std::pair(SpecialsInText::as_tokens, Ids{0}),
+                                             std::pair(SpecialsInText::as_text, Ids{9, 11, 12, 13, 10}),
+                                             std::pair(SpecialsInText::as_tokens, Ids{0})}) {
+        Ids ids;
+        encoder.encode("\uFF1Cunk\uFF1E", ids, {.specials = specials});
+        EXPECT_EQ(ids, expected);
+    }
+}
+
+TEST(TokenizerFiles, UnigramIsRefusedByName) {
+    const auto refusal = [](const char* pointer, Json value) {
+        Json json = small_unigram();
+        json[Json::json_pointer(pointer)] = std::move(value);
+        return json_error(json);
+    };
+    EXPECT_EQ(refusal("/model/vocab", Json::object()),
+              "tokenizer.json: model.vocab: expected an array of tokens and their scores, found an object");
+    EXPECT_EQ(refusal("/model/vocab/2", {"b", "0"}),
+              "tokenizer.json: model.vocab: entry 3: expected [\"TOKEN\", SCORE], found an array");
+    EXPECT_EQ(refusal("/model/vocab/2/0", "a"), "tokenizer.json: tokens 1 and 2 are both \"a\"");
+    EXPECT_EQ(refusal("/model/unk_id", 9),
+              "tokenizer.json: model.unk_id is 9, but the vocabulary has 9 tokens");
+    EXPECT_EQ(
+        refusal("/model/unk_id", nullptr),
+        "tokenizer.json: a Unigram without unk_id is not supported: mantissa reads BPE, byte-level or with "
+        "byte_fallback, and Unigram");
+    EXPECT_EQ(
+        refusal("/model/byte_fallback", true),
+        "tokenizer.json: a decoder that does not make spaces and bytes again is not supported: mantissa "
+        "reads BPE with byte_fallback and Unigram, as LLaMA 2's and T5's");
 }
 
 TEST(TokenizerFiles, TiktokenLines) {

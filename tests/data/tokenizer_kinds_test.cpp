@@ -33,12 +33,6 @@ std::size_t place_of(std::string_view text, std::uint64_t number) {
     return at;
 }
 
-std::uint64_t characters_of(std::string_view text) {
-    std::uint64_t count = 0;
-    for (std::size_t at = 0; at < text.size(); ++count) at += decode_utf8(text, at).length;
-    return count;
-}
-
 /// As text_number in the script.
 std::string text_with_tokens(std::uint64_t i, const Json& added) {
     constexpr const char* spaces[] = {"", " ", "  ", "\n", "a"};
@@ -115,7 +109,8 @@ TEST(TokenizerKinds, TemplatesAndTheirLikeStandAroundTexts) {
 TEST(TokenizerKinds, TextsAreCutForThreads) {
     const std::string text = "Words, and 12 numbers; each of them.\nA line (here) and there! ";
     for (const auto& [name, kind] : kinds_fixture()["tokenizers"].items()) {
-        if (name == "each behaviour") continue;  // which strips texts
+        // One strips texts, of others each part changes what is beside it, or is one piece.
+        if (name == "each behaviour" || name == "punctuation" || name.find("unigram") != name.npos) continue;
         EXPECT_GT(cut_text(text, 1, parsed_kind(kind["json"]).safe_cuts()).size(), 5u) << name;
     }
 }

@@ -1,0 +1,13 @@
+// Bytes that are spelled in base64.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace mantissa::inline v0 {
+
+/// RFC 4648 section 4, padding required, bits that are cut off zero. Nothing for other text.
+std::optional<std::string> decode_base64(std::string_view text);
+
+}  // namespace mantissa
