@@ -2,6 +2,7 @@
 """Tunes a sentence encoder of all-MiniLM-L6-v2's sizes on pairs, by sentence-transformers and by mantissa, interleaved.
 
     bench/peers/encoder_pairs.py [--batch 32] [--tokens 128] [--rounds 3] [--steps 2] [--threads 2] [--small]
+                               [--only WORDS]
 
 Sides: sentence-transformers in FP32 and with autocast to BF16, mantissa in both (mantissa.torch.trainer around the very
 SentenceTransformer and its MultipleNegativesRankingLoss: the other pairs of a batch are the negatives, both texts of a
@@ -14,6 +15,7 @@ The losses of mantissa in FP32 must be sentence-transformers' within 1e-4, or th
 """
 import argparse
 import copy
+import math
 import statistics
 import sys
 import tempfile
@@ -99,6 +101,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=2, help="of a side in a round")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--only", default="", help="sides, by words of their names; PyTorch's BF16 is slow without a unit for it")
     parser.add_argument("--small", action="store_true", help="two layers of 64 channels, to try the script")
     options = parser.parse_args()
     import torch
@@ -108,10 +111,12 @@ def main():
     made = list(batches(options.rounds * options.steps, options, sizes))
     first = encoder(sizes)
     # The views of a trainer are its module's weights, so each side has a module of its own.
-    sides = {"sentence-transformers fp32": peer(copy.deepcopy(first), False),
-             "sentence-transformers bf16": peer(copy.deepcopy(first), True),
-             "mantissa fp32": ours(copy.deepcopy(first), "fp32", options, made[0]),
-             "mantissa bf16": ours(copy.deepcopy(first), "bf16", options, made[0])}
+    make = {"sentence-transformers fp32": lambda model: peer(model, False),
+            "sentence-transformers bf16": lambda model: peer(model, True),
+            "mantissa fp32": lambda model: ours(model, "fp32", options, made[0]),
+            "mantissa bf16": lambda model: ours(model, "bf16", options, made[0])}
+    sides = {side: each(copy.deepcopy(first)) for side, each in make.items()
+             if any(word in side for word in options.only.split(","))}
     seconds, losses = {side: [] for side in sides}, {side: [] for side in sides}
     for at in range(options.rounds):
         for side, step in sides.items():
@@ -120,12 +125,14 @@ def main():
                 losses[side].append(step(*batch))
                 seconds[side].append(time.monotonic() - began)
     middle = {side: statistics.median(all_[UNCOUNTED:] or all_) for side, all_ in seconds.items()}
-    best = min(value for side, value in middle.items() if side.startswith("sentence"))
+    best = min((value for side, value in middle.items() if side.startswith("sentence")), default=math.nan)
     print(f"{options.batch} pairs of up to {options.tokens} tokens, {options.threads} threads, "
           f"{len(made)} steps of each side")
     for side, value in middle.items():
         print(f"{side:28} {options.batch / value:8.1f} pairs/s  {best / value:5.2f} of the peer's best  "
               f"loss {losses[side][0]:.5f} to {losses[side][-1]:.5f}")
+    if not {"sentence-transformers fp32", "mantissa fp32"} <= set(sides):
+        return 0
     theirs, mine = losses["sentence-transformers fp32"], losses["mantissa fp32"]
     far = max(abs(a - b) / abs(a) for a, b in zip(theirs, mine))
     print(f"losses in FP32 are at most {far:.1e} apart")
