@@ -50,6 +50,7 @@ class Program:
     loss: int = -1
     output: int = -1  # what the network predicts; -1: nothing
     folded: int = 0  # nodes that were computed once
+    updates: dict = dataclasses.field(default_factory=dict)  # value of a running weight -> what a step makes of it
 
     def used(self, roots):
         """The nodes that these values follow from, in their order."""
@@ -90,7 +91,8 @@ class Program:
             "name": self.name, "types": {str(value): [dtype, list(shape)] for value, (dtype, shape) in
                                          self.types.items()},
             "inputs": self.inputs, "weights": [dataclasses.asdict(weight) for weight in self.weights],
-            "constants": constants, "nodes": nodes, "loss": self.loss, "output": self.output, "folded": self.folded})
+            "constants": constants, "nodes": nodes, "loss": self.loss, "output": self.output, "folded": self.folded,
+            "updates": list(self.updates.items())})
 
     @staticmethod
     def from_json(text):
@@ -107,7 +109,8 @@ class Program:
             name=read["name"], types={int(value): (dtype, tuple(shape)) for value, (dtype, shape) in
                                       read["types"].items()},
             inputs=read["inputs"], weights=[Weight(**each) for each in read["weights"]], constants=constants,
-            nodes=nodes, loss=read["loss"], output=read["output"], folded=read["folded"])
+            nodes=nodes, loss=read["loss"], output=read["output"], folded=read["folded"],
+            updates=dict(read.get("updates", [])))
 
 
 def refs(x):

@@ -147,18 +147,16 @@ class Refusals(unittest.TestCase):
         self.assertIn("a branch or a shape that numbers of the batch decide", text)
         self.assertIn("return y if y.sum() > 0 else -y", text)
 
-    def test_a_buffer_that_forward_changes(self):
+    def test_a_count_that_forward_changes(self):
         class Module(OneLayer):
             def __init__(self):
                 super().__init__()
-                self.register_buffer("average", torch.zeros(3))
+                self.register_buffer("calls", torch.zeros(3, dtype=torch.long))
 
             def forward(self, x):
-                y = self.layer(x)
-                with torch.no_grad():
-                    self.average.mul_(0.9).add_(0.1 * y.mean(0))
-                return y - self.average
-        self.assertIn("the buffer average, which forward changes", self.said(Module()))
+                self.calls.add_(1)
+                return self.layer(x) * self.calls
+        self.assertIn("the buffer calls, which forward changes", self.said(Module()))
 
     def test_autocast_in_the_module(self):
         class Module(OneLayer):

@@ -457,6 +457,21 @@ class Use(unittest.TestCase):
         with self.assertRaisesRegex(mantissa.torch.DifferenceError, "forward keeps something from one call to the next"):
             agrees(Module())
 
+    def test_hooks_that_the_first_forward_installs(self):
+        class Module(OneLayer):  # as transformers collects hidden states
+            installed = False
+
+            def forward(self, x):
+                if not self.installed:
+                    self.layer.register_forward_hook(lambda module, given, made: made * 2)
+                    self.installed = True
+                return self.layer(x)
+        model = Module()
+        expected = (model.layer(X) * 2).detach()
+        agrees(model, views=False)
+        self.assertEqual(len(model.layer._forward_hooks), 0)
+        torch.testing.assert_close(model(X), expected)
+
     def test_rows_are_predicted_as_they_stand(self):
         class Made(OneLayer):
             def __init__(self, made, whole=False):

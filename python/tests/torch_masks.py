@@ -17,7 +17,7 @@ import mantissa.torch
 from torch_modules import language
 
 NEAR, NEAR_IN_16_BITS = 2e-5, 0.01
-LENGTHS, T = (16, 9, 1, 5), 16
+LENGTHS, T = (96, 40, 1, 20), 96  # long enough for attention to be one operation
 MODELS = {"LlamaForCausalLM": {}, "Qwen2ForCausalLM": {}, "Qwen3ForCausalLM": {}, "GPT2LMHeadModel": {},
           "Gemma2ForCausalLM": dict(sliding_window=8, head_dim=16, query_pre_attn_scalar=16), "Gemma3ForCausalLM": {},
           "GPTNeoXForCausalLM": {}, "MistralForCausalLM": dict(sliding_window=8), "OPTForCausalLM": {},
@@ -42,6 +42,9 @@ def judged(name, implementation, side):
     """What one model does: words, or an exception."""
     torch.manual_seed(0)
     config = language._config(name, **MODELS[name])
+    for positions in ("max_position_embeddings", "n_positions", "max_seq_len"):
+        if hasattr(config, positions):
+            setattr(config, positions, 2 * T)
     config._attn_implementation = implementation
     model, batch = getattr(transformers, name)(config).train(), batch_of(name, side)
     low = mantissa.torch.trainer(model, None, batch, policy="bf16", check=False, views=False)(batch, lr=1e-3)

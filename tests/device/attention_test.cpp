@@ -213,6 +213,44 @@ TEST(Attention, GradientAgreesWithItsDefinition) {
     }
 }
 
+TEST(Attention, QueriesWithoutAGradientGiveNothing) {
+    // Blocks of 32 queries whose gradients are zeros are left out, but where weights are no numbers.
+    const std::int64_t D = 24;
+    for (const AttentionCase& c : {AttentionCase{2, 150, 150, D, true}, AttentionCase{4, 131, 70, D, false},
+                                   AttentionCase{4, 130, 131, D, true, DType::bf16, 2}}) {
+        SCOPED_TRACE(c.text());
+        const AttentionSize s = c.size();
+        AttentionOperands x = operands_of(c);
+        const auto zero = [&](std::int64_t head, std::int64_t first, std::int64_t last) {
+            for (std::int64_t i = first * D; i < last * D; ++i) x.d_o[head * s.queries * D + i] = 0;
+        };
+        zero(0, 0, 70);
+        zero(1, 40, 100);
+        zero(1, 128, s.queries);
+        const ForwardOracle forward = attention_oracle(s, x);
+        const Numbers o = rounded(forward.o.values, c.dtype), lse = rounded(forward.lse.values, DType::f32);
+        const BackwardOracle oracle = attention_grad_oracle(s, x, o, lse);
+        for_each_setting([&](const Setting& setting, Isa isa) {
+            const BackwardMemory memory(setting, attention_kernels(isa), s, x, o, lse);
+            attention_grad(attention_kernels(isa), memory.problem(s), setting.pool);
+            const double n = roundings(s);
+            expect_matches(memory.dq, oracle.dq.values, Tolerance::bound(1, n, eps32, oracle.dq.magnitudes));
+            expect_matches(memory.dk, oracle.dk.values, Tolerance::bound(1, n, eps32, oracle.dk.magnitudes));
+            expect_matches(memory.dv, oracle.dv.values, Tolerance::bound(1, n, eps32, oracle.dv.magnitudes));
+            return joined({&memory.dq, &memory.dk, &memory.dv});
+        });
+        if (HasFailure()) return;
+        Numbers no_number = lse;
+        no_number[3] = NAN;
+        for_each_setting([&](const Setting& setting, Isa isa) {
+            const BackwardMemory memory(setting, attention_kernels(isa), s, x, o, no_number);
+            attention_grad(attention_kernels(isa), memory.problem(s), setting.pool);
+            EXPECT_TRUE(std::isnan(memory.dv.values()[0]));
+            return joined({&memory.dq, &memory.dk, &memory.dv});
+        });
+    }
+}
+
 /// o, dq, dk, dv of a kernel, forward then backward.
 PlainAttention run_both(const Setting& setting, const AttentionKernels& kernels, const AttentionSize& s,
                         const AttentionOperands& x) {

@@ -105,6 +105,23 @@ TEST(LinearCrossEntropy, IgnoredRowsHaveNoGradientAndABadTargetIsStillNamed) {
     }
 }
 
+TEST(LinearCrossEntropy, ChunksOfIgnoredRowsAreLeftOut) {
+    for (const std::int64_t kept : {0, 1, 31, 32, 33, 96, 97}) {
+        std::vector<std::int32_t> targets = some_targets();
+        for (std::int64_t i = 0; i < N - kept; ++i) targets[static_cast<std::size_t>(i * 37 % N)] = -1;
+        const Outputs whole = run_of_chunk(N, 2, targets, true);  // one chunk, of which nothing is left out
+        for (const std::int64_t chunk : {1, 32, 64}) {
+            const Outputs got = run_of_chunk(chunk, 2, targets, true);
+            EXPECT_NEAR(got.loss, whole.loss, 1e-6 * whole.loss) << chunk << " " << kept;
+            for (std::size_t i = 0; i < whole.dx.size(); ++i)
+                ASSERT_NEAR(got.dx[i], whole.dx[i], V * 0x1p-24 * 10.0 / N) << chunk << " " << kept;
+            for (std::size_t i = 0; i < whole.dw.size(); ++i)
+                ASSERT_NEAR(got.dw[i], whole.dw[i], N * 0x1p-24 * 10.0 / N) << chunk << " " << kept;
+            EXPECT_EQ(run_of_chunk(chunk, 3, targets, true), got);
+        }
+    }
+}
+
 TEST(LinearCrossEntropy, HoldsOneChunkOfLogitsWhateverTheNumberOfRows) {
     LinearCrossEntropy problem{.rows = 4096, .channels = 768, .classes = 50257, .gradients = true};
     for (const DType dtype : {DType::f32, DType::bf16}) {

@@ -126,6 +126,22 @@ std::vector<ScoreCase> score_cases() {
                          result(body, "score", s);
                          result(body, "visible", equal(x[0], x[1]));
                      }});
+    // As match_attention writes a finite mask: x0 tells the queries that see a key, x1 the keys that are none
+    // of padding.
+    cases.push_back({"of finite numbers that hide all keys of some queries",
+                     {ids({2, 5}, 2), ids({2, 7}, 2)},
+                     {"bt", "bs"},
+                     false,
+                     [=](Graph& body, Tensor s, In x) {
+                         const Tensor sees_none = less(cast(x[0], s.dtype()), constant(body, 0.5, s.dtype()));
+                         const Tensor seen = cast(x[1], DType::boolean);
+                         const Tensor mask =
+                             select(seen, constant(body, 0, s.dtype()), constant(body, -2, s.dtype()));
+                         const Tensor yes = constant(body, 1, DType::boolean);
+                         result(body, "score", select(sees_none, s + mask + 2.0, s));
+                         result(body, "visible", select(sees_none, yes, seen));
+                     },
+                     false});
     cases.push_back(
         {"with a table of distances",
          {f32({3, 11}), f32({11})},

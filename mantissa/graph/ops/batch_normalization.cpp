@@ -149,12 +149,13 @@ std::vector<Tensor> normalize_gradient(const GradientCall& c) {
                                     c.graph, c.attributes);
 }
 
-/// before [C], statistic [C] -> (1 - momentum) before + momentum statistic. The momentum is PyTorch's: 1
-/// minus that of Keras. Statistics [N, C] are taken one after another.
+/// before [C], statistic [C], or both of any other shape -> (1 - momentum) before + momentum statistic. The
+/// momentum is PyTorch's: 1 minus that of Keras. Statistics [N, C] are taken one after another.
 std::vector<Type> running_average_types(const OpCall& call) {
     for (std::size_t i : {0u, 1u}) expect_dtype(call, i, DType::f32);
     const Shape &before = call.inputs[0].shape, &statistic = call.inputs[1].shape;
-    expect(before.rank() == 1 && statistic.rank() >= 1 && statistic.rank() <= 2 && statistic[-1] == before[0],
+    const bool in_rows = before.rank() == 1 && statistic.rank() == 2 && statistic[-1] == before[0];
+    expect(statistic == before || in_rows,
            "statistics of {} must be of as many channels, in one row or several, got {}",
            call.inputs[0].text(), call.inputs[1].text());
     const double momentum = call.attributes.number("momentum");
@@ -169,7 +170,7 @@ std::vector<Tensor> running_average_definition(const DefinitionCall& call) {
     };
     Tensor average = call.inputs[0];
     const Tensor statistics = call.inputs[1];
-    if (statistics.rank() == 1) return {blended(average, statistics)};
+    if (statistics.shape() == average.shape()) return {blended(average, statistics)};
     for (std::int64_t row = 0; row < statistics.dim(0); ++row)
         average = blended(average, reshape(slice(statistics, 0, row, row + 1), average.shape()));
     return {average};

@@ -358,18 +358,16 @@ class AttentionRecognition {
         PairExpressions& x = *expressions_;
         PairId visible = softmax_.visible;
         PairSum dropped;
-        // Finite scores that stand for hidden ones mean the same only where a query sees any key at all.
         const auto parts = algebra_.unmasked(softmax_.score, 1, -min_gap);
         const PairId both = x.make("logical_and", {visible, parts.visible});
         if (both != visible) {
-            if (!every_query_sees_a_key(both))
-                return refuse(
-                    "hidden scores are finite, and a query may see no key: its weights would be those of "
-                    "equal "
-                    "scores, of which the log-sum-exp cannot tell the number");
+            const PairId written = softmax_.score;
             softmax_.score = algebra_.changing(parts.score, dropped);
             is_shifted_ = !dropped.empty();
-            visible = both;
+            if (every_query_sees_a_key(both))
+                visible = both;
+            else if (!see_finite_scores(written, both, parts, visible))
+                return false;
         }
         std::vector<PairId> rest;
         for (const PairId condition : x.conjuncts(visible)) {
@@ -393,6 +391,39 @@ class AttentionRecognition {
             if (expressions_->contains(part, "row") || expressions_->contains(part, "sum"))
                 return refuse("the scores depend on all scores of their query, and not by a sum with it");
         return true;
+    }
+
+    /// Finite scores stand for hidden ones only where a query sees any key. One that sees none weighs those
+    /// that it has, as they are written, but for the number that hides: beside it the log-sum-exp could not
+    /// tell how many scores are equal.
+    bool see_finite_scores(PairId written, PairId both, const SoftmaxAlgebra::Masked& parts,
+                           PairId& visible) {
+        PairExpressions& x = *expressions_;
+        if (parts.fills.size() != 1)
+            return refuse("hidden scores are of {} finite numbers, and a query may see no key",
+                          parts.fills.size());
+        if (softmax_.sink)
+            return refuse("hidden scores are finite, a query may see no key, and a logit is no key's");
+        for (const char* const op : {"row", "product", "sum", "random"})
+            if (x.contains(both, op)) return refuse("which pairs are visible depends on the scores");
+        if (reads_distances(both))
+            return refuse(
+                "hidden scores are finite, a query may see no key, and a table of distances hides them");
+        const PairId seen = x.most(x.cast(both, DType::f32));
+        const PairId sees_none = x.make("less", {seen, x.number(0.5)});
+        const PairId shifted = x.make("add", {written, x.number(-*parts.fills.begin())});
+        softmax_.score = x.make("select", {sees_none, shifted, softmax_.score});
+        visible =
+            x.make("logical_and", {visible, x.make("select", {sees_none, x.truth(true), parts.visible})});
+        is_shifted_ = true;
+        return true;
+    }
+
+    bool reads_distances(PairId id) const {
+        const PairTerm& term = (*expressions_)[id];
+        return (term.op == "operand" &&
+                reader_->operands()[static_cast<std::size_t>(term.index)].rows >= 0) ||
+               std::ranges::any_of(term.in, [&](PairId in) { return reads_distances(in); });
     }
 
     struct Border {

@@ -180,7 +180,7 @@ class AttentionReplacement {
         for (const PairId part : {form.score, form.visible, form.multiplier})
             hoist(part, [&](PairId id) {
                 if (made.contains(id)) return;
-                const Tensor stored = outside(id, {batch_, heads_, 1, 1});
+                const Tensor stored = outside(id, pairs());
                 const std::string letters = letters_along(x[id].axes);
                 made.emplace(id, add(reshape(stored, stored_score_operand(letters, extents())), letters));
             });
@@ -192,9 +192,11 @@ class AttentionReplacement {
         attributes_ = with_score(attributes_, score);
     }
 
-    /// A value that is the same for all pairs of a head is computed once, outside.
+    /// A value that is the same for all pairs of a head is computed once, outside; so is the greatest of a
+    /// query's.
     bool is_hoisted(PairId id) const {
         const PairExpressions& x = *form_.score->expressions;
+        if (x[id].op == "most") return true;
         return !x[id].in.empty() && (x[id].axes & (along_queries | along_keys)) == 0 &&
                x.contains(id, "operand");
     }

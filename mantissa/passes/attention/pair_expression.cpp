@@ -58,6 +58,13 @@ PairId PairExpressions::sum(PairId x) {
         {.op = "sum", .in = {x}, .dtype = (*this)[x].dtype, .axes = (*this)[x].axes & ~unsigned{along_keys}});
 }
 
+PairId PairExpressions::most(PairId x) {
+    return intern({.op = "most",
+                   .in = {x},
+                   .dtype = (*this)[x].dtype,
+                   .axes = (*this)[x].axes & ~unsigned{along_keys}});
+}
+
 bool PairExpressions::contains(PairId id, std::string_view op) const {
     const PairTerm& term = (*this)[id];
     return term.op == op || std::ranges::any_of(term.in, [&](PairId in) { return contains(in, op); });
@@ -314,6 +321,7 @@ PairId PairExpressions::replaced(PairId id, const std::map<PairId, PairId>& by) 
     if (term.op == "cast") return cast(in[0], term.dtype);
     if (term.op == "not") return negation(in[0]);
     if (term.op == "sum") return sum(in[0]);
+    if (term.op == "most") return most(in[0]);
     return make(term.op, std::move(in));
 }
 
@@ -335,6 +343,9 @@ Tensor PairExpressions::emit(Graph& graph, PairId id, std::map<PairId, Tensor>& 
             select(of(term.in[0]), constant(graph, 0, DType::boolean), constant(graph, 1, DType::boolean));
     } else if (term.op == "cast") {
         result = ops::cast(of(term.in[0]), dtype);
+    } else if (term.op == "most") {
+        const Tensor all = of(term.in[0]);
+        result = changes_along_keys(term.in[0]) ? max(all, {3}, KeepAxes::yes) : all;
     } else if (term.op == "add" && (*this)[term.in[1]].op == "mul" &&
                is_number((*this)[term.in[1]].in[1], -1)) {
         result = of(term.in[0]) - of((*this)[term.in[1]].in[0]);

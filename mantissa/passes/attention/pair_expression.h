@@ -32,7 +32,7 @@ enum PairAxes : unsigned {
 
 struct PairTerm {
     /// A primitive, or: number, position, product, operand, random, row (a number for each query that is
-    /// known by name only), not, sum (over the keys).
+    /// known by name only), not, sum and most (over the keys).
     std::string_view op;
     std::vector<PairId> in = {};
     double value = 0;  ///< of a number
@@ -58,6 +58,8 @@ class PairExpressions {
     PairId cast(PairId x, DType dtype);
     PairId negation(PairId x);
     PairId sum(PairId x);  ///< over the keys
+    PairId most(
+        PairId x);  ///< the greatest over the keys, which stands outside of what is done for each pair
 
     bool is_number(PairId id) const { return (*this)[id].op == "number"; }
     bool is_number(PairId id, double value) const { return is_number(id) && (*this)[id].value == value; }

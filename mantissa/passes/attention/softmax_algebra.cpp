@@ -87,8 +87,9 @@ SoftmaxAlgebra::Masked SoftmaxAlgebra::unmasked(PairId id, double scale, double 
     const PairId seen = x_.truth(true);
     const auto hides = [&](const Masked& part) { return part.visible != seen; };
     if (term.op == "number") {
-        if (term.value * scale == -unbounded || (stands == Stands::in_choice && term.value * scale <= least))
-            return {x_.truth(false), x_.number(0)};
+        if (term.value * scale == -unbounded) return {x_.truth(false), x_.number(0)};
+        if (stands == Stands::in_choice && term.value * scale <= least)
+            return {x_.truth(false), x_.number(0), {term.value}};
         return {seen, id};
     }
     if (term.op == "select") {
@@ -96,19 +97,27 @@ SoftmaxAlgebra::Masked SoftmaxAlgebra::unmasked(PairId id, double scale, double 
                      b = unmasked(term.in[2], scale, least, Stands::in_choice);
         if (!hides(a) && !hides(b)) return {seen, id};
         const PairId visible = x_.make("select", {term.in[0], a.visible, b.visible});
-        if (x_.is_number(a.visible, 0)) return {visible, b.score};
-        if (x_.is_number(b.visible, 0)) return {visible, a.score};
-        return {visible, x_.make("select", {term.in[0], a.score, b.score})};
+        std::set<double> fills = a.fills;
+        fills.insert(b.fills.begin(), b.fills.end());
+        if (x_.is_number(a.visible, 0)) return {visible, b.score, fills};
+        if (x_.is_number(b.visible, 0)) return {visible, a.score, fills};
+        return {visible, x_.make("select", {term.in[0], a.score, b.score}), fills};
     }
     if (term.op == "add" || (term.op == "minimum" && scale > 0)) {
         const Masked a = unmasked(term.in[0], scale, least, stands),
                      b = unmasked(term.in[1], scale, least, stands);
         if (!hides(a) && !hides(b)) return {seen, id};
-        return {x_.make("logical_and", {a.visible, b.visible}), x_.make(term.op, {a.score, b.score})};
+        std::set<double> fills = a.fills;
+        fills.insert(b.fills.begin(), b.fills.end());
+        for (const double one : a.fills)
+            for (const double other : b.fills) fills.insert(one + other);
+        return {x_.make("logical_and", {a.visible, b.visible}), x_.make(term.op, {a.score, b.score}), fills};
     }
     if (term.op == "mul" && x_.is_number(term.in[1]) && x_[term.in[1]].value != 0) {
         const Masked a = unmasked(term.in[0], scale * x_[term.in[1]].value, least, stands);
-        if (hides(a)) return {a.visible, x_.make("mul", {a.score, term.in[1]})};
+        std::set<double> fills;
+        for (const double fill : a.fills) fills.insert(fill * x_[term.in[1]].value);
+        if (hides(a)) return {a.visible, x_.make("mul", {a.score, term.in[1]}), fills};
     }
     return {seen, id};
 }

@@ -68,6 +68,7 @@ class SoftmaxAlgebra {
 
     struct Masked {
         PairId visible, score;
+        std::set<double> fills = {};  ///< finite scores that hidden pairs have, and sums of two of them
     };
     /// Takes apart what is hidden: scores of -infinity, and where a choice gives a number at or below
     /// `least`, times `scale`, too.

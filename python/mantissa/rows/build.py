@@ -183,9 +183,14 @@ class Builder:
         self.states, self.tables = {}, {}
 
     def build(self, roots):
-        """Records what the roots follow from, and returns them. Raises CaptureError with all that is refused."""
-        nodes = rotations.joined(self.program, self.program.used(roots), roots)
-        self.used = {value for node in nodes for value in refs(node.arguments)} | set(roots)
+        """Records what the roots follow from, and returns them. Raises CaptureError with all that is refused.
+
+        A training step leaves in running weights what forward wrote there.
+        """
+        updates = self.program.updates if self.is_training and not self.is_still else {}
+        wanted = [*roots, *updates.values()]
+        nodes = rotations.joined(self.program, self.program.used(wanted), wanted)
+        self.used = {value for node in nodes for value in refs(node.arguments)} | set(wanted) | set(updates)
         for weight in self.program.weights:
             if weight.value in self.used:
                 self._add_weight(weight)
@@ -193,6 +198,9 @@ class Builder:
             self._record(node)
         if self.refusals:
             raise CaptureError(self.module or self.program.name, self.refusals)
+        for weight, value in updates.items():
+            order = self.values[weight].order
+            _native.follow(self.states[weight], layout.stored_as(self.get(value), order), 1.0)
         return [self.get(root) for root in roots]
 
     def is_used(self, value):

@@ -1,7 +1,9 @@
 """Products of matrices."""
 import math
 
-from .. import layout, nn
+import numpy as np
+
+from .. import _native, layout, nn
 from .._native import operations as native
 from ..layout import Placed
 from .registry import Refused, row
@@ -151,6 +153,37 @@ def grouped_mm(at, self=None, mat2=None, offs=None, bias=None, mat_a=None, mat_b
         if experts > 1 else native.constant(at.anchor, 0, "i32", [1])
     matrix, turned = _matrix(b)
     return Placed(native.grouped_matmul(layout.plain(a), matrix, ends - begins, turned))
+
+
+_DEGREE, _SQUARINGS = 8, 12
+
+
+@row("aten.matrix_exp", "aten.linalg_matrix_exp")
+def matrix_exp(at, self):
+    """Taylor's series of a part of at most a half by the 1-norm, squared again: as often as each matrix needs, at most
+    so many times (Moler and Van Loan 2003, "Nineteen dubious ways", method 3). In FP32 under any policy."""
+    lead, n = list(self.shape[:-2]), self.shape[-1]
+    with _native.Place(at.anchor, at.node.path, *at.builder.line, True):
+        x = layout.plain(self).reshape([math.prod(lead), n, n])
+        batch = x.shape[0]
+        norm = nn.stop_gradient(nn.abs(x)).sum([1]).max([1]).reshape([batch, 1, 1])
+
+        def wide(condition):
+            return native.broadcast_to(condition, [batch, n, n])
+        is_larger = [nn.less(at.number(2.0**(i - 1)), norm) for i in range(_SQUARINGS)]
+        scale = None
+        for each in is_larger:
+            half = nn.select(each, at.number(0.5), at.number(1.0))
+            scale = half if scale is None else scale * half
+        x = x * wide(scale)
+        one = native.literal(at.anchor, np.eye(n, dtype=np.float32).tobytes(), "f32", [1, n, n])
+        one = wide(one)
+        made = one + x * (1 / _DEGREE)
+        for k in range(_DEGREE - 1, 0, -1):
+            made = one + native.matmul(x, made) * (1 / k)
+        for each in is_larger:
+            made = nn.select(wide(each), native.matmul(made, made), made)
+        return Placed(made.reshape(list(at.shape)))
 
 
 @row("aten.cosine_similarity")

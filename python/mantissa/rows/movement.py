@@ -365,8 +365,8 @@ def scatter(at, self, dim, index, src=None, value=None, reduce=None):
 
 @row("aten.scatter_reduce")
 def scatter_reduce(at, self, dim, index, src, reduce, include_self=True):
-    if reduce not in ("sum", "mean"):
-        raise Refused(f"scatter_reduce by '{reduce}'", "Use sum or mean, or reduce under a mask of one-hot numbers.")
+    if reduce in ("amax", "amin", "prod"):
+        return _reduced_by_mask(at, self, dim % max(1, len(self.shape)), index, src, reduce, include_self)
     ids, zeros = layout.plain(index), at.full(0.0, self.shape)
     counts = _counted(at, self, dim, ids)
     total = _scattered(at, self if include_self else zeros, dim, ids, src)
@@ -374,6 +374,49 @@ def scatter_reduce(at, self, dim, index, src, reduce, include_self=True):
         more = 1.0 if include_self else 0.0
         total = at.each(lambda x, count: x / nn.maximum(count + more, at.number(1)), total, counts)
     return total if include_self else _where_written(at, self, counts, total)
+
+
+_MOST_PAIRS, _MOST_FACTORS = 2**24, 64
+
+
+def _reduced_by_mask(at, self, axis, index, src, reduce, include_self):
+    """Extremes and products: each place of self beside all that an index may bring there. Equals share the gradient."""
+    from .elementwise import _chosen
+    if at.dtype != "f32":
+        raise Refused(f"scatter_reduce by '{reduce}' of whole numbers", "Convert them to float before.")
+    x, ids = (layout.plain(along_the_last(each, axis)) for each in (self, index))
+    rows, places, count = list(x.shape[:-1]), x.shape[-1], ids.shape[-1]
+    if list(ids.shape[:-1]) != rows:
+        raise Refused("an index shorter than what it writes to", "Give it the other axes whole.")
+    if math.prod(rows) * places * count > _MOST_PAIRS or (reduce == "prod" and count > _MOST_FACTORS):
+        raise Refused(f"scatter_reduce by '{reduce}' of {count} numbers onto {places} places",
+                      "Reduce fewer at a time, or sum: logarithms where it is a product.")
+    parts = layout.plain(along_the_last(part(src, axis, 0, count), axis))
+    for other, extent in enumerate(rows):
+        parts = nn.slice(parts, other, 0, extent) if parts.shape[other] != extent else parts
+    wide = rows + [places, count]
+    named = nn.equal(native.broadcast_to(ids.reshape(rows + [1, count]), wide), native.iota(at.anchor, wide, len(wide) - 2))
+    sign = -1.0 if reduce == "amin" else 1.0
+    neutral = 1.0 if reduce == "prod" else -math.inf
+    given = nn.select(named, native.broadcast_to(parts.reshape(rows + [1, count]) * sign, wide), at.number(neutral))
+    # Counting looks whether there is a place for each index.
+    counts = layout.plain(along_the_last(_counted(at, self, axis, layout.plain(index)), axis))
+    own = nn.select(nn.less(counts, at.number(math.inf if include_self else 0.5)), x * sign, at.number(neutral))
+    each = nn.concat([own.reshape(rows + [places, 1]), given], len(wide) - 1)
+    if reduce == "prod":
+        made = nn.slice(each, len(wide) - 1, 0, 1)
+        for at_factor in range(1, count + 1):
+            made = made * nn.slice(each, len(wide) - 1, at_factor, at_factor + 1)
+    else:
+        made = each.max([len(wide) - 1])
+    return along_the_last(Placed(made.reshape(rows + [places]) * sign), axis)
+
+
+def along_the_last(x, axis):
+    """The same with this axis and the last one exchanged."""
+    axes = list(range(len(x.shape)))
+    axes[axis], axes[-1] = axes[-1], axes[axis]
+    return layout.permuted(x, axes)
 
 
 @row("aten.index_copy")

@@ -265,7 +265,8 @@ class _Reader:
         self.results = [each.value if isinstance(each, Ref) else -1 for each in results]
 
     def _mutation(self, node, target):
-        """A batch norm's statistics follow by its row, and its count of batches by the trainer. All else is refused."""
+        """A batch norm's statistics follow by its row, its count of batches by the trainer, other buffers by what forward
+        writes there."""
         buffer, is_loss = self.wrapper.get_buffer(target), target.startswith(export.LOSS)
         if not buffer.is_floating_point():
             is_count = getattr(node.target, "_schema", None) is not None and "add" in node.target._schema.name \
@@ -281,6 +282,12 @@ class _Reader:
                                           "Put both batches together, and run it once."))
             return
         name = target.removeprefix(export.LOSS if is_loss else export.MODULE + ".")
+        written = self._argument(node) if buffer.is_floating_point() and not is_loss else None
+        if isinstance(written, Ref):
+            weight = next(each for each in self.program.weights if each.name == self.names.get(target, target).removeprefix(
+                export.MODULE + "."))
+            self.program.updates[weight.value] = written.value
+            return
         self.refusals.append(Refusal(f"the buffer {name}, which forward changes", "loss" if is_loss else "",
                                      *export.line_of(node.meta.get("stack_trace")), "Change it outside of forward, between steps."))
 

@@ -5,6 +5,7 @@ stay whole. Two things get lost on that way and are brought along here: regions 
 what stands under autocast(enabled=False) is marked as exact. What would be dropped without a word is found and named:
 functions with a backward of their own, and hooks.
 """
+import collections
 import contextlib
 import io
 import logging
@@ -300,12 +301,18 @@ def mode(model, training):
 
 @contextlib.contextmanager
 def attributes_kept(*roots):
-    """What forward writes into attributes of modules meanwhile is taken back: a trace leaves tensors there without numbers."""
+    """What forward writes into attributes of modules meanwhile is taken back: a trace leaves tensors there without numbers.
+    So are hooks and all else in dictionaries: a flag that says they are there is taken back, too."""
     modules = {module for root in roots if isinstance(root, torch.nn.Module) for module in root.modules()}
     before = {module: dict(vars(module)) for module in modules}
+    held = [(each, list(each.items())) for attributes in before.values() for each in attributes.values()
+            if type(each) in (dict, collections.OrderedDict)]
     try:
         yield
     finally:
         for module, attributes in before.items():
             vars(module).clear()
             vars(module).update(attributes)
+        for each, items in held:
+            each.clear()
+            each.update(items)

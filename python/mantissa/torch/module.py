@@ -147,6 +147,10 @@ class TorchTrainer:
         self._values = self._value  # one object: what the model is given is borrowed
         self._running = {name for name, (weight, _) in self._weights.items() if weight.running}
         self._refuse_all(captured)
+        if (accumulate or 1) > 1 and self.program.updates:
+            changed = next(weight.name for weight in self.program.weights if weight.value in self.program.updates)
+            raise _native.Error(f"forward changes the buffer {changed}, so each micro-batch would begin with what the one "
+                                "before it left: train without accumulate, or change it outside of forward")
         self.capture_seconds = time.monotonic() - began
         read = {value for node in self.program.used([self.program.loss]) for value in refs(node.arguments)}
         frozen = [name for name, (weight, _) in self._weights.items()

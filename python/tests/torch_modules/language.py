@@ -113,6 +113,35 @@ def _clip():
     return WithLoss(), None, {"input_ids": ids, "pixel_values": torch.randn(2, 3, 32, 32)}
 
 
+def _pairs(name, **options):
+    """An encoder tuned on pairs: the mean of what it makes of each text's tokens, the other pairs as negatives."""
+    def make():
+        import transformers
+        config = _config(name, **options)
+        tower = getattr(transformers, name)(config).train()
+
+        class Pairs(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.tower = tower
+
+            def embedded(self, ids, mask):
+                made = self.tower(input_ids=ids, attention_mask=mask).last_hidden_state
+                mean = (made * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+                return torch.nn.functional.normalize(mean, dim=-1)
+
+            def forward(self, ids, mask, other_ids, other_mask):
+                return self.embedded(ids, mask) @ self.embedded(other_ids, other_mask).T
+
+        def texts(*lengths):
+            mask = (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
+            return torch.randint(3, 99, mask.shape) * mask + (1 - mask), mask
+
+        return (Pairs(), lambda scores: torch.nn.functional.cross_entropy(scores * 20, torch.arange(len(scores))),
+                (*texts(9, 16, 1, 5), *texts(24, 3, 8, 7)), dict(inputs=4))
+    return make
+
+
 def cases():
     made = {}
     for name, options in {
@@ -157,4 +186,7 @@ def cases():
     made["WhisperForConditionalGeneration"] = _of("WhisperForConditionalGeneration", _mel, max_source_positions=30,
                                                   max_target_positions=32, num_mel_bins=80)
     made["CLIPModel"] = _clip
+    for name in ("BertModel", "MPNetModel"):
+        made[f"{name} on pairs"] = _pairs(name)
+    made["ModernBertModel on pairs"] = _pairs("ModernBertModel", local_attention=8, global_attn_every_n_layers=2)
     return made

@@ -461,21 +461,44 @@ TEST(AttentionForms, AQueryThatSeesNoKeyGivesZero) {
     }
 }
 
-TEST(AttentionForms, AFiniteFillIsTakenOnlyWhereEveryQuerySeesAKey) {
-    // Else all scores of a query would be equal, and their log-sum-exp the same number as each of them.
-    for (const double fill : {-1e4, -1e30}) {
-        Given given;
-        const Tensor sees = less(given.keys(), given.queries());
-        given.graph.add_result("y",
-                               attend(given, select(sees, plain_scores(given), given.number(fill))).value());
-        const AttentionMatch match = match_attention(given.graph);
-        EXPECT_EQ(match.matched, 0);
-        EXPECT_EQ(print(match.graph), print(given.graph));
-        ASSERT_EQ(match.refused.size(), 1u);
-        EXPECT_NE(match.refused[0].reason.find("hidden scores are finite, and a query may see no key"),
-                  std::string::npos);
-    }
-    // A number that may be met by a score hides nothing.
+TEST(AttentionForms, AQueryThatSeesNoKeyWeighsFiniteFillsAsTheyAreWritten) {
+    // The first query sees no key, and in two sequences nor does the query at a place of padding on the left.
+    for (const double fill : {-1e4, -1e30})
+        for (const bool as_bias : {false, true})
+            for (const bool padded : {false, true}) {
+                SCOPED_TRACE(fmt::format("{} {} {}", fill, as_bias, padded));
+                Given given;
+                Tensor sees = less(given.keys(), given.queries());
+                if (padded) {
+                    const Tensor ids = given.ids("mask", {B, 1, 1, T}, 2);
+                    sees = logical_and(less_equal(given.keys(), given.queries()), cast(ids, DType::boolean));
+                }
+                const Tensor s = plain_scores(given);
+                const Tensor masked = as_bias ? s + select(sees, given.number(0), given.number(fill))
+                                              : select(sees, s, given.number(fill));
+                given.graph.add_result("y", attend(given, masked).value());
+                const AttentionMatch match = match_attention(given.graph);
+                for (const PassRefusal& refusal : match.refused) ADD_FAILURE() << refusal.reason;
+                ASSERT_EQ(match.matched, 1);
+                verify(match.graph, "match_attention");
+                // Sums of FP64 with 1e30 lose all of a score, those with 1e4 twelve digits of it.
+                EXPECT_LE(worst_difference(given.graph, match.graph, given.feed), 1e-10)
+                    << print(match.graph);
+            }
+    // Two numbers: which of them a score lies beside is not known.
+    Given two;
+    const Tensor first = less(two.keys(), two.queries()), second = less(two.queries(), two.keys() + 9.0);
+    two.graph.add_result("y", attend(two, plain_scores(two) + select(first, two.number(0), two.number(-1e4)) +
+                                              select(second, two.number(0), two.number(-1e5)))
+                                  .value());
+    const AttentionMatch refused = match_attention(two.graph);
+    EXPECT_EQ(print(refused.graph), print(two.graph));
+    ASSERT_EQ(refused.refused.size(), 1u);
+    EXPECT_NE(refused.refused[0].reason.find("finite numbers, and a query may see no key"),
+              std::string::npos);
+}
+
+TEST(AttentionForms, ANumberThatAScoreMayMeetHidesNothing) {
     Given given;
     given.graph.add_result(
         "y", attend(given, select(less(given.keys(), given.queries()), plain_scores(given), given.number(-9)))

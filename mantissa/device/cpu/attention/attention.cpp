@@ -77,7 +77,7 @@ struct GradWorkspace {
         packed = packed_form(kernels, size, heads, size.queries);
         delta = 4 * packed * (by_heads ? threads : 1);
         each_scratch = backward_scratch(size.head_size) + (score ? backward_score_scratch(*score) : 0);
-        scratch = delta + align_up(all_heads(size) * size.queries, 16);
+        scratch = delta + delta_floats(size) + align_up(all_heads(size) * silent_blocks(size), 16);
         segments = scratch + threads * each_scratch;
         sums = segments + all_key_heads(size) * count * floats_of_segment;
         dq = sums + ScoreSums(size, score, count).floats();

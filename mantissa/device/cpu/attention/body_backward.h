@@ -185,7 +185,8 @@ void differentiate_queries(const AttentionGrad& p, std::int64_t head, Range keys
     const Block dq{to.first + head % s.group * to.stride, padded_head(D)};
     const Block from{score ? blocks.from : block.p.data, key_lanes};
     const std::int64_t first = s.causal && keys.first > ahead ? keys.first - ahead : 0;
-    const SeenLine line = queries_seen(s, score, head, keys.first);
+    SeenLine line = queries_seen(s, score, head, keys.first);
+    line.silent = delta + delta_floats(s) + head * silent_blocks(s);
     const auto meeting = [&](Range queries) {
         return ScoreMeeting{*score,     head / s.heads, head % s.heads, queries,
                             keys.first, false,          blocks.staged};
@@ -258,18 +259,35 @@ void attention_grad_keys(const AttentionGrad& p, std::int64_t key_head, Range ke
     });
 }
 
+MANTISSA_LANES bool is_zero(float x) { return x == 0; }
+MANTISSA_LANES bool is_zero(BF16 x) { return (x.bits & 0x7fff) == 0; }
+MANTISSA_LANES bool is_zero(FP16 x) { return (x.bits & 0x7fff) == 0; }
+
+template <class T>
+MANTISSA_LANES bool are_zeros(const T* x, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i)
+        if (!is_zero(x[i])) return false;
+    return true;
+}
+
 void attention_delta(const AttentionGrad& p, std::int64_t head, Range queries, float* delta) {
     const AttentionSize& s = p.size;
     Operands::of_type(s.dtype, [&](auto* type) {
         const auto of_do = head_of(s, p.d_o, head, type), of_o = head_of(s, p.o, head, type);
+        float* const silent = delta + delta_floats(s) + head * silent_blocks(s);
         for (std::int64_t row = queries.first; row < queries.last; ++row) {
             const auto *const d_o = of_do.row(row), *const o = of_o.row(row);
+            float& is_silent = silent[row / table_positions];
+            if (row % table_positions == 0) is_silent = 1;
             FourSums sums = FourSums::zero();
             for_lanes_in_four(s.head_size, [&](std::int64_t d, int slot, auto extent) MANTISSA_BODY {
                 sums.add(slot, Lanes::multiply(load(d_o + d, extent), load(o + d, extent)));
             });
             const std::int64_t at = head * s.queries + row;
             delta[at] = p.d_lse ? sums.total() - p.d_lse[at] : sums.total();
+            // Weights that are no numbers come through, times 0 too.
+            if (is_silent != 0 && (delta[at] != 0 || p.lse[at] != p.lse[at] || !are_zeros(d_o, s.head_size)))
+                is_silent = 0;
         }
     });
 }

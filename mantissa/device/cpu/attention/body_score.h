@@ -17,9 +17,12 @@ struct SeenLine {
     std::int64_t step = 0;         ///< from one block to the next
     std::int64_t across = 0;       ///< from a line to its neighbour
     std::int64_t lines = 1;
+    const float* silent = nullptr;  ///< by block: not 0 where it counts as one that nothing sees; null: none
 
+    bool is_whole() const { return !blocks && !silent; }
     /// Visibility of the block that a position lies in.
     Sees at(std::int64_t position) const {
+        if (silent && silent[position / table_positions] != 0) return Sees::nothing;
         if (!blocks) return Sees::everything;
         const Sees* const block = blocks + position / table_positions * step;
         for (std::int64_t line = 1; line < lines; ++line)
@@ -88,7 +91,7 @@ MANTISSA_LANES void for_seen(const SeenLine& line, Range within, std::int64_t mo
         std::int64_t last = first;
         const std::int64_t end = within.last - first < most ? within.last : first + most;
         while (last < end && line.at(last) != Sees::nothing)
-            last = line.blocks ? end_of_table_block(last) : end;
+            last = line.is_whole() ? end : end_of_table_block(last);
         if (last > end) last = end;
         std::int64_t seen_last = last;
         const bool ends = last == within.last || line.at(last) == Sees::nothing;
@@ -277,7 +280,7 @@ void call_functions(const ScorePair& functions, const ScoreMeeting& m, const See
         const Sees sees = line.at(first);
         std::int64_t last = first;
         while (last < m.rows.last && line.at(last) == sees)
-            last = line.blocks ? end_of_table_block(last) : m.rows.last;
+            last = line.is_whole() ? m.rows.last : end_of_table_block(last);
         if (last > m.rows.last) last = m.rows.last;
         const ScoreFunction function = sees == Sees::everything ? functions.plain : functions.masked;
         const std::int64_t before = first - m.rows.first;

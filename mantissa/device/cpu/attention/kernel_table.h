@@ -33,6 +33,15 @@ constexpr std::int64_t dq_floats(std::int64_t head_size, std::int64_t queries) {
     return align_up(queries, 16) * padded_head(head_size);
 }
 
+/// Floats of delta, one a query, behind which stands for each block of 32 queries of each head whether it is
+/// silent: no element of their do is other than 0, and so is nothing that they give to a gradient.
+constexpr std::int64_t delta_floats(const AttentionSize& size) {
+    return align_up(size.sequences * size.heads * size.queries, 16);
+}
+constexpr std::int64_t silent_blocks(const AttentionSize& size) {
+    return ceil_div(size.queries, table_positions);
+}
+
 /// Positions that are packed together: the depth of a product of tiles, and two tiles of rows.
 inline constexpr std::int64_t packed_positions = 32;
 
@@ -82,7 +91,8 @@ struct AttentionKernels {
     /// o and lse of at most query_lanes queries of one head. `scratch`: forward_scratch() and score_scratch
     /// floats.
     void (*forward)(const Attention&, std::int64_t head, Range queries, float* scratch) = nullptr;
-    /// delta [N, T] = sum(do * o) of each of these queries of one head.
+    /// delta [N, T] = sum(do * o) of each of these queries of one head, of whole blocks of 32, and which
+    /// blocks are silent.
     void (*delta)(const AttentionGrad&, std::int64_t head, Range queries, float* delta) = nullptr;
     /// Computes dk and dv of these keys of one of the B G heads of keys. Adds what they give to dq of each
     /// head of queries that reads them, and to the gradients of the score's operands. `delta` has all rows.

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 #include <utility>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/function_ref.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/loss/kernel_table.h"
 #include "mantissa/device/cpu/rows/rows.h"
@@ -115,18 +117,20 @@ class Run {
           memory_(workspace.data()),
           losses_(numbers(places_.losses)) {
         check(workspace.size() >= places_.bytes, "the workspace of linear_cross_entropy is too small");
-        contraction_ = workspace.subspan(places_.contraction, places_.bytes - places_.contraction);
+        contraction_ = workspace.subspan(places_.contraction, places_.order - places_.contraction);
     }
 
     void run() {
-        const std::int64_t most = prepared_.chunk.tokens;
-        for (std::int64_t first = 0; first < p_.rows; first += most) {
-            const PreparedLossChunk& products = prepared_.chunk_of(std::min(most, p_.rows - first));
+        const std::int64_t most = prepared_.chunk.tokens, rows = rows_of_kept_chunks();
+        if (rows < p_.rows) gather(rows);
+        for (std::int64_t first = 0; first < rows; first += most) {
+            const PreparedLossChunk& products = prepared_.chunk_of(std::min(most, rows - first));
             const Chunk chunk = chunk_of(products, first);
             forward(products, chunk, first);
             finish_tokens(chunk, first);
             if (products.gradients) backward(*products.gradients, chunk, first);
         }
+        if (rows < p_.rows && p_.gradients) scatter(rows);
         if (p_.by_rows)
             std::copy_n(losses_, p_.rows, o_.loss);
         else
@@ -134,11 +138,58 @@ class Run {
     }
 
   private:
+    /// Rows to compute: whole chunks with all that have a loss, or simply all.
+    std::int64_t rows_of_kept_chunks() const {
+        if (!prepared_.leaves_rows_out()) return p_.rows;
+        const std::int64_t most = prepared_.chunk.tokens;
+        const auto kept = p_.rows - std::count_if(o_.targets, o_.targets + p_.rows,
+                                                  [](std::int32_t target) { return target < 0; });
+        return std::min(p_.rows, std::max<std::int64_t>(1, ceil_div(kept, most)) * most);
+    }
+
+    /// Puts rows with a loss first, and enough others behind them.
+    void gather(std::int64_t rows) {
+        order_ = reinterpret_cast<std::int32_t*>(memory_ + places_.order);
+        auto* const targets = reinterpret_cast<std::int32_t*>(memory_ + places_.targets);
+        std::int32_t* next = order_;
+        for (const bool ignored : {false, true})
+            for (std::int64_t row = 0; row < p_.rows; ++row)
+                if ((o_.targets[row] < 0) == ignored) *next++ = static_cast<std::int32_t>(row);
+        for (std::int64_t row = 0; row < rows; ++row) targets[row] = o_.targets[order_[row]];
+        const std::byte* const from = x_at(0);
+        for_rows([&](std::int64_t row) {
+            if (row < rows)
+                std::memcpy(memory_ + places_.x + offset(row), from + offset(order_[row]), row_bytes());
+        });
+        std::fill(losses_ + rows, losses_ + p_.rows, 0.0f);
+        o_.targets = targets;
+        o_.x = memory_ + places_.x;
+        dx_ = std::exchange(o_.dx, memory_ + places_.dx);
+    }
+
+    void scatter(std::int64_t rows) {
+        for_rows([&](std::int64_t row) {
+            std::byte* const to = static_cast<std::byte*>(dx_) + offset(order_[row]);
+            if (row < rows)
+                std::memcpy(to, memory_ + places_.dx + offset(row), row_bytes());
+            else
+                std::memset(to, 0, row_bytes());
+        });
+    }
+
+    void for_rows(FunctionRef<void(std::int64_t)> f) {
+        pool_.for_each_block(ceil_div(p_.rows, tokens_of_block), [&](std::int64_t block, int) {
+            const std::int64_t last = std::min(p_.rows, (block + 1) * tokens_of_block);
+            for (std::int64_t row = block * tokens_of_block; row < last; ++row) f(row);
+        });
+    }
+
     float* numbers(std::size_t offset) const { return reinterpret_cast<float*>(memory_ + offset); }
     const std::byte* x_at(std::int64_t row) const {
         return static_cast<const std::byte*>(o_.x) + offset(row);
     }
     std::int64_t offset(std::int64_t row) const { return row * p_.channels * p_.element_bytes(); }
+    std::size_t row_bytes() const { return static_cast<std::size_t>(offset(1)); }
 
     Chunk chunk_of(const PreparedLossChunk& products, std::int64_t first) const {
         float* const of_tokens = numbers(places_.token_numbers);
@@ -263,12 +314,14 @@ class Run {
 
     const PreparedLinearCrossEntropy& prepared_;
     const LinearCrossEntropy& p_;
-    const LinearCrossEntropyArguments& o_;
+    LinearCrossEntropyArguments o_;  // of the rows that are computed
     ThreadPool& pool_;
     LossWorkspace places_;
     std::byte* memory_;  // at its start the exponentials, [columns, chunk]
     float* losses_;      // [N]
     std::span<std::byte> contraction_;
+    std::int32_t* order_ = nullptr;  // [N], where rows are left out
+    void* dx_ = nullptr;             // of all rows
 };
 
 }  // namespace

@@ -106,9 +106,10 @@ struct PreparedLossChunk {
 };
 
 /// The beginnings of the workspace's parts. The exponentials are at its start. Sums are there as long as the
-/// first product, whose own memory is before them.
+/// first product, whose own memory is before them. Behind all else lie copies of rows that are kept, where
+/// others may be left out: their order, targets, x and dx.
 struct LossWorkspace {
-    std::size_t bases, token_numbers, losses, contraction, sums, bytes;
+    std::size_t bases, token_numbers, losses, contraction, sums, order, targets, x, dx, bytes;
 };
 
 struct LossKernels;
@@ -122,6 +123,10 @@ struct PreparedLinearCrossEntropy {
     const PreparedLossChunk& chunk_of(std::int64_t tokens) const {
         return tokens == chunk.tokens ? chunk : *last_chunk;
     }
+    /// Whether rows without a loss may be left out, a chunk of them at a time.
+    bool leaves_rows_out() const {
+        return problem.ignore_negative && !problem.by_rows && problem.rows > chunk.tokens;
+    }
 
     LinearCrossEntropy problem;
     const LossKernels& kernels;
@@ -133,8 +138,9 @@ struct PreparedLinearCrossEntropy {
 PreparedLinearCrossEntropy prepare_linear_cross_entropy(const LinearCrossEntropy& problem, Isa isa);
 
 /// `workspace` is aligned to 64 bytes. The same bits for any number of threads: chunks follow from the shape,
-/// the first writes dw and the others add to it in order. Throws UserError naming the position and the value
-/// if a target is outside [0, V), InternalError where memory is missing or misaligned.
+/// the first writes dw and the others add to it in order. Where ignored rows fill a chunk, the other rows
+/// come before them and chunks of ignored ones are left out. Throws UserError naming the position and the
+/// value if a target is outside [0, V), InternalError where memory is missing or misaligned.
 void linear_cross_entropy(const PreparedLinearCrossEntropy& prepared,
                           const LinearCrossEntropyArguments& arguments, std::span<std::byte> workspace,
                           ThreadPool& pool);

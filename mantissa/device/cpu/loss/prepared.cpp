@@ -114,7 +114,13 @@ LossWorkspace PreparedLinearCrossEntropy::workspace(int threads) const {
     at.losses = at.token_numbers + lines(4 * chunk.tokens * 4);
     at.contraction = at.losses + lines(problem.rows * 4);
     at.sums = at.contraction + lines(first);
-    at.bytes = std::max(at.sums + lines(groups * chunk.stride * 4), at.contraction + others);
+    at.order = std::max(at.sums + lines(groups * chunk.stride * 4), at.contraction + others);
+    const std::int64_t kept = leaves_rows_out() ? problem.rows : 0;
+    const std::size_t rows = lines(kept * problem.channels * problem.element_bytes());
+    at.targets = at.order + lines(kept * 4);
+    at.x = at.targets + lines(kept * 4);
+    at.dx = at.x + rows;
+    at.bytes = at.dx + (problem.gradients ? rows : 0);
     return at;
 }
 
