@@ -66,6 +66,55 @@ std::int64_t examples_in(const Batch& batch, const nn::Model& model) {
     return static_cast<std::int64_t>(batch.values()[index].bytes.size()) / of_one;
 }
 
+namespace {
+
+/// The shape of an input's values without the batch axis, where they say one of the rank of the model's.
+std::optional<Shape> given_shape(const HostValues& values, const nn::InputSpec& input) {
+    const std::size_t before = is_whole(input) ? 0 : 1;
+    if (!values.shape || values.shape->extents().size() != input.shape.extents().size() + before) return {};
+    const auto extents = std::span(values.shape->extents()).subspan(before);
+    return Shape(std::vector<std::int64_t>(extents.begin(), extents.end()));
+}
+
+/// How many examples of these shapes each input has; none where they are not as many, or no whole number.
+std::optional<std::int64_t> examples_of(const Batch& batch, const nn::Model& model,
+                                        const std::vector<Shape>& shapes) {
+    if (batch.values().size() != model.inputs.size()) return {};
+    std::optional<std::int64_t> examples;
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+        const HostValues& values = batch.values()[i];
+        const std::int64_t each = Type{model.inputs[i].dtype, shapes[i]}.bytes();
+        const std::int64_t bytes = std::ssize(values.bytes);
+        const std::int64_t count =
+            is_whole(model.inputs[i]) ? 1 : examples.value_or(each > 0 ? bytes / each : 0);
+        if (values.dtype != model.inputs[i].dtype || count < 1 || bytes != count * each) return {};
+        if (!is_whole(model.inputs[i])) examples = count;
+    }
+    return examples;
+}
+
+}  // namespace
+
+BatchShape shape_of(const Batch& batch, const nn::Model& model, std::int64_t examples) {
+    BatchShape shape{.inputs = {}, .examples = examples};
+    for (std::size_t i = 0; i < model.inputs.size(); ++i) {
+        const nn::InputSpec& input = model.inputs[i];
+        const bool may_vary = model.shapes_vary && i < batch.values().size();
+        shape.inputs.push_back(
+            (may_vary ? given_shape(batch.values()[i], input) : std::nullopt).value_or(input.shape));
+    }
+    if (const auto given = examples_of(batch, model, shape.inputs))
+        shape.examples = *given;
+    else
+        require_fit(batch, in_shape(model, shape), examples);
+    return shape;
+}
+
+nn::Model in_shape(nn::Model model, const BatchShape& shape) {
+    for (std::size_t i = 0; i < model.inputs.size(); ++i) model.inputs[i].shape = shape.inputs[i];
+    return model;
+}
+
 BatchBuffer::BatchBuffer(const nn::Model& model, std::int64_t batch, std::int64_t accumulate,
                          std::int64_t first)
     : accumulate_(accumulate), first_(first) {

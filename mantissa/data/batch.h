@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <initializer_list>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "mantissa/nn/model.h"
@@ -45,8 +47,11 @@ constexpr DType dtype_of() {
 struct HostValues {
     DType dtype = DType::f32;
     std::span<const std::byte> bytes;
+    /// The shape of all of them, the batch axis among it; none: that of the model's input.
+    std::optional<Shape> shape = {};
 
-    HostValues(DType type, std::span<const std::byte> values) : dtype(type), bytes(values) {}
+    HostValues(DType type, std::span<const std::byte> values, std::optional<Shape> of = {})
+        : dtype(type), bytes(values), shape(std::move(of)) {}
     /// The numbers of a vector, a span, an array.
     template <class Range>
     requires(!std::same_as<std::remove_cvref_t<Range>, HostValues>) && requires(const Range& range) {
@@ -77,6 +82,19 @@ void require_fit(const Batch& batch, const nn::Model& model, std::int64_t exampl
 /// How many whole examples of the model's first input with a batch axis a batch has; the others may have
 /// another number.
 std::int64_t examples_in(const Batch& batch, const nn::Model& model);
+
+/// The shapes of a batch: of each input without its batch axis, and how many examples.
+struct BatchShape {
+    std::vector<Shape> inputs;
+    std::int64_t examples = 0;
+    bool operator==(const BatchShape&) const = default;
+};
+
+/// The shapes of a batch that a model may be given instead of its own (nn::Model::shapes_vary) with another
+/// number of examples. Throws UserError, as require_fit does for so many `examples`, for one that it may not.
+BatchShape shape_of(const Batch& batch, const nn::Model& model, std::int64_t examples);
+/// The model for inputs of these shapes.
+nn::Model in_shape(nn::Model model, const BatchShape& shape);
 
 /// In which order a source takes its examples.
 enum class BatchOrder : std::uint8_t {

@@ -182,7 +182,12 @@ std::vector<bool> needed_for(const std::vector<ParameterGradient>& gradients, co
 ModelFacts facts_of(const Model& model, std::int64_t batch, std::span<const std::string> frozen) {
     Graph graph;
     graph.freeze({frozen.begin(), frozen.end()});
-    const Tensor loss = trace_loss(model, graph, batch, Mode::training(graph));
+    const Value loss = trace_loss(model, graph, batch, Mode::training(graph)).value();
+    return facts_of(model, batch, frozen, std::move(graph), loss);
+}
+
+ModelFacts facts_of(const Model& model, std::int64_t batch, std::span<const std::string> frozen, Graph graph,
+                    Value loss) {
     ModelFacts facts;
     for (const State& state : graph.states()) {
         if (state.kind != State::Kind::parameter) continue;
@@ -200,7 +205,7 @@ ModelFacts facts_of(const Model& model, std::int64_t batch, std::span<const std:
         facts.flops_per_example = *model.flops_per_example;
         return facts;
     }
-    const std::vector<ParameterGradient> gradients = differentiate(graph, loss);
+    const std::vector<ParameterGradient> gradients = differentiate(graph, {graph, loss});
     const std::vector<bool> is_needed = needed_for(gradients, graph);
     for (NodeId i = 0; i < graph.end(); ++i) {
         const Node& node = graph.node(i);

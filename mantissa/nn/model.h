@@ -145,6 +145,9 @@ struct Model {
     std::string unit = "examples";
     std::int64_t units_per_example = 1;
     std::vector<InputSpec> inputs = {};
+    /// Whether a batch may have inputs of other shapes, of the same rank: what is recorded then follows the
+    /// shapes of what it is given. Weights are the same in all of them.
+    bool shapes_vary = false;
     /// Records the forward pass on all inputs, and returns the loss: one floating number, a mean over the
     /// batch.
     Trace loss = {};
@@ -189,6 +192,9 @@ struct ModelFacts {
 /// the trace, so that errors speak of the shapes that there will be. `frozen`: patterns of names
 /// (base/name_pattern.h), each of which must match a weight.
 ModelFacts facts_of(const Model& model, std::int64_t batch = 1, std::span<const std::string> frozen = {});
+/// The same of a trace that was made already.
+ModelFacts facts_of(const Model& model, std::int64_t batch, std::span<const std::string> frozen, Graph traced,
+                    Value loss);
 
 /// "4 x 256 tokens", "16 images": the examples of a batch.
 std::string batch_text(const Model& model, std::int64_t batch);

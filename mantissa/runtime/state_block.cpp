@@ -154,6 +154,12 @@ const Type& StateBlock::type(const std::string& name) const { return entry(name)
 
 std::int64_t StateBlock::zero_rows(const std::string& name) const { return entry(name).zero_rows; }
 
+bool StateBlock::lacks_zeros(std::span<const State> states) const {
+    return std::ranges::any_of(states, [this](const State& state) {
+        return has(state.name) && zero_rows(state.name) < state.zero_rows;
+    });
+}
+
 std::vector<std::byte> StateBlock::read(const std::string& name) const {
     std::vector<std::byte> value(type(name).bytes());
     device_.copy_to_host(value, address(name));

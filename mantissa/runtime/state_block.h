@@ -33,6 +33,8 @@ class StateBlock {
     const Type& type(const std::string& name) const;
     /// How many rows of zeros lie behind those of the state. `read` and `write` know nothing of them.
     std::int64_t zero_rows(const std::string& name) const;
+    /// Whether the states of these names lack rows of zeros that are asked for here.
+    bool lacks_zeros(std::span<const State> states) const;
 
     /// Copies of a state's value in host memory. `write` and `read` throw InternalError if sizes differ. If a
     /// state is in parts, `read` gives this rank's part, with its filling, and `write` takes such a part or

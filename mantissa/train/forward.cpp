@@ -13,16 +13,10 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-bool lacks_zeros(const StateBlock& parameters, const Graph& graph) {
-    return std::ranges::any_of(graph.states(), [&](const State& state) {
-        return parameters.has(state.name) && parameters.zero_rows(state.name) < state.zero_rows;
-    });
-}
-
 BuiltGraph built_for(const StateBlock* parameters, const TraceModel& trace, PipelineOptions pipeline,
                      const Machine& machine, const std::string& result) {
     BuiltGraph built = build_evaluation(trace, pipeline, machine, result);
-    if (!parameters || !lacks_zeros(*parameters, built.graph)) return built;
+    if (!parameters || !parameters->lacks_zeros(built.graph.states())) return built;
     pipeline.pad = false;
     return build_evaluation(trace, pipeline, machine, result);
 }

@@ -1,10 +1,15 @@
 #include "mantissa/graph/graph.h"
 #include "mantissa/train/optimizer_update.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <set>
 
+#include "mantissa/base/error.h"
+#include "mantissa/base/name_pattern.h"
 #include "mantissa/graph/call.h"
 #include "mantissa/passes/analysis/uses.h"
 
@@ -76,6 +81,21 @@ bool is_hidden_matrix(const Graph& graph, const State& parameter) {
     return multiplies;
 }
 
+namespace {
+
+/// Whether Muon updates the parameter, AdamW elsewhere.
+bool is_matrix_of(const MuonOptions& options, const Graph& graph, const State& parameter) {
+    if (!options.matrices) return is_hidden_matrix(graph, parameter);
+    const auto names_it = [&](const std::string& pattern) { return matches(pattern, parameter.name); };
+    if (std::ranges::none_of(*options.matrices, names_it)) return false;
+    if (parameter.type.shape.rank() != 2)
+        throw UserError(fmt::format("Muon is for matrices, and '{}' is {}; leave it out of `matrices`",
+                                    parameter.name, parameter.type.text()));
+    return true;
+}
+
+}  // namespace
+
 Optimizer muon(const MuonOptions& options) {
     validate(options);
     const Optimizer others = adamw(options.others);
@@ -87,6 +107,8 @@ Optimizer muon(const MuonOptions& options) {
         {"iterations", options.iterations},
         {"rates", std::string(options.rates == MuonOptions::Rates::original ? "original" : "like adamw")},
         {"format", std::string(options.in_bf16 ? "bf16" : "f32")}};
+    if (options.matrices)
+        configuration.push_back({"matrices", fmt::format("{}", fmt::join(*options.matrices, " "))});
     for (Setting setting : others.configuration) {
         setting.name = "adamw_" + setting.name;
         configuration.push_back(std::move(setting));
@@ -97,12 +119,13 @@ Optimizer muon(const MuonOptions& options) {
         .counts_steps = true,
         .update =
             [options, others](Graph& graph, const UpdatedParameter& parameter, const OptimizerStep& step) {
-                return is_hidden_matrix(graph, parameter.state)
+                return is_matrix_of(options, graph, parameter.state)
                            ? update_matrix(graph, parameter, step, options)
                            : others.update(graph, parameter, step);
             },
         // All of a matrix makes it orthogonal.
-        .may_be_cut = [](const Graph& graph, const State& state) { return !is_hidden_matrix(graph, state); }};
+        .may_be_cut = [options](const Graph& graph,
+                                const State& state) { return !is_matrix_of(options, graph, state); }};
 }
 
 }  // namespace mantissa

@@ -101,13 +101,15 @@ struct MuonOptions {
     double epsilon = 1e-7;  ///< the least norm that a gradient is divided by
     std::int64_t iterations = 5;
     Rates rates = Rates::like_adamw;
-    bool in_bf16 = true;       ///< the iterations multiply BF16; else FP32
+    bool in_bf16 = true;  ///< the iterations multiply BF16; else FP32
+    /// The matrices, by patterns of names (base/name_pattern.h); none: those of hidden layers.
+    std::optional<std::vector<std::string>> matrices = {};
     AdamWOptions others = {};  ///< for what is no such matrix
 };
 
 /// It keeps `muon.step` (f64 scalar), for a matrix P `muon.buffer.P`, for all else what AdamW keeps. Throws
 /// UserError as adamw does, and for a momentum outside [0, 1), an epsilon that is not positive in FP32 and
-/// iterations outside 1 to 20.
+/// iterations outside 1 to 20; while a step is planned, for a matrix by name that is none.
 Optimizer muon(const MuonOptions& options = {});
 
 /// The learning rate of each step: a linear warm-up, then a cosine down to the least.

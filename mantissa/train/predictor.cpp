@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <list>
 #include <optional>
 
 #include "mantissa/base/count_text.h"
@@ -19,6 +20,12 @@
 
 namespace mantissa::inline v0 {
 
+namespace {
+
+constexpr std::size_t most_shapes = 32;  // as TrainerOptions::plans
+
+}  // namespace
+
 struct Predictor::Plans {
     Device& device;
     nn::Model model;  ///< with those inputs alone that the output is made of
@@ -30,6 +37,8 @@ struct Predictor::Plans {
     std::int64_t examples_of_whole = 0, values = 0;
     std::optional<std::string> why_mixed = {};
     bool parameters_change = false;
+    const StateBlock* bound_to = nullptr;
+    std::list<Plans> others = {};  ///< for inputs of other shapes, the last used first
 
     Plans(Device& on, const nn::Model& of, const PipelineOptions& with, std::int64_t at_a_time,
           const StateBlock* parameters = nullptr)
@@ -71,6 +80,26 @@ struct Predictor::Plans {
                                             nn::batch_text(model, batch)),
                                 "give fewer at a time"});
         many->derive();
+        bound_to = &parameters;
+    }
+
+    /// These, or those for inputs of other shapes.
+    Plans& in(const BatchShape& shape) {
+        const auto has_it = [&](const Plans& plans) {
+            return std::ranges::equal(shape.inputs, plans.model.inputs, {}, {}, &nn::InputSpec::shape);
+        };
+        if (has_it(*this)) return *this;
+        const auto known = std::ranges::find_if(others, has_it);
+        if (known != others.end()) {
+            others.splice(others.begin(), others, known);
+            return others.front();
+        }
+        Plans& made =
+            others.emplace_front(device, in_shape(model, shape), pipeline, shape.examples, bound_to);
+        made.parameters_change = parameters_change;
+        made.bind(*bound_to);
+        if (others.size() > most_shapes) others.pop_back();
+        return made;
     }
 
     /// One that is kept in `place`, for so many examples.
@@ -162,14 +191,17 @@ void Predictor::bind(const StateBlock& parameters) { plans_->bind(parameters); }
 std::int64_t Predictor::values_per_example() const { return plans_->values; }
 
 std::vector<float> Predictor::predict(const Batch& examples) {
-    Plans& plans = *plans_;
-    const std::int64_t count = std::max<std::int64_t>(1, examples_in(examples, plans.model));
-    require_fit(examples, plans.model, count);
+    const BatchShape shape =
+        shape_of(examples, plans_->model, std::max<std::int64_t>(1, examples_in(examples, plans_->model)));
+    const std::int64_t count = shape.examples;
+    Plans& plans = plans_->in(shape);
+    plans_->values = plans.values;
     if (plans.parameters_change) plans.many->derive();
     std::vector<float> all;
     all.reserve(static_cast<std::size_t>(count * values_per_example()));
     if (count != plans.batch && !plans.stands_alone()) {
         plans.predict(plans.all_of(count), count, examples, 0, count, all);
+        plans_->values = plans.values;
         return all;
     }
     for (std::int64_t first = 0; first < count; first += plans.batch) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
@@ -86,12 +87,39 @@ std::shared_ptr<TrainingMemory> allocate_training_memory(std::span<const Trainin
 
 StepExecution::StepExecution(TrainingPlan plan, std::shared_ptr<TrainingMemory> memory)
     : plan_(std::move(plan)), memory_(std::move(memory)) {
+    own_ = std::make_unique<StateBlock>(plan_.device(), plan_.step().graph().states(), *memory_->state);
+    for (const State& state : own_->states())
+        if (is_weight(state))
+            throw UserError(
+                fmt::format("model {}: '{}' is a weight on batches of this shape, and none on those that the "
+                            "trainer was made "
+                            "for; make it for a batch that uses all weights",
+                            plan_.model().name, state.name));
+    for (const State& state : plan_.step().graph().states())
+        if (state.kind == State::Kind::derived) derived_ += state.name + " ";
+    // Copies of its own are no other's.
+    if (!own_->states().empty()) derived_ += fmt::format("of {}", static_cast<const void*>(own_.get()));
+    bind();
+}
+
+void StepExecution::bind() {
+    arena_ = memory_->arena;
     const auto bound = [this](const Plan* of) {
-        return of ? std::make_unique<Execution>(*of, *memory_->state, *memory_->arena) : nullptr;
+        return of ? std::make_unique<Execution>(*of, *own_, *arena_) : nullptr;
     };
+    accumulate_.clear();
     step_ = bound(&plan_.step());
     for (const std::unique_ptr<Plan>& before : plan_.accumulate()) accumulate_.push_back(bound(before.get()));
     derive_ = bound(plan_.derive());
+    brought_ = -1;
+}
+
+bool StepExecution::make_room(TrainingMemory& memory, const TrainingPlan& plan) {
+    const std::int64_t arena = plan.memory().arena;
+    if (std::cmp_less_equal(arena, memory.arena->size())) return false;
+    require_memory(plan, {.arena = arena, .inputs = plan.memory().inputs});
+    memory.arena = plan.device().allocate(arena, "activations and gradients");
+    return true;
 }
 
 StepExecution::~StepExecution() = default;
@@ -104,31 +132,35 @@ StepExecution& StepExecution::operator=(StepExecution&& other) noexcept {
     step_.reset();
     derive_.reset();
     plan_ = std::move(other.plan_);
+    own_ = std::move(other.own_);
     memory_ = std::move(other.memory_);
+    arena_ = std::move(other.arena_);
     step_ = std::move(other.step_);
     derive_ = std::move(other.derive_);
     accumulate_ = std::move(other.accumulate_);
     evaluations_ = std::move(other.evaluations_);
+    derived_ = std::move(other.derived_);
     brought_ = other.brought_;
-    derived_after_ = other.derived_after_;
     return *this;
 }
 
 void StepExecution::derive() {
-    const void* const self = step_.get();  // which stays where it is when this is moved
-    if (memory_->derived_by == self && derived_after_ == memory_->state->writes()) return;
+    if (memory_->derived == derived_ && memory_->derived_after == memory_->state->writes()) return;
     if (derive_) derive_->start();
-    memory_->derived_by = self;
-    derived_after_ = memory_->state->writes();
+    memory_->derived = derived_;
+    memory_->derived_after = memory_->state->writes();
 }
 
 void StepExecution::give_part(Execution& execution, const Batch& batch, std::int64_t index) const {
     const std::vector<nn::InputSpec>& inputs = plan_.model().inputs;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-        const auto part = static_cast<std::size_t>(inputs[i].type(plan_.options().batch).bytes());
-        const std::size_t first =
-            inputs[i].batch_axis == nn::BatchAxis::none ? 0 : static_cast<std::size_t>(index) * part;
-        execution.set_input(inputs[i].name, batch.values()[i].bytes.subspan(first, part));
+        const bool is_last = index + 1 == plan_.options().accumulate;
+        const std::int64_t examples = is_last ? plan_.last_batch() : plan_.options().batch;
+        const std::int64_t first =
+            inputs[i].batch_axis == nn::BatchAxis::none ? 0 : index * plan_.options().batch;
+        execution.set_input(inputs[i].name, batch.values()[i].bytes.subspan(
+                                                static_cast<std::size_t>(first * inputs[i].type(1).bytes()),
+                                                static_cast<std::size_t>(inputs[i].type(examples).bytes())));
     }
 }
 
@@ -153,7 +185,7 @@ void StepExecution::give(Execution& execution, const Batch& batch, const MicroBa
     if (execution.has_input("random_seed")) {
         const auto seed = static_cast<std::int64_t>(options.seed);
         const std::int64_t step =
-            micro_batch.step * options.micro_batches() + options.first_micro_batch() + micro_batch.index;
+            micro_batch.step * plan_.random_runs() + options.first_micro_batch() + micro_batch.index;
         execution.set_input("random_seed", std::span<const std::int64_t>(&seed, 1));
         execution.set_input("random_step", std::span<const std::int64_t>(&step, 1));
     }
@@ -171,39 +203,50 @@ Execution& StepExecution::prepare(const Batch& batch, const MicroBatch& micro_ba
 
 Execution StepExecution::prepare_scaled_up(const Batch& batch, const MicroBatch& micro_batch) {
     check(plan_.scaled_up() != nullptr, "the policy rounds gradients to FP16");
-    Execution execution(*plan_.scaled_up(), *memory_->state, *memory_->arena);
+    Execution execution(*plan_.scaled_up(), *own_, *arena_);
     derive();
     give(execution, batch, micro_batch);
     return execution;
 }
 
-Forward& StepExecution::evaluation_of(std::int64_t examples) {
-    if (const auto known = evaluations_.find(examples); known != evaluations_.end()) return *known->second;
-    std::erase_if(evaluations_, [&](const auto& each) { return each.first != plan_.options().batch; });
+StepExecution::ShapedForward& StepExecution::evaluation_of(const BatchShape& shape) {
+    const auto known = std::ranges::find(evaluations_, shape, &ShapedForward::shape);
+    if (known != evaluations_.end()) {
+        evaluations_.splice(evaluations_.begin(), evaluations_, known);
+        return evaluations_.front();
+    }
+    ShapedForward made{.shape = shape,
+                       .model = in_shape(plan_.model(), shape),
+                       .ids = {},
+                       .arena = memory_->arena,
+                       .forward = nullptr};
     PipelineOptions pipeline = plan_.pipeline();
     pipeline.dump = {};
+    const std::int64_t examples = std::max<std::int64_t>(1, shape.examples);
     const auto trace = [&](Graph& graph) {
-        const Tensor loss = nn::trace_loss(plan_.model(), graph, examples, nn::Mode::evaluation_of_targets());
-        evaluated_ids_ = id_ranges(graph);
+        const Tensor loss = nn::trace_loss(made.model, graph, examples, nn::Mode::evaluation_of_targets());
+        made.ids = id_ranges(graph);
         return loss;
     };
-    auto made = std::make_unique<Forward>(plan_.device(), trace, pipeline, "loss", memory_->state.get());
+    made.forward = std::make_unique<Forward>(plan_.device(), trace, pipeline, "loss", own_.get());
     // Without dropout attention may be one operation here that it is not in training, with more workspace.
-    made->bind(*memory_->state,
-               {fmt::format("evaluation of {}", count_text(examples, "example")), "give fewer at once"},
-               memory_->arena.get());
-    check(made->state().states().empty(), "evaluation has no state that training lacks");
-    return *evaluations_.emplace(examples, std::move(made)).first->second;
+    made.forward->bind(
+        *own_, {fmt::format("evaluation of {}", count_text(examples, "example")), "give fewer at once"},
+        made.arena.get());
+    check(made.forward->state().states().empty(), "evaluation has no state that training lacks");
+    evaluations_.push_front(std::move(made));
+    while (evaluations_.size() > std::max<std::size_t>(1, plan_.options().plans)) evaluations_.pop_back();
+    return evaluations_.front();
 }
 
 Evaluation StepExecution::evaluate(const Batch& batch) {
-    const std::int64_t examples = std::max<std::int64_t>(1, examples_in(batch, plan_.model()));
-    require_fit(batch, plan_.model(), examples);
-    Execution& execution = evaluation_of(examples).execution();
-    check_ids(evaluated_ids_, plan_.model(), batch);
+    ShapedForward& made = evaluation_of(
+        shape_of(batch, plan_.model(), std::max<std::int64_t>(1, examples_in(batch, plan_.model()))));
+    Execution& execution = made.forward->execution();
+    check_ids(made.ids, made.model, batch);
     derive();
     for (std::size_t i = 0; i < batch.values().size(); ++i)
-        execution.set_input(plan_.model().inputs[i].name, batch.values()[i].bytes);
+        execution.set_input(made.model.inputs[i].name, batch.values()[i].bytes);
     execution.run();
     return {.loss = execution.read_scalar("loss"), .metrics = metrics_of(execution)};
 }

@@ -2,9 +2,11 @@
 // reads and writes the states that belong to the loop.
 #pragma once
 
-#include <map>
+#include <list>
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "mantissa/data/batch.h"
 #include "mantissa/runtime/execution.h"
@@ -18,8 +20,11 @@ class Forward;
 /// The parts that steps of one model may share: their states, and an arena for the largest of them.
 struct TrainingMemory {
     std::unique_ptr<StateBlock> state;
-    std::unique_ptr<DeviceMemory> arena;
-    const void* derived_by = nullptr;  ///< whose derived states follow from the parameters
+    std::shared_ptr<DeviceMemory> arena;
+    /// The derived states that follow from the parameters, by name, and whose they are; see
+    /// StepExecution::derive.
+    std::string derived = {};
+    std::int64_t derived_after = -1;  ///< writes of the state when they were made
 };
 
 /// Memory for steps that run one after another on one state: every state that one of them has, zero, and an
@@ -38,14 +43,21 @@ Metrics metrics_of(const Execution& execution);
 
 class StepExecution {
   public:
-    /// The plan must be among those that the memory was made for.
+    /// States of the plan that the memory lacks are its own. Throws UserError if memory for these
+    /// does not suffice, and for a weight among them.
     StepExecution(TrainingPlan plan, std::shared_ptr<TrainingMemory> memory);
+    /// Takes what the plan needs of the memory's arena, which may be another now.
+    void bind();
+    /// Makes room for a plan in the memory's arena. Who was bound to it is to be bound anew where this is
+    /// true.
+    static bool make_room(TrainingMemory& memory, const TrainingPlan& plan);
     ~StepExecution();
     StepExecution(StepExecution&&) noexcept;
     StepExecution& operator=(StepExecution&&) noexcept;
 
     const TrainingPlan& plan() const { return plan_; }
     StateBlock& state() const { return *memory_->state; }
+    const std::shared_ptr<TrainingMemory>& memory() const { return memory_; }
 
     /// The execution of a micro-batch, given its part of the batch [N, B, ...], the step's random numbers and
     /// its rate. Throws UserError if the batch does not fit the model.
@@ -73,17 +85,26 @@ class StepExecution {
     Execution& execution_of(std::int64_t index) const;
     void give(Execution& execution, const Batch& batch, const MicroBatch& micro_batch);
     void give_part(Execution& execution, const Batch& batch, std::int64_t index) const;
-    /// The forward pass alone on so many examples, made when it is first asked for.
-    Forward& evaluation_of(std::int64_t examples);
+    /// The forward pass alone, for batches of a shape.
+    struct ShapedForward {
+        BatchShape shape;
+        nn::Model model;
+        std::vector<IdRange> ids;
+        std::shared_ptr<DeviceMemory> arena;  // in which it may be bound
+        std::unique_ptr<Forward> forward;
+    };
+    /// Made when it is first asked for.
+    ShapedForward& evaluation_of(const BatchShape& shape);
 
     TrainingPlan plan_;
     std::shared_ptr<TrainingMemory> memory_;
+    std::unique_ptr<StateBlock> own_;      // states that the memory lacks, and all of the memory's
+    std::shared_ptr<DeviceMemory> arena_;  // to which it is bound
     std::unique_ptr<Execution> step_, derive_;
-    std::vector<std::unique_ptr<Execution>> accumulate_;            // as TrainingPlan::accumulate
-    std::map<std::int64_t, std::unique_ptr<Forward>> evaluations_;  // by examples: B, and one more
-    std::vector<IdRange> evaluated_ids_;
-    std::int64_t brought_ = -1;        // the step whose first inputs were given ahead
-    std::int64_t derived_after_ = -1;  // writes of the state when the derived states were made
+    std::vector<std::unique_ptr<Execution>> accumulate_;  // as TrainingPlan::accumulate
+    std::list<ShapedForward> evaluations_;                // the last used first
+    std::string derived_;                                 // as TrainingMemory::derived
+    std::int64_t brought_ = -1;                           // the step whose first inputs were given ahead
 };
 
 }  // namespace mantissa

@@ -1,5 +1,9 @@
 #include "mantissa/train/trainer.h"
 
+#include <algorithm>
+#include <list>
+#include <utility>
+
 #include "mantissa/base/error.h"
 #include "mantissa/base/function_ref.h"
 #include "mantissa/graph/graph.h"
@@ -31,14 +35,64 @@ StepExecution execution_of(TrainingPlan plan) {
 }  // namespace
 
 struct Trainer::Run {
-    StepExecution execution;
+    StepExecution execution;                                ///< of the shape that the trainer was made for
+    std::list<std::unique_ptr<StepExecution>> others = {};  ///< of others, the last used first
+    StepExecution* current = nullptr;             ///< of the step that was made last; null: the first
+    std::optional<StepResult> finished = {};      ///< of a step that was waited for before `finish`
     std::optional<Gradients> gradients = {};      ///< at which a step stopped
     std::unique_ptr<Event> begin = {}, end = {};  ///< of the step that was started; no end: none was
     std::int64_t steps = 0;
     float last_scale = 1;  ///< the loss scale that the last step ran with
     bool applied = true;   ///< the last step
     std::optional<BatchBuffer> buffer = {};
+
+    StepExecution& last() { return current ? *current : execution; }
+    /// Whether a step was started and not finished.
+    bool works() const { return end != nullptr; }
+    /// The step's execution for a batch, planned where such a shape first comes. `settle` is called before
+    /// what the running step has is let go.
+    StepExecution& of(const Batch& batch, FunctionRef<void()> settle);
+
+    /// Micro-batches that were kept by a step that went no further than its gradients are no part of another.
+    void let_gradients_go() {
+        if (gradients && execution.plan().options().accumulate > 1) execution.clear_gradients();
+        gradients.reset();
+    }
+
+  private:
+    StepExecution& planned(const BatchShape& shape, FunctionRef<void()> settle);
 };
+
+StepExecution& Trainer::Run::of(const Batch& batch, FunctionRef<void()> settle) {
+    const TrainingPlan& plan = execution.plan();
+    const BatchShape& own = plan.shape();
+    const Ranks* const ranks = plan.options().ranks;
+    const BatchShape shape = shape_of(batch, plan.model(), own.examples);
+    if (shape == own) return execution;
+    // All ranks make the same steps.
+    if (ranks && ranks->size() > 1) require_fit(batch, plan.model(), own.examples);
+    const auto known =
+        std::ranges::find_if(others, [&](const auto& each) { return each->plan().shape() == shape; });
+    if (known == others.end()) return planned(shape, settle);
+    others.splice(others.begin(), others, known);
+    return *others.front();
+}
+
+StepExecution& Trainer::Run::planned(const BatchShape& shape, FunctionRef<void()> settle) {
+    TrainingPlan plan(execution.plan(), shape, execution.state());
+    const std::size_t most = std::max<std::size_t>(2, execution.plan().options().plans);
+    const std::shared_ptr<TrainingMemory>& memory = execution.memory();
+    settle();
+    let_gradients_go();
+    current = nullptr;
+    if (StepExecution::make_room(*memory, plan)) {
+        execution.bind();
+        for (const auto& each : others) each->bind();
+    }
+    while (others.size() + 1 >= most) others.pop_back();
+    others.push_front(std::make_unique<StepExecution>(std::move(plan), memory));
+    return *others.front();
+}
 
 Trainer::Trainer(Device& device, nn::Model model, TrainerOptions options)
     : Trainer(TrainingPlan(device, std::move(model), std::move(options))) {}
@@ -57,6 +111,7 @@ const nn::Model& Trainer::model() const { return plan().model(); }
 StateBlock& Trainer::state() const { return run_->execution.state(); }
 Evaluation Trainer::evaluate(const Batch& batch) { return run_->execution.evaluate(batch); }
 LossScaleState Trainer::loss_scale() const { return run_->execution.loss_scale(); }
+std::size_t Trainer::planned_shapes() const { return 1 + run_->others.size(); }
 std::int64_t Trainer::steps_done() const { return run_->steps; }
 void Trainer::continue_after(std::int64_t steps) { run_->steps = steps; }
 
@@ -93,19 +148,19 @@ void Trainer::start(const Batch& batch, double learning_rate) {
 void Trainer::start_by(const Batch& batch, double learning_rate, FunctionRef<void(Execution&, bool)> run) {
     require_step_rate(learning_rate);
     require_own_weights(state());
-    require_fit(batch, model(), plan().examples_per_step());
-    check_ids(plan().id_ranges(), model(), batch);
-    // Micro-batches that were kept by a step that went no further than its gradients are no part of this one.
-    if (run_->gradients && plan().options().accumulate > 1) run_->execution.clear_gradients();
-    run_->gradients.reset();
+    StepExecution& execution = run_->of(batch, [] {});
+    check_ids(execution.plan().id_ranges(), execution.plan().model(), batch);
+    run_->let_gradients_go();
+    run_->finished.reset();
+    run_->current = &execution;
     run_->last_scale = static_cast<float>(loss_scale().scale);
-    run_->execution.derive();
+    execution.derive();
     run_->begin = plan().device().record();
-    const std::int64_t last = plan().options().accumulate - 1;
+    const std::int64_t last = execution.plan().options().accumulate - 1;
     try {
         for (std::int64_t index = 0; index <= last; ++index)
-            run(run_->execution.prepare(
-                    batch, {.step = run_->steps, .index = index, .learning_rate = learning_rate}),
+            run(execution.prepare(batch,
+                                  {.step = run_->steps, .index = index, .learning_rate = learning_rate}),
                 index == last);
     } catch (...) {
         // Gradients on their way are in memory that may be freed when the error is thrown.
@@ -147,6 +202,9 @@ void Trainer::change(TrainerOptions options) {
     run_->gradients.reset();
     run_->end.reset();
     run_->buffer.reset();
+    run_->finished.reset();
+    run_->others.clear();
+    run_->current = nullptr;
     run_->execution = std::move(next);
 }
 
@@ -166,23 +224,32 @@ void Trainer::save_weights(const std::filesystem::path& file) const {
 }
 
 void Trainer::bring(const Batch& next) {
-    require_fit(next, model(), plan().examples_per_step());
-    run_->execution.bring(next, run_->steps + 1);
+    const std::int64_t step = run_->steps + 1;
+    // Where memory for the next step is to be had, the running one ends before.
+    StepExecution& execution = run_->of(next, [this] {
+        if (run_->works()) run_->finished = finish();
+    });
+    execution.bring(next, step);
 }
 
-void Trainer::forget_brought() { run_->execution.forget_brought(); }
+void Trainer::forget_brought() {
+    run_->execution.forget_brought();
+    for (const auto& each : run_->others) each->forget_brought();
+}
 
 StepResult Trainer::finish() {
-    check(run_->end != nullptr, "a step that was started is finished");
+    if (run_->finished) return *std::exchange(run_->finished, std::nullopt);
+    check(run_->works(), "a step that was started is finished");
+    const Execution& last = run_->last().last();
     Device& device = plan().device();
     device.wait(*run_->end);  // the only time in a step that the host waits
     StepResult result;
     result.seconds = device.seconds_between(*run_->begin, *run_->end);
     run_->end.reset();
-    result.loss = run_->execution.last().read_scalar("loss");
-    result.gradient_norm = run_->execution.last().read_scalar("gradient_norm");
-    result.metrics = metrics_of(run_->execution.last());
-    result.applied = run_->execution.last().read_result("applied")[0] != std::byte{0};
+    result.loss = last.read_scalar("loss");
+    result.gradient_norm = last.read_scalar("gradient_norm");
+    result.metrics = metrics_of(last);
+    result.applied = last.read_result("applied")[0] != std::byte{0};
     run_->applied = result.applied;
     ++run_->steps;
     return result;
@@ -192,19 +259,20 @@ std::optional<NonFinite> Trainer::first_non_finite(const Batch& batch, double le
     check(!run_->applied, "a step that was applied would be applied again");
     const Ranks::Alone alone(plan().options().ranks);
     return mantissa::first_non_finite(
-        run_->execution, batch,
+        run_->of(batch, [] {}), batch,
         {.step = run_->steps - 1, .learning_rate = learning_rate, .loss_scale = run_->last_scale});
 }
 
 Underflow Trainer::underflow(const Batch& batch) {
     const Ranks::Alone alone(plan().options().ranks);
-    return mantissa::underflow(run_->execution, batch, run_->steps);
+    return mantissa::underflow(run_->of(batch, [] {}), batch, run_->steps);
 }
 
 void Trainer::look_into(const Batch& batch, FunctionRef<void(Execution&)> look) {
     const Ranks::Alone alone(plan().options().ranks);
-    run_->execution.clear_gradients();
-    look(run_->execution.prepare(batch, {.step = run_->steps, .index = plan().options().accumulate - 1}));
+    StepExecution& execution = run_->of(batch, [] {});
+    execution.clear_gradients();
+    look(execution.prepare(batch, {.step = run_->steps, .index = execution.plan().options().accumulate - 1}));
 }
 
 }  // namespace mantissa

@@ -52,6 +52,12 @@ struct TrainerOptions {
     std::int64_t batch = 4;  ///< B: examples of a micro-batch
     /// N: micro-batches of a step. Their gradients, each of loss / N, are added up before the update.
     std::int64_t accumulate = 1;
+    /// Examples of the last micro-batch, if it has others than B. Each micro-batch then counts by its share
+    /// of the examples of the step: loss and gradients are those of the mean over all of them.
+    std::int64_t last_batch = 0;
+    /// Shapes of batches, the trainer's own among them, for which steps stay planned: the one not used for
+    /// longest goes first.
+    std::size_t plans = 32;
     std::uint64_t seed = 1337;
     Policy policy = {};  ///< "fp32", "tf32", "bf16" or "fp16"
     /// The optional passes (docs/training-step.md) that run, by name; none named: all that the device can
@@ -175,6 +181,10 @@ class Trainer {
 
     /// One step on the values [N, B, ...] of each input of the model. With a profile, times each kernel of
     /// the last micro-batch and the update. Throws UserError, naming the input, if the batch does not fit.
+    ///
+    /// A batch may have fewer examples or more, as the last of an epoch, and inputs of other shapes where the
+    /// model's vary (nn::Model): its step is planned when such a batch first comes, on the states of this
+    /// one. With micro-batches, it has as many of B as there are examples for, and one of what is left.
     StepResult step(const Batch& batch, double learning_rate, std::vector<double>* profile = nullptr);
 
     /// The same on the batch of `batches` for the step that comes next (steps_done()).
@@ -221,7 +231,7 @@ class Trainer {
     void save_weights(const std::filesystem::path& file) const;
 
     /// Loss and metrics of the values [n, ...] of each input, nothing random, for any n whose activations fit
-    /// the memory; changes nothing. Another n than B and than that of the call before is planned anew.
+    /// the memory; changes nothing. Each shape is planned when it first comes, as for steps.
     Evaluation evaluate(const Batch& batch);
 
     /// The loss scale of the next step, and how many steps it made skip; 1 and 0 without one.
@@ -244,6 +254,9 @@ class Trainer {
     std::int64_t steps_done() const;
     /// Goes on after so many steps, as after a resume: random numbers follow the count.
     void continue_after(std::int64_t steps);
+
+    /// Shapes of batches for which steps are planned now, its own among them.
+    std::size_t planned_shapes() const;
 
     const nn::Model& model() const;
     const TrainingPlan& plan() const;

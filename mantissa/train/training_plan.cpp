@@ -8,6 +8,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/ranks/ranks.h"
+#include "mantissa/runtime/state_block.h"
 #include "mantissa/train/accumulate.h"
 #include "mantissa/train/ema.h"
 #include "mantissa/train/loss_scale.h"
@@ -22,6 +23,9 @@ void validate(const TrainerOptions& options) {
     if (options.accumulate < 1)
         throw UserError(
             fmt::format("the micro-batches of a step must be 1 or more, got {}", options.accumulate));
+    if (options.last_batch < 0)
+        throw UserError(
+            fmt::format("the last micro-batch has 1 example or more, got {}", options.last_batch));
     const bool has_parts = options.ranks && options.ranks->size() > 1 && options.states == States::sharded;
     if (options.ema_decay > 0 && has_parts)
         throw UserError(
@@ -29,20 +33,16 @@ void validate(const TrainerOptions& options) {
             "`states` to States::whole");
 }
 
-/// Loss and metrics of a micro-batch as they count in its step: divided by their number, as loops in PyTorch
-/// do. All micro-batches have as many rows.
-TraceModel trace_micro_batch(const nn::Model& model, const TrainerOptions& options) {
-    return [&model, &options](Graph& graph) {
-        graph.freeze(options.frozen);
-        const Tensor loss = nn::trace_loss(model, graph, options.batch, nn::Mode::training(graph));
-        const OriginScope scope(graph, "loss");
-        const std::int64_t N = options.micro_batches();
-        if (N == 1) return loss;
-        const double share = 1.0 / static_cast<double>(N);
-        for (const Result& metric : graph.take_results())
-            graph.add_result(metric.name, (Tensor(graph, metric.value) * share).value());
-        return loss * share;
-    };
+/// The options of a step on so many examples: as many micro-batches as there are examples for.
+TrainerOptions options_for(TrainerOptions options, std::int64_t examples) {
+    if (options.accumulate == 1) {
+        options.batch = examples;
+        return options;
+    }
+    options.batch = std::min(options.batch, examples);
+    options.accumulate = (examples + options.batch - 1) / options.batch;
+    options.last_batch = examples % options.batch;
+    return options;
 }
 
 }  // namespace
@@ -56,7 +56,52 @@ std::int64_t TrainerOptions::first_micro_batch() const { return accumulate * (ra
 TrainingPlan::TrainingPlan(Device& device, nn::Model model, TrainerOptions options)
     : device_(&device), model_(std::move(model)), options_(std::move(options)) {
     validate(options_);
-    facts_ = nn::facts_of(model_, options_.batch, options_.frozen);
+    const Traced& first = traced(last_batch());
+    facts_ = nn::facts_of(model_, last_batch(), options_.frozen, *first.graph, first.loss);
+    random_runs_ = options_.micro_batches();
+    build_all();
+}
+
+TrainingPlan::TrainingPlan(const TrainingPlan& like, const BatchShape& shape, const StateBlock& states)
+    : device_(like.device_),
+      model_(in_shape(like.model_, shape)),
+      facts_(like.facts_),
+      options_(options_for(like.options_, shape.examples)),
+      states_(&states),
+      random_runs_(std::max(like.random_runs_, options_.micro_batches())) {
+    options_.dump = {};
+    build_all();
+    states_ = nullptr;
+}
+
+const TrainingPlan::Traced& TrainingPlan::traced(std::int64_t examples) {
+    if (const auto known = traced_.find(examples); known != traced_.end()) return known->second;
+    const auto graph = std::make_shared<Graph>();
+    graph->freeze(options_.frozen);
+    const Tensor loss = nn::trace_loss(model_, *graph, examples, nn::Mode::training(*graph));
+    return traced_.emplace(examples, Traced{graph, loss.value()}).first->second;
+}
+
+/// Loss and metrics of a micro-batch as they count in its step: by its share of the examples. Where all have
+/// as many, that is what loops in PyTorch divide by, the number of micro-batches.
+TraceModel TrainingPlan::trace_micro_batch(std::int64_t examples) {
+    return [this, examples](Graph& graph) {
+        const Traced& made = traced(examples);
+        graph = *made.graph;
+        const Tensor loss(graph, made.loss);
+        const OriginScope scope(graph, "loss");
+        const std::int64_t N = options_.micro_batches();
+        if (N == 1) return loss;
+        const double share = last_batch() == options_.batch
+                                 ? 1.0 / static_cast<double>(N)
+                                 : static_cast<double>(examples) / static_cast<double>(examples_per_step());
+        for (const Result& metric : graph.take_results())
+            graph.add_result(metric.name, (Tensor(graph, metric.value) * share).value());
+        return loss * share;
+    };
+}
+
+void TrainingPlan::build_all() {
     const Stopwatch watch;
     settle_pipeline();
     const TraceUpdate optimizer =
@@ -64,19 +109,23 @@ TrainingPlan::TrainingPlan(Device& device, nn::Model model, TrainerOptions optio
                      options_.ema_decay);
     const TraceUpdate update = with_added_gradients(optimizer, options_.accumulate, pipeline_.distribution,
                                                     options_.optimizer.may_be_cut);
-    step_ = build(update, pipeline_);
+    id_ranges_ = mantissa::id_ranges(*traced(last_batch()).graph);
+    step_ = build(last_batch(), update, pipeline_);
     for (int level = 0; level < kept_levels(options_.accumulate); ++level) {
         PipelineOptions pipeline = pipeline_;
         if (pipeline.dump)
             pipeline.dump = [show = pipeline.dump, level](const std::string& pass, const Graph& graph) {
                 show(fmt::format("accumulate-{}-{}", level, pass), graph);
             };
-        accumulate_.push_back(
-            build(add_to_gradients(level, options_.accumulate, pipeline.distribution), pipeline));
+        accumulate_.push_back(build(
+            options_.batch, add_to_gradients(level, options_.accumulate, pipeline.distribution), pipeline));
     }
     build_milliseconds_ = watch.milliseconds();
     if (options_.policy.needs_loss_scale() && options_.loss_scale.kind != LossScaleOptions::Kind::dynamic)
         scaled_up_ = plan_scaled_up(update);
+    traced_.clear();
+    shape_.examples = examples_per_step();
+    for (const nn::InputSpec& input : model_.inputs) shape_.inputs.push_back(input.shape);
 }
 
 /// The options as requests to the pipeline, and the loss scale's seed.
@@ -99,24 +148,25 @@ void TrainingPlan::settle_pipeline() {
 }
 
 /// The last micro-batch with a larger loss scale, where the scale is part of the plan.
-std::unique_ptr<Plan> TrainingPlan::plan_scaled_up(const TraceUpdate& update) const {
+std::unique_ptr<Plan> TrainingPlan::plan_scaled_up(const TraceUpdate& update) {
     PipelineOptions pipeline = pipeline_;
     pipeline.dump = {};
     pipeline.seed = [scale = pipeline.seed](Graph& graph) {
         return scale ? scale(graph) * far_above : constant(graph, far_above);
     };
-    BuiltGraph step = build_training_step(trace_micro_batch(model_, options_), update, pipeline,
-                                          machine_for_passes(*device_));
+    BuiltGraph step =
+        build_training_step(trace_micro_batch(last_batch()), update, pipeline, machine_for_passes(*device_));
     return std::make_unique<Plan>(std::move(step.graph), *device_, options_.make_kernels);
 }
 
-std::unique_ptr<Plan> TrainingPlan::build(const TraceUpdate& update, const PipelineOptions& pipeline) {
-    const auto trace = [this, micro_batch = trace_micro_batch(model_, options_)](Graph& graph) {
-        const Tensor loss = micro_batch(graph);
-        id_ranges_ = mantissa::id_ranges(graph);
-        return loss;
-    };
+std::unique_ptr<Plan> TrainingPlan::build(std::int64_t examples, const TraceUpdate& update,
+                                          const PipelineOptions& pipeline) {
+    const TraceModel trace = trace_micro_batch(examples);
     BuiltGraph step = build_training_step(trace, update, pipeline, machine_for_passes(*device_));
+    if (states_ && states_->lacks_zeros(step.graph.states())) {
+        pipeline_.pad = false;
+        step = build_training_step(trace, update, pipeline_, machine_for_passes(*device_));
+    }
     pass_times_.insert(pass_times_.end(), step.times.begin(), step.times.end());
     const Stopwatch planning;
     // The first built updates the parameters. The others have the same layers, pad alike, and read the same

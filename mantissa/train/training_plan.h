@@ -2,6 +2,7 @@
 // what it would run, is known from here on.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -27,6 +28,9 @@ class TrainingPlan {
     /// Throws UserError for an invalid model (nn/model.h), or if batch or micro-batches are not positive or
     /// too large to count. Throws it, too, for names to freeze or to group that the model does not have.
     TrainingPlan(Device& device, nn::Model model, TrainerOptions options);
+    /// The same step for batches of another shape, on states that are there. Throws UserError where a weight
+    /// has another shape there.
+    TrainingPlan(const TrainingPlan& like, const BatchShape& shape, const StateBlock& states);
 
     Device& device() const { return *device_; }
     const nn::Model& model() const { return model_; }
@@ -51,10 +55,19 @@ class TrainingPlan {
 
     MemoryUse memory() const;
     /// FLOPs of this rank.
-    std::int64_t examples_per_step() const { return options_.accumulate * options_.batch; }
+    std::int64_t examples_per_step() const {
+        return (options_.accumulate - 1) * options_.batch + last_batch();
+    }
+    /// Examples of the last micro-batch.
+    std::int64_t last_batch() const { return options_.last_batch ? options_.last_batch : options_.batch; }
+    /// The shapes of batches for which it is.
+    const BatchShape& shape() const { return shape_; }
+    /// Random numbers of a step: as many runs of the stream, whatever the shape.
+    std::int64_t random_runs() const { return random_runs_; }
     /// Tokens, images: what the model's throughput counts. Of all ranks.
     std::int64_t units_per_step() const {
-        return options_.micro_batches() * options_.batch * model_.units_per_example;
+        return options_.micro_batches() / options_.accumulate * examples_per_step() *
+               model_.units_per_example;
     }
     /// FLOPs of this rank.
     double flops_per_step() const {
@@ -71,9 +84,18 @@ class TrainingPlan {
     const std::vector<PaddedParameter>& padded() const { return padded_; }
 
   private:
+    /// A trace of the model's loss on so many examples, which is made once.
+    struct Traced {
+        std::shared_ptr<const Graph> graph;
+        Value loss;
+    };
     void settle_pipeline();
-    std::unique_ptr<Plan> build(const TraceUpdate& update, const PipelineOptions& pipeline);
-    std::unique_ptr<Plan> plan_scaled_up(const TraceUpdate& update) const;
+    const Traced& traced(std::int64_t examples);
+    TraceModel trace_micro_batch(std::int64_t examples);
+    void build_all();
+    std::unique_ptr<Plan> build(std::int64_t examples, const TraceUpdate& update,
+                                const PipelineOptions& pipeline);
+    std::unique_ptr<Plan> plan_scaled_up(const TraceUpdate& update);
 
     Device* device_;
     nn::Model model_;
@@ -86,6 +108,10 @@ class TrainingPlan {
     std::vector<PassRefusal> refused_;
     std::vector<PaddedParameter> padded_;
     std::vector<IdRange> id_ranges_;
+    std::map<std::int64_t, Traced> traced_;  ///< by examples, while plans are made
+    const StateBlock* states_ = nullptr;     ///< that are there, while plans are made
+    std::int64_t random_runs_ = 1;
+    BatchShape shape_;
     double build_milliseconds_ = 0;
 };
 

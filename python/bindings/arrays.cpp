@@ -20,12 +20,19 @@ std::string shape_of(const Array& array) {
     return text + "]";
 }
 
-/// The array's axes, behind that of the batch if there is one, must be the input's.
-void require_shape(const nn::InputSpec& input, const Array& array) {
+Shape shape_in(const Array& array) {
+    std::vector<std::int64_t> extents;
+    for (std::size_t i = 0; i < array.ndim(); ++i)
+        extents.push_back(static_cast<std::int64_t>(array.shape(i)));
+    return Shape(std::move(extents));
+}
+
+/// The array's axes, behind that of the batch if there is one, must be the input's, or as many as these.
+void require_shape(const nn::InputSpec& input, const Array& array, bool may_vary) {
     const std::vector<std::int64_t>& extents = input.shape.extents();
     const std::size_t before = input.batch_axis == nn::BatchAxis::leading ? 1 : 0;
     bool fits = array.ndim() == extents.size() + before;
-    for (std::size_t i = 0; fits && i < extents.size(); ++i)
+    for (std::size_t i = 0; fits && !may_vary && i < extents.size(); ++i)
         fits = static_cast<std::int64_t>(array.shape(i + before)) == extents[i];
     if (fits && before == 1 && array.shape(0) == 0)
         throw UserError("input '" + input.name + "' has no examples: give one or more");
@@ -90,14 +97,15 @@ Arrays::Arrays(const nn::Model& model, const nb::tuple& arrays, std::size_t coun
             throw UserError(
                 "input '" + input.name + "' takes an array in the CPU's memory, in its byte order, got " +
                 nb::type_name(nb::object(arrays[i]).type()).c_str() + "; numpy.asarray makes one of a list");
-        require_shape(input, array);
+        require_shape(input, array, model.shapes_vary);
         const bool is_f32 = array.dtype() == nb::dtype<float>(),
                    is_i32 = array.dtype() == nb::dtype<std::int32_t>();
         const bool is_u8 = array.dtype() == nb::dtype<std::uint8_t>();
         if ((input.dtype == DType::f32 && is_f32) || (input.dtype == DType::i32 && is_i32) ||
             (input.dtype == DType::u8 && is_u8)) {
             values.emplace_back(input.dtype,
-                                std::span(static_cast<const std::byte*>(array.data()), array.nbytes()));
+                                std::span(static_cast<const std::byte*>(array.data()), array.nbytes()),
+                                shape_in(array));
             kept_.push_back(nb::cast(array));
             continue;
         }
@@ -113,7 +121,7 @@ Arrays::Arrays(const nn::Model& model, const nb::tuple& arrays, std::size_t coun
         else
             throw UserError("input '" + input.name + "' takes " + dtypes_for(input) +
                             ", and the array is of " + given + "; convert it first");
-        values.emplace_back(input.dtype, std::span<const std::byte>(copied_.back()));
+        values.emplace_back(input.dtype, std::span<const std::byte>(copied_.back()), shape_in(array));
     }
     batch_ = Batch(std::move(values));
 }

@@ -70,9 +70,9 @@ DType dtype_of_input(const std::string& name, const std::string& dtype) {
 using Inputs = std::vector<std::tuple<std::string, std::string, std::vector<std::int64_t>, bool>>;
 
 void make_model(PythonModel* self, const std::string& name, const Inputs& inputs, nb::object loss,
-                nb::object output, std::size_t output_inputs) {
+                nb::object output, std::size_t output_inputs, bool shapes_vary) {
     // All that may throw comes before the object is made: nobody destroys one whose constructor threw.
-    nn::Model model{.name = name};
+    nn::Model model{.name = name, .shapes_vary = shapes_vary};
     for (const auto& [input, dtype, shape, is_whole] : inputs)
         model.inputs.push_back({input, dtype_of_input(input, dtype), Shape(shape),
                                 is_whole ? nn::BatchAxis::none : nn::BatchAxis::leading});
@@ -113,7 +113,7 @@ const nn::Mode& mode_of_trace() {
 void bind_models(nb::module_& module) {
     nb::class_<PythonModel>(module, "Model", nb::type_slots(slots))
         .def("__init__", &make_model, nb::arg("name"), nb::arg("inputs"), nb::arg("loss"),
-             nb::arg("output") = nb::none(), nb::arg("output_inputs") = 1)
+             nb::arg("output") = nb::none(), nb::arg("output_inputs") = 1, nb::arg("shapes_vary") = false)
         .def_prop_ro("name", [](const PythonModel& self) { return self.model.name; });
 }
 

@@ -5,12 +5,15 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/set.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -209,10 +212,43 @@ void bind_optimizers(nb::module_& module) {
         nb::arg("clip") = 0.0);
     module.def(
         "muon",
-        [](double momentum, double weight_decay, double clip) {
-            return clipped(muon({.momentum = momentum, .weight_decay = weight_decay}), clip);
+        [](double momentum, double weight_decay, double clip, bool nesterov, double epsilon,
+           std::int64_t iterations, bool original_rates, std::optional<std::vector<std::string>> matrices,
+           double beta1, double beta2, double other_epsilon, double other_weight_decay,
+           bool decay_matrices_only) {
+            return clipped(
+                muon({.momentum = momentum,
+                      .nesterov = nesterov,
+                      .weight_decay = weight_decay,
+                      .epsilon = epsilon,
+                      .iterations = iterations,
+                      .rates = original_rates ? MuonOptions::Rates::original : MuonOptions::Rates::like_adamw,
+                      .matrices = std::move(matrices),
+                      .others = {.beta1 = beta1,
+                                 .beta2 = beta2,
+                                 .epsilon = other_epsilon,
+                                 .weight_decay = other_weight_decay,
+                                 .decay_matrices_only = decay_matrices_only}}),
+                clip);
         },
-        nb::arg("momentum") = 0.95, nb::arg("weight_decay") = 0.1, nb::arg("clip") = 0.0);
+        nb::arg("momentum") = 0.95, nb::arg("weight_decay") = 0.1, nb::arg("clip") = 0.0,
+        nb::arg("nesterov") = true, nb::arg("epsilon") = 1e-7, nb::arg("iterations") = 5,
+        nb::arg("original_rates") = false, nb::arg("matrices") = nb::none(), nb::arg("beta1") = 0.9,
+        nb::arg("beta2") = 0.95, nb::arg("other_epsilon") = 1e-8, nb::arg("other_weight_decay") = 0.1,
+        nb::arg("decay_matrices_only") = true,
+        "matrices: patterns of names, None for those of hidden layers. AdamW, which has the arguments from "
+        "beta1 on, updates the others. torch.optim.Muon's default rates: original_rates=True");
+    module.def(
+        "grouped",
+        [](Optimizer optimizer,
+           const std::vector<std::tuple<std::string, double, std::optional<double>>>& groups) {
+            std::vector<ParameterGroup> all;
+            for (const auto& [pattern, factor, decay] : groups) all.push_back({pattern, factor, decay});
+            return grouped(std::move(optimizer), std::move(all));
+        },
+        nb::arg("optimizer"), nb::arg("groups"),
+        "The same with groups of parameters: (pattern of names, factor of the rate, weight decay or None) "
+        "each");
 }
 
 nb::str text_of(const StepResult& result) {
@@ -230,6 +266,7 @@ void bind_options(nb::module_& module) {
         .def_rw("optimizer", &TrainerOptions::optimizer)
         .def_rw("batch", &TrainerOptions::batch)
         .def_rw("accumulate", &TrainerOptions::accumulate)
+        .def_rw("plans", &TrainerOptions::plans)
         .def_rw("seed", &TrainerOptions::seed)
         .def_prop_rw(
             "policy", [](const TrainerOptions& self) { return self.policy.name; },
@@ -308,6 +345,8 @@ void bind_trainers(nb::module_& module) {
             "continue_after",
             [](PythonTrainer& self, std::int64_t steps) { self.trainer.continue_after(steps); },
             nb::arg("steps"))
+        .def_prop_ro("planned_shapes",
+                     [](const PythonTrainer& self) { return self.trainer.planned_shapes(); })
         .def_prop_ro("steps", [](const PythonTrainer& self) { return self.trainer.steps_done(); });
 }
 

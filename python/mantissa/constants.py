@@ -4,9 +4,9 @@ import numpy as np
 from . import layout
 from ._native import operations as native
 from ._native import less_equal
+from .program import TYPES
 
-STORED = {"float32": "f32", "float64": "f32", "int64": "i32", "int32": "i32", "int16": "i32", "int8": "i32",
-          "uint8": "u8", "bool": "bool"}
+STORED = {**{each.name: each.stored for each in TYPES.values() if each.stored}, "float64": "f32"}
 MOST_OF_BF16 = (2 - 2.0**-7) * 2.0**127
 _NUMPY = {"f32": np.float32, "i32": np.int32, "u8": np.uint8, "bool": np.bool_}
 

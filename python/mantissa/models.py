@@ -11,12 +11,14 @@ class Model(_native.Model):
              or whole(shape), which has no batch
     loss     function of all inputs, in their order: returns one floating number, a mean over the batch
     output   function of the first `output_inputs` inputs: what the model predicts, [batch, ...]; None: nothing
+    shapes_vary   whether a batch may have inputs of other shapes, as sequences of other lengths: the functions then follow
+             the shapes of what they are given
 
     Inputs are given to the functions with the batch in front, but for whole ones. Raises Error for an input of another type.
     """
 
-    def __init__(self, name, inputs, loss, output=None, output_inputs=1):
-        super().__init__(name, [_input(key, of) for key, of in inputs.items()], loss, output, output_inputs)
+    def __init__(self, name, inputs, loss, output=None, output_inputs=1, shapes_vary=False):
+        super().__init__(name, [_input(key, of) for key, of in inputs.items()], loss, output, output_inputs, shapes_vary)
 
 
 def model_of(model):

@@ -10,8 +10,26 @@ import json
 import numpy as np
 
 
-FLOATING = ("f32", "f64", "f16", "bf16")
+
+@dataclasses.dataclass(frozen=True)
+class Type:
+    """A framework's type of numbers."""
+    name: str  # as numpy and torch write it
+    stored: str = ""  # the type in which its numbers lie; nothing: they cannot
+    given: str = ""  # the type of an input of such numbers; nothing: there is none
+    floating: bool = False
+
+
+TYPES = {"f32": Type("float32", "f32", "f32", True), "f64": Type("float64", floating=True),
+         "f16": Type("float16", floating=True), "bf16": Type("bfloat16", floating=True),
+         "i64": Type("int64", "i32", "i32"), "i32": Type("int32", "i32", "i32"), "i16": Type("int16", "i32"),
+         "i8": Type("int8", "i32"), "u8": Type("uint8", "u8", "u8"), "bool": Type("bool", "bool", "i32"),
+         "c64": Type("complex64"), "c128": Type("complex128")}
 _LIKE_ANOTHER = ("aten.expand_as", "aten.view_as", "aten.reshape_as", "aten.type_as")  # of `other` they take the type
+
+
+def is_floating(dtype):
+    return dtype in TYPES and TYPES[dtype].floating
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +84,7 @@ class Program:
         """Values that a gradient of the loss comes to: what is detached, or shows but its type or shape, has none."""
         found = {self.loss}
         for node in reversed(self.nodes):
-            of = [value for value in node.outputs if value in found and self.types[value][0] in FLOATING]
+            of = [value for value in node.outputs if value in found and is_floating(self.types[value][0])]
             if of and node.op != "aten.detach":
                 found.update(refs({name: x for name, x in node.arguments.items()
                                    if not (name == "other" and node.op in _LIKE_ANOTHER)}))

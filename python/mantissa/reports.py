@@ -5,7 +5,7 @@ unless others are given.
 """
 from . import _native
 from .models import model_of
-from .trainer import options_of, place_of
+from .trainer import options_of, device_of
 
 
 def _options(steps, lr, repeats, names, trainer):
@@ -25,34 +25,34 @@ def _taken(model, device, trainer):
 def explain(model, *, device=None, threads=None, **trainer):
     """What each operation of a step is stored, multiplied and summed in, by which rule and which kernel."""
     model, device, trainer = _taken(model, device, trainer)
-    return _native.explain(model, _options(1, 0, 1, (), trainer), *place_of(device, threads))
+    return _native.explain(model, _options(1, 0, 1, (), trainer), *device_of(device, threads))
 
 
 def lint(model, *, repeats=3, device=None, threads=None, **trainer):
     """Ugly sizes of the model, and what nicer ones gain on this machine; repeats=0 measures nothing."""
     model, device, trainer = _taken(model, device, trainer)
-    return _native.lint(model, _options(1, 0, repeats, (), trainer), *place_of(device, threads))
+    return _native.lint(model, _options(1, 0, repeats, (), trainer), *device_of(device, threads))
 
 
 def roofline(model, *arrays, device=None, threads=None, **trainer):
     """Each kernel of a step on the arrays: arithmetic, bytes, time, and what bounds it."""
     model, device, trainer = _taken(model, device, trainer)
-    return _native.roofline(model, arrays, _options(1, 0, 1, (), trainer), *place_of(device, threads))
+    return _native.roofline(model, arrays, _options(1, 0, 1, (), trainer), *device_of(device, threads))
 
 
 def ladder(model, *arrays, rungs=(), steps=10, repeats=3, lr=3e-4, device=None, threads=None, **trainer):
     """The model on each rung from FP32 to the fastest, trained on the arrays and timed."""
     model, device, trainer = _taken(model, device, trainer)
-    return _native.ladder(model, arrays, _options(steps, lr, repeats, rungs, trainer), *place_of(device, threads))
+    return _native.ladder(model, arrays, _options(steps, lr, repeats, rungs, trainer), *device_of(device, threads))
 
 
 def numerics(model, *arrays, steps=10, lr=3e-4, device=None, threads=None, **trainer):
     """Weights, activations and gradients after some steps, under the ranges of formats."""
     model, device, trainer = _taken(model, device, trainer)
-    return _native.numerics(model, arrays, _options(steps, lr, 1, (), trainer), *place_of(device, threads))
+    return _native.numerics(model, arrays, _options(steps, lr, 1, (), trainer), *device_of(device, threads))
 
 
 def converge(model, *arrays, policies=(), steps=20, lr=3e-4, device=None, threads=None, **trainer):
     """The model trained in one precision after another, and whether their losses agree with the first."""
     model, device, trainer = _taken(model, device, trainer)
-    return _native.converge(model, arrays, _options(steps, lr, 1, policies, trainer), *place_of(device, threads))
+    return _native.converge(model, arrays, _options(steps, lr, 1, policies, trainer), *device_of(device, threads))

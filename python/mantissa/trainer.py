@@ -35,7 +35,7 @@ def options_of(batch=4, policy="fp32", optimizer=None, **others):
     return options
 
 
-def place_of(device, threads):
+def device_of(device, threads):
     """Device and threads as the library takes them: 0 for as many as there are."""
     if threads is not None and not (isinstance(threads, numbers.Integral) and threads > 0):
         raise _native.Error(f"threads must be 1 or more, or None for as many as there are; got {threads!r}")
@@ -91,7 +91,7 @@ def averaged(trainer):
 class Trainer:
     """A model in training.
 
-    batch      examples of a step
+    batch      examples of a step, which may have fewer or more: a step of as many is planned when they first come
     policy     "fp32", "tf32", "bf16" or "fp16"
     optimizer  mantissa.adamw(...), sgd(...) or muon(...); None: AdamW
     device     "cpu", or "cuda" for an NVIDIA GPU, where the weights then lie
@@ -105,7 +105,7 @@ class Trainer:
     def __init__(self, model, *, device="cpu", threads=None, **options):
         self.model = self.native_model = model_of(model)
         self.device, self.options = str(device), options  # of reports
-        self._trainer = _native.Trainer(model, options_of(**options), *place_of(device, threads))
+        self._trainer = _native.Trainer(model, options_of(**options), *device_of(device, threads))
 
     def step(self, *arrays, lr):
         """One step on a batch, by this learning rate. Returns loss, gradient_norm, applied, seconds and metrics."""

@@ -103,6 +103,23 @@ class Training(unittest.TestCase):
                                                            "weight_decay=0.0, decay_matrices_only=False, clip=0.0)")
         self.assertRegex(repr(mantissa.muon()), r"^muon\(momentum=0.95, .*adamw_beta2=0.95, .*clip=0.0\)$")
 
+    def test_batches_of_any_shape(self):
+        def loss(x, y):
+            return nn.mse_loss(nn.linear(x, "line", 1).reshape([x.shape[0], -1]), y)
+        model = mantissa.Model("lines", {"x": (5, 2), "y": (5,)}, loss, shapes_vary=True)
+        trainer, w, bias = mantissa.Trainer(model, batch=4, optimizer=mantissa.sgd()), None, 0.0
+        random = np.random.default_rng(0)
+        for rows, length in ((4, 5), (3, 5), (4, 9), (1, 2), (4, 5)):
+            if w is None:
+                w = np.frombuffer(trainer._trainer.read_state("line.weight"), np.float32).astype(np.float64)
+            x, y = random.normal(size=(rows, length, 2)), random.normal(size=(rows, length))
+            off = x @ w + bias - y
+            self.assertAlmostEqual(trainer.step(x, y, lr=0.1).loss, (off ** 2).mean(), 5)
+            w, bias = w - 0.1 * 2 * (off[..., None] * x).mean((0, 1)), bias - 0.1 * 2 * off.mean()
+        fixed = mantissa.Trainer(mantissa.Model("lines", {"x": (5, 2), "y": (5,)}, loss), batch=4)
+        with self.assertRaisesRegex(mantissa.Error, r"input 'x' takes \[n, ...\] with \[5, 2\] of each example, got"):
+            fixed.step(np.zeros((4, 9, 2)), np.zeros((4, 9)), lr=0.1)
+
     def test_averages_are_judged_where_they_are_asked_for(self):
         def normed(x, y):
             hidden = nn.batch_norm(nn.linear(x, "hidden", 4, standard_deviation=1), "norm")
@@ -345,7 +362,7 @@ class Errors(unittest.TestCase):
                          "expected one shape, reshape one of them")
         self.assertIn("must return a Tensor, got int", self.said(
             lambda: mantissa.Trainer(mantissa.Model("none", {"x": (2,)}, lambda x: 3))))
-        self.assertIn("there is no option 'polcy'; there are accumulate, batch, device, ema_decay, frozen, optimizer, passes, "
+        self.assertIn("there is no option 'polcy'; there are accumulate, batch, device, ema_decay, frozen, optimizer, passes, plans, "
                       "policy, recompute, seed, threads",
                       self.said(lambda: mantissa.Trainer(xor(), polcy="bf16")))
 

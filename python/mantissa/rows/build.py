@@ -4,12 +4,10 @@ import numpy as np
 from .. import _native, constants, layout
 from .._native import operations as native
 from ..layout import Placed
-from ..program import Ref, refs
+from ..program import TYPES, Ref, refs
 from . import rotations
 from .advice import advice_for
 from .registry import Refused, row_of
-
-STORED = {"f32": "f32", "i64": "i32", "i32": "i32", "i16": "i32", "i8": "i32", "u8": "u8", "bool": "bool"}
 
 
 class CaptureError(_native.Error):
@@ -126,9 +124,9 @@ class Place:
 
 def stored_type(dtype):
     """The type in which values of a framework's type are stored."""
-    if dtype not in STORED:
+    if dtype not in TYPES or not TYPES[dtype].stored:
         raise Refused(f"numbers of type {dtype}", "Write it in float32; policy= says in which format steps are computed.")
-    return STORED[dtype]
+    return TYPES[dtype].stored
 
 
 class Weights:
@@ -170,12 +168,14 @@ class Builder:
     """Records one program in the graph of its inputs."""
 
     def __init__(self, program, inputs, *, values, is_training, is_still=False, module=""):
-        """values(name): a weight's array as it is stored, from which it starts; whoever has the model keeps it."""
+        """inputs: tensors, or values that lie otherwise than their axes. values(name): a weight's array as it is stored,
+        from which it starts; whoever has the model keeps it."""
         self.program, self.is_training, self.is_still, self.module = program, is_training, is_still, module
         self.values_of = values
         self.line = ("", 0)  # that was recorded last: what has none follows from it
-        self.anchor = inputs[0]
-        self.values = {value: Placed(tensor) for value, tensor in zip(program.inputs, inputs)}
+        placed = [x if isinstance(x, Placed) else Placed(x) for x in inputs]
+        self.anchor = placed[0].tensor
+        self.values = dict(zip(program.inputs, placed))
         self.refusals = []
         self.permutations = {node.outputs[-1] for node in program.nodes if node.op in ("aten.argsort", "aten.sort")
                              and len(program.types[node.outputs[-1]][1]) == 1}
@@ -274,4 +274,4 @@ class Builder:
         for value in node.outputs:
             dtype, shape = self.program.types.get(value, ("f32", ()))
             self.values[value] = layout.broadcast(
-                Placed(native.constant(self.anchor, 0, STORED.get(dtype, "f32"))), shape)
+                Placed(native.constant(self.anchor, 0, (dtype in TYPES and TYPES[dtype].stored) or "f32")), shape)

@@ -414,11 +414,3 @@ def addcdiv(at, self, tensor1, tensor2, value=1):
 @row("aten.lerp")
 def lerp(at, self, end, weight):
     return at.each(lambda a, b, w: a + (b - a) * w, self, end, weight)
-
-
-@row("aten.glu")
-def glu(at, self, dim=-1):
-    from .movement import part
-    axis = dim % len(self.shape)
-    half = self.shape[axis] // 2
-    return at.each(lambda a, b: a * nn.sigmoid(b), part(self, axis, 0, half), part(self, axis, half, 2 * half))

@@ -5,7 +5,9 @@ import numpy as np
 
 from .. import layout, nn
 from .._native import operations as native
+from ..constants import placed
 from ..layout import Placed
+from .elementwise import _chosen
 from .registry import Refused, row
 
 
@@ -348,7 +350,6 @@ def _written_once(at, self, dim, index, src):
 
 
 def _where_written(at, self, counts, made):
-    from .elementwise import _chosen
     is_written = at.each(lambda count: nn.less(at.number(0, "f32"), count), counts, dtype="f32")
     return layout.broadcast(_chosen(at, is_written, made, self), at.shape)
 
@@ -495,8 +496,6 @@ def index(at, self, indices):
 def triangle(at, self, diagonal=0):
     rows, columns = self.shape[-2:]
     make = np.tril if at.node.op == "aten.tril" else np.triu
-    from ..constants import placed
-    from .elementwise import _chosen
     mask = placed(at.anchor, make(np.ones((rows, columns), bool), diagonal))
     return _chosen(at, layout.broadcast(mask, self.shape), self, 0.0)
 
@@ -551,3 +550,10 @@ def channel_shuffle(at, self, groups):
     N, C, H, W = self.shape
     x = layout.viewed(self, [N, groups, C // groups, H, W])
     return layout.viewed(layout.permuted(x, [0, 2, 1, 3, 4]), at.shape)
+
+
+@row("aten.glu")
+def glu(at, self, dim=-1):
+    axis = dim % len(self.shape)
+    half = self.shape[axis] // 2
+    return at.each(lambda a, b: a * nn.sigmoid(b), part(self, axis, 0, half), part(self, axis, half, 2 * half))

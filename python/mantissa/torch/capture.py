@@ -7,18 +7,16 @@ import operator
 import numpy as np
 import torch
 
-from ..program import Node, Program, Ref, Weight
+from ..program import TYPES, Node, Program, Ref, Weight
 from ..rows import CaptureError, Refusal
 from ..rows.advice import advice_in
 from . import export
+from .randoms import STILL
 
-_DTYPES = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16",
-           torch.int64: "i64", torch.int32: "i32", torch.int16: "i16", torch.int8: "i8", torch.uint8: "u8",
-           torch.bool: "bool", torch.complex64: "c64", torch.complex128: "c128"}
+_DTYPES = {getattr(torch, each.name): key for key, each in TYPES.items()}
 _OF_SHAPE_ALONE = {"zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full",
                    "new_empty", "new_empty_strided", "empty_strided"}
-_RANDOM = {"bernoulli", "rand", "randn", "rand_like", "randn_like", "native_dropout", "dropout", "normal",
-           "normal_functional", "uniform", "randint", "randint_like", "randperm", "multinomial", "exponential"}
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 class Captured:
@@ -31,7 +29,9 @@ class Captured:
 class _Reader:
     """Reads an exported program into a neutral one."""
 
-    def __init__(self, exported, wrapper, name, refusals, running=()):
+    def __init__(self, exported, wrapper, name, refusals, running=(), sizes=None):
+        """sizes: what open axes are, by torch's symbols."""
+        self.sizes = sizes or {}
         self.exported, self.wrapper, self.refusals, self.running = exported, wrapper, refusals, running
         self.model = wrapper.model
         self.program = Program(name)
@@ -62,7 +62,7 @@ class _Reader:
         """Whether numbers of the batch decide a shape: refused where that begins."""
         made = node.meta.get("val")
         follows = not self.unshaped.isdisjoint(node.all_input_nodes)
-        begins = any(isinstance(extent, torch.SymInt) for each in (made if isinstance(made, (list, tuple)) else [made])
+        begins = any(self._size(extent) is None for each in (made if isinstance(made, (list, tuple)) else [made])
                      if isinstance(each, torch.Tensor) for extent in each.shape)
         if begins and not follows:
             name = str(node.target).replace("torch.ops.", "")
@@ -73,10 +73,22 @@ class _Reader:
             self.unshaped.add(node)
         return begins or follows
 
+    def _size(self, extent):
+        """An extent, or another number of sizes, as a number; None where numbers of the batch decide it."""
+        if not isinstance(extent, _SYMBOLIC):
+            return extent
+        made = extent.node.expr.xreplace(self.sizes)
+        if made.free_symbols:
+            return None
+        return (bool if isinstance(extent, torch.SymBool) else int if isinstance(extent, torch.SymInt) else float)(made)
+
+    def _shape(self, meta):
+        return tuple(int(self._size(extent)) for extent in meta.shape)
+
     def _value(self, meta):
         value = self.next
         self.next += 1
-        self.program.types[value] = (_DTYPES.get(meta.dtype, str(meta.dtype)), tuple(int(e) for e in meta.shape))
+        self.program.types[value] = (_DTYPES.get(meta.dtype, str(meta.dtype)), self._shape(meta))
         return value
 
     def _placeholder(self, node, spec, weights):
@@ -121,9 +133,12 @@ class _Reader:
 
     def _is_random(self, node):
         schema = getattr(node.target, "_schema", None)
-        return schema is not None and schema.name.split("::")[1] in _RANDOM
+        return schema is not None and schema.name.split("::")[1] in STILL
 
     def _call(self, node):
+        if isinstance(made := node.meta.get("val"), _SYMBOLIC) and (size := self._size(made)) is not None:
+            self.folded[node] = size
+            return
         if node.target is operator.getitem:
             source, index = node.args
             if source in self.folded:
@@ -162,7 +177,7 @@ class _Reader:
             if x in self.folded:
                 return self.folded[x]
             meta = x.meta["val"]
-            return torch.zeros(tuple(int(e) for e in meta.shape), dtype=meta.dtype)
+            return torch.zeros(self._shape(meta), dtype=meta.dtype)
         self.folded[node] = node.target(*torch.fx.node.map_aggregate(node.args, stand_in),
                                         **torch.fx.node.map_aggregate(dict(node.kwargs), stand_in))
         if "empty" in str(node.target):
@@ -300,39 +315,74 @@ def names_of(model):
     return names
 
 
-def flat(example):
-    """The tensors of an example, and their names where it is a dictionary."""
-    if isinstance(example, dict):
-        return list(example.values()), list(example)
-    return list(example), None
+class Open:
+    """A graph of which some axes are open: programs for several shapes follow from it."""
+
+    def __init__(self, exported, read):
+        self._exported, self._read = exported, read
+        kinds = {spec.arg.name: spec.kind.name for spec in exported.graph_signature.input_specs
+                 if hasattr(spec.arg, "name")}
+        self._inputs = [node.meta["val"] for node in exported.graph.nodes
+                        if node.op == "placeholder" and kinds.get(node.name) == "USER_INPUT"
+                        and isinstance(node.meta.get("val"), torch.Tensor)]
+        asked = [extent for each in self._inputs for extent in each.shape if isinstance(extent, torch.SymInt)]
+        self._asked = asked[0].node.shape_env if asked else None
+
+    def captured(self, values):
+        """The program for values of these shapes; None where the graph is none of theirs."""
+        sizes = {}
+        extents = [pair for made, value in zip(self._inputs, values) for pair in zip(made.shape, value.shape)]
+        for extent, size in extents:
+            if isinstance(extent, torch.SymInt) and extent.node.expr.is_Symbol:
+                sizes[extent.node.expr] = _number(size)
+        for extent, size in extents:
+            made = extent.node.expr.xreplace(sizes) if isinstance(extent, torch.SymInt) else extent
+            if made != size:
+                return None
+        # An extent of 1 broadcasts, and torch takes open ones to be more.
+        if self._asked is None or any(size < 2 for size in sizes.values()):
+            return None
+        for guard in self._asked.guards:  # what was asked of sizes on the way
+            held = guard.expr.xreplace(sizes)
+            if held.free_symbols <= set(sizes) and not bool(held):
+                return None
+        return self._read(self._exported, sizes)
 
 
-def capture(model, loss, values, split, names, *, training, name, running=()):
-    """The program of the module with its loss, in training or in evaluation. Values are those of the example.
+def _number(size):
+    import sympy
+    return sympy.Integer(size)
 
-    running: buffers that training changes, which are no constants in evaluation.
+
+def capture(model, loss, values, split, names, *, purpose, name, running=(), open_axes=None):
+    """The program of the module with its loss in training ("train") or in evaluation ("evaluate"), or of the module alone
+    ("predict"). Values are those of the example.
+
+    running: buffers that training changes, which are no constants in evaluation. open_axes: of the values, (index, axis)
+    each, that are to be open: the result is then an Open, or None where torch makes none.
     """
-    refusals = list(export.hooks(model)) if training else []
-    wrapper = export.WithLoss(model, loss, split, names)
-    with export.mode(wrapper, training):
-        exported = export.exported(wrapper, values, refusals)
-    reader = _Reader(exported, wrapper, name, refusals, running)
-    program = reader.read()
-    program.loss = reader.results[0]
-    program.output = reader.results[1] if len(reader.results) > 1 else -1
-    reached = program.differentiated()
-    for weight in program.weights:  # one without a gradient stays as it is, as by an optimizer of torch
-        weight.trained = weight.trained and weight.value in reached
-    return Captured(program, refusals)
+    is_training = purpose == "train"
+    refusals = list(export.hooks(model)) if is_training else []
+    wrapper = export.Output(model, names) if purpose == "predict" else export.WithLoss(model, loss, split, names)
 
+    def read(exported, sizes=None):
+        found = list(refusals)
+        reader = _Reader(exported, wrapper, name, found, running, sizes)
+        program = reader.read()
+        if purpose == "predict":
+            program.output = reader.results[0]
+            return Captured(program, found)
+        program.loss = reader.results[0]
+        program.output = reader.results[1] if len(reader.results) > 1 else -1
+        reached = program.differentiated()
+        for weight in program.weights:  # one without a gradient stays as it is, as by an optimizer of torch
+            weight.trained = weight.trained and weight.value in reached
+        return Captured(program, found)
 
-def capture_output(model, values, names, *, name, running=()):
-    """The program of the module alone, in evaluation."""
-    refusals = []
-    wrapper = export.Output(model, names)
-    with export.mode(wrapper, False):
-        exported = export.exported(wrapper, values, refusals)
-    reader = _Reader(exported, wrapper, name, refusals, running)
-    program = reader.read()
-    program.output = reader.results[0]
-    return Captured(program, refusals)
+    with export.mode(wrapper, is_training):
+        if open_axes is None:
+            return read(export.exported(wrapper, values, refusals))
+        try:
+            return Open(export.exported(wrapper, values, refusals, open_axes), read)
+        except CaptureError:
+            return None

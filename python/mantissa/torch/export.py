@@ -252,11 +252,14 @@ def _hints_left_out():
         transformer._detect_is_causal_mask = before
 
 
-def exported(module, values, refusals):
-    """Raises CaptureError with all that was found where torch cannot export the module."""
+def exported(module, values, refusals, open_axes=()):
+    """The exported module, with the axes (index of a value, axis) that are open as symbols. Raises CaptureError with all
+    that was found where torch cannot export it."""
+    shapes = tuple({axis: torch.export.Dim.AUTO for at, axis in open_axes if at == index} for index in range(len(values)))
     try:
         with _watched(refusals), _hints_left_out(), _quietly():
-            program = torch.export.export(module, tuple(values), strict=False)
+            program = torch.export.export(module, tuple(values), strict=False,
+                                          dynamic_shapes=(shapes,) if open_axes else None)
         _inline_regions(program.graph_module, refusals)
         return program.run_decompositions({})
     except Exception as error:
