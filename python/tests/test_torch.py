@@ -687,6 +687,29 @@ class Decisions(unittest.TestCase):
         with self.assertRaises(mantissa.torch.DifferenceError):
             check.check(step([(i, 5) for i in range(6, 48)]), model, F.cross_entropy, (x, y), 1, None)
 
+    def test_what_eagers_own_roundings_move_is_allowed(self):
+        check = mantissa.torch.check
+        eager = check.eager
+
+        def lucky(*args, in_double=False, mode=None):
+            """A step of FP32 that happens to be FP64's: others are further away."""
+            return check.eager_double(*args) if not in_double and mode is None else eager(*args, in_double, mode)
+
+        torch.manual_seed(1)
+        layers = [layer for _ in range(24) for layer in (nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.GELU())]
+        model = nn.Sequential(nn.Conv2d(3, 8, 3), *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
+        args = model, F.cross_entropy, [torch.randn(3, 3, 6, 6), torch.arange(3)], 1, None
+        with mock.patch.object(check, "eager", lucky):
+            loss, gradients = step = eager(*args, mode=check.Jittered(100))
+            check.check(step, *args)
+            with mock.patch.object(check, "JITTERS", 0), self.assertRaises(mantissa.torch.DifferenceError):
+                check.check(step, *args)
+            for name, fault in (("70.weight", lambda g: g * 1.02), ("75.bias", lambda g: g * 0), ("71.bias", lambda g: g[::-1])):
+                with self.assertRaises(mantissa.torch.DifferenceError, msg=name):
+                    check.check((loss, dict(gradients, **{name: fault(gradients[name])})), *args)
+            with self.assertRaises(mantissa.torch.DifferenceError):
+                check.check((loss * 1.002, gradients), *args)
+
     def test_what_is_turned_before_moves_no_other_across(self):
         undecided = mantissa.torch.check.undecided
         near = [(torch.tensor([1]), torch.tensor([1e-9]), torch.tensor([-1e-9]))] * 2

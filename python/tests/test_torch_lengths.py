@@ -109,7 +109,7 @@ class Lengths(unittest.TestCase):
                     self.assertAlmostEqual(step.evaluate(ids, mask, y), F.cross_entropy(twin(ids, mask), y).item(), 2)
 
     def test_short_batches_are_trained(self):
-        for accumulate in (1, 2, 4):
+        for accumulate in (1, 4):
             model = small()
             twin = copy.deepcopy(model)
             step = mantissa.torch.trainer(model, F.cross_entropy, rows(8), optimizer=mantissa.sgd(), accumulate=accumulate)
