@@ -385,7 +385,7 @@ bool Runner::test(std::string_view name, const Value& value, const CallArguments
         return value.is(Kind::text) || value.is(Kind::list) || value.is(Kind::dict) ||
                value.is(Kind::undefined);
     if (name == "sequence")
-        return value.is(Kind::text) || value.is(Kind::dict) ||
+        return value.is(Kind::text) || value.is(Kind::dict) || value.is(Kind::undefined) ||
                (value.is(Kind::list) && (value.list->form <= Form::tuple || value.list->form == Form::range));
     if (name == "in") return contains(other(), value);
     if (name == "eq" || name == "equalto" || name == "==") return equal(value, other());
