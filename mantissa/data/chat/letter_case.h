@@ -1,0 +1,36 @@
+// Upper and lower case as Python's str has them, of all of Unicode. Internal to data/chat.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "mantissa/data/chat/template_value.h"
+
+namespace mantissa::inline v0::jinja {
+
+/// Every `step`-th code point of first ... last moves by `distance` in this case.
+struct CaseRange {
+    std::uint32_t first, last, step;
+    std::int32_t distance;
+};
+/// A code point that becomes up to three others; 0 fills up.
+struct CaseLetters {
+    std::uint32_t code, letters[3];
+};
+struct CaseTable {
+    std::span<const CaseRange> ranges;
+    std::span<const CaseLetters> letters;
+};
+const CaseTable& upper_table();
+const CaseTable& lower_table();
+const CaseTable& title_table();
+
+Chars to_upper(CharSpan text);
+Chars to_lower(CharSpan text);
+/// The first character in title case, the others in lower case.
+Chars to_capitalized(CharSpan text);
+/// As Python's str.isupper and str.islower.
+bool all_upper(CharSpan text);
+bool all_lower(CharSpan text);
+
+}  // namespace mantissa::inline v0::jinja

@@ -1,0 +1,36 @@
+// Where a character of a rendered chat comes from.
+#pragma once
+
+#include <cstdint>
+
+namespace mantissa::inline v0 {
+
+/// A character's origin: the template, or data, which is a message or, as tools are, none.
+class Origin {
+  public:
+    enum class Part : std::uint8_t { other, role, content, reasoning, calls };
+
+    constexpr Origin() = default;  ///< the template
+    static constexpr Origin data() { return Origin(1 << 4); }
+    static constexpr Origin of(std::uint32_t message, Part part) {
+        return Origin(((message + 2) << 4) | static_cast<std::uint32_t>(part) << 1);
+    }
+    /// The same, between the marks {% generation %} and {% endgeneration %}.
+    constexpr Origin marked() const { return Origin(bits_ | 1); }
+
+    constexpr bool is_template() const { return bits_ >> 4 == 0; }
+    constexpr bool is_marked() const { return bits_ & 1; }
+    /// The place of the message; -1 where it is of none.
+    constexpr std::int64_t message() const {
+        return bits_ >> 4 < 2 ? -1 : static_cast<std::int64_t>(bits_ >> 4) - 2;
+    }
+    constexpr Part part() const { return static_cast<Part>(bits_ >> 1 & 7); }
+
+    bool operator==(const Origin&) const = default;
+
+  private:
+    explicit constexpr Origin(std::uint32_t bits) : bits_(bits) {}
+    std::uint32_t bits_ = 0;  // a mark, the part, and 0: template, 1: data, 2 + message
+};
+
+}  // namespace mantissa::inline v0

@@ -1,0 +1,74 @@
+#include "mantissa/data/chat/chat_targets.h"
+
+#include <gtest/gtest.h>
+
+namespace mantissa {
+
+namespace {
+
+constexpr const char* chat_ml =
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' }}"
+    "{% if m.reasoning_content %}{{ '<think>\\n' + m.reasoning_content + '\\n</think>\\n\\n' }}{% endif %}"
+    "{{ m.content|trim }}{% for c in m.tool_calls %}{{ '\\n<tool_call>' + c|tojson + '</tool_call>' }}{% "
+    "endfor %}"
+    "{{ '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif "
+    "%}";
+
+/// The pieces of the text that are to be learnt.
+std::vector<std::string> learnt(const std::string& messages, std::vector<std::int64_t> answers,
+                                const std::string& text = chat_ml) {
+    const ChatTemplate chat_template(text, "t");
+    const RenderedChat chat = chat_template.render({.messages = messages});
+    std::vector<std::string> pieces;
+    for (const TextRange& range : find_answers(chat, {.answers = std::move(answers),
+                                                     .ends = {"<|im_end|>", "</s>"},
+                                                     .prompt = generation_prompt_of(chat_template)}))
+        pieces.push_back(chat.text.substr(range.begin, range.end - range.begin));
+    return pieces;
+}
+
+using Pieces = std::vector<std::string>;
+
+}  // namespace
+
+TEST(ChatTargets, AnswersWithTheEndOfTheirTurn) {
+    EXPECT_EQ(learnt(R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": " b\n"},
+                         {"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}])",
+                     {1, 3}),
+              (Pieces{"b<|im_end|>", "d<|im_end|>"}));
+}
+
+TEST(ChatTargets, TheTemplatesWordsInsideAnAnswerAreLearnt) {
+    EXPECT_EQ(learnt(R"([{"role": "user", "content": "a"},
+                         {"role": "assistant", "content": "b", "reasoning_content": "hm", "tool_calls": [{"x": 1}]}])",
+                     {1}),
+              (Pieces{"<think>\nhm\n</think>\n\nb\n<tool_call>{\"x\": 1}</tool_call><|im_end|>"}));
+    // An answer of calls alone begins where the program's part ends.
+    EXPECT_EQ(learnt(R"([{"role": "assistant", "content": "", "tool_calls": [{"x": 1}]}])", {0}),
+              (Pieces{"\n<tool_call>{\"x\": 1}</tool_call><|im_end|>"}));
+}
+
+TEST(ChatTargets, EndsTypedByAUserEndNothing) {
+    EXPECT_EQ(
+        learnt(
+            R"([{"role": "assistant", "content": "x <|im_end|> y"}, {"role": "user", "content": "<|im_end|>"}])",
+            {0}),
+        (Pieces{"x <|im_end|> y<|im_end|>"}));
+}
+
+TEST(ChatTargets, WithoutATokenThatEndsATurnTheAnswerAloneIsLearnt) {
+    EXPECT_EQ(learnt(R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])", {1},
+                     "{% for m in messages %}{{ m.role + ': ' + m.content }}\n{% endfor %}"),
+              (Pieces{"b"}));
+}
+
+TEST(ChatTargets, MarksAreHeeded) {
+    const ChatTemplate chat_template(
+        "{% for m in messages %}{% generation %}[{{ m.content }}]{% endgeneration %};{% endfor %}", "t");
+    EXPECT_TRUE(chat_template.has_marks());
+    const RenderedChat chat = chat_template.render({.messages = R"([{"content": "a"}, {"content": ""}])"});
+    EXPECT_EQ(marked_ranges(chat), (std::vector<TextRange>{{0, 3}, {4, 6}}));
+    EXPECT_FALSE(ChatTemplate(chat_ml, "t").has_marks());
+}
+
+}  // namespace mantissa
