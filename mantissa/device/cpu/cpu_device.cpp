@@ -110,7 +110,7 @@ class CpuDevice final : public Device {
         on_cpu::add_reduction_kernels(kernels_, context);
         on_cpu::add_random_kernels(kernels_, context);
         on_cpu::add_collective_kernels(kernels_, context);
-        on_cpu::add_fused_kernels(kernels_, context, compiler_);
+        on_cpu::add_nest_kernels(kernels_, context, compiler_);
         on_cpu::add_fused_contraction_kernels(kernels_, context, compiler_);
         on_cpu::add_compiled_elements(kernels_, context, compiler_);
     }

@@ -1,6 +1,5 @@
-// Element-wise operations that no hand-written kernel computes: each a nest of one operation, compiled. Along
-// the innermost axis an operand is dense or one number, as strided loops cut it, so that one compiled
-// function serves all shapes.
+// Element-wise operations, each a nest of one operation, compiled. Along the innermost axis an operand is
+// dense or one number, as strided loops cut it, so that one compiled function serves all shapes.
 #include <fmt/format.h>
 
 #include <array>
@@ -75,30 +74,28 @@ StreamedOutputs streamed_outputs(const Problem& problem, const StridedLoops& loo
     return {problem, loops.rows == 1 ? of_piece : loops.inner.extent};
 }
 
-Kernel compiled_kernel(const Context& context, codegen::Compiler& compiler) {
-    const std::string unit(instructions_of(context.isa));
-    const auto prepare = [&pool = context.pool,
-                          &compiler](const Problem& problem) -> Expected<PreparedKernel> {
-        if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) return Unexpected{reason};
-        StridedLoops loops = loops_of(problem);
-        const Graph body = operation_on_rows(problem, loops);
-        if (std::string reason = refuse_nest(body); !reason.empty()) return Unexpected{reason};
-        std::vector<std::int64_t> sizes;
-        for (const auto& types : {problem.inputs, problem.outputs})
-            for (const Type& type : types) sizes.push_back(static_cast<std::int64_t>(size_of(type.dtype)));
-        const StreamedOutputs streamed = streamed_outputs(problem, loops);
-        const BoundElements bound{compiler.add(body), std::move(loops), std::move(sizes), streamed, pool};
-        return PreparedKernel{.launch = [bound](const Operands& operands) { bound.launch(operands); }};
-    };
-    return {.name = "compiled " + unit, .arithmetic = {.unit = unit}, .prepare = prepare};
+Kernel compiled_elements(const Context& context, codegen::Compiler& compiler) {
+    return compiled_kernel(
+        context, [&pool = context.pool, &compiler](const Problem& problem) -> Expected<PreparedKernel> {
+            StridedLoops loops = loops_of(problem);
+            const Graph body = operation_on_rows(problem, loops);
+            if (std::string reason = refuse_nest(body); !reason.empty()) return Unexpected{reason};
+            std::vector<std::int64_t> sizes;
+            for (const auto& types : {problem.inputs, problem.outputs})
+                for (const Type& type : types)
+                    sizes.push_back(static_cast<std::int64_t>(size_of(type.dtype)));
+            const StreamedOutputs streamed = streamed_outputs(problem, loops);
+            const BoundElements bound{compiler.add(body), std::move(loops), std::move(sizes), streamed, pool};
+            return PreparedKernel{.launch = [bound](const Operands& operands) { bound.launch(operands); }};
+        });
 }
 
 }  // namespace
 
 void add_compiled_elements(KernelTable& table, const Context& context, codegen::Compiler& compiler) {
     for (const Op* op : op_table())
-        if (op->meaning && !table.contains(op->name))
-            table[std::string(op->name)].push_back(compiled_kernel(context, compiler));
+        if (op->meaning || op->name == "cast")
+            table[std::string(op->name)].push_back(compiled_elements(context, compiler));
 }
 
 }  // namespace mantissa::on_cpu
