@@ -105,14 +105,13 @@ class CpuDevice final : public Device {
         on_cpu::add_quantized_kernels(kernels_, context);
         add_row_kernels(kernels_, context);
         add_image_kernels(kernels_, context);
-        on_cpu::add_elementwise_kernels(kernels_, context);
         on_cpu::add_movement_kernels(kernels_, context);
         on_cpu::add_reduction_kernels(kernels_, context);
         on_cpu::add_random_kernels(kernels_, context);
         on_cpu::add_collective_kernels(kernels_, context);
         on_cpu::add_nest_kernels(kernels_, context, compiler_);
         on_cpu::add_fused_contraction_kernels(kernels_, context, compiler_);
-        on_cpu::add_compiled_elements(kernels_, context, compiler_);
+        on_cpu::add_elementwise_kernels(kernels_, context, compiler_);
     }
 
     const Target& target() const override { return target_; }

@@ -77,7 +77,6 @@ void add_attention_kernels(KernelTable& table, const Context& context, codegen::
 void add_quantized_kernels(KernelTable& table, const Context& context);
 void add_row_kernels(KernelTable& table, const Context& context);
 void add_image_kernels(KernelTable& table, const Context& context);
-void add_elementwise_kernels(KernelTable& table, const Context& context);
 void add_movement_kernels(KernelTable& table, const Context& context);
 void add_reduction_kernels(KernelTable& table, const Context& context);
 void add_order_kernels(KernelTable& table, const Context& context);
@@ -85,8 +84,7 @@ void add_random_kernels(KernelTable& table, const Context& context);
 void add_collective_kernels(KernelTable& table, const Context& context);
 /// Kernels of fused nodes and of composites. The compiler must outlive the table.
 void add_nest_kernels(KernelTable& table, const Context& context, codegen::Compiler& compiler);
-/// Adds compiled ones of element-wise operations.
-void add_compiled_elements(KernelTable& table, const Context& context, codegen::Compiler& compiler);
+void add_elementwise_kernels(KernelTable& table, const Context& context, codegen::Compiler& compiler);
 void add_fused_contraction_kernels(KernelTable& table, const Context& context, codegen::Compiler& compiler);
 
 }  // namespace mantissa::on_cpu
