@@ -147,62 +147,47 @@ void add_norm_kernels(std::vector<Kernel>& all) {
 void add_softmax_kernels(std::vector<Kernel>& all) {
     constexpr std::int64_t T = 1024;
     constexpr std::int64_t heads = 24;
-    for (const SoftmaxMask mask : {SoftmaxMask::none, SoftmaxMask::causal}) {
-        const bool causal = mask == SoftmaxMask::causal;
-        // Causal reads the lower half and writes all.
-        const std::int64_t read = heads * T * (causal ? T / 2 : T) * 4;
-        const std::int64_t written = heads * T * T * 4;
-        all.push_back({causal ? "softmax causal f32" : "softmax f32", read + written, [mask](const Run& r) {
-                           softmax(r.kernels,
-                                   {.rows = heads * T,
-                                    .columns = T,
-                                    .mask = mask,
-                                    .queries = T,
-                                    .x = {r.memory.in.take(heads * T * T)},
-                                    .y = {r.memory.out.take(heads * T * T)}},
-                                   r.pool);
-                       }});
-        all.push_back({causal ? "softmax_grad causal f32" : "softmax_grad f32", 2 * read + written,
-                       [mask](const Run& r) {
-                           softmax_grad(r.kernels,
-                                        {.rows = heads * T,
-                                         .columns = T,
-                                         .mask = mask,
-                                         .queries = T,
-                                         .y = {r.memory.in.take(heads * T * T)},
-                                         .dy = {r.memory.in2.take(heads * T * T)},
-                                         .dx = {r.memory.out.take(heads * T * T)}},
-                                        r.pool);
-                       }});
-    }
+    const std::int64_t matrix = heads * T * T * 4;
+    all.push_back({"softmax f32", 2 * matrix, [](const Run& r) {
+                       softmax(r.kernels,
+                               {.rows = heads * T,
+                                .columns = T,
+                                .x = {r.memory.in.take(heads * T * T)},
+                                .y = {r.memory.out.take(heads * T * T)}},
+                               r.pool);
+                   }});
+    all.push_back({"softmax_grad f32", 3 * matrix, [](const Run& r) {
+                       softmax_grad(r.kernels,
+                                    {.rows = heads * T,
+                                     .columns = T,
+                                     .y = {r.memory.in.take(heads * T * T)},
+                                     .dy = {r.memory.in2.take(heads * T * T)},
+                                     .dx = {r.memory.out.take(heads * T * T)}},
+                                    r.pool);
+                   }});
 }
 
 void add_gelu_kernels(std::vector<Kernel>& all) {
-    const auto add = [&](const char* name, GeluForm form, DType type) {
+    const auto add = [&](const char* name, DType type) {
         const auto size = static_cast<std::int64_t>(size_of(type));
         all.push_back({name, flat * 2 * size, [=](const Run& r) {
                            gelu(r.kernels,
                                 {.count = flat,
-                                 .form = form,
                                  .x = {r.memory.floating(type).take<char>(flat * size), type},
                                  .y = {r.memory.out.take<char>(flat * size), type}},
                                 r.pool);
                        }});
     };
-    add("gelu tanh f32", GeluForm::tanh, DType::f32);
-    add("gelu tanh bf16", GeluForm::tanh, DType::bf16);
-    add("gelu exact f32", GeluForm::exact, DType::f32);
-    for (const GeluForm form : {GeluForm::tanh, GeluForm::exact})
-        all.push_back({form == GeluForm::tanh ? "gelu_grad tanh f32" : "gelu_grad exact f32", flat * 12,
-                       [form](const Run& r) {
-                           gelu_grad(r.kernels,
-                                     {.count = flat,
-                                      .form = form,
-                                      .x = {r.memory.in.take(flat)},
-                                      .dy = {r.memory.in2.take(flat)},
-                                      .dx = {r.memory.out.take(flat)}},
-                                     r.pool);
-                       }});
+    add("gelu f32", DType::f32);
+    add("gelu bf16", DType::bf16);
+    all.push_back({"gelu_grad f32", flat * 12, [](const Run& r) {
+                       gelu_grad(r.kernels,
+                                 {.count = flat,
+                                  .x = {r.memory.in.take(flat)},
+                                  .dy = {r.memory.in2.take(flat)},
+                                  .dx = {r.memory.out.take(flat)}},
+                                 r.pool);
+                   }});
 }
 
 void add_loss_kernels(std::vector<Kernel>& all) {
@@ -324,20 +309,6 @@ void add_update_kernels(std::vector<Kernel>& all) {
 }
 
 void add_movement_kernels(std::vector<Kernel>& all) {
-    const auto add_cast = [&](const char* name, DType from, DType to) {
-        const auto read = static_cast<std::int64_t>(size_of(from));
-        const auto written = static_cast<std::int64_t>(size_of(to));
-        all.push_back({name, flat * (read + written), [=](const Run& r) {
-                           cast(r.kernels,
-                                {.count = flat,
-                                 .x = {r.memory.floating(from).take<char>(flat * read), from},
-                                 .y = {r.memory.out.take<char>(flat * written), to}},
-                                r.pool);
-                       }});
-    };
-    add_cast("cast f32 to bf16", DType::f32, DType::bf16);
-    add_cast("cast bf16 to f32", DType::bf16, DType::f32);
-    add_cast("cast f32 to f16", DType::f32, DType::f16);
     for (const int size : {4, 2})
         all.push_back({size == 4 ? "transpose 4096 x 3072 f32" : "transpose 4096 x 3072 bf16",
                        rows * 3072 * size * 2, [size](const Run& r) {

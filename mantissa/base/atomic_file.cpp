@@ -170,10 +170,14 @@ void AtomicFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes
 void AtomicFile::commit() {
     check(size_ == 0 || written_ == size_, "the file has the size that was announced");
     if (::fsync(fd_) != 0) fail("cannot sync", errno);
+    commit_unsynced();
+    sync_directory(parent_of(target_));
+}
+
+void AtomicFile::commit_unsynced() {
     if (::close(std::exchange(fd_, -1)) != 0) fail("cannot close", errno);
     if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail("cannot rename to this name", errno);
     temporary_.clear();
-    sync_directory(parent_of(target_));
 }
 
 void AtomicFile::fail(const char* what, int error) const {

@@ -44,6 +44,9 @@ class AtomicFile {
     /// Syncs, closes, renames, syncs the parent directory. The target is the new file when this returns, and
     /// what it was before when this throws.
     void commit();
+    /// Closes and renames, and does not wait for the disk: for a file that has a checksum and can be made
+    /// again.
+    void commit_unsynced();
 
   private:
     void write_at(std::uint64_t offset, std::span<const std::byte> bytes);

@@ -1,5 +1,5 @@
 // Makes code of fused kernels, in process: machine code of the host to be called, or text for a GPU. A kernel
-// that was asked for twice is compiled once.
+// that was asked for twice is compiled once, and the host's are kept for later runs.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "mantissa/base/thread_pool.h"
+#include "mantissa/codegen/kernel_folder.h"
 #include "mantissa/codegen/loop_nest.h"
 #include "mantissa/codegen/part_table.h"
 #include "mantissa/codegen/score_block.h"
@@ -101,16 +102,11 @@ struct ScoreKernel {
     double milliseconds = 0;           ///< that compiling took
 };
 
-/// A compiled kernel, for people. For a GPU the assembly is PTX, under a header that says how to launch it.
-struct Listing {
-    std::string ir;
-    std::string assembly;
-};
-
 class Compiler {
   public:
-    /// Throws UserError for an architecture that is not known.
-    explicit Compiler(CodeTarget target);
+    /// Code for the host is kept in the folder, from which it comes the next time. Throws UserError for an
+    /// architecture that is not known.
+    explicit Compiler(CodeTarget target, KernelFolder folder = {});
     ~Compiler();
 
     /// Why nothing can be compiled; empty if it can.
@@ -124,6 +120,8 @@ class Compiler {
     std::shared_ptr<const ScoreKernel> add(ScoreCode code);
     /// Compiles what was added since, on all threads of the pool. For the host only: nothing here runs PTX.
     void compile_pending(ThreadPool& pool);
+    /// The number of kernels that the folder had.
+    std::int64_t found() const;
 
     std::vector<std::shared_ptr<const FusedKernel>> kernels() const;
     std::vector<std::shared_ptr<const ScoreKernel>> score_kernels() const;

@@ -7,7 +7,7 @@ namespace mantissa::inline v0::codegen {
 
 struct Compiler::State {};
 
-Compiler::Compiler(CodeTarget) {}
+Compiler::Compiler(CodeTarget, KernelFolder) {}
 Compiler::~Compiler() = default;
 
 std::vector<std::string> nvptx_architectures() { return {}; }
@@ -22,6 +22,7 @@ std::string Compiler::version() { return ""; }
 std::shared_ptr<const FusedKernel> Compiler::add(const Graph&) { throw InternalError(refusal()); }
 std::shared_ptr<const ScoreKernel> Compiler::add(ScoreCode) { throw InternalError(refusal()); }
 void Compiler::compile_pending(ThreadPool&) {}
+std::int64_t Compiler::found() const { return 0; }
 std::vector<std::shared_ptr<const FusedKernel>> Compiler::kernels() const { return {}; }
 std::vector<std::shared_ptr<const ScoreKernel>> Compiler::score_kernels() const { return {}; }
 Listing Compiler::list(const FusedKernel&) const { throw InternalError(refusal()); }

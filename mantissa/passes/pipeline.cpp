@@ -206,8 +206,8 @@ BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions
     const Machine& machine = pipeline.machine;
     const auto has_kernel = [&](const Graph& g, const Node& node) { return machine.has_kernel(g, node); };
     const auto expands = [&](const Graph& g, const Node& node) {
-        return !has_kernel(g, node) ||
-               (options.fuse && node.origin.stage != Stage::update && can_fuse(g, node));
+        return (options.fuse && node.origin.stage != Stage::update && can_fuse(g, node)) ||
+               !has_kernel(g, node);
     };
     if (!options.policy.emulate.empty())
         pipeline.run("emulate", [&] { graph = emulate(graph, options.policy.emulate); });

@@ -1,6 +1,6 @@
 // Compiled kernels that are kept from one run to the next: taken only where they are what would be made
 // again.
-#include "mantissa/device/cuda/kernel_folder.h"
+#include "mantissa/codegen/kernel_folder.h"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ namespace mantissa {
 namespace {
 
 namespace fs = std::filesystem;
-using on_cuda::KernelFolder;
+using codegen::KernelFolder;
 
 const codegen::Listing listing{.ir = "the IR\n", .assembly = "the assembly\n"};
 

@@ -1,4 +1,4 @@
-// Casts, copies, transposes and permutations: exact on every element.
+// Copies, transposes and permutations: exact on every element.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -6,82 +6,10 @@
 #include <limits>
 
 #include "mantissa/base/error.h"
-#include "mantissa/numerics/formats.h"
 #include "tests/device/rows_harness.h"
-#include "tests/support/telling_bits.h"
 
 namespace mantissa::on_cpu {
 namespace {
-
-TEST(RowsCast, AgreesWithTheScalarConversionsOnEveryBit) {
-    const std::vector<std::uint32_t> bits = testing::telling_bits();
-    const auto count = static_cast<std::int64_t>(bits.size());
-    check_everywhere([&](const Setting& setting) {
-        Guarded in(setting, DType::f32, count), b(setting, DType::bf16, count), h(setting, DType::f16, count);
-        std::memcpy(in.as<void>(), bits.data(), bits.size() * 4);
-        cast(setting.kernels, {.count = count, .x = in.in(), .y = b.out()}, setting.pool, setting.stores);
-        cast(setting.kernels, {.count = count, .x = in.in(), .y = h.out()}, setting.pool, setting.stores);
-        for (std::size_t i = 0; i < bits.size(); ++i) {
-            const auto x = std::bit_cast<float>(bits[i]);
-            EXPECT_EQ(b.as<BF16>()[i].bits, to_bf16(x).bits) << std::hex << bits[i];
-            EXPECT_EQ(h.as<FP16>()[i].bits, to_fp16(x).bits) << std::hex << bits[i];
-        }
-        return joined({&b, &h});
-    });
-}
-
-TEST(RowsCast, WidensEverySixteenBitNumber) {
-    constexpr std::int64_t count = 65536;
-    check_everywhere([&](const Setting& setting) {
-        Guarded b(setting, DType::bf16, count), h(setting, DType::f16, count);
-        Guarded from_b(setting, DType::f32, count), from_h(setting, DType::f32, count);
-        for (std::uint32_t i = 0; i < count; ++i)
-            b.as<BF16>()[i].bits = h.as<FP16>()[i].bits = static_cast<std::uint16_t>(i);
-        cast(setting.kernels, {.count = count, .x = b.in(), .y = from_b.out()}, setting.pool, setting.stores);
-        cast(setting.kernels, {.count = count, .x = h.in(), .y = from_h.out()}, setting.pool, setting.stores);
-        for (std::uint32_t i = 0; i < count; ++i) {
-            const auto x = static_cast<std::uint16_t>(i);
-            EXPECT_EQ(from_b.as<std::uint32_t>()[i], std::bit_cast<std::uint32_t>(to_f32(BF16{x})));
-            EXPECT_EQ(from_h.as<std::uint32_t>()[i], std::bit_cast<std::uint32_t>(to_f32(FP16{x})));
-        }
-        return joined({&from_b, &from_h});
-    });
-}
-
-TEST(RowsCast, EverySixteenBitNumberMakesTheRoundTrip) {
-    constexpr std::int64_t count = 65536;
-    check_everywhere([&](const Setting& setting) {
-        Guarded b(setting, DType::bf16, count), h(setting, DType::f16, count);
-        Guarded from_b(setting, DType::f32, count), from_h(setting, DType::f32, count);
-        for (std::uint32_t i = 0; i < count; ++i) {
-            from_b.as<float>()[i] = to_f32(BF16{static_cast<std::uint16_t>(i)});
-            from_h.as<float>()[i] = to_f32(FP16{static_cast<std::uint16_t>(i)});
-        }
-        cast(setting.kernels, {.count = count, .x = from_b.in(), .y = b.out()}, setting.pool, setting.stores);
-        cast(setting.kernels, {.count = count, .x = from_h.in(), .y = h.out()}, setting.pool, setting.stores);
-        for (std::uint32_t i = 0; i < count; ++i) {
-            // A signalling NaN comes back quiet.
-            const bool b_is_nan = (i & 0x7fffu) > 0x7f80u, h_is_nan = (i & 0x7fffu) > 0x7c00u;
-            EXPECT_EQ(b.as<BF16>()[i].bits, i | (b_is_nan ? 0x40u : 0u));
-            EXPECT_EQ(h.as<FP16>()[i].bits, i | (h_is_nan ? 0x200u : 0u));
-        }
-        return joined({&b, &h});
-    });
-}
-
-TEST(RowsCast, BetweenSixteenBitFormatsAndToTheSame) {
-    const std::vector<double> x = normal_values(1003, DType::bf16, 3, 1);
-    check_everywhere([&](const Setting& setting) {
-        Guarded in(setting, DType::bf16, 1003), half(setting, DType::f16, 1003),
-            same(setting, DType::bf16, 1003);
-        in.assign(x);
-        cast(setting.kernels, {.count = 1003, .x = in.in(), .y = half.out()}, setting.pool, setting.stores);
-        cast(setting.kernels, {.count = 1003, .x = in.in(), .y = same.out()}, setting.pool, setting.stores);
-        expect_matches(half, x, Tolerance::ulp(0.5));
-        EXPECT_TRUE(same.bytes() == in.bytes());
-        return joined({&half, &same});
-    });
-}
 
 /// Distinct values, so that an element in a wrong place cannot pass.
 void number_elements(Guarded& memory, int element_size) {

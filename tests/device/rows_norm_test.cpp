@@ -164,66 +164,36 @@ TEST(RowsLayerNorm, GradientAgreesWithItsDefinition) {
             expect_matches(out, dx, Tolerance::bound(1, n, eps32, dx_size));
             expect_matches(dg, dgamma, Tolerance::bound(1, sum_n, eps32, dgamma_size));
             expect_matches(db, dbeta, Tolerance::bound(1, sum_n, eps32, dbeta_size));
-            const std::vector<std::byte> bytes = joined({&out, &dg, &db});
-            const std::vector<double> once = dg.values();
-            problem.accumulate = Accumulate::add;
-            layer_norm_grad(setting.kernels, problem, setting.pool, setting.stores);
-            for (std::size_t c = 0; c < width; ++c) EXPECT_EQ(dg.values()[c], 2 * once[c]) << c;
-            return bytes;
+            return joined({&out, &dg, &db});
         });
     }
 }
 
-struct SoftmaxCase {
-    NormCase sizes;
-    SoftmaxMask mask;
-    std::int64_t queries;
+const NormCase softmax_cases[] = {
+    {1, 1, DType::f32, DType::f32},     {5, 15, DType::f32, DType::bf16}, {3, 16, DType::bf16, DType::bf16},
+    {7, 17, DType::bf16, DType::f32},   {3, 129, DType::f16, DType::f32}, {300, 257, DType::f32, DType::f32},
+    {2, 4099, DType::f32, DType::bf16},
 };
-
-const SoftmaxCase softmax_cases[] = {
-    {{1, 1, DType::f32, DType::f32}, SoftmaxMask::none, 0},
-    {{5, 15, DType::f32, DType::bf16}, SoftmaxMask::none, 0},
-    {{3, 16, DType::bf16, DType::bf16}, SoftmaxMask::none, 0},
-    {{7, 17, DType::bf16, DType::f32}, SoftmaxMask::none, 0},
-    {{3, 129, DType::f16, DType::f32}, SoftmaxMask::none, 0},
-    {{300, 257, DType::f32, DType::f32}, SoftmaxMask::none, 0},
-    {{2 * 33, 33, DType::f32, DType::f32}, SoftmaxMask::causal, 33},
-    {{3 * 64, 64, DType::f32, DType::bf16}, SoftmaxMask::causal, 64},
-    {{2 * 5, 21, DType::bf16, DType::f32}, SoftmaxMask::causal, 5},
-};
-
-std::int64_t visible(const SoftmaxCase& k, std::int64_t row) {
-    const std::int64_t columns = k.sizes.columns;
-    return k.mask == SoftmaxMask::none ? columns : row % k.queries + columns - k.queries + 1;
-}
 
 TEST(RowsSoftmax, AgreesWithItsDefinition) {
-    for (const SoftmaxCase& k : softmax_cases) {
-        const auto [rows, columns, input, output] = k.sizes;
+    for (const auto& [rows, columns, input, output] : softmax_cases) {
         SCOPED_TRACE(::testing::Message() << rows << " x " << columns << " " << name_of(input));
         const std::vector<double> x = normal_values(rows * columns, input, 3, 1);
         std::vector<double> y, size;
         for (std::int64_t r = 0; r < rows; ++r) {
             const double* row = &x[static_cast<std::size_t>(r * columns)];
-            const std::int64_t seen = visible(k, r);
             double greatest = row[0], sum = 0;
-            for (std::int64_t c = 0; c < seen; ++c) greatest = std::fmax(greatest, row[c]);
-            for (std::int64_t c = 0; c < seen; ++c) sum += std::exp(row[c] - greatest);
+            for (std::int64_t c = 0; c < columns; ++c) greatest = std::fmax(greatest, row[c]);
+            for (std::int64_t c = 0; c < columns; ++c) sum += std::exp(row[c] - greatest);
             for (std::int64_t c = 0; c < columns; ++c) {
-                y.push_back(c < seen ? std::exp(row[c] - greatest) / sum : 0.0);
+                y.push_back(std::exp(row[c] - greatest) / sum);
                 size.push_back(y.back() * (1 + std::fabs(row[c] - greatest)));
             }
         }
         check_everywhere([&](const Setting& setting) {
             Guarded in(setting, input, rows * columns), out(setting, output, rows * columns);
             in.assign(x);
-            softmax(setting.kernels,
-                    {.rows = rows,
-                     .columns = columns,
-                     .mask = k.mask,
-                     .queries = k.queries,
-                     .x = in.in(),
-                     .y = out.out()},
+            softmax(setting.kernels, {.rows = rows, .columns = columns, .x = in.in(), .y = out.out()},
                     setting.pool, setting.stores);
             // exp twice within 1 ULP (2 eps), the argument's rounding, the sum and two roundings more.
             expect_matches(out, y, Tolerance::bound(1, static_cast<double>(columns) / 64 + 12, eps32, size));
@@ -233,25 +203,22 @@ TEST(RowsSoftmax, AgreesWithItsDefinition) {
 }
 
 TEST(RowsSoftmax, GradientAgreesWithItsDefinition) {
-    for (const SoftmaxCase& k : softmax_cases) {
-        const auto [rows, columns, input, output] = k.sizes;
+    for (const auto& [rows, columns, input, output] : softmax_cases) {
         SCOPED_TRACE(::testing::Message() << rows << " x " << columns << " " << name_of(input));
         std::vector<double> y = normal_values(rows * columns, output, 1, 1);
         std::vector<double> dy = normal_values(rows * columns, output, 1, 2);
         std::vector<double> dx, size;
         for (std::int64_t r = 0; r < rows; ++r) {
             const auto start = static_cast<std::size_t>(r * columns);
-            const auto seen = static_cast<std::size_t>(visible(k, r));
+            const auto count = static_cast<std::size_t>(columns);
             double sum = 0, sum_size = 0;
-            for (std::size_t c = 0; c < seen; ++c) {
+            for (std::size_t c = 0; c < count; ++c) {
                 sum += y[start + c] * dy[start + c];
                 sum_size += std::fabs(y[start + c] * dy[start + c]);
             }
-            for (std::size_t c = 0; c < static_cast<std::size_t>(columns); ++c) {
-                dx.push_back(c < seen ? y[start + c] * (dy[start + c] - sum) : 0.0);
+            for (std::size_t c = 0; c < count; ++c) {
+                dx.push_back(y[start + c] * (dy[start + c] - sum));
                 size.push_back(std::fabs(y[start + c]) * (std::fabs(dy[start + c]) + sum_size));
-                // Elements that the mask hides must not be read.
-                if (c >= seen) y[start + c] = dy[start + c] = std::numeric_limits<double>::quiet_NaN();
             }
         }
         check_everywhere([&](const Setting& setting) {
@@ -259,15 +226,10 @@ TEST(RowsSoftmax, GradientAgreesWithItsDefinition) {
             Guarded out(setting, input, rows * columns);
             weights.assign(y);
             gradient.assign(dy);
-            softmax_grad(setting.kernels,
-                         {.rows = rows,
-                          .columns = columns,
-                          .mask = k.mask,
-                          .queries = k.queries,
-                          .y = weights.in(),
-                          .dy = gradient.in(),
-                          .dx = out.out()},
-                         setting.pool, setting.stores);
+            softmax_grad(
+                setting.kernels,
+                {.rows = rows, .columns = columns, .y = weights.in(), .dy = gradient.in(), .dx = out.out()},
+                setting.pool, setting.stores);
             expect_matches(out, dx, Tolerance::bound(1, static_cast<double>(columns) / 64 + 12, eps32, size));
             return joined({&out});
         });
@@ -311,10 +273,6 @@ TEST(RowsChecks, NameTheKernelAndTheArgument) {
     EXPECT_NE(message(bad).find("softmax: y is a null pointer"), std::string::npos);
     bad.y = {b.data(), DType::i32};
     EXPECT_NE(message(bad).find("y is i32, expected f32, bf16 or f16"), std::string::npos);
-    bad = good;
-    bad.mask = SoftmaxMask::causal;
-    bad.queries = 3;
-    EXPECT_NE(message(bad).find("rows is not a multiple of queries"), std::string::npos);
 }
 
 }  // namespace

@@ -201,21 +201,10 @@ std::string kernel_of_function(Device& device, const char* op, DType dtype) {
     return Plan(std::move(graph), device).kernels_of(op).at(0);
 }
 
-TEST(Functions, AreCompiledWhereNothingIsFusedOrSayThatNoCompilerIsThere) {
+TEST(Functions, AreCompiledWhereNothingIsFused) {
     const auto device = device_at("generic");
-    if (codegen::Compiler::refusal().empty()) {
-        EXPECT_EQ(kernel_of_function(*device, "log1p", DType::bf16), "compiled generic");
-        return;
-    }
-    try {
-        kernel_of_function(*device, "log1p", DType::bf16);
-        FAIL() << "log1p has a kernel";
-    } catch (const UserError& error) {
-        EXPECT_EQ(
-            std::string(error.what()),
-            "cpu has no kernel for %1: bf16[4, 4] = log1p(%x); 'compiled generic' says: this build has no "
-            "compiler for fused kernels; build with -DMANTISSA_LLVM=ON and LLVM 19 installed");
-    }
+    const std::string wanted = codegen::Compiler::refusal().empty() ? "compiled generic" : "plain loop";
+    EXPECT_EQ(kernel_of_function(*device, "log1p", DType::bf16), wanted);
 }
 
 TEST(Functions, RefuseWhatTheyAreNotComputedIn) {

@@ -1,13 +1,18 @@
 #include "mantissa/codegen/compiler.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <llvm-c/Core.h>
 #include <llvm/ExecutionEngine/Orc/ExecutionUtils.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/Support/MemoryBuffer.h>
 
+#include <atomic>
 #include <map>
+#include <optional>
+#include <span>
 
+#include "mantissa/base/checksum.h"
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
 #include "mantissa/codegen/llvm/machine.h"
@@ -29,6 +34,18 @@ void require(llvm::Error error) {
     if (error) throw InternalError("LLVM: " + llvm::toString(std::move(error)));
 }
 
+/// The host's instructions: code for them runs on no other kind of processor.
+std::string text_of(const CodeTarget& target) {
+    return fmt::format("{}", fmt::join(std::get<HostFeatures>(target).bits, " "));
+}
+
+/// The name of a kernel's function, by the kernel alone: kept code is linked beside any other.
+template <class Kernel>
+std::string entry_of(const Kernel& kernel) {
+    const std::string kind = kernel.name.substr(0, kernel.name.find('_'));
+    return fmt::format("{}_{}", kind, checksum_text(checksum_of(std::as_bytes(std::span(kernel.text)))));
+}
+
 }  // namespace
 
 /// Requests to the compiler, each once, and how much of them is compiled.
@@ -48,6 +65,8 @@ struct KernelList {
 
 struct Compiler::State {
     CodeTarget target;
+    KernelFolder folder;
+    std::atomic<std::int64_t> found = 0;
     KernelList<FusedKernel> fused;
     KernelList<ScoreKernel> scores;
     std::vector<std::unique_ptr<Machine>> machines;  // one a thread, made when first used
@@ -56,10 +75,23 @@ struct Compiler::State {
     template <class Kernel>
     std::unique_ptr<llvm::MemoryBuffer> compile(Kernel& kernel, int worker) {
         const Stopwatch watch;
+        auto object = found_or_made(kernel, worker);
+        kernel.milliseconds = watch.milliseconds();
+        return object;
+    }
+
+    template <class Kernel>
+    std::unique_ptr<llvm::MemoryBuffer> found_or_made(const Kernel& kernel, int worker) {
+        const std::string entry = entry_of(kernel);
+        const std::string key = fmt::format("{} {}\n{}", text_of(target), entry, kernel.text);
+        if (const std::optional<Listing> kept = folder.find(key)) {
+            ++found;
+            return llvm::MemoryBuffer::getMemBufferCopy(kept->assembly, entry);
+        }
         std::unique_ptr<Machine>& machine = machines[worker];
         if (!machine) machine = std::make_unique<Machine>(target);
-        auto object = machine->compile(kernel);
-        kernel.milliseconds = watch.milliseconds();
+        auto object = machine->compile(kernel, entry);
+        folder.keep(key, {.ir = "", .assembly = object->getBuffer().str()});
         return object;
     }
 
@@ -67,12 +99,14 @@ struct Compiler::State {
     void find_functions(KernelList<Kernel>& list) {
         for (; list.compiled < list.in_order.size(); ++list.compiled) {
             Kernel& kernel = *list.in_order[list.compiled];
-            kernel.function = take(linker().lookup(kernel.name)).template toPtr<decltype(kernel.function)>();
+            kernel.function =
+                take(linker().lookup(entry_of(kernel))).template toPtr<decltype(kernel.function)>();
         }
     }
 
     llvm::orc::LLJIT& linker() {
         if (!jit) {
+            initialize_llvm();
             jit = take(llvm::orc::LLJITBuilder().create());
             // Plain x86-64 has no FMA: there the generated code calls the C library's.
             jit->getMainJITDylib().addGenerator(
@@ -83,7 +117,8 @@ struct Compiler::State {
     }
 };
 
-Compiler::Compiler(CodeTarget target) : state_(std::make_unique<State>()) {
+Compiler::Compiler(CodeTarget target, KernelFolder folder) : state_(std::make_unique<State>()) {
+    state_->folder = std::move(folder);
     if (const auto* gpu = std::get_if<NvptxTarget>(&target)) require_known(*gpu);
     state_->target = std::move(target);
 }
@@ -145,6 +180,8 @@ void Compiler::compile_pending(ThreadPool& pool) {
     state_->find_functions(fused);
     state_->find_functions(scores);
 }
+
+std::int64_t Compiler::found() const { return state_->found; }
 
 std::vector<std::shared_ptr<const FusedKernel>> Compiler::kernels() const {
     return {state_->fused.in_order.begin(), state_->fused.in_order.end()};

@@ -1,4 +1,5 @@
-// Loop nests on the CPU: one serial function over a range of rows or elements, sixteen columns at a time.
+// Loop nests on the CPU: one serial function over a range of rows or elements, sixteen columns at a time, or
+// sixty-four where registers are long and chains of operations are.
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
 
@@ -23,17 +24,20 @@ class HostCode final : public TargetCode {
         : b_(builder),
           nest_(nest),
           control_(builder),
-          lanes_(builder, Lanes::Form::sixteen, host_conversions(features)) {}
+          lanes_(builder, Lanes::Form::sixteen, host_conversions(features)),
+          two_(builder, Lanes::Form::thirty_two, host_conversions(features)),
+          four_(builder, Lanes::Form::sixty_four, host_conversions(features)),
+          has_long_registers_(std::ranges::find(features.bits, "avx512f") != features.bits.end()) {}
 
     CodeArguments begin(llvm::Module& module, const std::string& name) override {
         return read_arguments(begin_host_function(b_, module, name));
     }
 
-    const Lanes& lanes() const override { return lanes_; }
+    const Lanes& lanes() const override { return *now_; }
 
     Values over(const Walk& walk, const Range& range, const ColumnsBody& body) override {
         if (range.columns >= 0) return over_known(walk, range, body);
-        over_any(range, body);
+        over_any(walk, range, body);
         return {};
     }
 
@@ -42,10 +46,11 @@ class HostCode final : public TargetCode {
     /// An epilogue reads a line or two a row beside the sums, which no hardware foresees: it asks for the
     /// rows below, which are next, when the contraction has made their sums.
     Value* load(Value* address, DType dtype, const Columns& columns) override {
-        Value* value = lanes_.load(address, dtype, columns.mask);
-        if (columns.from_memory)
+        Value* value = now_->load(address, dtype, columns.mask);
+        const std::int64_t bytes = now_->count() * static_cast<std::int64_t>(size_of(dtype));
+        for (std::int64_t line = 0; columns.from_memory && size_of(dtype) > 1 && line < bytes; line += 64)
             prefetch(nest_.epilogue ? control_.at(address, below_, dtype)
-                                    : b_.CreateConstGEP1_64(b_.getInt8Ty(), address, prefetch_bytes));
+                                    : b_.CreateConstGEP1_64(b_.getInt8Ty(), address, prefetch_bytes + line));
         return value;
     }
 
@@ -56,16 +61,19 @@ class HostCode final : public TargetCode {
             b_.CreateMaskedStore(value, address, align, columns.mask);
             return;
         }
-        control_.if_then(
-            streamed_[output],
-            [&] {
-                const std::uint64_t bytes = value->getType()->getPrimitiveSizeInBits() / 8;
-                llvm::StoreInst* past = b_.CreateAlignedStore(value, address, llvm::Align(bytes));
-                past->setMetadata(
-                    llvm::LLVMContext::MD_nontemporal,
-                    llvm::MDNode::get(b_.getContext(), llvm::ConstantAsMetadata::get(b_.getInt32(1))));
-            },
-            [&] { b_.CreateAlignedStore(value, address, align); });
+        if (value->getType()->getScalarType()->isHalfTy())  // vectors of words are stored whole
+            value = b_.CreateBitCast(value, llvm::FixedVectorType::get(b_.getInt16Ty(), now_->count()));
+        const auto past_caches = [&] {
+            const std::uint64_t bytes = value->getType()->getPrimitiveSizeInBits() / 8;
+            llvm::StoreInst* past =
+                b_.CreateAlignedStore(value, address, llvm::Align(std::min<std::uint64_t>(bytes, 64)));
+            past->setMetadata(
+                llvm::LLVMContext::MD_nontemporal,
+                llvm::MDNode::get(b_.getContext(), llvm::ConstantAsMetadata::get(b_.getInt32(1))));
+        };
+        const auto plainly = [&] { b_.CreateAlignedStore(value, address, align); };
+        if (stores_ == Stores::any) return control_.if_then(streamed_[output], past_caches, plainly);
+        stores_ == Stores::past_caches ? past_caches() : plainly();
     }
 
     /// In an epilogue, columns beside those of the block belong to other threads, and a block starts
@@ -89,6 +97,9 @@ class HostCode final : public TargetCode {
     }
 
   private:
+    /// How an output is stored: as its argument says, or as it said before the loop.
+    enum class Stores : std::uint8_t { any, plain, past_caches };
+
     CodeArguments read_arguments(Value* from) {
         llvm::Type *pointer = b_.getPtrTy(), *number = b_.getInt64Ty();
         const auto field = [&](std::size_t offset, llvm::Type* type) -> Value* {
@@ -131,14 +142,68 @@ class HostCode final : public TargetCode {
                                 b_.CreateVectorSplat(lanes_.count(), b_.CreateTrunc(count, b_.getInt32Ty())));
     }
 
-    /// A range without reductions whose extent is known when it runs.
-    void over_any(const Range& range, const ColumnsBody& body) {
-        Value* lanes = control_.integer(lanes_.count());
-        Value* whole = b_.CreateSub(range.last, b_.CreateURem(b_.CreateSub(range.last, range.first), lanes));
-        control_.loop("columns", range.first, whole, lanes, {}, [&](Value* column, const Values&) {
-            body({column, nullptr, range.from_memory}, nullptr);
-            return Values{};
-        });
+    /// Whether a walk takes its columns by longer vectors: it has long chains, of which a core that looks
+    /// ahead sees few, or elements of which sixteen do not fill a line.
+    bool gains_by_length(const Walk& walk) const {
+        if (!has_long_registers_ || nest_.epilogue) return false;
+        constexpr int long_chain = 12;
+        const auto is_long = [&](int index) {
+            const Step& step = nest_.steps[static_cast<std::size_t>(index)];
+            if (step.op == "load") return size_of(step.dtype) == 2;
+            return step.op.ends_with("one_plus_tanh") || nest_instructions(step.op) >= long_chain;
+        };
+        return std::ranges::any_of(walk.steps, is_long) ||
+               std::ranges::any_of(walk.stores, [&](const Store& store) {
+                   return size_of(nest_.outputs[store.output]) == 2;
+               });
+    }
+
+    /// Where the whole vectors of a length from `first` on end.
+    Value* end_of_whole(const Lanes& length, Value* first, const Range& range) {
+        Value* lanes = control_.integer(length.count());
+        return b_.CreateSub(range.last, b_.CreateURem(b_.CreateSub(range.last, first), lanes));
+    }
+
+    /// Those vectors, without reductions.
+    void over_whole(const Lanes& length, Value* first, const Range& range, const ColumnsBody& body) {
+        Value* end = end_of_whole(length, first, range);
+        now_ = &length;
+        control_.loop("columns", first, end, control_.integer(length.count()), {},
+                      [&](Value* column, const Values&) {
+                          body({column, nullptr, range.from_memory}, nullptr);
+                          return Values{};
+                      });
+        now_ = &lanes_;
+    }
+
+    /// The same as one loop for either way to store, where there is little beside the one output: a loop that
+    /// asks each time was a tenth slower.
+    void over_whole_by_stores(const Lanes& length, Value* first, const Range& range,
+                              const ColumnsBody& body) {
+        constexpr std::size_t few_steps = 12;
+        if (!nest_.flat || nest_.outputs.size() > 1 || nest_.steps.size() > few_steps) {
+            over_whole(length, first, range, body);
+            return;
+        }
+        const auto with = [&](Stores stores) {
+            return [&, stores] {
+                stores_ = stores;
+                over_whole(length, first, range, body);
+            };
+        };
+        control_.if_then(streamed_[0], with(Stores::past_caches), with(Stores::plain));
+        stores_ = Stores::any;
+    }
+
+    /// A range without reductions.
+    void over_any(const Walk& walk, const Range& range, const ColumnsBody& body) {
+        Value* first = range.first;
+        if (gains_by_length(walk)) {
+            over_whole_by_stores(four_, first, range, body);
+            first = end_of_whole(four_, first, range);
+        }
+        over_whole_by_stores(lanes_, first, range, body);
+        Value* whole = end_of_whole(lanes_, first, range);
         control_.if_then(
             b_.CreateICmpSLT(whole, range.last),
             [&] {
@@ -158,26 +223,43 @@ class HostCode final : public TargetCode {
         return count;
     }
 
+    /// Sums of a turn as those of its vectors, one after another.
+    Values of_vectors(const Values& sums, std::int64_t vectors) const {
+        Values parts;
+        for (std::int64_t i = 0; i < vectors; ++i)
+            for (Value* sum : sums) parts.push_back(now_->part(sum, static_cast<int>(16 * i)));
+        return parts;
+    }
+
     Values over_known(const Walk& walk, const Range& range, const ColumnsBody& body) {
+        if (walk.reductions.empty() && gains_by_length(walk)) {
+            over_any(walk, range, body);
+            return {};
+        }
         const std::int64_t vectors = vectors_in_turn(walk, range.columns), turn = vectors * lanes_.count();
         const std::int64_t by_turns = range.columns / turn * turn;
         const std::int64_t whole = range.columns / lanes_.count() * lanes_.count();
         const auto integer = [&](std::int64_t value) { return control_.integer(value); };
+        // Vectors of a turn are one long vector, or follow one another: the sums have the same bits.
+        const bool is_long = has_long_registers_ && vectors > 1;
+        if (is_long) now_ = vectors == 4 ? &four_ : &two_;
         Values sums;
-        for (std::int64_t i = 0; i < vectors; ++i)
+        for (std::int64_t i = 0; i < (is_long ? 1 : vectors); ++i)
             for (const Reduction& reduction : walk.reductions)
-                sums.push_back(lanes_.neutral(reduction.maximum));
+                sums.push_back(now_->neutral(reduction.maximum));
         if (by_turns > 0)
             sums = control_.loop(
                 "columns", integer(0), integer(by_turns), integer(turn), sums,
                 [&](Value* column, Values carried) {
                     Value** at = carried.data();
-                    for (std::int64_t i = 0; i < turn; i += lanes_.count()) {
+                    for (std::int64_t i = 0; i < turn; i += now_->count()) {
                         body({b_.CreateAdd(column, integer(i)), nullptr, range.from_memory}, at);
                         at += walk.reductions.size();
                     }
                     return carried;
                 });
+        if (is_long) sums = of_vectors(sums, vectors);
+        now_ = &lanes_;
         fold(walk, vectors, sums);
         if (whole > by_turns)
             sums = control_.loop("last columns", integer(by_turns), integer(whole), integer(lanes_.count()),
@@ -206,7 +288,10 @@ class HostCode final : public TargetCode {
     llvm::IRBuilderBase& b_;
     const LoopNest& nest_;
     Control control_;
-    Lanes lanes_;
+    Lanes lanes_, two_, four_;
+    const Lanes* now_ = &lanes_;  // in which columns are computed
+    bool has_long_registers_;
+    Stores stores_ = Stores::any;
     Values streamed_;  // by output: whether it is stored past the caches
     Value* below_ =
         nullptr;  // of an epilogue: elements from a column to that of the next block of as many rows

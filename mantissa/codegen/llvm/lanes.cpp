@@ -1,12 +1,14 @@
 #include "mantissa/codegen/llvm/lanes.h"
 
 #include <fmt/format.h>
+#include <llvm/Analysis/VectorUtils.h>
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include <limits>
+#include <numeric>
 
 #include "mantissa/base/error.h"
 #include "mantissa/numerics/exp2_body.h"
@@ -249,10 +251,8 @@ llvm::Value* Lanes::widened(llvm::Value* value) const {
 }
 
 llvm::Value* Lanes::rounded_to_bf16(llvm::Value* value) const {
-    if (form_ == Form::sixteen && conversions_.bf16 == By::instruction && made_by_arithmetic(value))
-        return b_.CreateBitCast(
-            b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_cvtneps2bf16_512, {}, {value}),
-            memory_type(DType::bf16));
+    if (form_ != Form::one && conversions_.bf16 == By::instruction && made_by_arithmetic(value))
+        return rounded_by_instruction(value);
     // To nearest, ties to even, on the bits; a NaN keeps its upper half and becomes quiet.
     llvm::Value* bits = b_.CreateBitCast(value, type(DType::i32));
     const auto integer = [&](int x) { return constant(x, DType::i32); };
@@ -261,6 +261,22 @@ llvm::Value* Lanes::rounded_to_bf16(llvm::Value* value) const {
     llvm::Value* quiet = b_.CreateOr(bits, integer(0x400000));
     llvm::Value* kept = b_.CreateSelect(b_.CreateFCmpUNO(value, value), quiet, rounded);
     return b_.CreateTrunc(b_.CreateLShr(kept, integer(16)), memory_type(DType::bf16));
+}
+
+llvm::Value* Lanes::part(llvm::Value* value, int first) const {
+    std::vector<int> lanes(16);
+    std::iota(lanes.begin(), lanes.end(), first);
+    return count() == 16 ? value : b_.CreateShuffleVector(value, lanes);
+}
+
+/// Sixteen at a time.
+llvm::Value* Lanes::rounded_by_instruction(llvm::Value* value) const {
+    std::vector<llvm::Value*> parts;
+    for (int first = 0; first < count(); first += 16)
+        parts.push_back(b_.CreateBitCast(
+            b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_cvtneps2bf16_512, {}, {part(value, first)}),
+            llvm::FixedVectorType::get(b_.getInt16Ty(), 16)));
+    return llvm::concatenateVectors(b_, parts);
 }
 
 llvm::Value* Lanes::widened_from_bf16(llvm::Value* value) const {

@@ -18,11 +18,13 @@ class Value;
 
 namespace mantissa::inline v0::codegen {
 
-/// Builds instructions on values that are all vectors of 16 lanes or all single numbers. Floating-point
+/// Builds instructions on values that are all vectors of one length or all single numbers. Floating-point
 /// values are FP32 whatever they are stored in, or FP64; integers have 32 bits, or 64; booleans one.
 class Lanes {
   public:
-    enum class Form : bool { one, sixteen };
+    /// One number, or a vector of so many. The back end splits long ones into registers, whose chains of
+    /// operations then run side by side.
+    enum class Form : std::uint8_t { one = 1, sixteen = 16, thirty_two = 32, sixty_four = 64 };
     enum class By : std::uint8_t {
         bits,
         instruction,
@@ -44,7 +46,9 @@ class Lanes {
     /// One number, converted likewise.
     Lanes of_one() const { return {b_, Form::one, conversions_}; }
 
-    int count() const { return form_ == Form::one ? 1 : 16; }
+    int count() const { return static_cast<int>(form_); }
+    /// Sixteen lanes of a longer vector, from a lane on.
+    llvm::Value* part(llvm::Value* value, int first) const;
     /// The type of a value in registers.
     llvm::Type* type(DType dtype) const;
     llvm::Value* constant(double value, DType dtype) const;
@@ -84,6 +88,7 @@ class Lanes {
     llvm::Value* function(std::string_view op, llvm::Value* x) const;
     /// As in memory.
     llvm::Value* rounded_to_bf16(llvm::Value* value) const;
+    llvm::Value* rounded_by_instruction(llvm::Value* value) const;
     llvm::Value* widened_from_bf16(llvm::Value* value) const;
     llvm::Value* rounded_to_f16(llvm::Value* value) const;
     llvm::Value* widened_from_f16(llvm::Value* value) const;

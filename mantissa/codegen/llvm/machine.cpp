@@ -50,16 +50,7 @@ Processor processor_of(const NvptxTarget& gpu) {
 }
 
 std::unique_ptr<llvm::TargetMachine> make_target_machine(const CodeTarget& code_target) {
-    static const bool initialized = [] {
-        llvm::InitializeNativeTarget();
-        llvm::InitializeNativeTargetAsmPrinter();
-        LLVMInitializeNVPTXTargetInfo();
-        LLVMInitializeNVPTXTarget();
-        LLVMInitializeNVPTXTargetMC();
-        LLVMInitializeNVPTXAsmPrinter();
-        return true;
-    }();
-    check(initialized, "LLVM knows the host");
+    initialize_llvm();
     const Processor processor =
         std::visit([](const auto& target) { return processor_of(target); }, code_target);
     std::string error;
@@ -72,19 +63,32 @@ std::unique_ptr<llvm::TargetMachine> make_target_machine(const CodeTarget& code_
 
 }  // namespace
 
+void initialize_llvm() {
+    static const bool initialized = [] {
+        llvm::InitializeNativeTarget();
+        llvm::InitializeNativeTargetAsmPrinter();
+        LLVMInitializeNVPTXTargetInfo();
+        LLVMInitializeNVPTXTarget();
+        LLVMInitializeNVPTXTargetMC();
+        LLVMInitializeNVPTXAsmPrinter();
+        return true;
+    }();
+    check(initialized, "LLVM knows the host");
+}
+
 struct Machine::State {
     llvm::LLVMContext context;
     CodeTarget code_target;
     std::unique_ptr<llvm::TargetMachine> target;
 
-    std::unique_ptr<llvm::Module> make_module(const FusedKernel& kernel) {
-        return make_module(
-            kernel.name, [&](llvm::Module& module) { emit(module, kernel.name, kernel.nest, code_target); });
+    std::unique_ptr<llvm::Module> make_module(const FusedKernel& kernel, const std::string& entry) {
+        return make_module(entry,
+                           [&](llvm::Module& module) { emit(module, entry, kernel.nest, code_target); });
     }
 
-    std::unique_ptr<llvm::Module> make_module(const ScoreKernel& kernel) {
-        return make_module(kernel.name, [&](llvm::Module& module) {
-            emit(module, kernel.name, kernel.code, std::get<HostFeatures>(code_target));
+    std::unique_ptr<llvm::Module> make_module(const ScoreKernel& kernel, const std::string& entry) {
+        return make_module(entry, [&](llvm::Module& module) {
+            emit(module, entry, kernel.code, std::get<HostFeatures>(code_target));
         });
     }
 
@@ -151,24 +155,26 @@ Machine::Machine(const CodeTarget& target) : state_(std::make_unique<State>()) {
 
 Machine::~Machine() = default;
 
-std::unique_ptr<llvm::MemoryBuffer> Machine::compile(const FusedKernel& kernel) {
-    const auto module = state_->make_module(kernel);
+std::unique_ptr<llvm::MemoryBuffer> Machine::compile(const FusedKernel& kernel, const std::string& entry) {
+    const auto module = state_->make_module(kernel, entry);
     return state_->write(*module, llvm::CodeGenFileType::ObjectFile);
 }
 
 Listing Machine::list(const FusedKernel& kernel) {
-    Listing listing = state_->list(*state_->make_module(kernel));
+    Listing listing = state_->list(*state_->make_module(kernel, kernel.name));
     if (const auto* gpu = std::get_if<NvptxTarget>(&state_->code_target))
         listing.assembly.insert(0, ptx_header(kernel, *gpu));
     return listing;
 }
 
-std::unique_ptr<llvm::MemoryBuffer> Machine::compile(const ScoreKernel& kernel) {
-    const auto module = state_->make_module(kernel);
+std::unique_ptr<llvm::MemoryBuffer> Machine::compile(const ScoreKernel& kernel, const std::string& entry) {
+    const auto module = state_->make_module(kernel, entry);
     return state_->write(*module, llvm::CodeGenFileType::ObjectFile);
 }
 
-Listing Machine::list(const ScoreKernel& kernel) { return state_->list(*state_->make_module(kernel)); }
+Listing Machine::list(const ScoreKernel& kernel) {
+    return state_->list(*state_->make_module(kernel, kernel.name));
+}
 
 Listing Machine::list(const GridKernel& kernel) {
     return state_->list(

@@ -11,14 +11,17 @@ class MemoryBuffer;
 
 namespace mantissa::inline v0::codegen {
 
+/// Tells LLVM which processors there are, before anything else is asked of it.
+void initialize_llvm();
+
 class Machine {
   public:
     explicit Machine(const CodeTarget& target);
     ~Machine();
 
-    /// Emits, improves and assembles one kernel, for the host.
-    std::unique_ptr<llvm::MemoryBuffer> compile(const FusedKernel& kernel);
-    std::unique_ptr<llvm::MemoryBuffer> compile(const ScoreKernel& kernel);
+    /// Emits, improves and assembles one kernel, for the host. Its function is called `entry`.
+    std::unique_ptr<llvm::MemoryBuffer> compile(const FusedKernel& kernel, const std::string& entry);
+    std::unique_ptr<llvm::MemoryBuffer> compile(const ScoreKernel& kernel, const std::string& entry);
     Listing list(const FusedKernel& kernel);
     Listing list(const ScoreKernel& kernel);
     /// For a GPU.

@@ -90,10 +90,10 @@ codegen::HostFeatures host_features(on_cpu::Isa isa) {
 
 class CpuDevice final : public Device {
   public:
-    CpuDevice(int threads, Ranks* ranks, int threads_to_cut_for)
+    CpuDevice(int threads, Ranks* ranks, int threads_to_cut_for, const std::filesystem::path& kernels)
         : pool_(threads),
           isa_(on_cpu::level_of_all(on_cpu::chosen_isa(), ranks)),
-          compiler_(host_features(isa_)),
+          compiler_(host_features(isa_), codegen::KernelFolder(kernels)),
           target_(on_cpu::cpu_target(isa_, threads)) {
         const on_cpu::Context context{pool_, isa_, ranks, threads_to_cut_for};
         on_cpu::add_grouped_convolution_kernels(kernels_, context);
@@ -105,14 +105,13 @@ class CpuDevice final : public Device {
         on_cpu::add_quantized_kernels(kernels_, context);
         add_row_kernels(kernels_, context);
         add_image_kernels(kernels_, context);
-        on_cpu::add_elementwise_kernels(kernels_, context);
         on_cpu::add_movement_kernels(kernels_, context);
         on_cpu::add_reduction_kernels(kernels_, context);
         on_cpu::add_random_kernels(kernels_, context);
         on_cpu::add_collective_kernels(kernels_, context);
-        on_cpu::add_fused_kernels(kernels_, context, compiler_);
+        on_cpu::add_nest_kernels(kernels_, context, compiler_);
         on_cpu::add_fused_contraction_kernels(kernels_, context, compiler_);
-        on_cpu::add_compiled_elements(kernels_, context, compiler_);
+        on_cpu::add_elementwise_kernels(kernels_, context, compiler_);
     }
 
     const Target& target() const override { return target_; }
@@ -223,8 +222,9 @@ std::unique_ptr<Device> make_cpu_device(const CpuOptions& options) {
     if (options.threads < 0)
         throw UserError(fmt::format("threads must be 1 or more, got {}", options.threads));
     const int threads = options.threads == 0 ? default_thread_count() : options.threads;
-    return std::make_unique<CpuDevice>(
-        threads, options.ranks, options.threads_to_cut_for == 0 ? threads : options.threads_to_cut_for);
+    return std::make_unique<CpuDevice>(threads, options.ranks,
+                                       options.threads_to_cut_for == 0 ? threads : options.threads_to_cut_for,
+                                       options.kernels);
 }
 
 }  // namespace mantissa

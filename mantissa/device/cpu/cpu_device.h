@@ -1,6 +1,7 @@
 // The CPU as a device: memory is the host's, programs run at once on the thread pool.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 
 #include "mantissa/device/device.h"
@@ -15,6 +16,7 @@ struct CpuOptions {
     Ranks* ranks = nullptr;
     /// Threads that contractions are cut for; 0: as many as there are. Another number is for a prediction.
     int threads_to_cut_for = 0;
+    std::filesystem::path kernels = {};  ///< where compiled ones are kept; empty: nowhere
 };
 
 /// Uses the instruction set that MANTISSA_ISA names, else the best that the CPU has. Throws UserError if it

@@ -172,7 +172,7 @@ class CudaDevice final : public Device {
           facts_(facts),
           target_(target_of(facts, driver())),
           modules_(driver(), {.architecture = architecture_of(facts.capability)},
-                   on_cuda::KernelFolder(options.kernels)),
+                   codegen::KernelFolder(options.kernels)),
           algorithms_(choice_of(options),
                       fmt::format("{}, cuBLASLt {}: ", facts.name, libraries_.blas.get_version()),
                       on_cuda::AlgorithmFile(options.algorithms)),
@@ -426,7 +426,7 @@ Expected<std::unique_ptr<Device>> make_cuda_device(Ranks* ranks) {
     if (cache.empty()) return make_cuda_device(std::move(*libraries), {.ranks = ranks});
     return make_cuda_device(
         std::move(*libraries),
-        {.kernels = cache / "kernels", .algorithms = cache / "algorithms", .ranks = ranks});
+        {.kernels = codegen::folder_of_kernels(), .algorithms = cache / "algorithms", .ranks = ranks});
 }
 
 }  // namespace mantissa

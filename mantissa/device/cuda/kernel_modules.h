@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "mantissa/codegen/grid_kernel.h"
+#include "mantissa/codegen/kernel_folder.h"
 #include "mantissa/device/cuda/driver.h"
-#include "mantissa/device/cuda/kernel_folder.h"
 #include "mantissa/device/device.h"
 
 namespace mantissa::inline v0::on_cuda {
@@ -27,7 +27,7 @@ struct GpuKernel {
 class KernelModules {
   public:
     /// The driver must outlive it.
-    KernelModules(const cuda::Driver& driver, codegen::NvptxTarget target, KernelFolder folder)
+    KernelModules(const cuda::Driver& driver, codegen::NvptxTarget target, codegen::KernelFolder folder)
         : driver_(driver), target_(std::move(target)), folder_(std::move(folder)) {}
     ~KernelModules();
     KernelModules(const KernelModules&) = delete;
@@ -52,7 +52,7 @@ class KernelModules {
 
     const cuda::Driver& driver_;
     codegen::NvptxTarget target_;
-    KernelFolder folder_;
+    codegen::KernelFolder folder_;
     std::int64_t found_ = 0;
     std::map<std::string, std::weak_ptr<GpuKernel>> by_text_;
     std::vector<std::shared_ptr<GpuKernel>> loaded_;

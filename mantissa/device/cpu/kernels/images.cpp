@@ -1,4 +1,4 @@
-// Binds pools, batch normalisation, relu and its gradient, and sums over pixels to their operations.
+// Binds pools, batch normalisation, relu's gradient, and sums over pixels to their operations.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -92,25 +92,6 @@ Launch prepare_average_pool_grad(const Problem& problem, const BoundImages& b) {
         average_pool_grad(b.kernels,
                           {.shape = windows->shape, .dy = {o.inputs[0], dtype}, .dx = {o.outputs[0], dtype}},
                           b.pool);
-    };
-}
-
-/// The larger of x and 0, where NaN wins.
-Launch prepare_relu(const Problem& problem, const BoundImages& b) {
-    const Type& x = problem.inputs[0];
-    return [b, dtype = x.dtype, count = x.shape.elements(),
-            large = x.bytes() >= streaming_bytes](const Operands& o) {
-        static constexpr float zero = 0;
-        const Stores stores = large && o.inputs[0] != o.outputs[0] ? Stores::streaming : Stores::plain;
-        const auto bytes = static_cast<std::int64_t>(size_of(dtype));
-        for_each_range(b.pool, count, block_elements, [&](Range range, std::int64_t) {
-            b.rows.element.elementwise(
-                {.function = ElementwiseFunction::maximum,
-                 .count = range.last - range.first,
-                 .operands = {{{o.inputs[0] + range.first * bytes, dtype}, false}, {{&zero}, true}},
-                 .y = {o.outputs[0] + range.first * bytes, dtype}},
-                stores);
-        });
     };
 }
 
@@ -324,7 +305,6 @@ const Binding bindings[] = {
     {"average_pool2d_grad", prepare_average_pool_grad},
     {"adaptive_average_pool2d", prepare_average_pool},
     {"adaptive_average_pool2d_grad", prepare_average_pool_grad},
-    {"relu", prepare_relu},
     {"relu_grad", prepare_relu_grad},
     {"sum", prepare_pixel_sum, no_workspace, {}, refuse_unless_pixels},
     {"running_average", prepare_running_average},

@@ -56,6 +56,10 @@ inline Kernel kernel_of(std::string name, std::function<Launch(const Problem&)> 
     return {.name = std::move(name), .prepare = prepare};
 }
 
+/// A kernel that the compiler makes. Its answers are remembered: many nodes of a graph are one problem.
+Kernel compiled_kernel(const Context& context,
+                       std::function<Expected<PreparedKernel>(const Problem&)> prepare);
+
 inline std::int64_t no_workspace(const Problem&) { return 0; }
 
 /// The attribute of operations that take or join parts of tensors.
@@ -73,16 +77,14 @@ void add_attention_kernels(KernelTable& table, const Context& context, codegen::
 void add_quantized_kernels(KernelTable& table, const Context& context);
 void add_row_kernels(KernelTable& table, const Context& context);
 void add_image_kernels(KernelTable& table, const Context& context);
-void add_elementwise_kernels(KernelTable& table, const Context& context);
 void add_movement_kernels(KernelTable& table, const Context& context);
 void add_reduction_kernels(KernelTable& table, const Context& context);
 void add_order_kernels(KernelTable& table, const Context& context);
 void add_random_kernels(KernelTable& table, const Context& context);
 void add_collective_kernels(KernelTable& table, const Context& context);
-/// The compiler must outlive the table.
-void add_fused_kernels(KernelTable& table, const Context& context, codegen::Compiler& compiler);
-/// Adds compiled ones for element-wise operations that have no kernel so far.
-void add_compiled_elements(KernelTable& table, const Context& context, codegen::Compiler& compiler);
+/// Kernels of fused nodes and of composites. The compiler must outlive the table.
+void add_nest_kernels(KernelTable& table, const Context& context, codegen::Compiler& compiler);
+void add_elementwise_kernels(KernelTable& table, const Context& context, codegen::Compiler& compiler);
 void add_fused_contraction_kernels(KernelTable& table, const Context& context, codegen::Compiler& compiler);
 
 }  // namespace mantissa::on_cpu

@@ -1,10 +1,9 @@
-// GELU, in its tanh form and its exact form, and the gradients. See body_loops.h for how this file is used.
+// GELU in its tanh form, and its gradient. See body_loops.h for how this file is used.
 #pragma once
 
 #include "mantissa/device/cpu/rows/body_four_lanes.h"
 #include "mantissa/device/cpu/rows/body_loops.h"
 #include "mantissa/numerics/exp2_body.h"
-#include "mantissa/numerics/normal_body.h"
 
 namespace mantissa::inline v0::on_cpu {
 namespace {
@@ -42,31 +41,22 @@ struct GeluTanh {
     }
 };
 
-struct GeluExact {
-    template <class Ops>
-    MANTISSA_LANES typename Ops::Float value(Ops& ops, typename Ops::Float x) {
-        return ops.multiply(x, elementary::normal_distribution(ops, x));
-    }
-    /// Phi(x) + x phi(x).
-    MANTISSA_LANES Float slope(Float x) { return elementary::gelu_exact_slope(lanes, x); }
-};
-
-template <class Form, class X, class Y>
+template <class X, class Y>
 void gelu_range(const X* x, Y* y, std::int64_t count, bool stream) {
     std::int64_t done = 0;
     // At 16 bits memory brings elements faster than single chains are done.
     if constexpr (sizeof(Y) == 2 && Lanes::registers == 32)
         for (; done + 64 <= count; done += 64)
-            store_four_results(y + done, Form::value(four_lanes, load_four_ahead(x + done)), stream);
+            store_four_results(y + done, GeluTanh::value(four_lanes, load_four_ahead(x + done)), stream);
     for_stored_lanes(y + done, count - done, stream, [&](std::int64_t c, auto extent) MANTISSA_BODY {
-        return Form::value(lanes, load_ahead(x + done + c, extent));
+        return GeluTanh::value(lanes, load_ahead(x + done + c, extent));
     });
 }
 
-template <class Form, class X, class DY>
+template <class X, class DY>
 void gelu_grad_range(const X* x, const DY* dy, X* dx, std::int64_t count, bool stream) {
     for_stored_lanes(dx, count, stream, [&](std::int64_t c, auto extent) MANTISSA_BODY {
-        const Float slope = Form::slope(load_ahead(x + c, extent));
+        const Float slope = GeluTanh::slope(load_ahead(x + c, extent));
         return Lanes::multiply(slope, load_ahead(dy + c, extent));
     });
 }
@@ -76,10 +66,7 @@ void gelu_elements(const Gelu& p, Range range, Stores stores) {
         const auto* x = as(p.x, x_type) + range.first;
         auto* y = as(p.y, y_type) + range.first;
         const std::int64_t count = range.last - range.first;
-        if (p.form == GeluForm::tanh)
-            gelu_range<GeluTanh>(x, y, count, may_stream(stores, y));
-        else
-            gelu_range<GeluExact>(x, y, count, may_stream(stores, y));
+        gelu_range(x, y, count, may_stream(stores, y));
     });
     Lanes::fence();
 }
@@ -90,10 +77,7 @@ void gelu_grad_elements(const GeluGrad& p, Range range, Stores stores) {
         const auto* dy = as(p.dy, dy_type) + range.first;
         auto* dx = as(p.dx, x_type) + range.first;
         const std::int64_t count = range.last - range.first;
-        if (p.form == GeluForm::tanh)
-            gelu_grad_range<GeluTanh>(x, dy, dx, count, may_stream(stores, dx));
-        else
-            gelu_grad_range<GeluExact>(x, dy, dx, count, may_stream(stores, dx));
+        gelu_grad_range(x, dy, dx, count, may_stream(stores, dx));
     });
     Lanes::fence();
 }

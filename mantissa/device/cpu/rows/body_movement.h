@@ -1,4 +1,4 @@
-// Casts, copies, embedding and transposes. See body_loops.h for how this file is used.
+// Copies, embedding and transposes. See body_loops.h for how this file is used.
 #pragma once
 
 #include "mantissa/device/cpu/rows/body_loops.h"
@@ -47,16 +47,6 @@ void copy_runs(const Runs& p, Stores stores) {
             char* to = static_cast<char*>(p.target) + i * p.target_stride + k * p.target_step;
             copy_run(from, to, p.bytes, from + ahead, stores);
         }
-    Lanes::fence();
-}
-
-void cast_elements(const Cast& p, Range range, Stores stores) {
-    with_types(p.x.type, p.y.type, [&](auto* x_type, auto* y_type) {
-        const auto* x = as(p.x, x_type) + range.first;
-        auto* y = as(p.y, y_type) + range.first;
-        cast_range(x, y, range.last - range.first, may_stream(stores, y),
-                   [&](std::int64_t c) MANTISSA_BODY { __builtin_prefetch(ahead_of(x + c)); });
-    });
     Lanes::fence();
 }
 

@@ -18,14 +18,6 @@ MANTISSA_LANES Float exponent_of(Float x, Float shift) {
 /// NaN gives a number of no meaning.
 MANTISSA_LONG_LANES Float power_of_two(Float exponent) { return elementary::exp2_below(lanes, exponent); }
 
-/// How many columns of the row count, from the left.
-MANTISSA_LANES std::int64_t visible_columns(SoftmaxMask mask, std::int64_t row, std::int64_t columns,
-                                            std::int64_t queries) {
-    if (mask == SoftmaxMask::none) return columns;
-    const std::int64_t seen = row % queries + columns - queries + 1;
-    return seen < 0 ? 0 : seen;
-}
-
 /// Zeros from `first` on.
 template <class T>
 MANTISSA_LANES void zero_from(T* row, std::int64_t first, std::int64_t last, bool stream) {
@@ -91,22 +83,23 @@ float sum_of_exponentials(const X* x, std::int64_t count, float shift, const X* 
 
 /// `next` is the row that follows.
 template <class X, class Y>
-void softmax_row(const X* x, const X* next, Y* y, std::int64_t seen, std::int64_t columns, bool stream) {
-    if (seen <= scratch_columns) {
+void softmax_row(const X* x, const X* next, Y* y, std::int64_t columns, bool stream) {
+    if (columns <= scratch_columns) {
         // The search for the maximum is too short to hide a fetch: the next row is fetched under the
         // exponentials.
-        const float greatest = greatest_of(x, seen, x);
+        const float greatest = greatest_of(x, columns, x);
         alignas(64) float scratch[scratch_columns];
-        const Float inverse = Lanes::constant(1.0f / sum_of_exponentials(x, seen, greatest, next, scratch));
-        store_seen(y, seen, columns, stream, [&](std::int64_t c, auto extent) MANTISSA_BODY {
+        const Float inverse =
+            Lanes::constant(1.0f / sum_of_exponentials(x, columns, greatest, next, scratch));
+        for_stored_lanes(y, columns, stream, [&](std::int64_t c, auto extent) MANTISSA_BODY {
             return Lanes::multiply(load(scratch + c, extent), inverse);
         });
         return;
     }
-    const float greatest = greatest_of(x, seen, ahead_of(x));
+    const float greatest = greatest_of(x, columns, ahead_of(x));
     const Float shifts = Lanes::constant(greatest);
-    const Float inverse = Lanes::constant(1.0f / sum_of_exponentials<X>(x, seen, greatest, x, nullptr));
-    store_seen(y, seen, columns, stream, [&](std::int64_t c, auto extent) MANTISSA_BODY {
+    const Float inverse = Lanes::constant(1.0f / sum_of_exponentials<X>(x, columns, greatest, x, nullptr));
+    for_stored_lanes(y, columns, stream, [&](std::int64_t c, auto extent) MANTISSA_BODY {
         return Lanes::multiply(power_of_two(exponent_of(load(x + c, extent), shifts)), inverse);
     });
 }
@@ -116,12 +109,7 @@ void softmax_rows(const Softmax& p, Range rows, Stores stores) {
         for (std::int64_t row = rows.first; row < rows.last; ++row) {
             const auto* x = as(p.x, x_type) + row * p.columns;
             auto* y = as(p.y, y_type) + row * p.columns;
-            const std::int64_t seen = visible_columns(p.mask, row, p.columns, p.queries);
-            const bool stream = may_stream(stores, y);
-            if (seen > 0)
-                softmax_row(x, x + p.columns, y, seen, p.columns, stream);
-            else
-                zero_from(y, 0, p.columns, stream);
+            softmax_row(x, x + p.columns, y, p.columns, may_stream(stores, y));
         }
     });
     Lanes::fence();
@@ -129,14 +117,14 @@ void softmax_rows(const Softmax& p, Range rows, Stores stores) {
 
 /// Rows of y and dy, `columns` apart.
 template <class Y, class DX>
-void softmax_grad_row(const Y* y, const Y* dy, DX* dx, std::int64_t seen, std::int64_t columns, bool stream) {
+void softmax_grad_row(const Y* y, const Y* dy, DX* dx, std::int64_t columns, bool stream) {
     FourSums sums = FourSums::zero();
-    for_lanes_in_four(seen, [&](std::int64_t c, int slot, auto extent) MANTISSA_BODY {
+    for_lanes_in_four(columns, [&](std::int64_t c, int slot, auto extent) MANTISSA_BODY {
         fetch(y + columns + c);
         sums.add(slot, Lanes::multiply(load(y + c, extent), load(dy + c, extent)));
     });
     const Float sum = Lanes::constant(sums.total());
-    store_seen(dx, seen, columns, stream, [&](std::int64_t c, auto extent) MANTISSA_BODY {
+    for_stored_lanes(dx, columns, stream, [&](std::int64_t c, auto extent) MANTISSA_BODY {
         fetch(dy + columns + c);
         const Float rest = Lanes::subtract(load(dy + c, extent), sum);
         return Lanes::multiply(load(y + c, extent), rest);
@@ -146,12 +134,10 @@ void softmax_grad_row(const Y* y, const Y* dy, DX* dx, std::int64_t seen, std::i
 void softmax_grad_rows(const SoftmaxGrad& p, Range rows, Stores stores) {
     with_types(p.y.type, p.dx.type, [&](auto* y_type, auto* dx_type) {
         for (std::int64_t row = rows.first; row < rows.last; ++row) {
-            const auto* y = as(p.y, y_type) + row * p.columns;
-            const auto* dy = as(p.dy, y_type) + row * p.columns;
-            auto* dx = as(p.dx, dx_type) + row * p.columns;
-            const std::int64_t seen = visible_columns(p.mask, row, p.columns, p.queries);
-            const bool stream = may_stream(stores, dx);
-            softmax_grad_row(y, dy, dx, seen, p.columns, stream);
+            const std::int64_t first = row * p.columns;
+            auto* dx = as(p.dx, dx_type) + first;
+            softmax_grad_row(as(p.y, y_type) + first, as(p.dy, y_type) + first, dx, p.columns,
+                             may_stream(stores, dx));
         }
     });
     Lanes::fence();

@@ -1,7 +1,6 @@
-// Element-wise functions, updates and movement: the table of a level.
+// GELU, updates, sums and movement: the table of a level.
 #include "mantissa/device/cpu/rows/lanes_of_level.h"
 // The lanes come first: the bodies are written in terms of them.
-#include "mantissa/device/cpu/rows/body_elementwise.h"
 #include "mantissa/device/cpu/rows/body_gelu.h"
 #include "mantissa/device/cpu/rows/body_movement.h"
 #include "mantissa/device/cpu/rows/body_rotary.h"
@@ -22,8 +21,6 @@ ElementKernels MANTISSA_OF_LEVEL(element_kernels)() {
         .squared_norm = squared_norm_elements,
         .column_sum = column_sum_part,
         .running_sums = running_sums_rows,
-        .elementwise = elementwise_piece,
-        .cast = cast_elements,
         .copy = copy_runs,
         .transpose = transpose_part,
     };

@@ -69,8 +69,6 @@ struct ElementKernels {
     /// Writes the sums over `rows` of `columns` to sum[0 ... columns.last - columns.first).
     void (*column_sum)(const ColumnSum&, Range rows, Range columns, float* sum);
     void (*running_sums)(const RunningSums&, Range rows, Stores);
-    void (*elementwise)(const Elementwise&, Stores);
-    void (*cast)(const Cast&, Range elements, Stores);
     void (*copy)(const Runs&, Stores);
     void (*transpose)(const TransposedPart&, Stores);
 };

@@ -63,22 +63,6 @@ struct Lanes {
         return {_mm256_permutevar8x32_ps(all, index.low), _mm256_permutevar8x32_ps(all, index.high)};
     }
 
-    /// Mask of `count` booleans, or of one that stands for all.
-    MANTISSA_LANES Mask mask_of(const bool* from, int count, bool repeats) {
-        alignas(16) unsigned char bytes[16] = {};
-        if (repeats)
-            __builtin_memset(bytes, *from ? 1 : 0, sizeof bytes);
-        else if (count == 16)
-            __builtin_memcpy(bytes, from, 16);
-        else
-            __builtin_memcpy(bytes, from, static_cast<unsigned>(count));
-        const __m128i all = _mm_load_si128(reinterpret_cast<const __m128i*>(bytes));
-        const auto half = [](__m128i eight) {
-            return _mm256_castsi256_ps(
-                _mm256_cmpgt_epi32(_mm256_cvtepu8_epi32(eight), _mm256_setzero_si256()));
-        };
-        return {half(all), half(_mm_srli_si128(all, 8))};
-    }
     MANTISSA_LANES Mask is_nan(Float a) {
         return {_mm256_cmp_ps(a.low, a.low, _CMP_UNORD_Q), _mm256_cmp_ps(a.high, a.high, _CMP_UNORD_Q)};
     }

@@ -64,12 +64,6 @@ struct Lanes {
         return _mm512_permutexvar_ps(index, _mm512_broadcast_f32x8(_mm256_loadu_ps(table)));
     }
 
-    /// Mask of `count` booleans, or of one that stands for all.
-    MANTISSA_LANES Mask mask_of(const bool* from, int count, bool repeats) {
-        if (repeats) return *from ? first(16) : Mask{0};
-        const __m128i bytes = _mm_maskz_loadu_epi8(first(count), from);
-        return _mm_test_epi8_mask(bytes, bytes);
-    }
     MANTISSA_LANES Mask first(int count) { return static_cast<Mask>((1u << count) - 1u); }
     MANTISSA_LANES Float load(const float* from) { return _mm512_loadu_ps(from); }
     MANTISSA_LANES Float load(const BF16* from) { return widened_bf16(load_half(from)); }

@@ -110,13 +110,6 @@ struct Lanes {
         });
     }
 
-    /// Mask of `count` booleans, or of one that stands for all.
-    MANTISSA_LANES Mask mask_of(const bool* from, int count, bool repeats) {
-        Mask mask = {};
-        for (int i = 0; i < (repeats ? 16 : count); ++i)
-            mask.part[i / 4][i % 4] = from[repeats ? 0 : i] ? -1 : 0;
-        return mask;
-    }
     MANTISSA_LANES Mask is_nan(Float a) {
         return each<Mask>([&](int k) { return reinterpret_cast<I4>(a.part[k] != a.part[k]); });
     }

@@ -185,19 +185,6 @@ void move_whole(const RowKernels& kernels, const Copy& p, ThreadPool& pool, Stor
 
 }  // namespace
 
-void cast(const RowKernels& kernels, const Cast& p, ThreadPool& pool, Stores wanted) {
-    ProblemCheck check("cast");
-    check.size("count", p.count).input("x", p.x, p.count).output("y", p.y, p.count);
-    const Stores stores = check.finish(wanted);
-    if (p.x.type == p.y.type) {
-        if (p.x.data == p.y.data) return;
-        const auto bytes = p.count * static_cast<std::int64_t>(size_of(p.x.type));
-        return move_whole(kernels, {.bytes = bytes, .source = p.x.data, .target = p.y.data}, pool, stores);
-    }
-    for_each_range(pool, p.count, block_elements,
-                   [&](Range range, std::int64_t) { kernels.element.cast(p, range, stores); });
-}
-
 void copy(const RowKernels& kernels, const Copy& p, ThreadPool& pool, Stores wanted) {
     ProblemCheck check("copy");
     check.size("bytes", p.bytes).input("source", p.source, p.bytes).output("target", p.target, p.bytes);

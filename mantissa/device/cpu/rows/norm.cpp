@@ -12,12 +12,6 @@ namespace {
 /// threads to share, many enough for the partial sums to be a hundredth of the traffic.
 constexpr std::int64_t grad_rows_per_block = 128;
 
-void check_mask(ProblemCheck& check, SoftmaxMask mask, std::int64_t queries, std::int64_t rows) {
-    if (mask == SoftmaxMask::none) return;
-    check.size("queries", queries);
-    check.that(rows % queries == 0, "rows is not a multiple of queries");
-}
-
 }  // namespace
 
 void layer_norm(const RowKernels& kernels, const LayerNorm& p, ThreadPool& pool, Stores wanted) {
@@ -54,14 +48,13 @@ void layer_norm_grad(const RowKernels& kernels, const LayerNormGrad& p, ThreadPo
     for_each_range(pool, p.rows, grad_rows_per_block, [&](Range rows, std::int64_t block) {
         kernels.norm.layer_norm_grad(p, rows, stores, dgammas + block * C, dbetas + block * C);
     });
-    add_partial_sums(pool, dgammas, blocks, C, p.dgamma, p.accumulate);
-    add_partial_sums(pool, dbetas, blocks, C, p.dbeta, p.accumulate);
+    add_partial_sums(pool, dgammas, blocks, C, p.dgamma, Accumulate::replace);
+    add_partial_sums(pool, dbetas, blocks, C, p.dbeta, Accumulate::replace);
 }
 
 void softmax(const RowKernels& kernels, const Softmax& p, ThreadPool& pool, Stores wanted) {
     ProblemCheck check("softmax");
     check.size("rows", p.rows).size("columns", p.columns);
-    check_mask(check, p.mask, p.queries, p.rows);
     check.input("x", p.x, p.rows * p.columns).output("y", p.y, p.rows * p.columns);
     const Stores stores = check.finish(wanted);
     const std::int64_t row_bytes = p.columns * (bytes_of(p.x.type) + bytes_of(p.y.type));
@@ -72,7 +65,6 @@ void softmax(const RowKernels& kernels, const Softmax& p, ThreadPool& pool, Stor
 void softmax_grad(const RowKernels& kernels, const SoftmaxGrad& p, ThreadPool& pool, Stores wanted) {
     ProblemCheck check("softmax_grad");
     check.size("rows", p.rows).size("columns", p.columns);
-    check_mask(check, p.mask, p.queries, p.rows);
     check.input("y", p.y, p.rows * p.columns).input("dy", p.dy, p.rows * p.columns);
     check.same_type("dy", p.dy.type, p.y.type).output("dx", p.dx, p.rows * p.columns);
     const Stores stores = check.finish(wanted);

@@ -45,56 +45,43 @@ struct LayerNorm {
 struct LayerNormGrad {
     std::int64_t rows = 0;
     std::int64_t channels = 0;
-    ConstView dy = {};                            // [rows, C]
-    ConstView x = {};                             // [rows, C]
-    const float* gamma = nullptr;                 // [C]
-    const float* mean = nullptr;                  // [rows]
-    const float* rstd = nullptr;                  // [rows]
-    View dx = {};                                 // [rows, C]
-    float* dgamma = nullptr;                      // [C]
-    float* dbeta = nullptr;                       // [C]
-    Accumulate accumulate = Accumulate::replace;  ///< of dgamma and dbeta
-    float* workspace = nullptr;                   ///< layer_norm_grad_workspace() bytes
+    ConstView dy = {};             // [rows, C]
+    ConstView x = {};              // [rows, C]
+    const float* gamma = nullptr;  // [C]
+    const float* mean = nullptr;   // [rows]
+    const float* rstd = nullptr;   // [rows]
+    View dx = {};                  // [rows, C]
+    float* dgamma = nullptr;       // [C]
+    float* dbeta = nullptr;        // [C]
+    float* workspace = nullptr;    ///< layer_norm_grad_workspace() bytes
 };
-
-/// The weights of a softmax that are zero. Causal: row r is the query r % queries, and keys after it count
-/// nothing; with more keys than queries the last query sees the last key.
-enum class SoftmaxMask : std::uint8_t { none, causal };
 
 /// y = exp(x - max) / sum(exp(x - max)) over the last axis. A row of -infinity, or with a NaN, gives NaN.
 struct Softmax {
     std::int64_t rows = 0;
     std::int64_t columns = 0;
-    SoftmaxMask mask = SoftmaxMask::none;
-    std::int64_t queries = 0;  ///< causal: rows of one [queries, columns] matrix
-    ConstView x = {};          // [rows, columns]
-    View y = {};               // [rows, columns]
+    ConstView x = {};  // [rows, columns]
+    View y = {};       // [rows, columns]
 };
 
-/// dx = y * (dy - sum(y * dy)). What the mask hides is neither read nor other than zero.
+/// dx = y * (dy - sum(y * dy)).
 struct SoftmaxGrad {
     std::int64_t rows = 0;
     std::int64_t columns = 0;
-    SoftmaxMask mask = SoftmaxMask::none;
-    std::int64_t queries = 0;
     ConstView y = {};   // [rows, columns]
     ConstView dy = {};  // [rows, columns]
     View dx = {};       // [rows, columns]
 };
 
-/// tanh: 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))); exact: 0.5 x (1 + erf(x / sqrt(2))).
-enum class GeluForm : std::uint8_t { tanh, exact };
-
+/// 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
 struct Gelu {
     std::int64_t count = 0;
-    GeluForm form = GeluForm::tanh;
     ConstView x = {};  // [count]
     View y = {};       // [count]
 };
 
 struct GeluGrad {
     std::int64_t count = 0;
-    GeluForm form = GeluForm::tanh;
     ConstView x = {};   // [count]
     ConstView dy = {};  // [count]
     View dx = {};       // [count]
@@ -245,49 +232,6 @@ struct ColumnSum {
     float* sum = nullptr;  // [C]
     Accumulate accumulate = Accumulate::replace;
     float* workspace = nullptr;  ///< column_sum_workspace() bytes
-};
-
-/// Functions of one or two numbers, computed in FP32 and rounded once where the result is shorter. maximum
-/// and minimum give NaN where an operand is NaN.
-enum class ElementwiseFunction : std::uint8_t {
-    add,
-    subtract,
-    multiply,
-    divide,
-    maximum,
-    minimum,
-    negate,
-    exp,
-    log,
-    tanh,
-    erf,
-    sin,
-    cos,
-    square_root,
-    reciprocal_root,
-    select  ///< the first operand where the condition holds, elsewhere the second
-};
-
-struct ElementwiseOperand {
-    ConstView view = {};   // [count], or one element
-    bool repeats = false;  ///< one element stands for all
-};
-
-/// y[i] = function(operands[0][i], operands[1][i]) over one dense run of elements.
-struct Elementwise {
-    ElementwiseFunction function = ElementwiseFunction::add;
-    std::int64_t count = 0;
-    ElementwiseOperand operands[2] = {};
-    const bool* condition = nullptr;  // [count], or one element; for select
-    bool condition_repeats = false;
-    View y = {};  // [count]
-};
-
-/// y = x in another format, rounded to nearest even. Equal formats are copied bit for bit.
-struct Cast {
-    std::int64_t count = 0;
-    ConstView x = {};  // [count]
-    View y = {};       // [count]
 };
 
 struct Copy {

@@ -1,5 +1,7 @@
-// The row kernels: normalisation, softmax, activation, loss, embedding, optimizer, sums and movement, as pure
-// functions of a problem. They know nothing of graphs.
+// The row kernels that stay by hand, as pure functions of a problem. They know nothing of graphs. Rotary
+// positions and embedding read and write elsewhere than at the element that a nest is at; movement computes
+// nothing; sums of squares and running sums are made in FP64. The gradient of layer norm and cross-entropy
+// are no nests by their definitions. Of the others compiled code was slower (bench/kernels.cpp).
 //
 // Each runs on all threads of the pool and gives the same bits for any number of them and at every level.
 // Memory is the caller's: nothing is allocated. Sizes below 1, missing pointers, types that are not F32, BF16
@@ -83,7 +85,6 @@ void column_sum(const RowKernels&, const ColumnSum&, ThreadPool&);
 /// Adds in FP64, and rounds each sum once.
 void running_sums(const RowKernels&, const RunningSums&, ThreadPool&, Stores = Stores::automatic);
 
-void cast(const RowKernels&, const Cast&, ThreadPool&, Stores = Stores::automatic);
 void copy(const RowKernels&, const Copy&, ThreadPool&, Stores = Stores::automatic);
 void copy_rows(const RowKernels&, const CopyRows&, ThreadPool&, Stores = Stores::automatic);
 void transpose(const RowKernels&, const TransposedMatrix&, ThreadPool&, Stores = Stores::automatic);

@@ -7,13 +7,10 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
+#include "mantissa/device/bind/nest_body.h"
 #include "mantissa/device/cuda/kernels/kernels.h"
 #include "mantissa/graph/graph.h"
-#include "mantissa/graph/tensor.h"
 #include "mantissa/passes/analysis/contraction_epilogue.h"
-#include "mantissa/passes/analysis/nest.h"
-#include "mantissa/passes/expand.h"
-#include "mantissa/passes/simplify.h"
 
 namespace mantissa::inline v0::on_cuda {
 
@@ -33,52 +30,6 @@ constexpr std::int64_t max_threads_of_sum = 32, terms_of_thread = 4;
 /// read once a block, so that few blocks read little; one wave alone would leave many idle where blocks are
 /// not equally long, or a little more than one holds.
 constexpr std::int64_t waves = 2;
-
-struct NestBody {
-    Graph graph;
-    Nest nest;
-};
-
-/// Whether every result is one that a kernel can write.
-std::string refuse_results(const Graph& body, const Nest& nest) {
-    for (const Result& result : body.results()) {
-        const Node& node = body.node(result.value.node);
-        if (node.op->name == "input") return "a result is an operand";
-        const Varies varies = nest.values.at(result.value);
-        const bool is_sum = reduces(body, node) != Reduces::nothing;
-        if (!is_sum && varies != Varies::by_both && varies != Varies::by_row)
-            return fmt::format("{} varies neither by row nor by row and column", node.outputs[0].text());
-    }
-    return "";
-}
-
-Expected<NestBody> nest_of_body(Graph body) {
-    std::vector<NodeId> nodes;
-    for (std::size_t id = 0; id < body.size(); ++id)
-        if (body.node(static_cast<NodeId>(id)).op->name != "input") nodes.push_back(static_cast<NodeId>(id));
-    Expected<Nest> nest = make_nest(
-        body, nodes, [](Value) { return false; }, Loops::one_if_possible, Doubles::single);
-    if (!nest) return Unexpected{nest.reason()};
-    if (std::string reason = refuse_results(body, *nest); !reason.empty())
-        return Unexpected{std::move(reason)};
-    return NestBody{std::move(body), std::move(*nest)};
-}
-
-Expected<NestBody> nest_of_definition(const Graph& definition) {
-    return nest_of_body(simplify(expand(definition, [](const Graph&, const Node&) { return true; })));
-}
-
-/// The computation of a composite, in primitives.
-Expected<NestBody> nest_of_composite(const Problem& problem) {
-    Graph definition;
-    std::vector<Tensor> inputs;
-    for (std::size_t i = 0; i < problem.inputs.size(); ++i)
-        inputs.emplace_back(definition, definition.add_input(fmt::format("in{}", i), problem.inputs[i]));
-    const std::vector<Tensor> outputs = problem.op.definition({definition, inputs, problem.attributes});
-    for (std::size_t i = 0; i < outputs.size(); ++i)
-        definition.add_result(fmt::format("out{}", i), outputs[i].value());
-    return nest_of_definition(definition);
-}
 
 /// Whether threads of a row wait for one another.
 bool waits(const codegen::LoopNest& nest) {
@@ -324,7 +275,7 @@ Expected<PreparedKernel> prepare_parts(Context& context, const Problem& problem)
     Graph body;
     for (std::size_t part = 0; part < parts; ++part) {
         const Expected<NestBody> nest =
-            nest_of_composite({update, problem.inputs.subspan(part * inputs, inputs),
+            nest_of_operation({update, problem.inputs.subspan(part * inputs, inputs),
                                problem.outputs.subspan(part * outputs, outputs), problem.attributes});
         if (!nest) return Unexpected{nest.reason()};
         const codegen::LoopNest loops = codegen::lower(nest->graph);
@@ -369,7 +320,7 @@ Kernel fused_kernel(Context& context) {
 Kernel composite_kernel(Context& context) {
     return compiled_kernel(context, [&context](const Problem& problem) {
         const bool writes_over = !problem.op.in_place.empty();
-        return prepare_nest(context, nest_of_composite(problem),
+        return prepare_nest(context, nest_of_operation(problem),
                             writes_over ? NestOutputs::over_operands : NestOutputs::apart,
                             access_of(problem));
     });

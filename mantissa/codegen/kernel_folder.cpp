@@ -1,4 +1,4 @@
-#include "mantissa/device/cuda/kernel_folder.h"
+#include "mantissa/codegen/kernel_folder.h"
 
 #include <fmt/format.h>
 
@@ -12,9 +12,11 @@
 #include "mantissa/base/checksum.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
+#include "mantissa/base/folder_files.h"
 #include "mantissa/base/version.h"
+#include "mantissa/codegen/compiler.h"
 
-namespace mantissa::inline v0::on_cuda {
+namespace mantissa::inline v0::codegen {
 
 namespace {
 
@@ -42,7 +44,7 @@ std::optional<std::size_t> number_in(std::string_view word) {
 }
 
 /// A line of first words, checksum of what follows and three sizes; then key, IR and assembly.
-std::string written(std::string_view key, const codegen::Listing& kernel) {
+std::string written(std::string_view key, const Listing& kernel) {
     std::string content(key);
     content += kernel.ir;
     content += kernel.assembly;
@@ -51,7 +53,7 @@ std::string written(std::string_view key, const codegen::Listing& kernel) {
            content;
 }
 
-std::optional<codegen::Listing> read(std::string_view file, std::string_view key) {
+std::optional<Listing> read(std::string_view file, std::string_view key) {
     std::string_view header = file.substr(0, file.find('\n'));
     std::string_view content = file.substr(std::min(file.size(), header.size() + 1));
     if (!header.starts_with(first_words)) return {};
@@ -64,13 +66,13 @@ std::optional<codegen::Listing> read(std::string_view file, std::string_view key
     if (*of_key > all || *of_ir > all || *of_assembly > all || *of_key + *of_ir + *of_assembly != all)
         return {};
     if (checksum_of_text(content) != checksum || content.substr(0, *of_key) != key) return {};
-    return codegen::Listing{.ir = std::string(content.substr(*of_key, *of_ir)),
-                            .assembly = std::string(content.substr(*of_key + *of_ir))};
+    return Listing{.ir = std::string(content.substr(*of_key, *of_ir)),
+                   .assembly = std::string(content.substr(*of_key + *of_ir))};
 }
 
 std::string maker_of_this_program() {
     const std::string build = build_id();
-    return build.empty() ? "" : fmt::format("{} {}", build, codegen::Compiler::version());
+    return build.empty() ? "" : fmt::format("{} {}", build, Compiler::version());
 }
 
 }  // namespace
@@ -85,7 +87,7 @@ fs::path KernelFolder::file_of(const std::string& key) const {
     return folder_ / (checksum_of_text(key) + ".kernel");
 }
 
-std::optional<codegen::Listing> KernelFolder::find(const std::string& key) const {
+std::optional<Listing> KernelFolder::find(const std::string& key) const {
     if (is_off()) return {};
     try {
         std::error_code ignored;
@@ -97,14 +99,14 @@ std::optional<codegen::Listing> KernelFolder::find(const std::string& key) const
     }
 }
 
-void KernelFolder::keep(const std::string& key, const codegen::Listing& kernel) const {
+void KernelFolder::keep(const std::string& key, const Listing& kernel) const {
     if (is_off()) return;
     try {
         std::error_code error;
         if (fs::create_directories(folder_, error)) drop_other_makers();
         AtomicFile file(file_of(key));
         file.write(written(maker_ + "\n" + key, kernel));
-        file.commit();
+        file.commit_unsynced();
     } catch (const UserError&) {
         // The next run makes it again.
     }
@@ -120,4 +122,9 @@ void KernelFolder::drop_other_makers() const {
         if (makers[i].second != folder_) fs::remove_all(makers[i].second, error);
 }
 
-}  // namespace mantissa::on_cuda
+fs::path folder_of_kernels() {
+    const fs::path cache = cache_folder();
+    return cache.empty() ? cache : cache / "kernels";
+}
+
+}  // namespace mantissa::codegen

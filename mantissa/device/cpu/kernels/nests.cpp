@@ -1,9 +1,10 @@
-// Fused nodes on the CPU: a compiled function over blocks of rows on the thread pool. The blocks follow from
-// the shapes; sums over rows are made a block and then added in a fixed tree.
-
+// Fused nodes, and operations that are a nest by their definition, on the CPU: a compiled function over
+// blocks of rows on the thread pool. The blocks follow from the shapes; sums over rows are made a block and
+// then added in a fixed tree.
 #include <algorithm>
 
 #include "mantissa/base/error.h"
+#include "mantissa/device/bind/nest_body.h"
 #include "mantissa/device/cpu/kernels/fused_stores.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/device/cpu/rows/partition.h"
@@ -38,19 +39,6 @@ Partition partition_of(const codegen::LoopNest& nest, std::int64_t elements) {
     partition.blocks = ceil_div(partition.rows, partition.rows_per_block);
     partition.scratch_floats = codegen::scratch_floats(nest);
     return partition;
-}
-
-Expected<Nest> nest_of(const Graph& body) {
-    std::vector<NodeId> nodes;
-    for (NodeId id = 0; id < body.end(); ++id)
-        if (body.node(id).op->name != "input") nodes.push_back(id);
-    return make_nest(body, nodes, [](Value) { return false; });
-}
-
-/// The elements that the loops go over.
-std::int64_t domain_of(const Graph& body) {
-    const Expected<Nest> nest = nest_of(body);
-    return nest->rows * nest->columns;
 }
 
 /// Whether every load of an operand reads the element that the loops are at, and none comes after `walk`.
@@ -114,29 +102,53 @@ struct Bound {
     }
 };
 
-std::string refuse(const Problem& problem) {
-    if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) return reason;
-    return nest_of(problem.attributes.body("body").graph()).reason();
+Expected<PreparedKernel> prepare_nest(const Context& context, codegen::Compiler& compiler,
+                                      const Problem& problem, const Expected<NestBody>& body) {
+    if (!body) return Unexpected{body.reason()};
+    const std::shared_ptr<const FusedKernel> kernel = compiler.add(body->graph);
+    const Bound bound{.kernel = kernel,
+                      .partition = partition_of(kernel->nest, body->nest.rows * body->nest.columns),
+                      .streamed = StreamedOutputs(problem, kernel->nest.columns),
+                      .pool = context.pool};
+    return PreparedKernel{.launch = [bound](const Operands& operands) { bound.launch(operands); },
+                          .workspace = bound.workspace_bytes(),
+                          .may_write_over = operands_to_write_over(kernel->nest)};
 }
 
 }  // namespace
 
-void add_fused_kernels(KernelTable& table, const Context& context, codegen::Compiler& compiler) {
-    const auto prepare = [&pool = context.pool,
-                          &compiler](const Problem& problem) -> Expected<PreparedKernel> {
-        if (std::string reason = refuse(problem); !reason.empty()) return Unexpected{reason};
-        const Graph& body = problem.attributes.body("body").graph();
-        const std::shared_ptr<const FusedKernel> kernel = compiler.add(body);
-        const Bound bound{.kernel = kernel,
-                          .partition = partition_of(kernel->nest, domain_of(body)),
-                          .streamed = StreamedOutputs(problem, kernel->nest.columns),
-                          .pool = pool};
-        return PreparedKernel{.launch = [bound](const Operands& operands) { bound.launch(operands); },
-                              .workspace = bound.workspace_bytes(),
-                              .may_write_over = operands_to_write_over(kernel->nest)};
-    };
+Kernel compiled_kernel(const Context& context,
+                       std::function<Expected<PreparedKernel>(const Problem&)> prepare) {
     const std::string unit(instructions_of(context.isa));
-    table["fused"].push_back({.name = "compiled " + unit, .arithmetic = {.unit = unit}, .prepare = prepare});
+    using Answers = std::map<std::string, Expected<PreparedKernel>>;
+    return {.name = "compiled " + unit,
+            .arithmetic = {.unit = unit},
+            .prepare = [prepare = std::move(prepare), known = std::make_shared<Answers>()](
+                           const Problem& problem) -> Expected<PreparedKernel> {
+                if (std::string reason = codegen::Compiler::refusal(); !reason.empty())
+                    return Unexpected{std::move(reason)};
+                std::string key = problem.attributes.text();
+                for (const Type& type : problem.inputs) key += " " + type.text();
+                for (const Type& type : problem.outputs) key += " " + type.text();
+                const auto entry = known->find(key);
+                return entry == known->end() ? known->emplace(key, prepare(problem)).first->second
+                                             : entry->second;
+            }};
+}
+
+void add_nest_kernels(KernelTable& table, const Context& context, codegen::Compiler& compiler) {
+    table["fused"].push_back(compiled_kernel(context, [&, context](const Problem& problem) {
+        return prepare_nest(context, compiler, problem,
+                            nest_of_body(problem.attributes.body("body").graph()));
+    }));
+    // Composites without another kernel are expanded, as they were when the oldest checkpoints were written.
+    for (const Op* op : op_table())
+        if (op->name == "sum" || op->name == "relu" ||
+            (op->composite() && op->name != "fused" && table.contains(op->name)))
+            table[std::string(op->name)].push_back(
+                compiled_kernel(context, [&, context](const Problem& problem) {
+                    return prepare_nest(context, compiler, problem, nest_of_operation(problem));
+                }));
 }
 
 }  // namespace mantissa::on_cpu
