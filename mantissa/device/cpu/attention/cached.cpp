@@ -80,7 +80,7 @@ class SharedKeys {
             float* const x = scores(member);
             const std::int64_t keys = end_ - begin_;
             for (std::int64_t key = 0; key < keys; ++key) x[key] *= p_.scale;
-            if (p_.cap > 0) limit(rows, x, keys);
+            if (p_.cap > 0) rows.softmax.cap(x, keys, p_.cap);
             softmax(rows, {.rows = 1, .columns = keys, .x = {x}, .y = {x}}, pool);
         }
     }
@@ -104,14 +104,6 @@ class SharedKeys {
     }
 
   private:
-    /// cap tanh(x / cap)
-    void limit(const RowKernels& rows, float* x, std::int64_t keys) const {
-        for (std::int64_t key = 0; key < keys; ++key) x[key] *= 1 / p_.cap;
-        rows.element.elementwise(
-            {.function = ElementwiseFunction::tanh, .count = keys, .operands = {{.view = {x}}}, .y = {x}},
-            Stores::plain);
-        for (std::int64_t key = 0; key < keys; ++key) x[key] *= p_.cap;
-    }
     std::int64_t key_heads_of_sequence() const { return p_.heads / p_.group / p_.sequences; }
     /// The row of q and o.
     std::int64_t row(std::int64_t member) const {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "mantissa/device/cpu/rows/body_loops.h"
+#include "mantissa/numerics/elementary_body.h"
 #include "mantissa/numerics/exp2_body.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -113,6 +114,15 @@ void softmax_rows(const Softmax& p, Range rows, Stores stores) {
         }
     });
     Lanes::fence();
+}
+
+/// limit tanh(x / limit), in place.
+void cap_elements(float* x, std::int64_t count, float limit) {
+    const Float factor = Lanes::constant(1 / limit), greatest = Lanes::constant(limit);
+    for_stored_lanes(x, count, false, [&](std::int64_t c, auto extent) MANTISSA_BODY {
+        return Lanes::multiply(elementary::tanh(lanes, Lanes::multiply(load(x + c, extent), factor)),
+                               greatest);
+    });
 }
 
 /// Rows of y and dy, `columns` apart.

@@ -51,6 +51,8 @@ struct NormKernels {
 struct SoftmaxKernels {
     void (*softmax)(const Softmax&, Range rows, Stores);
     void (*softmax_grad)(const SoftmaxGrad&, Range rows, Stores);
+    /// limit tanh(x / limit), in place.
+    void (*cap)(float* x, std::int64_t count, float limit);
     /// Per row only: the mean is the driver's.
     void (*cross_entropy)(const CrossEntropy&, Range rows);
     void (*cross_entropy_grad)(const CrossEntropyGrad&, Range rows, Stores);

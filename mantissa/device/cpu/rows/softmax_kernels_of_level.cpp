@@ -10,6 +10,7 @@ SoftmaxKernels MANTISSA_OF_LEVEL(softmax_kernels)() {
     return {
         .softmax = softmax_rows,
         .softmax_grad = softmax_grad_rows,
+        .cap = cap_elements,
         .cross_entropy = cross_entropy_rows,
         .cross_entropy_grad = cross_entropy_grad_rows,
     };
