@@ -1,0 +1,90 @@
+// The formats below sixteen bits as values: eight bits and fewer, and the scales that blocks of them share.
+// One number at a time. No tensor is stored in them: their values, times a scale that is a power of two or
+// E4M3, are BF16 numbers, and so are multiplied as BF16.
+//
+// Sources: OCP 8-bit Floating Point Specification (OFP8) 1.0, OCP Microscaling Formats (MX) 1.0, and NVIDIA's
+// documents for NVFP4.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace mantissa::inline v0 {
+
+/// Formats of OCP. e2m1 is FP4; e3m2 and e2m3 are FP6; int8 is MXINT8, whole numbers of 1/64.
+enum class ShortFormat : std::uint8_t { e4m3, e5m2, e3m2, e2m3, e2m1, int8 };
+
+struct ShortLimits {
+    std::string_view name;  ///< "e4m3"
+    int bits;
+    int exponent_bits;  ///< 0: whole numbers
+    int fraction_bits;
+    int min_exponent;  ///< of the smallest normal number
+    int max_exponent;  ///< of the largest number
+    float max;         ///< largest finite value; int8 keeps to the symmetric range and leaves -2 unused
+    bool has_nan;
+
+    float min_normal() const;
+    float min_subnormal() const;
+};
+
+const ShortLimits& limits_of(ShortFormat format);
+std::span<const ShortFormat> short_formats();
+
+/// The format of that name. Throws UserError for any other; AMD's FNUZ forms, whose numbers and NaN are
+/// others, are named there.
+ShortFormat find_short_format(std::string_view name);
+
+/// The value of a code. Bits above the format's are ignored.
+float value_of(ShortFormat format, std::uint8_t code);
+
+/// To the nearest value, ties to even. Beyond the largest it is the largest, infinities too; a NaN stays one.
+float rounded_to(ShortFormat format, float value);
+
+/// Stochastic: to one of the two neighbours of `value`, up with the probability of its distance from the
+/// lower one, by the upper 24 of 32 random bits. Beyond the largest as above.
+float rounded_to(ShortFormat format, float value, std::uint32_t random);
+
+/// The code of the nearest value. A NaN is the format's own; where it has none, the largest value.
+std::uint8_t code_of(ShortFormat format, float value);
+
+/// The exponent of a block's scale, a power of two (E8M0).
+enum class ScaleRule : std::uint8_t {
+    up,    ///< such that the largest number does not saturate: NVIDIA's for MXFP8
+    floor  ///< exponent of the largest number less the element's: OCP's, with which some saturate
+};
+std::string_view name_of(ScaleRule rule);
+/// The rule of that name. Throws UserError for any other.
+ScaleRule find_scale_rule(std::string_view name);
+
+/// E8M0: 2^(code - 127), NaN for 255. Code 0 is 2^-127, a subnormal FP32 number.
+double value_of_e8m0(std::uint8_t code);
+
+/// The code of the scale for a block whose largest magnitude is `largest`; 0 for a subnormal number or zero,
+/// 255 for a NaN or an infinity.
+std::uint8_t e8m0_of(ShortFormat element, float largest, ScaleRule rule);
+
+/// Numbers in a block of a tensor at most.
+constexpr std::int64_t max_rounded_block = 128;
+
+/// Rounds the numbers of a block to the element's values times the scale that they share. Subnormal numbers
+/// are zeros first. A block that holds a NaN or an infinity becomes NaN, for its scale is.
+void round_block(std::span<float> block, ShortFormat element, ScaleRule rule);
+
+/// Factor of a tensor such that its largest magnitude becomes the format's; 1 for zero, infinities
+/// and NaN, and FP32's largest number at most.
+float tensor_scale(ShortFormat element, float largest);
+
+/// Two levels of scales, as NVFP4 has them: numbers of E2M1 times a scale of E4M3 a block times one of FP32 a
+/// tensor.
+struct TwoLevelScale {
+    float decode;  ///< of the block, an E4M3 number: what E2M1 values are multiplied by
+    float encode;  ///< what the tensor's numbers are multiplied by to become E2M1
+};
+/// Factor of the tensor's numbers, 448 x 6 / largest, with tensor_scale's exceptions.
+float two_level_tensor_scale(float largest);
+/// `tensor`: two_level_tensor_scale of the whole.
+TwoLevelScale two_level_scale(float largest_of_block, float tensor);
+
+}  // namespace mantissa
