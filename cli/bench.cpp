@@ -44,7 +44,7 @@ std::vector<std::string> precisions_of(const BenchCommand& options, const Target
         if (!policy.empty() || options.mixed_precision)
             throw UserError(fmt::format("--compare runs every precision; leave out {}",
                                         policy.empty() ? "--mixed-prec" : "--policy"));
-        std::vector<std::string> names = policy_names();
+        std::vector<std::string> names = sixteen_bit_policy_names();
         if (options.disable_tf32 || !target.cannot_multiply_tf32.empty()) std::erase(names, "tf32");
         return names;
     }
@@ -52,7 +52,12 @@ std::vector<std::string> precisions_of(const BenchCommand& options, const Target
         if (options.mixed_precision || options.disable_tf32)
             throw UserError(fmt::format("--policy {} says the precision; leave out {}", policy,
                                         options.mixed_precision ? "--mixed-prec" : "--disable-tf32"));
-        return {in_option("--policy", [&] { return find_policy(policy); }).name};
+        if (in_option("--policy", [&] { return find_policy(policy); }).blocks)
+            throw UserError(fmt::format(
+                "--policy {}: the convolutions of networks for images stay in bf16 under it; give "
+                "one of {}",
+                policy, fmt::join(sixteen_bit_policy_names(), ", ")));
+        return {policy};
     }
     if (options.mixed_precision) return {"fp16"};
     return {options.disable_tf32 || !target.cannot_multiply_tf32.empty() ? "fp32" : "tf32"};
@@ -149,7 +154,7 @@ void add_precision_options(CLI::App& command, BenchCommand& options) {
     command.add_flag("--disable-tf32", options.disable_tf32, "Multiply in FP32 instead of TF32");
     command.add_option("--policy", options.run.policy,
                        fmt::format("Precision policy, in place of these two: {} (default: tf32)",
-                                   fmt::join(policy_names(), ", ")));
+                                   fmt::join(sixteen_bit_policy_names(), ", ")));
     command.add_flag("--compare", options.compare, "Run all precisions in turns, as the tutorial's table");
 }
 

@@ -160,7 +160,7 @@ void add_converge_command(CLI::App& numerics, const std::string& typed) {
     CLI::Option* tolerance =
         command->add_option("--tolerance", options->tolerance,
                             "Largest difference of the mean of the last losses from the first precision's "
-                            "(default: the spread over --seeds; at least tf32 0.001, bf16 and fp16 0.02)");
+                            "(default: the spread over --seeds; at least tf32 0.001, the others 0.02)");
     add_with_default(*command, "--seeds", options->seeds,
                      "Initial weights for the first precision, to see how far its own losses lie apart; 1: "
                      "no such comparison");

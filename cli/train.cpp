@@ -9,8 +9,10 @@
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
+#include <ranges>
 
 #include "cli/commands.h"
 #include "cli/interrupted.h"
@@ -344,6 +346,7 @@ class Run {
         for (const PassRefusal& refusal : trainer_->plan().refused())
             if (refusal.pass == "recompute")
                 print_error(fmt::format("mantissa: --recompute {}: {}\n", refusal.op, refusal.reason));
+        say_what_stays_bf16();
         say_what_is_not_trained();
         if (options_.takes_low_rate)
             print_error(
@@ -355,6 +358,26 @@ class Run {
                 fmt::format("mantissa: --warmup {}: the run ends at step {}, before the learning rate has "
                             "risen to {:g}\n",
                             options_.warmup, options_.run.steps, options_.run.learning_rate));
+    }
+
+    /// Each reason for which products keep sixteen bits under a shorter policy, with how many places have it.
+    void say_what_stays_bf16() const {
+        if (!policy_.blocks) return;
+        std::map<std::string, std::int64_t> places;
+        for (const PassRefusal& refusal : trainer_->plan().refused())
+            if (refusal.pass == "round_operands") ++places[refusal.reason];
+        if (trainer_->plan().step().kernels_of("round_blocks").empty())
+            throw UserError(fmt::format("--policy {} would round nothing in {}: {}; train it under bf16",
+                                        policy_.name, trainer_->plan().model().name,
+                                        fmt::join(std::views::keys(places), "; ")));
+        const OperandBlocks& blocks = *policy_.blocks;
+        print_error(fmt::format(
+            "mantissa: policy {}: linear layers multiply {} in blocks of {}, scales {}; FP32 sums\n",
+            policy_.name, limits_of(blocks.element).name, blocks.size,
+            blocks.rule == ScaleRule::up ? "rounded up" : "rounded down"));
+        for (const auto& [reason, count] : places)
+            print_error(fmt::format("mantissa: policy {}: {} ({})\n", policy_.name, reason,
+                                    count_text(count, "place")));
     }
 
     void say_what_is_not_trained() const {

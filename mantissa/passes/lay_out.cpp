@@ -55,7 +55,8 @@ class LayOut {
 
     bool is_derived(NodeId id) const {
         const Node& node = source_.node(id);
-        if (node.op->name != "cast" && node.op->name != "quantize_weight") return false;
+        const std::string_view op = node.op->name;
+        if (op != "cast" && op != "quantize_weight" && op != "round_blocks") return false;
         // A result is read when the run is over, and the state has been replaced.
         if (gives_[id]) return false;
         return parameter_under(node) >= 0;
@@ -86,6 +87,9 @@ class LayOut {
     static std::string name_of_derived(const Node& node, std::size_t output, const std::string& parameter) {
         const std::string_view format = name_of(node.outputs[0].dtype);
         if (node.op->name == "cast") return fmt::format("{}.{}", format, parameter);
+        if (node.op->name == "round_blocks")
+            return fmt::format("{}.axis{}.{}", node.attributes.word("element"),
+                               node.attributes.integer("axis"), parameter);
         return fmt::format("{}.{}{}", node.attributes.word("format"), output == 0 ? "" : "scale.", parameter);
     }
 

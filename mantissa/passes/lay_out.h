@@ -23,8 +23,8 @@ struct LaidOut {
         derive;  ///< makes every derived state of `graph` from the parameters; of no states if there are none
 };
 
-/// Casts of parameters and their quantised forms become states of the kind `derived`, unless the run gives
-/// them as results or updates.
+/// Casts of parameters, their quantised forms and those rounded in blocks become states of the kind
+/// `derived`, unless the run gives them as results or updates.
 LaidOut lay_out(const Graph& graph);
 
 }  // namespace mantissa

@@ -25,6 +25,7 @@
 #include "mantissa/passes/loop_bodies.h"
 #include "mantissa/passes/quantize.h"
 #include "mantissa/passes/recompute.h"
+#include "mantissa/passes/round_operands.h"
 #include "mantissa/passes/shard_parameters.h"
 #include "mantissa/passes/simplify.h"
 
@@ -188,6 +189,27 @@ Graph built_body(const Graph& body, const PipelineOptions& options, const Machin
                        [&](const Graph& inner) { return built_body(inner, options, machine, expands); });
 }
 
+/// Rounds what linear layers multiply. Throws UserError on a device that has no kernel for it.
+void build_rounded_operands(Pipeline& pipeline, Graph& graph, const Policy& policy) {
+    pipeline.run("round_operands", [&] {
+        RoundedOperands rounded = round_operands(graph, policy);
+        for (NodeId id = 0; id < rounded.graph.end(); ++id) {
+            const Node& node = rounded.graph.node(id);
+            if (node.op->name != "round_blocks") continue;
+            const std::string why = pipeline.machine.kernel_of(rounded.graph, node).why_none;
+            if (!why.empty())
+                throw UserError(
+                    fmt::format("policy {}: {} cannot round operands to {} ({}); use --device cpu, or the "
+                                "policy bf16",
+                                policy.name, pipeline.machine.target.device,
+                                limits_of(policy.blocks->element).name, why));
+            break;
+        }
+        graph = std::move(rounded.graph);
+        pipeline.refuse(std::move(rounded.kept));
+    });
+}
+
 /// Turns the graph of a step into one whose every node has a kernel.
 ///
 /// To be fused, composites go whose definition nests can hold, too. The update keeps its own kernels: they
@@ -211,6 +233,7 @@ BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions
     };
     if (!options.policy.emulate.empty())
         pipeline.run("emulate", [&] { graph = emulate(graph, options.policy.emulate); });
+    if (options.policy.blocks) build_rounded_operands(pipeline, graph, options.policy);
     if (options.simplify) pipeline.run("simplify", [&] { graph = simplify(graph); });
     if (!options.recompute.empty())
         pipeline.run("recompute", [&] {

@@ -7,8 +7,18 @@
 #include <vector>
 
 #include "mantissa/numerics/dtype.h"
+#include "mantissa/numerics/short_formats.h"
 
 namespace mantissa::inline v0 {
+
+/// Operands of linear layers' products below sixteen bits: along each product's depth, neighbours are rounded
+/// to a format's values times a scale that they share. The values are BF16 numbers, and are multiplied as
+/// such.
+struct OperandBlocks {
+    ShortFormat element = ShortFormat::e4m3;
+    ScaleRule rule = ScaleRule::up;
+    std::int64_t size = 32;  ///< numbers that share a scale
+};
 
 struct Policy {
     Policy() = default;  ///< fp32
@@ -25,16 +35,21 @@ struct Policy {
     /// The format that the weights of linear layers are quantised to: "s8" or "s4", for inference only; or
     /// empty. See quantize.h.
     std::string weights = {};
+    std::optional<OperandBlocks> blocks = {};  ///< see round_operands.h
 
     bool changes_nothing() const { return !low && multiply.empty(); }
     /// FP16's range is small; all others have FP32's.
     bool needs_loss_scale() const { return low == DType::f16 || emulate == "f16"; }
 };
 
-/// fp32, tf32, bf16, fp16, int8 or int4. Throws UserError, naming those there are, for any other.
+/// Those of policy_names() and inference_policy_names(). Throws UserError, naming those there are, for any
+/// other.
 Policy find_policy(std::string_view name);
-/// Those in which a model can be trained; and those for inference, with which it can only be run.
+/// Those in which a model can be trained; of these the ones that keep sixteen bits or more, which is what
+/// reports compare unless they are asked for others; and those for inference, with which a model can only be
+/// run.
 std::vector<std::string> policy_names();
+std::vector<std::string> sixteen_bit_policy_names();
 std::vector<std::string> inference_policy_names();
 
 /// FP32 with contractions' operands rounded to a format first: tf32, bf16 or fp16, as policies are called.

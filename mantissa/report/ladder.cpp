@@ -47,9 +47,22 @@ struct Rung {
 
 constexpr std::string_view fp32_with_all_passes = "fp32-all";
 
+/// A policy below sixteen bits, which has its name: as the rung `loss`, but for what is rounded.
+constexpr Rung with_all_passes(std::string_view policy, double loss_tolerance) {
+    return {.name = policy,
+            .policy = policy,
+            .loss_tolerance = loss_tolerance,
+            .multiply = "bf16",
+            .fuse = true,
+            .match_attention = true,
+            .pad = true,
+            .fuse_linear_cross_entropy = true};
+}
+
 /// Rungs that exist, in the order of the ladder. Tolerances: the same kernels give the same bits, and passes
 /// sum in other orders; BF16 keeps 8 bits of each operand, TF32 and FP16 keep 11; losses of GPT-2 over tens
-/// of steps were seen to differ by 0.001.
+/// of steps were seen to differ by 0.001. Below sixteen bits: the largest gaps that papers report after
+/// trainings (docs/guide/below-sixteen-bits.md).
 constexpr Rung known_rungs[] = {
     {.name = "fp32", .policy = "fp32", .loss_tolerance = 0.0, .multiply = "f32"},
     {.name = "tf32", .policy = "tf32", .loss_tolerance = 1e-3, .multiply = "tf32"},
@@ -86,7 +99,12 @@ constexpr Rung known_rungs[] = {
      .match_attention = true,
      .pad = true,
      .fuse_linear_cross_entropy = true},
-    {.name = "fp16", .policy = "fp16", .loss_tolerance = 0.02, .multiply = "f16"}};
+    {.name = "fp16", .policy = "fp16", .loss_tolerance = 0.02, .multiply = "f16"},
+    with_all_passes("mxfp8", 0.02),
+    with_all_passes("mxfp6", 0.03),
+    with_all_passes("mxfp6-e2m3", 0.03),
+    with_all_passes("mxfp4", 0.11),
+    with_all_passes("mxfp4-up", 0.11)};
 
 const Rung& find_rung(const std::string& name) {
     for (const Rung& rung : known_rungs)
@@ -143,6 +161,8 @@ std::string no_change(const Rung& rung, const TrainingPlan& plan) {
                                    refusal.line.empty() ? "" : " (" + refusal.line + ")");
         return fmt::format("{} has no {}", plan.model().name, what);
     };
+    if (find_policy(rung.policy).blocks && plan.step().kernels_of("round_blocks").empty())
+        return fmt::format("{} has no layer that {} rounds", plan.model().name, rung.policy);
     switch (rung.change) {
         case Change::attention:
             return missing("attention", "match_attention", "attention");
@@ -386,7 +406,8 @@ std::vector<std::string> ladder_rungs() {
 std::vector<std::string> default_rungs(const Target& target) {
     std::vector<std::string> names;
     for (const std::string& name : ladder_rungs()) {
-        if (name == "fp16" || (name == fp32_with_all_passes && !target.bf16_unit.empty())) continue;
+        if (name == "fp16" || find_policy(find_rung(name).policy).blocks) continue;
+        if (name == fp32_with_all_passes && !target.bf16_unit.empty()) continue;
         if (name == "tf32" && (!target.tf32_beats_fp32 || !target.cannot_multiply_tf32.empty())) continue;
         if (find_rung(name).fuse && !target.cannot_compile.empty()) continue;
         names.push_back(name);
@@ -436,6 +457,9 @@ LadderSize ladder_size(Device& device, const LadderOptions& options, double max_
 }
 
 double loss_tolerance_of(const Policy& policy) {
+    // A training below sixteen bits agrees if it does as well as one in sixteen; what a rung of the ladder
+    // may lose on the way is more.
+    if (policy.blocks) return find_rung("bf16").loss_tolerance;
     const std::string_view name = policy.emulate.empty()    ? std::string_view(policy.name)
                                   : policy.emulate == "f16" ? "fp16"
                                                             : std::string_view(policy.emulate);

@@ -20,7 +20,8 @@ namespace mantissa::inline v0 {
 /// The names of all rungs, in the order of the ladder.
 std::vector<std::string> ladder_rungs();
 
-/// The rungs that a machine climbs by default: not fp16, which is bf16 with a loss scale; tf32 only where the
+/// The rungs that a machine climbs by default: not fp16, which is bf16 with a loss scale, and
+/// none below sixteen bits; tf32 only where the
 /// machine multiplies it faster than FP32; FP32 with all passes (fp32-all) only where no unit multiplies BF16
 /// faster; those with fused kernels only where they can be made.
 std::vector<std::string> default_rungs(const Target& target);

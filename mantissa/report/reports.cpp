@@ -88,7 +88,7 @@ Report numerics(Device& device, const nn::Model& model, const BatchSource& batch
 }
 
 Report converge(Device& device, const nn::Model& model, const BatchSource& batches, const Options& options) {
-    const std::vector<std::string> names = options.names.empty() ? policy_names() : options.names;
+    const std::vector<std::string> names = options.names.empty() ? sixteen_bit_policy_names() : options.names;
     const ConvergeReport made =
         run_converge(device, batches,
                      {.policies = {names.begin(), names.end()},

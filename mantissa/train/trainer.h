@@ -59,7 +59,7 @@ struct TrainerOptions {
     /// longest goes first.
     std::size_t plans = 32;
     std::uint64_t seed = 1337;
-    Policy policy = {};  ///< "fp32", "tf32", "bf16" or "fp16"
+    Policy policy = {};  ///< one of policy_names()
     /// The optional passes (docs/training-step.md) that run, by name; none named: all that the device can
     /// run.
     std::optional<std::vector<std::string>> passes = {};

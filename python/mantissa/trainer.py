@@ -92,7 +92,7 @@ class Trainer:
     """A model in training.
 
     batch      examples of a step, which may have fewer or more: a step of as many is planned when they first come
-    policy     "fp32", "tf32", "bf16" or "fp16"
+    policy     "fp32", "tf32", "bf16", "fp16", "mxfp8", or another of mantissa.policies()
     optimizer  mantissa.adamw(...), sgd(...) or muon(...); None: AdamW
     device     "cpu", or "cuda" for an NVIDIA GPU, where the weights then lie
     threads    of the CPU; None: as many as there are

@@ -99,6 +99,9 @@ TEST(Commands, BadInputGetsOneClearLine) {
         {"explain --threads 8 --roofline --memory-rate 100", 2,
          "--memory-rate is for predicting a step: it needs --threads, without --roofline"},
         {"train --emulate fp8", 2, "there is no format 'fp8' to emulate; there are tf32, bf16, fp16"},
+        {"train --emulate mxfp8", 2,
+         "mxfp8 is a policy of its own, seen on any machine: give it as the policy"},
+        {"bench --policy mxfp8", 2, "--policy mxfp8: the convolutions of networks for images stay in bf16"},
         {"train --emulate int8", 2, "there is no format 'int8' to emulate; there are tf32, bf16, fp16"},
         {"train --emulate bf16 --policy bf16", 2, "--emulate rounds what FP32 multiplies"},
         {"numerics converge --policies fp32", 2, "two precisions or more are compared, got 1"},
@@ -340,6 +343,23 @@ TEST(Commands, EmulationsSayWhatTheyAre) {
     const Ran explain = run("explain --model gpt2-tiny --emulate tf32 --policy fp32");
     ASSERT_EQ(explain.status, 0) << explain.output;
     for (const char* part : {"policy emulated tf32", "round_to", "emulate tf32: matmul", "f32*f32+f32"})
+        EXPECT_NE(explain.output.find(part), std::string::npos)
+            << part << " is missing in " << explain.output;
+}
+
+TEST(Commands, PoliciesBelowSixteenBitsSayWhatTheyRound) {
+    const Ran train = run("train --batch 1 --sequence 16 --steps 1 --policy mxfp4");
+    ASSERT_EQ(train.status, 0) << train.output;
+    for (const char* part :
+         {"policy mxfp4: linear layers multiply e2m1 in blocks of 32, scales rounded down; FP32 sums",
+          "policy mxfp4: the products of attention stay in bf16 (4 places)",
+          "policy mxfp4: the head, joined with the loss, stays in bf16 (1 place)"})
+        EXPECT_NE(train.output.find(part), std::string::npos) << part << " is missing in " << train.output;
+    const Ran explain = run("explain --model gpt2-tiny --policy mxfp8");
+    ASSERT_EQ(explain.status, 0) << explain.output;
+    for (const char* part :
+         {"policy mxfp8", "mxfp8: e4m3 in blocks of 32 along the depth, scale a power of two, rounded up",
+          "mxfp8 list: a linear layer's product", "the products of attention stay in bf16"})
         EXPECT_NE(explain.output.find(part), std::string::npos)
             << part << " is missing in " << explain.output;
 }

@@ -289,7 +289,8 @@ TEST(Autocast, AnUnknownPolicyIsNamed) {
     } catch (const UserError& error) {
         EXPECT_STREQ(
             error.what(),
-            "there is no policy 'fp8'; there are fp32, tf32, bf16, fp16, and for inference int8, int4");
+            "there is no policy 'fp8'; there are fp32, tf32, bf16, fp16, mxfp8, mxfp6, mxfp6-e2m3, mxfp4, "
+            "mxfp4-up, and for inference int8, int4");
     }
 }
 

@@ -135,6 +135,7 @@ std::vector<OpCase> cases_in(DType dtype) {
     std::vector<OpCase> all;
     for (const OpCase& original : testing::op_cases()) {
         if (fp32_only.contains(original.op)) continue;
+        if (original.op == "round_blocks" && dtype == DType::f16) continue;  // under no policy
         if (std::optional<OpCase> test = stored_in(dtype, original)) all.push_back(*std::move(test));
     }
     return all;

@@ -320,6 +320,32 @@ std::vector<OpCase> contraction_cases() {
     return cases;
 }
 
+/// In blocks along the last axis, the middle one and the first; whole, short and of one number. The values
+/// are exact, and so is BF16 as FP32.
+std::vector<OpCase> block_cases() {
+    std::vector<OpCase> cases;
+    const auto add = [&](const char* element, const char* rule, Shape shape, std::int64_t axis,
+                         std::int64_t block) {
+        const Attributes attributes{
+            {"element", std::string(element)}, {"rule", std::string(rule)}, {"axis", axis}, {"block", block}};
+        cases.push_back({"round_blocks",
+                         fmt::format("round_blocks {} {} of {} along axis {}", element, rule, block, axis),
+                         {f32(std::move(shape), Values::wide)},
+                         [=](Graph&, In x) {
+                             return std::vector{cast(call1("round_blocks", {x[0]}, attributes), DType::f32)};
+                         }});
+    };
+    for (const char* element : {"e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "int8"})
+        for (const char* rule : {"up", "floor"}) {
+            add(element, rule, {5, 83}, 1, 32);
+            add(element, rule, {70, 37}, 0, 32);
+        }
+    add("e4m3", "up", {3, 45, 6}, 1, 16);
+    add("e4m3", "up", {3, 200}, 1, 128);
+    add("e2m1", "floor", {7}, 0, 1);
+    return cases;
+}
+
 /// Whole numbers are exact; results are scaled and a bias is added, in FP32.
 std::vector<OpCase> quantized_cases() {
     const auto quantized = [](const std::string& format, Graph& g, In x) {
@@ -646,10 +672,16 @@ std::vector<OpCase> op_cases() {
     std::vector<OpCase> all;
     for (auto cases :
          {source_cases(), elementwise_cases(), function_cases(), movement_cases(), axis_cases(),
-          reduction_cases(), contraction_cases(), image_cases(), quantized_cases(), attention_cases(),
-          cross_entropy_cases(), soft_loss_cases(), ignoring_cross_entropy_cases(),
+          reduction_cases(), contraction_cases(), image_cases(), quantized_cases(), block_cases(),
+          attention_cases(), cross_entropy_cases(), soft_loss_cases(), ignoring_cross_entropy_cases(),
           linear_cross_entropy_cases(), composite_cases(), activation_cases(), update_cases()})
         all.insert(all.end(), cases.begin(), cases.end());
+    return all;
+}
+
+std::vector<OpCase> op_cases_of_gpus() {
+    std::vector<OpCase> all = op_cases();
+    std::erase_if(all, [](const OpCase& test) { return test.op == "round_blocks"; });
     return all;
 }
 

@@ -2,6 +2,7 @@
 #include "mantissa/base/whole_units.h"
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/ops/rules.h"
+#include "mantissa/numerics/short_formats.h"
 #include "mantissa/numerics/weight_groups.h"
 
 namespace mantissa::inline v0 {
@@ -128,6 +129,21 @@ std::int64_t quantized_matmul_flops(std::span<const Type> inputs, std::span<cons
     return 2 * outputs[0].shape.elements() * inputs[0].shape[1];
 }
 
+/// x of f32 or bf16 -> its values, bf16: along `axis`, each `block` neighbours rounded to the format
+/// `element` times a scale that they share. The last block of an axis may be shorter.
+std::vector<Type> round_blocks_types(const OpCall& call) {
+    const Type& x = call.inputs[0];
+    expect(x.dtype == DType::f32 || x.dtype == DType::bf16, "operand 0 must be f32 or bf16, got {}",
+           x.text());
+    const std::int64_t axis = call.attributes.integer("axis"), block = call.attributes.integer("block");
+    expect(axis >= 0 && axis < x.shape.rank(), "axis {} is outside {}", axis, x.text());
+    expect(block >= 1 && block <= max_rounded_block, "a block is 1 to {} numbers, got {}", max_rounded_block,
+           block);
+    find_short_format(call.attributes.word("element"));
+    find_scale_rule(call.attributes.word("rule"));
+    return {{DType::bf16, x.shape}};
+}
+
 constexpr std::string_view rounds_everything = "it rounds to whole numbers, for inference";
 
 }  // namespace
@@ -144,6 +160,11 @@ std::span<const Op> contraction_ops() {
          .flops = matmul_flops,
          .padding = pass_matmul,
          .gains_by_padding = true},
+        // By round_block of mantissa/numerics/short_formats.h.
+        {.name = "round_blocks",
+         .types = round_blocks_types,
+         .no_gradient = "it is made after differentiation",
+         .flops = flops_per_input<4>},
         // s8, per row: scale = largest absolute value / 127, numbers to the nearest. s4: by groups of 32, see
         // mantissa/numerics/weight_groups.h.
         {.name = "quantize_weight",

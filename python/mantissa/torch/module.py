@@ -23,7 +23,7 @@ def trainer(model, loss=None, example=None, **options):
     example    a batch: (x, y), or a dictionary for a module that takes names. Others may have more or fewer examples and
                other lengths: a step is planned for each shape when it first comes
     inputs     how many of the example the module takes, the others are targets; None: all but the last
-    policy     "fp32", "tf32", "bf16" or "fp16"
+    policy     "fp32", "tf32", "bf16", "fp16", "mxfp8", or another of mantissa.policies()
     optimizer  mantissa.adamw(...), sgd(...) or muon(...); or torch.optim's AdamW, Adam, SGD or Muon of the module's
                parameters, or a list of a Muon and an AdamW: steps then take its rate, which schedules of torch set, and
                into() gives it the moments

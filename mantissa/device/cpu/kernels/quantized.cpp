@@ -1,9 +1,15 @@
-// Binds quantised weights and their products to their operations.
+// Binds quantised weights and their products, and the rounding of operands, to their operations.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
+#include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
+#include "mantissa/device/cpu/modes/block_rounding.h"
 #include "mantissa/device/cpu/modes/grouped.h"
 #include "mantissa/device/cpu/modes/quantized.h"
+#include "mantissa/numerics/short_formats.h"
 
 namespace mantissa::inline v0::on_cpu {
 
@@ -43,6 +49,45 @@ Kernel quantize_kernel(const Context& context) {
                                                          : quantize_rows_kernel(w, pool, isa);
     };
     return {.name = fmt::format("quantise {}", instructions_of(context.isa)), .prepare = prepare};
+}
+
+BlockRounding block_rounding(const Problem& problem) {
+    const Shape& shape = problem.inputs[0].shape;
+    const auto axis = static_cast<int>(axis_of(problem));
+    const ShortLimits& element = limits_of(find_short_format(problem.attributes.word("element")));
+    BlockRounding rounding{.depth = shape[axis],
+                           .block = problem.attributes.integer("block"),
+                           .max = element.max,
+                           .min_normal = std::ldexp(1.0f, element.min_exponent),
+                           .to_grid = std::ldexp(1.5f, 23 - element.fraction_bits),
+                           .max_exponent = element.max_exponent,
+                           .floor = find_scale_rule(problem.attributes.word("rule")) == ScaleRule::floor};
+    for (int i = 0; i < axis; ++i) rounding.outer *= shape[i];
+    for (int i = axis + 1; i < shape.rank(); ++i) rounding.inner *= shape[i];
+    return rounding;
+}
+
+Launch prepare_block_rounding(const Problem& problem, ThreadPool& pool, Isa isa) {
+    const RoundStrips round =
+        of_level(isa, round_strips_generic, round_strips_avx2, round_strips_avx512, round_strips_avx512bf16);
+    const BlockRounding fixed = block_rounding(problem);
+    const bool along = fixed.inner == 1;
+    const std::int64_t strips = along ? fixed.outer : fixed.outer * ceil_div(fixed.depth, fixed.block);
+    const std::int64_t of_strip = along ? fixed.depth : fixed.block * fixed.inner;
+    // Some microseconds of work for a thread at a time.
+    const std::int64_t at_once =
+        std::max<std::int64_t>(1, (std::int64_t{1} << 15) / std::max<std::int64_t>(1, of_strip));
+    return [=, wide = problem.inputs[0].dtype == DType::f32, &pool](const Operands& o) {
+        BlockRounding rounding = fixed;
+        if (wide)
+            rounding.wide = o.input<float>(0);
+        else
+            rounding.x = o.input<BF16>(0);
+        rounding.y = o.output<BF16>(0);
+        pool.for_each_block(ceil_div(strips, at_once), [&](std::int64_t index, int) {
+            round(rounding, index * at_once, std::min(strips, (index + 1) * at_once));
+        });
+    };
 }
 
 /// A product with weights that have a scale a row, or a group.
@@ -86,6 +131,14 @@ void add_quantized_kernels(KernelTable& table, const Context& context) {
         return Arithmetic{.multiply = "s8", .sums = DType::i32, .unit = unit};
     };
     table["quantize_weight"].push_back(quantize_kernel(context));
+    const auto prepare_rounding = [&pool = context.pool, isa = context.isa](const Problem& problem) {
+        return prepare_block_rounding(problem, pool, isa);
+    };
+    const auto refuse_empty = [](const Problem& problem) -> std::string {
+        return problem.outputs[0].shape.elements() == 0 ? "it needs one element or more" : "";
+    };
+    table["round_blocks"].push_back(kernel_of(fmt::format("round blocks {}", instructions_of(context.isa)),
+                                              prepare_rounding, refuse_empty));
     table["quantized_matmul"].push_back(product_kernel(
         context, "s8", arithmetic(name_of_row_mode(context.isa)),
         prepared_product<QuantizedProduct, float, quantized_product, quantized_product_workspace>));

@@ -1,0 +1,146 @@
+// Policies below sixteen bits: which operands are rounded, along which axis, from what, and what stays as it
+// was.
+#include "mantissa/passes/round_operands.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "mantissa/graph/graph.h"
+#include "mantissa/graph/printer.h"
+#include "mantissa/graph/verifier.h"
+#include "mantissa/passes/pipeline.h"
+#include "tests/passes/small_gpt2.h"
+#include "tests/support/error_of.h"
+#include "tests/support/show_gradients.h"
+
+namespace mantissa {
+namespace {
+
+const TraceModel two_blocks = testing::traced_gpt2(testing::small_gpt2(2, 8, 7), {1, 5});
+
+BuiltGraph step_under(const char* policy, bool lay_out = false, bool joint_loss = false) {
+    return build_training_step(
+        two_blocks, testing::show_gradients,
+        {.policy = policy, .fuse_linear_cross_entropy = joint_loss, .lay_out = lay_out});
+}
+
+/// The axis of an operand along which a product sums.
+std::int64_t depth_axis(const Graph& graph, const Node& product, int side) {
+    const bool transposed = product.attributes.flag(side == 0 ? "transpose_a" : "transpose_b");
+    const int last = graph.type(product.inputs[side]).shape.rank() - 1;
+    return side == 0 ? (transposed ? last - 1 : last) : (transposed ? last : last - 1);
+}
+
+TEST(RoundOperands, ALayersThreeProductsHaveBothOperandsRoundedAlongTheirDepth) {
+    for (const char* policy : {"mxfp8", "mxfp6", "mxfp6-e2m3", "mxfp4", "mxfp4-up"}) {
+        const BuiltGraph built = step_under(policy);
+        verify(built.graph, policy);
+        const OperandBlocks blocks = *find_policy(policy).blocks;
+        int rounded = 0, others = 0;
+        std::set<Value> read;
+        for (NodeId id = 0; id < built.graph.end(); ++id) {
+            const Node& node = built.graph.node(id);
+            if (node.op->name != "matmul") continue;
+            if (node.origin.rule.find(" list: a linear layer's product") == std::string::npos) {
+                ++others;
+                EXPECT_NE(built.graph.node(node.inputs[0].node).op->name, "round_blocks")
+                    << print(built.graph, id);
+                continue;
+            }
+            ++rounded;
+            for (const int side : {0, 1}) {
+                const Node& operand = built.graph.node(node.inputs[side].node);
+                ASSERT_EQ(operand.op->name, "round_blocks") << print(built.graph, id);
+                read.insert(operand.inputs[0]);
+                EXPECT_EQ(operand.attributes.integer("axis"), depth_axis(built.graph, node, side));
+                EXPECT_EQ(operand.attributes.word("element"), limits_of(blocks.element).name);
+                EXPECT_EQ(operand.attributes.word("rule"), name_of(blocks.rule));
+                EXPECT_EQ(operand.attributes.integer("block"), 32);
+                EXPECT_EQ(operand.origin.rule.find(policy), 0u) << operand.origin.rule;
+            }
+        }
+        EXPECT_EQ(rounded, 3 * 4 * 2);  // three products of four layers in each block
+        EXPECT_EQ(others, 3 + 6 * 2);   // the head's, and those of attention
+        // Each tensor is rounded from what it was: a parameter in FP32, activations and gradients in BF16;
+        // never from another rounding.
+        for (const Value& value : read) {
+            const Node& node = built.graph.node(value.node);
+            EXPECT_NE(node.op->name, "round_blocks");
+            EXPECT_EQ(built.graph.type(value).dtype, node.op->name == "state" ? DType::f32 : DType::bf16)
+                << print(built.graph, value.node);
+        }
+    }
+}
+
+TEST(RoundOperands, WhatStaysIsToldWithItsReason) {
+    std::map<std::string, int> reasons;
+    for (const PassRefusal& kept : step_under("mxfp8").refused)
+        if (kept.pass == "round_operands") ++reasons[kept.reason];
+    EXPECT_EQ(reasons,
+              (std::map<std::string, int>{{"no operand is a parameter, as in attention: it stays in bf16", 2},
+                                          {"the last layer, the head, stays in bf16", 1}}));
+    reasons.clear();
+    for (const PassRefusal& kept : step_under("mxfp8", false, true).refused)
+        if (kept.pass == "round_operands") ++reasons[kept.reason];
+    EXPECT_EQ(reasons["the head, joined with the loss, stays in bf16"], 1);
+    EXPECT_FALSE(reasons.contains("the last layer, the head, stays in bf16"));
+}
+
+TEST(RoundOperands, TheFirstLayerOfANetworkOfNumbersStays) {
+    const auto network = [](Graph& graph) {
+        const Tensor x(graph, graph.add_input("x", {DType::f32, {4, 6}}));
+        Tensor h = x;
+        for (const char* name : {"a", "b", "c"}) {
+            const Tensor w(graph,
+                           graph.add_state({.name = name, .type = {DType::f32, {6, 6}}, .initializer = {}}));
+            h = matmul(h, w);
+        }
+        return sum(h * h, {0, 1});
+    };
+    const BuiltGraph built = build_training_step(network, testing::show_gradients, {.policy = "mxfp8"});
+    std::vector<std::string> reasons;
+    for (const PassRefusal& kept : built.refused) reasons.push_back(kept.reason);
+    EXPECT_EQ(reasons, (std::vector<std::string>{"the first layer, which reads an input, stays in bf16",
+                                                 "the last layer, the head, stays in bf16"}));
+    int rounded = 0;
+    for (NodeId id = 0; id < built.graph.end(); ++id)
+        rounded += built.graph.node(id).op->name == "round_blocks";
+    EXPECT_EQ(rounded, 6);  // x, w and dy of the layer between, twice each
+}
+
+TEST(RoundOperands, WeightsAreRoundedOnceAStepAsDerivedStates) {
+    const BuiltGraph built = step_under("mxfp8", /*lay_out=*/true);
+    int derived = 0;
+    for (const State& state : built.graph.states())
+        derived += state.kind == State::Kind::derived && state.name.starts_with("e4m3.axis");
+    EXPECT_EQ(derived, 2 * 4 * 2);
+    for (NodeId id = 0; id < built.graph.end(); ++id) {
+        const Node& node = built.graph.node(id);
+        if (node.op->name == "round_blocks" && node.origin.stage != Stage::update) {
+            EXPECT_LT(built.graph.state_of(node.inputs[0].node), 0) << print(built.graph, id);
+        }
+    }
+}
+
+TEST(RoundOperands, ADeviceWithoutTheKernelIsNamed) {
+    Machine machine;
+    machine.target.device = "cuda";
+    machine.kernel_of = [](const Graph&, const Node& node) {
+        return KernelAnswer{.why_none = node.op->name == "round_blocks" ? "there is none" : ""};
+    };
+    EXPECT_EQ(testing::error_of([&] {
+                  build_training_step(two_blocks, testing::show_gradients, {.policy = "mxfp4"}, machine);
+              }),
+              "policy mxfp4: cuda cannot round operands to e2m1 (there is none); use --device cpu, or the "
+              "policy bf16");
+}
+
+TEST(RoundOperands, ItIsNoEmulation) {
+    EXPECT_EQ(testing::error_of([] { emulated("mxfp8"); }),
+              "mxfp8 is a policy of its own, seen on any machine: give it as the policy");
+}
+
+}  // namespace
+}  // namespace mantissa
