@@ -59,7 +59,7 @@ TEST(Converge, EveryPrecisionAgreesWithFp32) {
         EXPECT_GE(weights[1].share, weights[2].share);
         EXPECT_GT(weights[0].share, 0);
         EXPECT_LT(weights[0].share, 2);  // of two steps of AdamW that go opposite ways
-        EXPECT_EQ(weights[0].line.find("gpt2.cpp:"), 0u) << weights[0].name << " at " << weights[0].line;
+        EXPECT_EQ(weights[0].line.find("decoder.cpp:"), 0u) << weights[0].name << " at " << weights[0].line;
     }
     EXPECT_TRUE(where_to_look(report).empty());
     EXPECT_EQ(report.averaged, 1);

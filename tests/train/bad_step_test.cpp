@@ -94,7 +94,7 @@ TEST(BadStep, ANanInAWeightIsNamedWithItsFirstReader) {
     run.put("h.1.mlp.c_fc.weight", 2 * 16 + 5, no_number);
     expect_named(run.name_of_bad_step(),
                  "h.1.mlp.c_fc.weight holds nan: element [2, 5] of f32[64, 16], "
-                 "read first by matmul in h.1.mlp.c_fc (forward, gpt2.cpp:#)");
+                 "read first by matmul in h.1.mlp.c_fc (forward, decoder.cpp:#)");
 }
 
 /// The mask is then a constant in the body of a fused node, which writes the masked scores.
@@ -104,7 +104,7 @@ TEST(BadStep, TheMaskOfAFusedNodeIsNoFindingEither) {
     run.put("h.1.mlp.c_fc.weight", 2 * 16 + 5, no_number);
     expect_named(run.name_of_bad_step(),
                  "h.1.mlp.c_fc.weight holds nan: element [2, 5] of f32[64, 16], "
-                 "read first by fused in h.1.mlp.c_fc (forward, gpt2.cpp:#)");
+                 "read first by fused in h.1.mlp.c_fc (forward, decoder.cpp:#)");
 }
 
 TEST(BadStep, AnInfiniteEmbeddingIsNamed) {
@@ -112,7 +112,7 @@ TEST(BadStep, AnInfiniteEmbeddingIsNamed) {
     run.put("wte.weight", 7 * 16 + 1, infinite);
     expect_named(run.name_of_bad_step(),
                  "wte.weight holds inf: element [7, 1] of f32[40, 16], read first "
-                 "by embedding (forward, gpt2.cpp:#)");
+                 "by embedding (forward, decoder.cpp:#)");
 }
 
 TEST(BadStep, AnOperationThatOverflowsIsNamed) {
@@ -122,7 +122,7 @@ TEST(BadStep, AnOperationThatOverflowsIsNamed) {
     for (std::size_t i = 0; i < 16; ++i) run.put("h.0.attn.c_attn.bias", 32 + i, i % 2 == 0 ? 30.f : -30.f);
     const std::string text = run.name_of_bad_step();
     EXPECT_EQ(text.find("matmul %"), 0u) << text;
-    EXPECT_NE(text.find(" in h.0.attn.c_proj (forward, gpt2.cpp:"), std::string::npos) << text;
+    EXPECT_NE(text.find(" in h.0.attn.c_proj (forward, decoder.cpp:"), std::string::npos) << text;
     EXPECT_NE(text.find(" made inf: element [0, 0] of f32[16, 16]"), std::string::npos) << text;
 }
 
@@ -138,7 +138,7 @@ TEST(BadStep, ABadMicroBatchIsFoundWhereverItIs) {
         run.put("ln_f.weight", 3, no_number);
         expect_named(run.name_of_bad_step(),
                      "ln_f.weight holds nan: element [3] of f32[16], read first by "
-                     "layer_norm in ln_f (forward, gpt2.cpp:#)");
+                     "layer_norm in ln_f (forward, decoder.cpp:#)");
         run.put("ln_f.weight", 3, 1);
         EXPECT_TRUE(run.trainer.step({run.tokens, run.targets}, 1e-3).applied);
     }
