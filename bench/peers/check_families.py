@@ -31,6 +31,7 @@ NESTED = {FULL: {"rope_type": "default", "rope_theta": 20.0}, SLIDING: LINEAR}
 YARN = {"rope_parameters": dict(families.YARN, beta_fast=16.0, beta_slow=2.0, mscale=0.7, mscale_all_dim=0.3)}
 LLAMA3 = {"rope_parameters": {"rope_type": "llama3", "rope_theta": 100.0, "factor": 4.0, "low_freq_factor": 1.0,
                               "high_freq_factor": 3.0, "original_max_position_embeddings": 40}}
+EIGHTY = {"rope_parameters": {"rope_type": "default", "rope_theta": 30.0, "partial_rotary_factor": 0.8}}
 PARTS = {"rope_parameters": {"rope_type": "default", "rope_theta": 30.0, "partial_rotary_factor": 0.7}}
 
 # Members of config.json that are written over, one set at a time; the weights stay.
@@ -61,11 +62,10 @@ CHANGES = {
                      "rope_scaling": {"rope_type": "linear", "factor": 2.0}}, EXPERTS],
     "phi": [NORM_EPSILON, RELU, EXPERTS, PARTS, {"rope_parameters": None, "partial_rotary_factor": 0.84},
             {"rope_parameters": None}, {"hidden_act": "gelu"}],
-    "phi3": [EPSILON, RELU, PARTS, {"sliding_window": None}, {"sliding_window": 3}, EXPERTS, {"attention_bias": True},
+    "phi3": [EPSILON, RELU, EIGHTY, {"sliding_window": None}, {"sliding_window": 3}, EXPERTS, {"attention_bias": True},
              {"rope_parameters": dict(families.LONGROPE, partial_rotary_factor=1.0)}],
-    "phi3_longrope": [EPSILON, {"max_position_embeddings": 300}, {"rope_parameters": dict(
-        families.LONGROPE, type="su", rope_type="su")}, {"rope_parameters": dict(families.LONGROPE, factor=9.0)},
-        {"rope_parameters": dict(families.LONGROPE, attention_factor=1.4)}, {"original_max_position_embeddings": 20}],
+    "phi3_longrope": [EPSILON, {"max_position_embeddings": 300}, {"rope_parameters": dict(families.LONGROPE, factor=9.0)},
+        {"rope_parameters": dict(families.LONGROPE, attention_factor=1.4)}, {"original_max_position_embeddings": 40}],
     "smollm3": [EPSILON, THETA, YARN, {"no_rope_layers": [0, 1, 1], "layer_types": None}, {"use_sliding_window": False,
                                                                                         "layer_types": None},
                 {"no_rope_layers": None, "no_rope_layer_interval": 3, "layer_types": None}, RELU, EXPERTS],
