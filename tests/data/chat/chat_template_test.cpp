@@ -74,9 +74,10 @@ void expect_as_judged(ChatTemplate& chat_template, const nlohmann::json& line) {
         // The template's own refusals have the same words.
         static const std::string refuses = "TemplateError: ";
         const std::string judged = line.value("error", "");
-        if (judged.starts_with(refuses))
+        if (judged.starts_with(refuses)) {
             EXPECT_NE(std::string(error.what()).find(judged.substr(refuses.size())), std::string::npos)
                 << error.what();
+        }
     }
 }
 
