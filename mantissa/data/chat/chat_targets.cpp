@@ -9,7 +9,7 @@ namespace mantissa::inline v0 {
 namespace {
 
 /// The words of messages: all but their roles, which stand in what leads in an answer.
-bool is_said(Origin origin) { return origin.message() >= 0 && origin.part() != Origin::Part::role; }
+bool is_said(ChatOrigin origin) { return origin.message() >= 0 && origin.part() != ChatOrigin::Part::role; }
 
 struct Said {
     std::int64_t message;

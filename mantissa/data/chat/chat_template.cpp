@@ -56,7 +56,7 @@ bool any_node(const Node& node, Wanted wanted) {
 }
 
 /// The value with an origin all through. Keys are the message's words, too.
-Value with_origin(Store& store, const Value& value, Origin origin) {
+Value with_origin(Store& store, const Value& value, ChatOrigin origin) {
     Value out = value;
     out.origin = origin;
     if (value.is(Kind::text) || value.is(Kind::long_integer)) {
@@ -78,16 +78,16 @@ Value with_origin(Store& store, const Value& value, Origin origin) {
     return out;
 }
 
-Origin::Part part_of(const Value& key) {
-    for (const auto& [name, part] : std::initializer_list<std::pair<std::string_view, Origin::Part>>{
-             {"role", Origin::Part::role},
-             {"content", Origin::Part::content},
-             {"reasoning_content", Origin::Part::reasoning},
-             {"reasoning", Origin::Part::reasoning},
-             {"thinking", Origin::Part::reasoning},
-             {"tool_calls", Origin::Part::calls}})
+ChatOrigin::Part part_of(const Value& key) {
+    for (const auto& [name, part] : std::initializer_list<std::pair<std::string_view, ChatOrigin::Part>>{
+             {"role", ChatOrigin::Part::role},
+             {"content", ChatOrigin::Part::content},
+             {"reasoning_content", ChatOrigin::Part::reasoning},
+             {"reasoning", ChatOrigin::Part::reasoning},
+             {"thinking", ChatOrigin::Part::reasoning},
+             {"tool_calls", ChatOrigin::Part::calls}})
         if (jinja::same_text(key.text(), name)) return part;
-    return Origin::Part::other;
+    return ChatOrigin::Part::other;
 }
 
 Value with_origins(Store& store, const Value& messages) {
@@ -95,7 +95,7 @@ Value with_origins(Store& store, const Value& messages) {
     for (std::size_t i = 0; i < messages.list->items.size(); ++i) {
         const Value& message = messages.list->items[i];
         const auto place = static_cast<std::uint32_t>(i);
-        const Origin other = Origin::of(place, Origin::Part::other);
+        const ChatOrigin other = ChatOrigin::of(place, ChatOrigin::Part::other);
         if (!message.is(Kind::dict)) {
             all.push_back(with_origin(store, message, other));
             continue;
@@ -103,7 +103,7 @@ Value with_origins(Store& store, const Value& messages) {
         std::vector<std::pair<Value, Value>> items;
         for (const auto& [key, value] : message.dict->items)
             items.emplace_back(with_origin(store, key, other),
-                               with_origin(store, value, Origin::of(place, part_of(key))));
+                               with_origin(store, value, ChatOrigin::of(place, part_of(key))));
         all.push_back(store.dict(std::move(items), other));
     }
     return store.list(std::move(all));
@@ -145,14 +145,14 @@ RenderedChat ChatTemplate::render(const ChatMessages& chat) const {
     try {
         const auto read = [&](const std::string& json, const char* what) {
             if (json.empty()) return jinja::none_value();
-            const Value value = jinja::parse_json(store, json, what, Origin::data());
+            const Value value = jinja::parse_json(store, json, what, ChatOrigin::data());
             if (!value.is(Kind::list)) throw jinja::TemplateError(fmt::format("{}: no list", what));
             return value;
         };
         std::map<std::string, Value> context;
         for (const auto& [name, text] : parts_->tokens) context[name] = store.text(text);
         for (const auto& [name, json] : chat.variables)
-            context[name] = jinja::parse_json(store, json, name, Origin::data());
+            context[name] = jinja::parse_json(store, json, name, ChatOrigin::data());
         context["messages"] = with_origins(store, read(chat.messages, "messages"));
         context["tools"] = read(chat.tools, "tools");
         context["documents"] = read(chat.documents, "documents");

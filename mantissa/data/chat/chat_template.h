@@ -33,7 +33,7 @@ struct RenderedChat {
     /// Where runs of characters of one origin end, in bytes, ascending.
     struct Run {
         std::size_t end;
-        Origin origin;
+        ChatOrigin origin;
     };
     std::vector<Run> runs;
 };

@@ -6,17 +6,17 @@
 namespace mantissa::inline v0 {
 
 /// A character's origin: the template, or data, which is a message or, as tools are, none.
-class Origin {
+class ChatOrigin {
   public:
     enum class Part : std::uint8_t { other, role, content, reasoning, calls };
 
-    constexpr Origin() = default;  ///< the template
-    static constexpr Origin data() { return Origin(1 << 4); }
-    static constexpr Origin of(std::uint32_t message, Part part) {
-        return Origin(((message + 2) << 4) | static_cast<std::uint32_t>(part) << 1);
+    constexpr ChatOrigin() = default;  ///< the template
+    static constexpr ChatOrigin data() { return ChatOrigin(1 << 4); }
+    static constexpr ChatOrigin of(std::uint32_t message, Part part) {
+        return ChatOrigin(((message + 2) << 4) | static_cast<std::uint32_t>(part) << 1);
     }
     /// The same, between the marks {% generation %} and {% endgeneration %}.
-    constexpr Origin marked() const { return Origin(bits_ | 1); }
+    constexpr ChatOrigin marked() const { return ChatOrigin(bits_ | 1); }
 
     constexpr bool is_template() const { return bits_ >> 4 == 0; }
     constexpr bool is_marked() const { return bits_ & 1; }
@@ -26,10 +26,10 @@ class Origin {
     }
     constexpr Part part() const { return static_cast<Part>(bits_ >> 1 & 7); }
 
-    bool operator==(const Origin&) const = default;
+    bool operator==(const ChatOrigin&) const = default;
 
   private:
-    explicit constexpr Origin(std::uint32_t bits) : bits_(bits) {}
+    explicit constexpr ChatOrigin(std::uint32_t bits) : bits_(bits) {}
     std::uint32_t bits_ = 0;  // a mark, the part, and 0: template, 1: data, 2 + message
 };
 

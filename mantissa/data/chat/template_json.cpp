@@ -12,7 +12,7 @@ namespace {
 
 class ValueReader : public nlohmann::json_sax<nlohmann::json> {
   public:
-    ValueReader(Store& store, const std::string& source, Origin origin)
+    ValueReader(Store& store, const std::string& source, ChatOrigin origin)
         : store_(store), source_(source), origin_(origin) {}
 
     Value result() const { return result_; }
@@ -92,14 +92,14 @@ class ValueReader : public nlohmann::json_sax<nlohmann::json> {
 
     Store& store_;
     const std::string& source_;
-    Origin origin_;
+    ChatOrigin origin_;
     Value result_;
     std::vector<Open> open_;
 };
 
 }  // namespace
 
-Value parse_json(Store& store, std::string_view text, const std::string& source, Origin origin) {
+Value parse_json(Store& store, std::string_view text, const std::string& source, ChatOrigin origin) {
     if (text.starts_with("\xEF\xBB\xBF"))
         throw UserError(fmt::format("{}: begins with a byte order mark", source));
     ValueReader reader(store, source, origin);

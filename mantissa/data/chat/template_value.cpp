@@ -18,7 +18,7 @@ void require_depth(int depth) {
     if (depth > deepest) throw TemplateError("values are nested too deeply");
 }
 
-void append(Chars& out, std::string_view ascii, Origin origin) {
+void append(Chars& out, std::string_view ascii, ChatOrigin origin) {
     for (const char c : ascii) out.push_back({static_cast<unsigned char>(c), origin});
 }
 
@@ -54,7 +54,7 @@ bool is_printable(char32_t code) {
     return !(hidden >> category_of(code) & 1);
 }
 
-void append_text_repr(Chars& out, CharSpan text, Origin origin) {
+void append_text_repr(Chars& out, CharSpan text, ChatOrigin origin) {
     const auto has = [&](char32_t code) {
         return std::ranges::any_of(text, [&](const Char& c) { return c.code == code; });
     };
@@ -84,7 +84,7 @@ void append_text_repr(Chars& out, CharSpan text, Origin origin) {
     out.push_back({quote, origin});
 }
 
-Origin origin_of(const Value& value) {
+ChatOrigin origin_of(const Value& value) {
     return value.is(Kind::text) && !value.chars->empty() ? value.chars->front().origin : value.origin;
 }
 
@@ -121,13 +121,13 @@ Value Store::text(Chars chars, bool markup) {
     return value;
 }
 
-Value Store::text(std::string_view utf8, Origin origin) {
+Value Store::text(std::string_view utf8, ChatOrigin origin) {
     Value value = text(chars_of(utf8, origin));
     value.origin = origin;
     return value;
 }
 
-Value Store::list(std::vector<Value> items, Form form, Origin origin) {
+Value Store::list(std::vector<Value> items, Form form, ChatOrigin origin) {
     making(2 * items.size());
     Value value;
     value.kind = Kind::list;
@@ -136,7 +136,7 @@ Value Store::list(std::vector<Value> items, Form form, Origin origin) {
     return value;
 }
 
-Value Store::dict(std::vector<std::pair<Value, Value>> items, Origin origin) {
+Value Store::dict(std::vector<std::pair<Value, Value>> items, ChatOrigin origin) {
     making(4 * items.size());
     Value value;
     value.kind = Kind::dict;
@@ -168,7 +168,7 @@ Value Store::undefined(std::string name) {
     return value;
 }
 
-Value Store::long_integer(std::string_view digits, Origin origin) {
+Value Store::long_integer(std::string_view digits, ChatOrigin origin) {
     Value value = text(digits, origin);
     value.kind = Kind::long_integer;
     return value;
@@ -180,7 +180,7 @@ Value none_value() {
     return value;
 }
 
-Value boolean(bool truth, Origin origin) {
+Value boolean(bool truth, ChatOrigin origin) {
     Value value;
     value.kind = Kind::boolean;
     value.origin = origin;
@@ -188,7 +188,7 @@ Value boolean(bool truth, Origin origin) {
     return value;
 }
 
-Value integer(std::int64_t number, Origin origin) {
+Value integer(std::int64_t number, ChatOrigin origin) {
     Value value;
     value.kind = Kind::integer;
     value.origin = origin;
@@ -196,7 +196,7 @@ Value integer(std::int64_t number, Origin origin) {
     return value;
 }
 
-Value real(double number, Origin origin) {
+Value real(double number, ChatOrigin origin) {
     Value value;
     value.kind = Kind::real;
     value.origin = origin;
@@ -355,7 +355,7 @@ std::string_view type_name(const Value& value) {
 
 void append_repr(Chars& out, const Value& value, int depth) {
     require_depth(depth);
-    const Origin origin = origin_of(value);
+    const ChatOrigin origin = origin_of(value);
     const auto put = [&](std::string_view ascii) { append(out, ascii, origin); };
     switch (value.kind) {
         case Kind::undefined:
@@ -414,7 +414,7 @@ Chars to_text(const Value& value) {
 
 namespace {
 
-void append_json_text(Chars& out, CharSpan text, Origin origin, bool ascii) {
+void append_json_text(Chars& out, CharSpan text, ChatOrigin origin, bool ascii) {
     out.push_back({'"', origin});
     for (const Char& c : text) {
         const auto put = [&](const std::string& escaped) { append(out, escaped, c.origin); };
@@ -456,7 +456,7 @@ void append_json_text(Chars& out, CharSpan text, Origin origin, bool ascii) {
     out.push_back({'"', origin});
 }
 
-void append_line(Chars& out, const JsonStyle& style, int depth, Origin origin) {
+void append_line(Chars& out, const JsonStyle& style, int depth, ChatOrigin origin) {
     if (!style.breaks_lines) return;
     out.push_back({'\n', origin});
     for (int i = 0; i < depth; ++i)
@@ -464,7 +464,7 @@ void append_line(Chars& out, const JsonStyle& style, int depth, Origin origin) {
 }
 
 /// Between items, a comma or another separator.
-void append_separator(Chars& out, const Chars& separator, Origin origin) {
+void append_separator(Chars& out, const Chars& separator, ChatOrigin origin) {
     for (const Char& c : separator) out.push_back({c.code, origin});
 }
 
@@ -478,7 +478,7 @@ void append_json_key(Chars& out, const Value& key, const JsonStyle& style) {
 }
 
 void append_json_dict(Chars& out, const Value& value, const JsonStyle& style, int depth) {
-    const Origin origin = value.origin;
+    const ChatOrigin origin = value.origin;
     std::vector<std::pair<Value, Value>> items = value.dict->items;
     if (style.sort_keys)
         std::ranges::stable_sort(items, [](const auto& a, const auto& b) { return less(a.first, b.first); });
@@ -498,7 +498,7 @@ void append_json_dict(Chars& out, const Value& value, const JsonStyle& style, in
 
 void append_json(Chars& out, const Value& value, const JsonStyle& style, int depth) {
     require_depth(depth);
-    const Origin origin = origin_of(value);
+    const ChatOrigin origin = origin_of(value);
     const auto put = [&](std::string_view ascii) { append(out, ascii, origin); };
     switch (value.kind) {
         case Kind::none:
@@ -560,7 +560,7 @@ JsonStyle json_style(bool ascii, const Value* indent, const Value* separators, b
     return style;
 }
 
-Chars chars_of(std::string_view utf8, Origin origin) {
+Chars chars_of(std::string_view utf8, ChatOrigin origin) {
     Chars chars;
     chars.reserve(utf8.size());
     for (std::size_t at = 0; at < utf8.size();) {

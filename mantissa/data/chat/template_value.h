@@ -20,7 +20,7 @@ namespace mantissa::inline v0::jinja {
 
 struct Char {
     char32_t code;
-    Origin origin;
+    ChatOrigin origin;
 };
 using Chars = std::vector<Char>;
 using CharSpan = std::span<const Char>;
@@ -56,8 +56,8 @@ struct FunctionOf;
 
 struct Value {
     Kind kind = Kind::undefined;
-    bool markup = false;  ///< of a text that `safe` made: what is joined to it is escaped
-    Origin origin = {};   ///< of what is not text, and of an empty text
+    bool markup = false;     ///< of a text that `safe` made: what is joined to it is escaped
+    ChatOrigin origin = {};  ///< of what is not text, and of an empty text
     union {
         std::int64_t integer;
         double real;
@@ -118,13 +118,13 @@ class Store {
     void making(std::uint64_t characters);
 
     Value text(Chars chars, bool markup = false);
-    Value text(std::string_view utf8, Origin origin = {});
-    Value list(std::vector<Value> items, Form form = Form::list, Origin origin = {});
-    Value dict(std::vector<std::pair<Value, Value>> items, Origin origin = {});
+    Value text(std::string_view utf8, ChatOrigin origin = {});
+    Value list(std::vector<Value> items, Form form = Form::list, ChatOrigin origin = {});
+    Value dict(std::vector<std::pair<Value, Value>> items, ChatOrigin origin = {});
     Value space(bool is_loop = false);
     Value function(std::string name, std::function<Value(const CallArguments&)> call);
     Value undefined(std::string name);
-    Value long_integer(std::string_view digits, Origin origin);
+    Value long_integer(std::string_view digits, ChatOrigin origin);
 
   private:
     template <class T>
@@ -136,9 +136,9 @@ class Store {
 };
 
 Value none_value();
-Value boolean(bool value, Origin origin = {});
-Value integer(std::int64_t value, Origin origin = {});
-Value real(double value, Origin origin = {});
+Value boolean(bool value, ChatOrigin origin = {});
+Value integer(std::int64_t value, ChatOrigin origin = {});
+Value real(double value, ChatOrigin origin = {});
 
 bool truth(const Value& value);
 bool equal(const Value& a, const Value& b, int depth = 0);
@@ -160,7 +160,7 @@ void append_json(Chars& out, const Value& value, const JsonStyle& style, int dep
 /// The style of json.dumps with these arguments.
 JsonStyle json_style(bool ascii, const Value* indent, const Value* separators, bool sort_keys);
 
-Chars chars_of(std::string_view utf8, Origin origin = {});
+Chars chars_of(std::string_view utf8, ChatOrigin origin = {});
 std::string utf8_of(CharSpan chars);
 bool same_text(CharSpan a, CharSpan b);
 bool same_text(CharSpan a, std::string_view ascii);
@@ -169,6 +169,6 @@ bool is_white(char32_t code);
 
 /// A JSON document, all of it from `origin`; keys stay in order, and of two equal ones the last counts.
 /// Throws UserError that begins with `source`.
-Value parse_json(Store& store, std::string_view text, const std::string& source, Origin origin = {});
+Value parse_json(Store& store, std::string_view text, const std::string& source, ChatOrigin origin = {});
 
 }  // namespace mantissa::inline v0::jinja

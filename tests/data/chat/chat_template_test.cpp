@@ -133,7 +133,7 @@ TEST(ChatTemplates, EachCharacterKnowsItsOrigin) {
         {.messages =
              R"([{"role": "user", "content": " ß;"}, {"role": "a", "content": "", "tool_calls": [{"x": 1}]}])"});
     EXPECT_EQ(chat.text, "<user>SS;;<a>{\"x\": 1};");
-    using Part = Origin::Part;
+    using Part = ChatOrigin::Part;
     const std::vector<std::tuple<std::size_t, std::int64_t, Part>> expected = {
         {1, -1, Part::other},  {5, 0, Part::role},    {6, -1, Part::other},
         {9, 0, Part::content}, {11, -1, Part::other}, {12, 1, Part::role},
