@@ -32,6 +32,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/lock_file.h"
 #include "mantissa/base/system_memory.h"
+#include "mantissa/numerics/short_formats.h"
 #include "mantissa/ranks/share_cores.h"
 #include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/quantities.h"

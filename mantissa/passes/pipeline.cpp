@@ -12,6 +12,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/verifier.h"
+#include "mantissa/numerics/short_formats.h"
 #include "mantissa/passes/attention/attention_policy.h"
 #include "mantissa/passes/attention/lay_out_attention.h"
 #include "mantissa/passes/attention/match_attention.h"

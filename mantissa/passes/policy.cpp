@@ -7,6 +7,7 @@
 #include <array>
 
 #include "mantissa/base/error.h"
+#include "mantissa/numerics/short_formats.h"
 
 namespace mantissa::inline v0 {
 

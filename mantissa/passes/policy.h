@@ -1,22 +1,26 @@
 // A precision policy: the formats that a model computes in, by one word.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "mantissa/numerics/dtype.h"
-#include "mantissa/numerics/short_formats.h"
 
 namespace mantissa::inline v0 {
+
+// numerics/short_formats.h
+enum class ShortFormat : std::uint8_t;
+enum class ScaleRule : std::uint8_t;
 
 /// Operands of linear layers' products below sixteen bits: along each product's depth, neighbours are rounded
 /// to a format's values times a scale that they share. The values are BF16 numbers, and are multiplied as
 /// such.
 struct OperandBlocks {
-    ShortFormat element = ShortFormat::e4m3;
-    ScaleRule rule = ScaleRule::up;
+    ShortFormat element{};  ///< e4m3 is the first
+    ScaleRule rule{};       ///< up is the first
     std::int64_t size = 32;  ///< numbers that share a scale
 };
 

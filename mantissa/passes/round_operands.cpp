@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "mantissa/numerics/short_formats.h"
 #include "mantissa/passes/rewriter.h"
 
 namespace mantissa::inline v0 {

@@ -89,8 +89,9 @@ bool is_matrix_of(const MuonOptions& options, const Graph& graph, const State& p
     const auto names_it = [&](const std::string& pattern) { return matches(pattern, parameter.name); };
     if (std::ranges::none_of(*options.matrices, names_it)) return false;
     if (parameter.type.shape.rank() != 2)
-        throw UserError(fmt::format("Muon is for matrices, and '{}' is {}; leave it out of `matrices`",
-                                    parameter.name, parameter.type.text()));
+        throw UserError(
+            fmt::format("Muon is for matrices, and '{}' is {}; leave it out of those that it updates",
+                        parameter.name, parameter.type.text()));
     return true;
 }
 

@@ -10,6 +10,7 @@
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/verifier.h"
+#include "mantissa/numerics/short_formats.h"
 #include "mantissa/passes/pipeline.h"
 #include "tests/passes/small_gpt2.h"
 #include "tests/support/error_of.h"
