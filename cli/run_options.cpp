@@ -71,9 +71,12 @@ void add_image_options(CLI::App& command, nn::GivenImageSizes& sizes) {
 }
 
 void add_model_options(CLI::App& command, RunOptions& options, ModelUse use) {
-    std::string names = fmt::format("Model: {}", fmt::join(nn::language_model_names(), ", "));
+    const std::vector<std::string> all = nn::language_model_names();
+    const auto half = all.begin() + std::ssize(all) / 2;  // sentences that can be read
+    std::string names =
+        fmt::format("Model: {}. Or {}", fmt::join(all.begin(), half, ", "), fmt::join(half, all.end(), ", "));
     if (use == ModelUse::any)
-        names += fmt::format("; for images {}", fmt::join(nn::image_model_names(), ", "));
+        names += fmt::format(". For images: {}", fmt::join(nn::image_model_names(), ", "));
     begin_section(command, "Model");
     add_with_default(command, "--model", options.model, names);
     add_size_options(command, options.sizes);

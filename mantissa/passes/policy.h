@@ -19,8 +19,8 @@ enum class ScaleRule : std::uint8_t;
 /// to a format's values times a scale that they share. The values are BF16 numbers, and are multiplied as
 /// such.
 struct OperandBlocks {
-    ShortFormat element{};  ///< e4m3 is the first
-    ScaleRule rule{};       ///< up is the first
+    ShortFormat element{};   ///< e4m3 is the first
+    ScaleRule rule{};        ///< up is the first
     std::int64_t size = 32;  ///< numbers that share a scale
 };
 

@@ -149,8 +149,9 @@ TEST(ChatTemplates, EachCharacterKnowsItsOrigin) {
 }
 
 TEST(ChatTemplates, WhatDoesNotEndOrGrowsWithoutEndIsRefused) {
-    const std::string loop = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}";
-    EXPECT_EQ(error_of(loop), "t.jinja: line 1: more than 20000200 steps: it does not end, or not soon");
+    const std::string loop =
+        "{% set r = range(9999) %}{% for a in r %}{% for b in r %}{% endfor %}{% endfor %}";
+    EXPECT_EQ(error_of(loop).substr(0, 26), "t.jinja: line 1: more than");
     EXPECT_EQ(error_of("{{ 'x' * 900000000 }}").substr(0, 26), "t.jinja: line 1: more than");
     EXPECT_EQ(error_of("{{ 'x' * 10 ** 18 }}"), "t.jinja: line 1: a string over 1,000,000,000 characters");
     const std::string doubled =
@@ -162,7 +163,8 @@ TEST(ChatTemplates, WhatDoesNotEndOrGrowsWithoutEndIsRefused) {
     EXPECT_EQ(error_of(nested), "no error, but: ");
     EXPECT_EQ(error_of("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"),
               "t.jinja: line 1: calls are nested too deeply");
-    EXPECT_EQ(error_of("{{ " + std::string(9999, '(') + " }}"), "t.jinja: line 1: nested too deeply");
+    EXPECT_EQ(error_of("{{ " + std::string(9999, '(') + "1" + std::string(9999, ')') + " }}"),
+              "t.jinja: line 1: nested too deeply");
     EXPECT_EQ(error_of("{{ range(10 ** 9) }}"), "t.jinja: line 1: range: more than 100000 numbers");
 }
 
