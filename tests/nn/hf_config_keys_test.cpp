@@ -76,6 +76,18 @@ TEST_P(HfConfigKeys, OfAnotherClassAreRefused) {
         EXPECT_NE(read(with(key, value)).find("no model that has it can be run"), std::string::npos) << key;
 }
 
+/// A run says what its files tell of dropout, whatever the family calls it.
+TEST_P(HfConfigKeys, OfDropoutAreToldOf) {
+    if (GetParam() == "gpt2") return;
+    const nn::DecoderFamily* family = nn::read_decoder_config(config_.dump(), "config.json").family;
+    const std::vector<std::string_view> told = nn::dropout_keys(*family);
+    for (const auto& [key, value] : config_.items()) {
+        // Heads that classify are no part of these models.
+        const bool is_dropout = key.find("drop") != std::string::npos && key != "classifier_dropout";
+        EXPECT_EQ(std::ranges::find(told, key) != told.end(), is_dropout) << key;
+    }
+}
+
 std::vector<std::string> families() {
     const Json all =
         Json::parse(read_file(std::string(MANTISSA_SOURCE_DIR) + "/tests/nn/hf_config_keys.json"));

@@ -117,6 +117,7 @@ class KeyReader {
             file_.refuse(key_.name, fmt::format("only {} can be run", held.json));
     }
     void operator()(const ConfigKey::NoEffect&) const {}
+    void operator()(const ConfigKey::Dropout&) const {}
 
   private:
     /// Whether the file says the number.
@@ -147,6 +148,7 @@ class KeyWriter {
         member() = nlohmann::ordered_json::parse(held.json);
     }
     void operator()(const ConfigKey::NoEffect&) const {}
+    void operator()(const ConfigKey::Dropout&) const {}
 
   private:
     nlohmann::ordered_json& member() const { return config_[std::string(key_.name)]; }
@@ -244,6 +246,13 @@ std::vector<ConfigKey> common_keys(std::vector<ConfigKey> own) {
         keys.push_back(std::move(key));
     }
     return keys;
+}
+
+std::vector<std::string_view> dropout_keys(const DecoderFamily& family) {
+    std::vector<std::string_view> names;
+    for (const ConfigKey& key : family.keys)
+        if (std::holds_alternative<ConfigKey::Dropout>(key.of)) names.push_back(key.name);
+    return names;
 }
 
 DecoderConfig read_decoder_config(std::string_view text, const std::string& source) {

@@ -38,10 +38,13 @@ struct ConfigKey {
         std::string_view json;  ///< the one value that can be run, beside null
     };
     struct NoEffect {};
+    struct Dropout {};  ///< without effect, too: how much their training drops, which users are told of
     using Flags = std::vector<bool Decoder::*>;
 
     std::string_view name;
-    std::variant<std::int64_t Decoder::*, double Decoder::*, Flags, Activation Decoder::*, Held, NoEffect> of;
+    std::variant<std::int64_t Decoder::*, double Decoder::*, Flags, Activation Decoder::*, Held, NoEffect,
+                 Dropout>
+        of;
     Absent absent = Absent::by_row;
 };
 
@@ -101,9 +104,8 @@ const DecoderFamily& gpt2_family();
 /// All other families.
 std::span<const DecoderFamily* const> decoder_families();
 
-/// The members of config.json that say how much training drops.
-inline constexpr const char* decoder_dropouts[] = {"attention_dropout", "resid_pdrop", "embd_pdrop",
-                                                   "hidden_dropout", "dropout"};
+/// The members of its config.json that say how much training drops.
+std::vector<std::string_view> dropout_keys(const DecoderFamily& family);
 
 /// Reads the text of config.json: rotary positions as transformers 4 writes them (rope_theta, rope_scaling),
 /// or rope_parameters of transformers 5. Throws UserError, beginning with `source`, for another family, for

@@ -14,7 +14,7 @@ std::vector<ConfigKey> keys_of_gemma(std::vector<ConfigKey> own) {
                            {"head_dim", &Decoder::head_size},
                            {"rms_norm_eps", &Decoder::epsilon},
                            {"attention_bias", biases_of_attention()},
-                           {"attention_dropout", ConfigKey::NoEffect{}},
+                           {"attention_dropout", ConfigKey::Dropout{}},
                            {"use_bidirectional_attention", ConfigKey::Held{"false"}}});
     return common_keys(std::move(own));
 }

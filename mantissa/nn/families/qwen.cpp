@@ -30,7 +30,7 @@ std::vector<ConfigKey> keys_of_qwen() {
                         {"hidden_act", &Decoder::activation},
                         {"rms_norm_eps", &Decoder::epsilon},
                         {"sliding_window", &Decoder::window, none},
-                        {"attention_dropout", ConfigKey::NoEffect{}}});
+                        {"attention_dropout", ConfigKey::Dropout{}}});
 }
 
 std::vector<ConfigKey> keys_of_qwen3() {

@@ -46,7 +46,7 @@ const DecoderFamily& smollm3_family() {
                              {"sliding_window", &Decoder::window, none},
                              {"attention_bias", biases_of_attention()},
                              {"mlp_bias", ConfigKey::Flags{&Decoder::bias_mlp}},
-                             {"attention_dropout", ConfigKey::NoEffect{}}}),
+                             {"attention_dropout", ConfigKey::Dropout{}}}),
         .layer_types = true,
         .own_keys = {"no_rope_layers", "no_rope_layer_interval", "use_sliding_window"},
         .read = read_smollm3,
