@@ -63,6 +63,7 @@ CHANGES = {
     "phi": [NORM_EPSILON, RELU, EXPERTS, PARTS, {"rope_parameters": None, "partial_rotary_factor": 0.84},
             {"rope_parameters": None}, {"hidden_act": "gelu"}],
     "phi3": [EPSILON, RELU, EIGHTY, {"sliding_window": None}, {"sliding_window": 3}, EXPERTS, {"attention_bias": True},
+             {"layer_types": [SLIDING, FULL]}, {"layer_types": [SLIDING, SLIDING]},
              {"rope_parameters": dict(families.LONGROPE, partial_rotary_factor=1.0)}],
     "phi3_longrope": [EPSILON, {"max_position_embeddings": 300}, {"rope_parameters": dict(families.LONGROPE, factor=9.0)},
         {"rope_parameters": dict(families.LONGROPE, attention_factor=1.4)}, {"original_max_position_embeddings": 40}],

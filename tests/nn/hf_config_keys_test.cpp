@@ -144,5 +144,22 @@ TEST_P(LayerTypes, SayWhichLayersHaveTheWindow) {
 INSTANTIATE_TEST_SUITE_P(Families, LayerTypes, ::testing::Values("llama", "mistral"),
                          [](const auto& family) { return family.param; });
 
+class IgnoredLayerTypes : public LayerTypes {
+  protected:
+    IgnoredLayerTypes() { config_["sliding_window"] = 7; }
+};
+
+/// transformers gives all layers of these families the window, whatever the list says.
+TEST_P(IgnoredLayerTypes, AreRefusedWhereTheySayAnother) {
+    EXPECT_EQ(read_with({"sliding_attention", "sliding_attention"}).window, 7);
+    for (const char* first : {"sliding_attention", "full_attention"})
+        EXPECT_EQ(read(with("layer_types", {first, "full_attention"})),
+                  "config.json: layer_types has \"full_attention\", but all layers of a " + GetParam() +
+                      " have the window; remove layer_types");
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, IgnoredLayerTypes, ::testing::Values("phi3"),
+                         [](const auto& family) { return family.param; });
+
 }  // namespace
 }  // namespace mantissa

@@ -56,6 +56,7 @@ class ConfigFile {
 
     const nlohmann::json& root() const { return root_; }
     const std::string& source() const { return source_; }
+    std::string_view family() const { return family_; }
     bool has(std::string_view name) const;
     bool given(std::string_view name) const;  ///< neither absent nor null
     std::int64_t integer(std::string_view name) const;
@@ -73,6 +74,13 @@ class ConfigFile {
     std::string_view family_;
 };
 
+/// The meaning of layer_types, which say where the window is, to the family's class in transformers.
+enum class LayerTypes : std::uint8_t {
+    ignored,  ///< none: a list that says otherwise than the class does is refused
+    read,     ///< they count
+    needed    ///< they count, and without them other layers may have it: always written
+};
+
 struct DecoderPreset {
     std::string_view name, alias;
     std::string_view config;  ///< config.json, without model_type
@@ -86,7 +94,7 @@ struct DecoderFamily {
     /// Whether a part of a head may turn; the names that stand beside rope_parameters.
     bool turns_parts = false;
     std::string_view theta_key = "rope_theta", part_key = "partial_rotary_factor";
-    bool layer_types = false;  ///< always written: without them other layers may have the window
+    LayerTypes layer_types = LayerTypes::ignored;
     /// Keys that the next two read and write beside `keys`, the rotary positions and layer_types.
     std::vector<std::string_view> own_keys = {};
     void (*read)(const ConfigFile& file, Decoder& parts) = nullptr;

@@ -47,7 +47,7 @@ const DecoderFamily& smollm3_family() {
                              {"attention_bias", biases_of_attention()},
                              {"mlp_bias", ConfigKey::Flags{&Decoder::bias_mlp}},
                              {"attention_dropout", ConfigKey::Dropout{}}}),
-        .layer_types = true,
+        .layer_types = LayerTypes::needed,
         .own_keys = {"no_rope_layers", "no_rope_layer_interval", "use_sliding_window"},
         .read = read_smollm3,
         .write = write_smollm3,
