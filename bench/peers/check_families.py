@@ -74,6 +74,8 @@ CHANGES = {
     "granite": [EPSILON, YARN, {"embedding_multiplier": 2.0}, {"residual_multiplier": 0.3}, {"logits_scaling": 5.0},
                 {"attention_multiplier": 0.9}, RELU, EXPERTS],
     "olmo2": [EPSILON, THETA, YARN, RELU, GELU, {"clip_qkv": 2.0}, EXPERTS],
+    "starcoder2": [{"norm_epsilon": 0.1}, THETA, YARN, RELU, GELU, {"sliding_window": None}, {"sliding_window": 3},
+                   {"use_bias": False}, {"layer_types": [SLIDING, FULL]}, {"residual_dropout": 0.3}, EXPERTS],
 }
 
 

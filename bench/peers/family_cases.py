@@ -50,6 +50,7 @@ CASES = {
     "granite": ("Granite", dict(PAIRS, embedding_multiplier=3.0, residual_multiplier=0.7, logits_scaling=2.0,
                                 attention_multiplier=0.2, attention_bias=True)),
     "olmo2": ("Olmo2", dict(PAIRS, tie_word_embeddings=False)),
+    "starcoder2": ("Starcoder2", dict(GROUPED, sliding_window=WINDOW)),
 }
 
 

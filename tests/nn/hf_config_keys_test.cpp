@@ -158,7 +158,7 @@ TEST_P(IgnoredLayerTypes, AreRefusedWhereTheySayAnother) {
                       " have the window; remove layer_types");
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, IgnoredLayerTypes, ::testing::Values("phi3"),
+INSTANTIATE_TEST_SUITE_P(Families, IgnoredLayerTypes, ::testing::Values("phi3", "starcoder2"),
                          [](const auto& family) { return family.param; });
 
 }  // namespace
