@@ -231,6 +231,10 @@ TEST_P(FamiliesAgainstTransformers, EveryPartMatters) {
     altered("root_embedding", [](Decoder& d) { d.root_embedding = false; });
     altered("parallel",
             [&](Decoder& d) { d.parallel = !d.parallel && !config_.family->names.before_mlp.empty(); });
+    for (bool Decoder::*bias :
+         {&Decoder::bias_qkv, &Decoder::bias_output, &Decoder::bias_mlp, &Decoder::bias_head})
+        altered("biases", [&](Decoder& d) { d.*bias = false; });
+    altered("bias_norm", [](Decoder& d) { d.bias_norm = !d.layer_norms; });
     altered("window", [](Decoder& d) { d.window += d.window > 0 ? 1 : 0; });
     altered("windowed", [](Decoder& d) { d.windowed.flip(); });
     altered("turned", [](Decoder& d) { d.turned.flip(); });
