@@ -136,7 +136,8 @@ def check_change(options, folder, path, tokens, change, unchanged):
     (changed / "config.json").write_text(json.dumps(config))
     ours = our_losses(options, changed, path, "--steps", 1)
     if isinstance(ours, str):
-        named = any(re.search(rf"\b{key}\b", ours) for key in change)
+        # Where a key takes the biases away, their weights have no place and are named.
+        named = any(re.search(rf"\b{key}\b", ours) or "bias" in key and 'unknown "model' in ours for key in change)
         return named, ours.split("config.json: ")[-1] if named else f"BAD: {ours}"
     try:
         theirs = their_loss(changed, tokens, 0)
