@@ -22,7 +22,7 @@ FIXTURE = pathlib.Path(__file__).resolve().parents[2] / "tests/nn/hf_config_keys
 FAMILIES = {"gpt2": ["GPT2"], "llama": ["Llama"], "mistral": ["Mistral", "Ministral"], "qwen2": ["Qwen2"],
             "qwen3": ["Qwen3"], "gpt_neox": ["GPTNeoX"], "opt": ["OPT"], "gemma": ["Gemma"], "gemma2": ["Gemma2"],
             "gemma3_text": ["Gemma3Text"], "phi": ["Phi"], "phi3": ["Phi3"], "smollm3": ["SmolLM3"],
-            "granite": ["Granite"], "olmo2": ["Olmo2"]}
+            "granite": ["Granite"], "olmo2": ["Olmo2"], "starcoder2": ["Starcoder2"]}
 
 
 def keys_of(class_name):

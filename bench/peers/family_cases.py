@@ -34,7 +34,7 @@ CASES = {
                         word_embed_proj_dim=36)),
     "gemma": ("Gemma", dict(OWN_HEADS)),
     "gemma2": ("Gemma2", dict(OWN_HEADS, num_hidden_layers=3, sliding_window=WINDOW, query_pre_attn_scalar=11,
-                              attn_logit_softcapping=2.0, final_logit_softcapping=3.0)),
+                              attn_logit_softcapping=2.0, final_logit_softcapping=0.2)),
     "gemma3_text": ("Gemma3Text", dict(OWN_HEADS, num_hidden_layers=3, sliding_window=WINDOW,
                                        query_pre_attn_scalar=20, layer_types=[SLIDING, SLIDING, FULL],
                                        rope_parameters={
@@ -50,6 +50,7 @@ CASES = {
     "granite": ("Granite", dict(PAIRS, embedding_multiplier=3.0, residual_multiplier=0.7, logits_scaling=2.0,
                                 attention_multiplier=0.2, attention_bias=True)),
     "olmo2": ("Olmo2", dict(PAIRS, tie_word_embeddings=False)),
+    "starcoder2": ("Starcoder2", dict(GROUPED, sliding_window=WINDOW)),
 }
 
 

@@ -129,11 +129,11 @@ void require_known_keys(const nlohmann::json& config, std::span<const std::strin
     }
 }
 
-double largest_dropout(const nlohmann::json& config, std::span<const char* const> names) {
+double largest_dropout(const nlohmann::json& config, std::span<const std::string_view> names) {
     double most = 0;
-    for (const char* name : names)
-        if (config.contains(name) && config[name].is_number())
-            most = std::max(most, config[name].get<double>());
+    for (const std::string_view name : names)
+        if (const auto found = config.find(std::string(name)); found != config.end() && found->is_number())
+            most = std::max(most, found->get<double>());
     return most;
 }
 

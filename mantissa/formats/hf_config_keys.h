@@ -16,6 +16,6 @@ void require_known_keys(const nlohmann::json& config, std::span<const std::strin
                         const std::string& source);
 
 /// The largest of these members, which say how much training drops; those that are missing are 0.
-double largest_dropout(const nlohmann::json& config, std::span<const char* const> names);
+double largest_dropout(const nlohmann::json& config, std::span<const std::string_view> names);
 
 }  // namespace mantissa

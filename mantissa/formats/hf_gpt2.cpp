@@ -97,7 +97,7 @@ std::string hf_gpt2_config(const Gpt2Sizes& sizes, std::int64_t heads, double dr
                                      {"eos_token_id", nullptr},
                                      {"tie_word_embeddings", true},
                                      {"torch_dtype", "float32"}};
-    for (const char* name : hf_gpt2_dropouts) config[name] = dropout;
+    for (const std::string_view name : hf_gpt2_dropouts) config[std::string(name)] = dropout;
     // Their library knows no such model; biases that are missing start at zero there, which is the same.
     if (!sizes.bias) config["bias"] = false;
     return config.dump(2) + "\n";

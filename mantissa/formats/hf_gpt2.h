@@ -32,7 +32,7 @@ Gpt2Sizes gpt2_sizes_of(std::span<const TensorView> file, const std::string& sou
 WeightFiles hf_gpt2_files();
 
 /// The members of `config.json` that say how much training drops; those that it lacks are 0.1.
-inline constexpr const char* hf_gpt2_dropouts[] = {"embd_pdrop", "attn_pdrop", "resid_pdrop"};
+inline constexpr std::string_view hf_gpt2_dropouts[] = {"embd_pdrop", "attn_pdrop", "resid_pdrop"};
 
 /// The text of `config.json`, which their library needs beside the weights. It names no tokens that begin and
 /// end a text (with_token_ids).

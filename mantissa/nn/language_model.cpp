@@ -68,8 +68,9 @@ LanguageModel language_model_of(std::span<const TensorView> weights, const std::
                                 const std::filesystem::path& directory, double dropout) {
     const ModelSizes sizes{.dropout = dropout};
     if (!holds_gpt2(weights, directory)) {
-        LanguageModel model = decoder_language_model(with_sizes(decoder_config_of(directory), sizes));
-        model.dropout_of_files = largest_dropout(config_in(directory), decoder_dropouts);
+        const DecoderConfig config = decoder_config_of(directory);
+        LanguageModel model = decoder_language_model(with_sizes(config, sizes));
+        model.dropout_of_files = largest_dropout(config_in(directory), dropout_keys(*config.family));
         return model;
     }
     LanguageModel model = gpt2_language_model(with_sizes(gpt2_config_of(weights, source, directory), sizes));

@@ -76,6 +76,18 @@ TEST_P(HfConfigKeys, OfAnotherClassAreRefused) {
         EXPECT_NE(read(with(key, value)).find("no model that has it can be run"), std::string::npos) << key;
 }
 
+/// A run says what its files tell of dropout, whatever the family calls it.
+TEST_P(HfConfigKeys, OfDropoutAreToldOf) {
+    if (GetParam() == "gpt2") return;
+    const nn::DecoderFamily* family = nn::read_decoder_config(config_.dump(), "config.json").family;
+    const std::vector<std::string_view> told = nn::dropout_keys(*family);
+    for (const auto& [key, value] : config_.items()) {
+        // Heads that classify are no part of these models.
+        const bool is_dropout = key.find("drop") != std::string::npos && key != "classifier_dropout";
+        EXPECT_EQ(std::ranges::find(told, key) != told.end(), is_dropout) << key;
+    }
+}
+
 std::vector<std::string> families() {
     const Json all =
         Json::parse(read_file(std::string(MANTISSA_SOURCE_DIR) + "/tests/nn/hf_config_keys.json"));
@@ -130,6 +142,23 @@ TEST_P(LayerTypes, SayWhichLayersHaveTheWindow) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, LayerTypes, ::testing::Values("llama", "mistral"),
+                         [](const auto& family) { return family.param; });
+
+class IgnoredLayerTypes : public LayerTypes {
+  protected:
+    IgnoredLayerTypes() { config_["sliding_window"] = 7; }
+};
+
+/// transformers gives all layers of these families the window, whatever the list says.
+TEST_P(IgnoredLayerTypes, AreRefusedWhereTheySayAnother) {
+    EXPECT_EQ(read_with({"sliding_attention", "sliding_attention"}).window, 7);
+    for (const char* first : {"sliding_attention", "full_attention"})
+        EXPECT_EQ(read(with("layer_types", {first, "full_attention"})),
+                  "config.json: layer_types has \"full_attention\", but all layers of a " + GetParam() +
+                      " have the window; remove layer_types");
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, IgnoredLayerTypes, ::testing::Values("phi3", "starcoder2"),
                          [](const auto& family) { return family.param; });
 
 }  // namespace

@@ -7,9 +7,11 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 #include <sstream>
 
+#include "mantissa/codegen/compiler.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/formats/safetensors_write.h"
 #include "mantissa/graph/graph.h"
@@ -19,7 +21,9 @@
 #include "mantissa/train/generate.h"
 #include "mantissa/train/model_file.h"
 #include "mantissa/train/trainer.h"
+#include "tests/support/rank_threads.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/tested_gpu.h"
 #include "tests/support/torch_fixture.h"
 #include "tests/train/torch_drift.h"
 
@@ -154,19 +158,28 @@ class FamiliesAgainstTransformers : public ::testing::TestWithParam<std::string>
         return {begin, begin + static_cast<std::ptrdiff_t>(samples + 2)};
     }
 
+    TrainerOptions options() const {
+        return {.optimizer = adamw({.beta1 = number("beta1"),
+                                    .beta2 = number("beta2"),
+                                    .epsilon = number("epsilon"),
+                                    .weight_decay = number("weight_decay")}),
+                .batch = 2};
+    }
+    /// The model in training from the folder's weights.
+    Trainer trainer_on(Device& device, const TrainerOptions& options) const {
+        Trainer trainer(device, nn::decoder_model(config_, std::ssize(ids("tokens")) / 2), options);
+        ModelFile(directory_.path()).load(trainer.state());
+        return trainer;
+    }
+
     /// Losses: the root of the mean square of how far each is.
     testing::Drift drift_of_steps(const char* policy, double floor) const {
         const auto device = make_cpu_device({.threads = 2});
-        TrainerOptions options{.optimizer = adamw({.beta1 = number("beta1"),
-                                                   .beta2 = number("beta2"),
-                                                   .epsilon = number("epsilon"),
-                                                   .weight_decay = number("weight_decay")}),
-                               .batch = 2};
+        TrainerOptions options = this->options();
         options.policy = policy;
         if (std::string_view(policy) == "bf16") options.passes = {"simplify"};  // autocast alone, as theirs
         const auto tokens = ids("tokens"), targets = ids("targets");
-        Trainer trainer(*device, nn::decoder_model(config_, std::ssize(tokens) / 2), options);
-        ModelFile(directory_.path()).load(trainer.state());
+        Trainer trainer = trainer_on(*device, options);
         testing::Drift drift;
         const std::vector<double> losses = fixture_.values<double>("losses");
         for (const double expected : losses) {
@@ -222,8 +235,7 @@ TEST_P(FamiliesAgainstTransformers, EveryPartMatters) {
         altered(what, [&](Decoder& d) { d.*member *= 1.5; });
     };
     scaled("attention_cap", &Decoder::attention_cap);
-    // Logits of so small an embedding are far below the cap.
-    altered("logits_cap", [](Decoder& d) { d.logits_cap /= 20; });
+    scaled("logits_cap", &Decoder::logits_cap);
     scaled("attention_multiplier", &Decoder::attention_multiplier);
     scaled("embedding_multiplier", &Decoder::embedding_multiplier);
     scaled("residual_multiplier", &Decoder::residual_multiplier);
@@ -232,6 +244,10 @@ TEST_P(FamiliesAgainstTransformers, EveryPartMatters) {
     altered("root_embedding", [](Decoder& d) { d.root_embedding = false; });
     altered("parallel",
             [&](Decoder& d) { d.parallel = !d.parallel && !config_.family->names.before_mlp.empty(); });
+    for (bool Decoder::*bias :
+         {&Decoder::bias_qkv, &Decoder::bias_output, &Decoder::bias_mlp, &Decoder::bias_head})
+        altered("biases", [&](Decoder& d) { d.*bias = false; });
+    altered("bias_norm", [](Decoder& d) { d.bias_norm = !d.layer_norms; });
     altered("window", [](Decoder& d) { d.window += d.window > 0 ? 1 : 0; });
     altered("windowed", [](Decoder& d) { d.windowed.flip(); });
     altered("turned", [](Decoder& d) { d.turned.flip(); });
@@ -261,6 +277,59 @@ TEST_P(FamiliesAgainstTransformers, TwentyStepsInBf16AreNoFurtherThanTwiceTheirs
     EXPECT_LE(drift.losses, 2 * number("bf16_losses"));
     EXPECT_LE(drift.parameters, 2 * number("bf16_after"));
     EXPECT_GT(drift.losses, tolerance) << "is it BF16?";
+}
+
+TEST_P(FamiliesAgainstTransformers, TwoStepsOnAGpu) {
+    if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
+    const testing::TestedGpu gpu;
+    Trainer trainer = trainer_on(*gpu, options());
+    const std::vector<double> losses = fixture_.values<double>("losses");
+    for (std::size_t step = 0; step < 2; ++step) {
+        const StepResult result = trainer.step({ids("tokens"), ids("targets")}, number("learning_rate"));
+        EXPECT_NEAR(result.loss, losses[step], tolerance * losses[step]) << "step " << step;
+    }
+    EXPECT_GT(std::abs(losses[1] - losses[0]), 2 * tolerance * losses[0]) << "a step that is not made passes";
+}
+
+TEST_P(FamiliesAgainstTransformers, TwoRanksTrainToTheBitsOfOne) {
+    struct Trained {
+        std::vector<float> losses;
+        std::map<std::string, std::vector<std::byte>> states;
+    };
+    // A row of the batch is a micro-batch.
+    const auto train = [&](Ranks* ranks) {
+        const auto device = make_cpu_device({.threads = 1, .ranks = ranks});
+        TrainerOptions options = this->options();
+        options.batch = 1;
+        options.accumulate = ranks ? 1 : 2;
+        options.passes = {"simplify"};
+        options.ranks = ranks;
+        options.states = States::whole;
+        Trainer trainer = trainer_on(*device, options);
+        const auto rows = [&](const char* name) {
+            const std::vector<std::int32_t> all = ids(name);
+            const auto half = std::ssize(all) / 2;
+            if (!ranks) return all;
+            return std::vector(all.begin() + ranks->rank() * half, all.begin() + (ranks->rank() + 1) * half);
+        };
+        const std::vector<std::int32_t> tokens = rows("tokens"), targets = rows("targets");
+        Trained trained;
+        for (int step = 0; step < 2; ++step)
+            trained.losses.push_back(trainer.step({tokens, targets}, number("learning_rate")).loss);
+        for (const State& state : trainer.state().states())
+            if (state.kind != State::Kind::gradient)
+                trained.states[state.name] = trainer.state().read(state.name);
+        return trained;
+    };
+    const Trained alone = train(nullptr);
+    const std::vector<double> losses = fixture_.values<double>("losses");
+    for (std::size_t step = 0; step < 2; ++step)
+        EXPECT_NEAR(alone.losses[step], losses[step], tolerance * losses[step]) << "step " << step;
+    testing::run_good_ranks(2, [&](Ranks& ranks) {
+        const Trained together = train(&ranks);
+        EXPECT_EQ(together.losses, alone.losses);
+        EXPECT_TRUE(together.states == alone.states) << "rank " << ranks.rank();
+    });
 }
 
 TEST_P(FamiliesAgainstTransformers, SixtyFourTokensChosenGreedily) {

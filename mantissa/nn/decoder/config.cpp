@@ -117,6 +117,7 @@ class KeyReader {
             file_.refuse(key_.name, fmt::format("only {} can be run", held.json));
     }
     void operator()(const ConfigKey::NoEffect&) const {}
+    void operator()(const ConfigKey::Dropout&) const {}
 
   private:
     /// Whether the file says the number.
@@ -147,6 +148,7 @@ class KeyWriter {
         member() = nlohmann::ordered_json::parse(held.json);
     }
     void operator()(const ConfigKey::NoEffect&) const {}
+    void operator()(const ConfigKey::Dropout&) const {}
 
   private:
     nlohmann::ordered_json& member() const { return config_[std::string(key_.name)]; }
@@ -166,7 +168,7 @@ class KeyWriter {
 constexpr std::string_view layer_types = "layer_types";
 
 /// layer_types says which layers have the window; else the row's `read` has said it, or all have.
-void read_layer_types(const ConfigFile& file, Decoder& parts) {
+void read_layer_types(const ConfigFile& file, LayerTypes meaning, Decoder& parts) {
     if (!file.given(layer_types)) return;
     parts.windowed.clear();
     std::set<std::string> unknown;
@@ -183,6 +185,11 @@ void read_layer_types(const ConfigFile& file, Decoder& parts) {
         throw UserError(fmt::format(
             "{}: layer_types has \"sliding_attention\", but the model has no sliding_window that counts",
             file.source()));
+    if (meaning == LayerTypes::ignored && parts.window > 0 && std::ranges::count(parts.windowed, false) > 0)
+        throw UserError(
+            fmt::format("{}: layer_types has \"full_attention\", but all layers of {} have the window; "
+                        "remove layer_types",
+                        file.source(), one_of(file.family())));
 }
 
 /// One way to say it: no window where no layer has it, no list where all have.
@@ -212,7 +219,7 @@ Decoder read_parts(const ConfigFile& file, const DecoderFamily& family) {
         parts.head_size = parts.channels / parts.heads;
     }
     if (family.read) family.read(file, parts);
-    read_layer_types(file, parts);
+    read_layer_types(file, family.layer_types, parts);
     shorten_windows(parts);
     read_rotary(file, family, parts);
     return parts;
@@ -246,6 +253,13 @@ std::vector<ConfigKey> common_keys(std::vector<ConfigKey> own) {
     return keys;
 }
 
+std::vector<std::string_view> dropout_keys(const DecoderFamily& family) {
+    std::vector<std::string_view> names;
+    for (const ConfigKey& key : family.keys)
+        if (std::holds_alternative<ConfigKey::Dropout>(key.of)) names.push_back(key.name);
+    return names;
+}
+
 DecoderConfig read_decoder_config(std::string_view text, const std::string& source) {
     const Json root = parse_strict_json(text, source);
     const DecoderFamily& family = family_in(root, source);
@@ -261,7 +275,7 @@ std::string decoder_config_text(const DecoderConfig& config) {
                                    {"model_type", family.model_type}};
     for (const ConfigKey& key : family.keys) std::visit(KeyWriter(parts, key, json), key.of);
     write_rotary(family, parts, json);
-    if (family.layer_types || !parts.windowed.empty()) {
+    if (family.layer_types == LayerTypes::needed || !parts.windowed.empty()) {
         nlohmann::ordered_json& types = json[std::string(layer_types)] = nlohmann::ordered_json::array();
         for (std::int64_t layer = 0; layer < parts.layers; ++layer)
             types.push_back(parts.has_window(layer) ? "sliding_attention" : "full_attention");

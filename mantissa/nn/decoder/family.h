@@ -38,10 +38,13 @@ struct ConfigKey {
         std::string_view json;  ///< the one value that can be run, beside null
     };
     struct NoEffect {};
+    struct Dropout {};  ///< without effect, too: how much their training drops, which users are told of
     using Flags = std::vector<bool Decoder::*>;
 
     std::string_view name;
-    std::variant<std::int64_t Decoder::*, double Decoder::*, Flags, Activation Decoder::*, Held, NoEffect> of;
+    std::variant<std::int64_t Decoder::*, double Decoder::*, Flags, Activation Decoder::*, Held, NoEffect,
+                 Dropout>
+        of;
     Absent absent = Absent::by_row;
 };
 
@@ -53,6 +56,7 @@ class ConfigFile {
 
     const nlohmann::json& root() const { return root_; }
     const std::string& source() const { return source_; }
+    std::string_view family() const { return family_; }
     bool has(std::string_view name) const;
     bool given(std::string_view name) const;  ///< neither absent nor null
     std::int64_t integer(std::string_view name) const;
@@ -70,6 +74,13 @@ class ConfigFile {
     std::string_view family_;
 };
 
+/// The meaning of layer_types, which say where the window is, to the family's class in transformers.
+enum class LayerTypes : std::uint8_t {
+    ignored,  ///< none: a list that says otherwise than the class does is refused
+    read,     ///< they count
+    needed    ///< they count, and without them other layers may have it: always written
+};
+
 struct DecoderPreset {
     std::string_view name, alias;
     std::string_view config;  ///< config.json, without model_type
@@ -83,7 +94,7 @@ struct DecoderFamily {
     /// Whether a part of a head may turn; the names that stand beside rope_parameters.
     bool turns_parts = false;
     std::string_view theta_key = "rope_theta", part_key = "partial_rotary_factor";
-    bool layer_types = false;  ///< always written: without them other layers may have the window
+    LayerTypes layer_types = LayerTypes::ignored;
     /// Keys that the next two read and write beside `keys`, the rotary positions and layer_types.
     std::vector<std::string_view> own_keys = {};
     void (*read)(const ConfigFile& file, Decoder& parts) = nullptr;
@@ -101,9 +112,8 @@ const DecoderFamily& gpt2_family();
 /// All other families.
 std::span<const DecoderFamily* const> decoder_families();
 
-/// The members of config.json that say how much training drops.
-inline constexpr const char* decoder_dropouts[] = {"attention_dropout", "resid_pdrop", "embd_pdrop",
-                                                   "hidden_dropout", "dropout"};
+/// The members of its config.json that say how much training drops.
+std::vector<std::string_view> dropout_keys(const DecoderFamily& family);
 
 /// Reads the text of config.json: rotary positions as transformers 4 writes them (rope_theta, rope_scaling),
 /// or rope_parameters of transformers 5. Throws UserError, beginning with `source`, for another family, for

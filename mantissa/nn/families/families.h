@@ -18,6 +18,7 @@ const DecoderFamily& phi3_family();
 const DecoderFamily& smollm3_family();
 const DecoderFamily& granite_family();
 const DecoderFamily& olmo2_family();
+const DecoderFamily& starcoder2_family();
 
 /// "attention_bias" of most families.
 inline ConfigKey::Flags biases_of_attention() { return {&Decoder::bias_qkv, &Decoder::bias_output}; }

@@ -14,7 +14,7 @@ std::vector<ConfigKey> keys_of_gemma(std::vector<ConfigKey> own) {
                            {"head_dim", &Decoder::head_size},
                            {"rms_norm_eps", &Decoder::epsilon},
                            {"attention_bias", biases_of_attention()},
-                           {"attention_dropout", ConfigKey::NoEffect{}},
+                           {"attention_dropout", ConfigKey::Dropout{}},
                            {"use_bidirectional_attention", ConfigKey::Held{"false"}}});
     return common_keys(std::move(own));
 }
@@ -91,7 +91,7 @@ const DecoderFamily& gemma2_family() {
                   .logits_cap = 30},
         .names = names_of_four_norms,
         .keys = keys_of_gemma2({"attn_logit_softcapping", &Decoder::attention_cap, ConfigKey::Absent::none}),
-        .layer_types = true,
+        .layer_types = LayerTypes::needed,
         .read = read_windows_of_gemma2,
         .presets = {{"gemma2-2b", "",
                      R"({"num_hidden_layers": 26, "num_attention_heads": 8, "num_key_value_heads": 4,
@@ -118,7 +118,7 @@ const DecoderFamily& gemma3_family() {
                   .query_scalar = 256},
         .names = names_of_four_norms,
         .keys = keys_of_gemma2({"attn_logit_softcapping", ConfigKey::Held{"null"}}),
-        .layer_types = true,
+        .layer_types = LayerTypes::needed,
         .own_keys = {"sliding_window_pattern", "_sliding_window_pattern"},
         .read = read_windows_of_gemma3,
         .presets = {

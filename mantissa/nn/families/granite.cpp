@@ -18,7 +18,7 @@ const DecoderFamily& granite_family() {
                              {"residual_multiplier", &Decoder::residual_multiplier},
                              {"attention_multiplier", &Decoder::attention_multiplier},
                              {"logits_scaling", &Decoder::logits_divisor},
-                             {"attention_dropout", ConfigKey::NoEffect{}}}),
+                             {"attention_dropout", ConfigKey::Dropout{}}}),
         .presets = {{"granite3.3-2b", "",
                      R"({"num_hidden_layers": 40, "num_attention_heads": 32, "num_key_value_heads": 8,
                          "hidden_size": 2048, "intermediate_size": 8192, "vocab_size": 49159,

@@ -18,7 +18,7 @@ const DecoderFamily& llama_family() {
                              {"mlp_bias", ConfigKey::Flags{&Decoder::bias_mlp}},
                              // Cuts products into parts.
                              {"pretraining_tp", ConfigKey::NoEffect{}},
-                             {"attention_dropout", ConfigKey::NoEffect{}}}),
+                             {"attention_dropout", ConfigKey::Dropout{}}}),
         // llama-tiny is ours, for tests and first steps. The next three are those of Karpathy's llama2.c,
         // whose models tell stories; then TinyLlama's (Zhang et al. 2024).
         .presets = {

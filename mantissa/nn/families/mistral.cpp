@@ -14,7 +14,8 @@ const DecoderFamily& mistral_family() {
                              {"hidden_act", &Decoder::activation},
                              {"rms_norm_eps", &Decoder::epsilon},
                              {"sliding_window", &Decoder::window, none},
-                             {"attention_dropout", ConfigKey::NoEffect{}}}),
+                             {"attention_dropout", ConfigKey::Dropout{}}}),
+        .layer_types = LayerTypes::read,  // as a Ministral's
         // Ours, for tests and first steps.
         .presets = {{"mistral-tiny", "",
                      R"({"num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,

@@ -18,7 +18,7 @@ const DecoderFamily& olmo2_family() {
                              {"hidden_act", &Decoder::activation},
                              {"rms_norm_eps", &Decoder::epsilon},
                              {"attention_bias", biases_of_attention()},
-                             {"attention_dropout", ConfigKey::NoEffect{}}}),
+                             {"attention_dropout", ConfigKey::Dropout{}}}),
         .presets = {{"olmo2-1b", "",
                      R"({"num_hidden_layers": 16, "num_attention_heads": 16, "hidden_size": 2048,
                          "intermediate_size": 8192, "vocab_size": 100352, "max_position_embeddings": 4096,

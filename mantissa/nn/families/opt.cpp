@@ -14,9 +14,9 @@ std::vector<ConfigKey> keys_of_opt() {
          {"do_layer_norm_before", ConfigKey::Held{"true"}},
          {"_remove_final_layer_norm", ConfigKey::Held{"false"}},
          {"layer_norm_elementwise_affine", ConfigKey::Held{"true"}},
-         {"attention_dropout", ConfigKey::NoEffect{}},
-         {"dropout", ConfigKey::NoEffect{}},
-         {"layerdrop", ConfigKey::NoEffect{}},
+         {"attention_dropout", ConfigKey::Dropout{}},
+         {"dropout", ConfigKey::Dropout{}},
+         {"layerdrop", ConfigKey::Dropout{}},
          {"init_std", ConfigKey::NoEffect{}}});
     std::erase_if(keys, [](const ConfigKey& key) { return key.name == "intermediate_size"; });
     return keys;

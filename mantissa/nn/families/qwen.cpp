@@ -30,7 +30,7 @@ std::vector<ConfigKey> keys_of_qwen() {
                         {"hidden_act", &Decoder::activation},
                         {"rms_norm_eps", &Decoder::epsilon},
                         {"sliding_window", &Decoder::window, none},
-                        {"attention_dropout", ConfigKey::NoEffect{}}});
+                        {"attention_dropout", ConfigKey::Dropout{}}});
 }
 
 std::vector<ConfigKey> keys_of_qwen3() {
@@ -48,7 +48,7 @@ const DecoderFamily& qwen2_family() {
         .architecture = "Qwen2ForCausalLM",
         .parts = {.key_heads = 32, .context = 32768, .epsilon = 1e-6, .window = 4096, .bias_qkv = true},
         .keys = keys_of_qwen(),
-        .layer_types = true,
+        .layer_types = LayerTypes::needed,
         .own_keys = {"use_sliding_window", "max_window_layers"},
         .read = read_windows_of_qwen,
         .write = write_windows_of_qwen,
@@ -75,7 +75,7 @@ const DecoderFamily& qwen3_family() {
                   .window = 4096,
                   .qk_norm = QkNorm::head},
         .keys = keys_of_qwen3(),
-        .layer_types = true,
+        .layer_types = LayerTypes::needed,
         .own_keys = {"use_sliding_window", "max_window_layers"},
         .read = read_windows_of_qwen,
         .write = write_windows_of_qwen,
