@@ -52,6 +52,8 @@ struct Problem {
     std::span<const int> lasting = {};
     /// Operands and outputs may begin at any of their elements. Else all begin at multiples of 16 bytes.
     bool askew = false;
+    /// It is a part of the backward pass, where rows of zeros meet finite numbers or count as if they did.
+    bool backward = false;
 };
 
 /// Addresses of one launch, in the order of the node's operands and outputs.

@@ -115,7 +115,13 @@ Plan::Plan(Graph graph, Device& device, MakeKernels make, std::span<const NodeId
         const std::vector<int> lasting_inputs = lasting_operands(graph_, node, lasting);
         const bool some_askew =
             askew || std::ranges::any_of(node.inputs, [&](Value input) { return lies_askew(graph_, input); });
-        const Problem problem{*node.op, inputs, node.outputs, node.attributes, lasting_inputs, some_askew};
+        const Problem problem{.op = *node.op,
+                              .inputs = inputs,
+                              .outputs = node.outputs,
+                              .attributes = node.attributes,
+                              .lasting = lasting_inputs,
+                              .askew = some_askew,
+                              .backward = node.origin.stage == Stage::backward};
         Choice choice = node.op->name == "scan" ? Choice{&scan_kernel, prepare_scan(node, device, make), {}}
                                                 : choose(device, problem);
         if (!choice.kernel) fail_without_kernel(graph_, device, id, choice);

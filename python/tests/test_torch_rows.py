@@ -2,6 +2,7 @@
 import copy
 import sys
 import unittest
+import unittest.mock
 
 try:
     import torch
@@ -111,6 +112,7 @@ class Buffers(unittest.TestCase):
     """What forward writes into buffers is there in the next step, in evaluation, in the module and in a checkpoint."""
 
     MODULES = {"average": Average, "codebook": Codebook,
+               "batch norm": lambda: nn.Sequential(nn.Linear(6, 3, bias=False), nn.BatchNorm1d(3)),
                "spectral norm": lambda: nn.Sequential(nn.utils.parametrizations.spectral_norm(nn.Linear(6, 3)))}
 
     def test_steps_are_those_of_torch(self):
@@ -131,6 +133,14 @@ class Buffers(unittest.TestCase):
                     with torch.no_grad():
                         self.assertAlmostEqual(step.evaluate(X, Y), F.cross_entropy(theirs(X), Y).item(), 4)
                         torch.testing.assert_close(torch.as_tensor(step.predict(X)), theirs(X), rtol=1e-4, atol=1e-4)
+
+    def test_what_writes_nothing_else_is_traced_once(self):
+        made = torch.export.ExportedProgram.run_decompositions
+        for times, name in ((0, "batch norm"), (1, "average")):
+            with unittest.mock.patch.object(torch.export.ExportedProgram, "run_decompositions", autospec=True,
+                                            side_effect=made) as again:
+                mantissa.torch.trainer(self.MODULES[name]().train(), F.cross_entropy, (X, Y), check=False)
+            self.assertEqual(again.call_count, times, name)
 
     def test_micro_batches_are_refused(self):
         with self.assertRaisesRegex(mantissa.Error, "forward changes the buffer average"):

@@ -45,6 +45,7 @@ class _Reader:
         signature = self.exported.graph_signature
         specs = {spec.arg.name: spec for spec in signature.input_specs if hasattr(spec.arg, "name")}
         self.mutated = dict(signature.buffers_to_mutate)
+        self.mutated.update({each.name: specs[each.name].target for each in export.statistics(self.exported) or ()})
         weights = {}
         for node in self.exported.graph.nodes:
             if node.op == "placeholder":
@@ -148,7 +149,7 @@ class _Reader:
             return
         schema = getattr(node.target, "_schema", None)
         name = schema.name.split("::")[1] if schema else str(node.target)
-        if name in ("_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range_for_size", "_assert_async"):
+        if name in export.ASSERTIONS:
             return
         operands = list(node.all_input_nodes)
         if not self._is_random(node) and all(operand in self.folded for operand in operands):

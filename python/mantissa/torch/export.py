@@ -1,7 +1,7 @@
 """A module and its loss as torch.export has them, in training or in evaluation, and nothing lost on the way.
 
-The module is exported in the mode it is to run in, functionalised and not decomposed: layer norms, attention, losses
-stay whole. Two things get lost on that way and are brought along here: regions of torch.no_grad() end in `detach`, and
+The module is exported in the mode it is to run in, functionalised where it writes, and not decomposed: layer norms,
+attention, losses stay whole. Two things get lost on that way and are brought along here: regions of torch.no_grad() end in `detach`, and
 what stands under autocast(enabled=False) is marked as exact. What would be dropped without a word is found and named:
 functions with a backward of their own, and hooks.
 """
@@ -17,9 +17,11 @@ import torch
 
 from ..rows import CaptureError, Refusal
 from ..rows.advice import advice_in
+from ..rows.registry import row_of
 
 _TORCH, _HERE = (os.path.dirname(file) + os.sep for file in (torch.__file__, __file__))
 ONE_AT_A_TIME = threading.RLock()  # what is patched while a module is traced is the process's, and not all by us
+ASSERTIONS = {"_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range_for_size", "_assert_async"}
 MODULE, LOSS = "model", "_loss."  # where the wrapper keeps the module, and what a loss has that is one
 
 
@@ -252,6 +254,61 @@ def _hints_left_out():
         transformer._detect_is_causal_mask = before
 
 
+def statistics(program):
+    """Placeholders of buffers of the module that batch norms write, each by one, and of counts that nothing reads; None
+    where more is written."""
+    buffers, found = program.graph_signature.inputs_to_buffers, set()
+    for node in program.graph.nodes:
+        is_count = node.target is torch.ops.aten.add_.Tensor
+        if is_count or node.target is torch.ops.aten.batch_norm.default and node.args[5]:
+            for each in node.args[:1] if is_count else node.args[3:5]:
+                name = buffers.get(getattr(each, "name", None), LOSS)
+                if name.startswith(LOSS) or len(each.users) > 1 or each.meta["val"].is_floating_point() == is_count:
+                    return None
+                if is_count and (node.users or each.meta["val"].dim() > 0):
+                    return None
+                found.add(each)
+    return found
+
+
+# Operations that make a tensor of their own: what one of them made and nothing else reads may be written in place.
+_MAKERS = {"conv1d", "conv2d", "conv3d", "batch_norm", "linear", "matmul", "add", "mul", "relu", "silu", "hardswish"}
+
+
+def _without_writes(graph):
+    """Makes x.relu_() what x.relu() is, of any such operation, where x is new and read by nothing else."""
+    for node in graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        if node.op != "call_function" or schema is None or not schema.is_mutable or not schema.name.endswith("_"):
+            continue
+        written, name = node.args[0], schema.name.removeprefix("aten::")
+        maker = getattr(getattr(written, "target", None), "_schema", None)
+        is_own = maker is not None and maker.name.removeprefix("aten::") in _MAKERS and len(written.users) == 1
+        pure = getattr(getattr(torch.ops.aten, name[:-1], None), schema.overload_name or "default", None)
+        if is_own and pure is not None and written.meta["val"].dtype == node.meta["val"].dtype:
+            node.target = pure
+
+
+def _is_read_as_it_is(program):
+    """Whether nothing in a traced program but statistics is written in place, and each operation has a row or is computed
+    once."""
+    constant, written = set(), statistics(program)
+    for node in program.graph_module.graph.nodes:
+        if node.op == "get_attr" or node.op == "call_function" and constant.issuperset(node.all_input_nodes):
+            constant.add(node)
+        if node.op != "call_function" or node.target is operator.getitem:
+            continue
+        schema = getattr(node.target, "_schema", None)
+        if schema is None or written is None or schema.is_mutable and node.args[0] not in written:
+            return False
+        space, name = schema.name.split("::")
+        if not (schema.is_mutable or node in constant or name in ASSERTIONS) and row_of(f"{space}.{name}") is None:
+            return False
+        if "norm" in name and name != "batch_norm" and any(each.name == "running_mean" for each in schema.arguments):
+            return False
+    return True
+
+
 def exported(module, values, refusals, open_axes=()):
     """The exported module, with the axes (index of a value, axis) that are open as symbols. Raises CaptureError with all
     that was found where torch cannot export it."""
@@ -261,7 +318,10 @@ def exported(module, values, refusals, open_axes=()):
             program = torch.export.export(module, tuple(values), strict=False,
                                           dynamic_shapes=(shapes,) if open_axes else None)
         _inline_regions(program.graph_module, refusals)
-        return program.run_decompositions({})
+        _without_writes(program.graph_module.graph)
+        program.graph_module.graph.eliminate_dead_code()
+        # Made functional it is traced once more, which takes longer than the first time.
+        return program if _is_read_as_it_is(program) else program.run_decompositions({})
     except Exception as error:
         raise CaptureError(type(module.model).__name__, refusals or [_export_refusal(error)]) from error
 

@@ -52,6 +52,9 @@ struct TileRun {
     std::int64_t steps = 0;
 };
 
+/// Depth of the blocks of a panel that may be left out as zeros.
+inline constexpr std::int64_t depth_of_zeros = 32;
+
 /// One block of sums: c[rows, cols] = (accumulate ? c : 0) + a_panel^T b_panel.
 struct Tile {
     const void* a = nullptr;              ///< a packed panel of a, unless it is read in place
@@ -61,6 +64,7 @@ struct Tile {
     std::int64_t run_count = 0;           ///< of either
     const void* b = nullptr;              ///< a packed panel of b, or words of pixels
     std::int64_t depth = 0;
+    std::uint64_t zeros = 0;  ///< bit i: block i of the depth is left out; panels are given `steps` for that
     float* c = nullptr;
     std::int64_t ldc = 0;
     std::int64_t rows = 0;  ///< 1 ... panel height

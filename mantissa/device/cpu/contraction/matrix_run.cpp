@@ -3,6 +3,7 @@
 #include <immintrin.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -107,7 +108,7 @@ const std::byte* MatrixRun::panel_of_b(std::int64_t chunk, std::int64_t inner, s
 std::byte* MatrixRun::buffer_of_a(std::int64_t chunk, std::int64_t inner) const {
     const std::int64_t parity = blocking_.rows_once() ? 0 : chunk % 2;
     return memory_ + layout_.begin_of_a() + static_cast<std::size_t>(parity) * layout_.packed_a +
-           inner * a_.padded_lines() * kernels_.line_bytes(blocking_.depth);
+           inner * layout_.part_of_a;
 }
 
 const std::byte* MatrixRun::shared_panels_of_a(std::int64_t chunk, std::int64_t inner,
@@ -120,8 +121,26 @@ const std::byte* MatrixRun::shared_panels_of_a(std::int64_t chunk, std::int64_t 
 const std::byte* MatrixRun::panels_of_a(std::int64_t chunk, std::int64_t inner, PanelRange rows,
                                         std::byte* worker_memory) const {
     if (const std::byte* const shared = shared_panels_of_a(chunk, inner, rows)) return shared;
-    a_.pack(source_of_a(), entry_, rows, {depth_of(chunk, inner), worker_memory});
+    const PanelRange depth = depth_of(chunk, inner);
+    a_.pack(source_of_a(), entry_, rows, {depth, worker_memory});
+    if (std::uint64_t* const zeros = zeros_of_a(chunk, inner, rows.begin, worker_memory))
+        a_.find_zeros(c_.arguments.a, entry_, rows, depth, zeros);
     return worker_memory;
+}
+
+std::uint64_t* MatrixRun::zeros_of_a(std::int64_t chunk, std::int64_t inner, std::int64_t row,
+                                     std::byte* worker_memory) const {
+    if (!p_.finds_zeros()) return nullptr;
+    if (blocking_.a_groups == 0)
+        return reinterpret_cast<std::uint64_t*>(worker_memory + layout_.zeros_of_block);
+    return reinterpret_cast<std::uint64_t*>(buffer_of_a(chunk, inner) + layout_.zeros_of_a) +
+           row / kernels_.height;
+}
+
+std::uint64_t* MatrixRun::zeros_of_b(std::int64_t chunk, std::int64_t inner, std::int64_t column) const {
+    if (!p_.finds_zeros() || p_.keeps_b) return nullptr;
+    return reinterpret_cast<std::uint64_t*>(buffer_of_b(chunk, inner) + layout_.zeros_of_b) +
+           column / kernels_.width;
 }
 
 OperandSource MatrixRun::source_of_a() const {
@@ -154,8 +173,11 @@ void MatrixRun::pack_columns(std::int64_t chunk, std::int64_t inner, std::int64_
         return words->pack(images(c_.arguments.b, p_.b), channels, depth, buffer_of_b(chunk, inner));
     }
     const PanelRange mine = part_of(columns.size, blocking_.pack_columns, group);
-    b_.pack({.data = c_.arguments.b}, entry_, {columns.begin + mine.begin, mine.size},
+    const PanelRange lines{columns.begin + mine.begin, mine.size};
+    b_.pack({.data = c_.arguments.b}, entry_, lines,
             {depth, buffer_of_b(chunk, inner) + mine.begin * kernels_.line_bytes(depth.size)});
+    if (std::uint64_t* const zeros = zeros_of_b(chunk, inner, mine.begin))
+        b_.find_zeros(c_.arguments.b, entry_, lines, depth, zeros);
 }
 
 void MatrixRun::pack_rows(std::int64_t chunk, std::int64_t inner, std::int64_t group) const {
@@ -169,6 +191,8 @@ void MatrixRun::pack_rows(std::int64_t chunk, std::int64_t inner, std::int64_t g
     const PanelRange rows = part_of(p_.m, blocking_.pack_rows, group);
     a_.pack(source_of_a(), entry_, rows,
             {depth, buffer_of_a(chunk, inner) + rows.begin * kernels_.line_bytes(depth.size)});
+    if (std::uint64_t* const zeros = zeros_of_a(chunk, inner, rows.begin, nullptr))
+        a_.find_zeros(c_.arguments.a, entry_, rows, depth, zeros);
 }
 
 void MatrixRun::multiply(std::int64_t chunk, std::int64_t block, std::byte* worker_memory) {
@@ -246,7 +270,7 @@ class MatrixRun::RowsOfTiles {
     void multiply(std::int64_t row, Tile& tile) const {
         if (panels_) {
             tile.a = panels_ + row * line_bytes_;
-            run_.kernels_.multiply(tile);
+            tile.zeros == 0 ? run_.kernels_.multiply(tile) : multiply_some(tile);
         } else if (run_.c_.matrices.across) {
             run_.c_.matrices.across->place(steps_, row, tile);
             run_.kernels_.multiply_across(tile);
@@ -258,6 +282,23 @@ class MatrixRun::RowsOfTiles {
     }
 
   private:
+    /// A tile of panels, without blocks of zeros.
+    void multiply_some(Tile& tile) const {
+        const std::int64_t of_word = run_.kernels_.depth_unit, words = ceil_div(tile.depth, of_word);
+        const std::int64_t of_block = depth_of_zeros / of_word;
+        std::array<StepsInPlace, 64> steps;
+        tile.steps = steps.data();
+        tile.step_bytes = run_.kernels_.height * run_.kernels_.element_bytes * of_word;
+        tile.run_count = 0;
+        for (std::int64_t word = 0, end = 0; word < words; word = end) {
+            end = std::min(words, word + of_block);
+            if ((tile.zeros >> word / of_block & 1) != 0) continue;
+            const auto run = static_cast<std::size_t>(tile.run_count++);
+            steps[run] = {.first = word * tile.step_bytes, .begin = word, .count = end - word};
+        }
+        run_.kernels_.multiply_across(tile);
+    }
+
     const MatrixRun& run_;
     std::int64_t line_bytes_;
     const std::byte* panels_ = nullptr;
@@ -273,6 +314,8 @@ void MatrixRun::multiply_panels(std::int64_t chunk, std::int64_t inner, std::int
     const std::int64_t height = kernels_.height, width = kernels_.width;
     const RowsOfTiles rows_of_a(*this, chunk, inner, rows, worker_memory);
     const std::byte* const panels_b = panels_of_b(chunk, inner);
+    const std::uint64_t* const zeros_a = zeros_of_a(chunk, inner, rows.begin, worker_memory);
+    const std::uint64_t* const zeros_b = zeros_of_b(chunk, inner, 0);
     const Sums sums = sums_of(chunk, rows, columns, worker_memory);
     const bool first = depth_index(chunk, inner) == 0;
     const bool last = depth_index(chunk, inner) + 1 == blocking_.depth_chunks;
@@ -291,6 +334,7 @@ void MatrixRun::multiply_panels(std::int64_t chunk, std::int64_t inner, std::int
         for (std::int64_t i = 0; i < rows.size; i += height, ++tile_index) {
             if (next) prefetch_rows(*next, tile_index, tiles);
             tile.rows = std::min(height, rows.size - i);
+            tile.zeros = (zeros_a ? zeros_a[i / height] : 0) | (zeros_b ? zeros_b[j / width] : 0);
             // The next panel of b comes from L3 or memory: some lines of it with each tile of this one.
             tile.ahead = panels_b + (j + width + std::min(i / height * lines_ahead, width)) * line_bytes;
             tile.c = sums.each_tile ? sums.first : sums.first + i * sums.leading + (j - columns.begin);

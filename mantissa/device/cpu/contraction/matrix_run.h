@@ -70,6 +70,12 @@ class MatrixRun {
     const std::byte* panels_of_a(std::int64_t chunk, std::int64_t inner, PanelRange rows,
                                  std::byte* worker_memory) const;
 
+    /// Numbers of the panels that begin with these rows or this column of the chunk, as
+    /// OperandPanels::find_zeros() gives them; null where none are looked for.
+    std::uint64_t* zeros_of_a(std::int64_t chunk, std::int64_t inner, std::int64_t row,
+                              std::byte* worker_memory) const;
+    std::uint64_t* zeros_of_b(std::int64_t chunk, std::int64_t inner, std::int64_t column) const;
+
     OperandSource source_of_a() const;
     /// Where a gathered operand lies, of this entry.
     const std::byte* images(const void* data, const MatrixLayout& layout) const;

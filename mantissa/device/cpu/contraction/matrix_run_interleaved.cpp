@@ -133,6 +133,8 @@ void MatrixRun::multiply_interleaved(std::int64_t chunk, std::int64_t inner, std
                    : TilesInPlace::Runs{};
     const TilesBehind tiles_behind(*this, chunk, inner, sums_of(chunk, rows, columns, worker_memory),
                                    reinterpret_cast<float*>(worker_memory + layout_.block_of_a));
+    const std::uint64_t* const zeros_a = zeros_of_a(chunk, inner, rows.begin, worker_memory);
+    const std::uint64_t* const zeros_b = zeros_of_b(chunk, inner, columns.begin);
     const std::int64_t row0 = entry_ * p_.m + rows.begin, col0 = columns_of(chunk).begin + columns.begin;
     float* const tiles = reinterpret_cast<float*>(worker_memory + layout_.begin_of_tiles());
     const std::int64_t all_rows = ceil_div(rows.size, height), all_columns = ceil_div(columns.size, width);
@@ -173,6 +175,7 @@ void MatrixRun::multiply_interleaved(std::int64_t chunk, std::int64_t inner, std
                 const auto of_group = static_cast<std::size_t>(column - first);
                 const std::int64_t i = row * height, j = column * width, asked = row * share_of_panel;
                 tile.b = panels[of_group];
+                tile.zeros = (zeros_a ? zeros_a[row] : 0) | (zeros_b ? zeros_b[column] : 0);
                 if (tiles_of_a)
                     tile.tile_runs = runs.first + row * runs.count;
                 else

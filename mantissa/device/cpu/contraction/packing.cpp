@@ -18,6 +18,19 @@ void prefetch_run(const std::byte* from, std::int64_t bytes) {
     for (std::int64_t at = 0; at < bytes; at += 64) _mm_prefetch(from + at, _MM_HINT_T1);
 }
 
+/// Whether all are zeros of either sign: `bits` has those that a sign is not.
+bool are_zeros(const std::byte* from, std::int64_t bytes, std::uint64_t bits) {
+    std::uint64_t word = 0;
+    for (; bytes >= 8; from += 8, bytes -= 8) {
+        std::memcpy(&word, from, 8);
+        if ((word & bits) != 0) return false;
+    }
+    if (bytes == 0) return true;
+    word = 0;
+    std::memcpy(&word, from, static_cast<std::size_t>(bytes));
+    return (word & bits) == 0;
+}
+
 /// How much of a line that runs along the depth is staged at a time.
 constexpr std::int64_t slice_along = 64;
 
@@ -223,6 +236,26 @@ void OperandPanels::pack_staged(const OperandSource& source, std::int64_t entry,
                     panels[panel * line_bytes + conversion.parts * part_of_panel +
                            step / kernels_.depth_unit * 2 * panel_size_] = std::byte{!finite};
         }
+}
+
+void OperandPanels::find_zeros(const void* source, std::int64_t entry, PanelRange lines, PanelRange depth,
+                               std::uint64_t* zeros) const {
+    const bool along = form_ == PanelSource::along_depth;
+    const auto element_bytes = static_cast<std::int64_t>(size_of(layout_.dtype));
+    const std::uint64_t bits = element_bytes == 2 ? 0x7fff7fff7fff7fff : 0x7fffffff7fffffff;
+    const std::int64_t row_bytes = layout_.leading * element_bytes;
+    for (std::int64_t line = 0; line < lines.size; line += panel_size_, ++zeros) {
+        *zeros = 0;
+        const std::int64_t count = std::min(panel_size_, lines.size - line);
+        for (std::int64_t k = 0, block = 0; k < depth.size; k += depth_of_zeros, ++block) {
+            const std::int64_t deep = std::min(depth_of_zeros, depth.size - k);
+            const std::int64_t rows = along ? count : deep, columns = along ? deep : count;
+            const std::byte* const first = element(source, entry, lines.begin + line, depth.begin + k);
+            std::int64_t row = 0;
+            while (row < rows && are_zeros(first + row * row_bytes, columns * element_bytes, bits)) ++row;
+            if (row == rows) *zeros |= std::uint64_t{1} << block;
+        }
+    }
 }
 
 void OperandPanels::prefetch(const void* source, std::int64_t entry, PanelRange lines, PanelRange depth,

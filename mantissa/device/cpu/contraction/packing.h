@@ -52,6 +52,10 @@ class OperandPanels {
     /// begins with a panel.
     void pack(const OperandSource& source, std::int64_t entry, PanelRange lines,
               const PanelChunk& chunk) const;
+    /// Says of each panel of `lines` which blocks of `depth` are zeros: bit i of its number, block i. Ends at
+    /// the first element that is none, and is quick right behind pack(), while caches have the operand.
+    void find_zeros(const void* source, std::int64_t entry, PanelRange lines, PanelRange depth,
+                    std::uint64_t* zeros) const;
     /// Asks for the part `share` of `shares` of `lines` x `depth`, where it lies in memory, to come into L2.
     void prefetch(const void* source, std::int64_t entry, PanelRange lines, PanelRange depth,
                   std::int64_t share, std::int64_t shares) const;

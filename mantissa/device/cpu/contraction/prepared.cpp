@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/contraction/standard_epilogue.h"
 
@@ -62,17 +63,23 @@ std::int64_t columns_of_block(const ContractionProblem& problem) {
 WorkspaceLayout::WorkspaceLayout(const ContractionProblem& problem, const Blocking& blocking,
                                  const ContractionKernels& kernels) {
     const std::int64_t line_bytes = kernels.line_bytes(blocking.depth);
-    const std::int64_t chunk_bytes = line_bytes * blocking.depths_inside;
+    const auto zeros = [&](std::int64_t lines, std::int64_t panel) {
+        return problem.finds_zeros() ? in_lines(ceil_div(lines, panel) * 8) : 0;
+    };
     const std::size_t buffers = blocking.chunks() > 1 ? 2 : 1;
     buffers_of_b = problem.keeps_b ? 0 : buffers;
     buffers_of_a = blocking.rows_once() ? 1 : buffers;
     counters = whole_lines((4 + blocking.blocks()) * 8);
-    part_of_b = blocking.packed_bytes;
+    zeros_of_b = in_lines(blocking.packed_bytes);
+    part_of_b = zeros_of_b + zeros(blocking.columns, kernels.width);
     packed_b = whole_lines(part_of_b * blocking.depths_inside);
     const bool shares_a = blocking.a_groups > 0;
-    packed_a = shares_a ? whole_lines(chunk_bytes * align_up(problem.m, kernels.height)) : 0;
+    zeros_of_a = in_lines(line_bytes * align_up(problem.m, kernels.height));
+    part_of_a = zeros_of_a + zeros(problem.m, kernels.height);
+    packed_a = shares_a ? whole_lines(part_of_a * blocking.depths_inside) : 0;
     partial = blocking.partial_sums ? whole_lines(problem.m * blocking.columns * 4) : 0;
-    block_of_a = shares_a ? 0 : whole_lines(line_bytes * blocking.rows);
+    zeros_of_block = in_lines(line_bytes * blocking.rows);
+    block_of_a = shares_a ? 0 : whole_lines(zeros_of_block + zeros(blocking.rows, kernels.height));
     if (const auto pairs = ImagePairs::of(problem, kernels))
         packed_a = whole_lines(pairs->bytes(problem.k, blocking.depth));
     if (blocking.a_in_place) {
@@ -101,6 +108,8 @@ PreparedMatrices::PreparedMatrices(const ContractionProblem& problem, const Cont
       layout(problem, blocking, kernels),
       a(problem, Side::a, kernels, blocking.a_groups > 0 ? layout.stores() : PanelStores::plain),
       b(problem, Side::b, kernels, layout.stores()) {
+    check(!problem.finds_zeros() || blocking.depth <= 64 * depth_of_zeros,
+          "a chunk of the depth has more blocks than a number of bits");
     words = PixelWords::of(problem, kernels);
     tiles = TilesInPlace::of(problem, kernels);
     if (reads_a_in_place(problem, kernels)) in_place.emplace(problem, kernels);

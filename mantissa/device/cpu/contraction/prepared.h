@@ -36,8 +36,11 @@ struct WorkspaceLayout {
     /// Buffers of the matrix that is multiplied, and of the next, if there is one and it is another.
     std::size_t buffers_of_b, buffers_of_a;
     std::size_t counters, packed_b, packed_a, partial, block_of_a, block_of_sums;
-    /// Bytes of the panels of one chunk of the depth in a chunk of b.
-    std::int64_t part_of_b;
+    /// Bytes of the panels of one chunk of the depth in a chunk of b, and of all rows of a. Where zeros are
+    /// left out, a number for each panel lies behind them, as behind the panels of a block of a.
+    std::int64_t part_of_b, part_of_a;
+    // Where these numbers begin.
+    std::int64_t zeros_of_b, zeros_of_a, zeros_of_block;
     /// Bytes of two tiles of sums, which kernels that interleave use by turns.
     std::size_t two_tiles;
 };

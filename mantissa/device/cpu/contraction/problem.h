@@ -103,10 +103,15 @@ struct ContractionProblem {
     bool custom_epilogue = false;
     /// b lasts for many calls. pack_b() makes its panels once, and calls read these in place of b.
     bool keeps_b = false;
+    /// Blocks of zeros of either operand add nothing, whatever they meet: rows of a gradient at padding. No
+    /// bit of finite operands' sums follows from it, but for the sign of a zero that a sum underflowed to.
+    /// What is gathered or mapped is multiplied as it is, and what it meets.
+    bool leaves_zeros_out = false;
     /// Threads that are to be kept busy: many get finer blocks, which moves no bit. Any number may run it.
     int threads = 1;
 
     std::int64_t entries() const { return batch[0] * batch[1]; }
+    bool finds_zeros() const { return leaves_zeros_out && !a.mapped && !a.window && !b.window; }
     /// Elements of the output.
     std::int64_t sums() const { return entries() * m * n; }
 };

@@ -205,6 +205,11 @@ struct AsTheyAre {
     explicit AsTheyAre(const Tile& tile)
         : a_(static_cast<const std::byte*>(tile.a)), b_(static_cast<const std::byte*>(tile.b)) {}
 
+    void skip() {
+        a_ += 2 * tile_bytes;
+        b_ += 2 * tile_bytes;
+    }
+
     /// Sums += the products of the next step of the depth.
     template <PanelOfB Panel, class Unit>
     void step(Unit& unit, DueBetween& due) {
@@ -214,8 +219,7 @@ struct AsTheyAre {
         unit.template load_past_l1<5>(a_ + tile_bytes, 64);
         multiply_loaded(unit);
         due.finish<Unit>();
-        a_ += 2 * tile_bytes;
-        b_ += 2 * tile_bytes;
+        skip();
     }
 
   private:
@@ -228,6 +232,8 @@ struct InPlace {
 
     explicit InPlace(const Tile& tile)
         : run_(*tile.tile_runs), next_(tile.tile_runs + 1), b_(static_cast<const std::byte*>(tile.b)) {}
+
+    void skip() {}  // never: what is gathered meets no block that is left out
 
     template <PanelOfB Panel, class Unit>
     void step(Unit& unit, DueBetween& due) {
@@ -273,6 +279,13 @@ struct InTwoParts {
           marks_of_a_(a_ + 2 * part_bytes_),
           marks_of_b_(b_ + 2 * part_bytes_) {}
 
+    void skip() {
+        a_ += 2 * tile_bytes;
+        b_ += 2 * tile_bytes;
+        marks_of_a_ += 2 * tile_panel;
+        marks_of_b_ += 2 * tile_panel;
+    }
+
     template <PanelOfB Panel, class Unit>
     void step(Unit& unit, DueBetween& due) {
         const std::byte *const a_lo = a_ + part_bytes_, *const b_lo = b_ + part_bytes_;
@@ -296,10 +309,7 @@ struct InTwoParts {
         if (!finite) load_rows(unit, finite_of(a_, rows));
         load_columns<Panel>(unit, b_lo);
         multiply();
-        a_ += 2 * tile_bytes;
-        b_ += 2 * tile_bytes;
-        marks_of_a_ += 2 * tile_panel;
-        marks_of_b_ += 2 * tile_panel;
+        skip();
     }
 
   private:
@@ -316,12 +326,16 @@ void multiply_tiles(const Tile& tile) {
     unit.template zero<1>();
     unit.template zero<2>();
     unit.template zero<3>();
+    static_assert(tile_depth == depth_of_zeros);
     const std::int64_t steps = ceil_div(tile.depth, tile_depth);
     const std::int64_t resident = std::min(steps, tile.resident_depth / tile_depth);
-    DueBetween due(tile, steps * Operands::products);
+    DueBetween due(tile, (steps - __builtin_popcountll(tile.zeros)) * Operands::products);
     Operands operands(tile);
-    for (std::int64_t i = 0; i < resident; ++i) operands.template step<PanelOfB::stays_in_l1>(unit, due);
-    for (std::int64_t i = resident; i < steps; ++i) operands.template step<PanelOfB::passes>(unit, due);
+    const auto are_zeros = [&](std::int64_t step) { return (tile.zeros >> step & 1) != 0; };
+    for (std::int64_t i = 0; i < resident; ++i)
+        are_zeros(i) ? operands.skip() : operands.template step<PanelOfB::stays_in_l1>(unit, due);
+    for (std::int64_t i = resident; i < steps; ++i)
+        are_zeros(i) ? operands.skip() : operands.template step<PanelOfB::passes>(unit, due);
     due.finish_all<Unit>();
     float *const above = tile.c, *const below = tile.c + 16 * tile.ldc;
     unit.template store<0>(above, stride);

@@ -21,7 +21,8 @@ struct Inner {
     explicit Inner(const Problem& fused)
         : body(fused.attributes.body("body").graph()),
           node(body.node(contraction_of(body))),
-          inputs(body.input_types(node)) {
+          inputs(body.input_types(node)),
+          backward(fused.backward) {
         for (const Value& input : node.inputs)
             operands.push_back(static_cast<int>(
                 std::find(body.inputs().begin(), body.inputs().end(), input.node) - body.inputs().begin()));
@@ -31,13 +32,21 @@ struct Inner {
                 lasting.push_back(i);
     }
 
-    Problem problem() const { return {*node.op, inputs, node.outputs, node.attributes, lasting}; }
+    Problem problem() const {
+        return {.op = *node.op,
+                .inputs = inputs,
+                .outputs = node.outputs,
+                .attributes = node.attributes,
+                .lasting = lasting,
+                .backward = backward};
+    }
 
     const Graph& body;
     const Node& node;
     std::vector<Type> inputs;
     std::vector<int> operands;  ///< of the fused node
     std::vector<int> lasting = {};
+    bool backward;
 };
 
 /// As the unit does them, with an epilogue of ours in place of what it would do with the sums.

@@ -121,7 +121,7 @@ class Run {
     }
 
     void run() {
-        const std::int64_t most = prepared_.chunk.tokens, rows = rows_of_kept_chunks();
+        const std::int64_t most = prepared_.chunks[0].tokens, rows = rows_to_compute();
         if (rows < p_.rows) gather(rows);
         for (std::int64_t first = 0; first < rows; first += most) {
             const PreparedLossChunk& products = prepared_.chunk_of(std::min(most, rows - first));
@@ -138,13 +138,10 @@ class Run {
     }
 
   private:
-    /// Rows to compute: whole chunks with all that have a loss, or simply all.
-    std::int64_t rows_of_kept_chunks() const {
-        if (!prepared_.leaves_rows_out()) return p_.rows;
-        const std::int64_t most = prepared_.chunk.tokens;
-        const auto kept = p_.rows - std::count_if(o_.targets, o_.targets + p_.rows,
-                                                  [](std::int32_t target) { return target < 0; });
-        return std::min(p_.rows, std::max<std::int64_t>(1, ceil_div(kept, most)) * most);
+    std::int64_t rows_to_compute() const {
+        if (!leaves_rows_out(p_)) return p_.rows;
+        return prepared_.rows_of(
+            std::count_if(o_.targets, o_.targets + p_.rows, [](std::int32_t target) { return target >= 0; }));
     }
 
     /// Puts rows with a loss first, and enough others behind them.
@@ -161,7 +158,7 @@ class Run {
             if (row < rows)
                 std::memcpy(memory_ + places_.x + offset(row), from + offset(order_[row]), row_bytes());
         });
-        std::fill(losses_ + rows, losses_ + p_.rows, 0.0f);
+        std::fill_n(losses_, p_.rows, 0.0f);
         o_.targets = targets;
         o_.x = memory_ + places_.x;
         dx_ = std::exchange(o_.dx, memory_ + places_.dx);
@@ -233,7 +230,7 @@ class Run {
                                std::min(chunk.tokens, (block + 1) * tokens_of_block)};
             chunk.kernels.token_totals(totals, tokens);
             for (std::int64_t token = tokens.first; token < tokens.last; ++token) {
-                float& loss = losses_[first + token];
+                float& loss = losses_[order_ ? order_[first + token] : first + token];
                 if (p_.by_rows)
                     loss = finish_row(chunk, totals, token, first + token);
                 else

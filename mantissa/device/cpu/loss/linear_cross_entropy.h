@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/base/whole_units.h"
@@ -23,6 +24,10 @@ namespace mantissa::inline v0::on_cpu {
 /// 50,257 they take 103 MB. What each chunk repeats is the traffic of w and dw: in BF16 w is read, packed and
 /// read again twice, dw read and written, 20 C V bytes beside 6 * 1,024 C V FLOP, so 300 FLOP a byte.
 inline constexpr std::int64_t rows_of_loss_chunk = 1024;
+
+/// Rows without a loss are left out in whole blocks of so many: products of other numbers of rows are
+/// prepared for each multiple, and 64 fill the panels of every level.
+inline constexpr std::int64_t rows_left_out = 64;
 
 /// loss = mean over N of lse(x w^T) - (x w^T)[target]; dx and dw are its gradients times the seed. Of
 /// `by_rows` losses there are N, with a seed each, and one for the lse of each. Exponentials and gradients of
@@ -120,27 +125,28 @@ struct PreparedLinearCrossEntropy {
     /// Bytes of scratch: one chunk of exponentials where there are gradients, some numbers a token and group
     /// of classes, and what a contraction needs.
     std::size_t workspace_bytes(int threads) const { return workspace(threads).bytes; }
-    const PreparedLossChunk& chunk_of(std::int64_t tokens) const {
-        return tokens == chunk.tokens ? chunk : *last_chunk;
-    }
-    /// Whether rows without a loss may be left out, a chunk of them at a time.
-    bool leaves_rows_out() const {
-        return problem.ignore_negative && !problem.by_rows && problem.rows > chunk.tokens;
-    }
+    const PreparedLossChunk& chunk_of(std::int64_t tokens) const;
+    /// Rows to compute where so many have a loss: those, filled up with others to whole chunks and a last one
+    /// that is prepared; or simply all.
+    std::int64_t rows_of(std::int64_t with_loss) const;
 
     LinearCrossEntropy problem;
     const LossKernels& kernels;
-    PreparedLossChunk chunk;
-    std::optional<PreparedLossChunk> last_chunk;  ///< where fewer tokens are left for it
+    /// The largest first: those of all rows, and where rows may be left out, shorter last ones.
+    std::vector<PreparedLossChunk> chunks;
 };
+
+/// Whether rows without a loss may be left out.
+bool leaves_rows_out(const LinearCrossEntropy& problem);
 
 /// Throws InternalError, with the reason, where the problem is refused.
 PreparedLinearCrossEntropy prepare_linear_cross_entropy(const LinearCrossEntropy& problem, Isa isa);
 
 /// `workspace` is aligned to 64 bytes. The same bits for any number of threads: chunks follow from the shape,
-/// the first writes dw and the others add to it in order. Where ignored rows fill a chunk, the other rows
-/// come before them and chunks of ignored ones are left out. Throws UserError naming the position and the
-/// value if a target is outside [0, V), InternalError where memory is missing or misaligned.
+/// the first writes dw and the others add to it in order. Where blocks of rows are ignored, the other rows
+/// are gathered, and products are as many fewer: of them chunks follow from the count of targets. Throws
+/// UserError naming the position and the value if a target is outside [0, V), InternalError where memory is
+/// missing or misaligned.
 void linear_cross_entropy(const PreparedLinearCrossEntropy& prepared,
                           const LinearCrossEntropyArguments& arguments, std::span<std::byte> workspace,
                           ThreadPool& pool);

@@ -94,14 +94,15 @@ PreparedLossChunk::PreparedLossChunk(const LinearCrossEntropy& p, std::int64_t c
 }
 
 LossWorkspace PreparedLinearCrossEntropy::workspace(int threads) const {
+    const PreparedLossChunk& chunk = chunks[0];
     std::int64_t groups = 0;
     std::size_t first = 0, others = 0;
-    for (const PreparedLossChunk* of : {&chunk, last_chunk ? &*last_chunk : &chunk}) {
-        groups = std::max(groups, of->classes.groups());
+    for (const PreparedLossChunk& of : chunks) {
+        groups = std::max(groups, of.classes.groups());
         first =
-            std::max({first, of->logits.workspace_bytes(threads), of->last_logits.workspace_bytes(threads)});
-        if (!of->gradients) continue;
-        const auto& [dx, dw, added_dw] = *of->gradients;
+            std::max({first, of.logits.workspace_bytes(threads), of.last_logits.workspace_bytes(threads)});
+        if (!of.gradients) continue;
+        const auto& [dx, dw, added_dw] = *of.gradients;
         others = std::max({others, dx.workspace_bytes(threads), dw.workspace_bytes(threads)});
         if (added_dw) others = std::max(others, added_dw->workspace_bytes(threads));
     }
@@ -115,13 +116,29 @@ LossWorkspace PreparedLinearCrossEntropy::workspace(int threads) const {
     at.contraction = at.losses + lines(problem.rows * 4);
     at.sums = at.contraction + lines(first);
     at.order = std::max(at.sums + lines(groups * chunk.stride * 4), at.contraction + others);
-    const std::int64_t kept = leaves_rows_out() ? problem.rows : 0;
+    const std::int64_t kept = leaves_rows_out(problem) ? problem.rows : 0;
     const std::size_t rows = lines(kept * problem.channels * problem.element_bytes());
     at.targets = at.order + lines(kept * 4);
     at.x = at.targets + lines(kept * 4);
     at.dx = at.x + rows;
     at.bytes = at.dx + (problem.gradients ? rows : 0);
     return at;
+}
+
+const PreparedLossChunk& PreparedLinearCrossEntropy::chunk_of(std::int64_t tokens) const {
+    const auto chunk = std::ranges::find(chunks, tokens, &PreparedLossChunk::tokens);
+    check(chunk != chunks.end(), "a chunk of logits of so many rows is not prepared");
+    return *chunk;
+}
+
+std::int64_t PreparedLinearCrossEntropy::rows_of(std::int64_t with_loss) const {
+    const std::int64_t most = chunks[0].tokens, in_last = with_loss % most;
+    const std::int64_t last = std::min(most, align_up(with_loss > 0 ? in_last : 1, rows_left_out));
+    return std::min(problem.rows, with_loss - in_last + last);
+}
+
+bool leaves_rows_out(const LinearCrossEntropy& p) {
+    return p.ignore_negative && !p.by_rows && p.rows > std::min(rows_left_out, rows_of_chunk(p));
 }
 
 std::string refusal(const LinearCrossEntropy& p) {
@@ -139,11 +156,12 @@ PreparedLinearCrossEntropy prepare_linear_cross_entropy(const LinearCrossEntropy
     if (const std::string reason = refusal(problem); !reason.empty())
         throw InternalError("linear_cross_entropy: " + reason);
     const std::int64_t tokens = rows_of_chunk(problem), last = problem.rows % tokens;
-    PreparedLinearCrossEntropy prepared{.problem = problem,
-                                        .kernels = loss_kernels(isa),
-                                        .chunk = PreparedLossChunk(problem, tokens, isa),
-                                        .last_chunk = std::nullopt};
-    if (last > 0) prepared.last_chunk.emplace(problem, last, isa);
+    PreparedLinearCrossEntropy prepared{.problem = problem, .kernels = loss_kernels(isa), .chunks = {}};
+    prepared.chunks.emplace_back(problem, tokens, isa);
+    if (last > 0) prepared.chunks.emplace_back(problem, last, isa);
+    if (leaves_rows_out(problem))
+        for (std::int64_t rows = rows_left_out; rows < tokens; rows += rows_left_out)
+            prepared.chunks.emplace_back(problem, rows, isa);
     return prepared;
 }
 
