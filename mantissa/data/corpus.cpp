@@ -164,9 +164,8 @@ Corpus open_texts(const CorpusOptions& options, std::unique_ptr<Tokenizer> token
     for (std::size_t i = 0; i < texts.size(); ++i) {
         if (!begins_with_chat(texts[i].text())) continue;
         description += fmt::format(
-            "\nwarning: {} holds chats, which are read as text here, with all that says so; `chats` trains "
-            "on "
-            "their answers",
+            "\nwarning: {} holds chats, which are read as text here, braces and roles included; to learn "
+            "their answers alone, give it as chats",
             name_of({files[i]}));
         break;
     }

@@ -115,8 +115,8 @@ TEST_F(ChatsCommand, TrainAndGoOn) {
 
 TEST_F(ChatsCommand, WhatIsLearntIsAnswered) {
     write("one.jsonl", chat("who sat?", "the cat"));
-    succeed(small() + " --chats " + at("one.jsonl") +
-            " --batch 1 --steps 120 --learning-rate 0.01 --checkpoint " + at("m"));
+    succeed(small() + " --chats " + at("one.jsonl") + " --steps 120 --learning-rate 0.01 --checkpoint " +
+            at("m"));
     const std::string ask =
         "generate --checkpoint " + at("m") + " --quiet --policy fp32 --temperature 0 --chat ";
     write("ask.json", R"([{"role": "user", "content": "who sat?"}])");
@@ -154,10 +154,7 @@ TEST_F(ChatsCommand, WrongUseIsRefused) {
                   .substr(0, at("broken.jsonl").size() + 38),
               "mantissa: " + at("broken.jsonl") + ": line 2: not JSON, at charac");
     const std::string as_text = succeed(small() + " --steps 1 --text " + at("chats.jsonl"));
-    EXPECT_NE(
-        as_text.find("holds chats, which are read as text here, with all that says so; --chats trains on "
-                     "their answers"),
-        std::string::npos)
+    EXPECT_NE(as_text.find("chats.jsonl holds chats, which are read as text here"), std::string::npos)
         << as_text;
     write("tok/chat_template.jinja", "{{ raise_exception('no') }}");
     EXPECT_EQ(refusal(small() + data),

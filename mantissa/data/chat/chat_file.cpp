@@ -20,15 +20,28 @@ using Json = nlohmann::ordered_json;
 constexpr const char* known_kinds =
     "expected messages, prompt and completion, conversations (from and value), or text";
 
+/// The most objects and arrays that are open at once; words in quotes count for nothing.
+int depth_of(std::string_view json) {
+    int depth = 0, most = 0;
+    bool quoted = false;
+    for (std::size_t i = 0; i < json.size(); ++i) {
+        const char c = json[i];
+        if (c == '"') quoted = !quoted;
+        if (quoted && c == '\\') ++i;
+        if (quoted) continue;
+        if (c == '{' || c == '[') most = std::max(most, ++depth);
+        if (c == '}' || c == ']') --depth;
+    }
+    return most;
+}
+
 /// JSON is read with the place of a fault. Nesting has a limit, since to write JSON takes the stack.
 Json parse(std::string_view text, const std::string& name, bool in_one_line) {
     constexpr int deepest = 100;
-    const auto limit = [&](int depth, nlohmann::detail::parse_event_t, Json&) {
-        if (depth > deepest) throw UserError(fmt::format("{}: JSON nested more than {} deep", name, deepest));
-        return true;
-    };
+    if (depth_of(text) > deepest)
+        throw UserError(fmt::format("{}: JSON nested more than {} deep", name, deepest));
     try {
-        return Json::parse(text, limit);
+        return Json::parse(text);
     } catch (const nlohmann::json::parse_error& error) {
         const std::size_t at = std::min(error.byte, text.size());
         const std::string what = error.what();
