@@ -17,7 +17,6 @@ namespace {
 constexpr std::pair<const char*, const char*> options_of_fields[] = {
     {"batch", "--batch"},
     {"device", "--device"},
-    {"chats", "--chats"},
     {"encode_text", "tokenize --encode"},
     {"image_size", "--image-size"},
     {"least", "--min-learning-rate"},
