@@ -151,7 +151,7 @@ TEST_F(ChatsCommand, WrongUseIsRefused) {
               "mantissa: --held-out each: chats are kept whole; give name or last");
     write("broken.jsonl", chat("a", "b") + "{\"messages\": [{]}\n");
     EXPECT_EQ(refusal(small() + " --steps 1 --chats " + at("broken.jsonl"))
-                  .substr(0, at("broken.jsonl").size() + 38),
+                  .substr(0, at("broken.jsonl").size() + 39),
               "mantissa: " + at("broken.jsonl") + ": line 2: not JSON, at charac");
     const std::string as_text = succeed(small() + " --steps 1 --text " + at("chats.jsonl"));
     EXPECT_NE(as_text.find("chats.jsonl holds chats, which are read as text here"), std::string::npos)

@@ -1,21 +1,28 @@
-// Tokens of chats, their masks and their packing, by hand over bytes.
+// Tokens of chats, their masks and their packing: by hand over bytes, and beside transformers' and TRL's,
+// which bench/peers/packed_chats_fixture.py wrote.
 #include "mantissa/data/chat/chat_encoder.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 
+#include "mantissa/base/file.h"
 #include "mantissa/data/chat/chat_set.h"
 #include "mantissa/data/corpus.h"
 #include "mantissa/data/packed_chats.h"
+#include "mantissa/data/tokenizer_vocabulary.h"
 #include "tests/support/error_of.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/text_ids_fixture.h"
 
 namespace mantissa {
 
 namespace {
+
+using Json = nlohmann::json;
 
 constexpr const char* plain_chat_ml =
     "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"
@@ -221,6 +228,57 @@ TEST(SplitChats, EqualChatsStayOnOneSide) {
     for (const auto& [name, side] : sides) EXPECT_EQ(side.size(), 1u);
     const TokenSplit last = split_chats(corpus, true);
     EXPECT_EQ(last.validation.end - last.validation.begin, corpus.chats->tokens.size() - last.train.size());
+}
+
+// Ids, masks, and positions of what TRL's collator packs.
+TEST(ChatsAgainstTransformers, IdsMasksAndPackedPositions) {
+    const Json all = Json::parse(
+        read_file(std::string(MANTISSA_SOURCE_DIR) + "/tests/data/chat/packed_chats_fixture.json"));
+    const testing::TextIds kinds;
+    for (const Json& family : all["families"]) {
+        const testing::TokenizerOfFixture& kind = kinds.named(family["tokenizer"]);
+        TokenizerParts parts = read_tokenizer_json({kind.json, kind.name});
+        parts.files["chat_template.jinja"] = family["template"].get<std::string>();
+        parts.files["tokenizer_config.json"] = kind.config;
+        const Tokenizer tokenizer(std::move(parts));
+        const ChatEncoder encoder(tokenizer);
+        ChatSet set{.starts = {0}};
+        for (const Json& line : family["chats"]) {
+            const EncodedChat chat =
+                encoder.encode(parse_chats(line["record"].get<std::string>(), "c").chats[0]);
+            EXPECT_EQ(Json(chat.tokens), line["ids"]) << kind.name << " " << line["record"];
+            EXPECT_EQ(Json(chat.trained), line["mask"]) << kind.name << " " << line["record"];
+            set.tokens.insert(set.tokens.end(), chat.tokens.begin(), chat.tokens.end());
+            set.trained.insert(set.trained.end(), chat.trained.begin(), chat.trained.end());
+            set.starts.push_back(set.tokens.size());
+            set.names.push_back(set.names.size());
+        }
+        const std::int64_t T = all["sequence"];
+        const auto size = static_cast<std::size_t>(T);
+        const PackedChats source(set, {0, set.tokens.size()}, T, {.batch = 1, .all = true});
+        const auto packs = pack_chats(set, {0, set.tokens.size()}, T);
+        ASSERT_EQ(Json(packs), family["packs"]) << kind.name;
+        for (std::size_t step = 0; step < packs.size(); ++step) {
+            std::vector<std::int32_t> tokens(size), targets(size), documents(size), positions(size);
+            std::vector<float> counted(1);
+            source.fill(step, 0,
+                        std::vector<std::span<std::byte>>{std::as_writable_bytes(std::span(tokens)),
+                                                          std::as_writable_bytes(std::span(targets)),
+                                                          std::as_writable_bytes(std::span(documents)),
+                                                          std::as_writable_bytes(std::span(positions)),
+                                                          std::as_writable_bytes(std::span(counted))});
+            const Json& collated = family["collated"][step];
+            const std::size_t there = collated["input_ids"].size();
+            for (std::size_t i = 0; i < there; ++i) {
+                EXPECT_EQ(tokens[i], collated["input_ids"][i].get<std::int32_t>());
+                EXPECT_EQ(positions[i], collated["position_ids"][i].get<std::int32_t>());
+                // Their model shifts the labels by one.
+                const std::int32_t label =
+                    i + 1 < there ? collated["labels"][i + 1].get<std::int32_t>() : -100;
+                EXPECT_EQ(targets[i], std::max(label, -1)) << kind.name << " " << step << " " << i;
+            }
+        }
+    }
 }
 
 }  // namespace mantissa
