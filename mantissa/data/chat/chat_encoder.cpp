@@ -202,9 +202,10 @@ ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, LossOn loss_on)
     for (const TokenId end : tokenizer.ends()) ends_.emplace_back(tokenizer.token_bytes(end));
     if (!template_) return;
     ways_in_ = ways_into_answers(*template_);
-    if (const auto end = first_special(tokenizer, words_behind_an_answer(*template_));
-        end && std::ranges::find(ends_, *end) == ends_.end())
-        ends_.push_back(*end);
+    for (const std::string& words : words_behind_answers(*template_))
+        if (const auto end = first_special(tokenizer, words);
+            end && std::ranges::find(ends_, *end) == ends_.end())
+            ends_.push_back(*end);
 }
 
 RenderedChat ChatEncoder::render(const ChatRecord& record, bool generation_prompt) const {

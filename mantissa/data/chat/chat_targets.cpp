@@ -1,6 +1,7 @@
 #include "mantissa/data/chat/chat_targets.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "mantissa/base/error.h"
 
@@ -125,18 +126,22 @@ namespace {
 
 constexpr const char* a_question = R"([{"role": "user", "content": "a"}])";
 constexpr const char* a_chat = R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])";
+constexpr const char* a_chat_that_goes_on =
+    R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}])";
 
 /// The template's words before and behind an answer of the letter b.
 struct AroundAnswer {
     std::string before, behind;
 };
-AroundAnswer around_answer(const ChatTemplate& chat_template) {
+std::optional<AroundAnswer> around_answer(const ChatTemplate& chat_template, const char* messages) {
     try {
-        const RenderedChat chat = chat_template.render({.messages = a_chat});
+        const RenderedChat chat = chat_template.render({.messages = messages});
         const std::vector<Said> said = said_in(chat);
-        if (said.size() != 2 || said[1].message != 1) return {};
-        return {chat.text.substr(said[0].range.end, said[1].range.begin - said[0].range.end),
-                chat.text.substr(said[1].range.end)};
+        if (said.size() < 2 || said[1].message != 1) return {};
+        const std::size_t begin = said[1].range.end,
+                          end = said.size() > 2 ? said[2].range.begin : chat.text.size();
+        return AroundAnswer{chat.text.substr(said[0].range.end, said[1].range.begin - said[0].range.end),
+                            chat.text.substr(begin, end - begin)};
     } catch (const UserError&) {
         return {};
     }
@@ -155,7 +160,7 @@ std::vector<std::string> ways_into_answers(const ChatTemplate& chat_template) {
     }
     const std::vector<Said> said = said_in(with);
     const bool prompts = with.text.starts_with(without) && with.text.size() > without.size();
-    const std::string before = around_answer(chat_template).before;
+    const std::string before = around_answer(chat_template, a_chat).value_or(AroundAnswer{}).before;
     if (!prompts) {
         // An answer goes on behind the question, with white space at most before it.
         const std::string way = said.size() == 1 ? with.text.substr(said[0].range.end) : "";
@@ -173,8 +178,11 @@ std::vector<std::string> ways_into_answers(const ChatTemplate& chat_template) {
     return ways;
 }
 
-std::string words_behind_an_answer(const ChatTemplate& chat_template) {
-    return around_answer(chat_template).behind;
+std::vector<std::string> words_behind_answers(const ChatTemplate& chat_template) {
+    std::vector<std::string> words;
+    for (const char* messages : {a_chat, a_chat_that_goes_on})
+        if (auto around = around_answer(chat_template, messages)) words.push_back(std::move(around->behind));
+    return words;
 }
 
 }  // namespace mantissa::inline v0

@@ -39,7 +39,8 @@ std::vector<TextRange> marked_ranges(const RenderedChat& chat);
 /// Empty where the template refuses such chats.
 std::vector<std::string> ways_into_answers(const ChatTemplate& chat_template);
 
-/// The template's words behind an answer; empty where it refuses such a chat.
-std::string words_behind_an_answer(const ChatTemplate& chat_template);
+/// The template's words behind an answer that is the last message, and behind one that a question follows;
+/// none where it refuses such chats.
+std::vector<std::string> words_behind_answers(const ChatTemplate& chat_template);
 
 }  // namespace mantissa::inline v0

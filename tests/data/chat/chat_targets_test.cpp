@@ -64,7 +64,7 @@ TEST(ChatTargets, AWayInThatAnswersOfBeforeHaveNotWholly) {
     EXPECT_EQ(
         learnt(R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": ""}])", {1}, thinks),
         (Pieces{"</s>"}));
-    EXPECT_EQ(words_behind_an_answer(ChatTemplate(thinks, "t")), "</s>");
+    EXPECT_EQ(words_behind_answers(ChatTemplate(thinks, "t")), (Pieces{"</s>", "</s><U>"}));
 }
 
 TEST(ChatTargets, EndsTypedByAUserEndNothing) {

@@ -147,12 +147,14 @@ AnswerEnds ends_of(const RenderedChat& chat, const std::vector<TextRange>& range
     return all;
 }
 
-/// The first special token behind an answer, as a tokenizer of the template would have it.
+/// The first special tokens behind answers, as a tokenizer of the template would have them.
 std::vector<std::string> ends_of_turns(const ChatTemplate& chat_template) {
-    const std::string behind = words_behind_an_answer(chat_template);
-    const std::size_t begin = behind.find('<'), end = behind.find('>', begin);
-    if (end == std::string::npos) return {"</s>"};
-    return {behind.substr(begin, end + 1 - begin), "</s>"};
+    std::vector<std::string> ends = {"</s>"};
+    for (const std::string& words : words_behind_answers(chat_template)) {
+        const std::size_t begin = words.find('<'), end = words.find('>', begin);
+        if (end != std::string::npos) ends.push_back(words.substr(begin, end + 1 - begin));
+    }
+    return ends;
 }
 
 /// Templates whose marks say something else than where answers end, and how often of so many.
