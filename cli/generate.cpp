@@ -22,6 +22,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/printable.h"
 #include "mantissa/data/byte_tokenizer.h"
+#include "mantissa/data/chat/chat_encoder.h"
 #include "mantissa/data/corpus.h"
 #include "mantissa/data/text_file.h"
 #include "mantissa/data/text_reading.h"
@@ -38,7 +39,7 @@ namespace {
 
 struct GenerateCommand {
     RunOptions run;  // device, threads, tokenizer, seed, json, quiet
-    std::string checkpoint, prompt, prompts;
+    std::string checkpoint, prompt, prompts, chat, system;
     std::vector<std::string> validation;
     double temperature = 1, top_p = 1, min_p = 0, repetition_penalty = 1;
     std::optional<std::int64_t> top_k;
@@ -51,8 +52,13 @@ struct GenerateCommand {
 void validate(const GenerateCommand& options) {
     if (options.checkpoint.empty())
         throw UserError("--checkpoint DIR is missing: which model, written by train or by another?");
-    if (!options.prompt.empty() && !options.prompts.empty())
-        throw UserError("--prompt and --prompts: give one of them");
+    if (!options.prompt.empty() + !options.prompts.empty() + !options.chat.empty() > 1)
+        throw UserError("--prompt, --prompts and --chat: give one of them");
+    if (!options.system.empty() && options.chat.empty())
+        throw UserError("--system belongs to --chat; give that, or leave it out");
+    if (!options.chat.empty() && options.run.special_tokens)
+        throw UserError(
+            "--special-tokens says how --prompt is read; the template of --chat writes them itself");
     for (const auto& [name, value] : {std::pair{"--samples", options.samples}, {"--batch", options.batch}})
         if (value < 1) throw UserError(fmt::format("{} must be 1 text or more, got {}", name, value));
     if (options.top_k && *options.top_k < 1)
@@ -67,7 +73,8 @@ void validate(const GenerateCommand& options) {
     in_option("--repetition-penalty",
               [&] { mantissa::validate(SamplingOptions{.repetition_penalty = options.repetition_penalty}); });
     in_option("--stop", [&] { StopSequences(options.stop); });
-    if (options.prompt.empty() && options.prompts.empty() && options.validation.empty())
+    if (options.prompt.empty() && options.prompts.empty() && options.chat.empty() &&
+        options.validation.empty())
         throw UserError("--prompt TEXT is missing: which text, of one character or more, to continue?");
 }
 
@@ -128,15 +135,23 @@ nlohmann::ordered_json report_of(const GenerateCommand& options, const Policy& p
             {"policy", policy.name}};
 }
 
+/// Options with the tokens that end a text, and an answer's turn where there is a chat.
 GenerateOptions generate_options(const GenerateCommand& options, const TextModel& model) {
-    return model.options({.temperature = options.temperature,
-                          .top_k = options.top_k.value_or(0),
-                          .top_p = options.top_p,
-                          .min_p = options.min_p,
-                          .repetition_penalty = options.repetition_penalty,
-                          .seed = options.run.seed},
-                         options.length,
-                         options.full_context == "slide" ? FullContext::slides : FullContext::ends);
+    GenerateOptions made = model.options(
+        {.temperature = options.temperature,
+         .top_k = options.top_k.value_or(0),
+         .top_p = options.top_p,
+         .min_p = options.min_p,
+         .repetition_penalty = options.repetition_penalty,
+         .seed = options.run.seed},
+        options.length, options.full_context == "slide" ? FullContext::slides : FullContext::ends);
+    if (options.chat.empty()) return made;
+    const ChatEncoder encoder(model.tokenizer());
+    for (const std::string& end : encoder.ends())
+        if (const auto token = model.tokenizer().special(end);
+            token && std::ranges::find(made.last_tokens, *token) == made.last_tokens.end())
+            made.last_tokens.push_back(*token);
+    return made;
 }
 
 void announce(const GenerateCommand& options, const TextModel& model, const Policy& policy) {
@@ -157,7 +172,8 @@ std::unique_ptr<TokenGenerator> make_generator(const GenerateCommand& options, c
                                                std::size_t texts) {
     std::vector<std::int64_t> lengths;
     for (const Job& job : jobs) lengths.push_back(std::ssize(job.tokens));
-    auto generator = in_option(jobs.size() > 1 ? "--prompts" : "--prompt", [&] {
+    const char* const option = !options.chat.empty() ? "--chat" : jobs.size() > 1 ? "--prompts" : "--prompt";
+    auto generator = in_option(option, [&] {
         return model.generator(lengths, generate_options(options, model), policy,
                                static_cast<std::int64_t>(texts));
     });
@@ -185,7 +201,7 @@ nlohmann::ordered_json write_one(const GenerateCommand& options, const TextModel
     const auto generator = make_generator(options, model, policy, {&job, 1}, 1);
     announce(options, model, policy);
     TextWriter writer(model.tokenizer(), options.stop);
-    print_text(job.prompt);
+    if (options.chat.empty()) print_text(job.prompt);
     Written written;
     try {
         written.generated =
@@ -262,7 +278,8 @@ nlohmann::ordered_json write_all(const GenerateCommand& options, const TextModel
         const auto some = jobs.subspan(first, std::min(at_once, jobs.size() - first));
         const std::vector<Written> written = write_together(options, model, *generator, some);
         for (std::size_t i = 0; i < some.size(); ++i) {
-            print_text((first + i == 0 ? "" : "----\n") + some[i].prompt + written[i].text + "\n");
+            print_text((first + i == 0 ? "" : "----\n") + (options.chat.empty() ? some[i].prompt : "") +
+                       written[i].text + "\n");
             report["texts"].push_back(json_of(options, some[i], written[i]));
         }
         tokens += written[0].generated.timed_tokens;
@@ -278,8 +295,54 @@ nlohmann::ordered_json write_all(const GenerateCommand& options, const TextModel
     return report;
 }
 
+/// Conversations of --chat: chats in a file, or a text that is the user's message.
+std::vector<ChatRecord> conversations(const GenerateCommand& options) {
+    const std::string name = options.chat == "-" ? "standard input" : options.chat;
+    const TextFile file(options.chat);
+    const std::string_view text = file.text();
+    const std::size_t first = text.find_first_not_of(" \t\r\n");
+    const bool is_json = first != std::string_view::npos && (text[first] == '{' || text[first] == '[');
+    std::vector<ChatRecord> chats;
+    if (is_json) {
+        chats = parse_chats(text, name).chats;
+    } else {
+        const std::size_t last = text.find_last_not_of("\r\n");
+        nlohmann::ordered_json message = {{"role", "user"}, {"content", text.substr(0, last + 1)}};
+        chats.push_back({.place = name,
+                         .chat = {.messages = nlohmann::ordered_json::array({message}).dump()},
+                         .messages = 1});
+    }
+    for (ChatRecord& chat : chats) {
+        if (chat.is_text)
+            throw UserError(
+                fmt::format("{}: is no conversation of messages; --prompt continues texts", chat.place));
+        if (!chat.answers.empty() && chat.answers.back() == chat.messages - 1)
+            throw UserError(fmt::format(
+                "{}: ends with an answer, and the model is to write one; take it away", chat.place));
+        if (options.system.empty()) continue;
+        auto messages = nlohmann::ordered_json::parse(chat.chat.messages);
+        const nlohmann::ordered_json system = {{"role", "system"}, {"content", options.system}};
+        messages.insert(messages.begin(), system);
+        chat.chat.messages = messages.dump();
+    }
+    return chats;
+}
+
+/// Jobs of --chat: conversations as the template writes them, with the beginning of an answer.
+std::vector<Job> jobs_of_chats(const GenerateCommand& options, const TextModel& model) {
+    const ChatEncoder encoder(model.tokenizer());
+    std::vector<Job> jobs;
+    for (const ChatRecord& chat : conversations(options)) {
+        ChatEncoder::Prompt prompt = encoder.prompt(chat);
+        for (std::int64_t sample = 0; sample < options.samples; ++sample)
+            jobs.push_back({prompt.text, prompt.tokens, static_cast<std::uint64_t>(sample)});
+    }
+    return jobs;
+}
+
 /// Jobs of each prompt, as many as --samples says; the first of each draws as it would alone.
 std::vector<Job> jobs_of(const GenerateCommand& options, const TextModel& model) {
+    if (!options.chat.empty()) return jobs_of_chats(options, model);
     std::vector<std::string> prompts;
     if (!options.prompt.empty()) prompts.push_back(options.prompt);
     if (!options.prompts.empty()) {
@@ -398,6 +461,14 @@ void add_generate_command(CLI::App& app) {
                      "Tokenizer: a directory, tokenizer.json or .tiktoken, or bytes (default: the one beside "
                      "the model)")
         ->type_name("DIR");
+    command
+        ->add_option(
+            "--chat", options->chat,
+            "Answer a conversation, in place of --prompt: a file of chats, as train takes them, or of "
+            "the user's words; -: standard input. The answer alone is printed")
+        ->type_name("FILE");
+    command->add_option("--system", options->system, "With --chat: a system message to put first")
+        ->type_name("TEXT");
     add_special_tokens_option(*command, options->run.special_tokens);
     add_with_default(*command, "--length", options->length,
                      "Tokens to generate; a token that ends a text ends it earlier");
@@ -435,7 +506,8 @@ void add_generate_command(CLI::App& app) {
     command->add_flag("--profile", options->profile, "Print where the time of the last token went");
     command->add_flag("--quiet", options->run.quiet, "Print the text alone");
     command->callback([options, command] {
-        if (options->prompt.empty() && options->prompts.empty() && !options->validation.empty())
+        if (options->prompt.empty() && options->prompts.empty() && options->chat.empty() &&
+            !options->validation.empty())
             for (const char* name :
                  {"--length", "--full-context", "--temperature", "--top-k", "--top-p", "--min-p",
                   "--repetition-penalty", "--stop", "--samples", "--batch", "--seed", "--profile"})

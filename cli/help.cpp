@@ -162,6 +162,7 @@ std::vector<std::string> words_of_option(std::string_view option) {
         {"--optimizer", {"adamw", "sgd", "muon"}},
         {"--order", {"random", "sequential"}},
         {"--documents", {"joined", "packed"}},
+        {"--loss-on", {"answers", "all"}},
         {"--special-tokens", {"tokens", "text"}},
         {"--tokens-format", {"llmc", "raw", "npy"}},
         {"--passes", joined({"all", "none"}, optional_pass_names())},

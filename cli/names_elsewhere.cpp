@@ -59,7 +59,7 @@ const std::vector<NamesElsewhere> table = {
     {{"data", "dataset", "data-dir", "data-path", "train-file", "train-data", "input", "input-file", "corpus",
       "files"},
      {"--text"},
-     "--tokens takes token shards, and --images images, where the command has them"},
+     "--chats takes chats, --tokens token shards, and --images images, where the command has them"},
     {{"val-file", "validation-file", "val-data", "eval-data", "eval-file"},
      {"--validation", "--validate-every"}},
     {{"eval-interval", "eval-steps", "eval-every", "eval-freq", "val-interval", "val-every",

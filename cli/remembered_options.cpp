@@ -28,8 +28,9 @@ constexpr std::array<std::string_view, 16> of_this_run = {
 /// Options whose files grow with a run.
 constexpr std::array<std::string_view, 3> of_reports = {"--log", "--html", "--tensorboard"};
 
-constexpr std::array<std::string_view, 8> files = {"--text",   "--tokens", "--validation",  "--tokenizer",
-                                                   "--images", "--log",    "--tensorboard", "--html"};
+constexpr std::array<std::string_view, 9> files = {"--text",       "--chats",       "--tokens",
+                                                   "--validation", "--tokenizer",   "--images",
+                                                   "--log",        "--tensorboard", "--html"};
 
 bool holds(const auto& names, const std::string& name) {
     return std::ranges::find(names, name) != std::end(names);

@@ -152,6 +152,14 @@ void add_recompute_option(CLI::App& command, RunOptions& options) {
         ->type_name("WHAT");
 }
 
+void add_loss_on_option(CLI::App& command, std::string& loss_on) {
+    add_with_default(
+        command, "--loss-on", loss_on,
+        "Tokens of --chats that are trained: answers, each with the token that ends its turn, or "
+        "all")
+        ->check(CLI::IsMember({"answers", "all"}));
+}
+
 void add_documents_option(CLI::App& command, RunOptions& options) {
     begin_section(command, "Text");
     add_with_default(command, "--documents", options.documents,
@@ -382,6 +390,8 @@ TokenFormat token_format(const RunOptions& options) {
 Corpus open_corpus(const RunOptions& options, CorpusOptions::Untokenized untokenized) {
     if (!options.text.empty() && !options.tokens.empty())
         throw UserError("--text and --tokens exclude one another; give one of them");
+    if (!options.chats.empty() && !(options.text.empty() && options.tokens.empty()))
+        throw UserError("--chats excludes --text and --tokens; give one of them");
     const bool of_bytes = options.tokenizer == bytes_word;
     if (of_bytes)
         for (const std::string& shard : options.tokens) check_tokenizer_of(shard, byte_tokenizer());
@@ -391,13 +401,17 @@ Corpus open_corpus(const RunOptions& options, CorpusOptions::Untokenized untoken
     const std::optional<SpecialsInText> specials = specials_of(options.special_tokens);
     TextReading reading = options.reading;
     reading.specials = specials.value_or(reading.specials);
+    const nn::LanguageModel model = language_model(options);
     Corpus corpus =
         mantissa::open_corpus({.texts = {options.text.begin(), options.text.end()},
                                .tokens = {options.tokens.begin(), options.tokens.end()},
+                               .chats = {options.chats.begin(), options.chats.end()},
+                               .loss_on = options.loss_on == "all" ? LossOn::all : LossOn::answers,
+                               .sequence = options.sequence == 0 ? model.context : options.sequence,
                                .tokens_format = token_format(options),
                                .tokenizer = of_bytes ? "" : options.tokenizer,
                                .untokenized = of_bytes ? CorpusOptions::Untokenized::bytes : untokenized,
-                               .model_vocabulary = language_model(options).vocabulary,
+                               .model_vocabulary = model.vocabulary,
                                .reading = reading,
                                .documents = documents_of(options) == nn::Documents::packed},
                               pool);
@@ -476,9 +490,10 @@ void refuse_text_options(const RunOptions& options) {
             fmt::format("--model {}: its sizes are --image-size, --classes and --width; the others are of "
                         "language models",
                         options.model));
-    if (!options.text.empty() || !options.tokens.empty() || !options.tokenizer.empty())
-        throw UserError(fmt::format("--model {}: trains on images, not on --text, --tokens or --tokenizer",
-                                    options.model));
+    if (!options.text.empty() || !options.tokens.empty() || !options.chats.empty() ||
+        !options.tokenizer.empty())
+        throw UserError(fmt::format(
+            "--model {}: trains on images, not on --text, --tokens, --chats or --tokenizer", options.model));
     if (options.special_tokens)
         throw UserError(fmt::format("--model {}: trains on images, in which there are no --special-tokens",
                                     options.model));

@@ -33,7 +33,8 @@ struct RunOptions {
     nn::GivenImageSizes images;  ///< in place of those of a network for images
     std::string device = "cpu";
     std::int64_t batch = 8, sequence = 0, steps = 0;  ///< sequence 0: the model's context
-    std::vector<std::string> text, tokens;
+    std::vector<std::string> text, tokens, chats;
+    std::string loss_on = "answers";           ///< of chats
     std::string policy;                        ///< empty: the fastest that trains without a loss scale
     std::string emulate;                       ///< empty: nothing is emulated
     std::optional<std::string> tokens_format;  ///< of TokenFormat; none: found by the first bytes
@@ -80,6 +81,8 @@ void add_policy_option(CLI::App& command, RunOptions& options, PolicyUse use = P
 void add_emulate_option(CLI::App& command, RunOptions& options);
 void add_passes_option(CLI::App& command, RunOptions& options);
 void add_recompute_option(CLI::App& command, RunOptions& options);
+/// --loss-on, of chats.
+void add_loss_on_option(CLI::App& command, std::string& loss_on);
 void add_documents_option(CLI::App& command, RunOptions& options);
 /// --special-tokens, whose word `given` is.
 void add_special_tokens_option(CLI::App& command, std::optional<std::string>& given);

@@ -1,11 +1,14 @@
 // `mantissa tokenize`: trains a byte-level BPE tokenizer, or encodes, decodes and counts text with one.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -25,7 +28,9 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
 #include "mantissa/base/function_ref.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/base/thread_pool.h"
+#include "mantissa/data/chat/chat_set.h"
 #include "mantissa/data/encode_text.h"
 #include "mantissa/data/text_file.h"
 #include "mantissa/data/text_files.h"
@@ -40,10 +45,12 @@ namespace mantissa::cli {
 namespace {
 
 struct TokenizeCommand {
-    std::vector<std::string> train, encode, count, decode;
+    std::vector<std::string> train, encode, count, decode, chats;
     TokenId vocabulary = 50257;
     std::string tokenizer, out, json;
     std::optional<std::string> special_tokens;
+    std::string loss_on = "answers";
+    std::int64_t show = 1;
     int threads = 0;
     bool documents = false, quiet = false;
 };
@@ -227,6 +234,60 @@ void encode(const TokenizeCommand& options) {
     report_count(options, {tokens, input.bytes(), watch.seconds(), shards});
 }
 
+void print_text(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+/// Marks what is learnt: by colour for a terminal, by brackets for others.
+struct LearntMarks {
+    bool is_terminal = ::isatty(STDOUT_FILENO) == 1;
+    std::string_view open = is_terminal ? "\x1b[32m" : "[", close = is_terminal ? "\x1b[0m" : "]";
+
+    std::string around(const ChatPart& part, const std::string& text) const {
+        const std::string shown = is_terminal ? printable(text) : text;
+        return part.learnt ? fmt::format("{}{}{}", open, shown, close) : shown;
+    }
+};
+
+/// The ids and the text of chats, as training takes them, with what is learnt marked; then counts of all.
+void show_chats(const TokenizeCommand& options) {
+    if (options.show < 0)
+        throw UserError(fmt::format("--show must be 0 chats or more, got {}", options.show));
+    const Tokenizer tokenizer = required_tokenizer(options);
+    ThreadPool pool(thread_count(options));
+    const ChatSet set = read_chat_set({.files = {options.chats.begin(), options.chats.end()},
+                                       .loss_on = options.loss_on == "all" ? LossOn::all : LossOn::answers,
+                                       .longest = std::numeric_limits<std::int32_t>::max()},
+                                      tokenizer, pool);
+    const LearntMarks marks;
+    nlohmann::json shown = nlohmann::json::array();
+    std::uint64_t targets = 0;
+    for (std::uint64_t chat = 0; chat < set.chats(); ++chat) {
+        targets += set.targets_of(chat);
+        if (chat >= static_cast<std::uint64_t>(options.show)) continue;
+        const TokenRange range = set.range_of(chat);
+        const auto ids = std::span(set.tokens).subspan(range.begin, range.size());
+        const auto trained = std::span(set.trained).subspan(range.begin, range.size());
+        std::string numbers, text;
+        for (const ChatPart& part : parts_of(tokenizer, ids, trained)) {
+            if (!numbers.empty()) numbers += ' ';
+            numbers += marks.around(part, fmt::format("{}", fmt::join(part.tokens, " ")));
+            text += marks.around(part, part.text);
+        }
+        fmt::print("{}, {} trained\n{}\n", count_text(range.size(), "token"), set.targets_of(chat), numbers);
+        print_text(text + "\n\n");
+        std::vector<int> mask(trained.begin(), trained.end());
+        mask[0] = 0;
+        shown.push_back({{"tokens", std::vector<TokenId>(ids.begin(), ids.end())},
+                         {"trained", mask},
+                         {"text", tokenizer.decode(ids)}});
+    }
+    report(options, set.account,
+           {{"chats", set.chats()},
+            {"tokens", set.tokens.size()},
+            {"targets", targets},
+            {"account", set.account},
+            {"shown", shown}});
+}
+
 /// Ids as --decode takes them: numbers with spaces or commas between them.
 std::optional<std::vector<TokenId>> parse_ids(std::string_view text) {
     constexpr std::string_view separators = " ,\n\r\t";
@@ -248,8 +309,6 @@ std::optional<std::vector<TokenId>> parse_ids(std::string_view text) {
     }
     return ids;
 }
-
-void print_text(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
 /// The text of --decode - or of a file of printed ids; none where the file holds other than text.
 std::optional<std::string> printed_ids(const std::string& path) {
@@ -301,17 +360,22 @@ void require_used(const CLI::App& command, const TokenizeCommand& options) {
     };
     const bool train = !options.train.empty(), decode = !options.decode.empty();
     refuse(!train, "--vocabulary", "--train");
-    refuse(train, "--tokenizer", "--encode, --decode and --count");
-    refuse(decode || !options.count.empty(), "--out", "--train and --encode");
-    refuse(decode, "--json", "--train, --encode and --count");
-    refuse(train || decode, "--documents", "--encode and --count");
-    refuse(train || decode, "--special-tokens", "--encode and --count");
+    refuse(options.chats.empty(), "--show", "--chats");
+    refuse(options.chats.empty(), "--loss-on", "--chats");
+    refuse(train, "--tokenizer", "--encode, --decode, --count and --chats");
+    const bool chats = !options.chats.empty();
+    refuse(decode || chats || !options.count.empty(), "--out", "--train and --encode");
+    refuse(decode, "--json", "--train, --encode, --count and --chats");
+    refuse(train || decode || chats, "--documents", "--encode and --count");
+    refuse(train || decode || chats, "--special-tokens", "--encode and --count");
 }
 
 void require_outputs_apart(const TokenizeCommand& options) {
     std::vector<NamedFile> inputs;
-    for (const auto& [name, texts] :
-         {std::pair{"--train", &options.train}, {"--encode", &options.encode}, {"--count", &options.count}})
+    for (const auto& [name, texts] : {std::pair{"--train", &options.train},
+                                      {"--encode", &options.encode},
+                                      {"--count", &options.count},
+                                      {"--chats", &options.chats}})
         for (const std::string& text : *texts) inputs.push_back({name, text});
     std::vector<NamedFile> outputs{{"--json", options.json}};
     if (!options.encode.empty()) outputs.push_back({"--out", options.out});
@@ -344,6 +408,10 @@ void add_tokenize_command(CLI::App& app) {
         ->add_option("--count", options->count,
                      "Count the tokens of text files and folders; -: standard input")
         ->type_name("TEXT");
+    action
+        ->add_option("--chats", options->chats,
+                     "Show chats as training takes them: ids and text, with what is trained marked")
+        ->type_name("FILE");
     action->require_option(1);
     add_with_default(*command, "--vocabulary", options->vocabulary,
                      "Tokens to train, <|endoftext|> included");
@@ -358,6 +426,8 @@ void add_tokenize_command(CLI::App& app) {
                       "With --encode and --count: <|endoftext|> in the text ends a document, for `train "
                       "--documents packed`");
     add_special_tokens_option(*command, options->special_tokens);
+    add_with_default(*command, "--show", options->show, "With --chats: how many are shown, the first ones");
+    add_loss_on_option(*command, options->loss_on);
     add_output_file(*command, "--json", options->json, "Write the summary as JSON");
     command->add_option("--threads", options->threads, "Threads (default: one for each core)")
         ->check(CLI::PositiveNumber);
@@ -368,6 +438,7 @@ void add_tokenize_command(CLI::App& app) {
         if (!options->train.empty()) return train(*options);
         if (!options->encode.empty()) return encode(*options);
         if (!options->decode.empty()) return decode(*options);
+        if (!options->chats.empty()) return show_chats(*options);
         count(*options);
     });
 }

@@ -133,6 +133,7 @@ class Run {
         if (trained_on_ && trained_before_) trained_on_->add(*trained_before_);
         if (!options_.log.empty()) log_.open(options_.log, first_step_);
         views_.begin(*trainer_, {.data = input_->description(),
+                                 .example = input_->example(),
                                  .judged = validations_->judged(),
                                  .steps = options_.run.steps,
                                  .kept = curves_});

@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cli/train_log.h"
 #include "cli/train_options.h"
 #include "mantissa/base/function_ref.h"
+#include "mantissa/data/chat/chat_set.h"
 #include "mantissa/data/tokenizer.h"
 #include "mantissa/data/trained_on.h"
 #include "mantissa/runtime/state_block.h"
@@ -24,6 +26,8 @@ class TrainInput {
     virtual const nn::Model& model() const = 0;
     /// In a line, for people.
     virtual std::string description() const = 0;
+    /// A chat with what is learnt of it; empty where it is of none.
+    virtual std::vector<ChatPart> example() const { return {}; }
     /// Bytes that it will hold beside what the trainer plans.
     virtual std::int64_t bytes() const { return 0; }
     /// Takes what validations need, so that it is not lacking later. Throws UserError if there is not so

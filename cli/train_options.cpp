@@ -229,6 +229,7 @@ bool can_be_read(const std::string& own, const TrainOptions& options) {
 /// again.
 void require_still_there(const TrainOptions& options, const TypedOptions& saved) {
     for (const auto& [name, what] : {std::pair{"--text", "text"},
+                                     {"--chats", "file of chats"},
                                      {"--tokens", "token file"},
                                      {"--validation", "text"},
                                      {"--images", "folder"}}) {
@@ -356,6 +357,26 @@ void settle_recipe(const CLI::App& command, TrainOptions& options) {
 
 }  // namespace
 
+namespace {
+
+/// Chats are packed, and their template says which special tokens there are.
+void settle_chats(const CLI::App& command, TrainOptions& options) {
+    if (options.run.chats.empty()) {
+        if (command.get_option("--loss-on")->count() > 0 && options.given.contains("--loss-on"))
+            throw UserError("--loss-on belongs to --chats; give these, or leave it out");
+        return;
+    }
+    for (const char* other : {"--documents", "--special-tokens"})
+        if (options.given.contains(other))
+            throw UserError(fmt::format(
+                "{} belongs to --text and --tokens: chats are packed, and their template writes the special "
+                "tokens; leave it out",
+                other));
+    options.run.documents = "packed";
+}
+
+}  // namespace
+
 std::string place_of_best(const std::string& checkpoint) { return checkpoint + std::string(best_suffix); }
 
 void complete_options(CLI::App& command, TrainOptions& options, int ranks) {
@@ -368,6 +389,7 @@ void complete_options(CLI::App& command, TrainOptions& options, int ranks) {
     refuse_place_of_previous(options.checkpoint);
     if (!options.resume.empty()) recall(command, options);
     require_images(command, options.images);
+    settle_chats(command, options);
     options.typed = options_to_remember(command);
     if (!options.images.directory.empty()) options.typed.erase("--from");  // a checkpoint has all of it
     if (options.run.from_images && !options.images.directory.empty()) take_cut_of_files(options);
@@ -416,6 +438,8 @@ void validate_loop(const TrainOptions& options) {
         throw UserError(
             "--held-out name: joined texts are no documents with names; give each or last, or --documents "
             "packed");
+    if (options.held_out == "each" && !options.run.chats.empty())
+        throw UserError("--held-out each: chats are kept whole; give name or last");
     if (options.sample_every == 0) refuse_ignored(options, {"--prompt"}, "samples; give --sample-every, too");
     if (options.save_every > 0 && options.checkpoint.empty())
         throw UserError("--save-every needs a place: give --checkpoint DIR");
@@ -434,6 +458,7 @@ void validate_loop(const TrainOptions& options) {
     std::vector<NamedFile> inputs;
     for (const std::string& text : options.run.text) inputs.push_back({"--text", text});
     for (const std::string& tokens : options.run.tokens) inputs.push_back({"--tokens", tokens});
+    for (const std::string& chats : options.run.chats) inputs.push_back({"--chats", chats});
     for (const std::string& file : options.validation) inputs.push_back({"--validation", file});
     for (const NamedFile& input : inputs) {
         require_outside(input, "where each file of text is trained on", folders);
@@ -483,6 +508,14 @@ void add_optimizer_options(CLI::App& command, TrainOptions& options) {
 
 /// Options of what happens between steps.
 void add_loop_options(CLI::App& command, TrainOptions& options) {
+    begin_section(command, "Text");
+    command
+        .add_option("--chats", options.run.chats,
+                    "Files of chats instead of text, JSONL or JSON: messages, conversations, prompt and "
+                    "completion, or text. The tokenizer's chat template writes them")
+        ->type_name("FILE");
+    add_loss_on_option(command, options.run.loss_on);
+    begin_section(command, "Training");
     add_with_default(command, "--order", options.order,
                      "Order of the data. random: windows of the text, or images, each once an epoch. "
                      "sequential: front to back");
@@ -525,12 +558,13 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
         "of all images; 0: never");
     command
         .add_option("--validation", options.validation,
-                    "Validate on these files instead, and train on all of --text or --tokens")
+                    "Validate on these files instead, and train on all of --text, --tokens or --chats")
         ->type_name("FILE");
     command
         .add_option("--held-out", options.held_out,
                     "Text that is kept for validation. By name: a tenth of packed documents, by the names of "
-                    "their files (default for these). By each: the last tenth of each file (default for "
+                    "their files, or of chats, by their words (default for these). By each: the last tenth "
+                    "of each file (default for "
                     "joined ones). By last: of all files one after another")
         ->check(CLI::IsMember({"name", "each", "last"}));
     add_with_default(command, "--patience", options.patience,

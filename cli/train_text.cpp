@@ -50,11 +50,26 @@ class TextInput final : public TrainInput {
         if (validation_corpus_)
             return fmt::format("{}\nvalidated on {}", corpus_.description, validation_corpus_->description);
         const auto kept = static_cast<double>(split_.validation.size());
+        if (corpus_.chats && kept > 0)
+            return fmt::format("{}\nheld out: {} of {}", corpus_.description,
+                               std::ranges::count_if(corpus_.chats->starts,
+                                                     [&](std::uint64_t start) {
+                                                         return start >= split_.validation.begin &&
+                                                                start < split_.validation.end;
+                                                     }),
+                               count_text(corpus_.chats->chats(), "chat"));
         if (!corpus_.ends || kept == 0) return corpus_.description;
         return fmt::format("{}\nheld out: {} of {}, {:.1f} % of the tokens", corpus_.description,
                            corpus_.ends->among(split_.validation),
                            count_text(corpus_.ends->documents(), "document"),
                            100 * kept / static_cast<double>(corpus_.stream.size()));
+    }
+    /// The first chat that is trained on.
+    std::vector<ChatPart> example() const override {
+        if (!corpus_.chats) return {};
+        const std::size_t size = corpus_.chats->starts[1];
+        return parts_of(*corpus_.tokenizer, std::span(corpus_.chats->tokens).first(size),
+                        std::span(corpus_.chats->trained).first(size));
     }
     std::string begin_with_files(StateBlock& weights) override {
         return cli::begin_with_files(options_.run, weights);
@@ -132,7 +147,8 @@ class TextInput final : public TrainInput {
         return before.share_of(corpus_.stream, split_.validation, corpus_.stream, split_.train);
     }
     std::string split_of_before() const override {
-        if (!corpus_.ends || split_.validation.size() == 0 || options_.held_out == "name") return "";
+        if (!(corpus_.ends || corpus_.chats) || split_.validation.size() == 0 || options_.held_out == "name")
+            return "";
         return options_.held_out == "last" ? "the end of all documents" : "documents at the end of each file";
     }
 
@@ -174,7 +190,7 @@ class TextInput final : public TrainInput {
                                                                 const Corpus& corpus) {
         if (options.validation.empty() || options.validate_every == 0) return nullptr;
         RunOptions run = options.run;
-        (run.tokens.empty() ? run.text : run.tokens) = options.validation;
+        (!run.chats.empty() ? run.chats : run.tokens.empty() ? run.text : run.tokens) = options.validation;
         run.special_tokens.reset();
         run.reading = corpus.reading;
         run.earlier.clear();
@@ -191,6 +207,8 @@ class TextInput final : public TrainInput {
 
     static TokenSplit split_of(const TrainOptions& options, Corpus& corpus) {
         const TokenRange all = corpus.stream.all();
+        if (corpus.chats && options.validate_every > 0 && options.validation.empty())
+            return split_chats(corpus, options.held_out == "last");
         if (options.validate_every == 0 || !options.validation.empty()) return {all, {}};
         if (options.held_out == "last") return split_for_validation(all);
         return options.held_out == "name" ? split_by_name(corpus) : split_each_file(corpus);

@@ -18,10 +18,14 @@ namespace mantissa::cli {
 namespace {
 
 /// Options that change what is judged, for checkpoints that do not say what they judged.
-constexpr std::array of_what_is_judged = {"--validation", "--validate-batches", "--held-out",  "--text",
-                                          "--tokens",     "--tokenizer",        "--documents", "--sequence",
-                                          "--images",     "--image-size",       "--resize",    "--mean",
-                                          "--std"};
+constexpr std::array of_what_is_judged = {"--validation", "--validate-batches",
+                                          "--held-out",   "--text",
+                                          "--tokens",     "--tokenizer",
+                                          "--documents",  "--sequence",
+                                          "--images",     "--image-size",
+                                          "--resize",     "--mean",
+                                          "--std",        "--chats",
+                                          "--loss-on"};
 
 /// Whether the checkpoint of the best in `place` is the one that a run remembers.
 bool is_remembered(const std::filesystem::path& place, const ValidationProgress& progress) {

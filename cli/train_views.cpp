@@ -130,6 +130,7 @@ void TrainViews::begin(const Trainer& trainer, const Beginning& beginning) {
     run.unit = unit_;
     run.judged = beginning.judged;
     run.facts = facts_of(plan, beginning.data);
+    for (const ChatPart& part : beginning.example) run.example.push_back({part.text, part.learnt});
     page_.emplace(std::move(run));
     if (!beginning.kept.empty())
         seconds_before_ = page_->go_on(beginning.kept);

@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/train_log.h"
 #include "mantissa/base/clock.h"
 #include "mantissa/base/function_ref.h"
+#include "mantissa/data/chat/chat_set.h"
 #include "mantissa/formats/tensorboard.h"
 #include "mantissa/report/training_page.h"
 
@@ -32,10 +34,11 @@ class TrainViews {
     explicit TrainViews(const ViewOptions& options) : options_(options) {}
 
     struct Beginning {
-        std::string data;        ///< what is trained on, for people
-        std::string judged;      ///< TrainInput::judged, or empty where nothing is
-        std::int64_t steps = 0;  ///< at which the run ends
-        std::string kept;        ///< what kept() was when a run was saved that goes on, or empty
+        std::string data;                    ///< what is trained on, for people
+        std::vector<ChatPart> example = {};  ///< TrainInput::example
+        std::string judged;                  ///< TrainInput::judged, or empty where nothing is
+        std::int64_t steps = 0;              ///< at which the run ends
+        std::string kept;                    ///< what kept() was when a run was saved that goes on, or empty
     };
     /// Before the first step. Throws UserError where a file cannot be written.
     void begin(const Trainer& trainer, const Beginning& beginning);

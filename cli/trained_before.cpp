@@ -21,7 +21,7 @@ const std::vector<std::string>& values_of(const TypedOptions& options, const cha
 }
 
 bool reads_same_files(const TypedOptions& before, const TypedOptions& now) {
-    for (const char* name : {"--text", "--tokens", "--images"})
+    for (const char* name : {"--text", "--tokens", "--chats", "--images"})
         for (const std::string& path : values_of(before, name))
             if (path != "-" && std::ranges::count(values_of(now, name), path) > 0) return true;
     return values_of(before, "--pictures") == values_of(now, "--images") && before.contains("--pictures");

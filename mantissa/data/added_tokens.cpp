@@ -50,7 +50,7 @@ AddedTokens::Found AddedTokens::next(std::string_view text, std::size_t from, Wa
             };
             first = std::ranges::lower_bound(first, last, byte, {}, byte_of);
             last = std::ranges::upper_bound(first, last, byte, {}, byte_of);
-            if (first != last && first->first.size() == length && wanted(*first->second))
+            if (first != last && first->first.size() == length && wanted(*first->second, at, at + length))
                 found = {at, at + length, first->second};
         }
         if (found.token) return found;
@@ -59,7 +59,7 @@ AddedTokens::Found AddedTokens::next(std::string_view text, std::size_t from, Wa
 }
 
 void AddedTokens::for_each(std::string_view text, Wanted wanted, FunctionRef<void(std::string_view)> plain,
-                           FunctionRef<void(const SpecialToken&)> token) const {
+                           FunctionRef<void(const Found&)> token) const {
     std::size_t done = 0;
     for (Found found = next(text, 0, wanted); found.token; found = next(text, found.end, wanted)) {
         if (found.token->single_word && !is_single_word(text, found.begin, found.end)) continue;
@@ -70,7 +70,7 @@ void AddedTokens::for_each(std::string_view text, Wanted wanted, FunctionRef<voi
         if (found.token->takes_spaces_behind)
             while (end < text.size() && is_space(text, end)) end += decode_utf8(text, end).length;
         if (done < begin) plain(text.substr(done, begin - done));
-        token(*found.token);
+        token({begin, end, found.token});
         done = end;  // which may lie behind the beginning of the next
     }
     if (done < text.size()) plain(text.substr(done));

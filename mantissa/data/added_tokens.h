@@ -25,11 +25,12 @@ class AddedTokens {
         std::size_t begin = std::string_view::npos, end = begin;
         const SpecialToken* token = nullptr;
     };
-    using Wanted = FunctionRef<bool(const SpecialToken&)>;
-    /// Calls `plain` for what lies between the wanted tokens and `token` for them, in order. Of several at a
-    /// place the longest counts.
+    /// Asked of a token whose text lies at begin ... end - 1.
+    using Wanted = FunctionRef<bool(const SpecialToken& token, std::size_t begin, std::size_t end)>;
+    /// Calls `plain` for what lies between the wanted tokens and `token` for them, in order, with the white
+    /// space that they take along. Of several at a place the longest counts.
     void for_each(std::string_view text, Wanted wanted, FunctionRef<void(std::string_view)> plain,
-                  FunctionRef<void(const SpecialToken&)> token) const;
+                  FunctionRef<void(const Found&)> token) const;
 
   private:
     Found next(std::string_view text, std::size_t from, Wanted wanted) const;

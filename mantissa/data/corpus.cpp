@@ -4,10 +4,12 @@
 
 #include <algorithm>
 
+#include "mantissa/base/checksum.h"
 #include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/data/encode_text.h"
 #include "mantissa/data/held_out.h"
+#include "mantissa/data/packed_chats.h"
 #include "mantissa/data/text_files.h"
 #include "mantissa/data/text_reading.h"
 #include "mantissa/data/token_manifest.h"
@@ -107,6 +109,23 @@ Corpus open_tokens(const CorpusOptions& options, std::unique_ptr<Tokenizer> toke
             .reading = reading};
 }
 
+TokenStream stream_of(const ChatSet& chats, const std::string& source) {
+    return TokenStream(chats.tokens, source);
+}
+
+Corpus open_chats(const CorpusOptions& options, std::unique_ptr<Tokenizer> tokenizer, ThreadPool& pool) {
+    if (!tokenizer)
+        throw UsageError(
+            "chats become tokens by the tokenizer of a model and its template; give it as `tokenizer` DIR");
+    auto chats = std::make_unique<ChatSet>(read_chat_set(
+        {.files = options.chats, .loss_on = options.loss_on, .longest = options.sequence}, *tokenizer, pool));
+    return {.stream = stream_of(*chats, name_of(options.chats)),
+            .tokenizer = std::move(tokenizer),
+            .description = chats->account,
+            .chats = std::move(chats),
+            .reading = options.reading};
+}
+
 Corpus open_texts(const CorpusOptions& options, std::unique_ptr<Tokenizer> tokenizer, ThreadPool& pool) {
     TextFiles found = find_texts(options.texts.empty() ? english_text_files() : options.texts);
     const std::vector<std::filesystem::path>& files = found.taken;
@@ -142,6 +161,14 @@ Corpus open_texts(const CorpusOptions& options, std::unique_ptr<Tokenizer> token
     std::string description = fmt::format("{}, {} as {} {}", name_of(files), count_text(bytes, "byte"),
                                           tokens.size(), tokenizer ? kind : "tokens, a byte each");
     if (!found.account.empty()) description += "\n" + found.account;
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+        if (!begins_with_chat(texts[i].text())) continue;
+        description += fmt::format(
+            "\nwarning: {} holds chats, which are read as text here, braces and roles included; to learn "
+            "their answers alone, give it as chats",
+            name_of({files[i]}));
+        break;
+    }
     for (std::size_t i = 0; tokenizer && i < texts.size(); ++i) {
         const std::string twice =
             begins_twice(texts[i].text(), options.reading, *tokenizer, name_of({files[i]}));
@@ -166,6 +193,7 @@ Corpus open_corpus(const CorpusOptions& options, ThreadPool& pool) {
         tokenizer = std::make_unique<Tokenizer>(load_tokenizer(options.tokenizer));
         require_room(tokenizer->vocabulary(), options.model_vocabulary, options.tokenizer.string());
     }
+    if (!options.chats.empty()) return open_chats(options, std::move(tokenizer), pool);
     Corpus corpus = options.tokens.empty() ? open_texts(options, std::move(tokenizer), pool)
                                            : open_tokens(options, std::move(tokenizer));
     if (!options.documents) return corpus;
@@ -256,6 +284,7 @@ TokenSplit split_off(Corpus& corpus, const std::vector<TokenRange>& ranges) {
 
 std::unique_ptr<BatchSource> text_batches(const Corpus& corpus, TokenRange range, std::int64_t sequence,
                                           const BatchOptions& options) {
+    if (corpus.chats) return std::make_unique<PackedChats>(*corpus.chats, range, sequence, options);
     if (!corpus.ends) return std::make_unique<TextWindows>(corpus.stream, range, sequence, options);
     return std::make_unique<PackedDocuments>(corpus.stream, *corpus.ends, range, sequence, options);
 }
@@ -268,6 +297,26 @@ TokenSplit split_by_name(Corpus& corpus) {
 TokenSplit split_each_file(Corpus& corpus) {
     if (!corpus.ends) return split_each_file(corpus.stream);
     return split_off(corpus, tails_of_documents(corpus));
+}
+
+TokenSplit split_chats(Corpus& corpus, bool last) {
+    ChatSet& set = *corpus.chats;
+    const std::uint64_t count = set.chats();
+    if (count < 2)
+        throw UserError(fmt::format("{}: holds one chat to learn, and a validation would need another",
+                                    corpus.stream.source()));
+    std::vector<std::uint64_t> order, kept;
+    for (std::uint64_t chat = 0; chat < count; ++chat) {
+        const bool keep = last ? chat >= count - std::max<std::uint64_t>(1, count / 10)
+                               : is_held_out(place_by_name(checksum_text(set.names[chat])));
+        (keep ? kept : order).push_back(chat);
+    }
+    if (kept.empty() || order.empty()) return split_chats(corpus, true);
+    const std::uint64_t trained = order.size();
+    order.insert(order.end(), kept.begin(), kept.end());
+    set.reorder(order);
+    corpus.stream = stream_of(set, std::string(corpus.stream.source()));
+    return {.train = {0, set.starts[trained]}, .validation = {set.starts[trained], set.starts[count]}};
 }
 
 }  // namespace mantissa

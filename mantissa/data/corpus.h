@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "mantissa/base/thread_pool.h"
+#include "mantissa/data/chat/chat_set.h"
 #include "mantissa/data/packed_documents.h"
 #include "mantissa/data/token_file.h"
 #include "mantissa/data/token_stream.h"
@@ -18,6 +19,9 @@ struct CorpusOptions {
     std::vector<std::filesystem::path> texts =
         {};  ///< text files, and folders of them; empty, with no token files: english_text_files()
     std::vector<std::filesystem::path> tokens = {};  ///< token shards instead of texts
+    std::vector<std::filesystem::path> chats = {};   ///< files of chats instead of texts (chat_file.h)
+    LossOn loss_on = LossOn::answers;                ///< of chats
+    std::int64_t sequence = 0;                       ///< the most tokens of a chat
     TokenFormat tokens_format = TokenFormat::detect;
     std::filesystem::path tokenizer = {};  ///< empty: see `untokenized`
     /// Treatment of text for which no tokenizer is given.
@@ -37,6 +41,7 @@ struct Corpus {
     std::unique_ptr<Tokenizer> tokenizer = {};  ///< null: tokens are bytes, or came as shards without one
     std::string description = {};               ///< for the log: which files, how many tokens of what kind
     std::unique_ptr<const DocumentEnds> ends = {};  ///< where documents are told apart
+    std::unique_ptr<ChatSet> chats = {};            ///< where it is of chats: what the stream has
     std::vector<std::string> names = {};  ///< of each of stream.files(): its path below the folder given
     /// How its texts became tokens. Of token files their record says it; without one, they begin texts as the
     /// tokenizer does where its tokens that begin one are among the first million, and the rest is as asked.
@@ -61,8 +66,13 @@ TokenSplit split_by_name(Corpus& corpus);
 /// documents are too few for that is cut as split_for_validation does.
 TokenSplit split_each_file(Corpus& corpus);
 
-/// Sequences of a range of the stream: packed documents where it tells them apart. `corpus` must outlive
-/// them.
+/// Keeps about a tenth of the chats for validation, moved to the end of the stream: those that their own
+/// words choose, so that equal ones stay on one side; or, with `last`, the last tenth of them. Of chats that
+/// are too few for a tenth, the last is kept. Throws UserError if there is but one.
+TokenSplit split_chats(Corpus& corpus, bool last);
+
+/// Sequences of a range of the stream: packed chats or documents where it tells them apart. `corpus` must
+/// outlive them.
 std::unique_ptr<BatchSource> text_batches(const Corpus& corpus, TokenRange range, std::int64_t sequence,
                                           const BatchOptions& options);
 

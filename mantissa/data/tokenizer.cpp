@@ -155,19 +155,21 @@ void add_cut_before_spaces(const std::unordered_map<std::string_view, TokenId>& 
 
 void Tokenizer::add_tokens_in_texts(Tables& tables) {
     tables.safe_cuts = SafeCuts(tables.parts.pipeline);
-    std::vector<std::pair<std::string, const SpecialToken*>> raw, normalized;
+    std::vector<std::pair<std::string, const SpecialToken*>> raw, normalized, requested;
     std::string changed;
     for (const SpecialToken& token : tables.parts.specials) {
         const std::string_view text =
             token.normalized ? normalize(tables.parts.pipeline, token.text, TextPlace::at_start, changed)
                              : token.text;
         if (!text.empty()) (token.normalized ? normalized : raw).emplace_back(text, &token);
+        if (token.on_request) requested.emplace_back(token.text, &token);
         tables.safe_cuts.leave_whole(token.text, token.takes_spaces_behind, tables.parts.pipeline);
         tables.safe_cuts.leave_whole(text, token.takes_spaces_behind, tables.parts.pipeline);
         tables.all_on_request &= token.on_request;
     }
     tables.raw_tokens = AddedTokens(std::move(raw));
     tables.normalized_tokens = AddedTokens(std::move(normalized));
+    tables.requested = AddedTokens(std::move(requested));
 }
 
 Tokenizer::Tokenizer(TokenizerParts parts) {
@@ -213,6 +215,18 @@ std::optional<TokenId> Tokenizer::special(std::string_view text) const {
     for (const SpecialToken& token : tables_->parts.specials)
         if (token.text == text) return token.id;
     return std::nullopt;
+}
+
+std::vector<Tokenizer::FoundSpecial> Tokenizer::find_specials(
+    std::string_view text, FunctionRef<bool(std::size_t begin, std::size_t end)> allowed) const {
+    std::vector<FoundSpecial> found;
+    tables_->requested.for_each(
+        text, [&](const SpecialToken&, std::size_t begin, std::size_t end) { return allowed(begin, end); },
+        [](std::string_view) {},
+        [&](const AddedTokens::Found& token) {
+            found.push_back({token.begin, token.end, token.token->id});
+        });
+    return found;
 }
 
 std::vector<TokenId> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {

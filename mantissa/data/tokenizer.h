@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mantissa/base/function_ref.h"
 #include "mantissa/data/tokenizer_split.h"
 
 namespace mantissa::inline v0 {
@@ -100,8 +101,9 @@ struct TextReading {
 
 struct EncodeOptions {
     SpecialsInText specials = SpecialsInText::as_tokens;
-    bool continues = false;   ///< the text goes on where an earlier one ended (at one of safe_cuts)
-    bool ends_apart = false;  ///< behind a token that ends a text begins another
+    bool continues = false;       ///< the text goes on where an earlier one ended (at one of safe_cuts)
+    bool behind_special = false;  ///< it stands behind a special token
+    bool ends_apart = false;      ///< behind a token that ends a text begins another
 };
 
 /// Immutable, so one may be shared by threads.
@@ -122,6 +124,14 @@ class Tokenizer {
     std::optional<TokenId> special(std::string_view text) const;
     /// The tokens that end a text, the one to end it with first.
     std::span<const TokenId> ends() const { return parts().ends; }
+    /// Special tokens of a text where `allowed`, asked of the bytes begin ... end - 1 of each, lets them be:
+    /// as encode finds them, with the white space that they take along.
+    struct FoundSpecial {
+        std::size_t begin, end;
+        TokenId id;
+    };
+    std::vector<FoundSpecial> find_specials(
+        std::string_view text, FunctionRef<bool(std::size_t begin, std::size_t end)> allowed) const;
     /// Where a text may be cut so that the tokens of its parts are those of the whole.
     const SafeCuts& safe_cuts() const;
 

@@ -255,7 +255,7 @@ struct Encoder::State {
         const auto is_end = [&](const SpecialToken& token) {
             return std::ranges::find(tables->parts.ends, token.id) != tables->parts.ends.end();
         };
-        const auto wanted = [&](const SpecialToken& token) {
+        const auto wanted = [&](const SpecialToken& token, std::size_t, std::size_t) {
             return !token.on_request || options.specials == SpecialsInText::as_tokens ||
                    (options.specials == SpecialsInText::end_of_text_as_token && is_end(token));
         };
@@ -264,11 +264,14 @@ struct Encoder::State {
             if (!tables->parts.scores.empty()) cache.assign(cache.size(), {});
         }
         const bool finds = !tables->all_on_request || options.specials != SpecialsInText::as_text;
-        TextPlace place = options.continues ? TextPlace::continues : TextPlace::at_start;
+        TextPlace place = options.continues        ? TextPlace::continues
+                          : options.behind_special ? TextPlace::behind_special
+                                                   : TextPlace::at_start;
         std::string changed;
-        const auto take = [&](const SpecialToken& token) {
-            ids.push_back(token.id);
-            place = options.ends_apart && is_end(token) ? TextPlace::at_start : TextPlace::behind_special;
+        const auto take = [&](const AddedTokens::Found& found) {
+            ids.push_back(found.token->id);
+            place =
+                options.ends_apart && is_end(*found.token) ? TextPlace::at_start : TextPlace::behind_special;
         };
         const auto cut = [&](std::string_view plain) {
             encode_cut(0, plain, place, ids);

@@ -18,6 +18,7 @@ struct Tokenizer::Tables {
     TokenizerParts parts;
     std::unordered_map<std::string_view, TokenId> by_bytes;  // ordinary tokens only
     AddedTokens raw_tokens, normalized_tokens;
+    AddedTokens requested;       // those on request, of both, as they are spelt
     bool all_on_request = true;  // of the added tokens
     SafeCuts safe_cuts = SafeCuts(parts.pipeline);
     std::array<TokenId, 256> byte_tokens;

@@ -170,10 +170,23 @@ std::string TrainingPage::samples() const {
     return text;
 }
 
+std::string TrainingPage::example() const {
+    if (run_.example.empty()) return "";
+    constexpr std::size_t longest = 4000;  // bytes of a page
+    std::string text;
+    for (std::size_t i = 0; i < run_.example.size() && text.size() < longest; ++i) {
+        const auto& [part, learnt] = run_.example[i];
+        const std::string shown = html::escaped(printable(part.substr(0, longest)));
+        text += learnt ? "<mark>" + shown + "</mark>" : shown;
+    }
+    return fmt::format(
+        "<h2>An example; what is marked is learnt</h2>\n<p><code class=\"sample\">{}</code></p>\n", text);
+}
+
 std::string TrainingPage::html(TrainingState state, const std::string& time, double seconds) const {
     std::vector<html::Row> facts;
     for (const auto& [what, text] : run_.facts) facts.push_back({what, text});
-    const std::string body = status(state, time, seconds) + numbers() + charts() + samples() +
+    const std::string body = status(state, time, seconds) + numbers() + charts() + samples() + example() +
                              "<h2>The run</h2>\n" + html::table({{"", ""}, facts}) +
                              html::footer(run_.command);
     return html::page("Training " + run_.model, body, state == TrainingState::runs ? reload_seconds : 0);

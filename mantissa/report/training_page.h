@@ -20,6 +20,8 @@ struct TrainingRun {
     std::string judged = {};      ///< equal where validations are of the same data; empty: not known
     /// Further remarks, as pairs of a name and a text.
     std::vector<std::pair<std::string, std::string>> facts;
+    /// An example in parts, each with whether it is learnt; empty: none is shown.
+    std::vector<std::pair<std::string, bool>> example = {};
 };
 
 struct TrainingPoint {
@@ -62,6 +64,7 @@ class TrainingPage {
     std::string charts() const;
     std::vector<html::Curve> losses(double from_step) const;
     std::string samples() const;
+    std::string example() const;
 
     TrainingRun run_;
     TrainingPoint last_ = {};

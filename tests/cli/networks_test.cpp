@@ -38,7 +38,7 @@ TEST(NetworksForImages, OptionsOfTheOtherKindAreRefusedByTheirNames) {
          "--model VGG19: its sizes are --image-size, --classes and --width; the others are of language "
          "models"},
         {"ladder --model VGG19 --text /etc/hostname",
-         "--model VGG19: trains on images, not on --text, --tokens or --tokenizer"},
+         "--model VGG19: trains on images, not on --text, --tokens, --chats or --tokenizer"},
         {"explain --model gpt2-tiny --image-size 64",
          "--image-size, --classes and --width are of ResNet50, ResNet50v1.5, VGG19, DenseNet121, ResNet20, "
          "ResNet56, got --model gpt2-tiny"},

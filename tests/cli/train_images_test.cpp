@@ -101,7 +101,7 @@ TEST(TrainImages, WhatDoesNotFitIsRefusedInALine) {
         {images + small_resnet20 + "--classes 9",
          "--classes 9: " + set + " has 10 classes; leave it out, or give as many"},
         {images + small_resnet20 + "--text /etc/hostname",
-         "--model ResNet20: trains on images, not on --text, --tokens or --tokenizer"},
+         "--model ResNet20: trains on images, not on --text, --tokens, --chats or --tokenizer"},
         {images + small_resnet20 + "--sample-every 1",
          "--sample-every continues a text; ResNet20 is for images"},
         {images + small_resnet20 + "--batch 21",

@@ -100,7 +100,8 @@ TEST(WrongUsage, WhatDoesNothingIsRefused) {
     const std::pair<const char*, const char*> of_others[] = {
         {"tokenize --count x --tokenizer x --vocabulary 300",
          "--vocabulary belongs to --train; leave it out"},
-        {"tokenize --train x --out x --tokenizer x", "--tokenizer belongs to --encode, --decode and --count"},
+        {"tokenize --train x --out x --tokenizer x",
+         "--tokenizer belongs to --encode, --decode, --count and --chats"},
         {"tokenize --decode 1 --tokenizer x --out x", "--out belongs to --train and --encode"},
         {"generate --checkpoint x --validation y --temperature 0.5",
          "--temperature says how a text is written: give --prompt, too"},

@@ -1,6 +1,7 @@
 #include "mantissa/data/chat/chat_targets.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "mantissa/base/error.h"
 
@@ -45,27 +46,65 @@ std::size_t behind_end_of_turn(std::string_view text, TextRange range, const std
 
 }  // namespace
 
+namespace {
+
+/// The bytes between the words of two messages, in which an answer begins or ends.
+struct Gap {
+    std::string_view text;  // of the chat
+    std::size_t begin, end;
+
+    /// Behind the last text of these, the first of them that is there; npos: none is.
+    std::size_t behind_last(const std::vector<std::string>& texts) const { return behind(texts, true); }
+    std::size_t behind_first(const std::vector<std::string>& texts) const { return behind(texts, false); }
+
+  private:
+    std::size_t behind(const std::vector<std::string>& texts, bool last) const {
+        const std::string_view within = text.substr(begin, end - begin);
+        for (const std::string& each : texts) {
+            if (each.empty()) continue;
+            const std::size_t at = last ? within.rfind(each) : within.find(each);
+            if (at != std::string_view::npos) return begin + at + each.size();
+        }
+        return std::string_view::npos;
+    }
+};
+
+}  // namespace
+
 std::vector<TextRange> find_answers(const RenderedChat& chat, const AnswersToFind& find) {
     const std::vector<Said> said = said_in(chat);
     const std::string_view text = chat.text;
     std::vector<TextRange> found;
-    for (std::size_t i = 0; i < said.size(); ++i) {
-        if (!std::ranges::binary_search(find.answers, said[i].message)) continue;
-        TextRange range = said[i].range;
-        const std::size_t before =
-            std::max(i ? said[i - 1].range.end : 0, found.empty() ? 0 : found.back().end);
-        const std::size_t after = i + 1 < said.size() ? said[i + 1].range.begin : text.size();
-        // The template's words between the lead-in and the answer's first are the answer's, too.
-        if (!find.prompt.empty()) {
-            const std::size_t at = text.substr(0, range.begin).rfind(find.prompt);
-            if (at != std::string_view::npos && at >= before) range.begin = at + find.prompt.size();
-        }
-        const std::size_t end = behind_end_of_turn(text, {range.end, after}, find.ends);
-        if (end != std::string::npos) range.end = end;
+    const auto add = [&](TextRange range) {
+        if (range.begin == range.end) return;
         if (!found.empty() && found.back().end >= range.begin)
             found.back().end = std::max(found.back().end, range.end);
         else
             found.push_back(range);
+    };
+    std::size_t next = 0;  // of said
+    for (const std::int64_t answer : find.answers) {
+        while (next < said.size() && said[next].message < answer) ++next;
+        const bool speaks = next < said.size() && said[next].message == answer;
+        Gap before{text, std::max(next ? said[next - 1].range.end : 0, found.empty() ? 0 : found.back().end),
+                   next < said.size() ? said[next].range.begin : text.size()};
+        before.begin = std::min(before.begin, before.end);
+        if (!speaks) {
+            const std::size_t begin = before.behind_first(find.ways_in);
+            if (begin == std::string_view::npos) continue;
+            const std::size_t end = behind_end_of_turn(text, {begin, before.end}, find.ends);
+            if (end != std::string::npos) add({begin, end});
+            continue;
+        }
+        TextRange range = said[next].range;
+        ++next;
+        // The template's words between the lead-in and the answer's first are the answer's, too.
+        if (const std::size_t begin = before.behind_last(find.ways_in); begin != std::string_view::npos)
+            range.begin = begin;
+        const std::size_t after = next < said.size() ? said[next].range.begin : text.size();
+        const std::size_t end = behind_end_of_turn(text, {range.end, after}, find.ends);
+        if (end != std::string::npos) range.end = end;
+        add(range);
     }
     return found;
 }
@@ -83,16 +122,67 @@ std::vector<TextRange> marked_ranges(const RenderedChat& chat) {
     return ranges;
 }
 
-std::string generation_prompt_of(const ChatTemplate& chat_template) {
+namespace {
+
+constexpr const char* a_question = R"([{"role": "user", "content": "a"}])";
+constexpr const char* a_chat = R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])";
+constexpr const char* a_chat_that_goes_on =
+    R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}])";
+
+/// The template's words before and behind an answer of the letter b.
+struct AroundAnswer {
+    std::string before, behind;
+};
+std::optional<AroundAnswer> around_answer(const ChatTemplate& chat_template, const char* messages) {
     try {
-        ChatMessages chat{.messages = R"([{"role": "user", "content": "a"}])"};
-        const std::string without = chat_template.render(chat).text;
-        chat.generation_prompt = true;
-        const std::string with = chat_template.render(chat).text;
-        return with.starts_with(without) ? with.substr(without.size()) : "";
+        const RenderedChat chat = chat_template.render({.messages = messages});
+        const std::vector<Said> said = said_in(chat);
+        if (said.size() < 2 || said[1].message != 1) return {};
+        const std::size_t begin = said[1].range.end,
+                          end = said.size() > 2 ? said[2].range.begin : chat.text.size();
+        return AroundAnswer{chat.text.substr(said[0].range.end, said[1].range.begin - said[0].range.end),
+                            chat.text.substr(begin, end - begin)};
     } catch (const UserError&) {
-        return "";
+        return {};
     }
+}
+
+}  // namespace
+
+std::vector<std::string> ways_into_answers(const ChatTemplate& chat_template) {
+    RenderedChat with;
+    std::string without;
+    try {
+        with = chat_template.render({.messages = a_question, .generation_prompt = true});
+        without = chat_template.render({.messages = a_question}).text;
+    } catch (const UserError&) {
+        return {};
+    }
+    const std::vector<Said> said = said_in(with);
+    const bool prompts = with.text.starts_with(without) && with.text.size() > without.size();
+    const std::string before = around_answer(chat_template, a_chat).value_or(AroundAnswer{}).before;
+    if (!prompts) {
+        // An answer goes on behind the question, with white space at most before it.
+        const std::string way = said.size() == 1 ? with.text.substr(said[0].range.end) : "";
+        const bool goes_on = !way.empty() && before.starts_with(way) &&
+                             before.find_first_not_of(" \t\n", way.size()) == std::string::npos;
+        return goes_on ? std::vector<std::string>{way} : std::vector<std::string>{};
+    }
+    std::vector<std::string> ways = {with.text.substr(without.size())};
+    // The end of a question's turn stands before the way in. A few letters in common are chance.
+    for (std::size_t size = ways[0].size(); 2 * size >= ways[0].size(); --size)
+        if (before.find(ways[0].substr(0, size)) != std::string::npos) {
+            if (size < ways[0].size()) ways.push_back(ways[0].substr(0, size));
+            break;
+        }
+    return ways;
+}
+
+std::vector<std::string> words_behind_answers(const ChatTemplate& chat_template) {
+    std::vector<std::string> words;
+    for (const char* messages : {a_chat, a_chat_that_goes_on})
+        if (auto around = around_answer(chat_template, messages)) words.push_back(std::move(around->behind));
+    return words;
 }
 
 }  // namespace mantissa::inline v0

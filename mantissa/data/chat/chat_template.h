@@ -29,13 +29,13 @@ struct ChatMessages {
 };
 
 struct RenderedChat {
-    std::string text;
+    std::string text = {};
     /// Where runs of characters of one origin end, in bytes, ascending.
     struct Run {
         std::size_t end;
         ChatOrigin origin;
     };
-    std::vector<Run> runs;
+    std::vector<Run> runs = {};
 };
 
 class ChatTemplate {

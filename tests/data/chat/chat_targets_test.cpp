@@ -22,7 +22,7 @@ std::vector<std::string> learnt(const std::string& messages, std::vector<std::in
     std::vector<std::string> pieces;
     for (const TextRange& range : find_answers(chat, {.answers = std::move(answers),
                                                      .ends = {"<|im_end|>", "</s>"},
-                                                     .prompt = generation_prompt_of(chat_template)}))
+                                                     .ways_in = ways_into_answers(chat_template)}))
         pieces.push_back(chat.text.substr(range.begin, range.end - range.begin));
     return pieces;
 }
@@ -46,6 +46,25 @@ TEST(ChatTargets, TheTemplatesWordsInsideAnAnswerAreLearnt) {
     // An answer of calls alone begins where the program's part ends.
     EXPECT_EQ(learnt(R"([{"role": "assistant", "content": "", "tool_calls": [{"x": 1}]}])", {0}),
               (Pieces{"\n<tool_call>{\"x\": 1}</tool_call><|im_end|>"}));
+}
+
+TEST(ChatTargets, OfAnEmptyAnswerTheEndOfItsTurnIsLearnt) {
+    EXPECT_EQ(learnt(R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": ""},
+                         {"role": "user", "content": ""}, {"role": "assistant", "content": "d"},
+                         {"role": "user", "content": "e"}, {"role": "assistant", "content": ""}])",
+                     {1, 3, 5}),
+              (Pieces{"<|im_end|>", "d<|im_end|>", "<|im_end|>"}));
+}
+
+TEST(ChatTargets, AWayInThatAnswersOfBeforeHaveNotWholly) {
+    const char* thinks =
+        "{% for m in messages %}{{ ('<A>' if m.role == 'assistant' else '<U>') + m.content + '</s>' }}"
+        "{% endfor %}{% if add_generation_prompt %}{{ '<A>\n' }}{% endif %}";
+    EXPECT_EQ(ways_into_answers(ChatTemplate(thinks, "t")), (Pieces{"<A>\n", "<A>"}));
+    EXPECT_EQ(
+        learnt(R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": ""}])", {1}, thinks),
+        (Pieces{"</s>"}));
+    EXPECT_EQ(words_behind_answers(ChatTemplate(thinks, "t")), (Pieces{"</s>", "</s><U>"}));
 }
 
 TEST(ChatTargets, EndsTypedByAUserEndNothing) {

@@ -1,6 +1,7 @@
 // Chat templates against Jinja2 with transformers' settings: what bench/peers/chat_templates.py wrote.
 #include <gtest/gtest.h>
 
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -8,6 +9,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
+#include "mantissa/data/chat/chat_targets.h"
 #include "mantissa/data/chat/chat_template.h"
 
 namespace mantissa {
@@ -122,6 +124,118 @@ TEST(ChatTemplatesSlow, PublishedTemplatesAreAsInJinja2) {
         if (HasFailure()) break;
     }
     EXPECT_GE(templates.size(), 41u);
+}
+
+namespace {
+
+/// An answer as the words of its message and its end; where it begins is the template's convention.
+using AnswerEnds = std::vector<std::pair<std::size_t, std::size_t>>;
+AnswerEnds ends_of(const RenderedChat& chat, const std::vector<TextRange>& ranges) {
+    AnswerEnds all;
+    for (TextRange range : ranges) {
+        while (range.end > range.begin &&
+               std::isspace(static_cast<unsigned char>(chat.text[range.end - 1])) != 0)
+            --range.end;
+        std::size_t begin = 0, words = 0;
+        for (const auto& [end, origin] : chat.runs) {
+            if (origin.message() >= 0 && origin.part() != ChatOrigin::Part::role)
+                for (std::size_t i = std::max(begin, range.begin); i < std::min(end, range.end); ++i) ++words;
+            begin = end;
+        }
+        if (range.end > range.begin) all.emplace_back(range.end, words);
+    }
+    return all;
+}
+
+/// The first special tokens behind answers, as a tokenizer of the template would have them.
+std::vector<std::string> ends_of_turns(const ChatTemplate& chat_template) {
+    std::vector<std::string> ends = {"</s>"};
+    for (const std::string& words : words_behind_answers(chat_template)) {
+        const std::size_t begin = words.find('<'), end = words.find('>', begin);
+        if (end != std::string::npos) ends.push_back(words.substr(begin, end + 1 - begin));
+    }
+    return ends;
+}
+
+/// Templates whose marks say something else than where answers end, and how often of so many.
+struct MarksOtherwise {
+    const char* why;
+    int most;
+};
+constexpr const char *two_ends = "two tokens in a row end a turn; the first is learnt here",
+                     *no_way_in = "an empty answer, and no way in that answers of before have",
+                     *calls = "marks end before a tool's answer, or behind the end that calls have",
+                     *channels = "an answer in the middle ends by another token than the last one",
+                     *parts = "words are read in lists of parts alone, so an answer of text has none",
+                     *end_of_all = "marks go on to the end of the whole text, behind the end of the turn";
+const std::map<std::string, MarksOtherwise> marks_otherwise = {
+    {"cohere2_training", {two_ends, 68}},
+    {"deepseek_r1_distill_training", {no_way_in, 1}},
+    {"deepseekv3_training", {no_way_in, 3}},
+    {"diffusion_gemma_training", {calls, 34}},
+    {"glm4moe_training", {calls, 34}},
+    {"gptoss_training", {channels, 60}},
+    {"idefics3_training", {parts, 69}},
+    {"nemotron_3_5_lightning_training", {no_way_in, 3}},
+    {"nemotron_3_nano_training", {no_way_in, 3}},
+    {"nemotron_3_super_training", {no_way_in, 3}},
+    {"nemotron_3_ultra_training", {no_way_in, 3}},
+    {"phi3_5_training", {end_of_all, 26}},
+    {"phi3_training", {end_of_all, 25}},
+    {"smolvlm_training", {parts, 69}},
+};
+
+}  // namespace
+
+TEST(ChatTemplatesSlow, MasksByOriginAreThoseOfGenerationMarks) {
+    const std::string path = std::string(MANTISSA_BINARY_DIR) + "/chat_templates.jsonl";
+    if (!std::filesystem::exists(path))
+        GTEST_SKIP() << "no chats of published templates: bench/peers/chat_templates.py makes them";
+    std::ifstream lines(path);
+    std::map<std::string, ChatTemplate> templates;
+    std::map<std::string, int> compared, others;
+    std::map<std::string, std::string> examples;  // by origin, and by marks
+    std::string text;
+    while (std::getline(lines, text)) {
+        const auto line = nlohmann::json::parse(text);
+        const std::string file = line["template"], name = std::filesystem::path(file).stem().string();
+        if (!name.ends_with("_training") || line.contains("error")) continue;
+        auto known = templates.find(file);
+        if (known == templates.end()) {
+            known = templates.emplace(file, ChatTemplate(read_file(file), file)).first;
+            known->second.set_tokens(line["tokens"]);
+        }
+        const ChatTemplate& chat_template = known->second;
+        AnswersToFind find{
+            .answers = {}, .ends = ends_of_turns(chat_template), .ways_in = ways_into_answers(chat_template)};
+        const auto messages = nlohmann::json::parse(line["messages"].get<std::string>());
+        bool has_model = false;
+        for (std::size_t i = 0; i < messages.size(); ++i) {
+            has_model |= messages[i]["role"] == "model";
+            if (messages[i]["role"] == "assistant") find.answers.push_back(static_cast<std::int64_t>(i));
+        }
+        if (has_model) continue;  // the marks are for the role assistant alone
+        const RenderedChat chat = chat_template.render(chat_of(line));
+        ++compared[name];
+        if (ends_of(chat, find_answers(chat, find)) == ends_of(chat, marked_ranges(chat))) continue;
+        ++others[name];
+        std::string& example = examples[name];
+        if (!example.empty()) continue;
+        for (const auto& ranges : {find_answers(chat, find), marked_ranges(chat)}) {
+            example += ranges.empty() ? "nothing" : "";
+            for (const TextRange& range : ranges)
+                example += "[" + chat.text.substr(range.begin, range.end - range.begin) + "]";
+            example += "\n";
+        }
+    }
+    EXPECT_EQ(compared.size(), 31u);
+    for (const auto& [name, count] : compared) {
+        const auto otherwise = marks_otherwise.find(name);
+        const int most = otherwise == marks_otherwise.end() ? 0 : otherwise->second.most;
+        EXPECT_LE(others[name], most) << name << ": " << others[name] << " of " << count << "\n"
+                                      << examples[name];
+        EXPECT_GT(count, 0);
+    }
 }
 
 TEST(ChatTemplates, EachCharacterKnowsItsOrigin) {
