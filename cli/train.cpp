@@ -32,7 +32,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/lock_file.h"
 #include "mantissa/base/system_memory.h"
-#include "mantissa/numerics/short_formats.h"
+#include "mantissa/passes/operand_blocks.h"
 #include "mantissa/ranks/share_cores.h"
 #include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/quantities.h"
@@ -372,11 +372,8 @@ class Run {
             throw UserError(fmt::format("--policy {} would round nothing in {}: {}; train it under bf16",
                                         policy_.name, trainer_->plan().model().name,
                                         fmt::join(std::views::keys(places), "; ")));
-        const OperandBlocks& blocks = *policy_.blocks;
-        print_error(fmt::format(
-            "mantissa: policy {}: linear layers multiply {} in blocks of {}, scales {}; FP32 sums\n",
-            policy_.name, limits_of(blocks.element).name, blocks.size,
-            blocks.rule == ScaleRule::up ? "rounded up" : "rounded down"));
+        print_error(fmt::format("mantissa: policy {}: linear layers multiply {}; FP32 sums\n", policy_.name,
+                                policy_.blocks->text()));
         for (const auto& [reason, count] : places)
             print_error(fmt::format("mantissa: policy {}: {} ({})\n", policy_.name, reason,
                                     count_text(count, "place")));

@@ -6,7 +6,8 @@ interleaved.
 
 Contenders: mantissa in each policy; PyTorch's default (FP32, eager, attention and GELU written out, gpt2_plain.py) and
 its best documented setting (CPU autocast to BF16, scaled_dot_product_attention, its own GELU, torch.compile,
-fused AdamW, as many threads as mantissa), the same in FP32, and either without torch.compile. A LLaMA is transformers' LlamaForCausalLM in PyTorch, with eager attention by
+fused AdamW, as many threads as mantissa), the same in FP32, and either without torch.compile. For a GPT-2 also torchao's
+emulations of FP8 and MXFP8 ("torchao fp8", "torchao mxfp8"), as the best but eager, which run only if --only names them. A LLaMA is transformers' LlamaForCausalLM in PyTorch, with eager attention by
 default and scaled_dot_product_attention as its best. --only NAME,... leaves the others out.
 
 Each repeat runs every contender once, one after another, each in a process of its own: steps that are not counted
@@ -33,7 +34,32 @@ LEARNING_RATE, BETAS, WEIGHT_DECAY = 3e-4, (0.9, 0.95), 0.1
 UNCOUNTED = 2  # the first compiles and touches memory, the second makes what the optimizer allocates late
 # By name: its own attention and GELU, compiled, in BF16.
 TORCH = {"torch default": (False, False, False), "torch best": (True, True, True),
-         "torch best fp32": (True, True, False), "torch eager": (True, False, True), "torch eager fp32": (True, False, False)}
+         "torch best fp32": (True, True, False), "torch eager": (True, False, True), "torch eager fp32": (True, False, False),
+         "torchao fp8": (True, False, True), "torchao mxfp8": (True, False, True)}
+
+
+def linear_of_torchao(name):
+    """A linear layer whose three products are FP8's or MXFP8's, emulated."""
+    from torchao.float8.config import Float8LinearConfig
+    from torchao.float8.float8_linear import matmul_with_hp_or_float8_args
+    from torchao.float8.float8_training_tensor import LinearMMConfig, ScaledMMConfig
+    from torchao.prototype.moe_training.mxfp8_linear import _to_mxfp8_then_scaled_mm
+    from torchao.prototype.mx_formats.mx_tensor import ScaleCalculationMode
+    from torchao.quantization.quantize_.common.kernel_preference import KernelPreference
+
+    emulated = ScaledMMConfig(True, False, False, False)
+
+    def product(x, weight):
+        if name == "torchao fp8":
+            return matmul_with_hp_or_float8_args.apply(x, weight.t(), LinearMMConfig(emulated, emulated, emulated),
+                                                       Float8LinearConfig(emulate=True))
+        return _to_mxfp8_then_scaled_mm(x, weight, KernelPreference.EMULATED, ScaleCalculationMode.RCEIL)
+
+    def linear(p, layer, x):
+        made = product(x.bfloat16(), p[f"{layer}.weight"].bfloat16())
+        return made + p[f"{layer}.bias"].bfloat16()
+
+    return linear
 
 
 def gpt2(checkpoint, best):
@@ -57,6 +83,8 @@ def llama(checkpoint, best):
 def torch_step(name, checkpoint):
     """A function of inputs and targets that makes one step and returns its loss."""
     best, is_compiled, is_bf16 = TORCH[name]
+    if name.startswith("torchao"):
+        gpt2_plain.linear = linear_of_torchao(name)
     family = json.loads((checkpoint / "config.json").read_text())["model_type"]
     p, forward = (gpt2 if family == "gpt2" else llama)(checkpoint, best)
     optimizer = gpt2_plain.adamw(p, learning_rate=LEARNING_RATE, betas=BETAS, weight_decay=WEIGHT_DECAY,
@@ -179,7 +207,8 @@ def main():
     if options.measure:
         measure_torch(options)
         return 0
-    names = [f"mantissa {policy}" for policy in options.policies.split(",")] + [*TORCH]
+    names = [f"mantissa {policy}" for policy in options.policies.split(",")]
+    names += [name for name in TORCH if not name.startswith("torchao")]
     if options.only:
         names = options.only.split(",")
     print(f"{options.model}, {options.batch} x {options.sequence} tokens, {options.threads} threads, PyTorch {torch.__version__}, "

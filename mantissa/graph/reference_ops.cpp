@@ -13,8 +13,8 @@
 #include "mantissa/graph/convolution.h"
 #include "mantissa/graph/reference.h"
 #include "mantissa/graph/reference_pools.h"
+#include "mantissa/graph/reference_rounding.h"
 #include "mantissa/numerics/formats.h"
-#include "mantissa/numerics/short_formats.h"
 #include "mantissa/numerics/weight_groups.h"
 
 namespace mantissa::inline v0 {
@@ -163,32 +163,6 @@ std::vector<Values> rounded_to_format(const Node& node, Inputs in) {
         if (format == "tf32" && std::isinf(x) && std::isfinite(given))
             x = std::copysign(std::ldexp(2 - std::ldexp(1, -10), 127), given);
     }
-    return {y};
-}
-
-std::vector<Values> round_blocks(const Node& node, Inputs in) {
-    Values y = in[0]->values;
-    const Shape& shape = in[0]->type.shape;
-    const auto axis = static_cast<int>(node.attributes.integer("axis"));
-    std::int64_t inner = 1;
-    for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape[i];
-    const std::int64_t depth = shape[axis], block = node.attributes.integer("block");
-    const ShortFormat element = find_short_format(node.attributes.word("element"));
-    const ScaleRule rule = find_scale_rule(node.attributes.word("rule"));
-    std::vector<float> numbers;
-    const auto each = [&](std::int64_t line, std::int64_t first, auto body) {
-        const std::int64_t start = line / inner * depth * inner + line % inner;
-        for (std::int64_t k = first; k < std::min(first + block, depth); ++k)
-            body(y[static_cast<std::size_t>(start + k * inner)], static_cast<std::size_t>(k - first));
-    };
-    const std::int64_t lines = depth == 0 ? 0 : shape.elements() / depth;
-    for (std::int64_t line = 0; line < lines; ++line)
-        for (std::int64_t first = 0; first < depth; first += block) {
-            numbers.clear();
-            each(line, first, [&](double x, std::size_t) { numbers.push_back(static_cast<float>(x)); });
-            round_block(numbers, element, rule);
-            each(line, first, [&](double& x, std::size_t k) { x = static_cast<double>(numbers[k]); });
-        }
     return {y};
 }
 
@@ -494,7 +468,7 @@ const std::map<std::string_view, Evaluate>& table() {
         {"random_uniform", random_uniform},
         {"cast", cast},
         {"round_to", rounded_to_format},
-        {"round_blocks", round_blocks},
+        {"round_blocks", reference::round_blocks},
         {"stop_gradient", same},
         {"all_reduce_start", reduced_alone},
         {"all_reduce_wait", reduced_alone},

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "mantissa/base/error.h"
+#include "mantissa/numerics/formats.h"
 
 namespace mantissa::inline v0 {
 
@@ -121,12 +122,16 @@ std::uint8_t code_of(ShortFormat format, float value) {
     return static_cast<std::uint8_t>(code | (std::signbit(value) ? 1 << (of.bits - 1) : 0));
 }
 
-std::string_view name_of(ScaleRule rule) { return rule == ScaleRule::up ? "up" : "floor"; }
+std::string_view name_of(ScaleRule rule) {
+    static constexpr std::array<std::string_view, 4> names = {"up", "floor", "tensor", "two-level"};
+    return names[static_cast<std::size_t>(rule)];
+}
 
 ScaleRule find_scale_rule(std::string_view name) {
-    for (const ScaleRule rule : {ScaleRule::up, ScaleRule::floor})
+    for (const ScaleRule rule : {ScaleRule::up, ScaleRule::floor, ScaleRule::tensor, ScaleRule::two_level})
         if (name_of(rule) == name) return rule;
-    throw UserError(fmt::format("there is no rule '{}' for scales of blocks; there are up, floor", name));
+    throw UserError(
+        fmt::format("there is no rule '{}' for scales; there are up, floor, tensor, two-level", name));
 }
 
 double value_of_e8m0(std::uint8_t code) {
@@ -183,6 +188,28 @@ TwoLevelScale two_level_scale(float largest_of_block, float tensor) {
     const float decode = rounded_to(ShortFormat::e4m3, largest_of_block * (tensor * (1.0f / 6.0f)));
     const float encode = 1.0f / (decode * (1.0f / tensor));
     return {.decode = decode, .encode = std::min(encode, most)};
+}
+
+std::uint32_t rounding_bits(const RandomStream& stream, std::int64_t row, std::int64_t column,
+                            std::int64_t columns) {
+    constexpr std::int64_t lanes = 16, words = 4, group = lanes * words;
+    const std::int64_t groups = (columns + group - 1) / group;
+    const std::int64_t block = (row * groups + column / group) * lanes + column % lanes;
+    return stream.block(static_cast<std::uint64_t>(block))[static_cast<std::size_t>(column / lanes % words)];
+}
+
+void hadamard(std::span<float, hadamard_size> numbers) {
+    static constexpr std::array<float, hadamard_size> signs = {1,  1,  1,  -1, 1,  -1, -1, -1,
+                                                               -1, -1, -1, 1,  -1, 1,  -1, -1};
+    for (std::size_t i = 0; i < hadamard_size; ++i) numbers[i] *= signs[i];
+    for (std::size_t half = 1; half < hadamard_size; half *= 2)
+        for (std::size_t i = 0; i < hadamard_size; ++i) {
+            if (i & half) continue;
+            const float a = numbers[i], b = numbers[i + half];
+            numbers[i] = a + b;
+            numbers[i + half] = a - b;
+        }
+    for (float& x : numbers) x = static_cast<float>(rounded_to(static_cast<double>(x * 0.25f), DType::bf16));
 }
 
 }  // namespace mantissa

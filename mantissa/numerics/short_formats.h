@@ -10,6 +10,8 @@
 #include <span>
 #include <string_view>
 
+#include "mantissa/base/random.h"
+
 namespace mantissa::inline v0 {
 
 /// Formats of OCP. e2m1 is FP4; e3m2 and e2m3 are FP6; int8 is MXINT8, whole numbers of 1/64.
@@ -49,11 +51,17 @@ float rounded_to(ShortFormat format, float value, std::uint32_t random);
 /// The code of the nearest value. A NaN is the format's own; where it has none, the largest value.
 std::uint8_t code_of(ShortFormat format, float value);
 
-/// The exponent of a block's scale, a power of two (E8M0).
+/// The scale that numbers share. The first two are a power of two a block (E8M0), by its exponent.
 enum class ScaleRule : std::uint8_t {
-    up,    ///< such that the largest number does not saturate: NVIDIA's for MXFP8
-    floor  ///< exponent of the largest number less the element's: OCP's, with which some saturate
+    up,        ///< such that the largest number does not saturate: NVIDIA's for MXFP8
+    floor,     ///< exponent of the largest number less the element's: OCP's, with which some saturate
+    tensor,    ///< one of FP32 for the whole tensor: its largest number becomes the format's
+    two_level  ///< one of E4M3 a block, times one of FP32 for the tensor: NVFP4's
 };
+/// Whether a scale of FP32 is left over, by which sums are multiplied.
+inline bool has_tensor_scale(ScaleRule rule) {
+    return rule == ScaleRule::tensor || rule == ScaleRule::two_level;
+}
 std::string_view name_of(ScaleRule rule);
 /// The rule of that name. Throws UserError for any other.
 ScaleRule find_scale_rule(std::string_view name);
@@ -86,5 +94,15 @@ struct TwoLevelScale {
 float two_level_tensor_scale(float largest);
 /// `tensor`: two_level_tensor_scale of the whole.
 TwoLevelScale two_level_scale(float largest_of_block, float tensor);
+
+/// 32 random bits of a matrix' element: a word of the stream, 16 neighbours apart, so that lanes draw alike.
+std::uint32_t rounding_bits(const RandomStream& stream, std::int64_t row, std::int64_t column,
+                            std::int64_t columns);
+
+/// Numbers of a random Hadamard transform: those which NVFP4's filter gradient turns before it rounds them.
+constexpr int hadamard_size = 16;
+/// Signs first, then Sylvester's matrix / 4, summed in FP32 by halves; results are BF16 numbers. Both factors
+/// of a product turned along its depth, the product stays. NVIDIA's signs.
+void hadamard(std::span<float, hadamard_size> numbers);
 
 }  // namespace mantissa

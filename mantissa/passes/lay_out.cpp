@@ -88,8 +88,12 @@ class LayOut {
         const std::string_view format = name_of(node.outputs[0].dtype);
         if (node.op->name == "cast") return fmt::format("{}.{}", format, parameter);
         if (node.op->name == "round_blocks")
-            return fmt::format("{}.axis{}.{}", node.attributes.word("element"),
-                               node.attributes.integer("axis"), parameter);
+            return fmt::format("{}.axis{}.{}{}", node.attributes.word("element"),
+                               node.attributes.integer("axis"),
+                               output == 0   ? ""
+                               : output == 1 ? "factor."
+                                             : "largest.",
+                               parameter);
         return fmt::format("{}.{}{}", node.attributes.word("format"), output == 0 ? "" : "scale.", parameter);
     }
 

@@ -24,6 +24,7 @@
 #include "mantissa/passes/join_updates.h"
 #include "mantissa/passes/lay_out.h"
 #include "mantissa/passes/loop_bodies.h"
+#include "mantissa/passes/operand_blocks.h"
 #include "mantissa/passes/quantize.h"
 #include "mantissa/passes/recompute.h"
 #include "mantissa/passes/round_operands.h"
@@ -122,12 +123,41 @@ void build_chunked_loss(Pipeline& pipeline, Graph& graph, std::span<Value> kept,
     });
 }
 
+/// Rounds what linear layers multiply; what is kept is found where it is afterwards. Throws UserError on a
+/// device that has no kernel for it.
+void build_rounded_operands(Pipeline& pipeline, Graph& graph, std::span<Value> kept, const Policy& policy) {
+    if (!policy.blocks) return;
+    pipeline.run("round_operands", [&] {
+        RoundedOperands rounded = round_operands(graph, policy, kept);
+        for (NodeId id = 0; id < rounded.graph.end(); ++id) {
+            const Node& node = rounded.graph.node(id);
+            if (node.op->name != "round_blocks") continue;
+            const std::string why = pipeline.machine.kernel_of(rounded.graph, node).why_none;
+            if (!why.empty())
+                throw UserError(
+                    fmt::format("policy {}: {} cannot round operands to {} ({}); use --device cpu, or the "
+                                "policy bf16",
+                                policy.name, pipeline.machine.target.device,
+                                limits_of(policy.blocks->element).name, why));
+            break;
+        }
+        graph = std::move(rounded.graph);
+        pipeline.refuse(std::move(rounded.kept));
+    });
+}
+
+/// The passes that change all products of a layer together.
+void build_products(Pipeline& pipeline, Graph& graph, std::span<Value> kept, const PipelineOptions& options) {
+    build_chunked_loss(pipeline, graph, kept, options);
+    build_rounded_operands(pipeline, graph, kept, options.policy);
+}
+
 /// The same for the loss and the gradients.
-void build_chunked_loss(Pipeline& pipeline, Graph& graph, Value& loss,
-                        std::vector<ParameterGradient>& gradients, const PipelineOptions& options) {
+void build_products(Pipeline& pipeline, Graph& graph, Value& loss, std::vector<ParameterGradient>& gradients,
+                    const PipelineOptions& options) {
     std::vector<Value> kept{loss};
     for (const ParameterGradient& parameter : gradients) kept.push_back(parameter.gradient.value());
-    build_chunked_loss(pipeline, graph, kept, options);
+    build_products(pipeline, graph, kept, options);
     loss = kept[0];
     for (std::size_t i = 0; i < gradients.size(); ++i) gradients[i].gradient = {graph, kept[i + 1]};
 }
@@ -190,27 +220,6 @@ Graph built_body(const Graph& body, const PipelineOptions& options, const Machin
                        [&](const Graph& inner) { return built_body(inner, options, machine, expands); });
 }
 
-/// Rounds what linear layers multiply. Throws UserError on a device that has no kernel for it.
-void build_rounded_operands(Pipeline& pipeline, Graph& graph, const Policy& policy) {
-    pipeline.run("round_operands", [&] {
-        RoundedOperands rounded = round_operands(graph, policy);
-        for (NodeId id = 0; id < rounded.graph.end(); ++id) {
-            const Node& node = rounded.graph.node(id);
-            if (node.op->name != "round_blocks") continue;
-            const std::string why = pipeline.machine.kernel_of(rounded.graph, node).why_none;
-            if (!why.empty())
-                throw UserError(
-                    fmt::format("policy {}: {} cannot round operands to {} ({}); use --device cpu, or the "
-                                "policy bf16",
-                                policy.name, pipeline.machine.target.device,
-                                limits_of(policy.blocks->element).name, why));
-            break;
-        }
-        graph = std::move(rounded.graph);
-        pipeline.refuse(std::move(rounded.kept));
-    });
-}
-
 /// Turns the graph of a step into one whose every node has a kernel.
 ///
 /// To be fused, composites go whose definition nests can hold, too. The update keeps its own kernels: they
@@ -234,7 +243,6 @@ BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions
     };
     if (!options.policy.emulate.empty())
         pipeline.run("emulate", [&] { graph = emulate(graph, options.policy.emulate); });
-    if (options.policy.blocks) build_rounded_operands(pipeline, graph, options.policy);
     if (options.simplify) pipeline.run("simplify", [&] { graph = simplify(graph); });
     if (!options.recompute.empty())
         pipeline.run("recompute", [&] {
@@ -346,7 +354,7 @@ BuiltGraph build_training_step(const TraceModel& model, const TraceUpdate& updat
         const Tensor seed = options.seed ? options.seed(graph) : Tensor{};
         gradients = differentiate(graph, {graph, loss}, seed);
     });
-    build_chunked_loss(pipeline, graph, loss, gradients, options);
+    build_products(pipeline, graph, loss, gradients, options);
     pipeline.run("update", [&] { update(graph, {graph, loss}, gradients); });
     return build_kernels(pipeline, graph, options);
 }
@@ -356,7 +364,7 @@ BuiltGraph build_evaluation(const TraceModel& model, const PipelineOptions& opti
     Graph graph;
     Pipeline pipeline(graph, options, machine);
     Value loss = build_forward(pipeline, graph, model, options, Differentiated::no).value();
-    build_chunked_loss(pipeline, graph, {&loss, 1}, options);
+    build_products(pipeline, graph, {&loss, 1}, options);
     graph.add_result(result, loss);
     return build_kernels(pipeline, graph, options);
 }

@@ -1,7 +1,6 @@
 // A precision policy: the formats that a model computes in, by one word.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,18 +10,7 @@
 
 namespace mantissa::inline v0 {
 
-// numerics/short_formats.h
-enum class ShortFormat : std::uint8_t;
-enum class ScaleRule : std::uint8_t;
-
-/// Operands of linear layers' products below sixteen bits: along each product's depth, neighbours are rounded
-/// to a format's values times a scale that they share. The values are BF16 numbers, and are multiplied as
-/// such.
-struct OperandBlocks {
-    ShortFormat element{};   ///< e4m3 is the first
-    ScaleRule rule{};        ///< up is the first
-    std::int64_t size = 32;  ///< numbers that share a scale
-};
+struct OperandBlocks;  // passes/operand_blocks.h
 
 struct Policy {
     Policy() = default;  ///< fp32
@@ -39,7 +27,7 @@ struct Policy {
     /// The format that the weights of linear layers are quantised to: "s8" or "s4", for inference only; or
     /// empty. See quantize.h.
     std::string weights = {};
-    std::optional<OperandBlocks> blocks = {};  ///< see round_operands.h
+    const OperandBlocks* blocks = nullptr;  ///< of a table; null: operands have sixteen bits or more
 
     bool changes_nothing() const { return !low && multiply.empty(); }
     /// FP16's range is small; all others have FP32's.

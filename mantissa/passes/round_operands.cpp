@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <cmath>
 #include <map>
-#include <optional>
 #include <set>
-#include <tuple>
 
+#include "mantissa/graph/call.h"
 #include "mantissa/numerics/short_formats.h"
+#include "mantissa/passes/operand_blocks.h"
 #include "mantissa/passes/rewriter.h"
 
 namespace mantissa::inline v0 {
@@ -16,7 +18,7 @@ namespace {
 
 /// A layer's forward product, rows times a parameter.
 struct Layer {
-    Value x, w;  ///< as it multiplies them
+    Value x = {}, w = {};  ///< as it multiplies them
     Shape weight = {};
     std::string kept = {};  ///< why it stays as it is; empty: it is rounded
 };
@@ -26,13 +28,25 @@ class Rounding {
     Rounding(const Graph& source, const Policy& policy)
         : source_(source), policy_(policy), blocks_(*policy.blocks), rewriter_(source) {}
 
-    RoundedOperands run() {
+    RoundedOperands run(std::span<Value> kept) {
         find_layers();
-        for (NodeId id = 0; id < source_.end(); ++id) visit(id);
-        return {rewriter_.finish(), std::move(kept_)};
+        for (NodeId id = 0; id < source_.end(); ++id)
+            if (is_kept_between_runs(id)) rewriter_.copy(id);
+        for (NodeId id = 0; id < source_.end(); ++id)
+            if (!is_kept_between_runs(id)) visit(id);
+        for (Value& value : kept) value = rewriter_.map(value);
+        RoundedOperands made{rewriter_.finish(), std::move(kept_)};
+        for (const auto& [state, value] : histories_) made.graph.add_update(state, value);
+        return made;
     }
 
   private:
+    /// Inputs and states come first: others may be added behind them.
+    bool is_kept_between_runs(NodeId id) const {
+        const std::string_view op = source_.node(id).op->name;
+        return op == "input" || op == "state";
+    }
+
     /// The value under casts.
     Value uncast(Value value) const {
         while (source_.node(value.node).op->name == "cast") value = source_.node(value.node).inputs[0];
@@ -64,6 +78,7 @@ class Rounding {
             const Node& node = source_.node(id);
             joint_loss = joint_loss || node.op->name == "linear_cross_entropy";
             if (node.origin.stage == Stage::forward && is_linear(node)) linear.push_back(id);
+            differentiated_ = differentiated_ || node.origin.stage == Stage::backward;
         }
         for (const NodeId id : linear) {
             const Node& node = source_.node(id);
@@ -73,6 +88,21 @@ class Rounding {
             if (!joint_loss && id == linear.back()) layer.kept = "the last layer, the head, stays in bf16";
             layers_.push_back(std::move(layer));
         }
+        keep_ends();
+    }
+
+    /// The first and the last layers, as many as the policy says.
+    void keep_ends() {
+        const auto count = static_cast<double>(layers_.size());
+        const auto keep_some = [&](double share, const char* which, auto begin, auto end) {
+            auto left = std::llround(share * count);
+            const std::string why =
+                fmt::format("the {} {:.1f} % of all layers stay in bf16", which, 100 * share);
+            for (auto layer = begin; layer != end && left > 0; ++layer, --left)
+                if (layer->kept.empty()) layer->kept = why;
+        };
+        keep_some(blocks_.kept_first, "first", layers_.begin(), layers_.end());
+        keep_some(blocks_.kept_last, "last", layers_.rbegin(), layers_.rend());
     }
 
     bool is_linear(const Node& node) const {
@@ -112,42 +142,141 @@ class Rounding {
             keep(node, layer ? layer->kept : "no operand is a parameter, as in attention: it stays in bf16");
             return rewriter_.copy(id);
         }
-        round(id);
+        round(id, *layer);
     }
 
-    void round(NodeId id) {
+    /// How an operand is rounded. One rounding serves all who want it.
+    struct Wish {
+        Value operand;
+        int axis = 0;
+        bool is_gradient = false, turned = false;
+
+        friend auto operator<=>(const Wish&, const Wish&) = default;
+    };
+    /// The values, and with a scale of the tensor its factor.
+    struct Rounded {
+        Value value, factor;
+    };
+
+    void round(NodeId id, const Layer& layer) {
         const Node& node = source_.node(id);
-        std::vector<Value> operands = rewriter_.map(node.inputs);
+        const bool is_forward = node.origin.stage == Stage::forward;
+        const bool of_filter = !is_forward && node.inputs[0] != layer.w && node.inputs[1] != layer.w;
         Origin origin = node.origin;
         origin.rule = fmt::format("{} list: a linear layer's product", policy_.name);
+        std::array<Rounded, 2> factors;
         for (const int side : {0, 1}) {
+            const Value operand = node.inputs[side];
             // The depth: of the first operand its columns, unless it is transposed; of the second its rows.
             const bool transposed = node.attributes.flag(side == 0 ? "transpose_a" : "transpose_b");
-            const int last = source_.type(node.inputs[side]).shape.rank() - 1;
-            operands[side] = rounded(node.inputs[side], (side == 0) != transposed ? last : last - 1, origin);
+            const int last = source_.type(operand).shape.rank() - 1;
+            Wish wish{.operand = operand,
+                      .axis = (side == 0) != transposed ? last : last - 1,
+                      .is_gradient = !is_forward && operand != layer.w && operand != layer.x,
+                      .turned = of_filter && blocks_.hadamard};
+            const bool is_whole = blocks_.rule == ScaleRule::tensor || is_square(operand);
+            if (is_whole) wish.axis = 0;  // the same along either
+            factors[side] = rounded(wish, layer, origin);
         }
         const OriginScope scope(rewriter_.target(), std::move(origin));
-        const NodeId added = rewriter_.target().add("matmul", std::move(operands), node.attributes);
-        rewriter_.place({id, 0}, {added, 0});
+        std::vector<Value> operands = rewriter_.map(node.inputs);
+        for (const int side : {0, 1}) operands[side] = factors[side].value;
+        rewriter_.place({id, 0}, has_tensor_scale(blocks_.rule) ? scaled_product(node, operands, factors)
+                                                                : product(operands, node.attributes));
     }
 
-    /// A rounding made once serves all who want it.
-    Value rounded(Value operand, int axis, const Origin& reader) {
-        const auto [entry, is_new] = rounded_.try_emplace({operand, axis});
+    Value product(std::vector<Value> operands, const Attributes& attributes) {
+        return {rewriter_.target().add("matmul", std::move(operands), attributes), 0};
+    }
+
+    /// The sums times both tensors' factors, then the bias, in FP32.
+    Value scaled_product(const Node& node, const std::vector<Value>& operands,
+                         const std::array<Rounded, 2>& factors) {
+        Graph& graph = rewriter_.target();
+        const Value sums = product({operands[0], operands[1]}, node.attributes.with("output", DType::f32));
+        const Tensor factor =
+            call1("mul", {Tensor(graph, factors[0].factor), Tensor(graph, factors[1].factor)});
+        Tensor y = call1("mul", {Tensor(graph, sums), factor});
+        if (operands.size() == 3) y = call1("add", {y, cast(Tensor(graph, operands[2]), DType::f32)});
+        return cast(y, node.outputs[0].dtype).value();
+    }
+
+    bool is_square(Value operand) const { return blocks_.square_weights && is_parameter(operand); }
+
+    /// A tensor that several layers read has the first one's.
+    Tensor history_of(const Wish& wish, const Layer& layer) {
+        const int weight = source_.state_of(uncast(layer.w).node);
+        std::string name =
+            fmt::format("{}{}.{}", history_prefix, wish.is_gradient ? "dy" : "x", source_.state(weight).name);
+        Graph& graph = rewriter_.target();
+        while (graph.find_state(name) >= 0) name += "+";  // a weight that is read again
+        return {graph, graph.add_state({.kind = State::Kind::optimizer,
+                                        .name = name,
+                                        .type = {DType::f32, {1, blocks_.history}},
+                                        .initializer = {}})};
+    }
+
+    Rounded rounded(const Wish& wish, const Layer& layer, const Origin& reader) {
+        const auto [entry, is_new] = rounded_.try_emplace(wish);
         if (!is_new) return entry->second;
+        const ShortFormat element = wish.is_gradient ? blocks_.gradient_element : blocks_.element;
         Origin origin = reader;
-        origin.rule = fmt::format("{}: {} in blocks of {} along the depth, scale a power of two, {}",
-                                  policy_.name, limits_of(blocks_.element).name, blocks_.size,
-                                  blocks_.rule == ScaleRule::up ? "rounded up" : "rounded down");
-        const OriginScope scope(rewriter_.target(), std::move(origin));
-        const Value from = is_parameter(operand) ? uncast(operand) : operand;
-        entry->second = {rewriter_.target().add("round_blocks", {rewriter_.map(from)},
-                                                {{"element", std::string(limits_of(blocks_.element).name)},
-                                                 {"rule", std::string(name_of(blocks_.rule))},
-                                                 {"axis", std::int64_t{axis}},
-                                                 {"block", blocks_.size}}),
-                         0};
+        origin.rule = fmt::format("{}: {}", policy_.name, text_of(wish, element));
+        Graph& graph = rewriter_.target();
+        const OriginScope scope(graph, std::move(origin));
+        const Value from = is_parameter(wish.operand) ? uncast(wish.operand) : wish.operand;
+        Attributes attributes{{"element", std::string(limits_of(element).name)},
+                              {"rule", std::string(name_of(blocks_.rule))},
+                              {"axis", std::int64_t{wish.axis}},
+                              {"block", blocks_.size}};
+        std::vector<Value> operands{rewriter_.map(from)};
+        if (is_square(wish.operand)) attributes = attributes.with("square", true);
+        if (wish.turned) attributes = attributes.with("hadamard", true);
+        if (wish.is_gradient && blocks_.stochastic_gradients) {
+            attributes = attributes.with("random", next_random_++);
+            for (const char* input : {"random_seed", "random_step"}) operands.push_back(number_of_run(input));
+        }
+        const bool delayed = blocks_.history > 0 && !is_parameter(wish.operand);
+        Tensor history;
+        if (delayed) {
+            history = history_of(wish, layer);
+            attributes = attributes.with("given", true);
+            operands.push_back(max(history, {0, 1}, KeepAxes::no, Where{}).value());
+        }
+        const NodeId made = graph.add("round_blocks", std::move(operands), attributes);
+        if (delayed && differentiated_) {
+            const Tensor largest = reshape(Tensor(graph, {made, 2}), {1});
+            histories_[graph.state_of(history.value().node)] =
+                call1("running_history", {history, largest}).value();
+        }
+        entry->second.value = {made, 0};
+        if (has_tensor_scale(blocks_.rule)) entry->second.factor = {made, 1};
         return entry->second;
+    }
+
+    std::string text_of(const Wish& wish, ShortFormat element) const {
+        const std::string_view name = limits_of(element).name;
+        if (blocks_.rule == ScaleRule::tensor)
+            return fmt::format(
+                "{}, one scale for the tensor{}", name,
+                blocks_.history > 0 && !is_parameter(wish.operand) ? " from earlier steps" : "");
+        std::string text = is_square(wish.operand)
+                               ? fmt::format("{0} in blocks of {1} x {1}", name, blocks_.size)
+                               : fmt::format("{} in blocks of {} along the depth", name, blocks_.size);
+        text += blocks_.rule == ScaleRule::two_level ? ", scale e4m3, and one for the tensor"
+                : blocks_.rule == ScaleRule::up      ? ", scale a power of two, rounded up"
+                                                     : ", scale a power of two, rounded down";
+        if (wish.turned) text += ", after a Hadamard transform";
+        if (wish.is_gradient && blocks_.stochastic_gradients) text += ", at random";
+        return text;
+    }
+
+    /// An input that the trainer gives, as dropout reads it.
+    Value number_of_run(const char* name) {
+        Graph& graph = rewriter_.target();
+        for (const NodeId input : graph.inputs())
+            if (graph.node(input).attributes.word("name") == name) return {input, 0};
+        return graph.add_input(name, {DType::i64, {}});
     }
 
     /// Said once for each place and reason.
@@ -162,15 +291,19 @@ class Rounding {
     const OperandBlocks blocks_;
     Rewriter rewriter_;
     std::vector<Layer> layers_;
-    std::map<std::pair<Value, int>, Value> rounded_;
+    std::map<Wish, Rounded> rounded_;
+    std::map<int, Value> histories_;  ///< by state: what it becomes
+    bool differentiated_ = false;
+    /// Tells roundings from each other, and from what a model draws, which counts from 0.
+    std::int64_t next_random_ = std::int64_t{1} << 20;
     std::set<std::pair<std::string, std::string>> said_;
     std::vector<PassRefusal> kept_;
 };
 
 }  // namespace
 
-RoundedOperands round_operands(const Graph& graph, const Policy& policy) {
-    return Rounding(graph, policy).run();
+RoundedOperands round_operands(const Graph& graph, const Policy& policy, std::span<Value> kept) {
+    return Rounding(graph, policy).run(kept);
 }
 
 }  // namespace mantissa

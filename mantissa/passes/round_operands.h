@@ -5,15 +5,25 @@
 //   %1: bf16 = round_blocks(%x) {element=e4m3, axis=1, block=32, rule=up}, %2 = round_blocks(%master) {...},
 //   %3: bf16 = matmul(%1, %2) {transpose_b}
 //
-// It runs after differentiation: each of a layer's three products (Y, dX, dW) has its operands rounded along
-// its own depth, so X, W and dY are rounded twice, both times from the tensor as it was. A weight is rounded
-// from the parameter itself, not from its BF16 copy, once a step where `lay_out` runs.
+// Under fp8, whose scales are FP32 numbers of the tensors, they multiply the sums:
+//   %1: bf16, %f: f32 = round_blocks(%x) {element=e4m3, rule=tensor},  %2, %g = round_blocks(%master) {...},
+//   %3: f32 = matmul(%1, %2) {output=f32},  %4: bf16 = cast(mul(%3, mul(%f, %g)))
 //
-// BF16 stay: the head, which is the fused loss or else the last linear layer; a first layer, which reads an
-// input; the products of attention, convolutions and whatever stands in a loop's body. Each of these that is
-// found has its line in `kept`.
+// Under fp8-delayed the scale of x comes from a state, amax.x.NAME of the weight, its largest magnitudes in
+// the micro-batches before.
+//
+// It runs after differentiation: each of a layer's three products (Y, dX, dW) has its operands rounded along
+// its own depth, so X, W and dY are rounded twice, both times from the tensor as it was; once where blocks
+// are square or the scale is the tensor's. A weight is rounded from the parameter itself, not from its BF16
+// copy, once a step where `lay_out` runs.
+//
+// BF16 stay: the first and last layers, as many as the policy says; the head, which is the fused loss or else
+// the last linear layer; a first layer, which reads an input; the products of attention, convolutions and
+// whatever stands in a loop's body. Each of these that is found has its line in `kept`.
 #pragma once
 
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "mantissa/graph/graph.h"
@@ -22,12 +32,18 @@
 
 namespace mantissa::inline v0 {
 
+/// Before the names of states that hold a tensor's largest magnitudes of earlier micro-batches. Checkpoints
+/// keep them as an optimizer's, and model files do not.
+inline constexpr std::string_view history_prefix = "amax.";
+
 struct RoundedOperands {
     Graph graph;
     std::vector<PassRefusal> kept;  ///< products that stay as they were, and why
 };
 
-/// `policy` has blocks.
-RoundedOperands round_operands(const Graph& graph, const Policy& policy);
+/// `policy` has blocks. `kept`: values of the graph that are to be found where they are afterwards. Histories
+/// of largest magnitudes are read, and where the graph has a backward pass each is followed by its
+/// micro-batch's (train/running_statistics.h makes one update of a step of them).
+RoundedOperands round_operands(const Graph& graph, const Policy& policy, std::span<Value> kept);
 
 }  // namespace mantissa

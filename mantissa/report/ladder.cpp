@@ -100,11 +100,15 @@ constexpr Rung known_rungs[] = {
      .pad = true,
      .fuse_linear_cross_entropy = true},
     {.name = "fp16", .policy = "fp16", .loss_tolerance = 0.02, .multiply = "f16"},
+    with_all_passes("fp8", 0.02),
+    with_all_passes("fp8-delayed", 0.02),
+    with_all_passes("fp8-block", 0.02),
     with_all_passes("mxfp8", 0.02),
     with_all_passes("mxfp6", 0.03),
     with_all_passes("mxfp6-e2m3", 0.03),
     with_all_passes("mxfp4", 0.11),
-    with_all_passes("mxfp4-up", 0.11)};
+    with_all_passes("mxfp4-up", 0.11),
+    with_all_passes("nvfp4", 0.06)};
 
 const Rung& find_rung(const std::string& name) {
     for (const Rung& rung : known_rungs)

@@ -125,6 +125,20 @@ PaperSums indispensable(const Plan& plan, const Card& card) {
     return sums;
 }
 
+/// The least time of the step if products of 16-bit matrices took a shorter format's rate and all else what
+/// it takes: attention's and the head's stay, as under the policies.
+double seconds_below_sixteen_bits(const Plan& plan, const Card& card, double rate) {
+    CardRates shorter = card.sheet;
+    shorter.sixteen_bits = rate;
+    double seconds = 0;
+    for (const PlannedNode& planned : plan.nodes()) {
+        const std::string_view op = plan.graph().node(planned.node).op->name;
+        const bool is_product = op == "matmul" || op == "fused";
+        seconds += min_time(planned.cost, planned.arithmetic, is_product ? shorter : card.sheet).seconds();
+    }
+    return seconds;
+}
+
 std::string rates_text(const CardRates& rates) {
     return fmt::format("{:.0f} TFLOP/s in 16 bits, {:.0f} in TF32, {:.1f} in FP32, {:.2f} TB/s",
                        rates.sixteen_bits / trillion, rates.tf32 / trillion, rates.f32 / trillion,
@@ -153,6 +167,9 @@ Card card_of(const std::string& accelerator) {
                         .sixteen_bits = sheet_rate(peaks, "bf16"),
                         .memory = peaks.memory.value()}};
     if (accelerator == "h200") card.measured = measured_of_h200(card.sheet);
+    for (const char* format : {"e4m3", "e2m1"})
+        for (const MatrixPeak& peak : peaks.matrix)
+            if (peak.inputs == format) card.shorter.emplace_back(format, peak.dense.value());
     return card;
 }
 
@@ -177,6 +194,9 @@ std::string paper_roofline_table(const Plan& plan, double model_flops, const Car
     text += fmt::format("\nthe step: {}\n", sums_text(all, card));
     text += fmt::format("its products, attention and update alone, each once: {}\n",
                         sums_text(indispensable(plan, card), card));
+    for (const auto& [format, rate] : card.shorter)
+        text += fmt::format("with linear layers' products in {} ({:.0f} TFLOP/s): {} ms\n", format,
+                            rate / trillion, milliseconds(seconds_below_sixteen_bits(plan, card, rate)));
     text += fmt::format("MFU of {:.0f} TFLOP/s in that time: {}", card.sheet.sixteen_bits / trillion,
                         share(all.by_sheet));
     if (card.measured) text += fmt::format(", by measured rates {}", share(all.by_measured));

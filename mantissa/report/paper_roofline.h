@@ -4,6 +4,8 @@
 
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "mantissa/runtime/plan.h"
 
@@ -19,14 +21,17 @@ struct Card {
     std::string architecture;  ///< for which the plan is made
     CardRates sheet;
     std::optional<CardRates> measured = {};
+    /// Formats below sixteen bits that it multiplies, and FLOP/s by the data sheet.
+    std::vector<std::pair<std::string, double>> shorter = {};
 };
 
 /// One of accelerator_names(). Throws UserError that says which these are.
 Card card_of(const std::string& accelerator);
 
 /// A line for each operation, pass and kernel, longest first: launches, FLOPs, bytes, the least time, and
-/// whether arithmetic or memory bounds it. The sums follow, and what they would be if only products,
-/// attention and the update ran. `model_flops`: the FLOPs of a step, as MFU counts them.
+/// whether arithmetic or memory bounds it. The sums follow, what they would be if only products,
+/// attention and the update ran, and what it would be if 16-bit products were multiplied in shorter formats.
+/// `model_flops`: the FLOPs of a step, as MFU counts them.
 std::string paper_roofline_table(const Plan& plan, double model_flops, const Card& card);
 
 }  // namespace mantissa

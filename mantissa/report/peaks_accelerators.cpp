@@ -59,17 +59,34 @@ constexpr std::array hopper_matrix{
     MatrixFact{"f16", "f32", 512, sparse},
     MatrixFact{"f16", "f16", 512, sparse},
     MatrixFact{"bf16", "f32", 512, sparse},
+    MatrixFact{"e4m3", "f32", 1024, sparse},
+    MatrixFact{"e5m2", "f32", 1024, sparse},
     MatrixFact{"s8", "s32", 1024, sparse},
     MatrixFact{"s4", "s32", 0},
     MatrixFact{"b1", "s32", 0},
 };
 constexpr std::array hopper_vector{VectorFact{"f64", 64}, VectorFact{"f32", 128}, VectorFact{"bf16", 256},
                                    VectorFact{"f16", 256}, VectorFact{"s32", 64}};
-constexpr const char* hopper_note =
-    "FP8, which this device also multiplies at the rate of s8, is no format of mantissa; its datasheet has "
-    "no rate for s4 and b1";
+constexpr const char* hopper_note = "its datasheet has no rate for s4 and b1";
 
-// Figures of NVIDIA's datasheets and architecture papers of the three.
+// HGX B200: 2.25 PFLOP/s in 16 bits, 4.5 in FP8 and FP6, 9 in FP4, all dense; 8 TB/s.
+constexpr std::array blackwell_matrix{
+    MatrixFact{"f64", "f64", 16, Sparsity::none, Clock::vector},
+    MatrixFact{"tf32", "f32", 512, sparse},
+    MatrixFact{"f16", "f32", 1024, sparse},
+    MatrixFact{"f16", "f16", 1024, sparse},
+    MatrixFact{"bf16", "f32", 1024, sparse},
+    MatrixFact{"e4m3", "f32", 2048, sparse},
+    MatrixFact{"e5m2", "f32", 2048, sparse},
+    MatrixFact{"e3m2", "f32", 2048, sparse},
+    MatrixFact{"e2m3", "f32", 2048, sparse},
+    MatrixFact{"e2m1", "f32", 4096, sparse},
+    MatrixFact{"s8", "s32", 2048, sparse},
+    MatrixFact{"s4", "s32", 0},
+    MatrixFact{"b1", "s32", 0},
+};
+
+// Figures of NVIDIA's datasheets and architecture papers of the four.
 constexpr std::array accelerators{
     Accelerator{.name = "a100",
                 .description = "NVIDIA A100 SXM 80 GB",
@@ -102,6 +119,17 @@ constexpr std::array accelerators{
                 .vector = hopper_vector,
                 .memory_bits = 6144,
                 .bits_per_second = 6.25e9,
+                .note = hopper_note},
+    Accelerator{.name = "b200",
+                .description = "NVIDIA B200 SXM 192 GB",
+                .multiprocessors = 148,
+                .matrix_units = 4,
+                .matrix_clock = 1.86e9,
+                .vector_clock = 1.98e9,
+                .matrix = blackwell_matrix,
+                .vector = hopper_vector,
+                .memory_bits = 8192,
+                .bits_per_second = 7.8125e9,
                 .note = hopper_note},
 };
 

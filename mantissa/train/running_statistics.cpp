@@ -9,6 +9,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
+#include "mantissa/passes/round_operands.h"
 
 namespace mantissa::inline v0 {
 
@@ -19,15 +20,25 @@ struct Recorded {
     int state = 0;
     std::string name;
     Tensor running, statistic;
+    std::string_view op;
     Attributes attributes;
+
+    Tensor after(Tensor before, Tensor statistics) const {
+        return call1(op, {before, statistics}, attributes);
+    }
 };
 
 const State& state_at(const Graph& graph, int index) { return graph.state(index); }
 
+/// Whether a state is updated by what a forward or backward pass saw.
+bool follows_batches(const State& state) {
+    return state.kind == State::Kind::running || state.name.starts_with(history_prefix);
+}
+
 std::vector<Update> running_updates(const Graph& graph) {
     std::vector<Update> updates;
     for (const Update& update : graph.updates())
-        if (state_at(graph, update.state).kind == State::Kind::running) updates.push_back(update);
+        if (follows_batches(state_at(graph, update.state))) updates.push_back(update);
     return updates;
 }
 
@@ -36,10 +47,15 @@ std::vector<Recorded> recorded_in(Graph& graph) {
     for (const Update& update : running_updates(graph)) {
         const State& state = state_at(graph, update.state);
         const Node& node = graph.node(update.value.node);
-        check(node.op->name == "running_average" && node.inputs[0] == Value{state.node, 0},
-              "a running statistic is updated by a running_average of itself");
-        all.push_back(
-            {update.state, state.name, {graph, node.inputs[0]}, {graph, node.inputs[1]}, node.attributes});
+        const std::string_view op = node.op->name;
+        check((op == "running_average" || op == "running_history") && node.inputs[0] == Value{state.node, 0},
+              "a running statistic is updated by what it was and a statistic");
+        all.push_back({update.state,
+                       state.name,
+                       {graph, node.inputs[0]},
+                       {graph, node.inputs[1]},
+                       op,
+                       node.attributes});
     }
     return all;
 }
@@ -70,7 +86,7 @@ Blended blend(Graph& graph) {
         const OriginScope scope(graph, each.name);
         blended.before.push_back(kept(graph, each.name, each.running.shape()));
         const Tensor begun = select(is_first, each.running, blended.before.back());
-        blended.after.push_back(call1("running_average", {begun, each.statistic}, each.attributes));
+        blended.after.push_back(each.after(begun, each.statistic));
     }
     return blended;
 }
@@ -78,8 +94,12 @@ Blended blend(Graph& graph) {
 /// Statistics that their states follow alike: treated as one, they take one exchange and one row a
 /// micro-batch.
 struct Alike {
-    Attributes attributes;
     std::vector<Recorded> recorded;
+
+    bool has_room_for(const Recorded& each) const {
+        const Recorded& first = recorded.front();
+        return each.op == first.op && each.attributes == first.attributes;
+    }
 
     std::int64_t channels() const {
         std::int64_t all = 0;
@@ -96,8 +116,9 @@ struct Alike {
 std::vector<Alike> alike_in(Graph& graph) {
     std::vector<Alike> all;
     for (Recorded& each : recorded_in(graph)) {
-        const auto found = std::ranges::find(all, each.attributes, &Alike::attributes);
-        Alike& alike = found != all.end() ? *found : all.emplace_back(Alike{each.attributes, {}});
+        const auto found =
+            std::ranges::find_if(all, [&](const Alike& alike) { return alike.has_room_for(each); });
+        Alike& alike = found != all.end() ? *found : all.emplace_back();
         alike.recorded.push_back(std::move(each));
     }
     return all;
@@ -137,8 +158,7 @@ void blend_all_statistics(Graph& graph, std::int64_t micro_batches, const Distri
         rows.push_back(with_kept_rows(all[i], kept_rows(graph, i, all[i], micro_batches)));
     const std::vector<Tensor> gathered = all_gathered_rows(graph, rows, distribution);
     for (std::size_t i = 0; i < all.size(); ++i) {
-        const Tensor blended =
-            call1("running_average", {all[i].joined(&Recorded::running), gathered[i]}, all[i].attributes);
+        const Tensor blended = all[i].recorded.front().after(all[i].joined(&Recorded::running), gathered[i]);
         std::int64_t channel = 0;
         for (const Recorded& each : all[i].recorded) {
             const std::int64_t end = channel + each.running.dim(0);

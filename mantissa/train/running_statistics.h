@@ -1,5 +1,5 @@
-// Running statistics, the states of the kind `running`: what a forward pass recorded of them becomes part of
-// a step that is whole or leaves no trace.
+// Running statistics, the states of the kind `running` and histories of largest magnitudes: what a forward
+// pass recorded of them becomes part of a step that is whole or leaves no trace.
 //
 //   forward pass:       running_mean <- running_average(running_mean, mean of the batch)
 //   step:               running_mean <- select(apply, running_average(running_mean, mean), running_mean)

@@ -98,14 +98,16 @@ TEST(Commands, BadInputGetsOneClearLine) {
         {"explain --threads 8 --memory-rate -1", 2, "--memory-rate: must be more than 0 GB/s, got -1"},
         {"explain --threads 8 --roofline --memory-rate 100", 2,
          "--memory-rate is for predicting a step: it needs --threads, without --roofline"},
-        {"train --emulate fp8", 2, "there is no format 'fp8' to emulate; there are tf32, bf16, fp16"},
+        {"train --emulate fp7", 2, "there is no format 'fp7' to emulate; there are tf32, bf16, fp16"},
         {"train --emulate mxfp8", 2,
          "mxfp8 is a policy of its own, seen on any machine: give it as the policy"},
+        {"numerics --policy bf16", 2, "--policy bf16: give a policy below sixteen bits"},
+        {"numerics --tensors rounded.safetensors", 2, "--tensors is for what --policy rounds"},
         {"bench --policy mxfp8", 2, "--policy mxfp8: the convolutions of networks for images stay in bf16"},
         {"train --emulate int8", 2, "there is no format 'int8' to emulate; there are tf32, bf16, fp16"},
         {"train --emulate bf16 --policy bf16", 2, "--emulate rounds what FP32 multiplies"},
         {"numerics converge --policies fp32", 2, "two precisions or more are compared, got 1"},
-        {"numerics converge --policies fp32,fp8", 2, "there is no policy 'fp8'"},
+        {"numerics converge --policies fp32,fp7", 2, "there is no policy 'fp7'"},
         {"numerics converge --tolerance -1", 2, "--tolerance must be 0 or more, got -1"},
         {"numerics converge --seeds 0", 2, "--seeds must be 1 or more, got 0"},
         {"numerics converge --loss-scale 0", 2, "--loss-scale must be above 0, got 0"},
@@ -362,6 +364,14 @@ TEST(Commands, PoliciesBelowSixteenBitsSayWhatTheyRound) {
           "mxfp8 list: a linear layer's product", "the products of attention stay in bf16"})
         EXPECT_NE(explain.output.find(part), std::string::npos)
             << part << " is missing in " << explain.output;
+}
+
+TEST(Commands, NumericsShowsWhatAPolicyLoses) {
+    const Ran ran = run("numerics --batch 1 --sequence 16 --steps 1 --policy mxfp4 --quiet");
+    ASSERT_EQ(ran.status, 0) << ran.output;
+    for (const char* part :
+         {"step 1, policy mxfp4: 96 tensors are rounded", "become zero", "saturate", " dB"})
+        EXPECT_NE(ran.output.find(part), std::string::npos) << part << " is missing in " << ran.output;
 }
 
 TEST(Commands, ForbiddenTf32IsTheFirstThingSaid) {

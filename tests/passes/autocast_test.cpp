@@ -284,13 +284,13 @@ TEST(Autocast, IsIdempotent) {
 
 TEST(Autocast, AnUnknownPolicyIsNamed) {
     try {
-        find_policy("fp8");
-        FAIL() << "fp8 was accepted";
+        find_policy("fp7");
+        FAIL() << "fp7 was accepted";
     } catch (const UserError& error) {
         EXPECT_STREQ(
             error.what(),
-            "there is no policy 'fp8'; there are fp32, tf32, bf16, fp16, mxfp8, mxfp6, mxfp6-e2m3, mxfp4, "
-            "mxfp4-up, and for inference int8, int4");
+            "there is no policy 'fp7'; there are fp32, tf32, bf16, fp16, fp8, fp8-delayed, fp8-block, mxfp8, "
+            "mxfp6, mxfp6-e2m3, mxfp4, mxfp4-up, nvfp4, and for inference int8, int4");
     }
 }
 

@@ -65,8 +65,9 @@ TEST(Quantize, TrainingIsRefusedInOneLine) {
         EXPECT_STREQ(
             error.what(),
             "policy int8 is for inference only, since whole numbers have no gradient; train in fp32, "
-            "tf32, bf16, fp16, mxfp8, mxfp6, mxfp6-e2m3, mxfp4, mxfp4-up, and give `policy` int8 to "
-            "generate");
+            "tf32, bf16, fp16, fp8, fp8-delayed, fp8-block, mxfp8, mxfp6, mxfp6-e2m3, mxfp4, mxfp4-up, "
+            "nvfp4, and "
+            "give `policy` int8 to generate");
     }
 }
 

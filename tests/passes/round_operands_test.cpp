@@ -11,6 +11,7 @@
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/verifier.h"
 #include "mantissa/numerics/short_formats.h"
+#include "mantissa/passes/operand_blocks.h"
 #include "mantissa/passes/pipeline.h"
 #include "tests/passes/small_gpt2.h"
 #include "tests/support/error_of.h"
@@ -73,6 +74,122 @@ TEST(RoundOperands, ALayersThreeProductsHaveBothOperandsRoundedAlongTheirDepth) 
                 << print(built.graph, value.node);
         }
     }
+}
+
+/// The three products of the one layer that a small network rounds: forward, of x, of w.
+struct ThreeProducts {
+    BuiltGraph built;
+    std::vector<NodeId> products = {};
+};
+
+ThreeProducts three_products(const Policy& policy) {
+    const auto network = [](Graph& graph) {
+        const Tensor x(graph, graph.add_input("x", {DType::f32, {48, 32}}));
+        Tensor h = x;
+        for (const char* name : {"a", "b", "c"}) {
+            const Tensor w(
+                graph, graph.add_state({.name = name, .type = {DType::f32, {32, 32}}, .initializer = {}}));
+            h = tanh(matmul(h, w, {.transpose_b = true}));
+        }
+        return sum(h * h, {0, 1});
+    };
+    ThreeProducts made{build_training_step(network, testing::show_gradients, {.policy = policy})};
+    for (NodeId id = 0; id < made.built.graph.end(); ++id)
+        if (made.built.graph.node(id).origin.rule.find(" list: a linear layer's product") !=
+                std::string::npos &&
+            made.built.graph.node(id).op->name == "matmul")
+            made.products.push_back(id);
+    return made;
+}
+
+const Node& operand_of(const Graph& graph, NodeId product, int side) {
+    return graph.node(graph.node(product).inputs[side].node);
+}
+
+TEST(RoundOperands, WithAScaleATensorSumsAreMultipliedByBoth) {
+    const auto [built, products] = three_products("fp8");
+    const Graph& graph = built.graph;
+    ASSERT_EQ(products.size(), 3u);
+    std::set<NodeId> roundings;
+    for (const NodeId product : products) {
+        EXPECT_EQ(graph.type({product, 0}).dtype, DType::f32);
+        int gradients = 0;
+        for (const int side : {0, 1}) {
+            const Node& operand = operand_of(graph, product, side);
+            ASSERT_EQ(operand.op->name, "round_blocks");
+            EXPECT_EQ(operand.attributes.word("rule"), "tensor");
+            gradients += operand.attributes.word("element") == "e5m2";
+            roundings.insert(graph.node(product).inputs[side].node);
+        }
+        EXPECT_EQ(gradients, product == products[0] ? 0 : 1);
+        // The factor of the sums is the product of both tensors'.
+        NodeId scaled = -1;
+        for (NodeId id = product; id < graph.end() && scaled < 0; ++id)
+            if (graph.node(id).op->name == "mul" && graph.node(id).inputs[0] == Value{product, 0})
+                scaled = id;
+        ASSERT_GE(scaled, 0) << print(graph, product);
+        const Node& factor = graph.node(graph.node(scaled).inputs[1].node);
+        ASSERT_EQ(factor.op->name, "mul");
+        for (const int side : {0, 1})
+            EXPECT_EQ(factor.inputs[side], (Value{graph.node(product).inputs[side].node, 1}));
+    }
+    EXPECT_EQ(roundings.size(), 3u);  // x, w and dy, each once for both of its products
+}
+
+TEST(RoundOperands, Fp8InBlocksHasRowsOf128AndSquareWeights) {
+    const auto [built, products] = three_products("fp8-block");
+    ASSERT_EQ(products.size(), 3u);
+    int square = 0;
+    std::set<NodeId> weights;
+    for (const NodeId product : products)
+        for (const int side : {0, 1}) {
+            const Node& operand = operand_of(built.graph, product, side);
+            EXPECT_EQ(operand.attributes.word("element"), "e4m3");
+            EXPECT_EQ(operand.attributes.integer("block"), 128);
+            if (!operand.attributes.has("square")) {
+                EXPECT_EQ(operand.attributes.integer("axis"),
+                          depth_axis(built.graph, built.graph.node(product), side));
+                continue;
+            }
+            ++square;
+            weights.insert(built.graph.node(product).inputs[side].node);
+        }
+    EXPECT_EQ(square, 2);           // forward, and of x
+    EXPECT_EQ(weights.size(), 1u);  // rounded once for both
+}
+
+TEST(RoundOperands, Nvfp4TurnsTheFilterGradientAndDrawsForGradients) {
+    Policy policy("nvfp4");
+    OperandBlocks all_layers = *policy.blocks;
+    all_layers.kept_first = all_layers.kept_last = 0;
+    policy.blocks = &all_layers;
+    const auto [built, products] = three_products(policy);
+    ASSERT_EQ(products.size(), 3u);
+    std::set<std::int64_t> draws;
+    for (std::size_t i = 0; i < 3; ++i)
+        for (const int side : {0, 1}) {
+            const Node& operand = operand_of(built.graph, products[i], side);
+            const bool of_filter = !operand_of(built.graph, products[i], 0).attributes.has("square") &&
+                                   !operand_of(built.graph, products[i], 1).attributes.has("square");
+            EXPECT_EQ(operand.attributes.word("element"), "e2m1");
+            EXPECT_EQ(operand.attributes.word("rule"), "two-level");
+            EXPECT_EQ(operand.attributes.has("hadamard"), of_filter) << i << " " << side;
+            if (!operand.attributes.has("random")) continue;
+            draws.insert(operand.attributes.integer("random"));
+            EXPECT_EQ(operand.inputs.size(), 3u);
+        }
+    EXPECT_EQ(draws.size(), 2u);  // dy of either product, each with bits of its own
+}
+
+TEST(RoundOperands, Nvfp4KeepsTheFirstAndTheLastLayers) {
+    const BuiltGraph built =
+        build_training_step(testing::traced_gpt2(testing::small_gpt2(4, 8, 7), {1, 5}),
+                            testing::show_gradients, {.policy = "nvfp4", .fuse_linear_cross_entropy = true});
+    std::map<std::string, int> reasons;
+    for (const PassRefusal& kept : built.refused)
+        if (kept.pass == "round_operands") ++reasons[kept.reason];
+    EXPECT_EQ(reasons["the first 3.2 % of all layers stay in bf16"], 1);  // of 16
+    EXPECT_EQ(reasons["the last 12.9 % of all layers stay in bf16"], 2);
 }
 
 TEST(RoundOperands, WhatStaysIsToldWithItsReason) {

@@ -21,9 +21,10 @@ namespace mantissa {
 namespace {
 
 TEST(Ladder, RungsStandInTheOrderInWhichTheyAreClimbed) {
-    EXPECT_EQ(ladder_rungs(), (std::vector<std::string>{"fp32", "tf32", "bf16", "compiled", "flash", "nice",
-                                                        "loss", "fp32-all", "fp16", "mxfp8", "mxfp6",
-                                                        "mxfp6-e2m3", "mxfp4", "mxfp4-up"}));
+    EXPECT_EQ(ladder_rungs(),
+              (std::vector<std::string>{"fp32", "tf32", "bf16", "compiled", "flash", "nice", "loss",
+                                        "fp32-all", "fp16", "fp8", "fp8-delayed", "fp8-block", "mxfp8",
+                                        "mxfp6", "mxfp6-e2m3", "mxfp4", "mxfp4-up", "nvfp4"}));
     Target target;
     target.tf32_beats_fp32 = true;
     target.cannot_compile = "built without LLVM";

@@ -34,6 +34,7 @@ TEST(PaperRoofline, CardsHaveTheRatesOfTheirDataSheets) {
     expect_sheet("a100", {.f32 = 19.5, .tf32 = 156, .sixteen_bits = 312, .memory = 2.039});
     expect_sheet("h100", {.f32 = 66.9, .tf32 = 494.5, .sixteen_bits = 989, .memory = 3.35});
     expect_sheet("h200", {.f32 = 66.9, .tf32 = 494.5, .sixteen_bits = 989, .memory = 4.8});
+    expect_sheet("b200", {.f32 = 75, .tf32 = 1125, .sixteen_bits = 2250, .memory = 8});
     EXPECT_EQ(card_of("a100").architecture, "sm_80");
     EXPECT_EQ(card_of("h100").architecture, "sm_90");
 }
@@ -52,7 +53,7 @@ TEST(PaperRoofline, AnUnknownCardIsAnErrorThatNamesThoseThatAreKnown) {
         card_of("v100");
         FAIL() << "it was found";
     } catch (const UserError& error) {
-        EXPECT_STREQ(error.what(), "there is no accelerator 'v100'; there are: a100, h100, h200");
+        EXPECT_STREQ(error.what(), "there is no accelerator 'v100'; there are: a100, h100, h200, b200");
     }
 }
 

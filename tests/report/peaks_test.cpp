@@ -82,6 +82,8 @@ TEST(PeaksOfAccelerators, TheH100sAndH200sAreTheirDatasheets) {
                              {"f16", "f32", 989.4, 1978.9},
                              {"f16", "f16", 989.4, 1978.9},
                              {"bf16", "f32", 989.4, 1978.9},
+                             {"e4m3", "f32", 1978.9, 3957.8},
+                             {"e5m2", "f32", 1978.9, 3957.8},
                              {"s8", "s32", 1978.9, 3957.8},
                              {"s4", "s32", none, none},
                              {"b1", "s32", none, none}});
@@ -91,12 +93,30 @@ TEST(PeaksOfAccelerators, TheH100sAndH200sAreTheirDatasheets) {
     expect_figure(computed("h200")["memory_gbs"], 4800, "memory");
 }
 
+TEST(PeaksOfAccelerators, TheB200sAreItsDatasheets) {
+    expect_matrix("b200", {{"f64", "f64", 37.5, none},
+                           {"tf32", "f32", 1125, 2250},
+                           {"f16", "f32", 2250, 4500},
+                           {"f16", "f16", 2250, 4500},
+                           {"bf16", "f32", 2250, 4500},
+                           {"e4m3", "f32", 4500, 9000},
+                           {"e5m2", "f32", 4500, 9000},
+                           {"e3m2", "f32", 4500, 9000},
+                           {"e2m3", "f32", 4500, 9000},
+                           {"e2m1", "f32", 9000, 18000},
+                           {"s8", "s32", 4500, 9000},
+                           {"s4", "s32", none, none},
+                           {"b1", "s32", none, none}});
+    expect_vectors("b200", {{"f64", 37.5}, {"f32", 75}, {"bf16", 150}, {"f16", 150}, {"s32", 37.5}});
+    expect_figure(computed("b200")["memory_gbs"], 8000, "memory");
+}
+
 TEST(PeaksOfAccelerators, AnUnknownOneIsRefusedByName) {
     try {
         accelerator_peaks("b17");
         FAIL() << "accepted";
     } catch (const UserError& error) {
-        EXPECT_STREQ(error.what(), "there is no accelerator 'b17'; there are: a100, h100, h200");
+        EXPECT_STREQ(error.what(), "there is no accelerator 'b17'; there are: a100, h100, h200, b200");
     }
 }
 

@@ -115,11 +115,14 @@ std::vector<OpCase> convolution_cases() {
 
 /// Cases of one row of statistics, and of several, one after another.
 std::vector<OpCase> running_average_cases() {
+    const auto history = [](Graph& g, In x) { return call(g, "running_history", x); };
     const auto average = [](Graph& g, In x) { return call(g, "running_average", x, {{"momentum", 0.1}}); };
-    return {
-        {"running_average", "running_average", {f32({19}), f32({19})}, average, {2, 4}},
-        {"running_average", "running_average of three rows", {f32({19}), f32({3, 19})}, average, {2, 4}},
-        {"running_average", "running_average of a matrix", {f32({3, 19}), f32({3, 19})}, average, {2, 4}}};
+    return {{"running_average", "running_average", {f32({19}), f32({19})}, average, {2, 4}},
+            {"running_average", "running_average of three rows", {f32({19}), f32({3, 19})}, average, {2, 4}},
+            {"running_average", "running_average of a matrix", {f32({3, 19}), f32({3, 19})}, average, {2, 4}},
+            {"running_history", "running_history", {f32({3, 5}), f32({3})}, history},
+            {"running_history", "running_history of two rows", {f32({3, 5}), f32({2, 3})}, history},
+            {"running_history", "running_history of one number", {f32({3, 1}), f32({2, 3})}, history}};
 }
 
 /// Rows of images are added one after another; scales are known to some roundings of their own. Of 16 bits, y

@@ -325,14 +325,24 @@ std::vector<OpCase> contraction_cases() {
 std::vector<OpCase> block_cases() {
     std::vector<OpCase> cases;
     const auto add = [&](const char* element, const char* rule, Shape shape, std::int64_t axis,
-                         std::int64_t block) {
-        const Attributes attributes{
+                         std::int64_t block,
+                         std::vector<std::pair<const char*, Attributes::Value>> more = {}) {
+        Attributes attributes{
             {"element", std::string(element)}, {"rule", std::string(rule)}, {"axis", axis}, {"block", block}};
-        cases.push_back({"round_blocks",
-                         fmt::format("round_blocks {} {} of {} along axis {}", element, rule, block, axis),
-                         {f32(std::move(shape), Values::wide)},
-                         [=](Graph&, In x) {
-                             return std::vector{cast(call1("round_blocks", {x[0]}, attributes), DType::f32)};
+        std::vector<Operand> operands{f32(std::move(shape), Values::wide)};
+        std::string name = fmt::format("round_blocks {} {} of {} along axis {}", element, rule, block, axis);
+        for (const auto& [key, value] : more) {
+            attributes = attributes.with(key, value);
+            name += fmt::format(" {}", key);
+            if (key == std::string("given")) operands.push_back(f32({}, Values::positive));
+            if (key == std::string("random")) operands.insert(operands.end(), 2, counter());
+        }
+        cases.push_back({"round_blocks", std::move(name), std::move(operands), [=](Graph& g, In x) {
+                             std::vector<Tensor> given(x.begin(), x.end());
+                             if (attributes.has("given")) given[1] = cast(given[1], DType::f32);
+                             std::vector<Tensor> results = call(g, "round_blocks", given, attributes);
+                             results[0] = cast(results[0], DType::f32);
+                             return results;
                          }});
     };
     for (const char* element : {"e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "int8"})
@@ -340,9 +350,23 @@ std::vector<OpCase> block_cases() {
             add(element, rule, {5, 83}, 1, 32);
             add(element, rule, {70, 37}, 0, 32);
         }
+    // Blocks of 128 neighbours, and of 128 x 128.
     add("e4m3", "up", {3, 45, 6}, 1, 16);
     add("e4m3", "up", {3, 200}, 1, 128);
     add("e2m1", "floor", {7}, 0, 1);
+    add("e4m3", "up", {131, 150}, 0, 128, {{"square", true}});
+    // One scale a tensor, and two levels of scales.
+    add("e4m3", "tensor", {5, 83}, 0, 32);
+    add("e5m2", "tensor", {3, 45, 6}, 1, 32);
+    add("e5m2", "tensor", {5, 83}, 0, 32, {{"given", true}});
+    for (const auto& [shape, axis] : {std::pair{Shape{5, 83}, 1}, {Shape{70, 37}, 0}}) {
+        add("e2m1", "two-level", shape, axis, 16);
+        add("e2m1", "two-level", shape, axis, 16, {{"hadamard", true}});
+        add("e2m1", "two-level", shape, axis, 16, {{"random", std::int64_t{1} << 20}});
+        add("e2m1", "two-level", shape, axis, 16,
+            {{"hadamard", true}, {"random", (std::int64_t{1} << 20) + 1}});
+    }
+    add("e2m1", "two-level", {37, 70}, 0, 16, {{"square", true}});
     return cases;
 }
 

@@ -39,7 +39,7 @@ void expect_same_training(const Trained& got, const Trained& expected, const std
 }
 
 TEST(RanksTrain, ToTheSameBitsHoweverAStepIsSplit) {
-    for (const std::string policy : {"fp32", "bf16", "mxfp8"}) {
+    for (const std::string policy : {"fp32", "bf16", "fp8", "fp8-delayed", "mxfp8", "nvfp4"}) {
         const Trained alone = train({.accumulate = 4, .policy = policy});
         ASSERT_EQ(alone.losses.size(), 5u);
         for (const auto& [ranks, accumulate] : {std::pair{2, 2}, {4, 1}})

@@ -205,8 +205,8 @@ TEST(Resume, GoesOnToTheSameBits) {
     };
     for (const auto& [dropout, accumulate, policy, optimizer] :
          {Case{0.0, 1, "fp32"}, Case{0.2, 1, "fp32"}, Case{0.2, 3, "fp32"}, Case{0.2, 3, "bf16"},
-          Case{0.2, 3, "mxfp8"}, Case{0.2, 3, "bf16", sgd({.momentum = 0.9, .dampening = 0.1})},
-          Case{0.0, 1, "fp32", sgd()}}) {
+          Case{0.2, 3, "mxfp8"}, Case{0.2, 3, "fp8-delayed"}, Case{0.2, 3, "nvfp4"},
+          Case{0.2, 3, "bf16", sgd({.momentum = 0.9, .dampening = 0.1})}, Case{0.0, 1, "fp32", sgd()}}) {
         const TemporaryDirectory directory;
         Gpt2Training options = resumable_training(dropout, 1337, accumulate);
         options.policy = find_policy(policy);

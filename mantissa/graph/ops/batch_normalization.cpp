@@ -163,6 +163,28 @@ std::vector<Type> running_average_types(const OpCall& call) {
     return {call.inputs[0]};
 }
 
+/// histories [C, L], the newest number last, numbers [C] or several rows of them.
+std::vector<Type> running_history_types(const OpCall& call) {
+    for (std::size_t i : {0u, 1u}) expect_dtype(call, i, DType::f32);
+    const Shape &before = call.inputs[0].shape, &added = call.inputs[1].shape;
+    expect(before.rank() == 2 && before[1] >= 1 && added.rank() >= 1 && added.rank() <= 2 &&
+               added[-1] == before[0],
+           "numbers for {} must be one a history, in one row or several, got {}", call.inputs[0].text(),
+           call.inputs[1].text());
+    return {call.inputs[0]};
+}
+
+std::vector<Tensor> running_history_definition(const DefinitionCall& call) {
+    Tensor history = call.inputs[0];
+    const std::int64_t C = history.dim(0), L = history.dim(1);
+    const Tensor added = reshape(call.inputs[1], {call.inputs[1].shape().elements() / C, C});
+    for (std::int64_t row = 0; row < added.dim(0); ++row) {
+        const Tensor newest = reshape(slice(added, 0, row, row + 1), {C, 1});
+        history = L == 1 ? newest : concat(std::vector{slice(history, 1, 1, L), newest}, 1);
+    }
+    return {history};
+}
+
 std::vector<Tensor> running_average_definition(const DefinitionCall& call) {
     const double momentum = call.attributes.number("momentum");
     const auto blended = [&](Tensor before, Tensor statistic) {
@@ -214,6 +236,11 @@ std::span<const Op> batch_normalization_ops() {
          // No pass makes it part of something else: it has the same bits wherever statistics come from.
          .flops = flops_per_input<3>,
          .definition = running_average_definition},
+        {.name = "running_history",
+         .min_inputs = 2,
+         .types = running_history_types,
+         .no_gradient = "it is an update, through which nothing is differentiated",
+         .definition = running_history_definition},
     };
     return rows;
 }

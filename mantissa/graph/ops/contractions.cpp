@@ -130,18 +130,49 @@ std::int64_t quantized_matmul_flops(std::span<const Type> inputs, std::span<cons
 }
 
 /// x of f32 or bf16 -> its values, bf16: along `axis`, each `block` neighbours rounded to the format
-/// `element` times a scale that they share. The last block of an axis may be shorter.
+/// `element` times a scale that they share; with `square` as many neighbours along both axes of a matrix
+/// share it. The last block of an axis may be shorter. By a rule with a scale for the tensor, the values are
+/// without it: then there are two more results, f32 []: by what they are multiplied, which is NaN if x holds
+/// a number that is not finite, and x's largest magnitude.
+///
+/// Further operands: a largest magnitude to take instead of x's own, where `given`; seed and step, where
+/// rounding is random, then `random` tells it from others.
 std::vector<Type> round_blocks_types(const OpCall& call) {
     const Type& x = call.inputs[0];
+    const Attributes& attributes = call.attributes;
     expect(x.dtype == DType::f32 || x.dtype == DType::bf16, "operand 0 must be f32 or bf16, got {}",
            x.text());
-    const std::int64_t axis = call.attributes.integer("axis"), block = call.attributes.integer("block");
+    const std::int64_t axis = attributes.integer("axis"), block = attributes.integer("block");
     expect(axis >= 0 && axis < x.shape.rank(), "axis {} is outside {}", axis, x.text());
     expect(block >= 1 && block <= max_rounded_block, "a block is 1 to {} numbers, got {}", max_rounded_block,
            block);
-    find_short_format(call.attributes.word("element"));
-    find_scale_rule(call.attributes.word("rule"));
-    return {{DType::bf16, x.shape}};
+    expect(!attributes.has("square") || x.shape.rank() == 2, "square blocks are of a matrix, got {}",
+           x.text());
+    expect(!attributes.has("hadamard") || (block == hadamard_size && !attributes.has("square")),
+           "{} numbers are turned together, which must be a block, got {}", hadamard_size, block);
+    find_short_format(attributes.word("element"));
+    const bool given = attributes.has("given"), random = attributes.has("random");
+    const std::size_t expected = 1 + (given ? 1 : 0) + (random ? 2 : 0);
+    expect(call.inputs.size() == expected, "it takes {} operands, got {}", expected, call.inputs.size());
+    if (given) {
+        expect_dtype(call, 1, DType::f32);
+        expect_shape(call, 1, {});
+    }
+    for (std::size_t i = expected - (random ? 2 : 0); i < expected; ++i) {
+        expect_dtype(call, i, DType::i64);
+        expect_shape(call, i, {});
+    }
+    const ScaleRule rule = find_scale_rule(attributes.word("rule"));
+    expect(rule == ScaleRule::two_level || (!random && !attributes.has("hadamard")),
+           "random bits and Hadamard transforms go with the rule two-level");
+    std::vector<Type> types{{DType::bf16, x.shape}};
+    if (has_tensor_scale(rule)) {
+        types.push_back({DType::f32, {}});
+        types.push_back({DType::f32, {}});
+    } else {
+        expect(!given, "the rule {} has no scale for the tensor", attributes.word("rule"));
+    }
+    return types;
 }
 
 constexpr std::string_view rounds_everything = "it rounds to whole numbers, for inference";
@@ -160,8 +191,9 @@ std::span<const Op> contraction_ops() {
          .flops = matmul_flops,
          .padding = pass_matmul,
          .gains_by_padding = true},
-        // By round_block of mantissa/numerics/short_formats.h.
+        // By mantissa/numerics/short_formats.h.
         {.name = "round_blocks",
+         .max_inputs = 4,
          .types = round_blocks_types,
          .no_gradient = "it is made after differentiation",
          .flops = flops_per_input<4>},

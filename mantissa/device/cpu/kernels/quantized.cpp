@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <limits>
 
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
@@ -53,41 +55,118 @@ Kernel quantize_kernel(const Context& context) {
 
 BlockRounding block_rounding(const Problem& problem) {
     const Shape& shape = problem.inputs[0].shape;
-    const auto axis = static_cast<int>(axis_of(problem));
-    const ShortLimits& element = limits_of(find_short_format(problem.attributes.word("element")));
-    BlockRounding rounding{.depth = shape[axis],
-                           .block = problem.attributes.integer("block"),
+    const Attributes& attributes = problem.attributes;
+    const ShortFormat format = find_short_format(attributes.word("element"));
+    const ShortLimits& element = limits_of(format);
+    BlockRounding rounding{.block = attributes.integer("block"),
+                           .square = attributes.has("square"),
+                           .hadamard = attributes.has("hadamard"),
+                           .random = attributes.has("random"),
                            .max = element.max,
                            .min_normal = std::ldexp(1.0f, element.min_exponent),
                            .to_grid = std::ldexp(1.5f, 23 - element.fraction_bits),
                            .max_exponent = element.max_exponent,
-                           .floor = find_scale_rule(problem.attributes.word("rule")) == ScaleRule::floor};
+                           .fraction_bits = element.fraction_bits};
+    switch (find_scale_rule(attributes.word("rule"))) {
+        case ScaleRule::up:
+            rounding.rule = BlockRounding::Scale::up;
+            break;
+        case ScaleRule::floor:
+            rounding.rule = BlockRounding::Scale::floor;
+            break;
+        case ScaleRule::tensor:
+            rounding.rule = BlockRounding::Scale::tensor;
+            break;
+        case ScaleRule::two_level:
+            rounding.rule = BlockRounding::Scale::two_level;
+            break;
+    }
+    if (rounding.random) rounding.operation = static_cast<std::uint32_t>(attributes.integer("random"));
+    // With one scale for all, it is lines that are rounded.
+    const bool lines = rounding.rule == BlockRounding::Scale::tensor;
+    const auto axis = lines ? shape.rank() - 1 : static_cast<int>(axis_of(problem));
+    rounding.depth = shape[axis];
+    if (lines) rounding.block = rounding.depth;
     for (int i = 0; i < axis; ++i) rounding.outer *= shape[i];
     for (int i = axis + 1; i < shape.rank(); ++i) rounding.inner *= shape[i];
+    if (rounding.square) {
+        rounding.outer = 1;
+        rounding.depth = shape[0];
+        rounding.inner = shape[1];
+    }
     return rounding;
 }
 
-Launch prepare_block_rounding(const Problem& problem, ThreadPool& pool, Isa isa) {
-    const RoundStrips round =
-        of_level(isa, round_strips_generic, round_strips_avx2, round_strips_avx512, round_strips_avx512bf16);
-    const BlockRounding fixed = block_rounding(problem);
-    const bool along = fixed.inner == 1;
-    const std::int64_t strips = along ? fixed.outer : fixed.outer * ceil_div(fixed.depth, fixed.block);
-    const std::int64_t of_strip = along ? fixed.depth : fixed.block * fixed.inner;
-    // Some microseconds of work for a thread at a time.
-    const std::int64_t at_once =
-        std::max<std::int64_t>(1, (std::int64_t{1} << 15) / std::max<std::int64_t>(1, of_strip));
-    return [=, wide = problem.inputs[0].dtype == DType::f32, &pool](const Operands& o) {
+/// The rounding of a tensor, cut into pieces of some microseconds of work.
+struct RoundingLaunch {
+    RoundStrips round;
+    LargestOfStrips largest;
+    BlockRounding fixed;
+    bool wide, given, has_tensor_scale;
+    ShortFormat element;
+    std::int64_t strips, at_once;
+    ThreadPool* pool;
+
+    std::int64_t pieces() const { return ceil_div(strips, at_once); }
+
+    void operator()(const Operands& o) const {
         BlockRounding rounding = fixed;
         if (wide)
             rounding.wide = o.input<float>(0);
         else
             rounding.x = o.input<BF16>(0);
         rounding.y = o.output<BF16>(0);
-        pool.for_each_block(ceil_div(strips, at_once), [&](std::int64_t index, int) {
+        if (rounding.random) set_random(rounding, o);
+        if (has_tensor_scale) set_tensor_scale(rounding, o);
+        pool->for_each_block(pieces(), [&](std::int64_t index, int) {
             round(rounding, index * at_once, std::min(strips, (index + 1) * at_once));
         });
-    };
+    }
+
+    static void set_random(BlockRounding& rounding, const Operands& o) {
+        const auto seed = static_cast<std::uint64_t>(*o.input<std::int64_t>(o.inputs.size() - 2));
+        rounding.key[0] = static_cast<std::uint32_t>(seed);
+        rounding.key[1] = static_cast<std::uint32_t>(seed >> 32);
+        rounding.step = static_cast<std::uint32_t>(*o.input<std::int64_t>(o.inputs.size() - 1));
+    }
+
+    void set_tensor_scale(BlockRounding& rounding, const Operands& o) const {
+        auto* const of_pieces = reinterpret_cast<std::int32_t*>(o.workspace);
+        pool->for_each_block(pieces(), [&](std::int64_t index, int) {
+            of_pieces[index] = largest(rounding, index * at_once, std::min(strips, (index + 1) * at_once));
+        });
+        const std::int32_t bits = *std::max_element(of_pieces, of_pieces + pieces());
+        // Subnormal numbers are zeros.
+        const float own = bits < (1 << 23) ? 0.0f : std::bit_cast<float>(bits);
+        const float taken = given ? *o.input<float>(1) : own;
+        rounding.tensor_scale = rounding.rule == BlockRounding::Scale::tensor ? tensor_scale(element, taken)
+                                                                              : two_level_tensor_scale(taken);
+        *o.output<float>(1) =
+            std::isfinite(own) ? 1.0f / rounding.tensor_scale : std::numeric_limits<float>::quiet_NaN();
+        *o.output<float>(2) = own;
+    }
+};
+
+PreparedKernel prepare_block_rounding(const Problem& problem, ThreadPool& pool, Isa isa) {
+    const BlockRounding fixed = block_rounding(problem);
+    const bool along = fixed.inner == 1 && !fixed.square;
+    const std::int64_t of_strip = along ? fixed.depth : fixed.block * fixed.inner;
+    const RoundingLaunch launch{
+        .round = of_level(isa, round_strips_generic, round_strips_avx2, round_strips_avx512,
+                          round_strips_avx512bf16),
+        .largest = of_level(isa, largest_of_strips_generic, largest_of_strips_avx2, largest_of_strips_avx512,
+                            largest_of_strips_avx512bf16),
+        .fixed = fixed,
+        .wide = problem.inputs[0].dtype == DType::f32,
+        .given = problem.attributes.has("given"),
+        .has_tensor_scale = problem.outputs.size() > 1,
+        .element = find_short_format(problem.attributes.word("element")),
+        .strips = along ? fixed.outer : fixed.outer * ceil_div(fixed.depth, fixed.block),
+        .at_once = std::max<std::int64_t>(1, (std::int64_t{1} << 15) / std::max<std::int64_t>(1, of_strip)),
+        .pool = &pool};
+    const std::int64_t workspace =
+        launch.has_tensor_scale ? launch.pieces() * static_cast<std::int64_t>(sizeof(std::int32_t)) : 0;
+    return {.launch = launch, .workspace = workspace};
 }
 
 /// A product with weights that have a scale a row, or a group.
@@ -131,14 +210,13 @@ void add_quantized_kernels(KernelTable& table, const Context& context) {
         return Arithmetic{.multiply = "s8", .sums = DType::i32, .unit = unit};
     };
     table["quantize_weight"].push_back(quantize_kernel(context));
-    const auto prepare_rounding = [&pool = context.pool, isa = context.isa](const Problem& problem) {
-        return prepare_block_rounding(problem, pool, isa);
-    };
-    const auto refuse_empty = [](const Problem& problem) -> std::string {
-        return problem.outputs[0].shape.elements() == 0 ? "it needs one element or more" : "";
-    };
-    table["round_blocks"].push_back(kernel_of(fmt::format("round blocks {}", instructions_of(context.isa)),
-                                              prepare_rounding, refuse_empty));
+    table["round_blocks"].push_back({.name = fmt::format("round blocks {}", instructions_of(context.isa)),
+                                     .prepare = [&pool = context.pool, isa = context.isa](
+                                                    const Problem& problem) -> Expected<PreparedKernel> {
+                                         if (problem.outputs[0].shape.elements() == 0)
+                                             return Unexpected{"it needs one element or more"};
+                                         return prepare_block_rounding(problem, pool, isa);
+                                     }});
     table["quantized_matmul"].push_back(product_kernel(
         context, "s8", arithmetic(name_of_row_mode(context.isa)),
         prepared_product<QuantizedProduct, float, quantized_product, quantized_product_workspace>));
