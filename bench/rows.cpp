@@ -100,32 +100,6 @@ constexpr std::int64_t V = 50304;
 constexpr std::int64_t largest = V * C;
 
 void add_norm_kernels(std::vector<Kernel>& all) {
-    all.push_back({"layer_norm f32", rows * C * 8, [](const Run& r) {
-                       Memory& m = r.memory;
-                       layer_norm(r.kernels,
-                                  {.rows = rows,
-                                   .channels = C,
-                                   .x = {m.in.take(rows * C)},
-                                   .gamma = m.small.data(),
-                                   .beta = m.small2.data(),
-                                   .y = {m.out.take(rows * C)},
-                                   .mean = m.work.data(),
-                                   .rstd = m.work.data() + rows},
-                                  r.pool);
-                   }});
-    all.push_back({"layer_norm f32 to bf16", rows * C * 6, [](const Run& r) {
-                       Memory& m = r.memory;
-                       layer_norm(r.kernels,
-                                  {.rows = rows,
-                                   .channels = C,
-                                   .x = {m.in.take(rows * C)},
-                                   .gamma = m.small.data(),
-                                   .beta = m.small2.data(),
-                                   .y = {m.out.take<BF16>(rows * C), DType::bf16},
-                                   .mean = m.work.data(),
-                                   .rstd = m.work.data() + rows},
-                                  r.pool);
-                   }});
     all.push_back({"layer_norm_grad f32", rows * C * 12, [](const Run& r) {
                        Memory& m = r.memory;
                        layer_norm_grad(r.kernels,
@@ -155,15 +129,6 @@ void add_softmax_kernels(std::vector<Kernel>& all) {
                                 .x = {r.memory.in.take(heads * T * T)},
                                 .y = {r.memory.out.take(heads * T * T)}},
                                r.pool);
-                   }});
-    all.push_back({"softmax_grad f32", 3 * matrix, [](const Run& r) {
-                       softmax_grad(r.kernels,
-                                    {.rows = heads * T,
-                                     .columns = T,
-                                     .y = {r.memory.in.take(heads * T * T)},
-                                     .dy = {r.memory.in2.take(heads * T * T)},
-                                     .dx = {r.memory.out.take(heads * T * T)}},
-                                    r.pool);
                    }});
 }
 

@@ -115,7 +115,8 @@ class Compiler {
     static std::string version();
 
     /// The kernel for a body, compiled by the next `compile_pending` unless it is already.
-    std::shared_ptr<const FusedKernel> add(const Graph& body);
+    std::shared_ptr<const FusedKernel> add(const Graph& body) { return add(lower(body)); }
+    std::shared_ptr<const FusedKernel> add(LoopNest nest);
     /// The same for a score function, of the host alone.
     std::shared_ptr<const ScoreKernel> add(ScoreCode code);
     /// Compiles what was added since, on all threads of the pool. For the host only: nothing here runs PTX.

@@ -19,7 +19,7 @@ std::string Compiler::refusal() {
 
 std::string Compiler::version() { return ""; }
 
-std::shared_ptr<const FusedKernel> Compiler::add(const Graph&) { throw InternalError(refusal()); }
+std::shared_ptr<const FusedKernel> Compiler::add(LoopNest) { throw InternalError(refusal()); }
 std::shared_ptr<const ScoreKernel> Compiler::add(ScoreCode) { throw InternalError(refusal()); }
 void Compiler::compile_pending(ThreadPool&) {}
 std::int64_t Compiler::found() const { return 0; }

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/function_ref.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/passes/analysis/contraction_epilogue.h"
@@ -19,7 +21,8 @@ constexpr int cheap = 8;
 
 /// Instructions of a step, of which some are no operations of a graph.
 int cost_of(std::string_view op) {
-    return nest_instructions(op == "one_plus_tanh" || op == "times_one_plus_tanh" ? "exp" : op);
+    return nest_instructions(op != "fma" && std::ranges::find(own_steps, op) != std::end(own_steps) ? "exp"
+                                                                                                    : op);
 }
 
 Varies joined(Varies a, Varies b) {
@@ -123,6 +126,8 @@ class Lowering {
         } else if (node.op->name == "add" && dtype == DType::f32 && add_contracted(id)) {
             return;
         } else if (node.op->name == "mul" && dtype == DType::f32 && multiply_contracted(id)) {
+            return;
+        } else if (dtype == DType::f32 && softmax_of(id)) {
             return;
         } else {
             Step added{.op = node.op->name, .dtype = dtype};
@@ -254,6 +259,61 @@ class Lowering {
         return false;
     }
 
+    /// Softmax's exp(x - max(x)) without the tests that it does not need, and its quotient by their sum with
+    /// one reciprocal. Not that of cross-entropy, whose bits older checkpoints go on with.
+    bool softmax_of(NodeId id) {
+        const std::string_view op = body_.node(id).op->name;
+        if (op != "exp" && op != "div") return false;
+        const int first = argument(id, 0);
+        if (op == "exp") {
+            if (step(first).op != "sub" || !shifts_.contains(step(first).arguments[1])) return false;
+            step_of_[id] = add({.op = "exp_up_to_zero", .dtype = DType::f32, .arguments = {first}});
+            return true;
+        }
+        const int divisor = argument(id, 1);
+        if (step(first).op != "exp_up_to_zero" || step(divisor).varies != Varies::by_row) return false;
+        const int one = add({.op = "constant", .dtype = DType::f32, .constant = 1});
+        const int inverse = add({.op = "div", .dtype = DType::f32, .arguments = {one, divisor}});
+        step_of_[id] = add({.op = "mul", .dtype = DType::f32, .arguments = {first, inverse}});
+        return true;
+    }
+
+    static bool is_renaming(const Node& node) {
+        return node.op->name == "reshape" || node.op->name == "broadcast";
+    }
+
+    /// Whether `holds` for all that reads a node, beyond new names for it, and it is no result.
+    bool all_readers(NodeId id, FunctionRef<bool(const Node&, NodeId)> holds) const {
+        const auto is_it = [&](const Result& result) { return result.value.node == id; };
+        if (std::ranges::any_of(body_.results(), is_it)) return false;
+        return std::ranges::all_of(nodes_, [&](NodeId reader) {
+            const Node& node = body_.node(reader);
+            const auto reads = [&](const Value& input) { return input.node == id; };
+            if (std::ranges::none_of(node.inputs, reads)) return true;
+            return is_renaming(node) ? all_readers(reader, holds) : holds(node, reader);
+        });
+    }
+
+    const Node& named(Value value) const {
+        while (is_renaming(body_.node(value.node))) value = body_.node(value.node).inputs[0];
+        return body_.node(value.node);
+    }
+
+    /// Whether a maximum is one that softmax subtracts: the sum of its exponentials meets every NaN.
+    bool only_shifts(NodeId highest) const {
+        const auto is_by_sum = [&](const Node& node, NodeId) {
+            return reduces(body_, node) == Reduces::row ||
+                   (node.op->name == "div" && reduces(body_, named(node.inputs[1])) == Reduces::row);
+        };
+        const auto is_exponential = [&](const Node& node, NodeId id) {
+            return node.op->name == "exp" && all_readers(id, is_by_sum);
+        };
+        return all_readers(highest, [&](const Node& node, NodeId id) {
+            return node.op->name == "sub" && node.inputs[0] == body_.node(highest).inputs[0] &&
+                   all_readers(id, is_exponential);
+        });
+    }
+
     Walk& walk(int index) {
         if (static_cast<int>(out_.walks.size()) <= index)
             out_.walks.resize(static_cast<std::size_t>(index) + 1);
@@ -270,7 +330,7 @@ class Lowering {
             return value;
         }
         const bool of_rows = !out_.flat && inner_varies(node) == Varies::by_row;
-        const int along = of_rows ? value : add_row_reduction(value, node.op->name);
+        const int along = of_rows ? value : add_row_reduction(id, value);
         if (varies == Varies::not_at_all) sums_[id] = {.value = along, .columns = false};
         return along;
     }
@@ -281,11 +341,16 @@ class Lowering {
         return entry == nest_.values.end() ? Varies::by_both : entry->second;
     }
 
-    int add_row_reduction(int value, std::string_view op) {
+    int add_row_reduction(NodeId id, int value) {
+        const std::string_view op = body_.node(id).op->name;
+        const bool is_maximum = op == "max", is_shift = is_maximum && only_shifts(id);
         const int result = add({.op = op, .dtype = step(value).dtype, .arguments = {value}});
         step(result).varies = Varies::by_row;
         level(result) = level(value) + 1;
-        walk(level(value)).reductions.push_back({.result = result, .value = value, .maximum = op == "max"});
+        walk(level(value))
+            .reductions.push_back(
+                {.result = result, .value = value, .maximum = is_maximum, .of_numbers = is_shift});
+        if (is_shift) shifts_.insert(result);
         return result;
     }
 
@@ -407,6 +472,7 @@ class Lowering {
     std::map<int, int> kept_;       // scratch row by step
     std::map<std::tuple<int, bool, bool, std::int64_t, std::int64_t>, int> loads_;
     std::map<NodeId, RowSum> sums_;
+    std::set<int> shifts_;              // steps of maxima that softmax subtracts
     std::map<NodeId, int> beside_one_;  // by tanh: how many of its uses are t + 1 or 1 - t t
     std::map<NodeId, int> logistic_;    // the step of tanh + 1, by a tanh of which all uses are
 };

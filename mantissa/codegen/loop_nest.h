@@ -17,10 +17,13 @@
 
 namespace mantissa::inline v0::codegen {
 
+/// Steps that are no operations of a graph: exp_up_to_zero is that of numerics/exp2_body.h.
+inline constexpr std::string_view own_steps[] = {"fma", "one_plus_tanh", "times_one_plus_tanh",
+                                                 "exp_up_to_zero"};
+
 /// One value. `arguments` are earlier values.
 struct Step {
-    std::string_view
-        op;  ///< of the op table, or "load" of an operand, "fma", "one_plus_tanh", "times_one_plus_tanh"
+    std::string_view op;       ///< of the op table, or "load" of an operand, or one of `own_steps`
     DType dtype = DType::f32;  ///< of the result
     Varies varies = Varies::by_both;
     std::vector<int> arguments = {};
@@ -34,6 +37,8 @@ struct Reduction {
     int result = -1;  ///< the step that stands for the finished reduction
     int value = -1;   ///< what is reduced
     bool maximum = false;
+    /// A NaN may be lost: all that is made of the maximum of a row meets the NaN elsewhere, too.
+    bool of_numbers = false;
 };
 
 /// A sum over rows: one accumulator a column, or one alone.

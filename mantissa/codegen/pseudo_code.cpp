@@ -94,7 +94,11 @@ class Writer {
         for (const Store& store : walk.stores)
             line("out{}{} = v{}", store.output, nest_.flat ? "[c]" : "[r, c]", store.value);
         for (const Reduction& reduction : walk.reductions)
-            line("v{} {} v{}", reduction.result, reduction.maximum ? "max=" : "+=", reduction.value);
+            line("v{} {} v{}", reduction.result,
+                 reduction.of_numbers ? "larger="
+                 : reduction.maximum  ? "max="
+                                      : "+=",
+                 reduction.value);
         for (const RowSum& sum : walk.sums) line("out{}[c] += v{}", sum.output, sum.value);
         if (!nest_.flat) indent_ -= 2;
         for (int index : walk.row_steps) write(index);

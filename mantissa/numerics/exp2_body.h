@@ -16,13 +16,30 @@ inline constexpr float exp2_least = -126, exp2_greatest = 127;
 inline constexpr float exp2_zero = -127, exp2_infinite = 128;
 inline constexpr float log2_e = 1.4426950408889634f;
 
+/// 2^y / 2^n, where n sits in the low bits of `shifted`: y, rounded to a whole number.
+template <class Ops>
+[[gnu::always_inline]] inline typename Ops::Float exp2_of_rest(Ops& ops, typename Ops::Float y,
+                                                               typename Ops::Float shifted) {
+    const auto r = ops.subtract(y, ops.subtract(shifted, ops.constant(rounding_shift)));
+    return ops.fma(polynomial(ops, exp2_series, r), r, ops.constant(1.0f));
+}
+
 /// For exp2_least <= y <= exp2_greatest.
 template <class Ops>
 [[gnu::always_inline]] inline typename Ops::Float exp2_inside(Ops& ops, typename Ops::Float y) {
     const auto shifted = ops.add(y, ops.constant(rounding_shift));
-    const auto r = ops.subtract(y, ops.subtract(shifted, ops.constant(rounding_shift)));
-    const auto value = ops.fma(polynomial(ops, exp2_series, r), r, ops.constant(1.0f));
+    const auto value = exp2_of_rest(ops, y, shifted);
     return ops.from_bits(ops.add_int(ops.bits(value), ops.template shift_left<23>(ops.bits(shifted))));
+}
+
+/// e^x for x <= 0, which softmax needs: the rounding of the exponent, at most 126, weighs little where the
+/// result is small. A NaN stays one without a test, since the power of two is a factor.
+template <class Ops>
+[[gnu::always_inline]] inline typename Ops::Float exp_up_to_zero(Ops& ops, typename Ops::Float x) {
+    const auto y = ops.maximum(ops.constant(exp2_zero), ops.multiply(x, ops.constant(log2_e)));
+    const auto shifted = ops.add(y, ops.constant(rounding_shift));
+    const auto power = ops.add_int(ops.template shift_left<23>(ops.bits(shifted)), ops.integer(0x3f800000));
+    return ops.multiply(exp2_of_rest(ops, y, shifted), ops.from_bits(power));
 }
 
 /// 2^y for y <= exp2_greatest, which is not tested. From exp2_zero down it is zero. Between that and

@@ -62,6 +62,7 @@ TEST(Fused, AttentionsSoftmaxIsOneKernelOfThreeWalks) {
               "(in0: f32) -> (out0: f32), 20 columns\n"
               "v0 = 0.5\n"
               "v6 = -inf\n"
+              "v12 = 1\n"
               "for each row r:\n"
               "  v4: i32 = r % 20\n"
               "  for each column c:\n"
@@ -70,7 +71,7 @@ TEST(Fused, AttentionsSoftmaxIsOneKernelOfThreeWalks) {
               "    v1 = in0[r, c]\n"
               "    v2 = mul(v1, v0)\n"
               "    v7 = select(v5, v2, v6)\n"
-              "    v8 max= v7\n"
+              "    v8 larger= v7\n"
               "  for each column c:\n"
               "    v3: i32 = c\n"
               "    v5: bool = less_equal(v3, v4)\n"
@@ -78,13 +79,14 @@ TEST(Fused, AttentionsSoftmaxIsOneKernelOfThreeWalks) {
               "    v2 = mul(v1, v0)\n"
               "    v7 = select(v5, v2, v6)\n"
               "    v9 = sub(v7, v8)\n"
-              "    v10 = exp(v9)\n"
+              "    v10 = exp_up_to_zero(v9)\n"
               "    scratch0[c] = v10\n"
               "    v11 += v10\n"
+              "  v13 = div(v12, v11)\n"
               "  for each column c:\n"
               "    v10 = scratch0[c]\n"
-              "    v12 = div(v10, v11)\n"
-              "    out0[r, c] = v12\n");
+              "    v14 = mul(v10, v13)\n"
+              "    out0[r, c] = v14\n");
 }
 
 TEST(Fused, ANewBatchIsTheSameKernel) { EXPECT_EQ(code_of(masked_softmax(3)), code_of(masked_softmax(5))); }

@@ -31,10 +31,12 @@ Type f32(Shape shape) { return {DType::f32, std::move(shape)}; }
 /// Rows of a number of columns; the last vector of each is whole, almost whole, or of one element.
 std::vector<Operation> operations(std::int64_t columns) {
     const Shape rows{5, columns};
-    const Type x = f32(rows), row = f32({columns});
+    const Type x = f32(rows), row = f32({columns}), column = f32({rows[0]}), targets{DType::i32, {rows[0]}};
     const Attributes norm{{"epsilon", 1e-5}};
     return {
         {"layer_norm", {x, row, row}, norm},
+        {"layer_norm_grad", {x, x, row, column, column}, norm},
+        {"cross_entropy_grad", {f32({}), x, targets, column}, {{"classes", columns - 1}}},
         {"softmax", {x}},
         {"softmax", {{DType::bf16, rows}}},
         {"softmax_grad", {x, x}},
@@ -154,7 +156,7 @@ TEST(CompiledRowsDeathTest, OneLaneBeyondAnOperandIsCaught) {
         ThreadPool pool(1);
         const auto device = testing::device_at(testing::levels().back(), 1);
         const Setting setting{row_kernels(Isa::generic), pool, Placement::ends_at_guard, Stores::plain};
-        run(*device, setting, operations(17)[2], 1);
+        run(*device, setting, {"softmax_grad", {f32({5, 17}), f32({5, 17})}}, 1);
     };
     EXPECT_DEATH(overrun(), "");
 }

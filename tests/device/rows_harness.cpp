@@ -65,7 +65,7 @@ std::vector<const RowKernels*> levels() {
     std::vector<const RowKernels*> all = {&row_kernels(Isa::generic)};
     if (best_isa() >= Isa::avx2) all.push_back(&row_kernels(Isa::avx2));
     if (best_isa() >= Isa::avx512) all.push_back(&row_kernels_avx512());
-    if (has_bf16_dot()) all.push_back(&row_kernels_avx512_bf16());
+    if (has_bf16_dot()) all.push_back(&row_kernels_avx512bf16());
     return all;
 }
 

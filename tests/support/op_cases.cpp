@@ -572,25 +572,38 @@ OpCase rotary_case(const char* name, Shape x) {
             {4, 4}};
 }
 
+const Attributes epsilon{{"epsilon", 1e-5}};
+
+// Layer norm, softmax and their gradients amplify rounding errors by small factors.
+OpCase layer_norm_grad_case(const char* name, std::int64_t rows, std::int64_t columns) {
+    return {"layer_norm_grad",
+            name,
+            {f32({rows, columns}), f32({rows, columns}), f32({columns})},
+            [=](Graph& g, In x) {
+                const Tensor beta = constant(g, 0.0, DType::f32, {columns});
+                const auto y = call(g, "layer_norm", std::vector{x[1], x[2], beta}, epsilon);
+                return call(g, "layer_norm_grad", std::vector{x[0], x[1], x[2], y[1], y[2]}, epsilon);
+            },
+            {16, static_cast<double>(2 * std::max(rows, columns))}};
+}
+
+OpCase softmax_case(const char* name, std::int64_t rows, std::int64_t columns) {
+    return {"softmax",
+            name,
+            {f32({rows, columns})},
+            [](Graph&, In x) { return std::vector{softmax(x[0])}; },
+            {8, static_cast<double>(columns)}};
+}
+
 std::vector<OpCase> composite_cases() {
-    const Attributes epsilon{{"epsilon", 1e-5}};
-    // Layer norm, softmax and their gradients amplify rounding errors by small factors; the bounds of the
-    // kernels themselves are held in tests/device.
     return {
         {"layer_norm",
          "layer_norm",
          {f32({6, 33}), f32({33}), f32({33})},
          [=](Graph& g, In x) { return call(g, "layer_norm", x, epsilon); },
          {8, 33}},
-        {"layer_norm_grad",
-         "layer_norm_grad",
-         {f32({6, 33}), f32({6, 33}), f32({33})},
-         [=](Graph& g, In x) {
-             const Tensor beta = constant(g, 0.0, DType::f32, {33});
-             const auto y = call(g, "layer_norm", std::vector{x[1], x[2], beta}, epsilon);
-             return call(g, "layer_norm_grad", std::vector{x[0], x[1], x[2], y[1], y[2]}, epsilon);
-         },
-         {16, 66}},
+        layer_norm_grad_case("layer_norm_grad", 6, 33),
+        layer_norm_grad_case("layer_norm_grad of many rows", 131, 127),
         {"rms_norm",
          "rms_norm",
          {f32({6, 33}), f32({33})},
@@ -606,11 +619,8 @@ std::vector<OpCase> composite_cases() {
          {16, 66}},
         rotary_case("rotary", {2, 5, 3, 6}),
         rotary_case("rotary of long heads", {1, 3, 2, 70}),
-        {"softmax",
-         "softmax",
-         {f32({5, 19})},
-         [](Graph&, In x) { return std::vector{softmax(x[0])}; },
-         {8, 19}},
+        softmax_case("softmax", 5, 19),
+        softmax_case("softmax of long rows", 3, 4099),
         {"softmax",
          "softmax of rows of which some are hidden",
          {f32({7, 19}), flags({7, 1})},

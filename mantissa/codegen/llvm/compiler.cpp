@@ -133,8 +133,7 @@ std::string Compiler::version() {
     return fmt::format("LLVM {}.{}.{}", major, minor, patch);
 }
 
-std::shared_ptr<const FusedKernel> Compiler::add(const Graph& body) {
-    LoopNest nest = lower(body);
+std::shared_ptr<const FusedKernel> Compiler::add(LoopNest nest) {
     std::string text = pseudo_code(nest);
     const auto [kernel, is_new] = state_->fused.find(text);
     if (is_new) {

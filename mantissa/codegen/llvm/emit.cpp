@@ -51,10 +51,10 @@ class Emitter {
         for (int index : nest_.row_steps) values_.compute_single(index);
         for (std::size_t i = 0; i < nest_.walks.size(); ++i) {
             if (arguments_.first_column)
-                emit_walk(nest_.walks[i], {arguments_.first_column, arguments_.last_column, -1, i == 0});
+                emit_walk(nest_.walks[i], {arguments_.first_column, arguments_.last_column, -1, i == 0, i});
             else
                 emit_walk(nest_.walks[i],
-                          {control_.integer(0), control_.integer(nest_.columns), nest_.columns, i == 0});
+                          {control_.integer(0), control_.integer(nest_.columns), nest_.columns, i == 0, i});
             finish_walk(nest_.walks[i]);
         }
     }
@@ -77,7 +77,8 @@ class Emitter {
             const Reduction& reduction = walk.reductions[i];
             Value* value = values_.lane_value(reduction.value);
             if (columns.mask) value = b_.CreateSelect(columns.mask, value, lanes.neutral(reduction.maximum));
-            sums[i] = lanes.combine(sums[i], value, reduction.maximum);
+            sums[i] = reduction.of_numbers ? lanes.apply("larger", {sums[i], value}, DType::f32, DType::f32)
+                                           : lanes.combine(sums[i], value, reduction.maximum);
         }
         for (const RowSum& sum : walk.sums) add_columns(sum, columns);
     }

@@ -4,6 +4,7 @@
 #include <llvm/IR/Module.h>
 
 #include <algorithm>
+#include <map>
 
 #include "mantissa/codegen/llvm/control.h"
 #include "mantissa/codegen/llvm/target_code.h"
@@ -16,7 +17,10 @@ using llvm::Value;
 
 /// How far ahead of its use memory is asked for: the hardware's own prefetch stops at the page, and with this
 /// one GELU runs as quickly as a copy.
-constexpr int prefetch_bytes = 4096;
+constexpr std::int64_t prefetch_bytes = 4096;
+
+/// The longest rows, in bytes, that lie in L1 beside one another while they are walked over again.
+constexpr std::int64_t short_row_bytes = 16384;
 
 class HostCode final : public TargetCode {
   public:
@@ -27,7 +31,9 @@ class HostCode final : public TargetCode {
           lanes_(builder, Lanes::Form::sixteen, host_conversions(features)),
           two_(builder, Lanes::Form::thirty_two, host_conversions(features)),
           four_(builder, Lanes::Form::sixty_four, host_conversions(features)),
-          has_long_registers_(std::ranges::find(features.bits, "avx512f") != features.bits.end()) {}
+          has_long_registers_(std::ranges::find(features.bits, "avx512f") != features.bits.end()) {
+        if (!nest.flat && !nest.epilogue && nest.walks.size() > 1) fetch_by_walks();
+    }
 
     CodeArguments begin(llvm::Module& module, const std::string& name) override {
         return read_arguments(begin_host_function(b_, module, name));
@@ -36,8 +42,11 @@ class HostCode final : public TargetCode {
     const Lanes& lanes() const override { return *now_; }
 
     Values over(const Walk& walk, const Range& range, const ColumnsBody& body) override {
-        if (range.columns >= 0) return over_known(walk, range, body);
-        over_any(walk, range, body);
+        walk_ = range.walk;
+        Range with_fetches = range;
+        if (!fetched_in_.empty()) with_fetches.from_memory = true;
+        if (!walk.reductions.empty()) return over_known(walk, with_fetches, body);
+        over_any(walk, with_fetches, body);
         return {};
     }
 
@@ -47,10 +56,13 @@ class HostCode final : public TargetCode {
     /// rows below, which are next, when the contraction has made their sums.
     Value* load(Value* address, DType dtype, const Columns& columns) override {
         Value* value = now_->load(address, dtype, columns.mask);
+        if (!columns.from_memory || size_of(dtype) == 1) return value;
+        const auto entry = fetched_in_.find(columns.operand);
+        if (!fetched_in_.empty() && (entry == fetched_in_.end() || entry->second != walk_)) return value;
         const std::int64_t bytes = now_->count() * static_cast<std::int64_t>(size_of(dtype));
-        for (std::int64_t line = 0; columns.from_memory && size_of(dtype) > 1 && line < bytes; line += 64)
+        for (std::int64_t line = 0; line < bytes; line += 64)
             prefetch(nest_.epilogue ? control_.at(address, below_, dtype)
-                                    : b_.CreateConstGEP1_64(b_.getInt8Ty(), address, prefetch_bytes + line));
+                                    : b_.CreateConstGEP1_64(b_.getInt8Ty(), address, ahead(dtype) + line));
         return value;
     }
 
@@ -132,9 +144,50 @@ class HostCode final : public TargetCode {
         return arguments;
     }
 
+    std::int64_t row_bytes(DType dtype) const {
+        return nest_.columns * static_cast<std::int64_t>(size_of(dtype));
+    }
+
+    /// Chooses the walk that fetches an operand of the next rows, where short rows are walked over more than
+    /// once: the one that has most to do beside, so that memory is never idle.
+    void fetch_by_walks() {
+        std::vector<int> work;
+        for (const Walk& walk : nest_.walks) {
+            int instructions = 1;
+            for (int index : walk.steps) instructions += nest_instructions(step_of(index).op);
+            work.push_back(instructions);
+        }
+        for (std::size_t operand = 0; operand < nest_.inputs.size(); ++operand) {
+            int most = 0;
+            for (std::size_t walk = 0; walk < nest_.walks.size(); ++walk) {
+                const auto loads = [&](int index) {
+                    const Step& step = step_of(index);
+                    return step.op == "load" && step.operand == static_cast<int>(operand) &&
+                           step.access.rows && row_bytes(step.dtype) <= short_row_bytes;
+                };
+                if (std::ranges::none_of(nest_.walks[walk].steps, loads) || work[walk] < most) continue;
+                most = work[walk];
+                fetched_in_[static_cast<int>(operand)] = walk;
+            }
+            if (most > 0) work[fetched_in_.at(static_cast<int>(operand))] /= 2;
+        }
+    }
+
+    const Step& step_of(int index) const { return nest_.steps[static_cast<std::size_t>(index)]; }
+
+    /// Bytes from what is read to what is fetched: whole rows where walks fetch the next ones.
+    std::int64_t ahead(DType dtype) const {
+        if (fetched_in_.empty()) return prefetch_bytes;
+        const std::int64_t rows = std::max<std::int64_t>(prefetch_bytes / row_bytes(dtype), 1);
+        return rows * row_bytes(dtype);
+    }
+
+    /// Lines of later rows go to L2: on their way to L1 they take the buffers that the walk's own loads and
+    /// stores need.
     void prefetch(Value* address) {
-        b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {b_.getPtrTy()},
-                           {address, b_.getInt32(0), b_.getInt32(3), b_.getInt32(1)});
+        b_.CreateIntrinsic(
+            llvm::Intrinsic::prefetch, {b_.getPtrTy()},
+            {address, b_.getInt32(0), b_.getInt32(fetched_in_.empty() ? 3 : 2), b_.getInt32(1)});
     }
 
     Value* mask_of(Value* count) {
@@ -148,7 +201,7 @@ class HostCode final : public TargetCode {
         if (!has_long_registers_ || nest_.epilogue) return false;
         constexpr int long_chain = 12;
         const auto is_long = [&](int index) {
-            const Step& step = nest_.steps[static_cast<std::size_t>(index)];
+            const Step& step = step_of(index);
             if (step.op == "load") return size_of(step.dtype) == 2;
             return step.op.ends_with("one_plus_tanh") || nest_instructions(step.op) >= long_chain;
         };
@@ -178,10 +231,10 @@ class HostCode final : public TargetCode {
 
     /// The same as one loop for either way to store, where there is little beside the one output: a loop that
     /// asks each time was a tenth slower.
-    void over_whole_by_stores(const Lanes& length, Value* first, const Range& range,
+    void over_whole_by_stores(const Walk& walk, const Lanes& length, Value* first, const Range& range,
                               const ColumnsBody& body) {
         constexpr std::size_t few_steps = 12;
-        if (!nest_.flat || nest_.outputs.size() > 1 || nest_.steps.size() > few_steps) {
+        if (nest_.epilogue || walk.stores.size() != 1 || walk.steps.size() > few_steps) {
             over_whole(length, first, range, body);
             return;
         }
@@ -191,7 +244,7 @@ class HostCode final : public TargetCode {
                 over_whole(length, first, range, body);
             };
         };
-        control_.if_then(streamed_[0], with(Stores::past_caches), with(Stores::plain));
+        control_.if_then(streamed_[walk.stores[0].output], with(Stores::past_caches), with(Stores::plain));
         stores_ = Stores::any;
     }
 
@@ -199,10 +252,10 @@ class HostCode final : public TargetCode {
     void over_any(const Walk& walk, const Range& range, const ColumnsBody& body) {
         Value* first = range.first;
         if (gains_by_length(walk)) {
-            over_whole_by_stores(four_, first, range, body);
+            over_whole_by_stores(walk, four_, first, range, body);
             first = end_of_whole(four_, first, range);
         }
-        over_whole_by_stores(lanes_, first, range, body);
+        over_whole_by_stores(walk, lanes_, first, range, body);
         Value* whole = end_of_whole(lanes_, first, range);
         control_.if_then(
             b_.CreateICmpSLT(whole, range.last),
@@ -215,10 +268,7 @@ class HostCode final : public TargetCode {
     /// Vectors in one turn of a walk's loop: an addition takes four cycles, so a reduction with little else
     /// to do wants four sums side by side.
     std::int64_t vectors_in_turn(const Walk& walk, std::int64_t columns) const {
-        std::int64_t count = walk.reductions.empty()   ? 1
-                             : walk.steps.size() <= 12 ? 4
-                             : walk.steps.size() <= 24 ? 2
-                                                       : 1;
+        std::int64_t count = walk.steps.size() <= 12 ? 4 : walk.steps.size() <= 24 ? 2 : 1;
         while (count > 1 && columns < 2 * count * lanes_.count()) count /= 2;
         return count;
     }
@@ -232,10 +282,6 @@ class HostCode final : public TargetCode {
     }
 
     Values over_known(const Walk& walk, const Range& range, const ColumnsBody& body) {
-        if (walk.reductions.empty() && gains_by_length(walk)) {
-            over_any(walk, range, body);
-            return {};
-        }
         const std::int64_t vectors = vectors_in_turn(walk, range.columns), turn = vectors * lanes_.count();
         const std::int64_t by_turns = range.columns / turn * turn;
         const std::int64_t whole = range.columns / lanes_.count() * lanes_.count();
@@ -290,6 +336,8 @@ class HostCode final : public TargetCode {
     Control control_;
     Lanes lanes_, two_, four_;
     const Lanes* now_ = &lanes_;  // in which columns are computed
+    std::size_t walk_ = 0;
+    std::map<int, std::size_t> fetched_in_;  // by operand: the walk that fetches the next rows
     bool has_long_registers_;
     Stores stores_ = Stores::any;
     Values streamed_;  // by output: whether it is stored past the caches

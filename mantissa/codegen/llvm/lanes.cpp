@@ -37,7 +37,9 @@ struct Instructions {
     Float fma(Float x, Float y, Float z) const {
         return b.CreateIntrinsic(llvm::Intrinsic::fma, {x->getType()}, {x, y, z});
     }
+    /// The second, where one of the two is a NaN: as one instruction of x86.
     Float minimum(Float x, Float y) const { return b.CreateSelect(b.CreateFCmpOLT(x, y), x, y); }
+    Float maximum(Float x, Float y) const { return b.CreateSelect(b.CreateFCmpOLT(y, x), x, y); }
     Int bits(Float x) const { return b.CreateBitCast(x, lanes.type(DType::i32)); }
     Float from_bits(Int x) const { return b.CreateBitCast(x, lanes.type(DType::f32)); }
     Int add_int(Int x, Int y) const { return b.CreateAdd(x, y); }
@@ -81,8 +83,7 @@ llvm::Value* scaled(Instructions& ops, llvm::Value* x, double factor) {
 llvm::Value* times_one_plus_tanh(Instructions& ops, llvm::Value* h, llvm::Value* x) {
     constexpr double log2_e = 1.4426950408889634;
     llvm::Value* y = scaled(ops, x, -2 * log2_e);
-    y = ops.select(ops.less(y, ops.constant(elementary::exp2_least)), ops.constant(elementary::exp2_least),
-                   y);
+    y = ops.maximum(ops.constant(elementary::exp2_least), y);
     y = ops.minimum(ops.constant(elementary::exp2_greatest), y);
     llvm::Value* sum = ops.add(elementary::exp2_inside(ops, y), ops.constant(1));
     return ops.select(ops.is_nan(x), x, ops.divide(scaled(ops, h, 2), sum));
@@ -391,6 +392,7 @@ llvm::Value* Lanes::arithmetic(std::string_view op, llvm::Value* a, llvm::Value*
                        ops.and_int(ops.bits(b), ops.integer(static_cast<int>(0x80000000u)))));
     if (op == "integer_remainder") return floor_division(b_, *this, a, b).rest;
     if (op == "integer_division") return floor_division(b_, *this, a, b).quotient;
+    if (op == "larger") return ops.maximum(a, b);
     if (op != "maximum" && op != "minimum") return nullptr;
     const bool larger = op == "maximum";
     if (!floating) return b_.CreateSelect(larger ? b_.CreateICmpSGT(a, b) : b_.CreateICmpSLT(a, b), a, b);
@@ -442,6 +444,7 @@ llvm::Value* Lanes::function(std::string_view op, llvm::Value* x) const {
     if (wide) throw InternalError(fmt::format("{} cannot be compiled in f64", op));
     Instructions ops{b_, *this};
     if (op == "exp") return elementary::exp(ops, x);
+    if (op == "exp_up_to_zero") return elementary::exp_up_to_zero(ops, x);
     if (op == "log") return elementary::log(ops, x);
     if (op == "tanh") return elementary::tanh(ops, x);
     if (op == "erf") return elementary::erf(ops, x);

@@ -86,6 +86,7 @@ void NestValues::compute_lanes(int index, const Columns& columns) {
         }
         Columns read = columns;
         read.from_memory = columns.from_memory && now.access.rows;
+        read.operand = now.operand;
         in_lanes(index) = target_.load(address, now.dtype, read);
     } else if (now.op == "iota") {
         in_lanes(index) = target_.lanes().counted_from(columns.first, now.dtype);

@@ -39,6 +39,7 @@ struct Range {
     llvm::Value* last = nullptr;
     std::int64_t columns = -1;  ///< all of so many; -1: known when it runs
     bool from_memory = false;   ///< no earlier walk has read them
+    std::size_t walk = 0;
 };
 
 /// The columns that are computed at one time, as many as the target's lanes.
@@ -46,6 +47,7 @@ struct Columns {
     llvm::Value* first = nullptr;
     llvm::Value* mask = nullptr;  ///< which of them there are; null: all
     bool from_memory = false;
+    int operand = -1;  ///< that is loaded
 };
 
 class TargetCode {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "mantissa/graph/call.h"
+#include "mantissa/graph/tensor.h"
 #include "mantissa/passes/expand.h"
 #include "mantissa/passes/simplify.h"
 
@@ -23,6 +24,48 @@ std::string refuse_results(const Graph& body, const Nest& nest) {
     return "";
 }
 
+/// The shape that an operand is first given by what reads it; its own where nothing gives it another.
+Shape shape_as_read(const Graph& body, NodeId operand) {
+    for (NodeId id = 0; id < body.end(); ++id)
+        if (body.node(id).op->name == "reshape" && body.node(id).inputs[0].node == operand)
+            return body.node(id).outputs[0].shape;
+    return body.node(operand).outputs[0].shape;
+}
+
+/// A kernel knows its operands by their memory: one that is read in another shape has that shape. Where it is
+/// read in several, a cast that changes nothing lies inside the nest, and may be given any.
+Graph with_operands_as_read(const Graph& body) {
+    Graph target;
+    std::vector<NodeId> copies;  // by node
+    const auto copied = [&](Value value) {
+        return Value{copies[static_cast<std::size_t>(value.node)], value.output};
+    };
+    const auto in_shape = [&](Value operand, const Type& type) {
+        if (target.type(operand) == type) return operand;
+        const Tensor inside(target, {target.add("cast", {operand}, {{"dtype", type.dtype}}), 0});
+        return reshape(inside, type.shape).value();
+    };
+    for (NodeId id = 0; id < body.end(); ++id) {
+        const Node& node = body.node(id);
+        std::vector<Value> inputs;
+        for (const Value& input : node.inputs) {
+            const bool is_operand = body.node(input.node).op->name == "input" && node.op->name != "reshape";
+            inputs.push_back(is_operand ? in_shape(copied(input), body.type(input)) : copied(input));
+        }
+        if (node.op->name == "input")
+            copies.push_back(
+                target
+                    .add_input(node.attributes.word("name"), {node.outputs[0].dtype, shape_as_read(body, id)})
+                    .node);
+        else if (node.op->name == "reshape" && body.node(node.inputs[0].node).op->name == "input")
+            copies.push_back(in_shape(inputs[0], node.outputs[0]).node);
+        else
+            copies.push_back(target.add(node.op->name, std::move(inputs), node.attributes));
+    }
+    for (const Result& result : body.results()) target.add_result(result.name, copied(result.value));
+    return target;
+}
+
 }  // namespace
 
 Expected<NestBody> nest_of_body(Graph body) {
@@ -38,7 +81,8 @@ Expected<NestBody> nest_of_body(Graph body) {
 }
 
 Expected<NestBody> nest_of_definition(const Graph& definition) {
-    return nest_of_body(simplify(expand(definition, [](const Graph&, const Node&) { return true; })));
+    const Graph body = simplify(expand(definition, [](const Graph&, const Node&) { return true; }));
+    return nest_of_body(with_operands_as_read(body));
 }
 
 Expected<NestBody> nest_of_operation(const Problem& problem) {

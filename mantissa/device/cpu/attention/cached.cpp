@@ -80,7 +80,7 @@ class SharedKeys {
             float* const x = scores(member);
             const std::int64_t keys = end_ - begin_;
             for (std::int64_t key = 0; key < keys; ++key) x[key] *= p_.scale;
-            if (p_.cap > 0) rows.softmax.cap(x, keys, p_.cap);
+            if (p_.cap > 0) rows.cap(x, keys, p_.cap);
             softmax(rows, {.rows = 1, .columns = keys, .x = {x}, .y = {x}}, pool);
         }
     }

@@ -249,8 +249,8 @@ Launch prepare_pixel_sum(const Problem& problem, const BoundImages& b) {
             part.rows = sum.pixels;
             part.channels = C;
             part.x = {o.inputs[0] + image * image_bytes, dtype};
-            b.rows.element.column_sum(part, {0, sum.pixels}, {first, std::min(C, first + columns_at_once)},
-                                      o.output<float>(0) + image * C + first);
+            b.rows.column_sum(part, {0, sum.pixels}, {first, std::min(C, first + columns_at_once)},
+                              o.output<float>(0) + image * C + first);
         });
     };
 }

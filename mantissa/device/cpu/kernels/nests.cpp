@@ -142,8 +142,9 @@ void add_nest_kernels(KernelTable& table, const Context& context, codegen::Compi
                             nest_of_body(problem.attributes.body("body").graph()));
     }));
     // Composites without another kernel are expanded, as they were when the oldest checkpoints were written.
+    constexpr std::string_view by_definition[] = {"layer_norm", "relu", "softmax", "softmax_grad", "sum"};
     for (const Op* op : op_table())
-        if (op->name == "sum" || op->name == "relu" ||
+        if (std::ranges::find(by_definition, op->name) != std::end(by_definition) ||
             (op->composite() && op->name != "fused" && table.contains(op->name)))
             table[std::string(op->name)].push_back(
                 compiled_kernel(context, [&, context](const Problem& problem) {

@@ -34,22 +34,6 @@ BoundRows bind(const RowKernels& kernels, const Context& context, const Problem&
     return bound;
 }
 
-Launch prepare_layer_norm(const Problem& problem, const BoundRows& b) {
-    return [b, eps = static_cast<float>(problem.attributes.number("epsilon"))](const Operands& o) {
-        layer_norm(b.kernels,
-                   {.rows = b.rows,
-                    .channels = b.columns,
-                    .eps = eps,
-                    .x = b.in(o, 0),
-                    .gamma = o.input<float>(1),
-                    .beta = o.input<float>(2),
-                    .y = b.out(o, 0),
-                    .mean = o.output<float>(1),
-                    .rstd = o.output<float>(2)},
-                   b.pool);
-    };
-}
-
 /// dy, x, gamma, mean, 1/sigma.
 Launch prepare_layer_norm_grad(const Problem&, const BoundRows& b) {
     return [b](const Operands& o) {
@@ -66,22 +50,6 @@ Launch prepare_layer_norm_grad(const Problem&, const BoundRows& b) {
                          .dbeta = o.output<float>(2),
                          .workspace = reinterpret_cast<float*>(o.workspace)},
                         b.pool);
-    };
-}
-
-Launch prepare_softmax(const Problem&, const BoundRows& b) {
-    return [b](const Operands& o) {
-        softmax(b.kernels, {.rows = b.rows, .columns = b.columns, .x = b.in(o, 0), .y = b.out(o, 0)}, b.pool);
-    };
-}
-
-/// dy, y.
-Launch prepare_softmax_grad(const Problem&, const BoundRows& b) {
-    return [b](const Operands& o) {
-        softmax_grad(
-            b.kernels,
-            {.rows = b.rows, .columns = b.columns, .y = b.in(o, 1), .dy = b.in(o, 0), .dx = b.out(o, 0)},
-            b.pool);
     };
 }
 
@@ -443,11 +411,6 @@ std::string refuse_losses_of_rows(const Problem& problem) {
     return refuse_empty_or_wide(problem);
 }
 
-std::string refuse_zero_rows(const Problem& problem) {
-    if (problem.attributes.has("zero_rows")) return "a row of -infinity only is NaN here, not zeros";
-    return refuse_empty_or_wide(problem);
-}
-
 /// AdamW counts its steps in FP64 and nothing else.
 std::string refuse_adamw(const Problem& problem) {
     for (std::size_t i : {0u, 1u, 2u, 3u, 4u, 6u})
@@ -508,7 +471,6 @@ struct Row {
 };
 
 const Row rows[] = {
-    {"layer_norm", prepare_layer_norm, 0, refuse_empty_or_wide, no_workspace, {1, 2}},
     {"layer_norm_grad",
      prepare_layer_norm_grad,
      1,
@@ -518,8 +480,6 @@ const Row rows[] = {
          return layer_norm_grad_workspace(p.inputs[1].shape.elements() / channels, channels);
      },
      {2, 3, 4}},
-    {"softmax", prepare_softmax, 0, refuse_zero_rows},
-    {"softmax_grad", prepare_softmax_grad, 1},
     {"gelu", prepare_gelu},
     {"gelu_grad", prepare_gelu_grad, 1},
     {"cross_entropy", prepare_cross_entropy, 0, refuse_losses_of_rows,

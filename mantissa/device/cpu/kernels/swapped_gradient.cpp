@@ -97,13 +97,13 @@ bool SwappedGradient::write(const float* sums, void* out, ThreadPool& pool) cons
     std::atomic<bool> nan = false;
     pool.for_each_block(ceil_div(columns, columns_of_item), [&](std::int64_t item, int) {
         const PanelRange mine = part_of(columns, columns_of_item, item);
-        row_kernels(isa_).element.transpose({.source = sums + mine.begin,
-                                             .target = static_cast<float*>(out) + mine.begin * leading,
-                                             .rows = filters,
-                                             .columns = mine.size,
-                                             .source_stride = columns,
-                                             .target_stride = leading},
-                                            Stores::plain);
+        row_kernels(isa_).transpose({.source = sums + mine.begin,
+                                     .target = static_cast<float*>(out) + mine.begin * leading,
+                                     .rows = filters,
+                                     .columns = mine.size,
+                                     .source_stride = columns,
+                                     .target_stride = leading},
+                                    Stores::plain);
         std::int32_t nans = 0;
         for (std::int64_t row = 0; row < filters; ++row)
             for (std::int64_t column = 0; column < mine.size; ++column)

@@ -65,9 +65,6 @@ struct FourLanes {
     MANTISSA_LANES Int shift_left(const Int& a) {
         return integers(MANTISSA_OF_EACH(template shift_left<Count>(a.part[i])));
     }
-    MANTISSA_LANES Float lookup(const float (&table)[8], const Int& index) {
-        return floats(MANTISSA_OF_EACH(lookup(table, index.part[i])));
-    }
 #undef MANTISSA_OF_EACH
 };
 constexpr FourLanes four_lanes{};

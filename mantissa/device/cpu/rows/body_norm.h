@@ -1,49 +1,10 @@
-// Layer norm and its gradient. See body_loops.h for how this file is used.
+// The gradient of layer norm. See body_loops.h for how this file is used.
 #pragma once
 
 #include "mantissa/device/cpu/rows/body_loops.h"
 
 namespace mantissa::inline v0::on_cpu {
 namespace {
-
-template <class X, class Y>
-void layer_norm_row(const LayerNorm& p, std::int64_t row, const X* x, Y* y, bool stream) {
-    const std::int64_t C = p.channels;
-    const auto count = static_cast<float>(C);
-    FourSums sums = FourSums::zero();
-    for_lanes_in_four(
-        C, [&](std::int64_t c, int slot, auto extent) MANTISSA_BODY { sums.add(slot, load(x + c, extent)); });
-    const float mean = sums.total() / count;
-    const Float means = Lanes::constant(mean);
-
-    FourSums squares = FourSums::zero();
-    for_lanes_in_four(C, [&](std::int64_t c, int slot, auto extent) MANTISSA_BODY {
-        const Float centred = keep(Lanes::subtract(load(x + c, extent), means), extent, 0.0f);
-        squares.add(slot, Lanes::multiply(centred, centred));
-    });
-    const float rstd = 1.0f / __builtin_sqrtf(squares.total() / count + p.eps);
-    const Float rstds = Lanes::constant(rstd);
-
-    for_stored_lanes(y, C, stream, [&](std::int64_t c, auto extent) MANTISSA_BODY {
-        __builtin_prefetch(x + C + c);  // the next row, while this one is stored
-        const Float normal = Lanes::multiply(Lanes::subtract(load(x + c, extent), means), rstds);
-        const Float scaled = Lanes::multiply(normal, load(p.gamma + c, extent));
-        return Lanes::add(scaled, load(p.beta + c, extent));
-    });
-    p.mean[row] = mean;
-    p.rstd[row] = rstd;
-}
-
-void layer_norm_rows(const LayerNorm& p, Range rows, Stores stores) {
-    with_types(p.x.type, p.y.type, [&](auto* x_type, auto* y_type) {
-        const auto* x = as(p.x, x_type);
-        auto* y = as(p.y, y_type);
-        for (std::int64_t row = rows.first; row < rows.last; ++row)
-            layer_norm_row(p, row, x + row * p.channels, y + row * p.channels,
-                           may_stream(stores, y + row * p.channels));
-    });
-    Lanes::fence();
-}
 
 /// dx = rstd (g - mean(g) - n mean(g n)), g = dy gamma, n = (x - mean) rstd; dgamma += dy n, dbeta += dy.
 /// `Rows` rows at once, which share the loads and stores of dgamma and dbeta.

@@ -1,4 +1,5 @@
-// Softmax over the last axis and its gradient. See body_loops.h for how this file is used.
+// Softmax over the last axis, for attention over kept keys, whose rows are of any length. See body_loops.h
+// for how this file is used.
 //
 // The exponentials of a row are kept in L1 where they fit. Else they are computed twice, once for their sum
 // and once for the result, so that the result is written once, past the caches.
@@ -123,34 +124,6 @@ void cap_elements(float* x, std::int64_t count, float limit) {
         return Lanes::multiply(elementary::tanh(lanes, Lanes::multiply(load(x + c, extent), factor)),
                                greatest);
     });
-}
-
-/// Rows of y and dy, `columns` apart.
-template <class Y, class DX>
-void softmax_grad_row(const Y* y, const Y* dy, DX* dx, std::int64_t columns, bool stream) {
-    FourSums sums = FourSums::zero();
-    for_lanes_in_four(columns, [&](std::int64_t c, int slot, auto extent) MANTISSA_BODY {
-        fetch(y + columns + c);
-        sums.add(slot, Lanes::multiply(load(y + c, extent), load(dy + c, extent)));
-    });
-    const Float sum = Lanes::constant(sums.total());
-    for_stored_lanes(dx, columns, stream, [&](std::int64_t c, auto extent) MANTISSA_BODY {
-        fetch(dy + columns + c);
-        const Float rest = Lanes::subtract(load(dy + c, extent), sum);
-        return Lanes::multiply(load(y + c, extent), rest);
-    });
-}
-
-void softmax_grad_rows(const SoftmaxGrad& p, Range rows, Stores stores) {
-    with_types(p.y.type, p.dx.type, [&](auto* y_type, auto* dx_type) {
-        for (std::int64_t row = rows.first; row < rows.last; ++row) {
-            const std::int64_t first = row * p.columns;
-            auto* dx = as(p.dx, dx_type) + first;
-            softmax_grad_row(as(p.y, y_type) + first, as(p.dy, y_type) + first, dx, p.columns,
-                             may_stream(stores, dx));
-        }
-    });
-    Lanes::fence();
 }
 
 }  // namespace

@@ -39,26 +39,16 @@ struct TransposedPart {
     std::int64_t target_stride = 0;
 };
 
-// In three families, each compiled by itself for each level: with all of them in one source, that of one
-// level took longer to compile than any other file.
-
-struct NormKernels {
-    void (*layer_norm)(const LayerNorm&, Range rows, Stores);
+struct RowKernels {
+    const char* name;  ///< of the level
     /// Writes the sums over these rows to `dgamma` and `dbeta`, [C] each.
     void (*layer_norm_grad)(const LayerNormGrad&, Range rows, Stores, float* dgamma, float* dbeta);
-};
-
-struct SoftmaxKernels {
     void (*softmax)(const Softmax&, Range rows, Stores);
-    void (*softmax_grad)(const SoftmaxGrad&, Range rows, Stores);
     /// limit tanh(x / limit), in place.
     void (*cap)(float* x, std::int64_t count, float limit);
     /// Per row only: the mean is the driver's.
     void (*cross_entropy)(const CrossEntropy&, Range rows);
     void (*cross_entropy_grad)(const CrossEntropyGrad&, Range rows, Stores);
-};
-
-struct ElementKernels {
     void (*gelu)(const Gelu&, Range elements, Stores);
     void (*gelu_grad)(const GeluGrad&, Range elements, Stores);
     void (*rotary)(const Rotary&, Range tokens, Stores);
@@ -75,31 +65,9 @@ struct ElementKernels {
     void (*transpose)(const TransposedPart&, Stores);
 };
 
-struct RowKernels {
-    const char* name;
-    NormKernels norm;
-    SoftmaxKernels softmax;
-    ElementKernels element;
-};
-
 const RowKernels& row_kernels_generic();
 const RowKernels& row_kernels_avx2();
 const RowKernels& row_kernels_avx512();
-const RowKernels& row_kernels_avx512_bf16();
-
-NormKernels norm_kernels_generic();
-NormKernels norm_kernels_avx2();
-NormKernels norm_kernels_avx512();
-NormKernels norm_kernels_avx512bf16();
-
-SoftmaxKernels softmax_kernels_generic();
-SoftmaxKernels softmax_kernels_avx2();
-SoftmaxKernels softmax_kernels_avx512();
-SoftmaxKernels softmax_kernels_avx512bf16();
-
-ElementKernels element_kernels_generic();
-ElementKernels element_kernels_avx2();
-ElementKernels element_kernels_avx512();
-ElementKernels element_kernels_avx512bf16();
+const RowKernels& row_kernels_avx512bf16();
 
 }  // namespace mantissa::on_cpu

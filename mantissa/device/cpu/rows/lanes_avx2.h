@@ -57,11 +57,6 @@ struct Lanes {
     MANTISSA_LANES Mask less(Float a, Float b) {
         return {_mm256_cmp_ps(a.low, b.low, _CMP_LT_OQ), _mm256_cmp_ps(a.high, b.high, _CMP_LT_OQ)};
     }
-    /// table[index mod 8].
-    MANTISSA_LANES Float lookup(const float (&table)[8], Int index) {
-        const __m256 all = _mm256_loadu_ps(table);
-        return {_mm256_permutevar8x32_ps(all, index.low), _mm256_permutevar8x32_ps(all, index.high)};
-    }
 
     MANTISSA_LANES Mask is_nan(Float a) {
         return {_mm256_cmp_ps(a.low, a.low, _CMP_UNORD_Q), _mm256_cmp_ps(a.high, a.high, _CMP_UNORD_Q)};

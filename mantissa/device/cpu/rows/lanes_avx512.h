@@ -58,12 +58,6 @@ struct Lanes {
     }
     MANTISSA_LANES Float to_float(Int a) { return _mm512_cvtepi32_ps(a); }
 
-    /// table[index mod 8].
-    MANTISSA_LANES Float lookup(const float (&table)[8], Int index) {
-        // Both halves hold the table, so that bit 3 of an index makes no difference.
-        return _mm512_permutexvar_ps(index, _mm512_broadcast_f32x8(_mm256_loadu_ps(table)));
-    }
-
     MANTISSA_LANES Mask first(int count) { return static_cast<Mask>((1u << count) - 1u); }
     MANTISSA_LANES Float load(const float* from) { return _mm512_loadu_ps(from); }
     MANTISSA_LANES Float load(const BF16* from) { return widened_bf16(load_half(from)); }

@@ -102,13 +102,6 @@ struct Lanes {
     MANTISSA_LANES Mask less(Float a, Float b) {
         return each<Mask>([&](int k) { return reinterpret_cast<I4>(a.part[k] < b.part[k]); });
     }
-    /// table[index mod 8].
-    MANTISSA_LANES Float lookup(const float (&table)[8], Int index) {
-        return each<Float>([&](int k) {
-            const I4 at = index.part[k] & 7;
-            return F4{table[at[0]], table[at[1]], table[at[2]], table[at[3]]};
-        });
-    }
 
     MANTISSA_LANES Mask is_nan(Float a) {
         return each<Mask>([&](int k) { return reinterpret_cast<I4>(a.part[k] != a.part[k]); });

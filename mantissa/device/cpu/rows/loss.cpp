@@ -97,7 +97,7 @@ void cross_entropy(const RowKernels& kernels, const CrossEntropy& problem, Threa
     check_targets("cross_entropy", p.targets, p.rows,
                   {.classes = p.classes, .ignore_negative = p.ignore_negative});
     for_each_range(pool, p.rows, rows_per_block(p.stride * bytes_of(p.logits.type)),
-                   [&](Range rows, std::int64_t) { kernels.softmax.cross_entropy(p, rows); });
+                   [&](Range rows, std::int64_t) { kernels.cross_entropy(p, rows); });
     if (p.mean_loss) *p.mean_loss = mean_of(p.loss, p.rows);
 }
 
@@ -114,7 +114,7 @@ void cross_entropy_grad(const RowKernels& kernels, const CrossEntropyGrad& probl
     check_targets("cross_entropy_grad", p.targets, p.rows,
                   {.classes = p.classes, .ignore_negative = p.ignore_negative});
     for_each_range(pool, p.rows, rows_per_block(2 * p.stride * bytes_of(p.logits.type)),
-                   [&](Range rows, std::int64_t) { kernels.softmax.cross_entropy_grad(p, rows, stores); });
+                   [&](Range rows, std::int64_t) { kernels.cross_entropy_grad(p, rows, stores); });
 }
 
 void embedding(const RowKernels& kernels, const Embedding& p, ThreadPool& pool, Stores wanted) {
@@ -125,7 +125,7 @@ void embedding(const RowKernels& kernels, const Embedding& p, ThreadPool& pool, 
     check_ids("embedding", p.ids, p.tokens, p.vocabulary);
     const std::int64_t row_bytes = p.channels * (bytes_of(p.table.type) + bytes_of(p.y.type));
     for_each_range(pool, p.tokens, rows_per_block(row_bytes),
-                   [&](Range tokens, std::int64_t) { kernels.element.embedding(p, tokens, stores); });
+                   [&](Range tokens, std::int64_t) { kernels.embedding(p, tokens, stores); });
 }
 
 std::int64_t embedding_grad_workspace(std::int64_t tokens, std::int64_t vocabulary) {
@@ -145,7 +145,7 @@ void embedding_grad(const RowKernels& kernels, const EmbeddingGrad& p, ThreadPoo
     sort_tokens(p);
     const BlocksOfTokens blocks(p);
     pool.for_each_block(blocks.count(), [&](std::int64_t block, int) {
-        kernels.element.embedding_grad(p, {blocks.first_row(block), blocks.first_row(block + 1)}, stores);
+        kernels.embedding_grad(p, {blocks.first_row(block), blocks.first_row(block + 1)}, stores);
     });
 }
 

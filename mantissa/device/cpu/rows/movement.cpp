@@ -138,7 +138,7 @@ void move_runs(const RowKernels& kernels, const Permute& p, const MergedAxes& m,
             .group = std::min(group, grouped_extent - in_group),
             .source_step = source_step * size,
             .target_step = target_step * size};
-        kernels.element.copy(runs, stores);
+        kernels.copy(runs, stores);
     });
 }
 
@@ -170,16 +170,16 @@ void move_tiles(const RowKernels& kernels, const Permute& p, const MergedAxes& m
                                      .columns = std::min(part_columns, columns - c),
                                      .source_stride = m.source_strides[row_axis],
                                      .target_stride = m.target_strides[column_axis]};
-        kernels.element.transpose(part, stores);
+        kernels.transpose(part, stores);
     });
 }
 
 void move_whole(const RowKernels& kernels, const Copy& p, ThreadPool& pool, Stores stores) {
     for_each_range(pool, p.bytes, block_bytes, [&](Range range, std::int64_t) {
-        kernels.element.copy({.source = at(p.source, range.first),
-                              .target = at(p.target, range.first),
-                              .bytes = range.last - range.first},
-                             stores);
+        kernels.copy({.source = at(p.source, range.first),
+                      .target = at(p.target, range.first),
+                      .bytes = range.last - range.first},
+                     stores);
     });
 }
 
@@ -217,7 +217,7 @@ void copy_rows(const RowKernels& kernels, const CopyRows& p, ThreadPool& pool, S
         runs.count = range.last - range.first;
         runs.source_stride = p.source_stride;
         runs.target_stride = p.target_stride;
-        kernels.element.copy(runs, stores);
+        kernels.copy(runs, stores);
     });
 }
 

@@ -1,5 +1,5 @@
-// Drivers of layer norm, softmax, GELU, rotary positions and running sums: checks, blocks of rows, sums over
-// blocks.
+// Drivers of the gradient of layer norm, softmax, GELU, rotary positions and running sums: checks, blocks of
+// rows, sums over blocks.
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/rows/partition.h"
 #include "mantissa/device/cpu/rows/rows.h"
@@ -13,19 +13,6 @@ namespace {
 constexpr std::int64_t grad_rows_per_block = 128;
 
 }  // namespace
-
-void layer_norm(const RowKernels& kernels, const LayerNorm& p, ThreadPool& pool, Stores wanted) {
-    ProblemCheck check("layer_norm");
-    check.size("rows", p.rows).size("channels", p.channels);
-    check.input("x", p.x, p.rows * p.channels);
-    check.input("gamma", p.gamma, p.channels * float_bytes).input("beta", p.beta, p.channels * float_bytes);
-    check.output("y", p.y, p.rows * p.channels);
-    check.output("mean", p.mean, p.rows * float_bytes).output("rstd", p.rstd, p.rows * float_bytes);
-    const Stores stores = check.finish(wanted);
-    const std::int64_t row_bytes = p.channels * (bytes_of(p.x.type) + bytes_of(p.y.type));
-    for_each_range(pool, p.rows, rows_per_block(row_bytes),
-                   [&](Range rows, std::int64_t) { kernels.norm.layer_norm(p, rows, stores); });
-}
 
 std::int64_t layer_norm_grad_workspace(std::int64_t rows, std::int64_t channels) {
     return ceil_div(rows, grad_rows_per_block) * channels * 2 * float_bytes;
@@ -46,7 +33,7 @@ void layer_norm_grad(const RowKernels& kernels, const LayerNormGrad& p, ThreadPo
     float* dgammas = p.workspace;
     float* dbetas = p.workspace + blocks * C;
     for_each_range(pool, p.rows, grad_rows_per_block, [&](Range rows, std::int64_t block) {
-        kernels.norm.layer_norm_grad(p, rows, stores, dgammas + block * C, dbetas + block * C);
+        kernels.layer_norm_grad(p, rows, stores, dgammas + block * C, dbetas + block * C);
     });
     add_partial_sums(pool, dgammas, blocks, C, p.dgamma, Accumulate::replace);
     add_partial_sums(pool, dbetas, blocks, C, p.dbeta, Accumulate::replace);
@@ -59,18 +46,7 @@ void softmax(const RowKernels& kernels, const Softmax& p, ThreadPool& pool, Stor
     const Stores stores = check.finish(wanted);
     const std::int64_t row_bytes = p.columns * (bytes_of(p.x.type) + bytes_of(p.y.type));
     for_each_range(pool, p.rows, rows_per_block(row_bytes),
-                   [&](Range rows, std::int64_t) { kernels.softmax.softmax(p, rows, stores); });
-}
-
-void softmax_grad(const RowKernels& kernels, const SoftmaxGrad& p, ThreadPool& pool, Stores wanted) {
-    ProblemCheck check("softmax_grad");
-    check.size("rows", p.rows).size("columns", p.columns);
-    check.input("y", p.y, p.rows * p.columns).input("dy", p.dy, p.rows * p.columns);
-    check.same_type("dy", p.dy.type, p.y.type).output("dx", p.dx, p.rows * p.columns);
-    const Stores stores = check.finish(wanted);
-    const std::int64_t row_bytes = p.columns * (2 * bytes_of(p.y.type) + bytes_of(p.dx.type));
-    for_each_range(pool, p.rows, rows_per_block(row_bytes),
-                   [&](Range rows, std::int64_t) { kernels.softmax.softmax_grad(p, rows, stores); });
+                   [&](Range rows, std::int64_t) { kernels.softmax(p, rows, stores); });
 }
 
 void gelu(const RowKernels& kernels, const Gelu& p, ThreadPool& pool, Stores wanted) {
@@ -78,7 +54,7 @@ void gelu(const RowKernels& kernels, const Gelu& p, ThreadPool& pool, Stores wan
     check.size("count", p.count).input("x", p.x, p.count).output("y", p.y, p.count);
     const Stores stores = check.finish(wanted);
     for_each_range(pool, p.count, block_elements,
-                   [&](Range range, std::int64_t) { kernels.element.gelu(p, range, stores); });
+                   [&](Range range, std::int64_t) { kernels.gelu(p, range, stores); });
 }
 
 void gelu_grad(const RowKernels& kernels, const GeluGrad& p, ThreadPool& pool, Stores wanted) {
@@ -87,7 +63,7 @@ void gelu_grad(const RowKernels& kernels, const GeluGrad& p, ThreadPool& pool, S
     check.same_type("dx", p.dx.type, p.x.type).output("dx", p.dx, p.count);
     const Stores stores = check.finish(wanted);
     for_each_range(pool, p.count, block_elements,
-                   [&](Range range, std::int64_t) { kernels.element.gelu_grad(p, range, stores); });
+                   [&](Range range, std::int64_t) { kernels.gelu_grad(p, range, stores); });
 }
 
 void rotary(const RowKernels& kernels, const Rotary& p, ThreadPool& pool, Stores wanted) {
@@ -103,7 +79,7 @@ void rotary(const RowKernels& kernels, const Rotary& p, ThreadPool& pool, Stores
     const Stores stores = check.finish(wanted);
     const std::int64_t bytes = 2 * token * static_cast<std::int64_t>(size_of(p.x.type));
     for_each_range(pool, p.tokens, rows_per_block(bytes),
-                   [&](Range tokens, std::int64_t) { kernels.element.rotary(p, tokens, stores); });
+                   [&](Range tokens, std::int64_t) { kernels.rotary(p, tokens, stores); });
 }
 
 void running_sums(const RowKernels& kernels, const RunningSums& p, ThreadPool& pool, Stores wanted) {
@@ -113,7 +89,7 @@ void running_sums(const RowKernels& kernels, const RunningSums& p, ThreadPool& p
     const Stores stores = check.output("y", p.y, p.rows * row_bytes).finish(wanted);
     constexpr std::int64_t together = 2;  // rows that one walk takes
     for_each_range(pool, p.rows, together * rows_per_block(2 * together * row_bytes),
-                   [&](Range rows, std::int64_t) { kernels.element.running_sums(p, rows, stores); });
+                   [&](Range rows, std::int64_t) { kernels.running_sums(p, rows, stores); });
 }
 
 }  // namespace mantissa::on_cpu

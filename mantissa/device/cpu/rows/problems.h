@@ -29,19 +29,6 @@ enum class Stores : std::uint8_t { automatic, plain, streaming };
 /// Whether a gradient replaces what its buffer held or is added to it.
 enum class Accumulate : std::uint8_t { replace, add };
 
-/// y = (x - mean) * rstd * gamma + beta for each row, rstd = 1 / sqrt(variance + eps), variance over C.
-struct LayerNorm {
-    std::int64_t rows = 0;
-    std::int64_t channels = 0;
-    float eps = 1e-5f;
-    ConstView x = {};              // [rows, C]
-    const float* gamma = nullptr;  // [C]
-    const float* beta = nullptr;   // [C]
-    View y = {};                   // [rows, C]
-    float* mean = nullptr;         // [rows]
-    float* rstd = nullptr;         // [rows]
-};
-
 struct LayerNormGrad {
     std::int64_t rows = 0;
     std::int64_t channels = 0;
@@ -62,15 +49,6 @@ struct Softmax {
     std::int64_t columns = 0;
     ConstView x = {};  // [rows, columns]
     View y = {};       // [rows, columns]
-};
-
-/// dx = y * (dy - sum(y * dy)).
-struct SoftmaxGrad {
-    std::int64_t rows = 0;
-    std::int64_t columns = 0;
-    ConstView y = {};   // [rows, columns]
-    ConstView dy = {};  // [rows, columns]
-    View dx = {};       // [rows, columns]
 };
 
 /// 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).

@@ -1,7 +1,8 @@
 // The row kernels that stay by hand, as pure functions of a problem. They know nothing of graphs. Rotary
 // positions and embedding read and write elsewhere than at the element that a nest is at; movement computes
-// nothing; sums of squares and running sums are made in FP64. The gradient of layer norm and cross-entropy
-// are no nests by their definitions. Of the others compiled code was slower (bench/kernels.cpp).
+// nothing; sums of squares and running sums are made in FP64; the mean of cross-entropy follows its nest, and
+// the softmax of kept keys has rows of any length. Of the others compiled code was slower
+// (bench/kernels.cpp).
 //
 // Each runs on all threads of the pool and gives the same bits for any number of them and at every level.
 // Memory is the caller's: nothing is allocated. Sizes below 1, missing pointers, types that are not F32, BF16
@@ -21,14 +22,11 @@ namespace mantissa::inline v0::on_cpu {
 /// are rounded by its instruction, to the same bits.
 const RowKernels& row_kernels(Isa isa = chosen_isa());
 
-void layer_norm(const RowKernels&, const LayerNorm&, ThreadPool&, Stores = Stores::automatic);
-
 /// Bytes of workspace that layer_norm_grad needs.
 std::int64_t layer_norm_grad_workspace(std::int64_t rows, std::int64_t channels);
 void layer_norm_grad(const RowKernels&, const LayerNormGrad&, ThreadPool&, Stores = Stores::automatic);
 
 void softmax(const RowKernels&, const Softmax&, ThreadPool&, Stores = Stores::automatic);
-void softmax_grad(const RowKernels&, const SoftmaxGrad&, ThreadPool&, Stores = Stores::automatic);
 
 void gelu(const RowKernels&, const Gelu&, ThreadPool&, Stores = Stores::automatic);
 void gelu_grad(const RowKernels&, const GeluGrad&, ThreadPool&, Stores = Stores::automatic);

@@ -20,10 +20,10 @@ constexpr std::int64_t sum_columns = 4096;
 void keep(const RowKernels& kernels, ConstView from, View to, Range range) {
     if (from.data == to.data) return;
     const auto size = static_cast<std::int64_t>(size_of(to.type));
-    kernels.element.copy({.source = static_cast<const std::byte*>(from.data) + range.first * size,
-                          .target = static_cast<std::byte*>(to.data) + range.first * size,
-                          .bytes = (range.last - range.first) * size},
-                         Stores::plain);
+    kernels.copy({.source = static_cast<const std::byte*>(from.data) + range.first * size,
+                  .target = static_cast<std::byte*>(to.data) + range.first * size,
+                  .bytes = (range.last - range.first) * size},
+                 Stores::plain);
 }
 
 void keep_state(const RowKernels& kernels, const AdamW& p, Range range) {
@@ -62,7 +62,7 @@ void adamw(const RowKernels& kernels, const AdamW& p, ThreadPool& pool) {
     check.output("moment1", p.moment1, bytes).output("moment2", p.moment2, bytes);
     if (p.copy.data) check.input("copy_in", p.copy_in, p.count).output("copy", p.copy, p.count);
     check.finish();
-    run_update(kernels, p, kernels.element.adamw, pool);
+    run_update(kernels, p, kernels.adamw, pool);
 }
 
 void sgd(const RowKernels& kernels, const Sgd& p, ThreadPool& pool) {
@@ -73,7 +73,7 @@ void sgd(const RowKernels& kernels, const Sgd& p, ThreadPool& pool) {
     if (p.buffer) check.input("buffer_in", p.buffer_in, bytes).output("buffer", p.buffer, bytes);
     if (p.copy.data) check.input("copy_in", p.copy_in, p.count).output("copy", p.copy, p.count);
     check.finish();
-    run_update(kernels, p, kernels.element.sgd, pool);
+    run_update(kernels, p, kernels.sgd, pool);
 }
 
 std::int64_t squared_norm_workspace(std::int64_t count) {
@@ -88,7 +88,7 @@ void block_norms(const RowKernels& kernels, const SquaredNorm& p, ThreadPool& po
     for_each_range(pool, p.count, block_elements, [&](Range range, std::int64_t) {
         for (std::int64_t first = range.first; first < range.last; first += norm_block)
             p.workspace[first / norm_block] =
-                kernels.element.squared_norm(p, {first, std::min(range.last, first + norm_block)});
+                kernels.squared_norm(p, {first, std::min(range.last, first + norm_block)});
     });
 }
 
@@ -122,7 +122,7 @@ void column_sum(const RowKernels& kernels, const ColumnSum& p, ThreadPool& pool)
         const std::int64_t column = block % column_blocks * sum_columns;
         const Range rows = {row_block * sum_rows, std::min(p.rows, (row_block + 1) * sum_rows)};
         const Range columns = {column, std::min(p.channels, column + sum_columns)};
-        kernels.element.column_sum(p, rows, columns, p.workspace + row_block * p.channels + column);
+        kernels.column_sum(p, rows, columns, p.workspace + row_block * p.channels + column);
     });
     add_partial_sums(pool, p.workspace, row_blocks, p.channels, p.sum, p.accumulate);
 }

@@ -1,16 +1,25 @@
-// GELU, updates, sums and movement: the table of a level.
+// The table of row kernels of a level.
 #include "mantissa/device/cpu/rows/lanes_of_level.h"
 // The lanes come first: the bodies are written in terms of them.
 #include "mantissa/device/cpu/rows/body_gelu.h"
+#include "mantissa/device/cpu/rows/body_loss.h"
 #include "mantissa/device/cpu/rows/body_movement.h"
+#include "mantissa/device/cpu/rows/body_norm.h"
 #include "mantissa/device/cpu/rows/body_rotary.h"
 #include "mantissa/device/cpu/rows/body_running_sums.h"
+#include "mantissa/device/cpu/rows/body_softmax.h"
 #include "mantissa/device/cpu/rows/body_update.h"
 
 namespace mantissa::inline v0::on_cpu {
 
-ElementKernels MANTISSA_OF_LEVEL(element_kernels)() {
-    return {
+const RowKernels& MANTISSA_OF_LEVEL(row_kernels)() {
+    static constexpr RowKernels table = {
+        .name = MANTISSA_LEVEL,
+        .layer_norm_grad = layer_norm_grad_rows,
+        .softmax = softmax_rows,
+        .cap = cap_elements,
+        .cross_entropy = cross_entropy_rows,
+        .cross_entropy_grad = cross_entropy_grad_rows,
         .gelu = gelu_elements,
         .gelu_grad = gelu_grad_elements,
         .rotary = rotary_tokens,
@@ -24,6 +33,7 @@ ElementKernels MANTISSA_OF_LEVEL(element_kernels)() {
         .copy = copy_runs,
         .transpose = transpose_part,
     };
+    return table;
 }
 
 }  // namespace mantissa::on_cpu
