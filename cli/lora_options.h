@@ -11,7 +11,7 @@ namespace CLI {
 class App;
 }
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 class StateBlock;
 }
 

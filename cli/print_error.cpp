@@ -19,7 +19,7 @@ constexpr std::pair<const char*, const char*> options_of_fields[] = {
     {"device", "--device"},
     {"adapter", "--adapter"},
     {"encode_text", "tokenize --encode"},
-    {"freeze", "--freeze"},
+    {"frozen", "--freeze"},
     {"image_size", "--image-size"},
     {"least", "--min-learning-rate"},
     {"length", "--length"},

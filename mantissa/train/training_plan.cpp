@@ -28,7 +28,7 @@ void validate(const TrainerOptions& options) {
         throw UserError(
             fmt::format("the last micro-batch has 1 example or more, got {}", options.last_batch));
     if (options.lora && !options.frozen.empty())
-        throw UsageError("`lora` freezes all weights but the adapters': leave `freeze` out");
+        throw UsageError("`lora` freezes all weights but the adapters': leave `frozen` out");
     const bool has_parts = options.ranks && options.ranks->size() > 1 && options.states == States::sharded;
     if (options.ema_decay > 0 && has_parts)
         throw UserError(

@@ -152,7 +152,7 @@ TEST(Lora, RefusesInOneLineEach) {
     EXPECT_EQ(said({.dropout = 1}), "`lora_dropout` must lie in [0, 1), got 1");
     EXPECT_EQ(said({.layers = {"first", "attn.*"}}),
               "LoRA: no linear layer is named by 'attn.*'; the linear layers are first, second, head");
-    EXPECT_EQ(said({}, {"first.*"}), "`lora` freezes all weights but the adapters': leave `freeze` out");
+    EXPECT_EQ(said({}, {"first.*"}), "`lora` freezes all weights but the adapters': leave `frozen` out");
     nn::Model one{.name = "one", .inputs = {{"x", DType::f32, {12}}}};
     one.loss = [](Tensor x) { return mean(nn::linear(x, "only", {.outputs = 2})); };
     EXPECT_EQ(
