@@ -39,7 +39,7 @@ def check(options, name, folder):
     model = lora_cases.adapted(base, name)
     model.save_pretrained(folder / "theirs")
     batches = lambda step: mantissa_program.batches_of(tokens, lora_cases.BATCH, lora_cases.SEQUENCE, step)
-    losses, _ = lora_cases.train(model, batches, STEPS)
+    losses, _ = lora_cases.train(model, batches, STEPS, epsilon=1e-8)  # that of `train`
     report = mantissa_program.train(
         options.program, folder, "--from", folder / "base", "--adapter", folder / "theirs", "--tokens",
         folder / "tokens.npy", "--tokenizer", "bytes", "--batch", lora_cases.BATCH, "--sequence", lora_cases.SEQUENCE,

@@ -54,10 +54,10 @@ def adapters_of(model):
     return {name.replace(".default.", "."): value for name, value in model.named_parameters() if value.requires_grad}
 
 
-def train(model, batches, steps):
+def train(model, batches, steps, epsilon=EPSILON):
     """The loss of each step, and the gradients of the first."""
     parameters = adapters_of(model)
-    optimizer = torch.optim.AdamW(parameters.values(), lr=LEARNING_RATE, betas=BETAS, eps=EPSILON,
+    optimizer = torch.optim.AdamW(parameters.values(), lr=LEARNING_RATE, betas=BETAS, eps=epsilon,
                                   weight_decay=WEIGHT_DECAY)
     losses, gradients = [], {}
     for step in range(steps):
