@@ -53,6 +53,8 @@ TrainerOptions to_read(const RunOptions& options, const Policy& policy, const Ta
 Explanation explain_inference(const RunOptions& options, const Policy& policy, Device& device) {
     const nn::Model model = training_model(options);
     const TrainerOptions settings = in_policy(options, policy, device.target());
+    if (settings.lora)
+        throw UserError(fmt::format("--lora trains, and --policy {} is for inference only", policy.name));
     const auto trace = [&](Graph& graph) { return nn::trace_loss(model, graph, settings.batch); };
     const PipelineOptions pipeline{.policy = policy, .lay_out = true};
     const Forward forward(device, trace, pipeline, "loss", nullptr, MakeKernels::no);
@@ -218,6 +220,7 @@ void add_explain_command(CLI::App& app, const std::string& typed) {
     add_emulate_option(*command, run_options);
     add_passes_option(*command, run_options);
     add_recompute_option(*command, run_options);
+    add_lora_options(*command, run_options.lora);
     add_machine_options(*command, run_options);
     command
         ->add_option("--diff", options->difference,

@@ -39,7 +39,7 @@ namespace {
 
 struct GenerateCommand {
     RunOptions run;  // device, threads, tokenizer, seed, json, quiet
-    std::string checkpoint, prompt, prompts, chat, system;
+    std::string checkpoint, adapter, prompt, prompts, chat, system;
     std::vector<std::string> validation;
     double temperature = 1, top_p = 1, min_p = 0, repetition_penalty = 1;
     std::optional<std::int64_t> top_k;
@@ -422,7 +422,8 @@ void run(const GenerateCommand& options) {
             fmt::format("--checkpoint {}: is of a network for images, which writes no text; predict takes it",
                         options.checkpoint));
     const auto device = open_device(options.run);
-    const ModelFile file(options.checkpoint);
+    ModelFile file(options.checkpoint);
+    if (!options.adapter.empty()) file.adapt(options.adapter);
     if (!file.warning().empty()) print_error(fmt::format("mantissa: warning: {}\n", file.warning()));
     const Policy policy = policy_for(options.run, device->target());
     const TextModel model(*device, file, open_tokenizer(options, file),
@@ -452,6 +453,10 @@ void add_generate_command(CLI::App& app) {
         ->add_option("--checkpoint", options->checkpoint,
                      "Directory of the model: written by train, or Hugging Face's with config.json and "
                      "model.safetensors")
+        ->type_name("DIR");
+    command
+        ->add_option("--adapter", options->adapter,
+                     "Adapters to add to the model: a folder that train --lora or PEFT wrote")
         ->type_name("DIR");
     command->add_option("--prompt", options->prompt, "Text to continue; -: standard input");
     command->add_option("--prompts", options->prompts, "Texts to continue, one a line, in place of --prompt")

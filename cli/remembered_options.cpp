@@ -20,17 +20,17 @@ namespace mantissa::cli {
 namespace {
 
 /// Options of one run and not of the next.
-constexpr std::array<std::string_view, 16> of_this_run = {
+constexpr std::array<std::string_view, 18> of_this_run = {
     "--help",         "--config",       "--resume",        "--checkpoint", "--json",        "--trace",
     "--dump",         "--profile",      "--pass-times",    "--quiet",      "--dump-target", "--device",
-    "--read-threads", "--rank-timeout", "--compare-every", "--threads"};
+    "--read-threads", "--rank-timeout", "--compare-every", "--threads",    "--merge",       "--plan"};
 
 /// Options whose files grow with a run.
 constexpr std::array<std::string_view, 3> of_reports = {"--log", "--html", "--tensorboard"};
 
-constexpr std::array<std::string_view, 9> files = {"--text",       "--chats",       "--tokens",
-                                                   "--validation", "--tokenizer",   "--images",
-                                                   "--log",        "--tensorboard", "--html"};
+constexpr std::array<std::string_view, 10> files = {"--text",      "--chats",  "--tokens", "--validation",
+                                                    "--tokenizer", "--images", "--log",    "--tensorboard",
+                                                    "--html",      "--adapter"};
 
 bool holds(const auto& names, const std::string& name) {
     return std::ranges::find(names, name) != std::end(names);

@@ -564,6 +564,7 @@ TrainerOptions trainer_options(const RunOptions& options) {
     in_option("--recompute", [&] { check_recomputable(trainer.recompute); });
     trainer.dump = dump_into(options.dump);
     trainer.passes = {"simplify"};
+    trainer.lora = lora_of(options);
     return trainer;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/lora_options.h"
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/data/corpus.h"
 #include "mantissa/nn/documents.h"
@@ -50,6 +51,7 @@ struct RunOptions {
     std::uint64_t seed = 1337;
     double learning_rate = 1e-3;
     bool quiet = false, pass_times = false;
+    LoraArguments lora;
 };
 
 /// The recipe of trainings where nothing else is asked for: AdamW's gradients are clipped to a norm, and the

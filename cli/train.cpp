@@ -32,9 +32,12 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/lock_file.h"
 #include "mantissa/base/system_memory.h"
+#include "mantissa/nn/lora.h"
 #include "mantissa/passes/operand_blocks.h"
 #include "mantissa/ranks/share_cores.h"
 #include "mantissa/report/kept_peaks.h"
+#include "mantissa/report/memory_fit.h"
+#include "mantissa/report/plan_text.h"
 #include "mantissa/report/quantities.h"
 #include "mantissa/report/roofline.h"
 #include "mantissa/runtime/non_finite.h"
@@ -98,6 +101,10 @@ class Run {
         TrainingPlan plan(*device_, model_, settings_);
         dump(plan);
         const std::string header = header_of(plan);
+        if (options.plan) {
+            show_plan(plan, header);
+            return;
+        }
         if (!options.checkpoint.empty() && ranks.is_first()) {
             require_room_for_checkpoint(options.checkpoint, plan);
             checkpoint_lock_.emplace(AtomicDirectory::lock_of(options.checkpoint), options.checkpoint);
@@ -116,6 +123,8 @@ class Run {
         // All that can be refused is read before anything is printed as if it worked.
         std::string begun;
         std::optional<Resumed> resumed;
+        if (!options.resume.empty() && settings_.lora && !options.run.from.empty())
+            input_->begin_with_files(trainer_->state());
         if (!options.resume.empty())
             input_->require_fit(
                 resumed.emplace(resume_training(options.resume, *trainer_, record(), options.changes)));
@@ -128,6 +137,7 @@ class Run {
     }
 
     void run() {
+        if (options_.plan) return;
         say_what_is_kept();
         if (!options_.checkpoint.empty()) trained_on_ = input_->trained_on();
         if (trained_on_ && trained_before_) trained_on_->add(*trained_before_);
@@ -141,6 +151,7 @@ class Run {
         make_steps();
         progress_.clear();
         if (!options_.checkpoint.empty() && saved_at_ != trainer_->steps_done()) save();
+        if (!options_.run.lora.merge.empty() && ranks_.is_first()) save_merged_to(options_.run.lora.merge);
         or_give_up([&] { views_.end(); });
         print_summary();
         if (options_.profile)
@@ -207,7 +218,9 @@ class Run {
         sampler.seed = options_.run.seed;
         nn::LanguageModel model = language_model(options_.run);
         model.trained_on = longest_sequence_;
-        sampler_.emplace(*device_, model, tokenizer, input_->reading(), sampler);
+        if (settings_.lora) model = nn::with_adapters(std::move(model), *settings_.lora, policy_.low);
+        sampler_.emplace(*device_, model, tokenizer, input_->reading(), sampler,
+                         settings_.lora ? policy_ : Policy());
     }
 
     /// The trained model is saved, whatever went wrong beside it, as where nobody reads what is printed.
@@ -251,6 +264,19 @@ class Run {
         views_.sample(text);
     }
 
+    /// The step that would be trained, of which nothing is allocated; and where it does not fit, what would.
+    void show_plan(const TrainingPlan& plan, const std::string& header) const {
+        fmt::print("{}{}", header, plan_text(plan, peaks_.peaks()));
+        const std::int64_t available = device_->free_memory(), needed = plan.memory().total();
+        fmt::print("it {}: {:.2f} GB of {:.2f} GB that are available\n",
+                   needed <= available ? "fits" : "does not fit", static_cast<double>(needed) / 1e9,
+                   static_cast<double>(available) / 1e9);
+        if (needed > available)
+            fmt::print("{}", with_options(
+                                 fit_table(what_would_fit(plan, available), plan.memory().state, available)));
+        std::fflush(stdout);
+    }
+
     /// The plan in some lines, with the memory that is taken before the trainer takes its own.
     std::string header_of(const TrainingPlan& plan) const {
         MemoryUse memory = plan.memory();
@@ -269,6 +295,11 @@ class Run {
                             ? " (chosen for this machine; see --policy)"
                             : "",
                         device_text(target));
+        if (settings_.lora)
+            text += fmt::format(
+                "LoRA: {} of adapters are trained; the model's own matrices are kept once, in {}\n",
+                count_text(plan.facts().parameters - plan.facts().frozen, "parameter"),
+                name_of(policy_.low.value_or(DType::f32)));
         if (ranks_.get()) text += fmt::format("{}\n", ranks_.shares());
         if (const std::string nodes = numa_advice(numa_nodes(), usable_cores(), ranks_.on_this_host());
             !nodes.empty())
@@ -297,7 +328,9 @@ class Run {
     std::string begin_with_published_weights() {
         begun_from_ = options_.run.from;
         trained_before_ = saved_trained_on(begun_from_);
-        return input_->begin_with_files(trainer_->state()) + "\n";
+        const std::string begun = input_->begin_with_files(trainer_->state());
+        begin_with_adapters(options_.run, trainer_->state());
+        return begun + "\n";
     }
 
     /// A run whose result is lost, or that writes over another's, is said to be one before it begins.
@@ -467,6 +500,7 @@ class Run {
         record.longest_sequence = longest_sequence_;
         record.validations = validations_->progress();
         record.options = options_.typed;
+        record.base_model = options_.run.from;
         return record;
     }
 
@@ -628,6 +662,12 @@ class Run {
         saved.trained_on = trained_on_;
         save_training(place, *trainer_, saved);
         fmt::print("saved {} after step {}\n", place, trainer_->steps_done() - 1);
+        std::fflush(stdout);
+    }
+
+    void save_merged_to(const std::string& place) {
+        save_merged(place, *trainer_, record());
+        fmt::print("merged {} after step {}\n", place, trainer_->steps_done() - 1);
         std::fflush(stdout);
     }
 

@@ -150,6 +150,10 @@ TrainerOptions trainer_of(const TrainOptions& options, const Target& target, con
                         policy.name, fmt::join(policy_names(), ", ")));
     trainer.loss_scale = loss_scale_of(options, policy);
     trainer.frozen = options.freeze;
+    if (ranks && !options.run.lora.merge.empty())
+        throw UserError(
+            "--merge: several processes write no merged model; merge what they save in a run of one, by "
+            "--adapter");
     if (!(options.ema >= 0 && static_cast<float>(options.ema) < 1))
         throw UserError(fmt::format("--ema must be 0 (none), or above 0 and below 1, got {}", options.ema));
     if (options.ema > 0 && ranks && trainer.states == States::sharded)
@@ -275,7 +279,9 @@ void recall(CLI::App& command, TrainOptions& options) {
     // Its own copy, which is there whatever became of the one that it was trained with.
     if (!own.empty() && can_be_read(own, options)) options.run.tokenizer = own;
     if (!options.run.from.empty())
-        options.run.from_files = ModelFile(options.resume, options.run.sizes.dropout.value_or(0)).model();
+        options.run.from_files = ModelFile(options.run.lora.given() ? options.run.from : options.resume,
+                                           options.run.sizes.dropout.value_or(0))
+                                     .model();
 }
 
 /// A network that goes on learning sees images as it did, unless it is said otherwise; and so does the run
@@ -391,6 +397,8 @@ void complete_options(CLI::App& command, TrainOptions& options, int ranks) {
     require_images(command, options.images);
     settle_chats(command, options);
     options.typed = options_to_remember(command);
+    if (options.run.lora.given() && !options.run.from.empty())  // its checkpoints have adapters alone
+        options.typed["--from"] = {std::filesystem::absolute(options.run.from).lexically_normal().string()};
     if (!options.images.directory.empty()) options.typed.erase("--from");  // a checkpoint has all of it
     if (options.run.from_images && !options.images.directory.empty()) take_cut_of_files(options);
     name_trunk(options);
@@ -538,6 +546,8 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
                     "Begin with these weights: a checkpoint, or a published directory with config.json and "
                     "model.safetensors, and its tokenizer. With --images: a checkpoint of such a run, or a "
                     "file under torchvision's names for --model");
+    add_lora_options(command, options.run.lora);
+    add_adapter_options(command, options.run.lora);
     begin_section(command, "Training");
     command
         .add_option("--freeze", options.freeze,
@@ -583,6 +593,9 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
     add_output_file(command, "--log", options.log,
                     "Write a line of JSON for each step, or a table if FILE ends in .csv; - is standard "
                     "output; --resume adds lines");
+    command.add_flag(
+        "--plan", options.plan,
+        "Print bytes by part, the predicted time of a step and whether it fits, and train nothing");
     command.add_flag("--profile", options.profile, "Print where the time of the last step went");
     add_view_options(command, options.views);
 }

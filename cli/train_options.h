@@ -57,6 +57,7 @@ struct TrainOptions {
     std::string loss_scale;       ///< "dynamic", "none" or a number; empty: as the policy needs
     LossScaleOptions scaling;
     bool profile = false;
+    bool plan = false;                  ///< whether the step is planned and shown, and nothing is trained
     std::string states = "sharded";     ///< of the optimizer, among ranks
     std::string reduce_dtype = "fp32";  ///< in which gradients travel among ranks
     double bucket = 16;                 ///< MB of gradients, among ranks

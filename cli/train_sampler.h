@@ -21,11 +21,11 @@ class TrainSampler {
   public:
     /// Plans only. Throws UserError if the prompt is empty or does not fit the model's context.
     TrainSampler(Device& device, const nn::LanguageModel& model, const Tokenizer& tokenizer,
-                 const TextReading& reading, const SamplerOptions& options)
+                 const TextReading& reading, const SamplerOptions& options, const Policy& policy = {})
         : tokenizer_(tokenizer),
           options_(options),
           prompt_(tokenizer.encode_whole(options.prompt, reading)),
-          generator_(device, model, static_cast<std::int64_t>(prompt_.size())) {}
+          generator_(device, model, static_cast<std::int64_t>(prompt_.size()), policy) {}
 
     /// Bytes that it will hold besides the trainer's.
     std::int64_t bytes() const { return generator_.bytes(); }
@@ -33,6 +33,7 @@ class TrainSampler {
     void allocate(const StateBlock& state) { generator_.allocate(state); }
     /// The prompt and its continuation.
     std::string sample() {
+        generator_.derive();
         StreamDecoder decoder(tokenizer_);
         std::string text = options_.prompt;
         const GenerateOptions options{.sampling = {.tokens = tokenizer_.vocabulary(), .seed = options_.seed},

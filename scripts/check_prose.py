@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks that prose is easy to read, for people whose second language is English. In README.md and docs/guide/, no
-sentence has over 30 words, and the mean is under 18; README.md has at most 900 words, the guide 6,500. No comment in
+sentence has over 30 words, and the mean is under 18; README.md has at most 900 words, the guide 7,000. No comment in
 the sources begins with Of, From, Which or What: it begins with the thing that it documents. With --program FILE, checks
 that program's help instead: sentences as those, 80 columns, and two examples for each command.
 
@@ -14,7 +14,7 @@ import sys
 from source_tree import Finding, files, is_cpp, parse_root, read_text, report, split_cpp
 
 MOST_WORDS, MEAN_WORDS = 30, 18
-MOST_IN_README, MOST_IN_GUIDE = 900, 6500
+MOST_IN_README, MOST_IN_GUIDE = 900, 7000
 COLUMNS, TEXT_COLUMN = 80, 28
 _FENCE = re.compile(r"^\s*(```|~~~)")
 _RIDDLE = re.compile(r"(Of|From|Which|What)\b")

@@ -72,17 +72,33 @@ class WeightReader {
     Tensors tensors_;  ///< by their names without the prefix
 };
 
+bool is_short(DType type) { return type == DType::f16 || type == DType::bf16; }
+
+/// To FP32 exactly; whoever keeps a parameter in 16 bits wants it rounded.
 bool converts(DType from, DType to) {
-    return from == to || (to == DType::f32 && (from == DType::f16 || from == DType::bf16));
+    const bool is_weight = from == DType::f32 || is_short(from);
+    return from == to || (is_weight && (to == DType::f32 || is_short(to)));
 }
 
-/// Elements of `from` (unaligned) as FP32; exact.
-void widen(DType type, const std::byte* from, std::int64_t count, std::byte* to) {
+template <class Bits>
+Bits bits_at(const std::byte* from, std::int64_t index) {
+    Bits bits;
+    std::memcpy(&bits, from + sizeof bits * static_cast<std::size_t>(index), sizeof bits);
+    return bits;
+}
+
+/// Elements of `from` (unaligned) in another format.
+void convert(DType type, const std::byte* from, std::int64_t count, DType wanted, std::byte* to) {
     for (std::int64_t i = 0; i < count; ++i) {
-        std::uint16_t bits;
-        std::memcpy(&bits, from + 2 * i, 2);
-        const float value = type == DType::bf16 ? to_f32(BF16{bits}) : to_f32(FP16{bits});
-        std::memcpy(to + 4 * i, &value, 4);
+        const float value = type == DType::f32    ? bits_at<float>(from, i)
+                            : type == DType::bf16 ? to_f32(BF16{bits_at<std::uint16_t>(from, i)})
+                                                  : to_f32(FP16{bits_at<std::uint16_t>(from, i)});
+        if (wanted == DType::f32) {
+            std::memcpy(to + 4 * i, &value, 4);
+            continue;
+        }
+        const std::uint16_t bits = wanted == DType::bf16 ? to_bf16(value).bits : to_fp16(value).bits;
+        std::memcpy(to + 2 * i, &bits, 2);
     }
 }
 
@@ -127,9 +143,9 @@ std::span<const std::byte> WeightReader::value_of(const TensorSpec& parameter,
     const std::int64_t count = element_count(parameter.shape);
     std::span<const std::byte> value(from.data, byte_count(from.dtype, from.shape));
     if (from.dtype != parameter.dtype) {
-        std::vector<std::byte> widened(static_cast<std::size_t>(count) * size_of(parameter.dtype));
-        widen(from.dtype, from.data, count, widened.data());
-        scratch.swap(widened);
+        std::vector<std::byte> converted(static_cast<std::size_t>(count) * size_of(parameter.dtype));
+        convert(from.dtype, from.data, count, parameter.dtype, converted.data());
+        scratch.swap(converted);
         value = scratch;
     }
     if (!in_file.order.keeps()) {

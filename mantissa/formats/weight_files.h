@@ -42,7 +42,8 @@ struct WeightFiles {
 using TakeWeight = FunctionRef<void(const TensorSpec& parameter, std::span<const std::byte> value)>;
 
 /// Hands the parameters' values in a file to `take`, one after another. F16 and BF16 tensors become f32
-/// parameters exactly; other types must match. Throws UserError, beginning with `source` and naming every
+/// parameters exactly, and f32, F16 and BF16 ones are rounded where a parameter has 16 bits; other types must
+/// match. Throws UserError, beginning with `source` and naming every
 /// tensor, for those that are missing, unknown, or of another shape or type, and for one that is given twice;
 /// nothing was taken then. By name, those that fit are taken, and the others returned.
 UnfitWeights read_weights(std::span<const TensorView> file, std::span<const TensorSpec> parameters,

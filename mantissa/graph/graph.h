@@ -94,6 +94,9 @@ struct State {
     std::optional<Shape> shard_of = {};
     /// Whether training keeps it as it is: nothing differentiates by it, and it has no update.
     bool frozen = false;
+    /// The weight that this one, a part of an adapter, stands beside (passes/add_adapters.h); empty: it is
+    /// the model's own.
+    std::string adapts = {};
     /// Writes what it starts with, where that is somewhere already; empty: the initializer draws it.
     std::function<void(std::span<std::byte>)> values = {};
     NodeId node = -1;
@@ -112,10 +115,13 @@ struct Result {
     Value value;
 };
 
-/// Whether a model's file holds it: what was learned, and what was seen.
+/// Whether it was learned, or seen while learning.
 inline bool is_weight(const State& state) {
     return state.kind == State::Kind::parameter || state.kind == State::Kind::running;
 }
+/// Whether it is a part of an adapter, which lies in files of its own; and whether a model's file holds it.
+inline bool is_of_adapter(const State& state) { return !state.adapts.empty(); }
+inline bool is_own_weight(const State& state) { return is_weight(state) && !is_of_adapter(state); }
 
 class Graph {
   public:

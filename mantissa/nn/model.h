@@ -139,6 +139,24 @@ struct Output {
     Trace trace = {};
 };
 
+/// Adapters of low rank beside linear layers: y + s (x A^T) B^T, with A [rank, inputs] and B [outputs, rank].
+/// They alone are trained. Hu et al., "LoRA", ICLR 2022.
+struct LoraOptions {
+    std::int64_t rank = 16;
+    std::optional<double> alpha = {};  ///< s is alpha / rank; none: the rank
+    double dropout = 0;                ///< of x, on its way to A
+    bool rank_stabilized = false;      ///< s is alpha / sqrt(rank). Kalajdzievski 2023
+    /// Patterns of layers' names (base/name_pattern.h): "*.attn.*"; none: all linear layers but the last.
+    std::vector<std::string> layers = {};
+    /// Layers that a pattern names and that have sizes of their own: the first that names it.
+    struct Layers {
+        std::string pattern;
+        std::int64_t rank;
+        std::optional<double> alpha = {};
+    };
+    std::vector<Layers> others = {};
+};
+
 struct Model {
     std::string name;
     /// The unit that throughput counts: "tokens", "images"; and how many of them an example has.
@@ -159,6 +177,7 @@ struct Model {
     std::shared_ptr<const WeightFiles> files = {};
     /// FLOPs of a training step for each example by a published formula; none: those of its contractions.
     std::optional<double> flops_per_example = {};
+    std::shared_ptr<const Model> own = {};  ///< of one with adapters (nn/lora.h), as it was without
 };
 
 /// Names a result beside the loss, in whose trace it is called: an accuracy, a part of the loss. A number of

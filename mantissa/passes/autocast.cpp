@@ -118,6 +118,9 @@ class Autocast {
         const Type& type = target().type(operand);
         if (!is_castable(type.dtype) || type.dtype == dtype) return operand;
         if (numbers_stay && type.shape.rank() == 0) return operand;
+        // A value that is stored in the format, and was widened for whoever reads it, is there as it was.
+        if (const Node& made = target().node(operand.node); made.op->name == "cast" && dtype != DType::f32)
+            if (target().type(made.inputs[0]).dtype == dtype) return made.inputs[0];
         const auto [entry, is_new] = casts_.try_emplace({operand, dtype});
         if (is_new) entry->second = {target().add("cast", {operand}, {{"dtype", dtype}}), 0};
         return entry->second;

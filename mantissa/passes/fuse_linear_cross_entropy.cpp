@@ -27,7 +27,7 @@ struct LossForm {
     Value x = {}, w = {}, targets = {};
     Value seed = {};            ///< node -1: no gradients
     Value seed_of_lse = {};     ///< of losses by rows
-    NodeId dx = -1, dw = -1;    ///< the products that gave them
+    NodeId dx = -1, dw = -1;    ///< the products that gave them; no dw: the weights are frozen
     std::set<NodeId> replaced;  ///< nodes that nothing else reads
 };
 
@@ -181,12 +181,12 @@ class LossRecognition {
                 return why_not_.refuse("the gradient of the logits goes into another product");
         }
         if (!require(is_read(form_.dx), "the gradient of x is not asked for") ||
-            !require(is_read(form_.dw), "the gradient of the weights is not asked for") ||
             !require(node(form_.dx).outputs[0] == graph_.type(form_.x), "the gradient of {} is written as {}",
                      graph_.type(form_.x).text(), node(form_.dx).outputs[0].text()))
             return false;
         form_.replaced.insert(form_.dx);
-        form_.replaced.insert(form_.dw);
+        if (form_.dw >= 0) form_.replaced.insert(form_.dw);
+        if (!is_read(form_.dw)) form_.dw = -1;
         return true;
     }
 
@@ -232,11 +232,13 @@ class LossReplacement {
             attributes = {{"multiply", linear.attributes.word("multiply")}};
         if (ignores_negative(loss.attributes)) attributes = attributes.with("ignore_negative", true);
         if (by_rows) attributes = attributes.with("rows", true);
+        if (form_.seed.node >= 0 && form_.dw < 0) attributes = attributes.with("frozen", true);
         const std::vector<Tensor> y = call(target, "linear_cross_entropy", inputs, attributes);
         rewriter_.place({form_.loss, 0}, reshape(y[0], loss.outputs[0].shape).value());
         if (by_rows) rewriter_.place({form_.loss, 1}, reshape(y.back(), loss.outputs[1].shape).value());
         if (form_.seed.node < 0) return;
         rewriter_.place({form_.dx, 0}, y[1].value());
+        if (form_.dw < 0) return;
         // FP32; in the shorter format where the product rounded it once, too.
         const DType dw = source_.node(form_.dw).outputs[0].dtype;
         rewriter_.place({form_.dw, 0}, cast(y[2], dw).value());

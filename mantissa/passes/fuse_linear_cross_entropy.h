@@ -6,8 +6,9 @@
 // becomes
 //   %1 = linear_cross_entropy(%x, %w, %t, %s)      %1.1 and %1.2 are what %4 and %5 were
 //
-// It runs after differentiation. Casts and reshapes may stand between. A forward pass alone becomes the
-// operation without a seed. A cross-entropy that does not fit stays as it was, with a reason.
+// It runs after differentiation. Casts and reshapes may stand between. Where nobody asks for the gradient
+// of w, the operation is told that w is frozen. A forward pass alone becomes the operation without a seed. A
+// cross-entropy that does not fit stays as it was, with a reason.
 #pragma once
 
 #include <span>

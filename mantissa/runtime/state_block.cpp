@@ -9,6 +9,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/random.h"
 #include "mantissa/base/whole_units.h"
+#include "mantissa/numerics/formats.h"
 
 namespace mantissa::inline v0 {
 
@@ -58,6 +59,15 @@ void fill(std::span<std::byte> bytes, DType dtype, const Initializer& initialize
             return fill<float>(bytes, initializer, stream);
         case DType::f64:
             return fill<double>(bytes, initializer, stream);
+        case DType::bf16:
+        case DType::f16: {
+            std::vector<float> values(bytes.size() / size_of(dtype));
+            fill<float>(std::as_writable_bytes(std::span(values)), initializer, stream);
+            for (std::size_t i = 0; i < values.size(); ++i)
+                store_from_f64(bytes.data(), dtype, static_cast<std::int64_t>(i),
+                               static_cast<double>(values[i]));
+            return;
+        }
         case DType::i64:
             return fill<std::int64_t>(bytes, initializer, stream);
         case DType::i32:

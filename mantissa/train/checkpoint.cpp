@@ -25,6 +25,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* manifest_name = "manifest.json";
 constexpr const char* model_name = "model.safetensors";
+constexpr const char* adapters_name = "adapter_model.safetensors";
 constexpr const char* optimizer_name = "optimizer.safetensors";
 constexpr const char* state_name = "state.json";
 constexpr const char* config_names[] = {"config.json", "generation_config.json"};
@@ -128,7 +129,8 @@ void require_texts(const fs::path& directory, const CheckpointToSave& checkpoint
     check(checkpoint.texts.contains(state_name), "a checkpoint has a state.json");
     for (const auto& [name, text] : checkpoint.texts)
         check(!name.empty() && name.find('/') == name.npos && name != manifest_name && name != model_name &&
-                  name != optimizer_name && !is_optimizer_of_a_rank(name) && !text.empty(),
+                  name != adapters_name && name != optimizer_name && !is_optimizer_of_a_rank(name) &&
+                  !text.empty(),
               "a checkpoint's texts have names of their own and are not empty");
     const nlohmann::json state =
         parse_strict_json(checkpoint.texts.at(state_name), (directory / state_name).string());
@@ -199,12 +201,14 @@ LoadedCheckpoint read_checkpoint(const fs::path& directory, CheckpointUse use) {
                            version));
     const Manifest manifest =
         parse_manifest(MappedFile(directory / manifest_name).text(), (directory / manifest_name).string());
-    LoadedCheckpoint loaded{.directory = directory,
-                            .model = read_tensors(directory, model_name, manifest),
-                            .optimizer = {},
-                            .optimizer_of_ranks = {},
-                            .texts = {},
-                            .warning = {}};
+    LoadedCheckpoint loaded{
+        .directory = directory,
+        .model =
+            read_tensors(directory, manifest.contains(adapters_name) ? adapters_name : model_name, manifest),
+        .optimizer = {},
+        .optimizer_of_ranks = {},
+        .texts = {},
+        .warning = {}};
     entry_of(manifest, state_name, directory);
     for (const auto& [name, entry] : manifest)
         if (!entry.is_safetensors()) loaded.texts[name] = read_text(directory / name, entry);
@@ -283,8 +287,8 @@ void require_only_checkpoint(const fs::path& directory) {
     const std::vector<std::string> tokenizers = tokenizer_file_names();  // put there by hand, perhaps
     for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
         const std::string name = entry.path().filename().string();
-        const bool known = name == manifest_name || name == model_name || name == optimizer_name ||
-                           name == state_name || is_optimizer_of_a_rank(name) ||
+        const bool known = name == manifest_name || name == model_name || name == adapters_name ||
+                           name == optimizer_name || name == state_name || is_optimizer_of_a_rank(name) ||
                            (ours && std::ranges::find(config_names, name) != std::end(config_names)) ||
                            std::ranges::find(tokenizers, name) != tokenizers.end();
         if (!known && !listed.contains(name))
@@ -360,7 +364,7 @@ void save_checkpoint(const fs::path& directory, const CheckpointToSave& checkpoi
             require_texts(directory, checkpoint);
             require_checkpoint_place(directory);
         }
-        lay_out(model_name, checkpoint.model);
+        lay_out(checkpoint.adapters ? adapters_name : model_name, checkpoint.model);
         if (is_first || !checkpoint.optimizer.empty())
             lay_out(optimizer_name_of(together.rank()), checkpoint.optimizer);
         mine = expected_manifest(std::span(files).subspan(is_first ? 0 : 1),

@@ -31,6 +31,8 @@ struct CheckpointToSave {
     /// random state, data position and configuration, whose members are the training loop's. "config.json"
     /// lets others read the model.
     std::map<std::string, std::string> texts;
+    /// Whether `model` is adapters alone: then the file is called adapter_model.safetensors.
+    bool adapters = false;
 };
 
 /// Throws UserError if `directory` exists and holds anything that is not a checkpoint's, and so may not be
@@ -49,8 +51,8 @@ void save_checkpoint(const std::filesystem::path& directory, const CheckpointToS
 
 /// A checkpoint whose checksums all agreed. The tensors lie in mapped files: copy them out.
 struct LoadedCheckpoint {
-    std::filesystem::path directory;  ///< the one that was read
-    SafetensorsFile model;
+    std::filesystem::path directory;                  ///< the one that was read
+    SafetensorsFile model;                            ///< or the adapters
     std::optional<SafetensorsFile> optimizer;         ///< none where only the model was asked for
     std::vector<SafetensorsFile> optimizer_of_ranks;  ///< but the first
     std::map<std::string, std::string> texts;         ///< "state.json" is among them, a JSON object

@@ -23,7 +23,8 @@ Tokenizer tokenizer_of(const ModelFile& file, const std::string& given) {
     return named_tokenizer(given.empty() ? beside.string() : given);
 }
 
-TextModel model_of(Device& device, const ModelFile& file, const GeneratorOptions& options) {
+TextModel model_of(Device& device, ModelFile file, const GeneratorOptions& options) {
+    if (!options.adapter.empty()) file.adapt(options.adapter);
     return {device, file, tokenizer_of(file, options.tokenizer), options.specials};
 }
 

@@ -41,6 +41,8 @@ struct TextOptions {
 
 struct GeneratorOptions {
     Policy policy = {};  ///< int8 and int4, too, which quantise the weights of linear layers
+    /// A folder of adapters that are added to the weights; empty: none.
+    std::string adapter = {};
     /// A directory, tokenizer.json or .tiktoken; "bytes": tokens are bytes; empty: what lies beside the
     /// weights.
     std::string tokenizer = {};

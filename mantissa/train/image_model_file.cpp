@@ -100,7 +100,7 @@ ImageModelFile::ImageModelFile(const std::filesystem::path& directory)
 
 void ImageModelFile::load(StateBlock& state) const {
     read_weights(
-        checkpoint_.model.views(), specs_of(state, is_weight), nn::files_of(network_.model),
+        checkpoint_.model.views(), specs_of(state, is_own_weight), nn::files_of(network_.model),
         checkpoint_.model.path().string(),
         [&](const TensorSpec& weight, std::span<const std::byte> value) { state.write(weight.name, value); });
 }
@@ -113,7 +113,7 @@ void read_trunk(const nn::ImageModel& network, std::vector<TensorView> file, con
     const auto is_of_head = [&](const std::string& name) {
         return std::ranges::find(head, name) != head.end();
     };
-    std::vector<TensorSpec> trunk = specs_of(state, is_weight);
+    std::vector<TensorSpec> trunk = specs_of(state, is_own_weight);
     const WeightFiles& rules = nn::files_of(network.model);
     for (const TensorSpec& weight : trunk)
         if (is_of_head(weight.name))

@@ -11,6 +11,7 @@
 #include "mantissa/formats/weight_files.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/nn/language_model_files.h"
+#include "mantissa/train/adapter_files.h"
 #include "mantissa/train/state_tensors.h"
 #include "mantissa/train/training_checkpoint.h"
 
@@ -25,6 +26,10 @@ bool holds(const fs::path& directory, const char* name) { return fs::exists(dire
 }  // namespace
 
 ModelFile::ModelFile(const fs::path& directory, double dropout) : directory_(directory) {
+    if (holds_adapters_alone(directory))
+        throw UsageError(fmt::format(
+            "{}: holds adapters alone; give the model that they are for, and this folder as `adapter`",
+            directory.string()));
     if (const std::string version = saved_over_by_transformers(directory); !version.empty()) {
         saved_over_ =
             fmt::format("{}: transformers {} has saved a model over this checkpoint, whose weights are taken",
@@ -65,13 +70,18 @@ std::string ModelFile::source() const {
     return checkpoint_ ? checkpoint_->model.path().string() : file_->source();
 }
 
+void ModelFile::adapt(const fs::path& adapters) {
+    adapters_.emplace(adapters, nn::files_of(model_.on_sequences(1)));
+}
+
 void ModelFile::load(StateBlock& state) const {
     // The weights are the same whatever the sequences are.
     const nn::Model model = model_.on_sequences(1);
-    read_weights(views(), specs_of(state, is_weight), nn::files_of(model), source(),
+    read_weights(views(), specs_of(state, is_own_weight), nn::files_of(model), source(),
                  [&](const TensorSpec& parameter, std::span<const std::byte> value) {
                      state.write(parameter.name, value);
                  });
+    if (adapters_) adapters_->merge(state);
 }
 
 }  // namespace mantissa

@@ -10,6 +10,7 @@
 #include "mantissa/nn/documents.h"
 #include "mantissa/nn/language_model.h"
 #include "mantissa/runtime/state_block.h"
+#include "mantissa/train/adapter_files.h"
 #include "mantissa/train/checkpoint.h"
 
 namespace mantissa::inline v0 {
@@ -34,6 +35,10 @@ class ModelFile {
     /// Whether it was trained on packed documents; other people's models are not known to be.
     nn::Documents documents() const { return documents_; }
 
+    /// Adds these adapters to what load() gives, in FP32. Throws UserError, naming the file, unless
+    /// `adapters` is a folder of some.
+    void adapt(const std::filesystem::path& adapters);
+
     /// Copies the weights into the parameters of `state`, converting F16 and BF16.
     void load(StateBlock& state) const;
 
@@ -44,6 +49,7 @@ class ModelFile {
     std::filesystem::path directory_;
     std::optional<LoadedCheckpoint> checkpoint_;
     std::optional<SafetensorsModel> file_;
+    std::optional<AdapterFolder> adapters_;
     std::string saved_over_;
     TextReading reading_;
     nn::Documents documents_ = nn::Documents::joined;

@@ -12,6 +12,7 @@
 #include "mantissa/runtime/non_finite.h"
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/runtime/underflow.h"
+#include "mantissa/train/adapter_files.h"
 #include "mantissa/train/diagnosis.h"
 #include "mantissa/train/ema.h"
 #include "mantissa/train/schedule.h"
@@ -220,7 +221,12 @@ UnfitWeights Trainer::load_weights(const std::filesystem::path& file, Match matc
 }
 
 void Trainer::save_weights(const std::filesystem::path& file) const {
-    mantissa::save_weights(model(), state(), file);
+    const std::optional<nn::LoraOptions>& lora = plan().options().lora;
+    if (!lora) return mantissa::save_weights(model(), state(), file);
+    write_safetensors(
+        file,
+        std::span<const TensorToWrite>(stored_weights(merged_weights(state(), *lora), nn::files_of(model()))),
+        {{"format", "pt"}});
 }
 
 void Trainer::bring(const Batch& next) {

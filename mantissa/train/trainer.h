@@ -69,6 +69,8 @@ struct TrainerOptions {
     /// Weights that are saved and never updated, by patterns of names (base/name_pattern.h): "layer1.*".
     /// Batch norms whose running statistics are among them normalise by these, in training, too.
     std::vector<std::string> frozen = {};
+    /// Adapters that are trained in place of the weights, which are kept in the policy's format (nn/lora.h).
+    std::optional<nn::LoraOptions> lora = {};
     /// Above 0: an exponential moving average of parameters and running statistics is kept beside them
     /// (AveragedWeights).
     double ema_decay = 0;
@@ -227,7 +229,8 @@ class Trainer {
     /// BF16. Throws UserError that names the file, and every tensor that is missing, unknown or of another
     /// shape or type; nothing was copied then. By name, what fits is copied, and the rest returned.
     UnfitWeights load_weights(const std::filesystem::path& file, Match match = Match::strict);
-    /// Writes them as one safetensors file, whole or not at all. While AveragedWeights live, it is of these.
+    /// Writes them as one safetensors file, whole or not at all; adapters are added to them. While
+    /// AveragedWeights live, it is of these.
     void save_weights(const std::filesystem::path& file) const;
 
     /// Loss and metrics of the values [n, ...] of each input, nothing random, for any n whose activations fit

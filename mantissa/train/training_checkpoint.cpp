@@ -17,6 +17,7 @@
 #include "mantissa/formats/weight_files.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/runtime/state_block.h"
+#include "mantissa/train/adapter_files.h"
 #include "mantissa/train/checkpoint.h"
 #include "mantissa/train/ema.h"
 #include "mantissa/train/state_tensors.h"
@@ -50,6 +51,23 @@ nlohmann::ordered_json as_json(const Configuration& configuration) {
     return json;
 }
 
+nlohmann::ordered_json json_of(const nn::LoraOptions& lora) {
+    const auto alpha = [](const std::optional<double>& of) {
+        return of ? nlohmann::ordered_json(*of) : nlohmann::ordered_json(nullptr);
+    };
+    nlohmann::ordered_json others = nlohmann::ordered_json::array();
+    for (const nn::LoraOptions::Layers& other : lora.others)
+        others.push_back({other.pattern, other.rank, alpha(other.alpha)});
+    return {{"rank", lora.rank},       {"alpha", alpha(lora.alpha)},
+            {"dropout", lora.dropout}, {"rank_stabilized", lora.rank_stabilized},
+            {"layers", lora.layers},   {"others", others}};
+}
+
+/// The weights that a checkpoint holds: of adapters these alone, since the model's own stay as they were.
+Chosen kept_weights(const TrainingPlan& plan) {
+    return plan.options().lora ? Chosen(is_of_adapter) : Chosen(is_weight);
+}
+
 /// All that must be equal for a run to go on as it would have.
 nlohmann::ordered_json configuration_of(const TrainingPlan& plan) {
     const TrainerOptions& options = plan.options();
@@ -69,6 +87,7 @@ nlohmann::ordered_json configuration_of(const TrainingPlan& plan) {
                                   {"seed", options.seed},
                                   {options.optimizer.name, optimizer}};
     if (!options.frozen.empty()) all["frozen"] = options.frozen;
+    if (options.lora) all["adapters"] = json_of(*options.lora);
     if (options.ema_decay > 0) all["ema_decay"] = options.ema_decay;
     return all;
 }
@@ -122,9 +141,9 @@ struct ConfigurationDifferences {
                 (saved.contains(member) ? saved_optimizer : our_optimizer) = member;
                 continue;
             }
-            add_differences(member, saved.value(member, nlohmann::json()),
-                            ours.value(member, nlohmann::json()),
-                            both && member != "model" && member != "frozen" ? changeable : fixed);
+            add_differences(
+                member, saved.value(member, nlohmann::json()), ours.value(member, nlohmann::json()),
+                both && member != "model" && member != "frozen" && member != "adapters" ? changeable : fixed);
         }
         if (saved_optimizer != our_optimizer)
             fixed.push_back(fmt::format("optimizer = {}, this run has {}", saved_optimizer, our_optimizer));
@@ -355,11 +374,26 @@ void require_room_for_checkpoint(const std::filesystem::path& directory, const T
     require_checkpoint_place(directory);
     std::uint64_t bytes = 0;
     for (const State& state : plan.step().graph().states())
-        if (is_weight(state) || is_of_optimizer(state))
+        if (kept_weights(plan)(state) || is_of_optimizer(state))
             bytes += static_cast<std::uint64_t>(
                 Type{state.type.dtype, state.shard_of.value_or(state.type.shape)}.bytes());
     const AtomicDirectory probe(directory, bytes);  // is removed again, since nothing commits it
 }
+
+namespace {
+
+/// Configuration and tokenizer.
+std::map<std::string, std::string> texts_beside_model(const nn::Model& model, const RunRecord& record) {
+    std::map<std::string, std::string> texts = nn::files_of(model).texts;
+    if (const auto config = texts.find("config.json"); config != texts.end()) {
+        config->second = with_token_ids(config->second, record.token_ids);
+        texts["generation_config.json"] = hf_generation_config(record.token_ids);
+    }
+    texts.insert(record.texts.begin(), record.texts.end());
+    return texts;
+}
+
+}  // namespace
 
 void save_training(const std::filesystem::path& directory, Trainer& trainer, const RunRecord& record) {
     nlohmann::ordered_json state = {{"step", trainer.steps_done()},
@@ -385,21 +419,39 @@ void save_training(const std::filesystem::path& directory, Trainer& trainer, con
     const AveragedWeights averaged(trainer.state());
     const WeightFiles& files = nn::files_of(trainer.model());
     Ranks* const ranks = trainer.plan().options().ranks;
+    const std::optional<nn::LoraOptions>& lora = trainer.plan().options().lora;
+    std::vector<TensorToWrite> weights = tensors_of(trainer.state(), kept_weights(trainer.plan()), ranks);
     const std::vector<TensorToWrite> model =
-        stored_weights(tensors_of(trainer.state(), is_weight, ranks), files);
+        lora ? stored_adapters(std::move(weights), files) : stored_weights(std::move(weights), files);
     // Gradients that are added up are not saved: between steps, the only time when a run is, they are zero.
     std::vector<TensorToWrite> optimizer =
         parts_of_states(trainer.state(), is_of_optimizer, rank_of(trainer.plan()));
     for (TensorToWrite& each : optimizer) each.tensor.name = name_in_checkpoint(each.tensor.name);
-    std::map<std::string, std::string> texts = files.texts;
-    if (const auto config = texts.find("config.json"); config != texts.end()) {
-        config->second = with_token_ids(config->second, record.token_ids);
-        texts["generation_config.json"] = hf_generation_config(record.token_ids);
-    }
-    texts.insert(record.texts.begin(), record.texts.end());
+    std::map<std::string, std::string> texts = record.texts;
+    if (lora)
+        texts[adapter_config_name] =
+            adapter_config(trainer.state().states(), trainer.model(), *lora, record.base_model);
+    else
+        texts = texts_beside_model(trainer.model(), record);
     // A prompt among the options may hold bytes that are no UTF-8, which JSON cannot.
     texts["state.json"] = state.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-    save_checkpoint(directory, {.model = model, .optimizer = optimizer, .texts = std::move(texts)}, ranks);
+    save_checkpoint(
+        directory,
+        {.model = model, .optimizer = optimizer, .texts = std::move(texts), .adapters = lora.has_value()},
+        ranks);
+}
+
+void save_merged(const std::filesystem::path& directory, const Trainer& trainer, const RunRecord& record) {
+    if (std::filesystem::exists(directory) && !std::filesystem::is_empty(directory))
+        throw UserError(fmt::format("{}: is there already; a merged model is written to a folder of its own",
+                                    directory.string()));
+    std::filesystem::create_directories(directory);
+    trainer.save_weights(directory / "model.safetensors");
+    for (const auto& [name, text] : texts_beside_model(trainer.model(), record)) {
+        AtomicFile file(directory / name, text.size());
+        file.write(text);
+        file.commit();
+    }
 }
 
 namespace {
@@ -493,7 +545,9 @@ Resumed resume_training(const std::filesystem::path& directory, Trainer& trainer
     for (const SafetensorsFile& file : loaded.optimizer_of_ranks) files.push_back(&file);
     const SavedStates saved(files);
     std::optional<std::vector<TensorSpec>> optimizer;  // looked for once the weights are known to fit
-    read_weights(loaded.model.views(), specs_of(block, is_weight), nn::files_of(trainer.model()),
+    const WeightFiles& of_model = nn::files_of(trainer.model());
+    read_weights(loaded.model.views(), specs_of(block, kept_weights(trainer.plan())),
+                 trainer.plan().options().lora ? adapter_files(of_model) : of_model,
                  loaded.model.path().string(),
                  [&](const TensorSpec& parameter, std::span<const std::byte> value) {
                      if (!optimizer) optimizer = optimizer_values(saved, block, resume);

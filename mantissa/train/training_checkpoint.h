@@ -42,6 +42,8 @@ struct RunRecord {
     std::optional<ValidationProgress> validations = {};
     /// By this run, and by those that it began from.
     std::optional<TrainedOn> trained_on = {};
+    /// Where the weights came from that adapters stand beside; empty: not known.
+    std::string base_model = {};
     /// How it was asked for, so that whoever resumes it need not say it again: values by option.
     std::map<std::string, std::vector<std::string>> options = {};
 };
@@ -62,6 +64,11 @@ void require_room_for_checkpoint(const std::filesystem::path& directory, const T
 /// (AveragedWeights), the file of the model has these; the parameters that training goes on with lie among
 /// the optimizer's states, as raw.NAME.
 void save_training(const std::filesystem::path& directory, Trainer& trainer, const RunRecord& record = {});
+
+/// Writes the whole model of a trainer with adapters, which are added to its weights in FP32, and the texts
+/// beside it. Throws UserError if there is something in `directory`, or it cannot be written.
+void save_merged(const std::filesystem::path& directory, const Trainer& trainer,
+                 const RunRecord& record = {});
 
 /// The options of the run that was saved in `directory`, or in the checkpoint before it where that one's
 /// cannot be read; none where an earlier version saved it. Throws UserError, naming the file, if there is no

@@ -7,6 +7,7 @@
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
 #include "mantissa/graph/graph.h"
+#include "mantissa/nn/lora.h"
 #include "mantissa/ranks/ranks.h"
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/accumulate.h"
@@ -26,6 +27,8 @@ void validate(const TrainerOptions& options) {
     if (options.last_batch < 0)
         throw UserError(
             fmt::format("the last micro-batch has 1 example or more, got {}", options.last_batch));
+    if (options.lora && !options.frozen.empty())
+        throw UsageError("`lora` freezes all weights but the adapters': leave `frozen` out");
     const bool has_parts = options.ranks && options.ranks->size() > 1 && options.states == States::sharded;
     if (options.ema_decay > 0 && has_parts)
         throw UserError(
@@ -56,6 +59,8 @@ std::int64_t TrainerOptions::first_micro_batch() const { return accumulate * (ra
 TrainingPlan::TrainingPlan(Device& device, nn::Model model, TrainerOptions options)
     : device_(&device), model_(std::move(model)), options_(std::move(options)) {
     validate(options_);
+    model_ = options_.lora ? nn::with_adapters(std::move(model_), *options_.lora, options_.policy.low)
+                           : nn::without_adapters(std::move(model_));
     const Traced& first = traced(last_batch());
     facts_ = nn::facts_of(model_, last_batch(), options_.frozen, *first.graph, first.loss);
     random_runs_ = options_.micro_batches();

@@ -13,7 +13,7 @@ UnfitWeights load_weights(const nn::Model& model, const std::filesystem::path& p
     const SafetensorsModel file(path);
     const std::vector<TensorView> views = file.views();
     return read_weights(
-        views, specs_of(state, is_weight), nn::files_of(model), file.source(),
+        views, specs_of(state, is_own_weight), nn::files_of(model), file.source(),
         [&](const TensorSpec& spec, std::span<const std::byte> value) { state.write(spec.name, value); },
         match);
 }

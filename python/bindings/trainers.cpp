@@ -261,6 +261,21 @@ nb::str text_of(const Evaluation& result) {
 }
 
 void bind_options(nb::module_& module) {
+    nb::class_<nn::LoraOptions>(module, "LoraOptions");
+    module.def(
+        "lora",
+        [](std::int64_t rank, std::optional<double> alpha, double dropout, bool rank_stabilized,
+           std::vector<std::string> layers) {
+            return nn::LoraOptions{.rank = rank,
+                                   .alpha = alpha,
+                                   .dropout = dropout,
+                                   .rank_stabilized = rank_stabilized,
+                                   .layers = std::move(layers)};
+        },
+        nb::arg("rank") = 16, nb::arg("alpha") = nb::none(), nb::arg("dropout") = 0.0,
+        nb::arg("rank_stabilized") = false, nb::arg("layers") = std::vector<std::string>(),
+        "Adapters of low rank that are trained in place of the weights. alpha: None for the rank. layers: "
+        "patterns of names, none for all linear layers but the last");
     nb::class_<TrainerOptions>(module, "TrainerOptions")
         .def(nb::init<>())
         .def_rw("optimizer", &TrainerOptions::optimizer)
@@ -274,6 +289,7 @@ void bind_options(nb::module_& module) {
         .def_rw("passes", &TrainerOptions::passes)
         .def_rw("recompute", &TrainerOptions::recompute)
         .def_rw("frozen", &TrainerOptions::frozen)
+        .def_rw("lora", &TrainerOptions::lora)
         .def_rw("ema_decay", &TrainerOptions::ema_decay);
     nb::class_<StepResult>(module, "StepResult")
         .def_ro("loss", &StepResult::loss)

@@ -16,10 +16,10 @@ A model is traced: its function records what a step does, on symbolic tensors, a
 from . import nn
 from ._native import Error, Evaluation, InternalError, Optimizer, Report, StepResult, Tensor, __version__, policies
 from .models import Model, model, whole
-from .optimizers import adamw, muon, sgd
+from .optimizers import adamw, lora, muon, sgd
 from .reports import converge, explain, ladder, lint, numerics, roofline
 from .trainer import Trainer
 
 __all__ = ["Error", "Evaluation", "InternalError", "Model", "Optimizer", "Report", "StepResult", "Tensor", "Trainer",
-           "__version__", "adamw", "converge", "explain", "ladder", "lint", "model", "muon", "nn", "numerics",
+           "__version__", "adamw", "converge", "explain", "ladder", "lint", "lora", "model", "muon", "nn", "numerics",
            "policies", "roofline", "sgd", "whole"]

@@ -1,4 +1,4 @@
-"""Optimizers by their options, and what to write instead of other libraries' options."""
+"""Optimizers and adapters by their options, and what to write instead of other libraries' options."""
 from . import _native
 
 _INSTEAD = {"lr": "the rate is each step's, as in step(x, y, lr=1e-3)", "betas": "write beta1=0.9, beta2=0.999",
@@ -22,4 +22,4 @@ def _checked(make):
     return optimizer
 
 
-adamw, muon, sgd = (_checked(make) for make in (_native.adamw, _native.muon, _native.sgd))
+adamw, muon, sgd, lora = (_checked(make) for make in (_native.adamw, _native.muon, _native.sgd, _native.lora))

@@ -9,7 +9,7 @@ from .models import model_of
 _LISTS = {"passes": '"all", "none" or a list of passes', "recompute": "a list of what is computed again",
           "frozen": "a list of patterns"}
 _TAKES = {**_LISTS, "optimizer": "mantissa.adamw(...), sgd(...) or muon(...)", "policy": "a policy's name",
-          "ema_decay": "a number"}
+          "ema_decay": "a number", "lora": "mantissa.lora(rank=16, ...)"}
 
 
 def _value_of(name, value):
@@ -97,7 +97,7 @@ class Trainer:
     device     "cpu", or "cuda" for an NVIDIA GPU, where the weights then lie
     threads    of the CPU; None: as many as there are
 
-    Other options: accumulate, seed, passes, recompute, frozen, ema_decay. Arrays are those of numpy, torch or any
+    Other options: accumulate, seed, passes, recompute, frozen, ema_decay, lora. Arrays are those of numpy, torch or any
     library that knows DLPack: [n, ...] for each input, or a whole one, in the order of the model's. The interpreter is free while a
     step runs.
     """

@@ -362,7 +362,7 @@ class Errors(unittest.TestCase):
                          "expected one shape, reshape one of them")
         self.assertIn("must return a Tensor, got int", self.said(
             lambda: mantissa.Trainer(mantissa.Model("none", {"x": (2,)}, lambda x: 3))))
-        self.assertIn("there is no option 'polcy'; there are accumulate, batch, device, ema_decay, frozen, optimizer, passes, plans, "
+        self.assertIn("there is no option 'polcy'; there are accumulate, batch, device, ema_decay, frozen, lora, optimizer, passes, plans, "
                       "policy, recompute, seed, threads",
                       self.said(lambda: mantissa.Trainer(xor(), polcy="bf16")))
 

@@ -118,6 +118,28 @@ TEST(FuseLinearCrossEntropy, IsFoundUnderEveryPolicyAndKeepsLossAndGradients) {
               1e-3);
 }
 
+Tensor trace_with_frozen_table(Graph& graph) {
+    graph.freeze({"wte.weight"});
+    return quarter_of_loss(graph);
+}
+
+TEST(FuseLinearCrossEntropy, FrozenWeightsHaveNoGradient) {
+    for (const auto& [policy, tolerance] : {std::pair{"fp32", 1e-13}, {"bf16", 16 * 0x1p-9}}) {
+        const BuiltGraph whole = step(policy, false, trace_with_frozen_table),
+                         chunked = step(policy, true, trace_with_frozen_table);
+        EXPECT_TRUE(chunked.refused.empty()) << policy;
+        for (NodeId id = 0; id < chunked.graph.end(); ++id) {
+            const Node& node = chunked.graph.node(id);
+            if (node.op->name != "linear_cross_entropy") continue;
+            EXPECT_EQ(node.outputs.size(), 2u) << "the loss and dx";
+            EXPECT_EQ(node.op->flops(chunked.graph.input_types(node), node.outputs, node.attributes),
+                      2 * 5 * classes * (4 * 8 + 27));
+        }
+        EXPECT_EQ(count(chunked.graph, "linear_cross_entropy"), 1) << policy;
+        EXPECT_LE(relative_difference(whole.graph, chunked.graph), tolerance) << policy;
+    }
+}
+
 TEST(FuseLinearCrossEntropy, WhatIsIgnoredStaysSo) {
     const std::vector<double> targets = testing::values_of(counted_targets, 2);
     const auto ignored = std::ranges::count_if(targets, [](double target) { return target < 0; });
@@ -293,9 +315,6 @@ const UnfusedLoss unfused_losses[] = {
     {.reason = "the gradient of x is not asked for",
      .x_is_parameter = false,
      .loss = [](Graph&, Tensor x, Tensor w, Tensor t) { return cross_entropy(logits_of(x, w), t); }},
-    {.reason = "the gradient of the weights is not asked for",
-     .loss = [](Graph&, Tensor x, Tensor w,
-                Tensor t) { return cross_entropy(logits_of(x, stop_gradient(w)), t); }},
     {.reason = "the logits [6, 7] are reshaped to [42, 1]",
      .loss =
          [](Graph& graph, Tensor x, Tensor w, Tensor) {

@@ -452,8 +452,17 @@ OpCase linear_cross_entropy_case_by_rows(const char* name, std::int64_t N, std::
     return test;
 }
 
+/// The same for weights whose gradient nobody asks for.
+OpCase frozen_linear_cross_entropy_case(const char* name, std::int64_t N, std::int64_t V) {
+    OpCase test = linear_cross_entropy_case(name, N, 5, V, true);
+    test.build = [](Graph& g, In x) { return call(g, "linear_cross_entropy", x, {{"frozen", true}}); };
+    return test;
+}
+
 std::vector<OpCase> linear_cross_entropy_cases() {
-    return {linear_cross_entropy_case_by_rows("by rows", 1027, 13, true),
+    return {frozen_linear_cross_entropy_case("with frozen weights", 1027, 13),
+            frozen_linear_cross_entropy_case("with frozen weights, in one chunk", 37, 61),
+            linear_cross_entropy_case_by_rows("by rows", 1027, 13, true),
             linear_cross_entropy_case_by_rows("by rows, in one chunk", 37, 61, true),
             linear_cross_entropy_case_by_rows("by rows, without gradients", 37, 61, false),
             ignoring_linear_cross_entropy_case("with ignored targets", 1027, 13, true),

@@ -104,9 +104,12 @@ std::vector<Tensor> cross_entropy_grad_definition(const DefinitionCall& call) {
         call.graph, call.attributes)[0]};
 }
 
+/// Whether w is, so that no gradient of it is made.
+bool is_frozen(const Attributes& attributes) { return attributes.has("frozen"); }
+
 /// x [N, C], w [V, C], targets [N], and a seed where gradients are wanted -> loss, dx [N, C], dw [V, C]. With
-/// the attribute `classes`, rows of w from there on are padding. With `rows` the loss is [N], as are the
-/// seed, a second one for the log-sum-exp, and the last output, which is that.
+/// the attribute `classes`, rows of w from there on are padding. With `frozen` there is no dw. With `rows`
+/// the loss is [N], as are the seed, a second one for the log-sum-exp, and the last output, which is that.
 std::vector<Type> linear_cross_entropy_types(const OpCall& call) {
     const Type &x = call.inputs[0], &w = call.inputs[1];
     expect_floating(call, 0);
@@ -126,7 +129,8 @@ std::vector<Type> linear_cross_entropy_types(const OpCall& call) {
         for (std::size_t seed = 3; seed < call.inputs.size(); ++seed)
             expect(call.inputs[seed] == loss, "the seed must be {}, got {}", loss.text(),
                    call.inputs[seed].text());
-        outputs.insert(outputs.end(), {x, {loss_dtype(w), w.shape}});
+        outputs.push_back(x);
+        if (!is_frozen(call.attributes)) outputs.push_back({loss_dtype(w), w.shape});
     }
     if (rows) outputs.push_back(loss);
     return outputs;
@@ -149,8 +153,11 @@ std::vector<Tensor> linear_cross_entropy_definition(const DefinitionCall& call) 
     std::vector<Tensor> outputs{losses[0]};
     if (call.inputs.size() > 3) {
         const std::vector<Tensor> seeds{call.inputs[3], rows ? call.inputs[4] : Tensor{}};
-        const std::vector<Tensor> gradients = backpropagate(call.graph, losses, seeds, std::vector{x, w});
-        outputs.insert(outputs.end(), {cast(gradients[0], call.inputs[0].dtype()), gradients[1]});
+        std::vector<Tensor> wrt{x};
+        if (!is_frozen(call.attributes)) wrt.push_back(w);
+        const std::vector<Tensor> gradients = backpropagate(call.graph, losses, seeds, wrt);
+        outputs.push_back(cast(gradients[0], call.inputs[0].dtype()));
+        if (wrt.size() == 2) outputs.push_back(gradients[1]);
     }
     if (rows) outputs.push_back(losses[1]);
     return outputs;
@@ -158,9 +165,9 @@ std::vector<Tensor> linear_cross_entropy_definition(const DefinitionCall& call) 
 
 /// The product that makes the logits, those that make dx and dw, and the work of both operations above.
 std::int64_t linear_cross_entropy_flops(std::span<const Type> inputs, std::span<const Type>,
-                                        const Attributes&) {
+                                        const Attributes& attributes) {
     const std::int64_t logits = inputs[0].shape[0] * inputs[1].shape[0], C = inputs[0].shape[1];
-    return logits * (inputs.size() == 3 ? 2 * C + 14 : 6 * C + 27);
+    return logits * (inputs.size() == 3 ? 2 * C + 14 : (is_frozen(attributes) ? 4 : 6) * C + 27);
 }
 
 /// The attributes of a loss whose logits are padded.
@@ -189,7 +196,7 @@ std::optional<LongerOutputs> pass_cross_entropy_grad(const LongerOperands& x) {
 std::optional<LongerOutputs> pass_linear_cross_entropy(const LongerOperands& x) {
     if (axis_of_only(x, 1) != 0) return std::nullopt;
     LongerOutputs longer{std::vector<int>(x.node.outputs.size(), -1), with_classes(x)};
-    if (x.node.inputs.size() > 3) longer.axes[2] = 0;
+    if (x.node.inputs.size() > 3 && !is_frozen(x.node.attributes)) longer.axes[2] = 0;
     return longer;
 }
 

@@ -102,7 +102,8 @@ inline Tensor as_f32(Tensor x) { return x.dtype() == DType::f64 ? x : cast(x, DT
 inline DType gradient_dtype(const Tensor& operand) {
     const Graph& graph = operand.graph();
     const Node& node = graph.node(operand.value().node);
-    if (node.op->name == "cast" && graph.state_of(node.inputs[0].node) >= 0)
+    if (node.op->name == "cast" && graph.state_of(node.inputs[0].node) >= 0 &&
+        size_of(graph.type(node.inputs[0]).dtype) >= size_of(operand.dtype()))
         return graph.type(node.inputs[0]).dtype;
     return operand.dtype();
 }

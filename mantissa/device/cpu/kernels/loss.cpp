@@ -19,6 +19,7 @@ LinearCrossEntropy loss_of(const Problem& problem, const ContractionUnit& unit) 
             .dtype = x.dtype,
             .multiply = unit.multiply,
             .gradients = problem.inputs.size() > 3,
+            .frozen = problem.attributes.has("frozen"),
             .ignore_negative = ignores_negative(problem.attributes),
             .by_rows = gives_rows(problem.attributes),
             .threads = unit.threads};
@@ -45,7 +46,7 @@ Kernel joint_loss_kernel(const Context& context, const ContractionUnit& unit) {
                     arguments.seed = *o.input<float>(3);
                 }
                 arguments.dx = o.outputs[1];
-                arguments.dw = o.output<float>(2);
+                if (!loss.problem.frozen) arguments.dw = o.output<float>(2);
             }
             if (loss.problem.by_rows) arguments.lse = o.output<float>(o.outputs.size() - 1);
             linear_cross_entropy(loss, arguments, {o.workspace, loss.workspace_bytes(pool.threads())}, pool);

@@ -303,8 +303,9 @@ class Run {
                   .map_a = make_gradients,
                   .map_a_args = &chunk},
                  contraction_, pool_);
+        if (!products.dw) return;
         contract(
-            first > 0 ? *products.added_dw : products.dw,
+            first > 0 ? *products.added_dw : *products.dw,
             {.a = memory_, .b = x_at(first), .out = o_.dw, .map_a = make_gradients, .map_a_args = &chunk},
             contraction_, pool_);
     }

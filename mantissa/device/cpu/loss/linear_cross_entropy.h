@@ -43,6 +43,7 @@ struct LinearCrossEntropy {
     Multiply multiply = Multiply::as_stored;
     std::int64_t max_rows_of_chunk = rows_of_loss_chunk;
     bool gradients = false;        ///< else dx, dw and the seed mean nothing
+    bool frozen = false;           ///< w is: there is no dw
     bool ignore_negative = false;  ///< rows with a target below 0 have no loss and no gradient
     bool by_rows = false;          ///< no mean
     int threads = 1;               ///< that its products are cut for
@@ -92,7 +93,7 @@ struct ClassGroups {
 struct PreparedLossChunk {
     struct Gradients {
         PreparedContraction dx;
-        PreparedContraction dw;                       ///< of the first chunk
+        std::optional<PreparedContraction> dw;        ///< of the first chunk; none: w is frozen
         std::optional<PreparedContraction> added_dw;  ///< of the others, if there are
     };
 

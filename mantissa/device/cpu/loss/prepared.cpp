@@ -61,13 +61,15 @@ std::int64_t classes_of_product(const LinearCrossEntropy& p, ContractionProblem 
     return bytes > chunk / 8 ? std::min(p.rows_of_w(), max_classes) : p.rows_of_w();
 }
 
-PreparedLossChunk::Gradients prepare_gradients(const Products& products, bool several_chunks, Isa isa) {
-    PreparedLossChunk::Gradients gradients{.dx = prepare_contraction(products.dx, isa),
-                                           .dw = prepare_contraction(products.dw, isa),
-                                           .added_dw = std::nullopt};
+PreparedLossChunk::Gradients prepare_gradients(const Products& products, const LinearCrossEntropy& p,
+                                               Isa isa) {
+    PreparedLossChunk::Gradients gradients{
+        .dx = prepare_contraction(products.dx, isa), .dw = std::nullopt, .added_dw = std::nullopt};
+    if (p.frozen) return gradients;
+    gradients.dw = prepare_contraction(products.dw, isa);
     ContractionProblem added_dw = products.dw;
     added_dw.store = Store::accumulate;
-    if (several_chunks) gradients.added_dw = prepare_contraction(added_dw, isa);
+    if (products.dx.m < p.rows) gradients.added_dw = prepare_contraction(added_dw, isa);
     return gradients;
 }
 
@@ -90,7 +92,7 @@ PreparedLossChunk::PreparedLossChunk(const LinearCrossEntropy& p, std::int64_t c
     last_logits = prepare_contraction(some, isa);
     classes.rows = logits_of(0).rows_of_item();
     classes.last_rows = last_logits.rows_of_item();
-    if (p.gradients) gradients = prepare_gradients(products, tokens < p.rows, isa);
+    if (p.gradients) gradients = prepare_gradients(products, p, isa);
 }
 
 LossWorkspace PreparedLinearCrossEntropy::workspace(int threads) const {
@@ -103,7 +105,8 @@ LossWorkspace PreparedLinearCrossEntropy::workspace(int threads) const {
             std::max({first, of.logits.workspace_bytes(threads), of.last_logits.workspace_bytes(threads)});
         if (!of.gradients) continue;
         const auto& [dx, dw, added_dw] = *of.gradients;
-        others = std::max({others, dx.workspace_bytes(threads), dw.workspace_bytes(threads)});
+        others = std::max(others, dx.workspace_bytes(threads));
+        if (dw) others = std::max(others, dw->workspace_bytes(threads));
         if (added_dw) others = std::max(others, added_dw->workspace_bytes(threads));
     }
     const auto lines = [](auto bytes) {

@@ -30,7 +30,7 @@ constexpr std::int64_t float_bytes = sizeof(float), index_bytes = sizeof(std::in
 struct DescribedLoss {
     std::int64_t rows, channels, columns, classes;
     DType dtype;
-    bool tf32, gradients, ignore_negative, by_rows;
+    bool tf32, gradients, frozen, ignore_negative, by_rows;
 
     explicit DescribedLoss(const Problem& problem)
         : rows(problem.inputs[0].shape[0]),
@@ -40,6 +40,7 @@ struct DescribedLoss {
           dtype(problem.inputs[0].dtype),
           tf32(problem.attributes.has("multiply")),
           gradients(problem.inputs.size() > 3),
+          frozen(problem.attributes.has("frozen")),
           ignore_negative(ignores_negative(problem.attributes)),
           by_rows(gives_rows(problem.attributes)) {}
 
@@ -133,9 +134,11 @@ Expected<LossOfRows> loss_of_rows(Context& context, const DescribedLoss& of, std
     take(made.logits, prepare_product(context, {.a = x, .b = transposed(w), .y = logits, .tf32 = of.tf32}));
     take(made.loss, prepare_definition(context, loss_of_chunk(of, rows), NestOutputs::over_operands));
     if (of.gradients) {
+        take(made.dx, prepare_product(context, {.a = logits, .b = w, .y = x, .tf32 = of.tf32}));
+    }
+    if (of.gradients && !of.frozen) {
         const Product::Matrix dw{DType::f32, of.columns, of.channels};
         Product add{.a = transposed(logits), .b = x, .y = dw, .tf32 = of.tf32};
-        take(made.dx, prepare_product(context, {.a = logits, .b = w, .y = x, .tf32 = of.tf32}));
         take(made.dw, prepare_product(context, add));
         add.adds = true;
         take(made.added_dw, prepare_product(context, add));
@@ -182,7 +185,7 @@ struct BoundLoss {
             run(kernels.loss, std::move(read), std::move(written));
             if (!of.gradients) continue;
             run(kernels.dx, {logits, o.inputs[1]}, {o.outputs[1] + of.bytes(first, of.channels)});
-            run(number == 0 ? kernels.dw : kernels.added_dw, {logits, x}, {o.outputs[2]});
+            if (!of.frozen) run(number == 0 ? kernels.dw : kernels.added_dw, {logits, x}, {o.outputs[2]});
         }
         if (!of.by_rows) launch(context, *sum, sum_blocks, {address_of(losses), address_of(o.outputs[0])});
     }
@@ -195,8 +198,8 @@ Cost cost_of(const Problem& problem, const DescribedLoss& of) {
     Cost cost = problem.op.cost(problem.inputs, problem.outputs, problem.attributes);
     const std::int64_t again = of.chunks() - 1, w = problem.inputs[1].bytes();
     cost.bytes += of.bytes(of.rows, of.columns) * (of.gradients ? 5 : 2) + again * w;
-    if (of.gradients)
-        cost.bytes += of.chunks() * w + problem.inputs[0].bytes() + 2 * again * problem.outputs[2].bytes();
+    if (of.gradients) cost.bytes += of.chunks() * w + problem.inputs[0].bytes();
+    if (of.gradients && !of.frozen) cost.bytes += 2 * again * problem.outputs[2].bytes();
     return cost;
 }
 
@@ -218,7 +221,10 @@ Expected<PreparedKernel> prepare_loss(Context& context, const DescribedLoss& of,
     return PreparedKernel{
         .launch = [&context, bound](const Operands& operands) { bound.queue(context, operands); },
         .workspace = bound.workspace(),
-        .launches = of.chunks() * (of.gradients ? 4 : 2) + (of.by_rows ? 0 : 1),
+        .launches = of.chunks() * (!of.gradients ? 2
+                                   : of.frozen   ? 3
+                                                 : 4) +
+                    (of.by_rows ? 0 : 1),
         .cost = cost_of(problem, of),
         .algorithm = [bound] { return bound.chunk.algorithms() + "; " + bound.last.algorithms(); }};
 }

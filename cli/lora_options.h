@@ -1,0 +1,45 @@
+// The options of adapters on the command line.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mantissa/nn/model.h"
+
+namespace CLI {
+class App;
+}
+
+namespace mantissa::inline v0 {
+class StateBlock;
+}
+
+namespace mantissa::cli {
+
+struct RunOptions;
+
+struct LoraArguments {
+    std::optional<std::int64_t> rank;
+    std::optional<double> alpha, dropout;
+    bool rank_stabilized = false;
+    std::vector<std::string> on;  ///< patterns of names
+    std::string adapter;          ///< a folder whose adapters are trained on
+    std::string merge;            ///< where the whole model is written at the end
+
+    bool given() const { return rank || !adapter.empty(); }
+};
+
+/// --lora and its companions.
+void add_lora_options(CLI::App& command, LoraArguments& arguments);
+/// --adapter and --merge, of `train`.
+void add_adapter_options(CLI::App& command, LoraArguments& arguments);
+
+/// The adapters that were asked for; none: the weights are trained. Throws UserError for a companion without
+/// --lora, and for images.
+std::optional<nn::LoraOptions> lora_of(const RunOptions& options);
+
+/// Copies the adapters of --adapter into a trainer's states, if it is given.
+void begin_with_adapters(const RunOptions& options, StateBlock& state);
+
+}  // namespace mantissa::cli

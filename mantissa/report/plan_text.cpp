@@ -1,0 +1,49 @@
+#include "mantissa/report/plan_text.h"
+
+#include <fmt/format.h>
+
+#include "mantissa/graph/graph.h"
+#include "mantissa/report/quantities.h"
+#include "mantissa/report/report.h"
+#include "mantissa/report/step_estimate.h"
+
+namespace mantissa::inline v0 {
+
+std::vector<PlannedBytes> planned_bytes(const TrainingPlan& plan) {
+    std::int64_t frozen = 0, trained = 0, optimizer = 0, copies = 0;
+    for (const State& state : plan.step().graph().states()) {
+        const std::int64_t bytes = plan.step().aligned(state.stored_bytes());
+        if (state.kind == State::Kind::derived)
+            copies += bytes;
+        else if (!is_weight(state))
+            optimizer += bytes;
+        else
+            (state.frozen ? frozen : trained) += bytes;
+    }
+    const MemoryUse use = plan.memory();
+    std::vector<PlannedBytes> parts;
+    const auto add = [&](const char* part, std::int64_t bytes) {
+        if (bytes > 0) parts.push_back({part, bytes});
+    };
+    add("frozen weights", frozen);
+    add(plan.options().lora ? "adapters" : "weights", trained);
+    add("copies of them in the policy's format", copies);
+    add("optimizer and sums of gradients", optimizer);
+    add("constants", use.state - frozen - trained - copies - optimizer);
+    add("activations and gradients", use.arena);
+    add("inputs", use.inputs);
+    add("gradients on their way", use.exchange);
+    return parts;
+}
+
+std::string plan_text(const TrainingPlan& plan, const Peaks& peaks) {
+    Grid grid{{"MB", "part"}};
+    for (const PlannedBytes& part : planned_bytes(plan))
+        grid.rows.push_back({with_decimals(megabytes(part.bytes), 1), part.part});
+    const double seconds = estimated_seconds(plan, peaks, plan.device().target());
+    return fmt::format("{}a step: {:.3g} GFLOP, about {:.3g} s, {:.3g} {}/s\n", grid.text(),
+                       plan.flops_per_step() / 1e9, seconds,
+                       static_cast<double>(plan.units_per_step()) / seconds, plan.model().unit);
+}
+
+}  // namespace mantissa
