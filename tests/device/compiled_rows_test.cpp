@@ -73,6 +73,8 @@ std::vector<std::byte> run(Device& device, const Setting& setting, const Operati
             normal_values(count, DType::f32, 1, static_cast<std::uint32_t>(read.size()));
         if (type.dtype == DType::boolean)
             std::ranges::transform(values, read.back()->as<bool>(), [](double x) { return x > 0; });
+        else if (type.dtype == DType::i32)
+            read.back()->assign(std::vector<std::int32_t>(values.size(), 1));
         else
             read.back()->assign(values);
         from.push_back(read.back()->as<std::byte>());
