@@ -158,7 +158,8 @@ std::string rounding_table(const RoundingReport& report) {
         report.model, report.steps, report.policy, tensors.size(),
         in_percent(part_of_all(all.flushed, all.numbers)),
         in_percent(part_of_all(all.saturated, all.numbers)));
-    if (shown < tensors.size()) text += fmt::format("the {} that lose most (--json has all)\n", shown);
+    if (shown < tensors.size())
+        text += fmt::format("the {} that lose most (the report as JSON has all)\n", shown);
     tensors.resize(shown);
     return text + worst_first(tensors).text();
 }

@@ -114,9 +114,8 @@ namespace {
 fs::path with_adapters_in(const fs::path& directory) {
     for (const char* name : {adapter_config_name, adapter_model_name})
         if (!fs::exists(directory / name))
-            throw UserError(fmt::format(
-                "{}: {} is missing; expected a folder of adapters as PEFT or train --lora writes it",
-                directory.string(), name));
+            throw UserError(fmt::format("{}: {} is missing; expected a folder of adapters as PEFT writes it",
+                                        directory.string(), name));
     return directory;
 }
 

@@ -60,9 +60,11 @@ TEST_F(Nf4BesideBitsandbytes, WeightsAgain) {
     const auto theirs = fixture_.values<std::int32_t>("scales");
     std::vector<float> values(weights_.size());
     nf4_widen(made_, 0, values);
-    for (std::size_t i = 0; i < values.size(); ++i)
-        if (made_.scales[i / 64] == theirs[i / 64])
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        if (made_.scales[i / 64] == theirs[i / 64]) {
             ASSERT_NEAR(values[i], again[i], 2e-6f * std::abs(again[i]) + 1e-9f) << i;
+        }
+    }
     std::vector<float> some(100);
     nf4_widen(made_, 1023, some);
     EXPECT_TRUE(std::equal(some.begin(), some.end(), values.begin() + 1023));

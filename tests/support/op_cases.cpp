@@ -2,6 +2,8 @@
 // this list, and a test fails if an operation of the table is missing here.
 #include "tests/support/op_cases.h"
 
+#include <cmath>
+
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
 
@@ -596,12 +598,13 @@ OpCase layer_norm_grad_case(const char* name, std::int64_t rows, std::int64_t co
             {16, static_cast<double>(2 * std::max(rows, columns))}};
 }
 
+/// Roundings of a sum have random signs, so the error of a long one grows as its length's root.
 OpCase softmax_case(const char* name, std::int64_t rows, std::int64_t columns) {
     return {"softmax",
             name,
             {f32({rows, columns})},
             [](Graph&, In x) { return std::vector{softmax(x[0])}; },
-            {8, static_cast<double>(columns)}};
+            {8, 4 * std::sqrt(static_cast<double>(columns))}};
 }
 
 std::vector<OpCase> composite_cases() {
