@@ -227,14 +227,16 @@ void add_run_options(CLI::App& command, RunOptions& options, ModelUse use) {
 
 bool take_rate_of_trained_weights(const CLI::App& command, RunOptions& options) {
     if (!options.from_files || command.get_option("--learning-rate")->count() > 0) return false;
-    options.learning_rate = rate_of_trained_weights;
+    options.learning_rate = options.lora.given() ? rate_of_adapters : rate_of_trained_weights;
     return true;
 }
 
 void describe_rate_of_trained_weights(CLI::App& command) {
-    command.get_option("--learning-rate")
-        ->description(fmt::format("Highest learning rate; where --from names a text model, {:g} unless given",
-                                  rate_of_trained_weights));
+    std::string words = fmt::format(
+        "Highest learning rate; where --from names a text model, {:g} unless given", rate_of_trained_weights);
+    if (command.get_option_no_throw("--lora") != nullptr)
+        words += fmt::format(", {:g} with --lora", rate_of_adapters);
+    command.get_option("--learning-rate")->description(std::move(words));
 }
 
 std::unique_ptr<Device> open_device(const RunOptions& options, Ranks* ranks) {

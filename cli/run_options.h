@@ -60,7 +60,10 @@ inline constexpr std::int64_t default_warmup = 20;
 inline constexpr double default_clip = 1;
 /// The highest learning rate of a text model that begins with trained weights.
 inline constexpr double rate_of_trained_weights = 2e-5;
-/// Takes that rate where --from names a text model and --learning-rate was not given. Whether it did.
+/// That of adapters beside such weights, as QLoRA's paper has it: they begin at zero and are small.
+inline constexpr double rate_of_adapters = 2e-4;
+/// Takes one of these rates where --from names a text model and --learning-rate was not given. Whether it
+/// did.
 bool take_rate_of_trained_weights(const CLI::App& command, RunOptions& options);
 /// The help of --learning-rate says so.
 void describe_rate_of_trained_weights(CLI::App& command);

@@ -385,9 +385,10 @@ class Run {
         say_what_is_not_trained();
         if (options_.takes_low_rate)
             print_error(
-                fmt::format("mantissa: the learning rate is {:g}, since the weights of {} are trained; "
+                fmt::format("mantissa: the learning rate is {:g}, since {}the weights of {} are trained; "
                             "--learning-rate gives another\n",
-                            options_.run.learning_rate, options_.run.from));
+                            options_.run.learning_rate, options_.run.lora.given() ? "adapters beside " : "",
+                            options_.run.from));
         if (options_.warmup > options_.run.steps)
             print_error(
                 fmt::format("mantissa: --warmup {}: the run ends at step {}, before the learning rate has "

@@ -253,6 +253,11 @@ TEST_F(Judged, TrainedWeightsHaveALowRateUnlessAnotherIsGiven) {
         << low.output;
     EXPECT_TRUE(says(low, "| lr 2.0000e-05 |")) << low.output;
     EXPECT_TRUE(says(run("train --steps 3 --resume " + next), "| lr 2.0000e-05 |"));
+    const Ran adapters = run(tune + " --steps 1 --lora 2");
+    EXPECT_TRUE(
+        says(adapters, "mantissa: the learning rate is 0.0002, since adapters beside the weights of "))
+        << adapters.output;
+    EXPECT_TRUE(says(adapters, "| lr 2.0000e-04 |")) << adapters.output;
     const Ran given = run(tune + " --steps 1 --learning-rate 0.001");
     EXPECT_FALSE(says(given, "since the weights")) << given.output;
     EXPECT_TRUE(says(given, "| lr 1.0000e-03 |")) << given.output;
