@@ -46,7 +46,7 @@ struct Nf4Weights {
 };
 
 /// A weight goes to the nearest number times its block's largest magnitude; of two as near, to the lower one.
-/// What is not finite makes its block not a number.
+/// A block that has a number that is not finite is not a number, whole.
 Nf4Weights nf4_of(std::span<const float> weights);
 
 /// The scale of block `block`.

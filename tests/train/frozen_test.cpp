@@ -85,19 +85,6 @@ TEST(Frozen, BytesNeverChangeAndAllElseDoes) {
             }
 }
 
-/// Those of all products that a step makes.
-double planned_flops(const TrainingPlan& plan) {
-    double flops = 0;
-    const Graph& graph = plan.step().graph();
-    for (const PlannedNode& planned : plan.step().nodes()) {
-        const Node& node = graph.node(planned.node);
-        if (node.op->name == "matmul")
-            flops +=
-                static_cast<double>(node.op->flops(graph.input_types(node), node.outputs, node.attributes));
-    }
-    return flops;
-}
-
 TEST(Frozen, GradientsOfTheTrunkAreNotInThePlan) {
     const auto device = make_cpu_device({.threads = 1});
     TrainerOptions options{.batch = 4};
@@ -118,8 +105,8 @@ TEST(Frozen, GradientsOfTheTrunkAreNotInThePlan) {
     // Each linear layer multiplies three times, for its result, its weights and its input; a plan has no use
     // for the last of the first layer. With a frozen trunk the trunk multiplies once, and the middle twice.
     const double trunk = 2.0 * 12 * 16, middle = 2.0 * 16 * 16, head = 2.0 * 16 * 4;
-    EXPECT_EQ(planned_flops(whole), 4 * (2 * trunk + 3 * middle + 3 * head));
-    EXPECT_EQ(planned_flops(plan), 4 * (trunk + 2 * middle + 3 * head));
+    EXPECT_EQ(testing::planned_flops(whole), 4 * (2 * trunk + 3 * middle + 3 * head));
+    EXPECT_EQ(testing::planned_flops(plan), 4 * (trunk + 2 * middle + 3 * head));
     EXPECT_EQ(plan.facts().flops_per_example, trunk + 2 * middle + 3 * head);
     EXPECT_EQ(whole.facts().flops_per_example, 3 * (trunk + middle + head));
     EXPECT_EQ(plan.facts().frozen, 12 * 16 + 16 + 2 * 16);

@@ -99,19 +99,6 @@ TEST(Lora, TheTrunkIsKeptOnceInThePolicysFormat) {
     }
 }
 
-/// Those of all products that a step makes, by whose layer they are.
-double lora_flops(const TrainingPlan& plan) {
-    double flops = 0;
-    const Graph& graph = plan.step().graph();
-    for (const PlannedNode& planned : plan.step().nodes()) {
-        const Node& node = graph.node(planned.node);
-        if (node.op->name == "matmul")
-            flops +=
-                static_cast<double>(node.op->flops(graph.input_types(node), node.outputs, node.attributes));
-    }
-    return flops;
-}
-
 TEST(Lora, NothingIsMultipliedForTheTrunksGradients) {
     const auto device = make_cpu_device({.threads = 1});
     const TrainingPlan plan(*device, lora_network(),
@@ -123,7 +110,7 @@ TEST(Lora, NothingIsMultipliedForTheTrunksGradients) {
     const double first = 2.0 * 12 * 16, second = 2.0 * 16 * 24, head = 2.0 * 24 * 4;
     const auto ends = [](double inputs, double outputs) { return 2.0 * 2 * (inputs + outputs); };
     const double adapters = 3 * (ends(12, 16) + ends(16, 24) + ends(24, 4)) - 2.0 * 2 * 12;
-    EXPECT_EQ(lora_flops(plan), 4 * (first + 2 * second + 2 * head + adapters));
+    EXPECT_EQ(testing::planned_flops(plan), 4 * (first + 2 * second + 2 * head + adapters));
     EXPECT_EQ(plan.facts().flops_per_example, first + 2 * second + 2 * head + adapters);
     EXPECT_EQ(plan.facts().frozen, 12 * 16 + 16 + 16 * 24 + 24 + 24 * 4 + 4);
     EXPECT_EQ(plan.facts().parameters - plan.facts().frozen, 2 * (12 + 16 + 16 + 24 + 24 + 4));

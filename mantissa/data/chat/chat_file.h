@@ -1,5 +1,5 @@
 // Files of chats, as people have them to tune a model on: a chat a line of JSONL, or an item of a JSON array.
-// What a file holds is recognised by its first chat; all others must be of that kind.
+// The first chat of a file says its kind; all others must be of that kind.
 #pragma once
 
 #include <cstdint>

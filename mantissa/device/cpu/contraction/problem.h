@@ -105,7 +105,7 @@ struct ContractionProblem {
     bool keeps_b = false;
     /// Blocks of zeros of either operand add nothing, whatever they meet: rows of a gradient at padding. No
     /// bit of finite operands' sums follows from it, but for the sign of a zero that a sum underflowed to.
-    /// What is gathered or mapped is multiplied as it is, and what it meets.
+    /// Operands that are gathered or mapped are multiplied whole.
     bool leaves_zeros_out = false;
     /// Threads that are to be kept busy: many get finer blocks, which moves no bit. Any number may run it.
     int threads = 1;
