@@ -2,14 +2,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <limits>
 #include <memory>
 
 #include "cli/command_line.h"
 #include "cli/commands.h"
-#include "cli/option_with_default.h"
 #include "cli/output_file.h"
 #include "cli/progress_line.h"
 #include "cli/run_options.h"
@@ -54,8 +52,7 @@ std::vector<std::string> precisions_of(const BenchCommand& options, const Target
                                         options.mixed_precision ? "--mixed-prec" : "--disable-tf32"));
         if (in_option("--policy", [&] { return find_policy(policy); }).blocks)
             throw UserError(fmt::format(
-                "--policy {}: the convolutions of networks for images stay in bf16 under it; give "
-                "one of {}",
+                "--policy {}: the convolutions of networks for images stay in bf16 under it; give one of {}",
                 policy, fmt::join(sixteen_bit_policy_names(), ", ")));
         return {policy};
     }
@@ -73,18 +70,6 @@ std::vector<TrainerOptions> trainers_of(const BenchCommand& options, const Targe
         choose_passes(options.run, target, trainer);
     }
     return trainers;
-}
-
-void require_counts(const BenchCommand& options) {
-    constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
-    const std::pair<const char*, std::int64_t> given[] = {
-        {"--batch-size", options.size.batch},
-        {"--num-warmup-batches", options.size.warmup_batches},
-        {"--num-batches-per-iter", options.size.batches},
-        {"--num-iters", options.size.iterations}};
-    for (const auto& [option, value] : given)
-        if (value < 1 || value > most)
-            throw UserError(fmt::format("{} must be 1 or more, and at most {}, got {}", option, most, value));
 }
 
 /// Fewer images than the tutorial's, where their number was not given, and fewer batches, where theirs were
@@ -108,7 +93,6 @@ void choose_size(const BenchCommand& options, Device& device, BenchOptions& benc
 }
 
 void run(const BenchCommand& options) {
-    require_counts(options);
     BenchOptions bench;
     if (!nn::is_image_model(options.run.model))
         throw UserError(fmt::format("--model: there is no network '{}'; there are: {}", options.run.model,
@@ -143,54 +127,49 @@ void run(const BenchCommand& options) {
     write_output(options.html, bench_html(report, options.command));
 }
 
-void add_network_options(CLI::App& command, BenchCommand& options) {
-    add_with_default(command, "--model", options.run.model,
-                     fmt::format("Network: {}", fmt::join(nn::image_model_names(), ", ")));
-    add_image_options(command, options.run.images);
-}
-
-void add_precision_options(CLI::App& command, BenchCommand& options) {
-    command.add_flag("--mixed-prec", options.mixed_precision, "FP16 with a loss scale");
-    command.add_flag("--disable-tf32", options.disable_tf32, "Multiply in FP32 instead of TF32");
-    command.add_option("--policy", options.run.policy,
-                       fmt::format("Precision policy, in place of these two: {} (default: tf32)",
-                                   fmt::join(sixteen_bit_policy_names(), ", ")));
-    command.add_flag("--compare", options.compare, "Run all precisions in turns, as the tutorial's table");
-}
-
 }  // namespace
 
 void add_bench_command(CLI::App& app, const std::string& typed) {
     const auto options = std::make_shared<BenchCommand>();
     options->command = typed;
     options->run.model = "ResNet50";
-    CLI::App* command =
-        app.add_subcommand("bench", "Time the training of a network for images on synthetic data");
-    add_network_options(*command, *options);
-    CLI::Option* batch = command->add_option("--batch-size", options->size.batch, "Images of a batch");
-    batch->default_str("16, or fewer where the memory is short");
-    add_with_default(*command, "--num-warmup-batches", options->size.warmup_batches,
-                     "Batches before the clock runs, whose losses are printed");
-    CLI::Option* batches =
-        command->add_option("--num-batches-per-iter", options->size.batches, "Batches of an iteration");
-    CLI::Option* iterations = command->add_option("--num-iters", options->size.iterations, "Iterations");
-    for (CLI::Option* option : {batches, iterations})
-        option->default_str("10, or fewer, so that all takes about five minutes");
-    add_precision_options(*command, *options);
-    command
-        ->add_option("--from", options->from,
-                     "Begin with torchvision's weights, a safetensors file (default: random)")
-        ->type_name("FILE");
-    add_output_file(*command, "--save", options->save, "Write the weights at the end as such a file");
-    add_passes_option(*command, options->run);
-    add_machine_options(*command, options->run);
-    add_output_file(*command, "--html", options->html,
-                    "Write the report as a page: rates beside the A100's, each iteration");
-    add_seed_option(*command, options->run, "Seed of weights, images and classes");
-    command->add_flag("--quiet", options->run.quiet, "Print no progress");
-    command->callback([options, batch, batches, iterations] {
-        options->chooses_batch = batch->count() == 0;
-        options->free = {.batches = batches->count() == 0, .iterations = iterations->count() == 0};
+    Command& command =
+        Command::in(app, "bench", "Time the training of a network for images on synthetic data");
+    const NumberRange count{1, "1 or more", most_of_count};
+    const char* const ten = "10, or fewer, so that all takes about five minutes";
+    BenchSize& size = options->size;
+    command.add("Model", {Row("--model", &options->run.model,
+                              fmt::format("Network: {}", fmt::join(nn::image_model_names(), ", ")))});
+    command.add("Model", image_options(options->run.images));
+    command.add(
+        "Training",
+        {Row("--batch-size", &size.batch, "Images of a batch",
+             {.shown = "16, or fewer where the memory is short", .range = count}),
+         Row("--num-warmup-batches", &size.warmup_batches,
+             "Batches before the clock runs, whose losses are printed", {.range = count}),
+         Row("--num-batches-per-iter", &size.batches, "Batches of an iteration",
+             {.shown = ten, .range = count}),
+         Row("--num-iters", &size.iterations, "Iterations", {.shown = ten, .range = count}),
+         Row("--mixed-prec", &options->mixed_precision, "FP16 with a loss scale"),
+         Row("--disable-tf32", &options->disable_tf32, "Multiply in FP32 instead of TF32"),
+         Row("--policy", &options->run.policy,
+             fmt::format("Precision policy, in place of these two: {} (default: tf32)",
+                         fmt::join(sixteen_bit_policy_names(), ", "))),
+         Row("--compare", &options->compare, "Run all precisions in turns, as the tutorial's table"),
+         Row("--from", &options->from,
+             "Begin with torchvision's weights, a safetensors file (default: random)", {.type = "FILE"}),
+         Row("--save", &options->save, "Write the weights at the end as such a file",
+             {.type = "FILE", .writes_file = true}),
+         passes_option(options->run)});
+    add_machine_options(command, options->run);
+    command.add(
+        "Reports",
+        {html_option(options->html, "Write the report as a page: rates beside the A100's, each iteration"),
+         seed_option(options->run, "Seed of weights, images and classes"), quiet_option(options->run.quiet)});
+    command.does([options, &command] {
+        options->chooses_batch = !command.is_given("--batch-size");
+        options->free = {.batches = !command.is_given("--num-batches-per-iter"),
+                         .iterations = !command.is_given("--num-iters")};
         run(*options);
     });
 }

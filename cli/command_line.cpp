@@ -5,10 +5,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
-#include <cstdint>
-#include <cstdlib>
-#include <limits>
 #include <numeric>
 #include <string_view>
 
@@ -28,35 +24,6 @@ std::string escaped(std::string_view text) {
         out += static_cast<unsigned char>(c) < 0x80 ? std::string(1, c)
                                                     : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
     return out;
-}
-
-std::string wrong_number(const std::string& given) {
-    const std::size_t sign = given.starts_with('+') || given.starts_with('-') ? 1 : 0;
-    const std::string_view digits = std::string_view(given).substr(sign);
-    if (digits.size() > 1 && digits[0] == '0' && digits.find_first_not_of("0123456789") == std::string::npos)
-        return fmt::format("{} begins with a zero, which could mean octal; write it without", given);
-    std::int64_t value = 0;
-    const char* const first = given.data() + (given.starts_with('+') ? 1 : 0);
-    const auto [end, error] = std::from_chars(first, given.data() + given.size(), value);
-    if (error == std::errc::result_out_of_range)
-        return fmt::format("{} is out of range; at most {}", given, std::numeric_limits<std::int64_t>::max());
-    const bool whole = error == std::errc{} && end == given.data() + given.size();
-    return whole || given.starts_with("0x") ? std::string()
-                                            : fmt::format("expected a whole number, got '{}'", given);
-}
-
-std::string no_number(const std::string& given) {
-    char* end = nullptr;
-    std::strtod(given.c_str(), &end);
-    if (!given.empty() && *end == '\0') return "";
-    const bool has_comma = given.find(',') != std::string::npos;
-    return fmt::format("expected a number, got '{}'{}", given,
-                       has_comma ? "; write 0.5 with a point, and several numbers with blanks between" : "");
-}
-
-/// As after `--checkpoint "$PLACE"` where nothing set PLACE.
-std::string wrong_if_empty(const std::string& given) {
-    return given.empty() ? "the value is empty; give one, or leave the option out" : std::string();
 }
 
 bool is_same_file(const fs::path& a, const fs::path& b) {
@@ -146,16 +113,9 @@ std::string did_you_mean(const std::vector<std::string>& names, const std::strin
     return like.empty() ? "" : fmt::format("; did you mean {}?", like);
 }
 
-std::string not_zero(const std::string& given) {
-    return given.find_first_not_of("0") == std::string::npos ? "must be 1 or more, got " + given
-                                                             : std::string();
-}
-
 void refuse_value(std::string_view option, std::string_view reason) {
     throw UserError(reason.starts_with("--") ? std::string(reason) : fmt::format("{}: {}", option, reason));
 }
-
-void begin_section(CLI::App& command, const char* title) { command.option_defaults()->group(title); }
 
 void join_short_sections(CLI::App& app) {
     constexpr std::size_t many_options = 25;
@@ -164,19 +124,6 @@ void join_short_sections(CLI::App& app) {
             for (CLI::Option* option : options) option->group(command->get_help_ptr()->get_group());
         join_short_sections(*command);
     }
-}
-
-void check_values(CLI::App& app) {
-    for (CLI::App* command : app.get_subcommands({}))
-        for (CLI::Option* option : command->get_options()) {
-            const std::string name = option->get_name();
-            // Text that may be empty, and what turns an emulation off that a checkpoint remembers.
-            const bool may_be_empty = name == "--prompt" || name == "--emulate";
-            if (option->get_items_expected_max() > 0 && !may_be_empty) option->check(wrong_if_empty);
-            if (option->get_type_name() == "INT" || option->get_type_name() == "UINT")
-                option->check(wrong_number);
-            if (option->get_type_name() == "FLOAT") option->check(no_number);
-        }
 }
 
 void require_apart(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& inputs,

@@ -31,21 +31,8 @@ std::vector<std::string> options_of(const CLI::App& command);
 /// "; did you mean X?" with the name that is most like the word; empty where none is like it.
 std::string did_you_mean(const std::vector<std::string>& names, const std::string& word);
 
-/// The section of --help and of the manual for options that are added to the command from here on. An option
-/// is in the same section of every command.
-void begin_section(CLI::App& command, const char* title);
-inline constexpr const char* formats_section = "Formats and passes";
-inline constexpr const char* validation_section = "Validation and samples";
-
 /// Makes one section of all where there are few options, which is easier to read.
 void join_short_sections(CLI::App& app);
-
-/// Refuses, for all options, empty values, and whole numbers that are out of range or begin with a zero,
-/// which the parser would take as octal.
-void check_values(CLI::App& app);
-
-/// A check of an option: 0 stands for the standard in the program's own words, not in the user's.
-std::string not_zero(const std::string& given);
 
 /// Throws UserError with the option before the reason: the command line is wrong, not what it names.
 [[noreturn]] void refuse_value(std::string_view option, std::string_view reason);

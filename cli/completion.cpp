@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "cli/help.h"
+#include "cli/option_rows.h"
 #include "mantissa/base/error.h"
 
 namespace mantissa::cli {
@@ -67,10 +67,10 @@ std::string bash_values(const CLI::App& app) {
     add(add, app);
     std::string cases;
     for (const std::string& name : names)
-        if (const std::vector<std::string> words = words_of_option(name); !words.empty())
+        if (const std::vector<std::string> words = words_of_option(app, name); !words.empty())
             cases += fmt::format("        {}) values=\"{}\" ;;\n", name, fmt::join(words, " "));
     return cases + fmt::format("        completion) values=\"{}\" ;;\n        help) values=\"{}\" ;;\n",
-                               fmt::join(words_of_option("shell"), " "),
+                               fmt::join(words_of_option(app, "shell"), " "),
                                fmt::join(names_of(commands(app)), " "));
 }
 
@@ -113,19 +113,19 @@ std::string quoted_for_fish(const std::string& text) {
 }
 
 /// Lines for the commands within this one, which is offered where `condition` holds, and for their options.
-std::string fish_lines(const CLI::App& command, const std::string& condition) {
+std::string fish_lines(const CLI::App& app, const CLI::App& command, const std::string& condition) {
     std::string text;
     for (const CLI::App* inner : commands(command)) {
         const std::string seen = fmt::format("__fish_seen_subcommand_from {}", inner->get_name());
         text += fmt::format("complete -c mantissa -n '{}' -f -a {} -d {}\n", condition, inner->get_name(),
                             quoted_for_fish(inner->get_description()));
         for (const KnownOption& option : long_options(*inner)) {
-            const std::vector<std::string> words = words_of_option(option.name);
+            const std::vector<std::string> words = words_of_option(app, option.name);
             const std::string values = words.empty() ? "" : fmt::format(" -x -a '{}'", fmt::join(words, " "));
             text += fmt::format("complete -c mantissa -n '{}' -l {}{} -d {}\n", seen, option.name.substr(2),
                                 values, quoted_for_fish(option.description));
         }
-        text += fish_lines(*inner, seen);
+        text += fish_lines(app, *inner, seen);
     }
     return text;
 }
@@ -133,7 +133,7 @@ std::string fish_lines(const CLI::App& command, const std::string& condition) {
 std::string completion(const CLI::App& app, const std::string& shell) {
     if (shell == "bash") return for_bash(app);
     if (shell == "zsh") return "autoload -U +X bashcompinit && bashcompinit\n" + for_bash(app);
-    if (shell == "fish") return fish_lines(app, "__fish_use_subcommand");
+    if (shell == "fish") return fish_lines(app, app, "__fish_use_subcommand");
     throw InternalError("completion: unknown shell " + shell);
 }
 
@@ -141,12 +141,12 @@ std::string completion(const CLI::App& app, const std::string& shell) {
 
 void add_completion_command(CLI::App& app) {
     const auto shell = std::make_shared<std::string>();
-    CLI::App* command = app.add_subcommand(
-        "completion", "Print the script by which a shell completes commands, options and their values");
-    command->add_option("shell", *shell, "Shell: bash, zsh or fish")
-        ->required()
-        ->check(CLI::IsMember({"bash", "zsh", "fish"}));
-    command->callback([&app, shell] { fmt::print("{}", completion(app, *shell)); });
+    Command& command = Command::in(
+        app, "completion", "Print the script by which a shell completes commands, options and their values");
+    command.add("Options", {Row("shell", shell.get(), "Shell: bash, zsh or fish",
+                                {.words = {"bash", "zsh", "fish"}, .words_are = WordUse::all})});
+    command.app().get_option("shell")->required();
+    command.app().callback([&app, shell] { fmt::print("{}", completion(app, *shell)); });
 }
 
 }  // namespace mantissa::cli

@@ -10,7 +10,6 @@
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/image_data.h"
-#include "cli/option_with_default.h"
 #include "cli/output_file.h"
 #include "cli/progress_line.h"
 #include "cli/run_options.h"
@@ -29,7 +28,7 @@ struct ConvergeCommand {
     std::vector<std::string> policies = {"fp32", "tf32", "bf16", "fp16"}, emulate;
     double tolerance = -1, loss_scale = 0;
     int seeds = 3;
-    bool has_tolerance = false, has_loss_scale = false;
+    bool has_loss_scale = false;
     std::string html, command;
     ImageDataOptions images;
     double min_learning_rate = -1;  ///< negative: the same as the learning rate
@@ -45,18 +44,7 @@ LearningRateSchedule schedule_of(const ConvergeCommand& options) {
             .steps = options.run.steps};
 }
 
-void validate(const ConvergeCommand& options) {
-    if (options.has_tolerance && !(options.tolerance >= 0))
-        throw UserError(fmt::format("--tolerance must be 0 or more, got {}", options.tolerance));
-    if (options.seeds < 1) throw UserError(fmt::format("--seeds must be 1 or more, got {}", options.seeds));
-    if (options.has_loss_scale && !(options.loss_scale > 0))
-        throw UserError(fmt::format("--loss-scale must be above 0, got {}", options.loss_scale));
-}
-
 TrainingData open_data(const ConvergeCommand& options) {
-    if (options.validate_every < 0)
-        throw UserError(
-            fmt::format("--validate-every must be 0 (never) or more steps, got {}", options.validate_every));
     const std::int64_t batch = trainer_options(options.run).batch;
     if (options.images.directory.empty() && options.validate_every > 0)
         throw UserError("--validate-every counts images that are named right: give --images DIR");
@@ -77,7 +65,8 @@ void validate_on(const ImageData& images, std::int64_t every, ConvergeOptions& c
 
 /// Throws UserError, once all is printed and written, where one does not agree.
 void run(const ConvergeCommand& options) {
-    validate(options);
+    if (options.has_loss_scale && !(options.loss_scale > 0))
+        throw UserError(fmt::format("--loss-scale must be above 0, got {}", options.loss_scale));
     const TrainingData data = open_data(options);
     ConvergeOptions converge{.policies = {},
                              .model = data.model,
@@ -125,65 +114,62 @@ void add_converge_command(CLI::App& numerics, const std::string& typed) {
     const auto options = std::make_shared<ConvergeCommand>();
     options->command = typed;
     options->run.steps = 20;
-    CLI::App* command = numerics.add_subcommand(
-        "converge",
-        "Train the same model in several precisions and hold their losses against one another; ends with 1 "
-        "where one does not agree with the first, or too few steps tell");
-    add_run_options(*command, options->run);
-    add_image_data_options(*command, options->images);
-    add_from_option(
-        *command, options->run,
-        "Begin with these weights instead of random ones, whatever the seed, so that --seeds is 1: a "
-        "checkpoint, or model.safetensors and config.json as published");
-    begin_section(*command, "Training");
-    command->add_option("--min-learning-rate", options->min_learning_rate,
-                        "Final learning rate of the cosine decay (default: no decay)");
-    add_with_default(*command, "--warmup", options->warmup,
-                     "Steps over which the learning rate rises from 0");
-    add_with_default(*command, "--clip", options->clip, "Largest norm of the gradients; 0: no clipping");
-    describe_rate_of_trained_weights(*command);
-    begin_section(*command, validation_section);
-    add_with_default(
-        *command, "--validate-every", options->validate_every,
-        "With --images: steps between validations, whose accuracies are shown and not judged; 0: never");
-    begin_section(*command, formats_section);
-    add_with_default(
-        *command, "--policies", options->policies,
-        fmt::format("Precisions, with commas between: {}; the others are compared with the first",
-                    fmt::join(policy_names(), ", ")))
-        ->delimiter(',');
-    command
-        ->add_option("--emulate", options->emulate,
-                     "Emulated precisions to compare after these, of tf32, bf16, fp16, with commas between")
-        ->delimiter(',');
-    begin_section(*command, validation_section);
-    CLI::Option* tolerance =
-        command->add_option("--tolerance", options->tolerance,
-                            "Largest difference of the mean of the last losses from the first precision's "
-                            "(default: the spread over --seeds; at least tf32 0.001, the others 0.02)");
-    add_with_default(*command, "--seeds", options->seeds,
-                     "Initial weights for the first precision, to see how far its own losses lie apart; 1: "
-                     "no such comparison");
-    begin_section(*command, formats_section);
-    CLI::Option* loss_scale = command->add_option(
-        "--loss-scale", options->loss_scale, "Loss scale of fp16 that stays (default: dynamic, from 65536)");
-    begin_section(*command, "Reports");
-    add_output_file(*command, "--html", options->html, "Write the report as a page, with the curves");
-    command->callback([options, tolerance, loss_scale, command, &numerics] {
-        take_model_of_files(*command, options->run);
+    Command& command =
+        Command::in(numerics, "converge",
+                    "Train the same model in several precisions and hold their losses against one another; "
+                    "ends with 1 where one does not agree with the first, or too few steps tell");
+    add_run_options(command, options->run);
+    add_image_data_options(command, options->images);
+    command.add(
+        "Model",
+        {from_option(options->run,
+                     "Begin with these weights instead of random ones, whatever the seed, so that --seeds is "
+                     "1: a checkpoint, or model.safetensors and config.json as published")});
+    command.add("Training",
+                {Row("--min-learning-rate", &options->min_learning_rate,
+                     "Final learning rate of the cosine decay (default: no decay)"),
+                 Row("--warmup", &options->warmup, "Steps over which the learning rate rises from 0"),
+                 Row("--clip", &options->clip, "Largest norm of the gradients; 0: no clipping")});
+    describe_rate_of_trained_weights(command);
+    command.add(
+        "Validation and samples",
+        {Row("--validate-every", &options->validate_every,
+             "With --images: steps between validations, whose accuracies are shown and not judged; 0: never",
+             {.range = {0, "0 (never) or more steps"}}),
+         Row("--tolerance", &options->tolerance,
+             "Largest difference of the mean of the last losses from the first precision's (default: the "
+             "spread over --seeds; at least tf32 0.001, the others 0.02)",
+             {.range = {0, "0 or more"}}),
+         Row("--seeds", &options->seeds,
+             "Initial weights for the first precision, to see how far its own losses lie apart; 1: no such "
+             "comparison",
+             {.range = {1, "1 or more"}})});
+    command.add(
+        "Formats and passes",
+        {Row("--policies", &options->policies,
+             fmt::format("Precisions, with commas between: {}; the others are compared with the first",
+                         fmt::join(policy_names(), ", ")),
+             {.commas = true, .words = policy_names()}),
+         Row("--emulate", &options->emulate,
+             "Emulated precisions to compare after these, of tf32, bf16, fp16, with commas between",
+             {.commas = true}),
+         Row("--loss-scale", &options->loss_scale,
+             "Loss scale of fp16 that stays (default: dynamic, from 65536)")});
+    command.add("Reports", {html_option(options->html, "Write the report as a page, with the curves")});
+    command.does([options, &command, &numerics] {
+        take_model_of_files(command, options->run);
         take_tokenizer_of_files(options->run);
-        require_images(*command, options->images);
-        take_rate_of_trained_weights(*command, options->run);
-        if (!options->run.from.empty() && command->get_option("--seeds")->count() == 0) options->seeds = 1;
+        command.require_company();
+        take_rate_of_trained_weights(command, options->run);
+        if (!options->run.from.empty() && !command.is_given("--seeds")) options->seeds = 1;
         for (const CLI::Option* option : numerics.get_options())
             if (option->count() > 0)
                 throw UserError(
                     fmt::format("{} stands before converge, which has options of its own: give it behind",
                                 option->get_name()));
-        options->has_tolerance = tolerance->count() > 0;
-        if (options->has_tolerance && options->seeds > 1 && command->get_option("--seeds")->count() > 0)
+        if (command.is_given("--tolerance") && options->seeds > 1 && command.is_given("--seeds"))
             throw UserError("--seeds finds what --tolerance says; give one of them");
-        options->has_loss_scale = loss_scale->count() > 0;
+        options->has_loss_scale = command.is_given("--loss-scale");
         run(*options);
     });
 }

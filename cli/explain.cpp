@@ -2,13 +2,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/explain_steps.h"
-#include "cli/option_with_default.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"
 #include "cli/progress_line.h"
@@ -136,9 +134,6 @@ void print_difference(const ExplainCommand& options, Device& device) {
 }
 
 void run(const ExplainCommand& options) {
-    if (!(options.memory >= 0))
-        throw UserError(
-            fmt::format("--memory must be 0 GB (what is available) or more, got {:g}", options.memory));
     if (options.ranks.ranks != 0) {
         if (!options.difference.empty() || !options.html.empty() || !options.trace.empty() ||
             !options.run.json.empty() || options.nodes)
@@ -172,33 +167,38 @@ void run(const ExplainCommand& options) {
     write_output(options.run.json, explain_json(explanation));
 }
 
-void add_rank_question(CLI::App& command, RankQuestion& question) {
-    begin_section(command, "Ranks");
-    CLI::Option* const ranks =
-        command
-            .add_option("--ranks", question.ranks,
-                        "Predict the step on so many ranks, with the best buckets and batch; from measured "
-                        "launches with --roofline, else from peaks")
-            ->type_name("N")
-            ->check(not_zero);
-    add_with_default(command, "--link", question.link,
-                     "With --ranks: what a rank sends, and receives, in GB a second")
-        ->needs(ranks)
-        ->type_name("GB/s");
-    add_with_default(command, "--latency", question.latency,
-                     "With --ranks: latency of an exchange, in microseconds")
-        ->needs(ranks)
-        ->type_name("US");
-    command
-        .add_option(
-            "--on", question.on,
-            "With --ranks: use the published peaks of an accelerator (h100) instead of this machine's")
-        ->needs(ranks)
-        ->type_name("NAME");
-    add_with_default(command, "--reduce-dtype", question.reduce_dtype,
-                     "With --ranks: data type of the gradient all-reduce")
-        ->needs(ranks)
-        ->check(CLI::IsMember({"fp32", "bf16"}));
+std::vector<Row> rank_options(RankQuestion& question) {
+    return {
+        Row("--ranks", &question.ranks,
+            "Predict the step on so many ranks, with the best buckets and batch; from measured launches with "
+            "--roofline, else from peaks",
+            {.type = "N", .shown = "", .check = not_zero}),
+        Row("--link", &question.link, "With --ranks: what a rank sends, and receives, in GB a second",
+            {.type = "GB/s", .needs = "--ranks"}),
+        Row("--latency", &question.latency, "With --ranks: latency of an exchange, in microseconds",
+            {.type = "US", .needs = "--ranks"}),
+        Row("--on", &question.on,
+            "With --ranks: use the published peaks of an accelerator (h100) instead of this machine's",
+            {.type = "NAME", .words = accelerator_names(), .needs = "--ranks"}),
+        Row("--reduce-dtype", &question.reduce_dtype, "With --ranks: data type of the gradient all-reduce",
+            {.words = {"fp32", "bf16"}, .words_are = WordUse::all, .needs = "--ranks"})};
+}
+
+std::vector<Row> report_options(ExplainCommand& options) {
+    return {
+        Row("--diff", &options.difference,
+            "Two policies: print only what differs between them (without --passes: after simplify)",
+            {.type = "POLICY", .values = 2, .words = policy_option(options.run, PolicyUse::any).is.words}),
+        Row("--roofline", &options.roofline,
+            "Run some steps; print each kernel's median time, what bounds it, and how close it comes"),
+        html_option(options.html, "Write it as a page, with the roofline if --roofline is given"),
+        trace_option(options.trace, "With --roofline: write the step for chrome://tracing or Perfetto"),
+        quiet_option(options.run.quiet),
+        Row("--memory", &options.memory,
+            "Memory to fit into, in GB; if the step takes more, what would need less is printed (default: "
+            "what is available)",
+            {.type = "GB", .range = {0, "0 GB (what is available) or more"}}),
+        Row("--nodes", &options.nodes, "Print a line for each node rather than for each kind")};
 }
 
 }  // namespace
@@ -206,66 +206,43 @@ void add_rank_question(CLI::App& command, RankQuestion& question) {
 void add_explain_command(CLI::App& app, const std::string& typed) {
     const auto options = std::make_shared<ExplainCommand>();
     options->command = typed;
-    options->run.steps = 1;
     options->run.model = "gpt2-124m";
     options->run.batch = 4;
-    CLI::App* command = app.add_subcommand(
-        "explain", "Print what each operation is stored, multiplied and summed in, and why");
+    Command& command =
+        Command::in(app, "explain", "Print what each operation is stored, multiplied and summed in, and why");
     RunOptions& run_options = options->run;
-    add_model_options(*command, run_options);
-    add_documents_option(*command, run_options);
-    add_from_option(*command, run_options,
-                    "Whose model: a checkpoint, or model.safetensors and config.json as published");
-    add_policy_option(*command, run_options, PolicyUse::any);
-    add_emulate_option(*command, run_options);
-    add_passes_option(*command, run_options);
-    add_recompute_option(*command, run_options);
-    add_lora_options(*command, run_options.lora);
-    add_machine_options(*command, run_options);
-    command
-        ->add_option("--diff", options->difference,
-                     "Two policies: print only what differs between them (without --passes: after simplify)")
-        ->expected(2)
-        ->type_name("POLICY");
-    command->add_flag(
-        "--roofline", options->roofline,
-        "Run some steps; print each kernel's median time, what bounds it, and how close it comes");
-    begin_section(*command, "Machine");
-    command
-        ->add_option("--for", options->card,
-                     fmt::format("With --roofline: the analytical roofline of this GPU ({}); nothing runs, "
-                                 "and no GPU is needed",
-                                 fmt::join(accelerator_names(), ", ")))
-        ->type_name("GPU");
-    begin_section(*command, "Reports");
-    add_output_file(*command, "--html", options->html,
-                    "Write it as a page, with the roofline if --roofline is given");
-    add_output_file(*command, "--trace", options->trace,
-                    "With --roofline: write the step for chrome://tracing or Perfetto");
-    command->add_flag("--quiet", run_options.quiet, "Print no progress");
-    command
-        ->add_option("--memory", options->memory,
-                     "Memory to fit into, in GB; if the step takes more, what would need less is printed "
-                     "(default: what is available)")
-        ->type_name("GB");
-    command->add_flag("--nodes", options->nodes, "Print a line for each node rather than for each kind");
-    add_rank_question(*command, options->ranks);
-    CLI::Option* const threads = command->get_option("--threads");
-    threads->description(
-        "Predict the step on 1, 2, 4 ... N threads, and which launches do not scale; with "
-        "--roofline, --ranks or --diff: threads to use (default: all that may be)");
-    begin_section(*command, "Machine");
-    command
-        ->add_option("--memory-rate", options->threads.memory_rate,
-                     "With --threads: highest copy rate of all threads together, reads and writes counted "
-                     "(default: measured here)")
-        ->needs(threads)
-        ->type_name("GB/s");
-    const CLI::Option* passes = command->get_option("--passes");
-    command->callback([options, command, passes] {
-        take_model_of_files(*command, options->run);
+    add_model_options(command, run_options);
+    command.add("Text", {documents_option(run_options)});
+    command.add(
+        "Model",
+        {from_option(run_options,
+                     "Whose model: a checkpoint, or model.safetensors and config.json as published")});
+    command.add("Formats and passes",
+                {policy_option(run_options, PolicyUse::any), emulate_option(run_options),
+                 passes_option(run_options), recompute_option(run_options)});
+    add_lora_options(command, run_options.lora);
+    add_machine_options(command, run_options);
+    command.add("Machine", {Row("--for", &options->card,
+                                fmt::format("With --roofline: the analytical roofline of this GPU ({}); "
+                                            "nothing runs, and no GPU is needed",
+                                            fmt::join(accelerator_names(), ", ")),
+                                {.type = "GPU", .words = accelerator_names()}),
+                            Row("--memory-rate", &options->threads.memory_rate,
+                                "With --threads: highest copy rate of all threads together, reads and writes "
+                                "counted (default: measured here)",
+                                {.type = "GB/s", .needs = "--threads"})});
+    command.add("Reports", report_options(*options));
+    command.add("Ranks", rank_options(options->ranks));
+    command.describe(
+        "--threads",
+
+        "Predict the step on 1, 2, 4 ... N threads, and which launches do not scale; with --roofline, "
+        "--ranks or --diff: threads to use (default: all that may be)");
+    command.does([options, &command] {
+        command.require_company();
+        take_model_of_files(command, options->run);
         // Fusion differs from policy to policy; the formats of an operation do not.
-        if (!options->difference.empty() && passes->count() == 0) options->run.passes = "simplify";
+        if (!options->difference.empty() && !command.is_given("--passes")) options->run.passes = "simplify";
         run(*options);
     });
 }

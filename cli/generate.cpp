@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
@@ -14,7 +13,6 @@
 
 #include "cli/command_line.h"
 #include "cli/commands.h"
-#include "cli/option_with_default.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"
 #include "cli/run_options.h"
@@ -54,18 +52,12 @@ void validate(const GenerateCommand& options) {
         throw UserError("--checkpoint DIR is missing: which model, written by train or by another?");
     if (!options.prompt.empty() + !options.prompts.empty() + !options.chat.empty() > 1)
         throw UserError("--prompt, --prompts and --chat: give one of them");
-    if (!options.system.empty() && options.chat.empty())
-        throw UserError("--system belongs to --chat; give that, or leave it out");
     if (!options.chat.empty() && options.run.special_tokens)
         throw UserError(
             "--special-tokens says how --prompt is read; the template of --chat writes them itself");
-    for (const auto& [name, value] : {std::pair{"--samples", options.samples}, {"--batch", options.batch}})
-        if (value < 1) throw UserError(fmt::format("{} must be 1 text or more, got {}", name, value));
     if (options.top_k && *options.top_k < 1)
         throw UserError(fmt::format(
             "--top-k must be 1 or more tokens, got {}; without it, all are considered", *options.top_k));
-    if (options.length < 1)
-        throw UserError(fmt::format("--length must be 1 token or more, got {}", options.length));
     in_option("--temperature",
               [&] { mantissa::validate(SamplingOptions{.temperature = options.temperature}); });
     in_option("--top-p", [&] { mantissa::validate(SamplingOptions{.top_p = options.top_p}); });
@@ -448,80 +440,75 @@ void run(const GenerateCommand& options) {
 
 void add_generate_command(CLI::App& app) {
     const auto options = std::make_shared<GenerateCommand>();
-    CLI::App* command = app.add_subcommand("generate", "Continue a prompt with a trained model");
-    command
-        ->add_option("--checkpoint", options->checkpoint,
-                     "Directory of the model: written by train, or Hugging Face's with config.json and "
-                     "model.safetensors")
-        ->type_name("DIR");
-    command
-        ->add_option("--adapter", options->adapter,
-                     "Adapters to add to the model: a folder that train --lora or PEFT wrote")
-        ->type_name("DIR");
-    command->add_option("--prompt", options->prompt, "Text to continue; -: standard input");
-    command->add_option("--prompts", options->prompts, "Texts to continue, one a line, in place of --prompt")
-        ->type_name("FILE");
-    command
-        ->add_option("--tokenizer", options->run.tokenizer,
-                     "Tokenizer: a directory, tokenizer.json or .tiktoken, or bytes (default: the one beside "
-                     "the model)")
-        ->type_name("DIR");
-    command
-        ->add_option(
-            "--chat", options->chat,
-            "Answer a conversation, in place of --prompt: a file of chats, as train takes them, or of "
-            "the user's words; -: standard input. The answer alone is printed")
-        ->type_name("FILE");
-    command->add_option("--system", options->system, "With --chat: a system message to put first")
-        ->type_name("TEXT");
-    add_special_tokens_option(*command, options->run.special_tokens);
-    add_with_default(*command, "--length", options->length,
-                     "Tokens to generate; a token that ends a text ends it earlier");
-    add_with_default(*command, "--full-context", options->full_context,
-                     "If a text fills the context: end it, or slide: drop its older half and go on")
-        ->check(CLI::IsMember({"slide", "end"}));
-    add_with_default(*command, "--temperature", options->temperature,
-                     "Temperature: below 1, likely tokens become likelier; 0: always the likeliest token");
-    command->add_option("--top-k", options->top_k, "Draw from the k likeliest tokens only (default: all)");
-    add_with_default(*command, "--top-p", options->top_p,
-                     "Draw from the fewest, likeliest tokens that have this probability together");
-    add_with_default(*command, "--min-p", options->min_p,
-                     "Draw from tokens at least this share as likely as the likeliest, such as 0.05");
-    add_with_default(*command, "--repetition-penalty", options->repetition_penalty,
-                     "Factor by which tokens already in the text become less likely, such as 1.2; 1: none");
-    command
-        ->add_option("--stop", options->stop,
-                     "Stop sequence, before which the text ends; may be given several times")
-        ->type_name("TEXT")
-        ->allow_extra_args(false);
-    add_with_default(*command, "--samples", options->samples,
-                     "Texts for each prompt; the second draws with --seed plus 1, and so on");
-    add_with_default(*command, "--batch", options->batch, "Texts that are written at once");
-    add_seed_option(*command, options->run, "Seed of the draws");
-    add_with_default(*command, "--device", options->run.device,
-                     "Device to run on: cpu, or cuda for an NVIDIA GPU (new: two kinds of card have run it)");
-    command->add_option("--threads", options->run.threads, "Threads (default: one for each core)");
-    add_output_file(*command, "--json", options->run.json, "Write text and figures as JSON");
-    add_policy_option(*command, options->run, PolicyUse::any);
-    command
-        ->add_option("--validation", options->validation,
-                     "Print the perplexity of text files, and folders of them; for int8 and int4 that of "
-                     "bf16, too")
-        ->type_name("FILE");
-    command->add_flag("--profile", options->profile, "Print where the time of the last token went");
-    command->add_flag("--quiet", options->run.quiet, "Print the text alone");
-    command->callback([options, command] {
-        if (options->prompt.empty() && options->prompts.empty() && options->chat.empty() &&
-            !options->validation.empty())
-            for (const char* name :
-                 {"--length", "--full-context", "--temperature", "--top-k", "--top-p", "--min-p",
-                  "--repetition-penalty", "--stop", "--samples", "--batch", "--seed", "--profile"})
-                if (command->get_option(name)->count() > 0)
-                    throw UserError(fmt::format("{} says how a text is written: give --prompt, too", name));
-        if (options->prompt == "-") {
-            validate(*options);
-            options->prompt = prompt_from_standard_input();
-        }
+    Command& command = Command::in(app, "generate", "Continue a prompt with a trained model");
+    const Company prompt{{"--prompt", "--prompts", "--chat"},
+                         "says how a text is written: give --prompt, too"};
+    Row seed = seed_option(options->run, "Seed of the draws");
+    seed.is.beside = prompt;
+    command.add(
+        "Options",
+        {Row("--checkpoint", &options->checkpoint,
+             "Directory of the model: written by train, or Hugging Face's with config.json and "
+             "model.safetensors",
+             {.type = "DIR"}),
+         Row("--adapter", &options->adapter,
+             "Adapters to add to the model: a folder that train --lora or PEFT wrote", {.type = "DIR"}),
+         Row("--prompt", &options->prompt, "Text to continue; -: standard input", {.may_be_empty = true}),
+         Row("--prompts", &options->prompts, "Texts to continue, one a line, in place of --prompt",
+             {.type = "FILE"}),
+         Row("--tokenizer", &options->run.tokenizer,
+             "Tokenizer: a directory, tokenizer.json or .tiktoken, or bytes (default: the one beside the "
+             "model)",
+             {.type = "DIR"}),
+         Row("--chat", &options->chat,
+             "Answer a conversation, in place of --prompt: a file of chats, as train takes them, or of the "
+             "user's words; -: standard input. The answer alone is printed",
+             {.type = "FILE"}),
+         Row("--system", &options->system, "With --chat: a system message to put first",
+             {.type = "TEXT", .beside = {{"--chat"}, "belongs to --chat; give that, or leave it out"}}),
+         special_tokens_option(options->run.special_tokens),
+         Row("--length", &options->length, "Tokens to generate; a token that ends a text ends it earlier",
+             {.range = {1, "1 token or more"}, .beside = prompt}),
+         Row("--full-context", &options->full_context,
+             "If a text fills the context: end it, or slide: drop its older half and go on",
+             {.words = {"end", "slide"}, .words_are = WordUse::all, .beside = prompt}),
+         Row("--temperature", &options->temperature,
+             "Temperature: below 1, likely tokens become likelier; 0: always the likeliest token",
+             {.beside = prompt}),
+         Row("--top-k", &options->top_k, "Draw from the k likeliest tokens only (default: all)",
+             {.beside = prompt}),
+         Row("--top-p", &options->top_p,
+             "Draw from the fewest, likeliest tokens that have this probability together",
+             {.beside = prompt}),
+         Row("--min-p", &options->min_p,
+             "Draw from tokens at least this share as likely as the likeliest, such as 0.05",
+             {.beside = prompt}),
+         Row("--repetition-penalty", &options->repetition_penalty,
+             "Factor by which tokens already in the text become less likely, such as 1.2; 1: none",
+             {.beside = prompt}),
+         Row("--stop", &options->stop,
+             "Stop sequence, before which the text ends; may be given several times",
+             {.type = "TEXT", .one_at_a_time = true, .beside = prompt}),
+         Row("--samples", &options->samples,
+             "Texts for each prompt; the second draws with --seed plus 1, and so on",
+             {.range = {1, "1 text or more"}, .beside = prompt}),
+         Row("--batch", &options->batch, "Texts that are written at once",
+             {.range = {1, "1 text or more"}, .beside = prompt}),
+         seed,
+         device_option(options->run),
+         Row("--threads", &options->run.threads, "Threads (default: one for each core)"),
+         json_option(options->run.json, "Write text and figures as JSON"),
+         policy_option(options->run, PolicyUse::any),
+         Row("--validation", &options->validation,
+             "Print the perplexity of text files, and folders of them; for int8 and int4 that of bf16, too",
+             {.type = "FILE"}),
+         Row("--profile", &options->profile, "Print where the time of the last token went",
+             {.beside = prompt}),
+         quiet_option(options->run.quiet, "Print the text alone")});
+    command.does([options, &command] {
+        if (options->prompt == "-" || options->validation.empty()) validate(*options);
+        command.require_company();
+        if (options->prompt == "-") options->prompt = prompt_from_standard_input();
         run(*options);
     });
 }

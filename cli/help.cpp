@@ -8,14 +8,6 @@
 #include <map>
 #include <memory>
 
-#include "mantissa/nn/image_model.h"
-#include "mantissa/nn/language_model.h"
-#include "mantissa/passes/pipeline.h"
-#include "mantissa/passes/policy.h"
-#include "mantissa/passes/recompute.h"
-#include "mantissa/report/ladder.h"
-#include "mantissa/report/peaks.h"
-
 namespace mantissa::cli {
 
 namespace {
@@ -103,11 +95,6 @@ void give_help(CLI::App& app, const std::shared_ptr<Help>& help) {
     for (CLI::App* command : app.get_subcommands({})) give_help(*command, help);
 }
 
-std::vector<std::string> joined(std::vector<std::string> words, const std::vector<std::string>& more) {
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
-}
-
 }  // namespace
 
 void lay_out_help(CLI::App& app) { give_help(app, std::make_shared<Help>()); }
@@ -148,39 +135,6 @@ std::vector<std::string> examples_of(std::string_view command) {
         {"manual", {"mantissa manual | man -l -", "mantissa manual > mantissa.1"}}};
     const auto found = examples.find(command);
     return found == examples.end() ? std::vector<std::string>{} : found->second;
-}
-
-std::vector<std::string> words_of_option(std::string_view option) {
-    const std::vector<std::string> policies = joined(policy_names(), inference_policy_names());
-    const std::map<std::string_view, std::vector<std::string>> words = {
-        {"--model", joined(nn::language_model_names(), nn::image_model_names())},
-        {"--policy", policies},
-        {"--policies", policy_names()},
-        {"--diff", policies},
-        {"--emulate", {"tf32", "bf16", "fp16"}},
-        {"--device", {"cpu", "cuda"}},
-        {"--optimizer", {"adamw", "sgd", "muon"}},
-        {"--order", {"random", "sequential"}},
-        {"--documents", {"joined", "packed"}},
-        {"--loss-on", {"answers", "all"}},
-        {"--special-tokens", {"tokens", "text"}},
-        {"--tokens-format", {"llmc", "raw", "npy"}},
-        {"--passes", joined({"all", "none"}, optional_pass_names())},
-        {"--recompute", recomputable()},
-        {"--rungs", ladder_rungs()},
-        {"--loss-scale", {"dynamic", "none"}},
-        {"--held-out", {"name", "each", "last"}},
-        {"--states", {"sharded", "whole"}},
-        {"--reduce-dtype", {"fp32", "bf16"}},
-        {"--full-context", {"end", "slide"}},
-        {"--augment", {"crop", "flip", "none"}},
-        {"--bad-images", {"stop", "skip"}},
-        {"--of", accelerator_names()},
-        {"--for", accelerator_names()},
-        {"--on", accelerator_names()},
-        {"shell", {"bash", "zsh", "fish"}}};
-    const auto found = words.find(option);
-    return found == words.end() ? std::vector<std::string>{} : found->second;
 }
 
 }  // namespace mantissa::cli

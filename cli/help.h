@@ -17,7 +17,4 @@ void lay_out_help(CLI::App& app);
 /// Command lines that show what the command is for, as "train" or "numerics converge"; none for other names.
 std::vector<std::string> examples_of(std::string_view command);
 
-/// Words that an option takes, for a shell that completes; none where it takes anything.
-std::vector<std::string> words_of_option(std::string_view option);
-
 }  // namespace mantissa::cli

@@ -3,12 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 
-#include "cli/option_with_default.h"
 #include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/thread_pool.h"
@@ -35,12 +33,6 @@ void require_augment(const ImageDataOptions& options) {
             throw UserError(
                 fmt::format("--augment is crop, flip, both with a comma between, or none, got '{}'",
                             fmt::join(options.augment, ",")));
-}
-
-BadImage bad_image_of(const ImageDataOptions& options) {
-    if (options.bad == "stop") return BadImage::stop;
-    if (options.bad == "skip") return BadImage::skip;
-    throw UserError(fmt::format("--bad-images is stop or skip, got '{}'", options.bad));
 }
 
 PixelStatistics pixels_of(const ImageDataOptions& options, const ImageSplit& split) {
@@ -72,7 +64,7 @@ ImageBatchOptions batch_options(const ImageDataOptions& options, const ImageSpli
                              .random_place = augments(options, "crop"),
                              .random_flip = augments(options, "flip"),
                              .padding = options.padding.value_or(is_cifar10(split) ? image / 8 : 0),
-                             .bad = bad_image_of(options)};
+                             .bad = options.bad == "skip" ? BadImage::skip : BadImage::stop};
     if (chosen.cut.resize < image || chosen.cut.resize > max_pixels)
         throw UserError(fmt::format("--resize must be --image-size, {}, or more, and at most {}, got {}",
                                     image, max_pixels, chosen.cut.resize));
@@ -128,43 +120,37 @@ int read_threads_of(const ImageDataOptions& options, const RunOptions& run) {
 
 }  // namespace
 
-void add_image_data_options(CLI::App& command, ImageDataOptions& options) {
-    begin_section(command, "Images");
-    command
-        .add_option("--images", options.directory,
-                    "Images to train on: a folder for each class with JPEG and PNG files, such folders in "
-                    "train/ and val/, or CIFAR-10's binary files")
-        ->type_name("DIR");
-    command.add_option("--resize", options.resize,
-                       "Pixels of an image's shorter side before --image-size is cropped from it (default: "
-                       "8/7 of that; CIFAR-10: as many)");
-    command.add_option(
-        "--crop-padding", options.padding,
-        "Black pixels around an image before a random crop (default: 0; CIFAR-10: 1/8 of --image-size)");
-    add_with_default(command, "--augment", options.augment,
-                     "Random changes in training: crop (at a random place), flip (left and right), both with "
-                     "a comma between, or none")
-        ->delimiter(',');
-    command
-        .add_option("--mean", options.mean,
-                    "Mean of red, green and blue, from 0 to 1 (default: ImageNet's or CIFAR-10's)")
-        ->expected(3);
-    command
-        .add_option("--std", options.standard_deviation,
-                    "Standard deviation of red, green and blue (default: ImageNet's or CIFAR-10's)")
-        ->expected(3);
-    add_with_default(command, "--bad-images", options.bad,
-                     "If an image cannot be decoded: stop, once all is saved, or skip and count it");
-    command.add_option("--read-threads", options.read_threads,
-                       "Threads that read images ahead (default: a fourth of --threads)");
-}
-
-void require_images(const CLI::App& command, const ImageDataOptions& options) {
-    if (!options.directory.empty()) return;
-    for (const char* name :
-         {"--resize", "--crop-padding", "--augment", "--mean", "--std", "--bad-images", "--read-threads"})
-        if (command.get_option(name)->count() > 0)
-            throw UserError(fmt::format("{} says how images are read: give them as --images DIR", name));
+void add_image_data_options(Command& command, ImageDataOptions& options) {
+    const Company images{{"--images"}, "says how images are read: give them as --images DIR"};
+    command.add(
+        "Images",
+        {Row("--images", &options.directory,
+             "Images to train on: a folder for each class with JPEG and PNG files, such folders in train/ "
+             "and val/, or CIFAR-10's binary files",
+             {.type = "DIR", .is_path = true}),
+         Row("--resize", &options.resize,
+             "Pixels of an image's shorter side before --image-size is cropped from it (default: 8/7 of "
+             "that; CIFAR-10: as many)",
+             {.beside = images}),
+         Row("--crop-padding", &options.padding,
+             "Black pixels around an image before a random crop (default: 0; CIFAR-10: 1/8 of --image-size)",
+             {.beside = images}),
+         Row("--augment", &options.augment,
+             "Random changes in training: crop (at a random place), flip (left and right), both with a comma "
+             "between, or none",
+             {.commas = true, .words = {"crop", "flip", "none"}, .beside = images}),
+         Row("--mean", &options.mean,
+             "Mean of red, green and blue, from 0 to 1 (default: ImageNet's or CIFAR-10's)",
+             {.values = 3, .beside = images}),
+         Row("--std", &options.standard_deviation,
+             "Standard deviation of red, green and blue (default: ImageNet's or CIFAR-10's)",
+             {.values = 3, .beside = images}),
+         Row("--bad-images", &options.bad,
+             "If an image cannot be decoded: stop, once all is saved, or skip and count it",
+             {.words = {"stop", "skip"}, .words_are = WordUse::all_in_sentence, .beside = images}),
+         Row("--read-threads", &options.read_threads,
+             "Threads that read images ahead (default: a fourth of --threads)",
+             {.beside = images, .kept = Kept::nothing})});
 }
 
 void require_outside_images(const ImageDataOptions& options, const std::vector<NamedFile>& folders) {

@@ -11,10 +11,6 @@
 #include "cli/run_options.h"
 #include "mantissa/data/image_batches.h"
 
-namespace CLI {
-class App;
-}
-
 namespace mantissa::cli {
 
 struct ImageDataOptions {
@@ -27,10 +23,7 @@ struct ImageDataOptions {
 };
 
 /// Adds --images and those that say how its images are read and cut.
-void add_image_data_options(CLI::App& command, ImageDataOptions& options);
-
-/// Throws UserError, naming the option, where one of these was given to the command and no images were.
-void require_images(const CLI::App& command, const ImageDataOptions& options);
+void add_image_data_options(Command& command, ImageDataOptions& options);
 
 /// Throws UserError, beginning with the option, for a folder that is to be written and lies among the folders
 /// of images: the next start would take it for a class.

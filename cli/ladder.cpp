@@ -2,13 +2,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/option_with_default.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"
 #include "cli/progress_line.h"
@@ -51,8 +49,6 @@ void run(const LadderCommand& options) {
     ladder.trainer = trainer_options(options.run);
     ladder.steps = options.run.steps;
     ladder.repeats = options.repeats;
-    if (ladder.repeats < 1)
-        throw UserError(fmt::format("--repeats must be 1 or more, got {}", ladder.repeats));
     ladder.learning_rate = options.run.learning_rate;
     ProgressLine progress(options.run.quiet);
     ladder.progress = [&](const std::string& what) { progress.show(what); };
@@ -90,28 +86,28 @@ void add_ladder_command(CLI::App& app, const std::string& typed) {
     options->run.model = "gpt2-124m";
     options->run.steps = 5;
     options->run.learning_rate = 3e-4;
-    CLI::App* command =
-        app.add_subcommand("ladder", "Train one model in ever faster ways, and compare times and losses");
-    add_run_options(*command, options->run);
-    add_from_option(*command, options->run,
-                    "Begin with these weights: a checkpoint, or a published directory with config.json and "
-                    "model.safetensors, and its tokenizer");
-    command->add_option(
-        "--rungs", options->rungs,
-        fmt::format(
-            "Rungs, with commas between: {}. Default: all but fp16; tf32 where it is faster than FP32, "
-            "fp32-all (with all passes) where bf16 is not",
-            fmt::join(ladder_rungs(), ", ")));
-    add_with_default(*command, "--repeats", options->repeats,
-                     "Timed steps of each rung, after those of training");
-    add_output_file(*command, "--html", options->html,
-                    "Write the report as a page: speed, losses, memory, and what bounds each rung");
-    CLI::Option* batch = command->get_option("--batch");
-    batch->default_str("4, 2 or 1");
-    command->callback([options, command, batch] {
-        take_model_of_files(*command, options->run);
+    Command& command =
+        Command::in(app, "ladder", "Train one model in ever faster ways, and compare times and losses");
+    add_run_options(command, options->run);
+    command.add("Model", {from_option(options->run,
+                                      "Begin with these weights: a checkpoint, or a published directory with "
+                                      "config.json and model.safetensors, and its tokenizer")});
+    command.add(
+        "Reports",
+        {Row("--rungs", &options->rungs,
+             fmt::format("Rungs, with commas between: {}. Default: all but fp16; tf32 where it is faster "
+                         "than FP32, fp32-all (with all passes) where bf16 is not",
+                         fmt::join(ladder_rungs(), ", ")),
+             {.words = ladder_rungs()}),
+         Row("--repeats", &options->repeats, "Timed steps of each rung, after those of training",
+             {.range = {1, "1 or more"}}),
+         html_option(options->html,
+                     "Write the report as a page: speed, losses, memory, and what bounds each rung")});
+    command.show_default("--batch", "4, 2 or 1");
+    command.does([options, &command] {
+        take_model_of_files(command, options->run);
         take_tokenizer_of_files(options->run);
-        options->choose_batch = batch->count() == 0;
+        options->choose_batch = !command.is_given("--batch");
         run(*options);
     });
 }

@@ -1,11 +1,9 @@
 // `mantissa lint`: ugly sizes in a model, what to make of them, and what that gains here.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/option_with_default.h"
 #include "cli/output_file.h"
 #include "cli/progress_line.h"
 #include "cli/run_options.h"
@@ -24,8 +22,6 @@ struct LintCommand {
 };
 
 void run(const LintCommand& options) {
-    if (options.repeats < 1)
-        throw UserError(fmt::format("--repeats must be 1 or more, got {}", options.repeats));
     const TrainerOptions settings = trainer_options(options.run);
     const auto device = open_device(options.run);
     ProgressLine progress(options.run.quiet);
@@ -44,20 +40,22 @@ void run(const LintCommand& options) {
 void add_lint_command(CLI::App& app) {
     const auto options = std::make_shared<LintCommand>();
     options->run.model = "gpt2-124m";
-    options->run.steps = 1;
     options->run.batch = 4;
-    CLI::App* command = app.add_subcommand(
-        "lint", "Name ugly sizes in a model, what to make of them, and what that gains on this machine");
-    add_model_options(*command, options->run);
-    add_from_option(*command, options->run,
-                    "Whose model: a checkpoint, or model.safetensors and config.json as published");
-    add_policy_option(*command, options->run);
-    add_machine_options(*command, options->run);
-    add_with_default(*command, "--repeats", options->repeats, "Measurements of each size");
-    command->add_flag("--no-measure", options->no_measure, "Measure nothing");
-    command->add_flag("--quiet", options->run.quiet, "Print no progress");
-    command->callback([options, command] {
-        take_model_of_files(*command, options->run);
+    Command& command = Command::in(
+        app, "lint", "Name ugly sizes in a model, what to make of them, and what that gains on this machine");
+    add_model_options(command, options->run);
+    command.add(
+        "Model",
+        {from_option(options->run,
+                     "Whose model: a checkpoint, or model.safetensors and config.json as published")});
+    command.add("Formats and passes", {policy_option(options->run)});
+    add_machine_options(command, options->run);
+    command.add(
+        "Reports",
+        {Row("--repeats", &options->repeats, "Measurements of each size", {.range = {1, "1 or more"}}),
+         Row("--no-measure", &options->no_measure, "Measure nothing"), quiet_option(options->run.quiet)});
+    command.does([options, &command] {
+        take_model_of_files(command, options->run);
         run(*options);
     });
 }

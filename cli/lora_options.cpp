@@ -1,10 +1,5 @@
 #include "cli/lora_options.h"
 
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
-
-#include "cli/command_line.h"
 #include "cli/run_options.h"
 #include "mantissa/base/error.h"
 #include "mantissa/nn/lora.h"
@@ -22,53 +17,42 @@ AdapterFolder folder_of(const RunOptions& options) {
 
 }  // namespace
 
-void add_lora_options(CLI::App& command, LoraArguments& arguments) {
-    begin_section(command, section);
-    command
-        .add_option("--lora", arguments.rank,
-                    "Train adapters of this rank beside linear layers (LoRA); all weights are frozen, and "
-                    "kept once in the format of --policy")
-        ->type_name("RANK");
-    command
-        .add_option("--lora-alpha", arguments.alpha,
-                    "Adapters are scaled by this over their rank (default: the rank)")
-        ->type_name("ALPHA");
-    command.add_option("--lora-dropout", arguments.dropout, "Dropout of what adapters read (default: 0)")
-        ->type_name("RATE");
-    command
-        .add_option("--lora-on", arguments.on,
-                    "Layers with adapters: patterns of names with commas between, as *.attn.* (default: all "
-                    "linear layers but the head)")
-        ->delimiter(',')
-        ->type_name("PATTERN");
-    command.add_flag("--lora-rank-stabilized", arguments.rank_stabilized,
-                     "Scale adapters by alpha over the root of their rank (rsLoRA)");
+void add_lora_options(Command& command, LoraArguments& arguments) {
+    const Company lora{{"--lora", "--adapter"}, "belongs to --lora: give a rank, such as 16"};
+    command.add(section,
+                {Row("--lora", &arguments.rank,
+                     "Train adapters of this rank beside linear layers (LoRA); all weights are frozen, and "
+                     "kept once in the format of --policy",
+                     {.type = "RANK"}),
+                 Row("--lora-alpha", &arguments.alpha,
+                     "Adapters are scaled by this over their rank (default: the rank)",
+                     {.type = "ALPHA", .beside = lora}),
+                 Row("--lora-dropout", &arguments.dropout, "Dropout of what adapters read (default: 0)",
+                     {.type = "RATE", .beside = lora}),
+                 Row("--lora-on", &arguments.on,
+                     "Layers with adapters: patterns of names with commas between, as *.attn.* (default: all "
+                     "linear layers but the head)",
+                     {.type = "PATTERN", .commas = true, .beside = lora}),
+                 Row("--lora-rank-stabilized", &arguments.rank_stabilized,
+                     "Scale adapters by alpha over the root of their rank (rsLoRA)", {.beside = lora})});
 }
 
-void add_adapter_options(CLI::App& command, LoraArguments& arguments) {
-    begin_section(command, section);
-    command
-        .add_option("--adapter", arguments.adapter,
-                    "Begin with these adapters, in place of --lora: a folder that train --lora or PEFT wrote")
-        ->type_name("DIR");
-    command
-        .add_option("--merge", arguments.merge,
-                    "At the end, write the whole model here, too, with its adapters added in FP32")
-        ->type_name("DIR");
+void add_adapter_options(Command& command, LoraArguments& arguments) {
+    command.add(
+        section,
+        {Row("--adapter", &arguments.adapter,
+             "Begin with these adapters, in place of --lora: a folder that train --lora or PEFT wrote",
+             {.type = "DIR", .is_path = true}),
+         Row("--merge", &arguments.merge,
+             "At the end, write the whole model here, too, with its adapters added in FP32",
+             {.type = "DIR",
+              .beside = {{"--lora", "--adapter"}, "belongs to --lora: give a rank, such as 16"},
+              .kept = Kept::nothing})});
 }
 
 std::optional<nn::LoraOptions> lora_of(const RunOptions& options) {
     const LoraArguments& given = options.lora;
-    const std::pair<bool, const char*> companions[] = {{given.alpha.has_value(), "--lora-alpha"},
-                                                       {given.dropout.has_value(), "--lora-dropout"},
-                                                       {!given.on.empty(), "--lora-on"},
-                                                       {given.rank_stabilized, "--lora-rank-stabilized"},
-                                                       {!given.merge.empty(), "--merge"}};
-    if (!given.given()) {
-        for (const auto& [is_given, name] : companions)
-            if (is_given) throw UserError(fmt::format("{} belongs to --lora: give a rank, such as 16", name));
-        return {};
-    }
+    if (!given.given()) return {};
     if (nn::is_image_model(options.model))
         throw UserError("--lora: adapters are for language models, and this is a network for images");
     if (given.adapter.empty()) {

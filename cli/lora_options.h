@@ -7,16 +7,13 @@
 
 #include "mantissa/nn/model.h"
 
-namespace CLI {
-class App;
-}
-
 namespace mantissa::inline v0 {
 class StateBlock;
 }
 
 namespace mantissa::cli {
 
+class Command;
 struct RunOptions;
 
 struct LoraArguments {
@@ -31,12 +28,11 @@ struct LoraArguments {
 };
 
 /// --lora and its companions.
-void add_lora_options(CLI::App& command, LoraArguments& arguments);
+void add_lora_options(Command& command, LoraArguments& arguments);
 /// --adapter and --merge, of `train`.
-void add_adapter_options(CLI::App& command, LoraArguments& arguments);
+void add_adapter_options(Command& command, LoraArguments& arguments);
 
-/// The adapters that were asked for; none: the weights are trained. Throws UserError for a companion without
-/// --lora, and for images.
+/// The adapters that were asked for; none: the weights are trained. Throws UserError for images.
 std::optional<nn::LoraOptions> lora_of(const RunOptions& options);
 
 /// Copies the adapters of --adapter into a trainer's states, if it is given.

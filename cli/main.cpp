@@ -171,10 +171,8 @@ int main(int argc, char** argv) {
     mantissa::cli::add_numerics_command(app, typed);
     mantissa::cli::add_bench_command(app, typed);
     mantissa::cli::add_tokenize_command(app);
-    mantissa::cli::add_option_file(app);
     mantissa::cli::add_completion_command(app);
     mantissa::cli::add_manual_command(app);
-    mantissa::cli::check_values(app);
     mantissa::cli::join_short_sections(app);
     mantissa::cli::lay_out_help(app);
     mantissa::cli::Words words;

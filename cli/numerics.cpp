@@ -90,29 +90,30 @@ void add_numerics_command(CLI::App& app, const std::string& typed) {
     const auto options = std::make_shared<NumericsCommand>();
     options->command = typed;
     options->run.steps = 10;
-    CLI::App* command = app.add_subcommand(
-        "numerics",
+    Command& command = Command::in(
+        app, "numerics",
         "Hold the numbers of a training step against the ranges of formats, after some steps in FP32");
-    add_converge_command(*command, typed);  // first: it would inherit the section of the last option
-    add_run_options(*command, options->run);
-    add_image_data_options(*command, options->images);
-    command->add_option(
-        "--policy", options->run.policy,
-        "Train in this policy below sixteen bits, and show what its roundings lose, tensor by "
-        "tensor (default: FP32)");
-    add_from_option(*command, options->run,
-                    "Begin with these weights instead of random ones: a checkpoint, or model.safetensors and "
-                    "config.json as published; with the tokenizer beside them");
-    begin_section(*command, "Reports");
-    add_output_file(*command, "--tensors", options->tensors,
-                    "Under --policy: write what was rounded, before and after, as safetensors");
-    add_output_file(*command, "--html", options->html,
-                    "Write it as a page, with a histogram of every tensor");
-    command->callback([options, command] {
-        if (!command->get_subcommands().empty()) return;
-        take_model_of_files(*command, options->run);
+    add_converge_command(command.app(), typed);
+    add_run_options(command, options->run);
+    add_image_data_options(command, options->images);
+    command.add("Images", {Row("--policy", &options->run.policy,
+                               "Train in this policy below sixteen bits, and show what its roundings lose, "
+                               "tensor by tensor (default: FP32)")});
+    command.add(
+        "Model",
+        {from_option(options->run,
+                     "Begin with these weights instead of random ones: a checkpoint, or model.safetensors "
+                     "and config.json as published; with the tokenizer beside them")});
+    command.add("Reports",
+                {Row("--tensors", &options->tensors,
+                     "Under --policy: write what was rounded, before and after, as safetensors",
+                     {.type = "FILE", .writes_file = true}),
+                 html_option(options->html, "Write it as a page, with a histogram of every tensor")});
+    command.does([options, &command] {
+        if (!command.app().get_subcommands().empty()) return;
+        take_model_of_files(command, options->run);
         take_tokenizer_of_files(options->run);
-        require_images(*command, options->images);
+        command.require_company();
         run(*options);
     });
 }

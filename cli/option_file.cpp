@@ -300,19 +300,6 @@ void append(std::vector<std::string>& words, const CLI::Option& option, const Op
 
 }  // namespace
 
-void add_option_file(CLI::App& app) {
-    for (CLI::App* command : app.get_subcommands({})) {
-        if (command->get_name().empty()) continue;  // a group of options
-        begin_section(*command, "Machine");
-        command
-            ->add_option(
-                std::string(option_name),
-                "Read options from this file, a line each of NAME = VALUE; typed options count instead")
-            ->type_name("FILE");
-        add_option_file(*command);
-    }
-}
-
 std::string Words::with_place(const std::string& message) const {
     const auto place = places.find(message.substr(0, message.find_first_of(": ")));
     return place == places.end() ? message : fmt::format("{}: {}", place->second, message);

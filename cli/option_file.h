@@ -11,9 +11,6 @@ class App;
 
 namespace mantissa::cli {
 
-/// Adds --config to every command.
-void add_option_file(CLI::App& app);
-
 /// The words of a command line, and where those came from that were not typed.
 struct Words {
     std::vector<std::string> all = {};

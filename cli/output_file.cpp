@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -27,6 +26,8 @@ bool is_stream(const fs::path& path) {
     return fs::exists(path, ignored) && !fs::is_regular_file(path, ignored);
 }
 
+}  // namespace
+
 void require_writable(const std::string& option, const fs::path& path) {
     std::error_code ignored;
     const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
@@ -42,6 +43,8 @@ void require_writable(const std::string& option, const fs::path& path) {
     }
 }
 
+namespace {
+
 /// Standard output, where it is kept for files; else -1.
 int kept_output = -1;
 
@@ -56,14 +59,6 @@ void write_to_kept_output(const std::string& text) {
 }
 
 }  // namespace
-
-CLI::Option* add_output_file(CLI::App& command, const std::string& name, std::string& path,
-                             const std::string& what) {
-    return command.add_option(name, path, what)->type_name("FILE")->check([name](const std::string& given) {
-        require_writable(name, given);
-        return std::string();
-    });
-}
 
 bool asks_for_file_on_standard_output(std::span<const std::string> words) {
     for (std::size_t i = 0; i < words.size(); ++i)

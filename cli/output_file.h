@@ -2,20 +2,14 @@
 #pragma once
 
 #include <cstdio>
+#include <filesystem>
 #include <span>
 #include <string>
 
-namespace CLI {
-class App;
-class Option;
-}
-
 namespace mantissa::cli {
 
-/// Adds an option that names such a file, `name` being "--json" or the like. Parsing it throws UserError if
-/// there is no such folder, or nothing can be written there.
-CLI::Option* add_output_file(CLI::App& command, const std::string& name, std::string& path,
-                             const std::string& what);
+/// Throws UserError, beginning with the option, if there is no such folder, or nothing can be written there.
+void require_writable(const std::string& option, const std::filesystem::path& path);
 
 /// Whether the words hold `--json -` or `--log -`.
 bool asks_for_file_on_standard_output(std::span<const std::string> words);

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "cli/command_line.h"
@@ -33,14 +32,16 @@ void run(const PeaksCommand& options) {
 
 void add_peaks_command(CLI::App& app) {
     const auto options = std::make_shared<PeaksCommand>();
-    CLI::App* command = app.add_subcommand(
-        "peaks", "Print this machine's rate in every number format, computed and measured");
-    command->add_option(
-        "--of", options->of,
-        fmt::format("Accelerator whose peaks are computed, instead of measuring this machine: {}",
-                    fmt::join(accelerator_names(), ", ")));
-    add_machine_options(*command, options->machine);
-    command->callback([options] { run(*options); });
+    Command& command =
+        Command::in(app, "peaks", "Print this machine's rate in every number format, computed and measured");
+    command.add(
+        "Machine",
+        {Row("--of", &options->of,
+             fmt::format("Accelerator whose peaks are computed, instead of measuring this machine: {}",
+                         fmt::join(accelerator_names(), ", ")),
+             {.words = accelerator_names()})});
+    add_machine_options(command, options->machine);
+    command.does([options] { run(*options); });
 }
 
 }  // namespace mantissa::cli

@@ -1,7 +1,6 @@
 // `mantissa predict`: says what is on images, with a network that train --images trained.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -11,7 +10,6 @@
 
 #include "cli/command_line.h"
 #include "cli/commands.h"
-#include "cli/option_with_default.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"
 #include "cli/run_options.h"
@@ -71,9 +69,6 @@ void validate(const PredictCommand& options) {
         throw UserError("--checkpoint DIR is missing: which network, trained by train --images?");
     if (options.images.empty())
         throw UserError("predict needs an image, or a folder of them: predict --checkpoint DIR IMAGE");
-    if (options.top < 1) throw UserError(fmt::format("--top must be 1 class or more, got {}", options.top));
-    if (options.batch < 1)
-        throw UserError(fmt::format("--batch must be 1 image or more, got {}", options.batch));
 }
 
 /// Reads images ahead, predicts them, and shows each as it comes.
@@ -251,21 +246,24 @@ void run(const PredictCommand& options) {
 
 void add_predict_command(CLI::App& app) {
     const auto options = std::make_shared<PredictCommand>();
-    CLI::App* command = app.add_subcommand("predict", "Name what is on images, with a trained network");
-    command->add_option("images", options->images, "JPEG or PNG files, or folders with all that they hold")
-        ->type_name("IMAGE|DIR");
-    command
-        ->add_option("--checkpoint", options->checkpoint,
-                     "Directory of the network, written by train --images")
-        ->type_name("DIR");
-    add_with_default(*command, "--top", options->top, "Classes to name for each image, likeliest first");
-    add_with_default(*command, "--batch", options->batch, "Images that are computed at a time");
-    add_policy_option(*command, options->run, PolicyUse::training);
-    add_machine_options(*command, options->run);
-    add_output_file(*command, "--csv", options->csv,
-                    "Write a line for each image: image, folder_class, class_1, probability_1 ...");
-    command->add_flag("--quiet", options->run.quiet, "Print the predictions alone");
-    command->callback([options] { run(*options); });
+    Command& command = Command::in(app, "predict", "Name what is on images, with a trained network");
+    command.add("Options",
+                {Row("images", &options->images, "JPEG or PNG files, or folders with all that they hold",
+                     {.type = "IMAGE|DIR"}),
+                 Row("--checkpoint", &options->checkpoint,
+                     "Directory of the network, written by train --images", {.type = "DIR"}),
+                 Row("--top", &options->top, "Classes to name for each image, likeliest first",
+                     {.range = {1, "1 class or more"}}),
+                 Row("--batch", &options->batch, "Images that are computed at a time",
+                     {.range = {1, "1 image or more"}}),
+                 policy_option(options->run)});
+    add_machine_options(command, options->run);
+    command.add("Reports",
+                {Row("--csv", &options->csv,
+                     "Write a line for each image: image, folder_class, class_1, probability_1 ...",
+                     {.type = "FILE", .writes_file = true}),
+                 quiet_option(options->run.quiet, "Print the predictions alone")});
+    command.does([options] { run(*options); });
 }
 
 }  // namespace mantissa::cli

@@ -5,54 +5,24 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <filesystem>
-#include <span>
-#include <string_view>
 
 #include "cli/old_names.h"
-#include "cli/run_options.h"
+#include "cli/option_rows.h"
 #include "mantissa/base/error.h"
 #include "mantissa/data/byte_tokenizer.h"
 
 namespace mantissa::cli {
 
-namespace {
-
-/// Options of one run and not of the next.
-constexpr std::array<std::string_view, 18> of_this_run = {
-    "--help",         "--config",       "--resume",        "--checkpoint", "--json",        "--trace",
-    "--dump",         "--profile",      "--pass-times",    "--quiet",      "--dump-target", "--device",
-    "--read-threads", "--rank-timeout", "--compare-every", "--threads",    "--merge",       "--plan"};
-
-/// Options whose files grow with a run.
-constexpr std::array<std::string_view, 3> of_reports = {"--log", "--html", "--tensorboard"};
-
-constexpr std::array<std::string_view, 10> files = {"--text",      "--chats",  "--tokens", "--validation",
-                                                    "--tokenizer", "--images", "--log",    "--tensorboard",
-                                                    "--html",      "--adapter"};
-
-bool holds(const auto& names, const std::string& name) {
-    return std::ranges::find(names, name) != std::end(names);
-}
-
-}  // namespace
-
-TypedOptions options_to_remember(const CLI::App& command) {
-    // A name that no option has any more would do nothing, in silence.
-    for (const std::span<const std::string_view> names :
-         {std::span<const std::string_view>(of_this_run), {of_reports}, {files}})
-        for (const std::string_view name : names)
-            check(command.get_option_no_throw(std::string(name)),
-                  "options that are named here are the command's");
+TypedOptions options_to_remember(const Command& command) {
     TypedOptions typed;
-    for (const CLI::Option* option : command.get_options()) {
-        const std::string name = option->get_name();
-        if (option->count() == 0 || holds(of_this_run, name)) continue;
-        std::vector<std::string>& values = typed[name] = option->results();
-        if (!holds(files, name)) continue;
+    for (const Row& row : command.rows()) {
+        const CLI::Option& option = *command.app().get_option(row.name);
+        if (option.count() == 0 || row.is.kept == Kept::nothing) continue;
+        std::vector<std::string>& values = typed[row.name] = option.results();
+        if (!row.is.is_path) continue;
         for (std::string& value : values)
-            if (value != "-" && (name != "--tokenizer" || value != bytes_word))
+            if (value != "-" && (row.name != "--tokenizer" || value != bytes_word))
                 value = std::filesystem::absolute(value).lexically_normal().string();
     }
     return typed;
@@ -85,19 +55,21 @@ std::string give_report(CLI::Option& option, const std::vector<std::string>& val
 
 }  // namespace
 
-std::string take_over(CLI::App& command, const TypedOptions& remembered, Reports reports) {
+std::string take_over(Command& command, const TypedOptions& remembered, Reports reports) {
     std::string left_out;
     for (const auto& [saved_name, saved_values] : remembered) {
         const std::string name = "--" + option_today(std::string_view(saved_name).substr(2));
         std::vector<std::string> values;
         for (const std::string& value : saved_values)
             values.push_back(value_today(std::string_view(name).substr(2), value));
-        CLI::Option* const option = command.get_option_no_throw(name);
-        if (!option) throw UserError(fmt::format("the checkpoint remembers {}, which there is not", name));
-        if (option->count() > 0 || holds(of_this_run, name)) continue;
-        if (!holds(of_reports, name)) {
-            give(*option, values);
-        } else if (const std::string why = give_report(*option, values, reports); !why.empty()) {
+        const auto row = std::ranges::find(command.rows(), name, &Row::name);
+        if (row == command.rows().end())
+            throw UserError(fmt::format("the checkpoint remembers {}, which there is not", name));
+        CLI::Option& option = *command.app().get_option(name);
+        if (option.count() > 0 || row->is.kept == Kept::nothing) continue;
+        if (row->is.kept == Kept::value) {
+            give(option, values);
+        } else if (const std::string why = give_report(option, values, reports); !why.empty()) {
             left_out +=
                 fmt::format("{}{} {} ({})", left_out.empty() ? "" : ", ", name, fmt::join(values, " "), why);
         }

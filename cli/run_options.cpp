@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <initializer_list>
@@ -11,7 +10,6 @@
 #include <memory>
 
 #include "cli/command_line.h"
-#include "cli/option_with_default.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"
 #include "mantissa/base/atomic_file.h"
@@ -42,140 +40,149 @@ namespace mantissa::cli {
 
 namespace {
 
-/// Sizes of one's own; what is not given is the model's.
-void add_size_options(CLI::App& command, nn::ModelSizes& sizes) {
-    command.add_option("--layers", sizes.layers, "Layers (default: the model's)");
-    command.add_option("--heads", sizes.heads,
-                       "Attention heads; they must divide the channels (default: the model's)");
-    command.add_option("--channels", sizes.channels,
-                       "Channels, the width of the model (default: the model's)");
-    command.add_option("--context", sizes.context, "Longest sequence, in tokens (default: the model's)");
-    command.add_option("--vocabulary", sizes.vocabulary, "Vocabulary size, in tokens (default: the model's)");
-    command.add_option("--dropout", sizes.dropout,
-                       "Share of activations that training drops, 0 to 1 (default: 0)");
-    command.add_flag_callback(
-        "--no-bias", [&sizes] { sizes.bias = false; }, "Linear layers and norms without biases");
+/// The parser gives its largest number for anything larger.
+constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+
+std::vector<std::string> joined(std::vector<std::string> words, const std::vector<std::string>& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
 }
 
 }  // namespace
 
-void add_image_options(CLI::App& command, nn::GivenImageSizes& sizes) {
-    begin_section(command, "Model");
-    command.add_option("--image-size", sizes.image,
-                       "Rows and columns of an image, in pixels (default: the network's, 224 or 32)");
-    command.add_option("--classes", sizes.classes,
-                       "Classes of images (default: the network's, or as many as given images have)");
-    command.add_option(
-        "--width", sizes.width,
-        "Channels of the first convolution; all others are in proportion (default: the network's)");
+std::vector<Row> image_options(nn::GivenImageSizes& sizes) {
+    return {Row("--image-size", &sizes.image,
+                "Rows and columns of an image, in pixels (default: the network's, 224 or 32)"),
+            Row("--classes", &sizes.classes,
+                "Classes of images (default: the network's, or as many as given images have)"),
+            Row("--width", &sizes.width,
+                "Channels of the first convolution; all others are in proportion (default: the network's)")};
 }
 
-void add_model_options(CLI::App& command, RunOptions& options, ModelUse use) {
-    const std::vector<std::string> all = nn::language_model_names();
+void add_model_options(Command& command, RunOptions& options) {
+    const std::vector<std::string> all = nn::language_model_names(), networks = nn::image_model_names();
     const auto half = all.begin() + std::ssize(all) / 2;  // sentences that can be read
-    std::string names =
-        fmt::format("Model: {}. Or {}", fmt::join(all.begin(), half, ", "), fmt::join(half, all.end(), ", "));
-    if (use == ModelUse::any)
-        names += fmt::format(". For images: {}", fmt::join(nn::image_model_names(), ", "));
-    begin_section(command, "Model");
-    add_with_default(command, "--model", options.model, names);
-    add_size_options(command, options.sizes);
-    if (use == ModelUse::any) add_image_options(command, options.images);
-    begin_section(command, "Training");
-    add_with_default(
-        command, "--batch", options.batch,
-        use == ModelUse::any ? "Sequences, or images, of a micro-batch" : "Sequences of a micro-batch");
-    command
-        .add_option("--sequence", options.sequence,
-                    "Sequence length, in tokens (default: the model's context)")
-        ->check(not_zero);
+    nn::ModelSizes& sizes = options.sizes;                // what is not given is the model's
+    command.add(
+        "Model",
+        {Row("--model", &options.model,
+             fmt::format("Model: {}. Or {}. For images: {}", fmt::join(all.begin(), half, ", "),
+                         fmt::join(half, all.end(), ", "), fmt::join(networks, ", ")),
+             {.words = joined(all, networks)}),
+         Row("--layers", &sizes.layers, "Layers (default: the model's)"),
+         Row("--heads", &sizes.heads,
+             "Attention heads; they must divide the channels (default: the model's)"),
+         Row("--channels", &sizes.channels, "Channels, the width of the model (default: the model's)"),
+         Row("--context", &sizes.context, "Longest sequence, in tokens (default: the model's)"),
+         Row("--vocabulary", &sizes.vocabulary, "Vocabulary size, in tokens (default: the model's)"),
+         Row("--dropout", &sizes.dropout, "Share of activations that training drops, 0 to 1 (default: 0)"),
+         Row("--no-bias", &sizes.bias, "Linear layers and norms without biases")});
+    command.add("Model", image_options(options.images));
+    command.add("Training",
+                {Row("--batch", &options.batch, "Sequences, or images, of a micro-batch",
+                     {.range = {1, "1 or more", most_of_count}}),
+                 Row("--sequence", &options.sequence,
+                     "Sequence length, in tokens (default: the model's context)", {.check = not_zero})});
 }
 
-void add_from_option(CLI::App& command, RunOptions& options, const char* what) {
-    begin_section(command, "Model");
-    command.add_option("--from", options.from, what)->type_name("DIR");
+Row from_option(RunOptions& options, const char* what) {
+    return Row("--from", &options.from, what, {.type = "DIR"});
 }
 
-void add_seed_option(CLI::App& command, RunOptions& options, const char* what) {
+Row seed_option(RunOptions& options, const char* what) {
     // The parser would take -1 for 2^64 - 1.
     const auto refuse_negative = [](const std::string& given) {
         return given.starts_with('-') ? fmt::format("must be 0 or more, got {}", given) : std::string();
     };
-    begin_section(command, "Training");
-    add_with_default(command, "--seed", options.seed, what)->check(refuse_negative);
+    return Row("--seed", &options.seed, what, {.check = refuse_negative});
 }
 
-void add_machine_options(CLI::App& command, RunOptions& options) {
-    begin_section(command, "Machine");
-    add_with_default(command, "--device", options.device,
-                     "Device to run on: cpu, or cuda for an NVIDIA GPU (new: two kinds of card have run it)");
-    command.add_option("--threads", options.threads, "Threads (default: one for each core)")->check(not_zero);
-    begin_section(command, "Reports");
-    add_output_file(command, "--json", options.json, "Write the report as JSON");
+Row device_option(RunOptions& options) {
+    return Row("--device", &options.device,
+               "Device to run on: cpu, or cuda for an NVIDIA GPU (new: two kinds of card have run it)",
+               {.words = {"cpu", "cuda"}, .kept = Kept::nothing});
 }
 
-void add_policy_option(CLI::App& command, RunOptions& options, PolicyUse use) {
-    std::vector<std::string> names = policy_names();
-    if (use == PolicyUse::any)
-        for (const std::string& name : inference_policy_names()) names.push_back(name);
-    begin_section(command, formats_section);
-    command.add_option(
-        "--policy", options.policy,
+Row threads_option(int& threads) {
+    return Row("--threads", &threads, "Threads (default: one for each core)",
+               {.check = not_zero, .kept = Kept::nothing});
+}
+
+Row json_option(std::string& file, const char* what) {
+    return Row("--json", &file, what, {.type = "FILE", .writes_file = true, .kept = Kept::nothing});
+}
+
+Row html_option(std::string& file, const char* what) {
+    return {
+        "--html", &file, what, {.type = "FILE", .writes_file = true, .is_path = true, .kept = Kept::report}};
+}
+
+Row trace_option(std::string& file, const char* what) {
+    return Row("--trace", &file, what, {.type = "FILE", .writes_file = true, .kept = Kept::nothing});
+}
+
+Row quiet_option(bool& quiet, const char* what) {
+    return Row("--quiet", &quiet, what, {.kept = Kept::nothing});
+}
+
+void add_machine_options(Command& command, RunOptions& options) {
+    command.add("Machine", {device_option(options), threads_option(options.threads)});
+    command.add("Reports", {json_option(options.json, "Write the report as JSON")});
+}
+
+Row policy_option(RunOptions& options, PolicyUse use) {
+    const std::vector<std::string> names =
+        use == PolicyUse::any ? joined(policy_names(), inference_policy_names()) : policy_names();
+    return Row("--policy", &options.policy,
+               fmt::format(
+                   "Precision policy: {} (default: bf16 where the machine has a BF16 matrix unit, else fp32)",
+                   fmt::join(names, ", ")),
+               {.words = names});
+}
+
+Row emulate_option(RunOptions& options) {
+    // Empty, it turns an emulation off that a checkpoint remembers.
+    return Row("--emulate", &options.emulate,
+               "Emulate another precision: round matmul operands to tf32, bf16 or fp16, compute in FP32",
+               {.may_be_empty = true, .words = {"tf32", "bf16", "fp16"}});
+}
+
+Row passes_option(RunOptions& options) {
+    return Row("--passes", &options.passes,
+               fmt::format("Optional passes, with commas between: {}; all that this machine can run, or none",
+                           fmt::join(optional_pass_names(), ", ")),
+               {.words = joined({"all", "none"}, optional_pass_names())});
+}
+
+Row recompute_option(RunOptions& options) {
+    return Row(
+        "--recompute", &options.recompute,
         fmt::format(
-            "Precision policy: {} (default: bf16 where the machine has a BF16 matrix unit, else fp32)",
-            fmt::join(names, ", ")));
+            "Values that the backward pass computes again instead of keeping them, with commas between: {}",
+            fmt::join(recomputable(), ", ")),
+        {.type = "WHAT", .commas = true, .words = recomputable()});
 }
 
-void add_emulate_option(CLI::App& command, RunOptions& options) {
-    begin_section(command, formats_section);
-    command.add_option(
-        "--emulate", options.emulate,
-        "Emulate another precision: round matmul operands to tf32, bf16 or fp16, compute in FP32");
+Row loss_on_option(std::string& loss_on) {
+    return Row("--loss-on", &loss_on,
+               "Tokens of --chats that are trained: answers, each with the token that ends its turn, or all",
+               {.words = {"answers", "all"},
+                .words_are = WordUse::all,
+                .beside = {{"--chats"}, "belongs to --chats; give these, or leave it out"}});
 }
 
-void add_passes_option(CLI::App& command, RunOptions& options) {
-    begin_section(command, formats_section);
-    add_with_default(
-        command, "--passes", options.passes,
-        fmt::format("Optional passes, with commas between: {}; all that this machine can run, or none",
-                    fmt::join(optional_pass_names(), ", ")));
+Row documents_option(RunOptions& options) {
+    return Row("--documents", &options.documents,
+               "Documents of the text. joined: they follow one another as one text. packed: several in a "
+               "sequence, and none sees another",
+               {.type = "WORD", .words = {"joined", "packed"}});
 }
 
-void add_recompute_option(CLI::App& command, RunOptions& options) {
-    begin_section(command, formats_section);
-    command
-        .add_option("--recompute", options.recompute,
-                    fmt::format("Values that the backward pass computes again instead of keeping them, with "
-                                "commas between: {}",
-                                fmt::join(recomputable(), ", ")))
-        ->delimiter(',')
-        ->type_name("WHAT");
-}
-
-void add_loss_on_option(CLI::App& command, std::string& loss_on) {
-    add_with_default(
-        command, "--loss-on", loss_on,
-        "Tokens of --chats that are trained: answers, each with the token that ends its turn, or "
-        "all")
-        ->check(CLI::IsMember({"answers", "all"}));
-}
-
-void add_documents_option(CLI::App& command, RunOptions& options) {
-    begin_section(command, "Text");
-    add_with_default(command, "--documents", options.documents,
-                     "Documents of the text. joined: they follow one another as one text. packed: several in "
-                     "a sequence, and none sees another")
-        ->type_name("WORD");
-}
-
-void add_special_tokens_option(CLI::App& command, std::optional<std::string>& given) {
-    command
-        .add_option(
-            "--special-tokens", given,
-            "Special tokens that a text spells, such as <|im_end|>: read as tokens, or as text, letter "
-            "by letter (default: as the model was trained, else tokens)")
-        ->check(CLI::IsMember({"tokens", "text"}))
-        ->type_name("WORD");
+Row special_tokens_option(std::optional<std::string>& given) {
+    return Row("--special-tokens", &given,
+               "Special tokens that a text spells, such as <|im_end|>: read as tokens, or as text, letter by "
+               "letter (default: as the model was trained, else tokens)",
+               {.type = "WORD", .words = {"tokens", "text"}, .words_are = WordUse::all});
 }
 
 std::optional<SpecialsInText> specials_of(const std::optional<std::string>& given) {
@@ -188,55 +195,48 @@ nn::Documents documents_of(const RunOptions& options) {
     throw UserError(fmt::format("--documents {}: expected joined or packed", options.documents));
 }
 
-void add_run_options(CLI::App& command, RunOptions& options, ModelUse use) {
-    add_model_options(command, options, use);
+void add_run_options(Command& command, RunOptions& options) {
+    add_model_options(command, options);
     add_machine_options(command, options);
-    begin_section(command, "Training");
-    add_with_default(command, "--steps", options.steps, "Training steps");
-    begin_section(command, "Text");
-    command
-        .add_option("--text", options.text,
-                    "Text files, and folders of them (default: the licences in /usr/share/common-licenses)")
-        ->type_name("FILE");
-    command
-        .add_option("--tokens", options.tokens, "Token shards instead of text: llm.c's, nanoGPT's or .npy")
-        ->type_name("FILE");
-    command.add_option(
-        "--tokens-format", options.tokens_format,
-        "Format of --tokens: llmc, raw (16-bit numbers alone) or npy (default: found by the first bytes)");
-    command
-        .add_option("--tokenizer", options.tokenizer,
-                    "Tokenizer of the text: a directory, tokenizer.json or .tiktoken; or bytes, so that each "
-                    "byte is a token (default: train: bytes; ladder: one trained on the text)")
-        ->type_name("DIR");
-    add_documents_option(command, options);
-    add_special_tokens_option(command, options.special_tokens);
-    begin_section(command, "Training");
-    add_with_default(command, "--learning-rate", options.learning_rate, "Highest learning rate");
-    add_seed_option(command, options, "Seed of the weights and of everything random");
-    begin_section(command, "Reports");
-    command
-        .add_option("--dump", options.dump,
-                    "Write the graph after each pass into this directory; train writes the plan, too")
-        ->type_name("DIR");
-    add_recompute_option(command, options);
-    begin_section(command, "Reports");
-    command.add_flag("--pass-times", options.pass_times, "Print the time of each pass, in milliseconds");
-    command.add_flag("--quiet", options.quiet, "Print no progress");
+    command.add("Training", {Row("--steps", &options.steps, "Training steps", {.range = {1, "1 or more"}})});
+    command.add("Text",
+                {Row("--text", &options.text,
+                     "Text files, and folders of them (default: the licences in /usr/share/common-licenses)",
+                     {.type = "FILE", .is_path = true}),
+                 Row("--tokens", &options.tokens, "Token shards instead of text: llm.c's, nanoGPT's or .npy",
+                     {.type = "FILE", .is_path = true}),
+                 Row("--tokens-format", &options.tokens_format,
+                     "Format of --tokens: llmc, raw (16-bit numbers alone) or npy (default: found by the "
+                     "first bytes)",
+                     {.words = {"llmc", "raw", "npy"}}),
+                 Row("--tokenizer", &options.tokenizer,
+                     "Tokenizer of the text: a directory, tokenizer.json or .tiktoken; or bytes, so that "
+                     "each byte is a token (default: train: bytes; ladder: one trained on the text)",
+                     {.type = "DIR", .is_path = true}),
+                 documents_option(options), special_tokens_option(options.special_tokens)});
+    command.add("Training", {Row("--learning-rate", &options.learning_rate, "Highest learning rate"),
+                             seed_option(options, "Seed of the weights and of everything random")});
+    command.add("Formats and passes", {recompute_option(options)});
+    command.add("Reports",
+                {Row("--dump", &options.dump,
+                     "Write the graph after each pass into this directory; train writes the plan, too",
+                     {.type = "DIR", .kept = Kept::nothing}),
+                 Row("--pass-times", &options.pass_times, "Print the time of each pass, in milliseconds",
+                     {.kept = Kept::nothing}),
+                 quiet_option(options.quiet)});
 }
 
-bool take_rate_of_trained_weights(const CLI::App& command, RunOptions& options) {
-    if (!options.from_files || command.get_option("--learning-rate")->count() > 0) return false;
+bool take_rate_of_trained_weights(const Command& command, RunOptions& options) {
+    if (!options.from_files || command.is_given("--learning-rate")) return false;
     options.learning_rate = options.lora.given() ? rate_of_adapters : rate_of_trained_weights;
     return true;
 }
 
-void describe_rate_of_trained_weights(CLI::App& command) {
+void describe_rate_of_trained_weights(Command& command) {
     std::string words = fmt::format(
         "Highest learning rate; where --from names a text model, {:g} unless given", rate_of_trained_weights);
-    if (command.get_option_no_throw("--lora") != nullptr)
-        words += fmt::format(", {:g} with --lora", rate_of_adapters);
-    command.get_option("--learning-rate")->description(std::move(words));
+    if (command.has("--lora")) words += fmt::format(", {:g} with --lora", rate_of_adapters);
+    command.describe("--learning-rate", words);
 }
 
 std::unique_ptr<Device> open_device(const RunOptions& options, Ranks* ranks) {
@@ -272,14 +272,9 @@ bool is_of_bytes(const std::filesystem::path& checkpoint) {
 
 namespace {
 
-bool was_given(const CLI::App& command, const char* name) {
-    const CLI::Option* option = command.get_option_no_throw(name);
-    return option && option->count() > 0;
-}
-
-void refuse_beside_files(const CLI::App& command, std::initializer_list<const char*> names) {
+void refuse_beside_files(const Command& command, std::initializer_list<const char*> names) {
     for (const char* name : names)
-        if (was_given(command, name))
+        if (command.is_given(name))
             throw UserError(
                 fmt::format("--from takes model and weights from files: give it without {}", name));
 }
@@ -299,9 +294,9 @@ bool holds_network(const std::filesystem::path& directory) {
 namespace {
 
 /// Trained on images, the head may be of other classes.
-void take_network_of_files(const CLI::App& command, RunOptions& options) {
+void take_network_of_files(const Command& command, RunOptions& options) {
     refuse_beside_files(command, {"--model", "--image-size", "--width", "--resume"});
-    const bool trains_on_others = was_given(command, "--images");
+    const bool trains_on_others = command.is_given("--images");
     if (!trains_on_others) refuse_beside_files(command, {"--classes"});
     auto file = std::make_shared<const ImageModelFile>(options.from);
     if (!file->warning().empty()) print_error(fmt::format("mantissa: warning: {}\n", file->warning()));
@@ -316,18 +311,17 @@ void take_network_of_files(const CLI::App& command, RunOptions& options) {
 
 }  // namespace
 
-void take_model_of_files(const CLI::App& command, RunOptions& options) {
+void take_model_of_files(const Command& command, RunOptions& options) {
     if (options.from.empty()) return;
     if (holds_network(options.from)) return take_network_of_files(command, options);
-    if (was_given(command, "--images")) {
+    if (command.is_given("--images")) {
         refuse_beside_files(command, {"--resume"});
         if (!std::filesystem::exists(options.from))
             throw UserError(fmt::format("{}: does not exist", options.from));
         if (!nn::is_image_model(options.model))
             throw UserError(
                 fmt::format("--from {}: with --images it is a checkpoint of such a run, or a safetensors "
-                            "file and --model, "
-                            "which of {} it is of",
+                            "file and --model, which of {} it is of",
                             options.from, fmt::join(nn::image_model_names(), ", ")));
         return;
     }
@@ -420,10 +414,10 @@ Corpus open_corpus(const RunOptions& options, CorpusOptions::Untokenized untoken
     if (specials && !corpus.tokenizer)
         throw UserError("--special-tokens says how a tokenizer reads texts: give --tokenizer DIR");
     if (specials && corpus.reading.specials != *specials)
-        throw UserError(fmt::format(
-            "--special-tokens {}: {} were made with --special-tokens {}; leave the option out, or "
-            "make them anew",
-            name_of(*specials), corpus.stream.source(), name_of(corpus.reading.specials)));
+        throw UserError(
+            fmt::format("--special-tokens {}: {} were made with --special-tokens {}; leave the option out, "
+                        "or make them anew",
+                        name_of(*specials), corpus.stream.source(), name_of(corpus.reading.specials)));
     if (!options.earlier.empty() && corpus.tokenizer)
         say_earlier_reading(options.earlier, corpus.reading, *corpus.tokenizer);
     return corpus;
@@ -463,10 +457,9 @@ std::string given_sizes(const nn::ModelSizes& sizes) {
 
 nn::LanguageModel language_model(const RunOptions& options) {
     if (!options.from_files && nn::is_image_model(options.model))
-        throw UserError(
-            fmt::format("--model {}: is for images, which this command does not read; bench trains it on "
-                        "synthetic ones",
-                        options.model));
+        throw UserError(fmt::format(
+            "--model {}: is for images, which this command does not read; bench trains it on synthetic ones",
+            options.model));
     if (options.from_files) return *options.from_files;
     if (!nn::is_language_model(options.model))
         throw UserError(fmt::format("--model: there is no model '{}'; there are {}; for images {}",
@@ -475,13 +468,6 @@ nn::LanguageModel language_model(const RunOptions& options) {
     return in_option(given_sizes(options.sizes),
                      [&] { return nn::language_model(options.model, options.sizes); });
 }
-
-namespace {
-
-/// The parser gives its largest number for anything larger.
-constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
-
-}  // namespace
 
 namespace {
 
@@ -556,9 +542,6 @@ nn::Model model_to_train(const RunOptions& options) {
 
 TrainerOptions trainer_options(const RunOptions& options) {
     TrainerOptions trainer;
-    if (options.steps < 1) throw UserError(fmt::format("--steps must be 1 or more, got {}", options.steps));
-    if (options.batch < 1) throw UserError(fmt::format("--batch must be 1 or more, got {}", options.batch));
-    if (options.batch > most) throw UserError(fmt::format("--batch must be at most {}", most));
     require_learning_rate(options.learning_rate);
     trainer.batch = options.batch;
     trainer.seed = options.seed;

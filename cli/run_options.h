@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/lora_options.h"
+#include "cli/option_rows.h"
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/data/corpus.h"
 #include "mantissa/nn/documents.h"
@@ -17,10 +18,6 @@
 #include "mantissa/train/image_model_file.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_plan.h"
-
-namespace CLI {
-class App;
-}
 
 namespace mantissa::cli {
 
@@ -64,33 +61,37 @@ inline constexpr double rate_of_trained_weights = 2e-5;
 inline constexpr double rate_of_adapters = 2e-4;
 /// Takes one of these rates where --from names a text model and --learning-rate was not given. Whether it
 /// did.
-bool take_rate_of_trained_weights(const CLI::App& command, RunOptions& options);
+bool take_rate_of_trained_weights(const Command& command, RunOptions& options);
 /// The help of --learning-rate says so.
-void describe_rate_of_trained_weights(CLI::App& command);
+void describe_rate_of_trained_weights(Command& command);
 
-/// Models that --model takes.
-enum class ModelUse : std::uint8_t { any, language };
-/// Adds options to a command, with `options`' values as defaults: all of them, --policy and --passes apart.
-void add_run_options(CLI::App& command, RunOptions& options, ModelUse use = ModelUse::any);
+/// Adds the options that commands which train have in common, with `options`' values as defaults.
+void add_run_options(Command& command, RunOptions& options);
 // Parts of them, for commands that do not train.
-void add_model_options(CLI::App& command, RunOptions& options, ModelUse use = ModelUse::any);
+void add_model_options(Command& command, RunOptions& options);
+void add_machine_options(Command& command, RunOptions& options);
 /// --image-size, --classes and --width.
-void add_image_options(CLI::App& command, nn::GivenImageSizes& sizes);
+std::vector<Row> image_options(nn::GivenImageSizes& sizes);
 /// --from, in place of all that add_model_options says of the model.
-void add_from_option(CLI::App& command, RunOptions& options, const char* what);
-void add_machine_options(CLI::App& command, RunOptions& options);
-void add_seed_option(CLI::App& command, RunOptions& options, const char* what);
-/// Those in which a model can be trained, or all.
+Row from_option(RunOptions& options, const char* what);
+Row seed_option(RunOptions& options, const char* what);
+/// Policies in which a model can be trained, or all.
 enum class PolicyUse : std::uint8_t { training, any };
-void add_policy_option(CLI::App& command, RunOptions& options, PolicyUse use = PolicyUse::training);
-void add_emulate_option(CLI::App& command, RunOptions& options);
-void add_passes_option(CLI::App& command, RunOptions& options);
-void add_recompute_option(CLI::App& command, RunOptions& options);
+Row policy_option(RunOptions& options, PolicyUse use = PolicyUse::training);
+Row emulate_option(RunOptions& options);
+Row passes_option(RunOptions& options);
+Row recompute_option(RunOptions& options);
+Row device_option(RunOptions& options);
+Row threads_option(int& threads);
+Row json_option(std::string& file, const char* what);
+Row html_option(std::string& file, const char* what);
+Row trace_option(std::string& file, const char* what);
+Row quiet_option(bool& quiet, const char* what = "Print no progress");
 /// --loss-on, of chats.
-void add_loss_on_option(CLI::App& command, std::string& loss_on);
-void add_documents_option(CLI::App& command, RunOptions& options);
+Row loss_on_option(std::string& loss_on);
+Row documents_option(RunOptions& options);
 /// --special-tokens, whose word `given` is.
-void add_special_tokens_option(CLI::App& command, std::optional<std::string>& given);
+Row special_tokens_option(std::optional<std::string>& given);
 /// The word as it is meant, or none. Throws UserError for one that it does not know.
 std::optional<SpecialsInText> specials_of(const std::optional<std::string>& given);
 /// The value of --documents. Throws UserError for a word that it does not know.
@@ -106,7 +107,7 @@ bool holds_network(const std::filesystem::path& directory);
 /// where the checkpoint is damaged and the one before it was taken. With --images, files that do not say
 /// which network they hold are taken for that of --model. Throws UserError that names the file if there is
 /// no model, and, naming the option, where the command line says of the model what its files say.
-void take_model_of_files(const CLI::App& command, RunOptions& options);
+void take_model_of_files(const Command& command, RunOptions& options);
 
 /// The tokenizer beside a model's weights, or `bytes_word` if the checkpoint says that it was trained on
 /// bytes. Throws UserError, beginning with `option`, if there is neither.

@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -18,7 +17,6 @@
 
 #include "cli/command_line.h"
 #include "cli/commands.h"
-#include "cli/option_with_default.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"
 #include "cli/progress_line.h"
@@ -322,10 +320,10 @@ void decode_file(const Tokenizer& tokenizer, const std::string& path) {
     if (const std::optional<std::string> text = printed_ids(path)) {
         const std::optional<std::vector<TokenId>> ids = parse_ids(*text);
         if (!ids || ids->empty())
-            throw UserError(fmt::format(
-                "{}: is text, but no token ids; expected numbers with spaces, commas or line breaks between "
-                "them, or a file of token shards",
-                path == "-" ? "standard input" : path));
+            throw UserError(
+                fmt::format("{}: is text, but no token ids; expected numbers with spaces, commas or line "
+                            "breaks between them, or a file of token shards",
+                            path == "-" ? "standard input" : path));
         return print_text(tokenizer.decode(*ids));
     }
     const TokenFile file(path);
@@ -346,28 +344,9 @@ void decode(const TokenizeCommand& options) {
         return print_text(tokenizer.decode(*ids));
     if (options.decode.size() > 1)
         throw UserError(
-            fmt::format("--decode: expected token ids, or one file; found {} values, not all of "
-                        "them numbers",
+            fmt::format("--decode: expected token ids, or one file; found {} values, not all of them numbers",
                         options.decode.size()));
     decode_file(tokenizer, options.decode[0]);
-}
-
-/// Throws UserError for an option that does nothing for what is to be done.
-void require_used(const CLI::App& command, const TokenizeCommand& options) {
-    const auto refuse = [&](bool unused, const char* option, const char* belongs_to) {
-        if (unused && command.get_option(option)->count() > 0)
-            throw UserError(fmt::format("{} belongs to {}; leave it out", option, belongs_to));
-    };
-    const bool train = !options.train.empty(), decode = !options.decode.empty();
-    refuse(!train, "--vocabulary", "--train");
-    refuse(options.chats.empty(), "--show", "--chats");
-    refuse(options.chats.empty(), "--loss-on", "--chats");
-    refuse(train, "--tokenizer", "--encode, --decode, --count and --chats");
-    const bool chats = !options.chats.empty();
-    refuse(decode || chats || !options.count.empty(), "--out", "--train and --encode");
-    refuse(decode, "--json", "--train, --encode, --count and --chats");
-    refuse(train || decode || chats, "--documents", "--encode and --count");
-    refuse(train || decode || chats, "--special-tokens", "--encode and --count");
 }
 
 void require_outputs_apart(const TokenizeCommand& options) {
@@ -389,51 +368,56 @@ void require_outputs_apart(const TokenizeCommand& options) {
 
 void add_tokenize_command(CLI::App& app) {
     auto options = std::make_shared<TokenizeCommand>();
-    CLI::App* command = app.add_subcommand(
-        "tokenize", "Train a byte-level BPE tokenizer, or encode, decode and count text with one");
-    auto* action = command->add_option_group("action", "Action, exactly one of");
-    action->add_option("--train", options->train, "Train a tokenizer on text files, and folders of them")
-        ->type_name("TEXT");
-    action
-        ->add_option(
-            "--encode", options->encode,
-            "Encode text files, and folders of them, with a line break between two; -: standard input")
-        ->type_name("TEXT");
-    action
-        ->add_option(
-            "--decode", options->decode,
-            "Print the text of a token file, of a text of ids (-: standard input), or of the ids given")
-        ->type_name("FILE|IDS");
-    action
-        ->add_option("--count", options->count,
-                     "Count the tokens of text files and folders; -: standard input")
-        ->type_name("TEXT");
-    action
-        ->add_option("--chats", options->chats,
-                     "Show chats as training takes them: ids and text, with what is trained marked")
-        ->type_name("FILE");
-    action->require_option(1);
-    add_with_default(*command, "--vocabulary", options->vocabulary,
-                     "Tokens to train, <|endoftext|> included");
-    command
-        ->add_option("--tokenizer", options->tokenizer,
-                     "Tokenizer to use: a directory, tokenizer.json or .tiktoken")
-        ->type_name("DIR");
-    command->add_option("--out", options->out,
-                        "Output. --train: a directory. --encode: token shards OUT_000000.bin and so on, and "
-                        "OUT.tokens.json; without it the ids are printed");
-    command->add_flag("--documents", options->documents,
-                      "With --encode and --count: <|endoftext|> in the text ends a document, for `train "
-                      "--documents packed`");
-    add_special_tokens_option(*command, options->special_tokens);
-    add_with_default(*command, "--show", options->show, "With --chats: how many are shown, the first ones");
-    add_loss_on_option(*command, options->loss_on);
-    add_output_file(*command, "--json", options->json, "Write the summary as JSON");
-    command->add_option("--threads", options->threads, "Threads (default: one for each core)")
-        ->check(CLI::PositiveNumber);
-    command->add_flag("--quiet", options->quiet, "Print no summary and no progress");
-    command->callback([options, command] {
-        require_used(*command, *options);
+    Command& command = Command::in(
+        app, "tokenize", "Train a byte-level BPE tokenizer, or encode, decode and count text with one");
+    command.add_one_of(
+        "Action, exactly one of",
+        {Row("--train", &options->train, "Train a tokenizer on text files, and folders of them",
+             {.type = "TEXT"}),
+         Row("--encode", &options->encode,
+             "Encode text files, and folders of them, with a line break between two; -: standard input",
+             {.type = "TEXT"}),
+         Row("--decode", &options->decode,
+             "Print the text of a token file, of a text of ids (-: standard input), or of the ids given",
+             {.type = "FILE|IDS"}),
+         Row("--count", &options->count, "Count the tokens of text files and folders; -: standard input",
+             {.type = "TEXT"}),
+         Row("--chats", &options->chats,
+             "Show chats as training takes them: ids and text, with what is trained marked",
+             {.type = "FILE"})});
+    const Company texts{{"--encode", "--count"}, "belongs to --encode and --count; leave it out"};
+    Row special_tokens = special_tokens_option(options->special_tokens),
+        loss_on = loss_on_option(options->loss_on),
+        json = json_option(options->json, "Write the summary as JSON");
+    special_tokens.is.beside = texts;
+    loss_on.is.beside.otherwise = "belongs to --chats; leave it out";
+    json.is.beside = {{"--train", "--encode", "--count", "--chats"},
+                      "belongs to --train, --encode, --count and --chats; leave it out"};
+    command.add(
+        "Options",
+        {Row("--vocabulary", &options->vocabulary, "Tokens to train, <|endoftext|> included",
+             {.beside = {{"--train"}, "belongs to --train; leave it out"}}),
+         Row("--tokenizer", &options->tokenizer, "Tokenizer to use: a directory, tokenizer.json or .tiktoken",
+             {.type = "DIR",
+              .beside = {{"--encode", "--decode", "--count", "--chats"},
+                         "belongs to --encode, --decode, --count and --chats; leave it out"}}),
+         Row("--out", &options->out,
+             "Output. --train: a directory. --encode: token shards OUT_000000.bin and so on, and "
+             "OUT.tokens.json; without it the ids are printed",
+             {.beside = {{"--train", "--encode"}, "belongs to --train and --encode; leave it out"}}),
+         Row("--documents", &options->documents,
+             "With --encode and --count: <|endoftext|> in the text ends a document, for `train --documents "
+             "packed`",
+             {.beside = texts}),
+         special_tokens,
+         Row("--show", &options->show, "With --chats: how many are shown, the first ones",
+             {.beside = {{"--chats"}, "belongs to --chats; leave it out"}}),
+         loss_on, json,
+         Row("--threads", &options->threads, "Threads (default: one for each core)",
+             {.range = {1, "1 or more"}}),
+         quiet_option(options->quiet, "Print no summary and no progress")});
+    command.does([options, &command] {
+        command.require_company();
         require_outputs_apart(*options);
         if (!options->train.empty()) return train(*options);
         if (!options->encode.empty()) return encode(*options);

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <csignal>
@@ -757,13 +756,13 @@ void add_train_command(CLI::App& app, const std::string& typed) {
     const auto options = std::make_shared<TrainOptions>();
     options->views.command = typed;
     options->run.steps = 100;
-    CLI::App* command =
-        app.add_subcommand("train", "Train a model on text or images, and print a line for each step");
-    add_train_options(*command, *options);
-    command->callback([options, command] {
+    Command& command =
+        Command::in(app, "train", "Train a model on text or images, and print a line for each step");
+    add_train_options(command, *options);
+    command.does([options, &command] {
         TrainRanks ranks(options->rank_timeout);
         ranks.run([&] {
-            complete_options(*command, *options, ranks.size());
+            complete_options(command, *options, ranks.size());
             validate_loop(*options);
             options->run.threads = ranks.share_cores(options->run.threads);
             leave_out_histograms(*options, ranks);

@@ -32,14 +32,15 @@ class ImageInput final : public TrainInput {
                    .first_row = static_cast<std::uint64_t>(settings.first_micro_batch() * settings.batch),
                    .rows = static_cast<std::uint64_t>(settings.accumulate * settings.batch),
                    .end = static_cast<std::uint64_t>(options.run.steps)},
-          data_(open_image_data(options.images, options.run,
-                                {.batch = settings.batch,
-                                 .accumulate = settings.micro_batches(),
-                                 .order = order_of(options),
-                                 .seed = settings.seed},
-                                options.validate_every == 0  ? HoldOut::nothing
-                                : options.held_out == "name" ? HoldOut::by_name
-                                                             : HoldOut::by_seed)) {
+          data_(open_image_data(
+              options.images, options.run,
+              {.batch = settings.batch,
+               .accumulate = settings.micro_batches(),
+               .order = options.order == "random" ? BatchOrder::random : BatchOrder::sequential,
+               .seed = settings.seed},
+              options.validate_every == 0  ? HoldOut::nothing
+              : options.held_out == "name" ? HoldOut::by_name
+                                           : HoldOut::by_seed)) {
         reading_.threads = data_->read_threads;
     }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -12,7 +11,6 @@
 #include <string_view>
 
 #include "cli/command_line.h"
-#include "cli/option_with_default.h"
 #include "cli/output_file.h"
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/count_text.h"
@@ -118,8 +116,7 @@ Optimizer muon_of(const TrainOptions& options, const Policy& policy) {
 Optimizer optimizer_of(const TrainOptions& options, const Policy& policy) {
     if (options.optimizer == "adamw") return adamw_of(options);
     if (options.optimizer == "sgd") return sgd_of(options);
-    if (options.optimizer == "muon") return muon_of(options, policy);
-    throw UserError(fmt::format("--optimizer is adamw, sgd or muon, got '{}'", options.optimizer));
+    return muon_of(options, policy);
 }
 
 }  // namespace
@@ -137,16 +134,13 @@ TrainerOptions trainer_of(const TrainOptions& options, const Target& target, con
                 "mpirun, or give --reduce-dtype fp32");
         trainer.wire = Wire::bf16;
     }
-    if (options.accumulate < 1 || options.accumulate > std::numeric_limits<std::int32_t>::max())
-        throw UserError(fmt::format("--accumulate must be 1 or more micro-batches, and at most {}, got {}",
-                                    std::numeric_limits<std::int32_t>::max(), options.accumulate));
     trainer.accumulate = options.accumulate;
     trainer.optimizer =
         in_option("--clip", [&] { return clipped(optimizer_of(options, policy), options.clip.value()); });
     if (!policy.weights.empty())
         throw UserError(
-            fmt::format("--policy {} is for inference only, since whole numbers have no gradient; "
-                        "train in {}, and give it to generate",
+            fmt::format("--policy {} is for inference only, since whole numbers have no gradient; train in "
+                        "{}, and give it to generate",
                         policy.name, fmt::join(policy_names(), ", ")));
     trainer.loss_scale = loss_scale_of(options, policy);
     trainer.frozen = options.freeze;
@@ -165,12 +159,6 @@ TrainerOptions trainer_of(const TrainOptions& options, const Target& target, con
     return trainer;
 }
 
-BatchOrder order_of(const TrainOptions& options) {
-    if (options.order == "random") return BatchOrder::random;
-    if (options.order == "sequential") return BatchOrder::sequential;
-    throw UserError(fmt::format("--order is random or sequential, got '{}'", options.order));
-}
-
 namespace {
 
 constexpr std::string_view best_suffix = ".best";
@@ -184,10 +172,9 @@ std::string place_of_saves(const std::string& resume) {
 /// The next save of the checkpoint beside it would replace what is saved there.
 void refuse_place_of_previous(const std::string& checkpoint) {
     if (const std::filesystem::path target = AtomicDirectory::target_of(checkpoint); !target.empty())
-        throw UserError(
-            fmt::format("--checkpoint {}: that is where a save of {} moves the checkpoint before it; name "
-                        "another place",
-                        checkpoint, target.string()));
+        throw UserError(fmt::format(
+            "--checkpoint {}: that is where a save of {} moves the checkpoint before it; name another place",
+            checkpoint, target.string()));
 }
 
 /// The folder with the tokenizer of the checkpoint, or of the one before it where that one is gone; empty if
@@ -222,10 +209,10 @@ bool can_be_read(const std::string& own, const TrainOptions& options) {
         return true;
     } catch (const UserError& error) {
         if (options.given.contains("--tokenizer")) return false;
-        throw UserError(fmt::format(
-            "--resume {}: the tokenizer in it cannot be read ({}); give the one that it was trained with as "
-            "--tokenizer DIR",
-            options.resume, error.what()));
+        throw UserError(
+            fmt::format("--resume {}: the tokenizer in it cannot be read ({}); give the one that it was "
+                        "trained with as --tokenizer DIR",
+                        options.resume, error.what()));
     }
 }
 
@@ -241,10 +228,10 @@ void require_still_there(const TrainOptions& options, const TypedOptions& saved)
         if (remembered == saved.end() || options.given.contains(name)) continue;
         for (const std::string& path : remembered->second)
             if (std::error_code error; path != "-" && !std::filesystem::exists(path, error))
-                throw UserError(fmt::format(
-                    "{}: is not there any more; --resume {} goes on with the {} that it was trained "
-                    "on: where that has moved, say where to by {}",
-                    path, options.resume, what, name));
+                throw UserError(
+                    fmt::format("{}: is not there any more; --resume {} goes on with the {} that it was "
+                                "trained on: where that has moved, say where to by {}",
+                                path, options.resume, what, name));
     }
 }
 
@@ -261,7 +248,7 @@ void require_own_model(const TrainOptions& options, const TypedOptions& saved) {
                                     options.resume, own));
 }
 
-void recall(CLI::App& command, TrainOptions& options) {
+void recall(Command& command, TrainOptions& options) {
     const TypedOptions saved = saved_options(options.resume);
     require_own_model(options, saved);
     const std::string own = own_tokenizer(options.resume);
@@ -332,8 +319,8 @@ void share_micro_batches(TrainOptions& options, int ranks) {
     const bool was_remembered = !options.resume.empty() && !options.given.contains("--accumulate");
     if (was_remembered && options.accumulate % ranks != 0)
         throw UserError(fmt::format(
-            "--resume {}: its steps have {}, which {} ranks cannot share evenly; start another "
-            "number of ranks, or give --accumulate, of each rank",
+            "--resume {}: its steps have {}, which {} ranks cannot share evenly; start another number of "
+            "ranks, or give --accumulate, of each rank",
             options.resume, count_text(options.accumulate, "micro-batch", "micro-batches"), ranks));
     if (was_remembered) options.accumulate /= ranks;
     options.typed["--accumulate"] = {std::to_string(options.accumulate * ranks)};
@@ -347,9 +334,9 @@ namespace {
 /// with the defaults that it began with. Checkpoints that remember none are of a time when the default was
 /// neither, and the last tenth of all files together was held out. Those of images that remember "each" or
 /// "last" are of a time when the seed chose what is held out.
-void settle_recipe(const CLI::App& command, TrainOptions& options) {
+void settle_recipe(const Command& command, TrainOptions& options) {
     const bool resumes = !options.resume.empty();
-    if (resumes && command.get_option("--warmup")->count() == 0) options.warmup = 0;
+    if (resumes && !command.has_value("--warmup")) options.warmup = 0;
     if (!options.clip) options.clip = resumes || options.optimizer == "sgd" ? 0 : default_clip;
     options.takes_low_rate = !resumes && take_rate_of_trained_weights(command, options.run);
     if (options.takes_low_rate)
@@ -366,18 +353,14 @@ void settle_recipe(const CLI::App& command, TrainOptions& options) {
 namespace {
 
 /// Chats are packed, and their template says which special tokens there are.
-void settle_chats(const CLI::App& command, TrainOptions& options) {
-    if (options.run.chats.empty()) {
-        if (command.get_option("--loss-on")->count() > 0 && options.given.contains("--loss-on"))
-            throw UserError("--loss-on belongs to --chats; give these, or leave it out");
-        return;
-    }
+void settle_chats(TrainOptions& options) {
+    if (options.run.chats.empty()) return;
     for (const char* other : {"--documents", "--special-tokens"})
         if (options.given.contains(other))
-            throw UserError(fmt::format(
-                "{} belongs to --text and --tokens: chats are packed, and their template writes the special "
-                "tokens; leave it out",
-                other));
+            throw UserError(
+                fmt::format("{} belongs to --text and --tokens: chats are packed, and their template writes "
+                            "the special tokens; leave it out",
+                            other));
     options.run.documents = "packed";
 }
 
@@ -385,17 +368,16 @@ void settle_chats(const CLI::App& command, TrainOptions& options) {
 
 std::string place_of_best(const std::string& checkpoint) { return checkpoint + std::string(best_suffix); }
 
-void complete_options(CLI::App& command, TrainOptions& options, int ranks) {
-    for (const CLI::Option* option : command.get_options())
-        if (option->count() > 0) options.given.insert(option->get_name());
+void complete_options(Command& command, TrainOptions& options, int ranks) {
+    options.given = command.given();
     take_model_of_files(command, options.run);
     take_tokenizer_of_files(options.run);
     options.resume = place_of_checkpoint("--resume", options.resume);
     options.checkpoint = place_of_checkpoint("--checkpoint", options.checkpoint);
     refuse_place_of_previous(options.checkpoint);
     if (!options.resume.empty()) recall(command, options);
-    require_images(command, options.images);
-    settle_chats(command, options);
+    command.require_company();
+    settle_chats(options);
     options.typed = options_to_remember(command);
     if (options.run.lora.given() && !options.run.from.empty())  // its checkpoints have adapters alone
         options.typed["--from"] = {std::filesystem::absolute(options.run.from).lexically_normal().string()};
@@ -415,27 +397,6 @@ void validate_loop(const TrainOptions& options) {
     if (options.images.directory.empty() && nn::is_image_model(options.run.model))
         throw UserError(
             fmt::format("--model {}: is for images; give them as --images DIR", options.run.model));
-    for (const auto& [value, name] : {std::pair{options.save_every, "--save-every"},
-                                      {options.validate_every, "--validate-every"},
-                                      {options.sample_every, "--sample-every"},
-                                      {options.bad_steps, "--bad-steps"}})
-        if (value < 0)
-            throw UserError(fmt::format("{} must be 0 (never) or more steps, got {}", name, value));
-    if (options.compare_every < 0)
-        throw UserError(
-            fmt::format("--compare-every must be 0 (never) or more steps, got {}", options.compare_every));
-    if (options.print_every < 1)
-        throw UserError(fmt::format("--print-every must be 1 step or more, got {}", options.print_every));
-    if (options.validate_batches < 0)
-        throw UserError(fmt::format("--validate-batches must be 0 (all of the held-out text) or more, got {}",
-                                    options.validate_batches));
-    if (options.validate_every == 0)
-        refuse_ignored(options,
-                       {"--validate-batches", "--validation", "--held-out", "--keep-best", "--patience"},
-                       "validations; give --validate-every, too");
-    if (options.patience < 0)
-        throw UserError(
-            fmt::format("--patience must be 0 (any number) or more validations, got {}", options.patience));
     if (options.keep_best && options.checkpoint.empty())
         throw UserError("--keep-best keeps a checkpoint beside that of --checkpoint DIR: give that, too");
     if (!options.images.directory.empty())
@@ -448,7 +409,6 @@ void validate_loop(const TrainOptions& options) {
             "packed");
     if (options.held_out == "each" && !options.run.chats.empty())
         throw UserError("--held-out each: chats are kept whole; give name or last");
-    if (options.sample_every == 0) refuse_ignored(options, {"--prompt"}, "samples; give --sample-every, too");
     if (options.save_every > 0 && options.checkpoint.empty())
         throw UserError("--save-every needs a place: give --checkpoint DIR");
     if (!options.checkpoint.empty()) require_checkpoint_place(options.checkpoint);
@@ -478,167 +438,167 @@ void validate_loop(const TrainOptions& options) {
 
 namespace {
 
-void add_loss_scale_options(CLI::App& command, TrainOptions& options) {
-    begin_section(command, formats_section);
-    command.add_option(
-        "--loss-scale", options.loss_scale,
-        "Loss scale: dynamic, none, or a number that stays (default: dynamic for fp16, else none)");
-    add_with_default(command, "--loss-scale-start", options.scaling.initial,
-                     "First value of a dynamic loss scale");
-    add_with_default(command, "--loss-scale-interval", options.scaling.interval,
-                     "Finite steps in a row after which a dynamic loss scale is doubled");
-    add_with_default(command, "--loss-scale-floor", options.scaling.floor,
-                     "Lowest value of a dynamic loss scale");
+const NumberRange never_or_more{0, "0 (never) or more steps"};
+const Company validations{{"--validate-every"}, "belongs to validations; give --validate-every, too"};
+
+std::vector<Row> format_options(TrainOptions& options) {
+    LossScaleOptions& scaling = options.scaling;
+    return {policy_option(options.run),
+            emulate_option(options.run),
+            passes_option(options.run),
+            Row("--loss-scale", &options.loss_scale,
+                "Loss scale: dynamic, none, or a number that stays (default: dynamic for fp16, else none)",
+                {.words = {"dynamic", "none"}}),
+            Row("--loss-scale-start", &scaling.initial, "First value of a dynamic loss scale"),
+            Row("--loss-scale-interval", &scaling.interval,
+                "Finite steps in a row after which a dynamic loss scale is doubled"),
+            Row("--loss-scale-floor", &scaling.floor, "Lowest value of a dynamic loss scale")};
 }
 
-void add_optimizer_options(CLI::App& command, TrainOptions& options) {
-    begin_section(command, "Training");
-    add_with_default(
-        command, "--accumulate", options.accumulate,
-        "Micro-batches of a step, each of --batch sequences or images; among ranks, of each rank");
-    command.add_option("--min-learning-rate", options.min_learning_rate,
-                       "Final learning rate of the cosine decay, as in PyTorch (default: no decay)");
-    add_with_default(command, "--warmup", options.warmup, "Steps over which the learning rate rises from 0");
-    add_with_default(command, "--optimizer", options.optimizer,
-                     "Optimizer: adamw, sgd, or muon for matrices of hidden layers beside adamw");
-    add_with_default(command, "--betas", options.betas,
-                     "Betas of AdamW, also of the part that Muon leaves to it")
-        ->expected(2);
-    add_with_default(command, "--momentum", options.momentum,
-                     "Momentum of SGD, or of Muon (there 0.95 if 0)");
-    command.add_flag("--nesterov", options.nesterov, "Nesterov momentum in SGD");
-    command.add_option("--weight-decay", options.weight_decay,
-                       "Weight decay on matrices (default: 0.1 with AdamW and Muon, 0 with SGD)");
-    command.add_option(
-        "--clip", options.clip,
-        "Largest norm of the gradients; 0: no clipping (default: 1 with AdamW and Muon, 0 with SGD)");
+std::vector<Row> training_options(TrainOptions& options) {
+    return {Row("--accumulate", &options.accumulate,
+                "Micro-batches of a step, each of --batch sequences or images; among ranks, of each rank",
+                {.range = {1, "1 or more micro-batches", most_of_count}}),
+            Row("--min-learning-rate", &options.min_learning_rate,
+                "Final learning rate of the cosine decay, as in PyTorch (default: no decay)"),
+            Row("--warmup", &options.warmup, "Steps over which the learning rate rises from 0"),
+            Row("--optimizer", &options.optimizer,
+                "Optimizer: adamw, sgd, or muon for matrices of hidden layers beside adamw",
+                {.words = {"adamw", "sgd", "muon"}, .words_are = WordUse::all_in_sentence}),
+            Row("--betas", &options.betas, "Betas of AdamW, also of the part that Muon leaves to it",
+                {.values = 2}),
+            Row("--momentum", &options.momentum, "Momentum of SGD, or of Muon (there 0.95 if 0)"),
+            Row("--nesterov", &options.nesterov, "Nesterov momentum in SGD"),
+            Row("--weight-decay", &options.weight_decay,
+                "Weight decay on matrices (default: 0.1 with AdamW and Muon, 0 with SGD)"),
+            Row("--clip", &options.clip,
+                "Largest norm of the gradients; 0: no clipping (default: 1 with AdamW and Muon, 0 with SGD)"),
+            Row("--order", &options.order,
+                "Order of the data. random: windows of the text, or images, each once an epoch. sequential: "
+                "front to back",
+                {.words = {"random", "sequential"}, .words_are = WordUse::all_in_sentence}),
+            Row("--freeze", &options.freeze,
+                "Weights that are not trained: patterns of names with commas between, as h.0.* or layer1.*; "
+                "with --images, trunk is all but the head",
+                {.type = "PATTERN", .commas = true}),
+            Row("--ema", &options.ema,
+                "Decay of an exponential moving average of the weights, such as 0.999; the average is "
+                "validated, sampled from and saved; 0: no average",
+                {.type = "DECAY"}),
+            Row("--bad-steps", &options.bad_steps,
+                "Stop after so many steps in a row that were not finite; each is skipped and diagnosed; 0: "
+                "never stop",
+                {.range = never_or_more})};
 }
 
-/// Options of what happens between steps.
-void add_loop_options(CLI::App& command, TrainOptions& options) {
-    begin_section(command, "Text");
-    command
-        .add_option("--chats", options.run.chats,
-                    "Files of chats instead of text, JSONL or JSON: messages, conversations, prompt and "
-                    "completion, or text. The tokenizer's chat template writes them")
-        ->type_name("FILE");
-    add_loss_on_option(command, options.run.loss_on);
-    begin_section(command, "Training");
-    add_with_default(command, "--order", options.order,
-                     "Order of the data. random: windows of the text, or images, each once an epoch. "
-                     "sequential: front to back");
-    begin_section(command, "Checkpoints");
-    command
-        .add_option("--checkpoint", options.checkpoint,
-                    "Save the checkpoint here, at the end and on an interrupt (default: that of --resume)")
-        ->type_name("DIR");
-    add_with_default(command, "--save-every", options.save_every,
-                     "Steps between checkpoints; 0: only at the end");
-    command.add_flag(
-        "--keep-best", options.keep_best,
-        "Keep the checkpoint with the lowest validation loss, too, as DIR.best beside --checkpoint DIR");
-    command
-        .add_option("--resume", options.resume,
-                    "Go on from this checkpoint, to the same bits, with the options it was made with; "
-                    "options that are given now count instead")
-        ->type_name("DIR");
-    add_from_option(command, options.run,
-                    "Begin with these weights: a checkpoint, or a published directory with config.json and "
-                    "model.safetensors, and its tokenizer. With --images: a checkpoint of such a run, or a "
-                    "file under torchvision's names for --model");
-    add_lora_options(command, options.run.lora);
-    add_adapter_options(command, options.run.lora);
-    begin_section(command, "Training");
-    command
-        .add_option("--freeze", options.freeze,
-                    "Weights that are not trained: patterns of names with commas between, as h.0.* or "
-                    "layer1.*; with --images, trunk is all but the head")
-        ->delimiter(',')
-        ->type_name("PATTERN");
-    add_with_default(command, "--ema", options.ema,
-                     "Decay of an exponential moving average of the weights, such as 0.999; the average is "
-                     "validated, sampled from and saved; 0: no average")
-        ->type_name("DECAY");
-    begin_section(command, "Reports");
-    add_with_default(command, "--print-every", options.print_every, "Steps between printed lines");
-    begin_section(command, validation_section);
-    add_with_default(
-        command, "--validate-every", options.validate_every,
-        "Steps between validations on a part of the text (--held-out), or on the images of val/ or a tenth "
-        "of all images; 0: never");
-    command
-        .add_option("--validation", options.validation,
-                    "Validate on these files instead, and train on all of --text, --tokens or --chats")
-        ->type_name("FILE");
-    command
-        .add_option("--held-out", options.held_out,
-                    "Text that is kept for validation. By name: a tenth of packed documents, by the names of "
-                    "their files, or of chats, by their words (default for these). By each: the last tenth "
-                    "of each file (default for "
-                    "joined ones). By last: of all files one after another")
-        ->check(CLI::IsMember({"name", "each", "last"}));
-    add_with_default(command, "--patience", options.patience,
-                     "Stop after so many validations in a row without a lower loss; 0: never")
-        ->type_name("N");
-    add_with_default(command, "--validate-batches", options.validate_batches,
-                     "Batches of a validation; 0: all of the held-out data");
-    add_with_default(command, "--sample-every", options.sample_every,
-                     "Steps between samples, in which the model continues --prompt; 0: never");
-    add_with_default(command, "--prompt", options.sampler.prompt, "Prompt of the samples");
-    begin_section(command, "Training");
-    add_with_default(command, "--bad-steps", options.bad_steps,
-                     "Stop after so many steps in a row that were not finite; each is skipped and diagnosed; "
-                     "0: never stop");
-    begin_section(command, "Reports");
-    add_output_file(command, "--log", options.log,
-                    "Write a line of JSON for each step, or a table if FILE ends in .csv; - is standard "
-                    "output; --resume adds lines");
-    command.add_flag(
-        "--plan", options.plan,
-        "Print bytes by part, the predicted time of a step and whether it fits, and train nothing");
-    command.add_flag("--profile", options.profile, "Print where the time of the last step went");
+void add_checkpoint_options(Command& command, TrainOptions& options) {
+    command.add(
+        "Checkpoints",
+        {Row("--checkpoint", &options.checkpoint,
+             "Save the checkpoint here, at the end and on an interrupt (default: that of --resume)",
+             {.type = "DIR", .kept = Kept::nothing}),
+         Row("--save-every", &options.save_every, "Steps between checkpoints; 0: only at the end",
+             {.range = never_or_more}),
+         Row("--keep-best", &options.keep_best,
+             "Keep the checkpoint with the lowest validation loss, too, as DIR.best beside --checkpoint DIR",
+             {.beside = validations}),
+         Row("--resume", &options.resume,
+             "Go on from this checkpoint, to the same bits, with the options it was made with; options that "
+             "are given now count instead",
+             {.type = "DIR", .kept = Kept::nothing})});
+    command.add("Model",
+                {from_option(options.run,
+                             "Begin with these weights: a checkpoint, or a published directory with "
+                             "config.json and model.safetensors, and its tokenizer. With --images: a "
+                             "checkpoint of such a run, or a file under torchvision's names for --model")});
+}
+
+std::vector<Row> validation_options(TrainOptions& options) {
+    return {Row("--validate-every", &options.validate_every,
+                "Steps between validations on a part of the text (--held-out), or on the images of val/ or a "
+                "tenth of all images; 0: never",
+                {.range = never_or_more}),
+            Row("--validation", &options.validation,
+                "Validate on these files instead, and train on all of --text, --tokens or --chats",
+                {.type = "FILE", .is_path = true, .beside = validations}),
+            Row("--held-out", &options.held_out,
+                "Text that is kept for validation. By name: a tenth of packed documents, by the names of "
+                "their files, or of chats, by their words (default for these). By each: the last tenth of "
+                "each file (default for joined ones). By last: of all files one after another",
+                {.words = {"name", "each", "last"}, .words_are = WordUse::all, .beside = validations}),
+            Row("--patience", &options.patience,
+                "Stop after so many validations in a row without a lower loss; 0: never",
+                {.type = "N", .range = {0, "0 (any number) or more validations"}, .beside = validations}),
+            Row("--validate-batches", &options.validate_batches,
+                "Batches of a validation; 0: all of the held-out data",
+                {.range = {0, "0 (all of the held-out text) or more"}, .beside = validations}),
+            Row("--sample-every", &options.sample_every,
+                "Steps between samples, in which the model continues --prompt; 0: never",
+                {.range = never_or_more}),
+            Row("--prompt", &options.sampler.prompt, "Prompt of the samples",
+                {.may_be_empty = true,
+                 .beside = {{"--sample-every"}, "belongs to samples; give --sample-every, too"}})};
+}
+
+void add_report_options(Command& command, TrainOptions& options) {
+    command.add(
+        "Reports",
+        {Row("--dump-target", &options.run.dump_target,
+             "With --dump: write the fused kernels for this GPU (sm_80, sm_90a), too, as PTX",
+             {.type = "GPU", .kept = Kept::nothing}),
+         Row("--print-every", &options.print_every, "Steps between printed lines",
+             {.range = {1, "1 step or more"}}),
+         Row("--log", &options.log,
+             "Write a line of JSON for each step, or a table if FILE ends in .csv; - is standard output; "
+             "--resume adds lines",
+             {.type = "FILE", .writes_file = true, .is_path = true, .kept = Kept::report}),
+         Row("--plan", &options.plan,
+             "Print bytes by part, the predicted time of a step and whether it fits, and train nothing",
+             {.kept = Kept::nothing}),
+         Row("--profile", &options.profile, "Print where the time of the last step went",
+             {.kept = Kept::nothing})});
     add_view_options(command, options.views);
 }
 
 /// Options of a run by mpirun.
-void add_rank_options(CLI::App& command, TrainOptions& options) {
-    begin_section(command, "Ranks");
-    add_with_default(command, "--states", options.states,
-                     "Optimizer state across ranks: sharded (ZeRO-1), or whole on every rank")
-        ->check(CLI::IsMember({"sharded", "whole"}));
-    add_with_default(command, "--reduce-dtype", options.reduce_dtype,
-                     "Data type of the gradient all-reduce across ranks; bf16 halves the traffic")
-        ->check(CLI::IsMember({"fp32", "bf16"}));
-    add_with_default(command, "--bucket", options.bucket,
-                     "Bucket size of the gradient all-reduce, in MB; explain --ranks predicts the best")
-        ->check(CLI::Range(0.001, 1e6))
-        ->type_name("MB");
-    add_with_default(command, "--rank-timeout", options.rank_timeout,
-                     "Seconds after which a rank that does not answer ends the run");
-    add_with_default(command, "--compare-every", options.compare_every,
-                     "Steps between comparisons of parameters and states across ranks; 0: never");
+std::vector<Row> rank_options(TrainOptions& options) {
+    return {Row("--states", &options.states,
+                "Optimizer state across ranks: sharded (ZeRO-1), or whole on every rank",
+                {.words = {"sharded", "whole"}, .words_are = WordUse::all}),
+            Row("--reduce-dtype", &options.reduce_dtype,
+                "Data type of the gradient all-reduce across ranks; bf16 halves the traffic",
+                {.words = {"fp32", "bf16"}, .words_are = WordUse::all}),
+            Row("--bucket", &options.bucket,
+                "Bucket size of the gradient all-reduce, in MB; explain --ranks predicts the best",
+                {.type = "MB", .range = {0.001, "0.001 MB or more", 1e6}}),
+            Row("--rank-timeout", &options.rank_timeout,
+                "Seconds after which a rank that does not answer ends the run", {.kept = Kept::nothing}),
+            Row("--compare-every", &options.compare_every,
+                "Steps between comparisons of parameters and states across ranks; 0: never",
+                {.range = never_or_more, .kept = Kept::nothing})};
 }
 
 }  // namespace
 
-void add_train_options(CLI::App& command, TrainOptions& options) {
+void add_train_options(Command& command, TrainOptions& options) {
     add_run_options(command, options.run);
-    command.get_option("--quiet")->description(
-        "Print no steps and no remarks: only the plan, warnings, what is saved, and a summary");
+    command.describe("--quiet",
+                     "Print no steps and no remarks: only the plan, warnings, what is saved, and a summary");
     add_image_data_options(command, options.images);
-    add_policy_option(command, options.run);
-    add_emulate_option(command, options.run);
-    add_passes_option(command, options.run);
-    begin_section(command, "Reports");
-    command
-        .add_option("--dump-target", options.run.dump_target,
-                    "With --dump: write the fused kernels for this GPU (sm_80, sm_90a), too, as PTX")
-        ->type_name("GPU");
-    add_loss_scale_options(command, options);
-    add_optimizer_options(command, options);
-    add_loop_options(command, options);
+    command.add("Formats and passes", format_options(options));
+    command.add("Training", training_options(options));
+    command.add("Text", {Row("--chats", &options.run.chats,
+                             "Files of chats instead of text, JSONL or JSON: messages, conversations, prompt "
+                             "and completion, or text. The tokenizer's chat template writes them",
+                             {.type = "FILE", .is_path = true}),
+                         loss_on_option(options.run.loss_on)});
+    add_checkpoint_options(command, options);
+    add_lora_options(command, options.run.lora);
+    add_adapter_options(command, options.run.lora);
+    command.add("Validation and samples", validation_options(options));
+    add_report_options(command, options);
     describe_rate_of_trained_weights(command);
-    add_rank_options(command, options);
+    command.add("Ranks", rank_options(options));
 }
 
 }  // namespace mantissa::cli

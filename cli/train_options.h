@@ -18,10 +18,6 @@
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_checkpoint.h"
 
-namespace CLI {
-class App;
-}
-
 namespace mantissa::cli {
 
 struct TrainOptions {
@@ -67,7 +63,7 @@ struct TrainOptions {
 };
 
 /// Adds every option of `train` to the command; they are read into `options`.
-void add_train_options(CLI::App& command, TrainOptions& options);
+void add_train_options(Command& command, TrainOptions& options);
 
 LearningRateSchedule schedule_of(const TrainOptions& options);
 
@@ -79,14 +75,11 @@ LossScaleOptions loss_scale_of(const TrainOptions& options, const Policy& policy
 TrainerOptions trainer_of(const TrainOptions& options, const Target& target, const Policy& policy,
                           Ranks* ranks = nullptr);
 
-/// The order of --order. Throws UserError for a word that is none.
-BatchOrder order_of(const TrainOptions& options);
-
 /// Completes the options after --resume and --from: options that the checkpoint remembers and that were not
 /// given, where to save, the model and the tokenizer of the files. Throws UserError where these contradict
 /// what was given. A checkpoint remembers the micro-batches of a step, of which each of `ranks` makes its
 /// part.
-void complete_options(CLI::App& command, TrainOptions& options, int ranks);
+void complete_options(Command& command, TrainOptions& options, int ranks);
 
 /// Where --keep-best keeps the checkpoint with the lowest validation loss.
 std::string place_of_best(const std::string& checkpoint);

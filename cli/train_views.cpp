@@ -3,12 +3,10 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
 
-#include "cli/option_with_default.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"
 #include "mantissa/base/error.h"
@@ -63,34 +61,28 @@ std::vector<std::pair<std::string, std::string>> facts_of(const TrainingPlan& pl
 
 }  // namespace
 
-void add_view_options(CLI::App& command, ViewOptions& options) {
-    add_output_file(command, "--trace", options.trace,
-                    "Write the fourth step, or the last of fewer, for chrome://tracing or Perfetto: each "
-                    "launch on each thread");
-    CLI::Option* const tensorboard =
-        command
-            .add_option("--tensorboard", options.tensorboard,
-                        "Write loss, learning rate, norm, speed and samples to this folder, for TensorBoard")
-            ->type_name("DIR")
-            ->check([](const std::string& given) {
-                try {
-                    require_event_directory(given);
-                } catch (const UserError& error) {
-                    throw UserError(fmt::format("--tensorboard {}", error.what()));
-                }
-                return std::string();
-            });
-    add_with_default(command, "--histogram-every", options.histogram_every,
-                     "With --tensorboard: steps between histograms of every parameter's gradient; 0: never")
-        ->needs(tensorboard)
-        ->check([](const std::string& given) {
-            if (given.starts_with('-'))
-                throw UserError(
-                    fmt::format("--histogram-every must be 0 (never) or more steps, got {}", given));
-            return std::string();
-        });
-    add_output_file(command, "--html", options.html,
-                    "Write the run as a page with curves and samples, every 10 seconds and at the end");
+void add_view_options(Command& command, ViewOptions& options) {
+    const auto writes_events = [](const std::string& given) {
+        try {
+            require_event_directory(given);
+        } catch (const UserError& error) {
+            throw UserError(fmt::format("--tensorboard {}", error.what()));
+        }
+        return std::string();
+    };
+    command.add(
+        "Reports",
+        {trace_option(options.trace,
+                      "Write the fourth step, or the last of fewer, for chrome://tracing or Perfetto: each "
+                      "launch on each thread"),
+         Row("--tensorboard", &options.tensorboard,
+             "Write loss, learning rate, norm, speed and samples to this folder, for TensorBoard",
+             {.type = "DIR", .is_path = true, .check = writes_events, .kept = Kept::report}),
+         Row("--histogram-every", &options.histogram_every,
+             "With --tensorboard: steps between histograms of every parameter's gradient; 0: never",
+             {.range = {0, "0 (never) or more steps"}, .needs = "--tensorboard"}),
+         html_option(options.html,
+                     "Write the run as a page with curves and samples, every 10 seconds and at the end")});
 }
 
 namespace {

@@ -6,16 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "cli/run_options.h"
 #include "cli/train_log.h"
 #include "mantissa/base/clock.h"
 #include "mantissa/base/function_ref.h"
 #include "mantissa/data/chat/chat_set.h"
 #include "mantissa/formats/tensorboard.h"
 #include "mantissa/report/training_page.h"
-
-namespace CLI {
-class App;
-}
 
 namespace mantissa::cli {
 
@@ -26,7 +23,7 @@ struct ViewOptions {
 };
 
 /// Parsing the options throws UserError where a place cannot be written.
-void add_view_options(CLI::App& command, ViewOptions& options);
+void add_view_options(Command& command, ViewOptions& options);
 
 /// Takes what the loop tells of a run, and hands it to the views that were asked for.
 class TrainViews {

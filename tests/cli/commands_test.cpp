@@ -45,8 +45,8 @@ TEST(Commands, BadInputGetsOneClearLine) {
     const BadInput inputs[] = {
         {"ladder --rungs fp31", 2, "there is no rung 'fp31'; there are: fp32"},
         {"ladder --model gpt3", 2, "there is no model 'gpt3'; there are gpt2-tiny"},
-        {"ladder --batch 0", 2, "--batch must be 1 or more, got 0"},
-        {"ladder --batch -3", 2, "--batch must be 1 or more, got -3"},
+        {"ladder --batch 0", 2, "--batch must be 1 or more, and at most 2147483647, got 0"},
+        {"ladder --batch -3", 2, "--batch must be 1 or more, and at most 2147483647, got -3"},
         {"ladder --batch 100000000", 1, "100000000"},
         {"ladder --batch 100000000000000000000", 2, "100000000000000000000 is out of range"},
         {"ladder --model gpt2-tiny --sequence 300", 2,
@@ -86,7 +86,7 @@ TEST(Commands, BadInputGetsOneClearLine) {
          "there is no command 'frobnicate'; there are: ladder, train, generate, predict, explain, "
          "lint, peaks, numerics, bench, tokenize"},
         {"lint --model gpt3", 2, "there is no model 'gpt3'; there are gpt2-tiny"},
-        {"lint --batch 0", 2, "--batch must be 1 or more, got 0"},
+        {"lint --batch 0", 2, "--batch must be 1 or more, and at most 2147483647, got 0"},
         {"lint --repeats 0", 2, "--repeats must be 1 or more, got 0"},
         {"lint --policy bf17", 2, "bf17"},
         {"lint --sequence 2000", 2, "a sequence of 2000 does not fit"},
