@@ -7,7 +7,6 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/cpu_device.h"
-#include "mantissa/device/cuda/planned/planned_gpu.h"
 #include "mantissa/graph/graph.h"
 #include "tests/emulated_gpu/emulated_nccl.h"
 #include "tests/emulated_gpu/machine.h"
@@ -134,12 +133,12 @@ struct EmulatedGpu::State {
     explicit State(const EmulatedGpuOptions& asked)
         : options(asked),
           machine(asked),
-          blas(make_planned_cublaslt(
+          blas(make_emulated_cublaslt(
               [this](Stream stream, const MatmulJob& job) {
                   return machine.call_library(stream, [this, job] { run_matmul(machine, job); });
               },
               asked.algorithms)),
-          dnn(make_planned_cudnn([this](Stream stream, const ConvolutionJob& job) {
+          dnn(make_emulated_cudnn([this](Stream stream, const ConvolutionJob& job) {
               // One thread: others would wait for work, and keep those that run blocks from theirs.
               if (!cpu) cpu = make_cpu_device({.threads = 1});
               return machine.call_library(stream,

@@ -1,12 +1,29 @@
-// Calls of the emulated GPU's libraries, run by the CPU's kernels.
+// The emulated GPU's cuBLASLt and cuDNN: calls are checked as NVIDIA's check them, and run by the CPU's
+// kernels.
 #pragma once
 
-#include "mantissa/device/cuda/planned/convolution_job.h"
-#include "mantissa/device/cuda/planned/matmul_job.h"
+#include <functional>
+
+#include "mantissa/device/cuda/cublaslt.h"
+#include "mantissa/device/cuda/cudnn.h"
+#include "tests/emulated_gpu/convolution_job.h"
+#include "tests/emulated_gpu/matmul_job.h"
 
 namespace mantissa::inline v0::cuda {
 
 class Machine;
+
+/// Runs a product in its order on a stream.
+using RunMatmul = std::function<Result(Stream stream, const MatmulJob& job)>;
+
+/// Not safe to be called by two threads. `max_offered`: algorithms for a product.
+CublasLt make_emulated_cublaslt(RunMatmul run, int max_offered = 1);
+
+/// Runs a convolution in its order on a stream.
+using RunConvolution = std::function<Result(Stream stream, const ConvolutionJob& job)>;
+
+/// Not safe to be called by two threads.
+Cudnn make_emulated_cudnn(RunConvolution run);
 
 /// Runs it now. Throws Fault for what is not there, or was never written.
 void run_matmul(Machine& machine, const MatmulJob& job);

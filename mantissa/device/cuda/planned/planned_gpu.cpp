@@ -36,14 +36,46 @@ void fill_answers(Driver& driver, const Architecture& gpu) {
     };
 }
 
+/// Takes every product, by one algorithm that needs no memory.
+CublasLt willing_cublaslt() {
+    CublasLt table;
+    for_each_blas_function(table, []<class Returned, class... Arguments>(
+                                      std::function<Returned(Arguments...)>& member, const char*) {
+        member = [](Arguments...) { return Returned(); };
+    });
+    table.matmul_algo_get_heuristic = [](BlasHandle, MatmulDescription, MatrixLayout, MatrixLayout,
+                                         MatrixLayout, MatrixLayout, MatmulPreference, int,
+                                         MatmulHeuristic* results, int* found) {
+        results[0] = {};
+        *found = 1;
+        return BlasStatus::success;
+    };
+    table.name = "cuBLASLt on paper";
+    return table;
+}
+
+/// Takes every convolution, by one engine that needs no memory, and of which there are no notes.
+Cudnn willing_cudnn() {
+    Cudnn table;
+    for_each_dnn_function(table, []<class Returned, class... Arguments>(
+                                     std::function<Returned(Arguments...)>& member, const char*) {
+        member = [](Arguments...) { return Returned(); };
+    });
+    table.get_attribute = [](DnnDescriptor, DnnAttribute attribute, DnnAttributeType type, std::int64_t,
+                             std::int64_t* count, void* elements) {
+        *count = attribute == DnnAttribute::engine_notes ? 0 : 1;
+        if (type == DnnAttributeType::int64) *static_cast<std::int64_t*>(elements) = 0;
+        return DnnStatus::success;
+    };
+    table.name = "cuDNN on paper";
+    return table;
+}
+
 }  // namespace
 
 Libraries planned_libraries(const std::string& architecture) {
     const Architecture& gpu = known_architecture(architecture);
-    Libraries made{
-        .driver = {},
-        .blas = make_planned_cublaslt([](Stream, const MatmulJob&) { return Result::no_device; }),
-        .dnn = make_planned_cudnn([](Stream, const ConvolutionJob&) { return Result::no_device; })};
+    Libraries made{.driver = {}, .blas = willing_cublaslt(), .dnn = willing_cudnn()};
     for_each_function(made.driver, [](auto& member, std::string_view symbol) {
         const bool runs = symbol == "cuLaunchKernel" || symbol == "cuGraphLaunch" ||
                           symbol.starts_with("cuModule") || symbol.starts_with("cuMemcpy");
@@ -51,8 +83,6 @@ Libraries planned_libraries(const std::string& architecture) {
     });
     fill_answers(made.driver, gpu);
     made.driver.name = "on paper";
-    made.blas.name = "cuBLASLt on paper";
-    (*made.dnn).name = "cuDNN on paper";
     return made;
 }
 

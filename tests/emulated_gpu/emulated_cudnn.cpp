@@ -1,15 +1,14 @@
-// cuDNN's checks, what it takes and refuses, with no GPU and no library: descriptors as the library has them,
-// for plans that are made and not run, unless somebody runs the convolutions. It refuses what cuDNN 9.19 was
-// seen to refuse where it finished plans for GPUs without one (bench/cudnn_engines.py), and as not supported
-// what is not planned for.
+// cuDNN's checks, what it takes and refuses, and descriptors as the library has them. It refuses what cuDNN
+// 9.19 was seen to refuse where it finished plans for GPUs without one (bench/cudnn_engines.py), and as not
+// supported what the emulated GPU does not offer.
 #include <algorithm>
 #include <cstring>
 #include <memory>
 #include <vector>
 
-#include "mantissa/device/cuda/planned/dnn_descriptors.h"
-#include "mantissa/device/cuda/planned/planned_gpu.h"
 #include "mantissa/device/tf32_refusal.h"
+#include "tests/emulated_gpu/dnn_descriptors.h"
+#include "tests/emulated_gpu/run_libraries.h"
 
 namespace mantissa::inline v0::cuda {
 
@@ -66,9 +65,9 @@ std::vector<DnnEngine> engines_of(const DnnDescriptorOf& graph, DnnHeuristics mo
     return engines;
 }
 
-class PlannedDnn {
+class EmulatedDnn {
   public:
-    explicit PlannedDnn(RunConvolution run) : run_(std::move(run)) {}
+    explicit EmulatedDnn(RunConvolution run) : run_(std::move(run)) {}
 
     DnnStatus create(DnnHandle* handle) {
         if (!handle) return refuse({DnnStatus::null_pointer, "there is no place for the handle"});
@@ -138,7 +137,7 @@ class PlannedDnn {
         if (descriptor->kind == Kind::plan && attribute == plan_workspace)
             return answer(DnnAttributeType::int64,
                           std::vector{static_cast<std::int64_t>(descriptor->engines[0].workspace)});
-        return refuse({DnnStatus::not_supported, "the attribute is not planned for"});
+        return refuse({DnnStatus::not_supported, "the attribute is not offered"});
     }
 
     DnnStatus execute(DnnHandle handle, DnnDescriptor plan, DnnDescriptor pack) {
@@ -241,8 +240,8 @@ constexpr NamedDnnStatus dnn_statuses[] = {
 
 }  // namespace
 
-Cudnn make_planned_cudnn(RunConvolution run) {
-    const auto dnn = std::make_shared<PlannedDnn>(std::move(run));
+Cudnn make_emulated_cudnn(RunConvolution run) {
+    const auto dnn = std::make_shared<EmulatedDnn>(std::move(run));
     Cudnn table;
     table.get_version = [] { return std::size_t{91900}; };
     table.get_error_string = [](DnnStatus status) {

@@ -1,5 +1,5 @@
-// cuBLASLt's checks, what it takes and refuses, with no GPU and no library: for plans that are made and not
-// run, unless somebody runs the products. What is not planned for is refused as not supported.
+// cuBLASLt's checks, what it takes and refuses. What the emulated GPU does not offer is refused as not
+// supported.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -8,8 +8,8 @@
 #include <span>
 
 #include "mantissa/base/error.h"
-#include "mantissa/device/cuda/planned/matmul_job.h"
-#include "mantissa/device/cuda/planned/planned_gpu.h"
+#include "tests/emulated_gpu/matmul_job.h"
+#include "tests/emulated_gpu/run_libraries.h"
 
 namespace mantissa::inline v0::cuda {
 
@@ -106,7 +106,7 @@ struct Matrices {
 
     /// "To use IMMA kernels", as the library's documentation has it for layouts by columns: A transposed and
     /// B not, rows of D, terms and all leading dimensions multiples of 4. No epilogue goes with sums in i32,
-    /// and batches are not planned.
+    /// and batches are not offered.
     BlasStatus check_bytes() const {
         const bool types = a->type == BlasType::s8 && b->type == BlasType::s8 && c->type == BlasType::i32 &&
                            d->type == BlasType::i32;
@@ -162,9 +162,9 @@ BlasStatus take(T& to, const void* value, std::size_t bytes) {
     return BlasStatus::success;
 }
 
-class PlannedBlas {
+class EmulatedBlas {
   public:
-    PlannedBlas(RunMatmul run, int max_offered) : run_(std::move(run)), max_offered_(max_offered) {}
+    EmulatedBlas(RunMatmul run, int max_offered) : run_(std::move(run)), max_offered_(max_offered) {}
 
     BlasStatus set(MatrixLayout layout, LayoutAttribute attribute, const void* value, std::size_t bytes) {
         if (!layouts.has(layout)) return BlasStatus::invalid_value;
@@ -306,7 +306,7 @@ const char* word_of(BlasStatus status, const char* NamedStatus::*word) {
     return found == std::end(statuses) ? "an unknown status" : (*found).*word;
 }
 
-void fill_descriptions(CublasLt& table, const std::shared_ptr<PlannedBlas>& blas) {
+void fill_descriptions(CublasLt& table, const std::shared_ptr<EmulatedBlas>& blas) {
     table.matrix_layout_create = [blas](MatrixLayout* layout, BlasType type, std::uint64_t rows,
                                         std::uint64_t columns, std::int64_t leading) {
         if (!is_known(type)) return BlasStatus::not_supported;
@@ -362,8 +362,8 @@ DType dtype_of(BlasType type) {
     throw InternalError("a type of cuBLASLt that is none");
 }
 
-CublasLt make_planned_cublaslt(RunMatmul run, int max_offered) {
-    const auto blas = std::make_shared<PlannedBlas>(std::move(run), max_offered);
+CublasLt make_emulated_cublaslt(RunMatmul run, int max_offered) {
+    const auto blas = std::make_shared<EmulatedBlas>(std::move(run), max_offered);
     CublasLt table;
     table.create = [blas](BlasHandle* handle) {
         *handle = reinterpret_cast<BlasHandle>(blas.get());
@@ -396,7 +396,7 @@ CublasLt make_planned_cublaslt(RunMatmul run, int max_offered) {
             return description->is_of_bytes() ? static_cast<double>(whole) : static_cast<double>(number);
         };
         const double scale = factor(alpha), kept = factor(beta);
-        // Sums that are added to are planned in FP32 alone.
+        // Sums that are added to are offered in FP32 alone.
         const bool adds = kept == 1 && layout_of_d->type == BlasType::f32;
         if (scale != 1 || (kept != 0 && !adds) || c != d) return BlasStatus::not_supported;
         const auto address = [](const void* of) { return reinterpret_cast<DevicePtr>(of); };

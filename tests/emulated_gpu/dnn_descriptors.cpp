@@ -1,4 +1,4 @@
-#include "mantissa/device/cuda/planned/dnn_descriptors.h"
+#include "tests/emulated_gpu/dnn_descriptors.h"
 
 #include <fmt/format.h>
 
@@ -113,13 +113,13 @@ DnnRefusal finish_tensor(const DnnDescriptorOf& tensor) {
     if (alignment < 1 || (alignment & (alignment - 1)) != 0) return bad("an alignment is no power of two");
     const auto type = tensor.one<DnnType>(tensor_type);
     if (type != DnnType::f32 && type != DnnType::f16 && type != DnnType::bf16)
-        return {DnnStatus::unsupported_data_type, "only float, half and bfloat16 are planned for"};
+        return {DnnStatus::unsupported_data_type, "only float, half and bfloat16 are offered"};
     return {};
 }
 
 DnnRefusal finish_convolution(const DnnDescriptorOf& of) {
     if (of.one<std::int64_t>(convolution_spatial_dimensions) != 2)
-        return {DnnStatus::not_supported, "only two spatial dimensions are planned for"};
+        return {DnnStatus::not_supported, "only two spatial dimensions are offered"};
     for (const DnnAttribute attribute :
          {convolution_dilations, convolution_strides, convolution_pre_paddings, convolution_post_paddings}) {
         const bool is_padding =
@@ -130,9 +130,9 @@ DnnRefusal finish_convolution(const DnnDescriptorOf& of) {
             if (number < (is_padding ? 0 : 1)) return bad("a padding, stride or dilation is too small");
     }
     if (of.one<DnnConvolutionMode>(convolution_mode) != DnnConvolutionMode::cross_correlation)
-        return {DnnStatus::not_supported, "only cross-correlation is planned for"};
+        return {DnnStatus::not_supported, "only cross-correlation is offered"};
     if (of.one<DnnType>(convolution_precision) != DnnType::f32)
-        return {DnnStatus::not_supported, "only sums in float are planned for"};
+        return {DnnStatus::not_supported, "only sums in float are offered"};
     return {};
 }
 
@@ -163,7 +163,7 @@ const DnnDescriptorOf& part(const DnnDescriptorOf& of, DnnAttribute attribute) {
 DnnRefusal finish_operation(DnnDescriptorOf& operation) {
     const OperationAttributes& own = *attributes_of_operation(operation.kind);
     if (operation.one<float>(own.alpha) != 1 || operation.one<float>(own.beta) != 0)
-        return {DnnStatus::not_supported, "only alpha 1 and beta 0 are planned for"};
+        return {DnnStatus::not_supported, "only alpha 1 and beta 0 are offered"};
     const DnnDescriptorOf& convolution = part(operation, own.convolution);
     const DnnTensors tensors = tensors_of(operation);
     for (const DnnDescriptorOf* tensor : {tensors.x, tensors.w, tensors.y})
@@ -215,7 +215,7 @@ DnnDescriptorOf::Argument argument_of(const DnnDescriptorOf& tensor) {
 DnnRefusal finish_graph(DnnDescriptorOf& graph) {
     const DnnOperations found = operations_of(graph);
     if (!found.convolution)
-        return {DnnStatus::unsupported_graph, "only convolutions, and one with a bias, are planned for"};
+        return {DnnStatus::unsupported_graph, "only convolutions, and one with a bias, are offered"};
     graph.job = found.convolution->job;
     DnnTensors tensors = tensors_of(*found.convolution);
     if (found.addition) tensors.y = &part(*found.addition, operation_y);
@@ -312,7 +312,7 @@ DnnRefusal finish(DnnDescriptorOf& descriptor) {
             break;
         case Kind::pointwise:
             if (descriptor.one<DnnPointwiseMode>(pointwise_mode) != DnnPointwiseMode::add)
-                refusal = {DnnStatus::not_supported, "only addition is planned for"};
+                refusal = {DnnStatus::not_supported, "only addition is offered"};
             break;
         case Kind::graph:
             refusal = finish_graph(descriptor);

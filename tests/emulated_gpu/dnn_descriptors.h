@@ -1,4 +1,4 @@
-// The descriptors of the planned cuDNN: which attributes each kind has, of which type, and what must be set.
+// The descriptors of the emulated cuDNN: which attributes each kind has, of which type, and what must be set.
 #pragma once
 
 #include <cstring>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "mantissa/device/cuda/cudnn.h"
-#include "mantissa/device/cuda/planned/convolution_job.h"
+#include "tests/emulated_gpu/convolution_job.h"
 
 namespace mantissa::inline v0::cuda {
 
