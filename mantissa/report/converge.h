@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "mantissa/report/reported_model.h"
-#include "mantissa/report/weights_apart.h"
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/schedule.h"
 #include "mantissa/train/trainer.h"
@@ -37,6 +36,13 @@ struct ConvergeOptions {
     /// every so many steps of each precision, and after its last. Reported and not judged.
     std::function<double(Trainer&)> accuracy = {};
     std::int64_t validate_every = 0;  ///< 0: never
+};
+
+/// A weight of one training beside that of another.
+struct WeightApart {
+    std::string name;  ///< of the parameter
+    std::string line;  ///< that first takes it, as in "model.py:52"; empty: unknown
+    double share = 0;  ///< the norm of the difference, over how far the first training moved it
 };
 
 struct ConvergedRun {

@@ -4,10 +4,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "mantissa/graph/graph.h"
+#include "mantissa/graph/score_formula.h"
+#include "mantissa/graph/visible_pairs.h"
 #include "mantissa/passes/analysis/contraction_epilogue.h"
+#include "mantissa/report/quantities.h"
+#include "mantissa/report/report.h"
 #include "mantissa/train/training_plan.h"
 
 namespace mantissa::inline v0 {
@@ -217,6 +222,123 @@ std::string Explanation::passes_text() const {
 std::string arithmetic_of(const ExplainedNode& node) {
     if (node.contracts) return node.multiply + "*" + node.multiply + "+" + node.sum;
     return node.multiply.empty() ? "-" : node.multiply;
+}
+
+namespace {
+
+/// The CPU's kernels meet so many queries and keys at once.
+constexpr std::int64_t queries_of_block = 32, keys_of_block = 128;
+
+std::string form_of(const AttentionScore& score, const ScoreFormula& formula, bool causal, bool by_data) {
+    std::string form = formula.score == "s" ? "the scaled product" : "a function of the score";
+    bool masked = false;
+    if (score.body)
+        for (const Result& result : score.body->graph().results())
+            masked = masked || result.name == "visible";
+    if (masked)
+        form += by_data ? ", masked by data" : ", masked by positions";
+    else if (causal)
+        form += ", causal";
+    if (!formula.multiplier.empty()) form += ", weights multiplied";
+    return form;
+}
+
+std::string why_of(const VisibleBlocks& blocks) {
+    if (blocks.by_data)
+        return "at most these: what is visible depends on data, and each step leaves out blocks that nothing "
+               "sees";
+    if (blocks.computed == blocks.all) return "some pair of every block is visible";
+    return "nothing sees the others, which follows from positions alone";
+}
+
+}  // namespace
+
+ExplainedAttention explain_attention(const Graph& graph, const Node& node) {
+    const AttentionExtents e = attention_extents(attention_layout(node.attributes), graph.input_types(node));
+    const AttentionScore score = attention_score(node.attributes);
+    const bool causal = node.attributes.flag("causal");
+    const ScoreFormula formula = score_formula(score, causal, e);
+    const VisibleBlocks blocks = visible_blocks(score, causal, e, queries_of_block, keys_of_block);
+    return {.name = node.origin.scope,
+            .form = form_of(score, formula, causal, blocks.by_data),
+            .formula = formula.text(),
+            .blocks = blocks.computed,
+            .all_blocks = blocks.all,
+            .queries = queries_of_block,
+            .keys = keys_of_block,
+            .why = why_of(blocks)};
+}
+
+namespace {
+
+NodeId peak_of(const Plan& plan) {
+    std::vector<std::int64_t> change(plan.graph().size() + 2);
+    for (const Allocation& allocation : plan.memory().allocations) {
+        change[static_cast<std::size_t>(allocation.first)] += allocation.bytes;
+        change[static_cast<std::size_t>(allocation.last) + 1] -= allocation.bytes;
+    }
+    std::int64_t now = 0, most = -1;
+    NodeId peak = 0;
+    for (std::size_t id = 0; id < plan.graph().size(); ++id) {
+        now += change[id];
+        if (now <= most) continue;
+        most = now;
+        peak = static_cast<NodeId>(id);
+    }
+    return peak;
+}
+
+LiveValues kind_of(const Graph& graph, const Allocation& allocation) {
+    const Node& node = graph.node(allocation.value.node);
+    const bool workspace = allocation.value.output < 0;
+    return {.op = workspace ? "workspace" : std::string(node.op->name),
+            .pass = std::string(name_of(node.origin.stage)),
+            .type = workspace ? "" : graph.type(allocation.value).text(),
+            .count = 1,
+            .bytes = allocation.bytes};
+}
+
+}  // namespace
+
+MemoryAtPeak memory_at_peak(const Plan& plan) {
+    const NodeId peak = peak_of(plan);
+    const Node& node = plan.graph().node(peak);
+    MemoryAtPeak memory{.state = plan.memory().state_bytes,
+                        .arena = plan.memory().arena_bytes,
+                        .inputs = plan.input_bytes(),
+                        .peak_op = std::string(node.op->name),
+                        .peak_name = node.origin.scope,
+                        .peak_pass = std::string(name_of(node.origin.stage))};
+    std::map<std::tuple<std::string, std::string, std::string>, LiveValues> kinds;
+    for (const Allocation& allocation : plan.memory().allocations) {
+        if (allocation.first > peak || allocation.last < peak) continue;
+        const LiveValues one = kind_of(plan.graph(), allocation);
+        const auto [entry, is_new] = kinds.try_emplace({one.pass, one.op, one.type}, one);
+        if (is_new) continue;
+        ++entry->second.count;
+        entry->second.bytes += one.bytes;
+    }
+    for (const auto& [key, kind] : kinds) memory.live.push_back(kind);
+    std::stable_sort(memory.live.begin(), memory.live.end(),
+                     [](const LiveValues& a, const LiveValues& b) { return a.bytes > b.bytes; });
+    return memory;
+}
+
+std::string memory_table(const MemoryAtPeak& memory) {
+    Grid grid{{"MB", "values", "pass", "operation", "type"}};
+    std::int64_t all = 0, shown = 0;
+    for (const LiveValues& kind : memory.live) all += kind.bytes;
+    for (const LiveValues& kind : memory.live) {
+        if (shown * 100 >= all * 99) break;
+        shown += kind.bytes;
+        grid.rows.push_back({with_decimals(megabytes(kind.bytes), 1), std::to_string(kind.count), kind.pass,
+                             kind.op, kind.type});
+    }
+    return fmt::format(
+        "memory: {:.1f} MB as planned: state {:.1f}, activations and gradients {:.1f}, inputs {:.1f}\n"
+        "most is in use at {} {} ({}), by\n{}",
+        megabytes(memory.total()), megabytes(memory.state), megabytes(memory.arena), megabytes(memory.inputs),
+        memory.peak_op, memory.peak_name, memory.peak_pass, grid.text());
 }
 
 }  // namespace mantissa

@@ -8,7 +8,6 @@
 #include "mantissa/graph/graph.h"
 #include "mantissa/passes/pass_refusal.h"
 #include "mantissa/passes/pipeline.h"
-#include "mantissa/report/memory.h"
 #include "mantissa/report/reported_model.h"
 #include "mantissa/report/roofline.h"
 #include "mantissa/report/thread_estimate.h"
@@ -52,6 +51,32 @@ struct ExplainedAttention {
     std::int64_t queries = 0, keys = 0;       ///< in a block
     std::string why;                          ///< so many
 };
+
+/// Values of the arena that are alike, and alive at the peak.
+struct LiveValues {
+    std::string op;         ///< that made them, as in "softmax"; "workspace" of a kernel
+    std::string pass;       ///< forward, backward or update
+    std::string type = {};  ///< as in "f32[4, 12, 1024, 1024]"; empty for a workspace
+    int count = 0;
+    std::int64_t bytes = 0;
+};
+
+/// The contents of a plan's memory where most of it is in use: what one would have to do without to train a
+/// larger model or batch.
+struct MemoryAtPeak {
+    std::int64_t state = 0;                                    ///< parameters, moments, constants
+    std::int64_t arena = 0;                                    ///< activations, gradients, workspaces
+    std::int64_t inputs = 0;                                   ///< tokens and scalars
+    std::string peak_op = {}, peak_name = {}, peak_pass = {};  ///< the node that runs at the peak
+    std::vector<LiveValues> live = {};                         ///< largest first
+
+    std::int64_t total() const { return state + arena + inputs; }
+};
+
+MemoryAtPeak memory_at_peak(const Plan& plan);
+
+/// For people: the totals, and what is alive at the peak, all but the last hundredth.
+std::string memory_table(const MemoryAtPeak& memory);
 
 struct Explanation {
     ReportedModel model;
