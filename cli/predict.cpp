@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -18,6 +17,7 @@
 #include "mantissa/base/printable.h"
 #include "mantissa/data/image_reader.h"
 #include "mantissa/data/images_to_predict.h"
+#include "mantissa/report/report.h"
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/image_model_file.h"
 #include "mantissa/train/image_scores.h"
@@ -106,26 +106,24 @@ class Prediction {
             count_text(scores_.images, "image"));
     }
 
-    nlohmann::ordered_json json() const {
-        nlohmann::ordered_json all = nlohmann::ordered_json::array();
+    std::string json(const Policy& policy) const {
+        Table images{{"image", "folder_class", "top"}};
         for (const Predicted& each : predicted_) {
-            nlohmann::ordered_json top = nlohmann::ordered_json::array();
-            for (const Guess& guess : each.guesses)
-                top.push_back({{"class", name_of(guess.label)},
-                               {"probability", std::isfinite(guess.probability)
-                                                   ? nlohmann::ordered_json(guess.probability)
-                                                   : nlohmann::ordered_json(nullptr)}});
-            all.push_back({{"image", each.image}, {"folder_class", folder_class(each)}, {"top", top}});
+            Table top{{"class", "probability"}};
+            for (const Guess& guess : each.guesses) top.add(name_of(guess.label), guess.probability);
+            images.add(each.image, or_null(folder_class(each)), top);
         }
-        nlohmann::ordered_json json = {{"images", std::move(all)}, {"damaged", damaged_}};
+        Fields fields{{"model", file_.network().model.name},
+                      {"policy", policy.name},
+                      {"images", images},
+                      {"damaged", damaged_}};
         if (scores_.images > 0)
-            json["scores"] = {{"images", scores_.images},
-                              {"top1", scores_.top1_share()},
-                              {"top5", scores_.has_top5() ? nlohmann::ordered_json(scores_.top5_share())
-                                                          : nlohmann::ordered_json(nullptr)},
-                              {"loss", std::isfinite(scores_.loss()) ? nlohmann::ordered_json(scores_.loss())
-                                                                     : nlohmann::ordered_json(nullptr)}};
-        return json;
+            fields.push_back(
+                {"scores", Fields{{"images", scores_.images},
+                                  {"top1", scores_.top1_share()},
+                                  {"top5", scores_.has_top5() ? Datum(scores_.top5_share()) : nullptr},
+                                  {"loss", scores_.loss()}}});
+        return json_of("predict", std::move(fields));
     }
 
     std::string csv() const {
@@ -134,8 +132,7 @@ class Prediction {
         for (std::size_t i = 1; i <= guesses; ++i) text += fmt::format(",class_{0},probability_{0}", i);
         text += "\n";
         for (const Predicted& each : predicted_) {
-            const auto label = folder_class(each);
-            text += field(each.image) + "," + (label.is_null() ? "" : field(label.get<std::string>()));
+            text += field(each.image) + "," + field(folder_class(each));
             for (const Guess& guess : each.guesses)
                 text += fmt::format(",{},{:.6g}", field(name_of(guess.label)), guess.probability);
             text += "\n";
@@ -162,9 +159,9 @@ class Prediction {
 
   private:
     const std::string& name_of(std::size_t label) const { return file_.classes()[label]; }
-    nlohmann::ordered_json folder_class(const Predicted& each) const {
-        return each.label < 0 ? nlohmann::ordered_json(nullptr)
-                              : nlohmann::ordered_json(name_of(static_cast<std::size_t>(each.label)));
+    /// Empty where the folder is named like no class.
+    std::string folder_class(const Predicted& each) const {
+        return each.label < 0 ? "" : name_of(static_cast<std::size_t>(each.label));
     }
     /// A field of a CSV file (RFC 4180).
     static std::string field(const std::string& text) {
@@ -233,10 +230,7 @@ void run(const PredictCommand& options) {
     Prediction prediction(options, file, set, predictor);
     prediction.run();
     fmt::print("{}", prediction.summary());
-    nlohmann::ordered_json report = {{"command", "predict"}, {"model", model.name}, {"policy", policy.name}};
-    report.update(prediction.json());
-    write_output(options.run.json,
-                 report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    write_output(options.run.json, prediction.json(policy));
     write_output(options.csv, prediction.csv());
     if (const std::string failure = prediction.failure(policy); !failure.empty()) throw UserError(failure);
     if (prediction.damaged() > 0) throw UserError(prediction.damaged_text());
