@@ -20,6 +20,11 @@ AdapterFolder folder_of(const RunOptions& options) {
     return {options.lora.adapter, nn::files_of(language_model(options).on_sequences(1))};
 }
 
+Layout trunk_of(const LoraArguments& given) {
+    if (given.trunk.empty()) return Layout::row_major;
+    return in_option("--trunk", [&] { return nn::trunk_named(given.trunk); });
+}
+
 }  // namespace
 
 void add_lora_options(CLI::App& command, LoraArguments& arguments) {
@@ -41,6 +46,12 @@ void add_lora_options(CLI::App& command, LoraArguments& arguments) {
                     "linear layers but the head)")
         ->delimiter(',')
         ->type_name("PATTERN");
+    command
+        .add_option(
+            "--trunk", arguments.trunk,
+            "Keep frozen weights of linear layers but the head in nf4, int4 or int8, to be widened as "
+            "they are multiplied (default: as --policy stores)")
+        ->type_name("FORMAT");
     command.add_flag("--lora-rank-stabilized", arguments.rank_stabilized,
                      "Scale adapters by alpha over the root of their rank (rsLoRA)");
 }
@@ -59,11 +70,10 @@ void add_adapter_options(CLI::App& command, LoraArguments& arguments) {
 
 std::optional<nn::LoraOptions> lora_of(const RunOptions& options) {
     const LoraArguments& given = options.lora;
-    const std::pair<bool, const char*> companions[] = {{given.alpha.has_value(), "--lora-alpha"},
-                                                       {given.dropout.has_value(), "--lora-dropout"},
-                                                       {!given.on.empty(), "--lora-on"},
-                                                       {given.rank_stabilized, "--lora-rank-stabilized"},
-                                                       {!given.merge.empty(), "--merge"}};
+    const std::pair<bool, const char*> companions[] = {
+        {given.alpha.has_value(), "--lora-alpha"}, {given.dropout.has_value(), "--lora-dropout"},
+        {!given.on.empty(), "--lora-on"},          {given.rank_stabilized, "--lora-rank-stabilized"},
+        {!given.trunk.empty(), "--trunk"},         {!given.merge.empty(), "--merge"}};
     if (!given.given()) {
         for (const auto& [is_given, name] : companions)
             if (is_given) throw UserError(fmt::format("{} belongs to --lora: give a rank, such as 16", name));
@@ -76,7 +86,8 @@ std::optional<nn::LoraOptions> lora_of(const RunOptions& options) {
                              .alpha = given.alpha,
                              .dropout = given.dropout.value_or(0),
                              .rank_stabilized = given.rank_stabilized,
-                             .layers = given.on};
+                             .layers = given.on,
+                             .trunk = trunk_of(given)};
         nn::validate(lora);
         return lora;
     }
@@ -85,6 +96,7 @@ std::optional<nn::LoraOptions> lora_of(const RunOptions& options) {
             "--adapter: its files say ranks, scales and layers; leave out --lora and what belongs to it");
     nn::LoraOptions lora = folder_of(options).options();
     lora.dropout = given.dropout.value_or(0);
+    lora.trunk = trunk_of(given);
     nn::validate(lora);
     return lora;
 }
