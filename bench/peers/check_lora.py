@@ -58,7 +58,8 @@ def check_trunk(options, name, folder, batches):
         turn = (lambda one: one.t().contiguous()) if name == "gpt2" else (lambda one: one)
         theirs = bitsandbytes.functional.dequantize_4bit(*bitsandbytes.functional.quantize_4bit(
             turn(given[key]), quant_type="nf4", compress_statistics=True))
-        others += ((turn(value) - theirs).abs() > 1e-6 * theirs.abs() + 1e-9).sum().item()
+        # A mean of some 60 scales, which they add in FP32, and we in FP64.
+        others += ((turn(value) - theirs).abs() > 60 * 2**-24 * theirs.abs() + 1e-9).sum().item()
         numbers += value.numel()
     model = peft.PeftModel.from_pretrained(widened, folder / "theirs", is_trainable=True)
     losses, _ = lora_cases.train(model, batches, STEPS, epsilon=1e-8)
