@@ -15,6 +15,11 @@ AdapterFolder folder_of(const RunOptions& options) {
     return {options.lora.adapter, nn::files_of(language_model(options).on_sequences(1))};
 }
 
+Layout trunk_of(const LoraArguments& given) {
+    if (given.trunk.empty()) return Layout::row_major;
+    return in_option("--trunk", [&] { return nn::trunk_named(given.trunk); });
+}
+
 }  // namespace
 
 void add_lora_options(Command& command, LoraArguments& arguments) {
@@ -33,6 +38,10 @@ void add_lora_options(Command& command, LoraArguments& arguments) {
                      "Layers with adapters: patterns of names with commas between, as *.attn.* (default: all "
                      "linear layers but the head)",
                      {.type = "PATTERN", .commas = true, .beside = lora}),
+                 Row("--trunk", &arguments.trunk,
+                     "Keep frozen weights of linear layers but the head in nf4, int4 or int8, to be widened as "
+                     "they are multiplied (default: as --policy stores)",
+                     {.type = "FORMAT", .words = {"nf4", "int4", "int8"}, .beside = lora}),
                  Row("--lora-rank-stabilized", &arguments.rank_stabilized,
                      "Scale adapters by alpha over the root of their rank (rsLoRA)", {.beside = lora})});
 }
@@ -60,7 +69,8 @@ std::optional<nn::LoraOptions> lora_of(const RunOptions& options) {
                              .alpha = given.alpha,
                              .dropout = given.dropout.value_or(0),
                              .rank_stabilized = given.rank_stabilized,
-                             .layers = given.on};
+                             .layers = given.on,
+                             .trunk = trunk_of(given)};
         nn::validate(lora);
         return lora;
     }
@@ -69,6 +79,7 @@ std::optional<nn::LoraOptions> lora_of(const RunOptions& options) {
             "--adapter: its files say ranks, scales and layers; leave out --lora and what belongs to it");
     nn::LoraOptions lora = folder_of(options).options();
     lora.dropout = given.dropout.value_or(0);
+    lora.trunk = trunk_of(given);
     nn::validate(lora);
     return lora;
 }

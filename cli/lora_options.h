@@ -21,6 +21,7 @@ struct LoraArguments {
     std::optional<double> alpha, dropout;
     bool rank_stabilized = false;
     std::vector<std::string> on;  ///< patterns of names
+    std::string trunk;            ///< a layout's name; empty: as the policy stores
     std::string adapter;          ///< a folder whose adapters are trained on
     std::string merge;            ///< where the whole model is written at the end
 

@@ -32,6 +32,7 @@
 #include "mantissa/base/lock_file.h"
 #include "mantissa/base/system_memory.h"
 #include "mantissa/nn/lora.h"
+#include "mantissa/numerics/coded_weights.h"
 #include "mantissa/passes/operand_blocks.h"
 #include "mantissa/ranks/share_cores.h"
 #include "mantissa/report/kept_peaks.h"
@@ -296,9 +297,12 @@ class Run {
                         device_text(target));
         if (settings_.lora)
             text += fmt::format(
-                "LoRA: {} of adapters are trained; the model's own matrices are kept once, in {}\n",
+                "LoRA: {} of adapters are trained; the model's own matrices are kept once, in {}{}\n",
                 count_text(plan.facts().parameters - plan.facts().frozen, "parameter"),
-                name_of(policy_.low.value_or(DType::f32)));
+                name_of(policy_.low.value_or(DType::f32)),
+                has_codes(settings_.lora->trunk) ? fmt::format(", those of linear layers but the head in {}",
+                                                               name_of(settings_.lora->trunk))
+                                                 : "");
         if (ranks_.get()) text += fmt::format("{}\n", ranks_.shares());
         if (const std::string nodes = numa_advice(numa_nodes(), usable_cores(), ranks_.on_this_host());
             !nodes.empty())

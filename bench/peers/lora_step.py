@@ -5,9 +5,11 @@ drawn at random. Both train the same adapters on the same tokens; losses are com
     pip install torch transformers peft safetensors numpy
     python bench/peers/lora_step.py --model qwen2.5-0.5b --batch 1 --sequence 1024
 
-Contenders: `mantissa POLICY`; `peft quick`: the trunk in BF16, torch.compile; `peft plain`: the same without compiling;
-`peft lean`: the same with checkpointed activations. Memory is the peak that is resident, less what the process had
-before the model.
+Contenders: `mantissa bf16`, and `mantissa nf4`, int4 or int8: the same with the trunk in that format; `peft quick`: the
+trunk in BF16, torch.compile; `peft plain`: the same without compiling; `peft lean`: the same with checkpointed
+activations; `peft nf4`: the trunk in bitsandbytes' NF4, which is not among those that run unless it is asked for by
+--only. Losses are compared with those of the first contender of the same trunk. Memory is the peak that is resident,
+less what the process had before the model.
 """
 import argparse
 import json
@@ -23,7 +25,8 @@ import torch
 import mantissa_program
 
 LEARNING_RATE, RANK = 1e-4, 16
-CONTENDERS = ("peft quick", "peft plain", "peft lean")
+CONTENDERS = ("peft quick", "peft plain", "peft lean", "peft nf4")
+TRUNKS = ("nf4", "int4", "int8")
 UNCOUNTED = 2  # steps that compile, touch memory and fill caches
 
 
@@ -41,8 +44,13 @@ def measure_torch(options):
     torch.set_num_threads(options.threads)
     folder = pathlib.Path(options.start)
     before = status_bytes("VmRSS")
+    stored = {}
+    if options.measure == "peft nf4":
+        stored["quantization_config"] = transformers.BitsAndBytesConfig(
+            load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True,
+            bnb_4bit_compute_dtype=torch.bfloat16)
     base = transformers.AutoModelForCausalLM.from_pretrained(folder / "base", dtype=torch.bfloat16,
-                                                             attn_implementation="sdpa")
+                                                             attn_implementation="sdpa", **stored)
     model = peft.PeftModel.from_pretrained(base, folder / "adapters", is_trainable=True)
     for value in model.parameters():
         if value.requires_grad:
@@ -82,10 +90,17 @@ def common(options, folder):
             options.sequence, "--threads", options.threads]
 
 
-def ask_mantissa(options, policy, folder):
+def trunk_of(name):
+    """The format of the trunk where it is none of 16 bits."""
+    return next((trunk for trunk in TRUNKS if name.endswith(trunk)), "")
+
+
+def ask_mantissa(options, name, folder):
+    trunk = trunk_of(name)
     report = mantissa_program.train(options.program, folder, "--from", folder / "base", "--adapter",
-                                    folder / "adapters", *common(options, folder), "--policy", policy, "--steps",
-                                    UNCOUNTED + options.steps, "--learning-rate", LEARNING_RATE)
+                                    folder / "adapters", *common(options, folder), "--policy",
+                                    "bf16" if trunk else name.split()[1], *(["--trunk", trunk] if trunk else []),
+                                    "--steps", UNCOUNTED + options.steps, "--learning-rate", LEARNING_RATE)
     return {"ms": [step["ms"] for step in report["steps"][UNCOUNTED:]],
             "losses": [step["loss"] for step in report["steps"]], "bytes": report["peak_resident_bytes"]}
 
@@ -113,7 +128,7 @@ def main():
     if options.measure:
         measure_torch(options)
         return 0
-    names = options.only.split(",") if options.only else ["mantissa bf16", *CONTENDERS]
+    names = options.only.split(",") if options.only else ["mantissa bf16", "mantissa nf4", *CONTENDERS[:3]]
     print(f"{options.model}, LoRA {RANK}, {options.batch} x {options.sequence} tokens, {options.threads} threads, "
           f"PyTorch {torch.__version__}, {options.repeats} interleaved repeats of {options.steps} steps")
     answers = {name: [] for name in names}
@@ -123,15 +138,16 @@ def main():
         for repeat in range(options.repeats):
             for name in names:
                 answer = (ask_torch(options, name, folder) if name in CONTENDERS
-                          else ask_mantissa(options, name.split()[1], folder))
+                          else ask_mantissa(options, name, folder))
                 answers[name].append(answer)
                 print(f"repeat {repeat}: {name:14} {' '.join(f'{ms:.0f}' for ms in answer['ms'])} ms", flush=True)
-    tokens, first = options.batch * options.sequence, answers[names[0]][0]["losses"]
+    tokens = options.batch * options.sequence
+    first = {trunk_of(name): answers[name][0]["losses"] for name in reversed(names)}
     print(f"\n{'contender':16} {'ms a step':>10} {'tokens/s':>9} {'memory MB':>10} {'loss within':>12}")
     apart = 0
     for name, runs in answers.items():
         median = statistics.median(ms for run in runs for ms in run["ms"])
-        distance = max(abs(a - b) for run in runs for a, b in zip(run["losses"], first, strict=True))
+        distance = max(abs(a - b) for run in runs for a, b in zip(run["losses"], first[trunk_of(name)], strict=True))
         apart = max(apart, distance)
         print(f"{name:16} {median:10.1f} {1e3 * tokens / median:9.1f} {max(run['bytes'] for run in runs) / 1e6:10.0f} "
               f"{distance:12.1e}")

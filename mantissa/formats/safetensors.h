@@ -88,6 +88,10 @@ class SafetensorsModel {
     const std::string& source() const { return source_; }
     /// All tensors of all files; throws UserError for a type that this project does not have.
     std::vector<TensorView> views() const;
+    /// As SafetensorsFile's.
+    void release() const {
+        for (const SafetensorsFile& file : files_) file.release();
+    }
 
   private:
     void read_index(const std::filesystem::path& path);

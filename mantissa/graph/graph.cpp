@@ -7,6 +7,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/name_pattern.h"
+#include "mantissa/numerics/coded_weights.h"
 
 namespace mantissa::inline v0 {
 
@@ -35,6 +36,13 @@ std::string traced_in(const Origin& origin) {
     if (!origin.scope.empty()) text += " in " + origin.scope;
     if (origin.line) text += " at " + origin.line.text();
     return text.empty() ? text : " (traced" + text + ")";
+}
+
+/// Attributes of an input or a state.
+Attributes declaration_of(const std::string& name, const Type& type) {
+    Attributes attributes{{"name", name}, {"dtype", type.dtype}, {"shape", type.shape.extents()}};
+    if (type.layout == Layout::row_major) return attributes;
+    return attributes.with("layout", std::string(name_of(type.layout)));
 }
 
 }  // namespace
@@ -66,6 +74,10 @@ NodeId Graph::add(std::string_view name, std::vector<Value> inputs, Attributes a
         if (count < op.min_inputs || count > op.max_inputs)
             throw UserError(
                 fmt::format("expected {} to {} operands, got {}", op.min_inputs, op.max_inputs, count));
+        for (int i = 0; i < count; ++i)
+            if (has_codes(types[i].layout) && (op.reads_codes >> std::min(i, 31) & 1) == 0)
+                throw UserError(
+                    fmt::format("operand {} is {}; only products widen such", i, types[i].text()));
         node.outputs = op.types({op, types, node.attributes});
     } catch (const UserError& error) {
         refuse(op.name, origin, error.what());
@@ -75,8 +87,7 @@ NodeId Graph::add(std::string_view name, std::vector<Value> inputs, Attributes a
 }
 
 Value Graph::add_input(const std::string& name, Type type) {
-    const NodeId id =
-        add("input", {}, {{"name", name}, {"dtype", type.dtype}, {"shape", type.shape.extents()}});
+    const NodeId id = add("input", {}, declaration_of(name, type));
     inputs_.push_back(id);
     return {id, 0};
 }
@@ -98,10 +109,8 @@ Value Graph::add_state(State state) {
     }
     check(state.zero_rows == 0 || (state.zero_rows > 0 && state.type.shape.rank() > 0),
           "rows of zeros lie behind rows");
-    Attributes attributes{
-        {"name", state.name}, {"dtype", state.type.dtype}, {"shape", state.type.shape.extents()}};
+    Attributes attributes = declaration_of(state.name, state.type);
     if (state.zero_rows > 0) attributes = attributes.with("zero_rows", state.zero_rows);
-    if (state.type.layout == Layout::half_bytes) attributes = attributes.with("half_bytes", true);
     state.node = add("state", {}, std::move(attributes));
     const auto is_named = [&](const std::string& pattern) { return matches(pattern, state.name); };
     if (is_weight(state) && std::ranges::any_of(frozen_, is_named)) state.frozen = true;

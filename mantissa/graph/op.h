@@ -137,6 +137,7 @@ struct Op {
     PaddingRule padding = nullptr;  ///< null: it takes no operand with zeros behind it
     /// Output i is operand i, which was on its way and now is there: where that may be, it lies where it lay.
     bool passes_through = false;
+    std::uint32_t reads_codes = 0;  ///< bit i: operand i may be codes and scales (numerics/coded_weights.h)
     bool gains_by_padding = false;  ///< a contraction: zeros behind an operand round off its extents
 
     bool composite() const { return definition != nullptr; }

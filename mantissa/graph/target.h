@@ -62,6 +62,7 @@ struct Target {
     /// Why contractions take no epilogues but those for which a kernel is offered; empty: they take any.
     std::string attaches_few_epilogues = {};
     std::string epilogues_lose_at_16_bits = {};  ///< why those of 16-bit operands take none; empty if they do
+    std::string cannot_widen_codes = {};         ///< why products take no codes and scales; empty if they do
     std::string cannot_multiply_tf32 = {};       ///< why TF32 is forbidden; empty if it is not
 };
 

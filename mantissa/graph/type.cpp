@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "mantissa/base/error.h"
+#include "mantissa/numerics/coded_weights.h"
 
 namespace mantissa::inline v0 {
 
@@ -47,8 +48,15 @@ Shape broadcast_shape(const Shape& a, const Shape& b) {
     return Shape(std::move(extents));
 }
 
+std::int64_t Type::bytes() const {
+    if (has_codes(layout)) return coded_bytes({layout, shape[0], shape[1]});
+    const std::int64_t whole = shape.elements() * static_cast<std::int64_t>(size_of(dtype));
+    return layout == Layout::half_bytes ? whole / 2 : whole;
+}
+
 std::string Type::text() const {
-    return fmt::format("{}{}", layout == Layout::half_bytes ? "s4" : name_of(dtype), shape.text());
+    return fmt::format("{}{}{}", layout == Layout::half_bytes ? "s4" : name_of(dtype), shape.text(),
+                       has_codes(layout) ? fmt::format(" as {}", name_of(layout)) : "");
 }
 
 }  // namespace mantissa

@@ -43,23 +43,13 @@ class Shape {
 /// Throws UserError if they do not fit.
 Shape broadcast_shape(const Shape& a, const Shape& b);
 
-/// How the elements lie in memory.
-enum class Layout : std::uint8_t {
-    row_major,
-    /// Holds s8 in -8 ... 7: two neighbours of the last axis, which is even, in one byte, low half first.
-    half_bytes,
-};
-
 struct Type {
     DType dtype = DType::f32;
     Shape shape;
     Layout layout = Layout::row_major;
 
-    std::int64_t bytes() const {
-        const std::int64_t whole = shape.elements() * static_cast<std::int64_t>(size_of(dtype));
-        return layout == Layout::half_bytes ? whole / 2 : whole;
-    }
-    /// As in "f32[4, 1024]"; half bytes are "s4".
+    std::int64_t bytes() const;
+    /// As in "f32[4, 1024]"; half bytes are "s4", and codes are told behind it: "bf16[64, 32] as nf4".
     std::string text() const;
 
     friend bool operator==(const Type&, const Type&) = default;

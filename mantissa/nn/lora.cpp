@@ -13,6 +13,7 @@
 #include "mantissa/base/function_ref.h"
 #include "mantissa/base/name_pattern.h"
 #include "mantissa/graph/graph.h"
+#include "mantissa/numerics/coded_weights.h"
 
 namespace mantissa::inline v0::nn {
 
@@ -109,7 +110,8 @@ Tensor recorded(Graph& graph, std::span<const Tensor> inputs, const Mode& mode, 
                              if (!chosen) return {};
                              return adapter_of(rules.options, layer);
                          },
-                         .stored = rules.stored};
+                         .stored = rules.stored,
+                         .trunk = rules.options.trunk};
     if (mode.is_training() && rules.options.dropout > 0) {
         of_pass.random = inner.random();
         of_pass.first_random_operation = inner.next_random_operation();
@@ -138,6 +140,13 @@ Trace adapted(const Trace& trace, const std::shared_ptr<const LoraRules>& rules)
 }
 
 }  // namespace
+
+Layout trunk_named(std::string_view name) {
+    for (const Layout layout : {Layout::nf4, Layout::int4, Layout::int8})
+        if (name == name_of(layout)) return layout;
+    throw UserError(
+        fmt::format("no format of frozen weights is called '{}'; there are nf4, int4 and int8", name));
+}
 
 void validate(const LoraOptions& options) {
     const auto require_size = [](std::int64_t rank, const std::optional<double>& alpha) {

@@ -155,7 +155,10 @@ struct LoraOptions {
         std::optional<double> alpha = {};
     };
     std::vector<Layers> others = {};
+    Layout trunk = Layout::row_major;  ///< how frozen matrices of linear layers but the last are kept
 };
+/// nf4, int4 or int8 by its name. Throws UserError, naming these, for any other.
+Layout trunk_named(std::string_view name);
 
 struct Model {
     std::string name;

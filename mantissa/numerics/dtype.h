@@ -10,6 +10,17 @@ namespace mantissa::inline v0 {
 /// TF32 is absent on purpose: it is a way to multiply FP32, not a way to store.
 enum class DType : std::uint8_t { f64, f32, f16, bf16, i64, i32, u8, boolean, s8 };
 
+/// How the elements of a tensor lie in memory.
+enum class Layout : std::uint8_t {
+    row_major,
+    /// Holds s8 in -8 ... 7: two neighbours of the last axis, which is even, in one byte, low half first.
+    half_bytes,
+    // A matrix of floating numbers, as codes and scales (numerics/coded_weights.h).
+    nf4,
+    int4,
+    int8,
+};
+
 /// Bytes of one element. A boolean is one byte, 0 or 1.
 std::size_t size_of(DType type);
 

@@ -48,6 +48,16 @@ std::uint8_t nearest(const std::array<float, count>& numbers, float x) {
     return static_cast<std::uint8_t>(low);
 }
 
+/// Codes of a block: how many middles between neighbours are below x. As nearest() finds, for many at once.
+void find_codes(std::span<const float> block, float inverse, std::array<std::int32_t, nf4_block>& codes) {
+    std::array<float, 15> middles{};
+    for (std::size_t i = 0; i < middles.size(); ++i)
+        middles[i] = (nf4_numbers[i] + nf4_numbers[i + 1]) / 2.0f;
+    codes = {};
+    for (const float middle : middles)
+        for (std::size_t i = 0; i < block.size(); ++i) codes[i] += block[i] * inverse > middle ? 1 : 0;
+}
+
 float largest_magnitude(std::span<const float> values) {
     float most = 0;
     for (const float value : values) {
@@ -79,12 +89,11 @@ Nf4Weights nf4_of(std::span<const float> weights) {
         scales[static_cast<std::size_t>(block)] = most;
         sum += static_cast<double>(most);
         const float inverse = most > 0 ? 1.0f / most : 0.0f;
-        for (std::int64_t i = 0; i < size; ++i) {
-            const float x = std::clamp(of_block[static_cast<std::size_t>(i)] * inverse, -1.0f, 1.0f);
-            const std::int64_t at = first + i;
-            made.codes[static_cast<std::size_t>(at / 2)] |=
-                static_cast<std::uint8_t>(nearest(nf4_numbers, x) << (at % 2 == 0 ? 0 : 4));
-        }
+        std::array<std::int32_t, nf4_block> codes;
+        find_codes(of_block, inverse, codes);
+        for (std::int64_t i = 0; i < size; ++i)
+            made.codes[static_cast<std::size_t>((first + i) / 2)] |=
+                static_cast<std::uint8_t>(codes[static_cast<std::size_t>(i)] << (i % 2 == 0 ? 0 : 4));
     }
     const float mean = blocks > 0 ? static_cast<float>(sum / static_cast<double>(blocks)) : 0.0f;
     for (float& scale : scales) scale -= mean;
@@ -100,16 +109,6 @@ Nf4Weights nf4_of(std::span<const float> weights) {
     }
     made.ranges.back() = mean;
     return made;
-}
-
-void nf4_widen(const Nf4Weights& weights, std::int64_t first, std::span<float> values) {
-    const auto ranges = static_cast<std::int64_t>(weights.ranges.size());
-    for (std::size_t i = 0; i < values.size(); ++i) {
-        const std::int64_t at = first + static_cast<std::int64_t>(i);
-        const int code = weights.codes[static_cast<std::size_t>(at / 2)] >> (at % 2 == 0 ? 0 : 4) & 15;
-        values[i] = nf4_numbers[static_cast<std::size_t>(code)] *
-                    nf4_scale(weights.scales.data(), weights.ranges.data(), ranges, at / nf4_block);
-    }
 }
 
 }  // namespace mantissa

@@ -49,13 +49,4 @@ struct Nf4Weights {
 /// A block that has a number that is not finite is not a number, whole.
 Nf4Weights nf4_of(std::span<const float> weights);
 
-/// The scale of block `block`.
-inline float nf4_scale(const std::uint8_t* scales, const float* ranges, std::int64_t count,
-                       std::int64_t block) {
-    return nf4_scale_numbers()[scales[block]] * ranges[block / nf4_scale_block] + ranges[count - 1];
-}
-
-/// Weights [first, first + values.size()) again.
-void nf4_widen(const Nf4Weights& weights, std::int64_t first, std::span<float> values);
-
 }  // namespace mantissa

@@ -42,7 +42,12 @@ std::set<int> tables(const Graph& graph) {
 class AddAdapters {
   public:
     AddAdapters(const Graph& source, const AdapterRules& rules)
-        : source_(source), rules_(rules), uses_(source), rewriter_(source), tables_(tables(source)) {}
+        : source_(source),
+          rules_(rules),
+          uses_(source),
+          rewriter_(source, Rewriter::Types::may_change),
+          tables_(tables(source)),
+          last_(linear_layers(source).last) {}
 
     Graph run(std::span<Value> kept) {
         for (NodeId id = 0; id < source_.end(); ++id)
@@ -82,17 +87,35 @@ class AddAdapters {
         });
     }
 
+    /// Whether it is a frozen weight that only its linear layer multiplies, in whatever format that wants.
+    bool is_of_trunk(const State& state) const {
+        if (rules_.trunk == Layout::row_major || !state.frozen || state.type.dtype != DType::f32)
+            return false;
+        if (rules_.trunk == Layout::int4 && state.type.shape[-1] % 2 != 0) return false;
+        const int index = source_.state_of(state.node);
+        const std::vector<NodeId>& readers = uses_.of(state.node);
+        return !readers.empty() && !tables_.contains(index) &&
+               std::ranges::all_of(readers, [&](NodeId reader) {
+                   return reader >= 0 && weight_of_linear(source_, source_.node(reader)) == index &&
+                          !source_.node(reader).origin.precision && layer_of_weight(state.name) != last_;
+               });
+    }
+
     void copy_source(NodeId id) {
         const Node& node = source_.node(id);
-        if (node.op->name != "state" || !is_shortened(source_.state(source_.state_of(id))))
-            return rewriter_.copy(id);
+        if (node.op->name != "state") return rewriter_.copy(id);
         State state = source_.state(source_.state_of(id));
-        state.type.dtype = *rules_.stored;
+        const bool is_coded = is_of_trunk(state);
+        if (!is_coded && !is_shortened(state)) return rewriter_.copy(id);
+        state.type.dtype = rules_.stored.value_or(DType::f32);
+        if (is_coded) state.type.layout = rules_.trunk;
         const OriginScope scope(target(), node.origin);
         const Value stored = target().add_state(std::move(state));
         stored_[{id, 0}] = stored;
-        rewriter_.place({id, 0}, {target().add("cast", {stored}, {{"dtype", DType::f32}}), 0});
+        rewriter_.place({id, 0}, rules_.stored ? widened(stored) : stored);
     }
+
+    Value widened(Value stored) { return {target().add("cast", {stored}, {{"dtype", DType::f32}}), 0}; }
 
     void add_states(NodeId id, const Adapter& adapter) {
         const Node& node = source_.node(id);
@@ -146,7 +169,7 @@ class AddAdapters {
         const Node& node = source_.node(id);
         const OriginScope scope(target(), node.origin);
         const NodeId rows = target().add(node.op->name, {table, rewriter_.map(node.inputs[1])});
-        rewriter_.place({id, 0}, {target().add("cast", {{rows, 0}}, {{"dtype", DType::f32}}), 0});
+        rewriter_.place({id, 0}, widened({rows, 0}));
     }
 
     const Graph& source_;
@@ -154,6 +177,7 @@ class AddAdapters {
     Uses uses_;
     Rewriter rewriter_;
     std::set<int> tables_;
+    std::string last_;                 ///< the last linear layer
     std::map<NodeId, States> states_;  ///< by the node of the weight in the source
     std::map<Value, Value> stored_;    ///< in the source, in the target: states in the shorter format
     std::int64_t next_random_operation_ = rules_.first_random_operation;

@@ -7,8 +7,8 @@
 //   %5 = add(%1, %4)
 //
 // A [r, inputs] and B [outputs, r] are parameters in FP32, and B begins at zero. The frozen matrices may be
-// stored in a shorter format. It runs before all other passes: differentiation finds no gradient to make for
-// what is frozen, and fusing puts the sum behind one of the products.
+// stored in a shorter format, or as codes and scales. It runs before all other passes: differentiation finds
+// no gradient to make for what is frozen, and fusing puts the sum behind one of the products.
 #pragma once
 
 #include <functional>
@@ -32,6 +32,9 @@ struct AdapterRules {
     std::function<std::optional<Adapter>(const std::string& layer)> of;
     /// The format of frozen matrices that only products and embeddings read; none: as they are.
     std::optional<DType> stored = {};
+    /// How those of linear layers lie, but the last one's and those of tables: nf4, int4 or int8, which
+    /// products widen to that format; row_major: as all else.
+    Layout trunk = Layout::row_major;
     /// Random numbers of dropout, values of the graph, and the first operation that takes some; none: nothing
     /// is dropped.
     std::optional<RandomState> random = {};

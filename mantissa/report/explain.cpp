@@ -10,6 +10,7 @@
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/score_formula.h"
 #include "mantissa/graph/visible_pairs.h"
+#include "mantissa/numerics/coded_weights.h"
 #include "mantissa/passes/analysis/contraction_epilogue.h"
 #include "mantissa/report/quantities.h"
 #include "mantissa/report/report.h"
@@ -31,14 +32,13 @@ std::vector<Type> tensors_of(std::span<const Type> types) {
 std::string formats_of(std::span<const Type> types) {
     const bool any_floating =
         std::any_of(types.begin(), types.end(), [](const Type& type) { return is_floating(type.dtype); });
-    std::vector<DType> seen;
-    for (const Type& type : types)
-        if ((!any_floating || is_floating(type.dtype)) &&
-            std::find(seen.begin(), seen.end(), type.dtype) == seen.end())
-            seen.push_back(type.dtype);
-    std::string text;
-    for (DType dtype : seen) text += (text.empty() ? "" : ",") + std::string(name_of(dtype));
-    return text;
+    std::vector<std::string_view> seen;
+    for (const Type& type : types) {
+        const std::string_view name = has_codes(type.layout) ? name_of(type.layout) : name_of(type.dtype);
+        if ((!any_floating || is_floating(type.dtype)) && std::ranges::find(seen, name) == seen.end())
+            seen.push_back(name);
+    }
+    return fmt::format("{}", fmt::join(seen, ","));
 }
 
 /// FP64 computes in FP64, every shorter floating-point format in FP32; nothing for integers.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "mantissa/graph/graph.h"
+#include "mantissa/numerics/coded_weights.h"
 #include "mantissa/report/quantities.h"
 #include "mantissa/report/report.h"
 #include "mantissa/report/step_estimate.h"
@@ -10,13 +11,15 @@
 namespace mantissa::inline v0 {
 
 std::vector<PlannedBytes> planned_bytes(const TrainingPlan& plan) {
-    std::int64_t frozen = 0, trained = 0, optimizer = 0, copies = 0;
+    std::int64_t frozen = 0, coded = 0, trained = 0, optimizer = 0, copies = 0;
     for (const State& state : plan.step().graph().states()) {
         const std::int64_t bytes = plan.step().aligned(state.stored_bytes());
         if (state.kind == State::Kind::derived)
             copies += bytes;
         else if (!is_weight(state))
             optimizer += bytes;
+        else if (has_codes(state.type.layout))
+            coded += bytes;
         else
             (state.frozen ? frozen : trained) += bytes;
     }
@@ -25,11 +28,13 @@ std::vector<PlannedBytes> planned_bytes(const TrainingPlan& plan) {
     const auto add = [&](const char* part, std::int64_t bytes) {
         if (bytes > 0) parts.push_back({part, bytes});
     };
-    add("frozen weights", frozen);
+    if (coded > 0)
+        parts.push_back({fmt::format("frozen weights in {}", name_of(plan.options().lora->trunk)), coded});
+    add(coded > 0 ? "other frozen weights" : "frozen weights", frozen);
     add(plan.options().lora ? "adapters" : "weights", trained);
     add("copies of them in the policy's format", copies);
     add("optimizer and sums of gradients", optimizer);
-    add("constants", use.state - frozen - trained - copies - optimizer);
+    add("constants", use.state - frozen - coded - trained - copies - optimizer);
     add("activations and gradients", use.arena);
     add("inputs", use.inputs);
     add("gradients on their way", use.exchange);

@@ -9,6 +9,8 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/plain_nan.h"
 #include "mantissa/graph/graph.h"
+#include "mantissa/numerics/coded_weights.h"
+#include "mantissa/numerics/formats.h"
 #include "mantissa/runtime/constant_bytes.h"
 
 namespace mantissa::inline v0 {
@@ -251,11 +253,20 @@ bool Execution::read_in_pieces(
     constexpr std::int64_t max_elements = 1 << 16;
     const Type& type = plan_.graph().type(value);
     const auto size = static_cast<std::int64_t>(size_of(type.dtype));
-    std::vector<std::byte> bytes;
+    std::vector<std::byte> bytes, codes(has_codes(type.layout) ? type.bytes() : 0);
+    read_value(value, 0, codes);
+    std::vector<float> numbers;
     for (std::int64_t first = 0; first < type.shape.elements(); first += max_elements) {
         const std::int64_t count = std::min(max_elements, type.shape.elements() - first);
         bytes.resize(count * size);
-        read_value(value, first * size, bytes);
+        if (codes.empty()) {
+            read_value(value, first * size, bytes);
+        } else {
+            numbers.resize(count);
+            read_codes({type.layout, type.shape[0], type.shape[1]}, codes.data(), first, numbers);
+            for (std::int64_t i = 0; i < count; ++i)
+                store_from_f64(bytes.data(), type.dtype, i, static_cast<double>(numbers[i]));
+        }
         if (!piece(first, bytes)) return false;
     }
     return true;

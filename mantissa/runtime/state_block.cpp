@@ -9,6 +9,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/random.h"
 #include "mantissa/base/whole_units.h"
+#include "mantissa/numerics/coded_weights.h"
 #include "mantissa/numerics/formats.h"
 
 namespace mantissa::inline v0 {
@@ -135,12 +136,13 @@ bool StateBlock::has(const std::string& name) const {
 void StateBlock::initialize(std::uint64_t seed) {
     for (const State& state : states_) {
         if (state.kind == State::Kind::derived) continue;
-        const Type whole{state.type.dtype, state.shard_of.value_or(state.type.shape)};
+        const DType dtype = has_codes(state.type.layout) ? DType::f32 : state.type.dtype;
+        const Type whole{dtype, state.shard_of.value_or(state.type.shape)};
         std::vector<std::byte> value(whole.bytes());
         if (state.values)
             state.values(value);
         else
-            fill(value, state.type.dtype, state.initializer,
+            fill(value, dtype, state.initializer,
                  {.seed = seed, .step = 0, .operation = hash_of(state.name)});
         write(state.name, value);
     }
@@ -194,9 +196,29 @@ void StateBlock::write(const std::string& name, std::span<const std::byte> value
         std::copy_n(value.begin(), std::min(value.size(), part.size()), part.begin());
         value = part;
     }
+    if (has_codes(to.type.layout) && std::ssize(value) != to.type.bytes()) {
+        const std::span weights(reinterpret_cast<const float*>(value.data()), value.size() / sizeof(float));
+        part.resize(to.type.bytes());
+        write_codes({to.type.layout, to.type.shape[0], to.type.shape[1]}, weights, part.data());
+        value = part;
+    }
     check(std::ssize(value) == to.type.bytes(), "a state is written whole");
     device_.copy_to_device(to.address, value);
     ++writes_;
+}
+
+void StateBlock::read_numbers(const std::string& name, std::int64_t first, std::span<float> to) const {
+    const Type& of = type(name);
+    check(is_floating(of.dtype) && first + std::ssize(to) <= of.shape.elements(), "there are such numbers");
+    if (has_codes(of.layout)) {
+        const std::vector<std::byte> codes = read(name);
+        return read_codes({of.layout, of.shape[0], of.shape[1]}, codes.data(), first, to);
+    }
+    const auto size = static_cast<std::int64_t>(size_of(of.dtype));
+    std::vector<std::byte> stored(to.size() * size_of(of.dtype));
+    read(name, first * size, stored);
+    for (std::size_t i = 0; i < to.size(); ++i)
+        to[i] = static_cast<float>(load_as_f64(stored.data(), of.dtype, static_cast<std::int64_t>(i)));
 }
 
 std::vector<float> StateBlock::read_f32(const std::string& name) const {

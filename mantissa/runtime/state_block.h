@@ -38,12 +38,14 @@ class StateBlock {
 
     /// Copies of a state's value in host memory. `write` and `read` throw InternalError if sizes differ. If a
     /// state is in parts, `read` gives this rank's part, with its filling, and `write` takes such a part or
-    /// the whole.
+    /// the whole. Of one that is codes and scales `write` takes these or FP32, which it quantises.
     std::vector<std::byte> read(const std::string& name) const;
     /// Reads some of its bytes, from `begin` on, which must be there.
     void read(const std::string& name, std::int64_t begin, std::span<std::byte> to) const;
     void write(const std::string& name, std::span<const std::byte> value);
     std::vector<float> read_f32(const std::string& name) const;
+    /// Elements of a floating state from `first` on, whatever it is stored as.
+    void read_numbers(const std::string& name, std::int64_t first, std::span<float> to) const;
     /// How often something was written from outside: what follows from the states may be out of date then.
     std::int64_t writes() const { return writes_; }
     /// Tells of a write to a state at its address.

@@ -356,16 +356,11 @@ std::vector<TensorToWrite> merged_weights(const StateBlock& state, const nn::Lor
                                .a = state.read_f32(a),
                                .b = state.read_f32(layer + std::string(suffix_b))});
         }
-        weight.read = [&state, name = own.name, dtype = own.type.dtype, product](std::uint64_t begin,
-                                                                                 std::span<std::byte> to) {
+        weight.read = [&state, name = own.name, product](std::uint64_t begin, std::span<std::byte> to) {
             check(begin % sizeof(float) == 0 && to.size() % sizeof(float) == 0, "whole numbers are read");
             const auto first = static_cast<std::int64_t>(begin / sizeof(float));
             std::vector<float> values(to.size() / sizeof(float));
-            std::vector<std::byte> stored(values.size() * size_of(dtype));
-            state.read(name, first * static_cast<std::int64_t>(size_of(dtype)), stored);
-            for (std::size_t i = 0; i < values.size(); ++i)
-                values[i] =
-                    static_cast<float>(load_as_f64(stored.data(), dtype, static_cast<std::int64_t>(i)));
+            state.read_numbers(name, first, values);
             if (product) product->add_to(first, values);
             std::memcpy(to.data(), values.data(), to.size());
         };

@@ -80,6 +80,7 @@ void ModelFile::load(StateBlock& state) const {
     read_weights(views(), specs_of(state, is_own_weight), nn::files_of(model), source(),
                  [&](const TensorSpec& parameter, std::span<const std::byte> value) {
                      state.write(parameter.name, value);
+                     checkpoint_ ? checkpoint_->model.release() : file_->release();
                  });
     if (adapters_) adapters_->merge(state);
 }

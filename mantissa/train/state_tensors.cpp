@@ -8,13 +8,16 @@
 #include <optional>
 
 #include "mantissa/base/error.h"
+#include "mantissa/numerics/coded_weights.h"
 
 namespace mantissa::inline v0 {
 
 namespace {
 
 TensorSpec spec_of(const State& state) {
-    return {state.name, state.type.dtype, state.shard_of.value_or(state.type.shape).extents()};
+    // Those kept as codes and scales is given in FP32.
+    const DType dtype = has_codes(state.type.layout) ? DType::f32 : state.type.dtype;
+    return {state.name, dtype, state.shard_of.value_or(state.type.shape).extents()};
 }
 
 std::int64_t elements_of(const TensorSpec& spec) { return Shape(spec.shape).elements(); }

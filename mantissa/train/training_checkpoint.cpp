@@ -16,6 +16,7 @@
 #include "mantissa/formats/strict_json.h"
 #include "mantissa/formats/weight_files.h"
 #include "mantissa/graph/graph.h"
+#include "mantissa/numerics/coded_weights.h"
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/adapter_files.h"
 #include "mantissa/train/checkpoint.h"
@@ -58,9 +59,37 @@ nlohmann::ordered_json json_of(const nn::LoraOptions& lora) {
     nlohmann::ordered_json others = nlohmann::ordered_json::array();
     for (const nn::LoraOptions::Layers& other : lora.others)
         others.push_back({other.pattern, other.rank, alpha(other.alpha)});
-    return {{"rank", lora.rank},       {"alpha", alpha(lora.alpha)},
-            {"dropout", lora.dropout}, {"rank_stabilized", lora.rank_stabilized},
-            {"layers", lora.layers},   {"others", others}};
+    nlohmann::ordered_json json = {{"rank", lora.rank},       {"alpha", alpha(lora.alpha)},
+                                   {"dropout", lora.dropout}, {"rank_stabilized", lora.rank_stabilized},
+                                   {"layers", lora.layers},   {"others", others}};
+    if (has_codes(lora.trunk)) json["trunk"] = name_of(lora.trunk);
+    return json;
+}
+
+/// A checksum of the frozen weights as they are stored, beside which adapters are trained.
+std::string trunk_checksum(const StateBlock& block) {
+    constexpr std::int64_t piece_bytes = 1 << 20;
+    Checksum checksum;
+    std::vector<std::byte> piece;
+    for (const State& state : block.states()) {
+        if (!state.frozen || !is_own_weight(state)) continue;
+        for (std::int64_t begin = 0; begin < state.type.bytes(); begin += piece_bytes) {
+            piece.resize(std::min(piece_bytes, state.type.bytes() - begin));
+            block.read(state.name, begin, piece);
+            checksum.add(piece);
+        }
+    }
+    return checksum_text(checksum.value());
+}
+
+/// Adapters mean nothing beside other weights than those that they were trained beside.
+void require_same_trunk(const StateBlock& block, const nlohmann::json& state, const std::string& source) {
+    if (!state.contains("trunk")) return;  // earlier versions did not say
+    if (const std::string ours = trunk_checksum(block); state["trunk"] != ours)
+        throw UserError(fmt::format(
+            "{}: its adapters were trained beside frozen weights with checksum {}, and those of the "
+            "model that was read have {}; give the model as it was",
+            source, state["trunk"].dump(), ours));
 }
 
 /// The weights that a checkpoint holds: of adapters these alone, since the model's own stay as they were.
@@ -414,6 +443,7 @@ void save_training(const std::filesystem::path& directory, Trainer& trainer, con
                                 {"judged", record.validations->judged}};
     if (record.longest_sequence > 0) state["longest_sequence"] = record.longest_sequence;
     if (record.reading) state["reading"] = json_of(*record.reading);
+    if (trainer.plan().options().lora) state["trunk"] = trunk_checksum(trainer.state());
     if (record.trained_on) state["trained_on"] = record.trained_on->text();
     if (!record.options.empty()) state["options"] = record.options;
     const AveragedWeights averaged(trainer.state());
@@ -539,6 +569,7 @@ Resumed resume_training(const std::filesystem::path& directory, Trainer& trainer
     differences.require(resume, source);
     const std::uint64_t step =
         require_unsigned(require_member(state, "step", source, "the state of the run"), source, "step");
+    if (trainer.plan().options().lora) require_same_trunk(trainer.state(), state, source);
     DataPlace place = place_of(state, step, ours, source);
     StateBlock& block = trainer.state();
     std::vector<const SafetensorsFile*> files{&*loaded.optimizer};

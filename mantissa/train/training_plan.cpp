@@ -8,6 +8,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/nn/lora.h"
+#include "mantissa/numerics/coded_weights.h"
 #include "mantissa/ranks/ranks.h"
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/accumulate.h"
@@ -19,7 +20,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-void validate(const TrainerOptions& options) {
+void validate(const TrainerOptions& options, const Device& device) {
     if (options.batch < 1) throw UserError(fmt::format("the batch must be 1 or more, got {}", options.batch));
     if (options.accumulate < 1)
         throw UserError(
@@ -29,6 +30,14 @@ void validate(const TrainerOptions& options) {
             fmt::format("the last micro-batch has 1 example or more, got {}", options.last_batch));
     if (options.lora && !options.frozen.empty())
         throw UsageError("`lora` freezes all weights but the adapters': leave `frozen` out");
+    if (options.lora && has_codes(options.lora->trunk)) {
+        if (const std::string& why = device.target().cannot_widen_codes; !why.empty()) throw UserError(why);
+        if (options.policy.blocks || options.policy.low == DType::f16 || !options.policy.emulate.empty())
+            throw UserError(fmt::format(
+                "a trunk in {} is widened to f32 or bf16, which {} does not multiply; take the policy bf16, "
+                "fp32 or tf32",
+                name_of(options.lora->trunk), options.policy.name));
+    }
     const bool has_parts = options.ranks && options.ranks->size() > 1 && options.states == States::sharded;
     if (options.ema_decay > 0 && has_parts)
         throw UserError(
@@ -58,7 +67,7 @@ std::int64_t TrainerOptions::first_micro_batch() const { return accumulate * (ra
 
 TrainingPlan::TrainingPlan(Device& device, nn::Model model, TrainerOptions options)
     : device_(&device), model_(std::move(model)), options_(std::move(options)) {
-    validate(options_);
+    validate(options_, device);
     model_ = options_.lora ? nn::with_adapters(std::move(model_), *options_.lora, options_.policy.low)
                            : nn::without_adapters(std::move(model_));
     const Traced& first = traced(last_batch());

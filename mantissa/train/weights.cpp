@@ -14,7 +14,10 @@ UnfitWeights load_weights(const nn::Model& model, const std::filesystem::path& p
     const std::vector<TensorView> views = file.views();
     return read_weights(
         views, specs_of(state, is_own_weight), nn::files_of(model), file.source(),
-        [&](const TensorSpec& spec, std::span<const std::byte> value) { state.write(spec.name, value); },
+        [&](const TensorSpec& spec, std::span<const std::byte> value) {
+            state.write(spec.name, value);
+            file.release();
+        },
         match);
 }
 

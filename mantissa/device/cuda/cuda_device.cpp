@@ -155,6 +155,7 @@ Target target_of(const Facts& facts, const Driver& driver) {
                        .max_columns_summed = on_cuda::max_places_of_row * 8},
             .cannot_compile = codegen::Compiler::refusal(),
             .attaches_few_epilogues = "it is none of cuBLASLt's epilogues, which are GELU and its gradient",
+            .cannot_widen_codes = "a GPU's products take no trunk as codes; leave it in the policy's format",
             .cannot_multiply_tf32 = tf32_refusal()};
 }
 

@@ -190,6 +190,7 @@ std::span<const Op> contraction_ops() {
          .fuser = FuserClass::contraction,
          .flops = matmul_flops,
          .padding = pass_matmul,
+         .reads_codes = 0b10,
          .gains_by_padding = true},
         // By mantissa/numerics/short_formats.h.
         {.name = "round_blocks",

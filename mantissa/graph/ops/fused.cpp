@@ -49,7 +49,8 @@ std::span<const Op> fused_ops() {
          .types = fused_types,
          .no_gradient = "fusion comes after differentiation",
          .flops = fused_flops,
-         .definition = fused_definition},
+         .definition = fused_definition,
+         .reads_codes = ~0u},
     };
     return rows;
 }

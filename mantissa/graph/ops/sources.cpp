@@ -1,5 +1,6 @@
 // Operations without a computed operand: inputs, states, constants, literals, indices, random numbers.
 #include "mantissa/graph/ops/rules.h"
+#include "mantissa/numerics/coded_weights.h"
 
 namespace mantissa::inline v0 {
 
@@ -10,7 +11,10 @@ using namespace rules;
 std::vector<Type> declared(const OpCall& call) {
     expect_extents(shape_attribute(call.attributes));
     Type type{call.attributes.dtype("dtype"), shape_attribute(call.attributes)};
-    if (call.attributes.has("half_bytes")) type.layout = Layout::half_bytes;
+    if (call.attributes.has("layout")) type.layout = layout_named(call.attributes.word("layout"));
+    expect(!has_codes(type.layout) || (type.shape.rank() == 2 && is_floating(type.dtype)),
+           "only a floating matrix is kept as {}, got {} {}", name_of(type.layout), name_of(type.dtype),
+           type.shape.text());
     return {type};
 }
 

@@ -29,9 +29,8 @@ ContractionKernels unit_kernels(const ContractionProblem& problem, Bf16Unit unit
                                  : contraction_kernels_avx512_bf16(width_for(problem));
 }
 
-}  // namespace
-
-ContractionKernels kernels_of(const ContractionProblem& problem, Isa isa) {
+/// The choice by types and columns.
+ContractionKernels product_kernels(const ContractionProblem& problem, Isa isa) {
     const Bf16Unit unit = bf16_unit(isa);
     const bool fp16 = problem.a.dtype == DType::f16;
     if (problem.multiply == Multiply::tf32 || fp16) {
@@ -43,6 +42,14 @@ ContractionKernels kernels_of(const ContractionProblem& problem, Isa isa) {
     }
     const bool both_bf16 = problem.a.dtype == DType::bf16 && problem.b.dtype == DType::bf16;
     return both_bf16 && unit != Bf16Unit::none ? unit_kernels(problem, unit) : vector_kernels(problem, isa);
+}
+
+}  // namespace
+
+ContractionKernels kernels_of(const ContractionProblem& problem, Isa isa) {
+    ContractionKernels kernels = product_kernels(problem, isa);
+    kernels.widen = of_level(isa, widen_codes_generic, widen_codes_avx2, widen_codes_avx512);
+    return kernels;
 }
 
 }  // namespace mantissa::on_cpu

@@ -10,6 +10,7 @@
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/contraction/epilogue_kernels.h"
 #include "mantissa/device/cpu/contraction/row_product.h"
+#include "mantissa/device/cpu/contraction/widen_codes.h"
 #include "mantissa/device/cpu/isa.h"
 #include "mantissa/numerics/dtype.h"
 
@@ -193,6 +194,7 @@ struct ContractionKernels {
     // null: plain loops do it
     GatherKernel gather = nullptr;
     PixelRunKernel pack_pixels = nullptr;
+    WidenCodes widen = widen_codes_generic;
     /// Panels of a are blocks of so much depth, one after another, each its lines as they are: `height` rows
     /// of this many elements. 0: they are otherwise.
     std::int64_t depth_of_blocks = 0;

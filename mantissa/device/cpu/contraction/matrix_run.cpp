@@ -138,7 +138,7 @@ std::uint64_t* MatrixRun::zeros_of_a(std::int64_t chunk, std::int64_t inner, std
 }
 
 std::uint64_t* MatrixRun::zeros_of_b(std::int64_t chunk, std::int64_t inner, std::int64_t column) const {
-    if (!p_.finds_zeros() || p_.keeps_b) return nullptr;
+    if (!p_.finds_zeros() || p_.keeps_b || has_codes(p_.b.codes)) return nullptr;
     return reinterpret_cast<std::uint64_t*>(buffer_of_b(chunk, inner) + layout_.zeros_of_b) +
            column / kernels_.width;
 }

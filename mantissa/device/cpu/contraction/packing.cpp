@@ -61,7 +61,7 @@ OperandPanels::OperandPanels(const ContractionProblem& problem, Side side, const
     const DType packed = kernels.conversion.convert ? kernels.conversion.part : layout_.dtype;
     const auto form = static_cast<std::size_t>(form_);
     kernel_ = all[form][packed == DType::bf16 ? 1 : 0];
-    if (kernels.conversion.parts > 1 && !layout_.mapped && !layout_.window)
+    if (kernels.conversion.parts > 1 && !is_made())
         split_ = (is_a_ ? kernels.split_a : kernels.split_b)[form][layout_.dtype == DType::f16 ? 1 : 0];
     if (const auto pairs = ImagePairs::of(problem, kernels); pairs && !is_a_)
         words_of_group_ = pairs->words_of_group();
@@ -102,8 +102,7 @@ void OperandPanels::pack_part(const OperandSource& source, std::int64_t entry, P
                          .streaming = stores_ == PanelStores::streaming};
     if (words_of_group_ > 0) return pack_pairs(copy, source, entry, lines, depth);
     if (split_ && split_(copy)) return;
-    if (kernels_.conversion.convert || layout_.mapped || layout_.window)
-        return pack_staged(source, entry, lines, depth, chunk);
+    if (kernels_.conversion.convert || is_made()) return pack_staged(source, entry, lines, depth, chunk);
     kernel_(copy);
 }
 
@@ -127,8 +126,24 @@ void OperandPanels::make(const OperandSource& source, std::int64_t entry, PanelR
                          void* to, std::int64_t stride) const {
     if (layout_.mapped) return map(source, entry, lines, depth, to, stride);
     const bool along = form_ == PanelSource::along_depth;
+    if (has_codes(layout_.codes))
+        return widen(source.data, along ? lines : depth, along ? depth : lines, to, stride);
     gather_window(source, entry, along ? lines : depth, along ? depth : lines,
                   {static_cast<std::byte*>(to), stride, along ? depth.size : lines.size});
+}
+
+void OperandPanels::widen(const void* source, PanelRange rows, PanelRange columns, void* to,
+                          std::int64_t stride) const {
+    const bool along = form_ == PanelSource::along_depth;
+    const CodedMatrix whole{layout_.codes, along ? lines_ : k_, layout_.leading};
+    kernels_.widen({.from = source_of(whole, source),
+                    .row = rows.begin,
+                    .column = columns.begin,
+                    .rows = rows.size,
+                    .columns = columns.size,
+                    .dtype = layout_.dtype,
+                    .to = to,
+                    .stride = stride});
 }
 
 void OperandPanels::gather_window(const OperandSource& source, std::int64_t entry, PanelRange rows,
@@ -176,13 +191,12 @@ void OperandPanels::map(const OperandSource& source, std::int64_t entry, PanelRa
 bool OperandPanels::stage(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,
                           const Staging& staging) const {
     const Conversion& conversion = kernels_.conversion;
-    const bool is_made = layout_.mapped || layout_.window;
-    if (is_made && !conversion.convert) {
+    if (is_made() && !conversion.convert) {
         make(source, entry, lines, depth, staging.parts, staging.stride);
         return true;
     }
     alignas(64) std::byte made[max_staged_lines * max_staged_rows * sizeof(float)];
-    if (is_made) make(source, entry, lines, depth, made, staging.stride);
+    if (is_made()) make(source, entry, lines, depth, made, staging.stride);
     const bool along = form_ == PanelSource::along_depth;
     bool finite = true;
     for (std::int64_t row = 0; row < (along ? lines.size : depth.size); ++row) {
@@ -191,9 +205,9 @@ bool OperandPanels::stage(const OperandSource& source, std::int64_t entry, Panel
             rows[part] =
                 staging.parts + part * staging.part_bytes + row * staging.stride * staging.element_bytes;
         const void* const stored =
-            is_made ? made + row * staging.stride * static_cast<std::int64_t>(size_of(layout_.dtype))
-                    : element(source.data, entry, lines.begin + (along ? row : 0),
-                              depth.begin + (along ? 0 : row));
+            is_made() ? made + row * staging.stride * static_cast<std::int64_t>(size_of(layout_.dtype))
+                      : element(source.data, entry, lines.begin + (along ? row : 0),
+                                depth.begin + (along ? 0 : row));
         finite = conversion.convert(stored, along ? depth.size : lines.size, rows) && finite;
     }
     return finite;
@@ -260,7 +274,7 @@ void OperandPanels::find_zeros(const void* source, std::int64_t entry, PanelRang
 
 void OperandPanels::prefetch(const void* source, std::int64_t entry, PanelRange lines, PanelRange depth,
                              std::int64_t share, std::int64_t shares) const {
-    if (layout_.window) return;  // which lies elsewhere
+    if (layout_.window || has_codes(layout_.codes)) return;  // which lie elsewhere
     const bool along = form_ == PanelSource::along_depth;
     const std::int64_t rows = along ? lines.size : depth.size;
     const std::int64_t row_bytes =

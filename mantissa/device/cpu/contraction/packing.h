@@ -73,7 +73,7 @@ class OperandPanels {
     /// pack_part() of b in the order of ImagePairs.
     void pack_pairs(const PanelCopy& of_part, const OperandSource& source, std::int64_t entry,
                     PanelRange lines, PanelRange depth) const;
-    /// pack_part() for operands that are mapped, gathered or converted: a few stored rows at a
+    /// pack_part() for operands that are mapped, gathered, widened or converted: a few stored rows at a
     /// time by way of their parts.
     void pack_staged(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,
                      const PanelChunk& chunk) const;
@@ -94,6 +94,10 @@ class OperandPanels {
     /// The result of mapping `lines` x `depth` of a mapped operand, stored rows `stride` elements apart.
     void map(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth, void* to,
              std::int64_t stride) const;
+    /// A coded operand, as numbers.
+    void widen(const void* source, PanelRange rows, PanelRange columns, void* to, std::int64_t stride) const;
+    /// Whether its elements are not there until they are made.
+    bool is_made() const { return layout_.mapped || layout_.window || has_codes(layout_.codes); }
     const std::byte* element(const void* source, std::int64_t entry, std::int64_t line,
                              std::int64_t depth) const;
 

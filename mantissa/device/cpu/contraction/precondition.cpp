@@ -33,6 +33,10 @@ OperandMemory memory_of(const NamedMatrix& matrix, const ContractionProblem& pro
     const MatrixLayout& layout = matrix.layout;
     OperandMemory memory{.name = matrix.name, .dtype = layout.dtype};
     if (matrix.rows == 0 || matrix.cols == 0) return memory;
+    if (has_codes(layout.codes)) {
+        memory.bytes = static_cast<std::size_t>(coded_bytes({layout.codes, matrix.rows, matrix.cols}));
+        return memory;
+    }
     const std::int64_t of_matrix = layout.window ? elements_of(*layout.window, matrix.rows)
                                                  : (matrix.rows - 1) * layout.leading + matrix.cols;
     const std::int64_t elements = (problem.batch[0] - 1) * layout.batch_stride[0] +
@@ -136,6 +140,19 @@ std::string refusal_of_map(const ContractionProblem& problem) {
     return {};
 }
 
+/// Codes lie whole, without gaps; what they are widened to.
+std::string refusal_of_codes(const ContractionProblem& problem) {
+    const MatrixLayout& b = problem.b;
+    if (has_codes(problem.a.codes) || has_codes(problem.out.codes)) return "only b can be codes and scales";
+    if (!has_codes(b.codes)) return {};
+    if (b.dtype == DType::f16) return "codes are widened to f32 or bf16, not to f16";
+    const NamedMatrix matrix = stored(problem, Side::b);
+    if (problem.entries() != 1 || b.window || b.leading != matrix.cols)
+        return fmt::format("b is {}, which only one matrix can be whose rows follow each other",
+                           name_of(b.codes));
+    return {};
+}
+
 /// FP16 is converted on both sides or on none. The same holds for operands that are not multiplied in their
 /// stored format.
 std::string refusal_of_multiply(const ContractionProblem& problem) {
@@ -158,6 +175,7 @@ std::string refusal(const ContractionProblem& problem) {
     std::string reason = refusal_of_layout(stored(problem, Side::a));
     if (reason.empty()) reason = refusal_of_layout(stored(problem, Side::b));
     if (reason.empty()) reason = refusal_of_map(problem);
+    if (reason.empty()) reason = refusal_of_codes(problem);
     if (reason.empty()) reason = refusal_of_multiply(problem);
     if (reason.empty()) reason = refusal_of_output(problem);
     return reason;

@@ -41,7 +41,7 @@ bool is_large(const ContractionProblem& problem, const ContractionKernels& kerne
 /// Whether b is read as it lies, and the kernels have functions for that.
 bool are_few_rows(const ContractionProblem& problem, const ContractionKernels& kernels) {
     const MatrixLayout &a = problem.a, &b = problem.b;
-    return problem.m <= max_rows_in_place && !a.mapped && !a.window && !b.window &&
+    return problem.m <= max_rows_in_place && !a.mapped && !a.window && !b.window && !has_codes(b.codes) &&
            kernels.multiply_row[0][0] != nullptr;
 }
 

@@ -43,6 +43,9 @@ struct MatrixLayout {
     bool mapped = false;
     /// a and b: what is stored is gathered from images; `leading` means nothing.
     std::optional<ImageWindow> window = {};
+    /// b only: nf4, int4 or int8; what is stored is the codes and scales of a whole matrix
+    /// (numerics/coded_weights.h), which are widened to `dtype` as they are packed.
+    Layout codes = Layout::row_major;
 
     /// Where the matrix of one entry begins, in elements, in a batch whose inner dimension is `inner`.
     std::int64_t offset_of(std::int64_t entry, std::int64_t inner) const {

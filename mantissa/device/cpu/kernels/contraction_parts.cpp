@@ -16,7 +16,8 @@ MatrixLayout dense_layout(const Type& type, bool transposed) {
     return {.dtype = type.dtype,
             .transpose = transposed ? Transpose::yes : Transpose::no,
             .leading = type.shape[-1],
-            .batch_stride = {0, matrix}};
+            .batch_stride = {0, matrix},
+            .codes = type.layout};
 }
 
 ContractionPart matmul_part(const Problem& problem) {

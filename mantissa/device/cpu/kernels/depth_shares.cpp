@@ -16,7 +16,7 @@ bool only_sums(const ContractionProblem& problem) {
     const MatrixLayout &a = problem.a, &b = problem.b;
     const bool epilogue = problem.epilogue.bias || problem.custom_epilogue;
     return problem.entries() == 1 && problem.store == Store::overwrite && !epilogue && !a.mapped &&
-           (!b.window || a.window) && (!a.window || a.transpose == Transpose::yes);
+           !has_codes(b.codes) && (!b.window || a.window) && (!a.window || a.transpose == Transpose::yes);
 }
 
 /// Steps of the depth that stay together: those of an image, where a is gathered from images, as b may be.

@@ -11,6 +11,7 @@
 #include "mantissa/device/cpu/kernels/strided_loops.h"
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/tensor.h"
+#include "mantissa/numerics/coded_weights.h"
 #include "mantissa/numerics/scalar.h"
 #include "mantissa/numerics/tf32.h"
 #include "mantissa/passes/analysis/nest.h"
@@ -22,7 +23,10 @@ namespace {
 StridedLoops loops_of(const Problem& problem) {
     const Shape& shape = problem.outputs[0].shape;
     std::vector<std::vector<std::int64_t>> strides;
-    for (const Type& input : problem.inputs) strides.push_back(broadcast_strides(input.shape, shape));
+    for (const Type& input : problem.inputs) {
+        check(!has_codes(input.layout), "only products widen codes");
+        strides.push_back(broadcast_strides(input.shape, shape));
+    }
     strides.push_back(shape.strides());
     return {shape.extents(), strides};
 }
