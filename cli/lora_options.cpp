@@ -43,6 +43,8 @@ void add_lora_options(CLI::App& command, LoraArguments& arguments) {
         ->type_name("PATTERN");
     command.add_flag("--lora-rank-stabilized", arguments.rank_stabilized,
                      "Scale adapters by alpha over the root of their rank (rsLoRA)");
+    command.add_flag("--lora-magnitudes", arguments.magnitudes,
+                     "Train the norm of each output's weights, too, and adapters for their direction (DoRA)");
 }
 
 void add_adapter_options(CLI::App& command, LoraArguments& arguments) {
@@ -59,28 +61,31 @@ void add_adapter_options(CLI::App& command, LoraArguments& arguments) {
 
 std::optional<nn::LoraOptions> lora_of(const RunOptions& options) {
     const LoraArguments& given = options.lora;
-    const std::pair<bool, const char*> companions[] = {{given.alpha.has_value(), "--lora-alpha"},
-                                                       {given.dropout.has_value(), "--lora-dropout"},
-                                                       {!given.on.empty(), "--lora-on"},
-                                                       {given.rank_stabilized, "--lora-rank-stabilized"},
-                                                       {!given.merge.empty(), "--merge"}};
+    const std::pair<bool, const char*> companions[] = {
+        {given.alpha.has_value(), "--lora-alpha"}, {given.dropout.has_value(), "--lora-dropout"},
+        {!given.on.empty(), "--lora-on"},          {given.rank_stabilized, "--lora-rank-stabilized"},
+        {given.magnitudes, "--lora-magnitudes"},   {!given.merge.empty(), "--merge"}};
     if (!given.given()) {
         for (const auto& [is_given, name] : companions)
             if (is_given) throw UserError(fmt::format("{} belongs to --lora: give a rank, such as 16", name));
         return {};
     }
     if (nn::is_image_model(options.model))
-        throw UserError("--lora: adapters are for language models, and this is a network for images");
+        throw UserError(
+            "--lora: on the command line, adapters are for language models, and this is a network for "
+            "images; "
+            "--freeze trunk trains its head alone");
     if (given.adapter.empty()) {
         nn::LoraOptions lora{.rank = *given.rank,
                              .alpha = given.alpha,
                              .dropout = given.dropout.value_or(0),
                              .rank_stabilized = given.rank_stabilized,
+                             .magnitudes = given.magnitudes,
                              .layers = given.on};
         nn::validate(lora);
         return lora;
     }
-    if (given.rank || given.alpha || !given.on.empty() || given.rank_stabilized)
+    if (given.rank || given.alpha || !given.on.empty() || given.rank_stabilized || given.magnitudes)
         throw UserError(
             "--adapter: its files say ranks, scales and layers; leave out --lora and what belongs to it");
     nn::LoraOptions lora = folder_of(options).options();

@@ -22,7 +22,7 @@ struct RunOptions;
 struct LoraArguments {
     std::optional<std::int64_t> rank;
     std::optional<double> alpha, dropout;
-    bool rank_stabilized = false;
+    bool rank_stabilized = false, magnitudes = false;
     std::vector<std::string> on;  ///< patterns of names
     std::string adapter;          ///< a folder whose adapters are trained on
     std::string merge;            ///< where the whole model is written at the end

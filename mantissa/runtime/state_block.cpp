@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "mantissa/base/error.h"
@@ -77,6 +78,21 @@ void fill(std::span<std::byte> bytes, DType dtype, const Initializer& initialize
     }
 }
 
+/// The norm of each output of a weight, in FP64: of the rows of a matrix, of the last axis of filters.
+std::vector<float> norms_of_outputs(const Type& weight, std::span<const std::byte> value) {
+    const bool is_matrix = weight.shape.rank() == 2;
+    const std::int64_t outputs = weight.shape[is_matrix ? 0 : -1], inputs = weight.shape.elements() / outputs;
+    std::vector<double> sums(static_cast<std::size_t>(outputs));
+    for (std::int64_t i = 0; i < weight.shape.elements(); ++i) {
+        const double x = load_as_f64(value.data(), weight.dtype, i);
+        sums[static_cast<std::size_t>(is_matrix ? i / inputs : i % outputs)] += x * x;
+    }
+    std::vector<float> norms(sums.size());
+    std::ranges::transform(sums, norms.begin(),
+                           [](double sum) { return static_cast<float>(std::sqrt(sum)); });
+    return norms;
+}
+
 }  // namespace
 
 StateBlock::StateBlock(Device& device, std::span<const State> states, std::int64_t rank)
@@ -116,6 +132,7 @@ void StateBlock::allocate(std::span<const State> states) {
             continue;
         }
         states_.push_back(state);
+        if (!state.norms_of.empty()) norms_[state.norms_of].push_back(state.name);
         bytes_ += aligned(state.stored_bytes());
     }
     memory_ = device_.allocate_zeroed(bytes_, "model and optimizer state");
@@ -134,7 +151,7 @@ bool StateBlock::has(const std::string& name) const {
 
 void StateBlock::initialize(std::uint64_t seed) {
     for (const State& state : states_) {
-        if (state.kind == State::Kind::derived) continue;
+        if (state.kind == State::Kind::derived || !state.norms_of.empty()) continue;
         const Type whole{state.type.dtype, state.shard_of.value_or(state.type.shape)};
         std::vector<std::byte> value(whole.bytes());
         if (state.values)
@@ -197,6 +214,12 @@ void StateBlock::write(const std::string& name, std::span<const std::byte> value
     check(std::ssize(value) == to.type.bytes(), "a state is written whole");
     device_.copy_to_device(to.address, value);
     ++writes_;
+    if (norms_.contains(name)) write_norms(name, value);
+}
+
+void StateBlock::write_norms(const std::string& weight, std::span<const std::byte> value) {
+    const std::vector<float> norms = norms_of_outputs(type(weight), value);
+    for (const std::string& state : norms_.at(weight)) write(state, std::as_bytes(std::span(norms)));
 }
 
 std::vector<float> StateBlock::read_f32(const std::string& name) const {

@@ -58,9 +58,11 @@ nlohmann::ordered_json json_of(const nn::LoraOptions& lora) {
     nlohmann::ordered_json others = nlohmann::ordered_json::array();
     for (const nn::LoraOptions::Layers& other : lora.others)
         others.push_back({other.pattern, other.rank, alpha(other.alpha)});
-    return {{"rank", lora.rank},       {"alpha", alpha(lora.alpha)},
-            {"dropout", lora.dropout}, {"rank_stabilized", lora.rank_stabilized},
-            {"layers", lora.layers},   {"others", others}};
+    nlohmann::ordered_json all = {{"rank", lora.rank},       {"alpha", alpha(lora.alpha)},
+                                  {"dropout", lora.dropout}, {"rank_stabilized", lora.rank_stabilized},
+                                  {"layers", lora.layers},   {"others", others}};
+    if (lora.magnitudes) all["magnitudes"] = true;  // checkpoints from before there were some lack it
+    return all;
 }
 
 /// The weights that a checkpoint holds: of adapters these alone, since the model's own stay as they were.

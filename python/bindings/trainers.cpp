@@ -265,17 +265,22 @@ void bind_options(nb::module_& module) {
     module.def(
         "lora",
         [](std::int64_t rank, std::optional<double> alpha, double dropout, bool rank_stabilized,
-           std::vector<std::string> layers) {
+           std::vector<std::string> layers, bool magnitudes) {
             return nn::LoraOptions{.rank = rank,
                                    .alpha = alpha,
                                    .dropout = dropout,
                                    .rank_stabilized = rank_stabilized,
+                                   .magnitudes = magnitudes,
                                    .layers = std::move(layers)};
         },
         nb::arg("rank") = 16, nb::arg("alpha") = nb::none(), nb::arg("dropout") = 0.0,
         nb::arg("rank_stabilized") = false, nb::arg("layers") = std::vector<std::string>(),
-        "Adapters of low rank that are trained in place of the weights. alpha: None for the rank. layers: "
-        "patterns of names, none for all linear layers but the last");
+        nb::arg("magnitudes") = false,
+        "Adapters of low rank that are trained in place of the weights, beside linear layers and "
+        "convolutions. "
+        "alpha: None for the rank. layers: patterns of names, none for all but the last. magnitudes: train "
+        "the "
+        "norm of each output's weights, too (DoRA)");
     nb::class_<TrainerOptions>(module, "TrainerOptions")
         .def(nb::init<>())
         .def_rw("optimizer", &TrainerOptions::optimizer)
