@@ -43,7 +43,10 @@ void add_lora_options(Command& command, LoraArguments& arguments) {
                      "they are multiplied (default: as --policy stores)",
                      {.type = "FORMAT", .words = {"nf4", "int4", "int8"}, .beside = lora}),
                  Row("--lora-rank-stabilized", &arguments.rank_stabilized,
-                     "Scale adapters by alpha over the root of their rank (rsLoRA)", {.beside = lora})});
+                     "Scale adapters by alpha over the root of their rank (rsLoRA)", {.beside = lora}),
+                 Row("--lora-magnitudes", &arguments.magnitudes,
+                     "Train the norm of each output's weights, too, and adapters for their direction (DoRA)",
+                     {.beside = lora})});
 }
 
 void add_adapter_options(Command& command, LoraArguments& arguments) {
@@ -63,18 +66,21 @@ std::optional<nn::LoraOptions> lora_of(const RunOptions& options) {
     const LoraArguments& given = options.lora;
     if (!given.given()) return {};
     if (nn::is_image_model(options.model))
-        throw UserError("--lora: adapters are for language models, and this is a network for images");
+        throw UserError(
+            "--lora: on the command line, adapters are for language models, and this is a network for "
+            "images; --freeze trunk trains its head alone");
     if (given.adapter.empty()) {
         nn::LoraOptions lora{.rank = *given.rank,
                              .alpha = given.alpha,
                              .dropout = given.dropout.value_or(0),
                              .rank_stabilized = given.rank_stabilized,
+                             .magnitudes = given.magnitudes,
                              .layers = given.on,
                              .trunk = trunk_of(given)};
         nn::validate(lora);
         return lora;
     }
-    if (given.rank || given.alpha || !given.on.empty() || given.rank_stabilized)
+    if (given.rank || given.alpha || !given.on.empty() || given.rank_stabilized || given.magnitudes)
         throw UserError(
             "--adapter: its files say ranks, scales and layers; leave out --lora and what belongs to it");
     nn::LoraOptions lora = folder_of(options).options();

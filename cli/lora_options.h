@@ -19,7 +19,7 @@ struct RunOptions;
 struct LoraArguments {
     std::optional<std::int64_t> rank;
     std::optional<double> alpha, dropout;
-    bool rank_stabilized = false;
+    bool rank_stabilized = false, magnitudes = false;
     std::vector<std::string> on;  ///< patterns of names
     std::string trunk;            ///< a layout's name; empty: as the policy stores
     std::string adapter;          ///< a folder whose adapters are trained on

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks adapters beside PEFT, through files alone: three small families (lora_cases.py), the same adapters in both.
+"""Checks adapters beside PEFT, through files alone: three small families (lora_cases.py), each with LoRA
+and DoRA, the same adapters in both.
 
     pip install torch transformers peft bitsandbytes safetensors numpy
     python bench/peers/check_lora.py --program build/mantissa
@@ -88,7 +89,7 @@ def check(options, name, folder):
     again = peft.PeftModel.from_pretrained(
         transformers.AutoModelForCausalLM.from_pretrained(folder / "base"), folder / "ours")
     inputs, targets = batches(0)
-    loss_of = lambda one: lora_cases.families.loss_of(one(input_ids=inputs, use_cache=False).logits, targets).item()
+    loss_of = lambda one: lora_cases.text_loss(one, inputs, targets).item()
     with torch.no_grad():
         found["read by PEFT"] = abs(loss_of(again) - loss_of(model)) / loss_of(model)
         merged = transformers.AutoModelForCausalLM.from_pretrained(folder / "merged").state_dict()
@@ -98,7 +99,7 @@ def check(options, name, folder):
     limits = {"losses": LOSS, "adapters": WEIGHTS, "read by PEFT": LOSS, "merged": 1e-6, "losses in nf4": LOSS,
               "other weights": OTHER_SCALES}
     faults = [key for key, value in found.items() if not value <= limits[key]]
-    print(f"{name:8}", *(f"{key} {value:.1e} (allowed {limits[key]:.0e})" for key, value in found.items()),
+    print(f"{name:10}", *(f"{key} {value:.1e} (allowed {limits[key]:.0e})" for key, value in found.items()),
           "FAILED" if faults else "")
     return len(faults)
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Writes tests/fixtures/lora_*.safetensors: small models of three families with adapters as PEFT computes them, the
-oracle that is not ours.
+"""Writes tests/fixtures/lora_*.safetensors: small models of three families, and a ResNet, with adapters as PEFT
+computes them, the oracle that is not ours.
 
-Contents of each: one batch of tokens and targets, the adapters under PEFT's names, their gradients, the loss of each of
-20 AdamW steps on that batch, and every merged weight's sum with drawn numbers before the steps. All is computed in FP64
+Contents of each: one batch of tokens and targets (images follow from their name), the adapters under PEFT's names, their
+gradients, the loss of each of 20 AdamW steps on that batch, and every merged weight's sum with drawn numbers before the
+steps. All is computed in FP64
 from parameters that follow from their names and that FP32 holds exactly (family_cases.py). The metadata have the shapes
 of the model's own weights, config.json and adapter_config.json as transformers and PEFT write them.
 
@@ -26,17 +27,22 @@ STEPS = 20
 
 
 def make_fixture(name):
-    tokens, targets = lora_cases.batch_of(name)
-    base = lora_cases.base_of(name, torch.float64)
-    config = json.loads(base.config.to_json_string(use_diff=True))
-    shapes = {key: list(value.shape) for key, value in base.state_dict().items() if key != "lm_head.weight"
-              or not base.config.tie_word_embeddings}
+    if name in lora_cases.IMAGE_CASES:
+        batch, loss_of = lora_cases.image_batch(name), lora_cases.image_loss
+        base, config = lora_cases.image_base(torch.float64), {}
+        shapes = {key: list(value.shape) for key, value in base.state_dict().items() if value.is_floating_point()}
+    else:
+        batch, loss_of = tuple(lora_cases.batch_of(name)), lora_cases.text_loss
+        base = lora_cases.base_of(name, torch.float64)
+        config = json.loads(base.config.to_json_string(use_diff=True))
+        shapes = {key: list(value.shape) for key, value in base.state_dict().items() if key != "lm_head.weight"
+                  or not base.config.tie_word_embeddings}
     model = lora_cases.adapted(base, name)
     for parameter in lora_cases.adapters_of(model).values():
         parameter.data = parameter.data.double()
     with families.Exactly(model):
         adapters = {key: value.detach().clone() for key, value in lora_cases.adapters_of(model).items()}
-        losses, gradients = lora_cases.train(model, lambda _: (tokens, targets), STEPS)
+        losses, gradients = lora_cases.train(model, lambda _: batch, STEPS, loss_of=loss_of)
     adapter_config = lora_cases.saved_config(model)
     with torch.no_grad():
         for key, value in lora_cases.adapters_of(model).items():
@@ -44,9 +50,9 @@ def make_fixture(name):
         merged = model.merge_and_unload().state_dict()
     sums = {key: (merged[key].flatten() * families.uniform("probe " + key, merged[key].numel())).sum()
             for key in sorted(shapes)}
-    print(f"{name:8} loss {losses[0]:.4f} to {losses[-1]:.4f}, {len(adapters)} tensors of adapters")
+    print(f"{name:11} loss {losses[0]:.4f} to {losses[-1]:.4f}, {len(adapters)} tensors of adapters")
     tensors = {"losses": torch.tensor(losses, dtype=torch.float64), "merged": torch.stack(list(sums.values())),
-               "tokens": tokens.int(), "targets": targets.int(),
+               **({} if name in lora_cases.IMAGE_CASES else {"tokens": batch[0].int()}), "targets": batch[1].int(),
                **{key: value.float() for key, value in adapters.items()},
                **{"grad." + key: value.float() for key, value in gradients.items()}}
     metadata = {"config.json": json.dumps(config), "adapter_config.json": json.dumps(adapter_config),
@@ -63,7 +69,7 @@ def main():
     options = parser.parse_args()
     lora_cases.quiet()
     faults = 0
-    for name in lora_cases.CASES:
+    for name in (*lora_cases.CASES, *lora_cases.IMAGE_CASES):
         tensors, metadata = make_fixture(name)
         path = FOLDER / f"lora_{name}.safetensors"
         if not options.check:

@@ -97,6 +97,9 @@ struct State {
     /// The weight that this one, a part of an adapter, stands beside (passes/add_adapters.h); empty: it is
     /// the model's own.
     std::string adapts = {};
+    /// The weight whose outputs' norms it begins with, anew whenever that is written from outside: those of
+    /// the rows of a matrix, of the last axis of filters. Empty: it follows no weight.
+    std::string norms_of = {};
     /// Writes what it starts with, where that is somewhere already; empty: the initializer draws it.
     std::function<void(std::span<std::byte>)> values = {};
     NodeId node = -1;

@@ -27,24 +27,26 @@ struct LoraRules {
 };
 
 /// Throws UserError for a pattern that names no layer, and for a graph without any to adapt.
-void require_layers(const LoraOptions& options, const LinearLayers& layers) {
+void require_layers(const LoraOptions& options, const AdaptableLayers& layers) {
     constexpr std::size_t max_named = 8;
     std::vector<std::string> patterns = options.layers;
     for (const LoraOptions::Layers& other : options.others) patterns.push_back(other.pattern);
     const auto refuse = [&](const std::string& what) {
         const std::size_t shown = std::min(max_named, layers.names.size());
         throw UserError(fmt::format(
-            "{}; the linear layers are {}{}", what, fmt::join(std::span(layers.names).first(shown), ", "),
+            "{}; those that can have one are {}{}", what,
+            fmt::join(std::span(layers.names).first(shown), ", "),
             shown == layers.names.size() ? "" : fmt::format(" and {} more", layers.names.size() - shown)));
     };
     if (layers.names.empty())
         throw UserError(
-            "LoRA adapts linear layers, and the model has none but those that an embedding shares");
+            "LoRA adapts linear layers and convolutions, and the model has none but those that an embedding "
+            "shares");
     for (const std::string& pattern : patterns)
         if (std::ranges::none_of(layers.names, [&](const auto& name) { return matches(pattern, name); }))
-            refuse(fmt::format("LoRA: no linear layer is named by '{}'", pattern));
+            refuse(fmt::format("LoRA: '{}' names no layer for an adapter", pattern));
     if (options.layers.empty() && layers.names.size() == 1 && layers.names[0] == layers.last)
-        refuse("LoRA leaves the last linear layer out unless it is named: name it");
+        refuse("LoRA leaves the last layer out unless it is named: name it");
 }
 
 /// The graph's nodes added to another one, with what its inputs are there.
@@ -100,7 +102,7 @@ Tensor recorded(Graph& graph, std::span<const Tensor> inputs, const Mode& mode, 
     const Mode inner = mode.is_training() ? Mode::training(alone) : mode;
     const Tensor made = record(alone, given, inner);
     if (!made) return made;
-    const LinearLayers layers = linear_layers(alone);
+    const AdaptableLayers layers = adaptable_layers(alone);
     require_layers(rules.options, layers);
     AdapterRules of_pass{.of = [&](const std::string& layer) -> std::optional<Adapter> {
                              const auto names = [&](const auto& pattern) { return matches(pattern, layer); };
@@ -170,7 +172,8 @@ Adapter adapter_of(const LoraOptions& options, const std::string& layer) {
     const double alpha = (has_own ? own->alpha : options.alpha).value_or(rows);
     return {.rank = rank,
             .scale = alpha / (options.rank_stabilized ? std::sqrt(rows) : rows),
-            .dropout = options.dropout};
+            .dropout = options.dropout,
+            .magnitude = options.magnitudes};
 }
 
 Model without_adapters(Model model) {

@@ -140,13 +140,15 @@ struct Output {
 };
 
 /// Adapters of low rank beside linear layers: y + s (x A^T) B^T, with A [rank, inputs] and B [outputs, rank].
-/// They alone are trained. Hu et al., "LoRA", ICLR 2022.
+/// Beside a convolution, A is one to `rank` channels, and B one of 1 x 1. They alone are trained. Hu et al.,
+/// "LoRA", ICLR 2022.
 struct LoraOptions {
     std::int64_t rank = 16;
     std::optional<double> alpha = {};  ///< s is alpha / rank; none: the rank
     double dropout = 0;                ///< of x, on its way to A
     bool rank_stabilized = false;      ///< s is alpha / sqrt(rank). Kalajdzievski 2023
-    /// Patterns of layers' names (base/name_pattern.h): "*.attn.*"; none: all linear layers but the last.
+    bool magnitudes = false;           ///< each output's weights get a norm that is trained: DoRA, Liu 2024
+    /// Patterns of layers' names (base/name_pattern.h): "*.attn.*"; none: all layers but the last.
     std::vector<std::string> layers = {};
     /// Layers that a pattern names and that have sizes of their own: the first that names it.
     struct Layers {

@@ -1,4 +1,4 @@
-// Adapters of low rank beside the linear layers of a trained network, which is frozen.
+// Adapters of low rank beside the linear layers and convolutions of a trained network, which is frozen.
 //
 //   %1 = matmul(%x, %w) {transpose_b}
 // becomes
@@ -6,9 +6,17 @@
 //   %2 = matmul(%x, %w.A) {transpose_b}, %3 = mul(%2, scale), %4 = matmul(%3, %w.B) {transpose_b}
 //   %5 = add(%1, %4)
 //
-// A [r, inputs] and B [outputs, r] are parameters in FP32, and B begins at zero. The frozen matrices may be
-// stored in a shorter format, or as codes and scales. It runs before all other passes: differentiation finds
-// no gradient to make for what is frozen, and fusing puts the sum behind one of the products.
+// A [r, inputs] and B [outputs, r] are parameters in FP32, and B begins at zero. Beside a convolution under
+// filters [R, S, C, K], A [R, S, C, r] is one of r filters, and B [1, 1, r, K] multiplies each pixel. The
+// frozen weights may be stored in a shorter format, matrices as codes and scales, too. It runs before all other
+// passes: differentiation finds no gradient to make for what is frozen, and fusing puts the sum behind one of
+// the products.
+//
+// With a magnitude m [outputs] (DoRA, Liu et al. 2024) the sum is multiplied by m / |W + s B A|, the norm of
+// each output's weights, before the bias is added:
+//   |W + s B A|^2 = |W|^2 + 2 s B (W A^T) + s^2 B (A A^T B^T), each product summed by output
+// so B A is never formed. |W| is a state, written when W is. As in the paper and in PEFT, the norm counts as
+// a constant: no gradient flows through it. m begins as |W|.
 #pragma once
 
 #include <functional>
@@ -25,10 +33,11 @@ struct Adapter {
     std::int64_t rank = 0;
     double scale = 1;
     double dropout = 0;
+    bool magnitude = false;  ///< DoRA
 };
 
 struct AdapterRules {
-    /// The adapter of a linear layer, by its name, as `h.0.attn.c_attn`; none: it has none.
+    /// The adapter of a layer, by its name, as `h.0.attn.c_attn`; none: it has none.
     std::function<std::optional<Adapter>(const std::string& layer)> of;
     /// The format of frozen matrices that only products and embeddings read; none: as they are.
     std::optional<DType> stored = {};
@@ -41,12 +50,13 @@ struct AdapterRules {
     std::int64_t first_random_operation = 0;
 };
 
-/// The linear layers of a graph, x [M, inputs] times a parameter W [outputs, inputs], by name in their order.
-struct LinearLayers {
+/// The layers of a graph that can have an adapter, by name in their order: linear ones, x [M, inputs] times a
+/// parameter W [outputs, inputs], and convolutions under a parameter, of one group.
+struct AdaptableLayers {
     std::vector<std::string> names;  ///< but those that are tied to an embedding's table
     std::string last;                ///< tied or not; empty: there is none
 };
-LinearLayers linear_layers(const Graph& graph);
+AdaptableLayers adaptable_layers(const Graph& graph);
 
 /// `kept`: values of the graph; each is replaced by where it is found afterwards. Throws UserError for a
 /// layer whose weight is not frozen.

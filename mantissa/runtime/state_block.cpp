@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "mantissa/base/error.h"
@@ -78,6 +79,21 @@ void fill(std::span<std::byte> bytes, DType dtype, const Initializer& initialize
     }
 }
 
+/// The norm of each output of a weight, in FP64: of the rows of a matrix, of the last axis of filters.
+std::vector<float> norms_of_outputs(const Shape& weight, std::span<const float> values) {
+    const bool is_matrix = weight.rank() == 2;
+    const std::int64_t outputs = weight[is_matrix ? 0 : -1], inputs = weight.elements() / outputs;
+    std::vector<double> sums(static_cast<std::size_t>(outputs));
+    for (std::int64_t i = 0; i < weight.elements(); ++i) {
+        const double x = static_cast<double>(values[static_cast<std::size_t>(i)]);
+        sums[static_cast<std::size_t>(is_matrix ? i / inputs : i % outputs)] += x * x;
+    }
+    std::vector<float> norms(sums.size());
+    std::ranges::transform(sums, norms.begin(),
+                           [](double sum) { return static_cast<float>(std::sqrt(sum)); });
+    return norms;
+}
+
 }  // namespace
 
 StateBlock::StateBlock(Device& device, std::span<const State> states, std::int64_t rank)
@@ -117,6 +133,7 @@ void StateBlock::allocate(std::span<const State> states) {
             continue;
         }
         states_.push_back(state);
+        if (!state.norms_of.empty()) norms_[state.norms_of].push_back(state.name);
         bytes_ += aligned(state.stored_bytes());
     }
     memory_ = device_.allocate_zeroed(bytes_, "model and optimizer state");
@@ -135,7 +152,7 @@ bool StateBlock::has(const std::string& name) const {
 
 void StateBlock::initialize(std::uint64_t seed) {
     for (const State& state : states_) {
-        if (state.kind == State::Kind::derived) continue;
+        if (state.kind == State::Kind::derived || !state.norms_of.empty()) continue;
         const DType dtype = has_codes(state.type.layout) ? DType::f32 : state.type.dtype;
         const Type whole{dtype, state.shard_of.value_or(state.type.shape)};
         std::vector<std::byte> value(whole.bytes());
@@ -205,6 +222,15 @@ void StateBlock::write(const std::string& name, std::span<const std::byte> value
     check(std::ssize(value) == to.type.bytes(), "a state is written whole");
     device_.copy_to_device(to.address, value);
     ++writes_;
+    if (norms_.contains(name)) write_norms(name);
+}
+
+void StateBlock::write_norms(const std::string& weight) {
+    const Shape& shape = type(weight).shape;
+    std::vector<float> values(static_cast<std::size_t>(shape.elements()));
+    read_numbers(weight, 0, values);
+    const std::vector<float> norms = norms_of_outputs(shape, values);
+    for (const std::string& state : norms_.at(weight)) write(state, std::as_bytes(std::span(norms)));
 }
 
 void StateBlock::read_numbers(const std::string& name, std::int64_t first, std::span<float> to) const {

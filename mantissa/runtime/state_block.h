@@ -71,11 +71,14 @@ class StateBlock {
     void allocate(std::span<const State> states);
     const Entry& entry(const std::string& name) const;
 
+    void write_norms(const std::string& weight);
+
     Device& device_;
     const StateBlock* shared_ = nullptr;
     std::int64_t rank_ = 0;
     std::vector<State> states_;
     std::map<std::string, Entry> entries_;
+    std::map<std::string, std::vector<std::string>> norms_;  ///< by weight: states that begin with its norms
     std::int64_t bytes_ = 0;
     std::int64_t writes_ = 0;
     bool is_lent_ = false;

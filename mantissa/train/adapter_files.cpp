@@ -14,6 +14,8 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
+#include "mantissa/base/function_ref.h"
+#include "mantissa/formats/axis_order.h"
 #include "mantissa/formats/strict_json.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/numerics/formats.h"
@@ -26,7 +28,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view path_prefix = "base_model.model.";
-constexpr std::string_view suffix_a = ".lora_A.weight", suffix_b = ".lora_B.weight";
+constexpr std::string_view suffix_a = ".lora_A.weight", suffix_b = ".lora_B.weight",
+                           suffix_magnitude = ".lora_magnitude_vector";
 
 /// Members that say how adapters were made or trained, and change nothing of what they compute: the tensors
 /// say which layers have one.
@@ -48,8 +51,8 @@ constexpr std::string_view keys_without_effect[] = {"auto_mapping",
                                                     "ensure_weight_tying",
                                                     "ephemeral_gpu_offload"};
 constexpr std::string_view keys_read[] = {
-    "peft_type",         "r",   "lora_alpha", "use_rslora", "rank_pattern", "alpha_pattern",
-    "init_lora_weights", "bias"};
+    "peft_type",         "r",    "lora_alpha", "use_rslora", "rank_pattern", "alpha_pattern",
+    "init_lora_weights", "bias", "use_dora"};
 
 bool is_empty(const nlohmann::json& value) {
     return value.is_null() || value == false || value == "" ||
@@ -61,37 +64,94 @@ bool is_among(const std::string_view (&names)[count], const std::string& name) {
     return std::ranges::find(names, name) != std::end(names);
 }
 
-/// Any floating tensor as FP32.
+/// How the part of a convolution's adapter that has four axes here lies in a file of PEFT's.
+AxisOrder order_in_file(std::string_view name, std::size_t axes) {
+    if (axes != 4) return {};
+    if (name.ends_with(suffix_magnitude)) return {.axes = {0, 3, 1, 2}};
+    return {.axes = {3, 2, 0, 1}};
+}
+
+StoredWeight stored_part(const TensorSpec& part) {
+    return {part.name, order_in_file(part.name, part.shape.size())};
+}
+
+/// The shape that a part of a file has here.
+std::vector<std::int64_t> shape_here(const TensorView& tensor) {
+    const AxisOrder order = order_in_file(tensor.name, tensor.shape.size());
+    std::vector<std::int64_t> shape = tensor.shape;
+    for (std::size_t i = 0; i < order.axes.size(); ++i)
+        shape[static_cast<std::size_t>(order.axes[i])] = tensor.shape[i];
+    return shape;
+}
+
+/// Any floating tensor of a file as FP32, in the order that it has here.
 std::vector<float> widened(const TensorView& tensor) {
-    std::vector<float> values(static_cast<std::size_t>(element_count(tensor.shape)));
-    if (tensor.dtype == DType::f32) {
-        std::memcpy(values.data(), tensor.data, values.size() * sizeof(float));
-        return values;
+    const AxisOrder order = order_in_file(tensor.name, tensor.shape.size());
+    std::vector<std::byte> stored(tensor.data, tensor.data + byte_count(tensor.dtype, tensor.shape));
+    if (!order.keeps()) {
+        const OrderedTensor ordered = out_of_file(order, shape_here(tensor), size_of(tensor.dtype));
+        copy_ordered(ordered, 0, ordered.rows(), tensor.data, stored.data());
     }
-    std::vector<std::byte> aligned(tensor.data, tensor.data + byte_count(tensor.dtype, tensor.shape));
+    std::vector<float> values(static_cast<std::size_t>(element_count(tensor.shape)));
     for (std::size_t i = 0; i < values.size(); ++i)
         values[i] =
-            static_cast<float>(load_as_f64(aligned.data(), tensor.dtype, static_cast<std::int64_t>(i)));
+            static_cast<float>(load_as_f64(stored.data(), tensor.dtype, static_cast<std::int64_t>(i)));
     return values;
 }
 
-/// s B A, of which some elements are added to a weight [outputs, inputs].
+/// A weight with its adapter: W + s left right, and each output of that times a factor.
 struct LowRankProduct {
-    std::int64_t rank = 0, inputs = 0;
+    std::int64_t rank = 0, rows = 0, columns = 0;  // of the weight, as a matrix
     float scale = 1;
-    std::vector<float> a, b;  // [r, inputs], [outputs, r]
+    /// [rows, r], [r, columns]: B and A; of filters, whose outputs are the columns, A and B.
+    std::vector<float> left, right;
+    bool are_outputs_rows = true;
+    std::vector<float> factors = {};  // [outputs]; none: all are 1
 
-    /// Adds elements [first, first + size) of the flat weight.
-    void add_to(std::int64_t first, std::span<float> values) const {
-        const std::int64_t end = first + std::ssize(values);
-        for (std::int64_t row = first / inputs; row * inputs < end; ++row) {
-            const std::int64_t from = std::max(first, row * inputs), to = std::min(end, (row + 1) * inputs);
-            for (std::int64_t k = 0; k < rank; ++k) {
-                const float factor = scale * b[static_cast<std::size_t>(row * rank + k)];
-                const float* const of_a = a.data() + k * inputs;
-                for (std::int64_t i = from; i < to; ++i)
-                    values[static_cast<std::size_t>(i - first)] += factor * of_a[i - row * inputs];
+    using Read = FunctionRef<void(std::int64_t first, std::span<float> values)>;
+
+    LowRankProduct(const Adapter& adapter, const Shape& weight, std::vector<float> a, std::vector<float> b)
+        : rank(adapter.rank),
+          rows(weight.elements() / weight[-1]),
+          columns(weight[-1]),
+          scale(static_cast<float>(adapter.scale)),
+          left(std::move(a)),
+          right(std::move(b)),
+          are_outputs_rows(weight.rank() == 2) {
+        if (are_outputs_rows) std::swap(left, right);
+    }
+
+    /// Gives every output this norm; `read` gives elements of the weight.
+    void set_magnitudes(std::span<const float> magnitudes, Read read) {
+        std::vector<double> squares(magnitudes.size());
+        std::vector<float> row(static_cast<std::size_t>(columns));
+        for (std::int64_t i = 0; i < rows; ++i) {
+            read(i * columns, row);
+            apply_to(i * columns, row);
+            for (std::size_t j = 0; j < row.size(); ++j) {
+                const double x = static_cast<double>(row[j]);
+                squares[are_outputs_rows ? static_cast<std::size_t>(i) : j] += x * x;
             }
+        }
+        factors.resize(squares.size());
+        for (std::size_t i = 0; i < squares.size(); ++i)
+            factors[i] = squares[i] == 0 ? 0 : magnitudes[i] / static_cast<float>(std::sqrt(squares[i]));
+    }
+
+    /// Changes elements [first, first + size) of the flat weight.
+    void apply_to(std::int64_t first, std::span<float> values) const {
+        const std::int64_t end = first + std::ssize(values);
+        for (std::int64_t row = first / columns; row * columns < end; ++row) {
+            const std::int64_t from = std::max(first, row * columns), to = std::min(end, (row + 1) * columns);
+            for (std::int64_t k = 0; k < rank; ++k) {
+                const float factor = scale * left[static_cast<std::size_t>(row * rank + k)];
+                const float* const of_right = right.data() + k * columns;
+                for (std::int64_t i = from; i < to; ++i)
+                    values[static_cast<std::size_t>(i - first)] += factor * of_right[i - row * columns];
+            }
+            for (std::int64_t i = from; i < to && !factors.empty(); ++i)
+                values[static_cast<std::size_t>(i - first)] *=
+                    factors[static_cast<std::size_t>(are_outputs_rows ? row : i - row * columns)];
         }
     }
 };
@@ -136,33 +196,58 @@ void AdapterFolder::read_parts(const WeightFiles& files) {
     for (const TensorView& tensor : file_.views()) {
         std::string_view path = tensor.name;
         if (path.starts_with(path_prefix)) path.remove_prefix(path_prefix.size());
-        const bool is_a = path.ends_with(suffix_a), is_b = path.ends_with(suffix_b);
-        if (!is_a && !is_b)
+        const std::pair<std::string_view, TensorView Part::*> kinds[] = {
+            {suffix_a, &Part::a}, {suffix_b, &Part::b}, {suffix_magnitude, &Part::magnitude}};
+        const auto kind =
+            std::ranges::find_if(kinds, [&](const auto& each) { return path.ends_with(each.first); });
+        if (kind == std::end(kinds))
             refuse(adapter_model_name,
-                   fmt::format(
-                       "tensor \"{}\" is no part of a linear layer's adapter, the only kind that is read",
-                       tensor.name));
-        if (tensor.shape.size() != 2 || !is_floating(tensor.dtype))
-            refuse(adapter_model_name, fmt::format("\"{}\" is {} {}, expected a floating matrix", tensor.name,
-                                                   name_of(tensor.dtype), shape_text(tensor.shape)));
-        path.remove_suffix(suffix_a.size());
+                   fmt::format("tensor \"{}\" is no part of an adapter of a linear layer or a convolution, "
+                               "the only kinds that are read",
+                               tensor.name));
+        if (!is_floating(tensor.dtype))
+            refuse(adapter_model_name, fmt::format("\"{}\" is {}, expected a floating tensor", tensor.name,
+                                                   name_of(tensor.dtype)));
+        path.remove_suffix(kind->first.size());
         if (path.starts_with(files.prefix)) path.remove_prefix(files.prefix.size());
         Part& part = by_layer[std::string(path)];
         part.layer = path;
         part.path = files.prefix + part.layer;
-        (is_a ? part.a : part.b) = tensor;
+        part.*kind->second = tensor;
     }
     for (auto& [layer, part] : by_layer) {
-        if (!part.a.data || !part.b.data)
-            refuse(adapter_model_name,
-                   fmt::format("\"{}\" has lora_{} alone", layer, part.a.data ? 'A' : 'B'));
-        if (part.a.shape[0] != part.b.shape[1] || part.a.shape[0] < 1)
-            refuse(adapter_model_name,
-                   fmt::format("\"{}\": lora_A is {} and lora_B {}, whose ranks differ", layer,
-                               shape_text(part.a.shape), shape_text(part.b.shape)));
+        require_shapes(part);
         parts_.push_back(std::move(part));
     }
     if (parts_.empty()) refuse(adapter_model_name, "holds no adapter");
+}
+
+void AdapterFolder::require_shapes(const Part& part) const {
+    const auto require = [&](bool holds, const std::string& what) {
+        if (!holds) refuse(adapter_model_name, fmt::format("\"{}\"{}", part.layer, what));
+    };
+    const std::vector<std::int64_t>&a = part.a.shape, &b = part.b.shape, &magnitude = part.magnitude.shape;
+    require(part.a.data || part.b.data, " has lora_magnitude_vector alone");
+    require(part.a.data && part.b.data, fmt::format(" has no lora_{}", part.a.data ? 'B' : 'A'));
+    const bool is_convolution = a.size() == 4;
+    require((is_convolution || a.size() == 2) && b.size() == a.size() &&
+                (!is_convolution || (b[2] == 1 && b[3] == 1)),
+            fmt::format(": lora_A is {} and lora_B {}, expected matrices, or filters and filters of 1 x 1",
+                        shape_text(a), shape_text(b)));
+    require(a[0] == b[1] && a[0] >= 1,
+            fmt::format(": lora_A is {} and lora_B {}, whose ranks differ", shape_text(a), shape_text(b)));
+    const std::vector<std::int64_t> of_outputs =
+        is_convolution ? std::vector<std::int64_t>{1, b[0], 1, 1} : std::vector{b[0]};
+    require(!part.magnitude.data || magnitude == of_outputs,
+            fmt::format(": lora_magnitude_vector is {}, expected {}", shape_text(magnitude),
+                        shape_text(of_outputs)));
+}
+
+std::vector<std::pair<std::string, const TensorView*>> AdapterFolder::Part::tensors() const {
+    std::vector<std::pair<std::string, const TensorView*>> all{{layer + std::string(suffix_a), &a},
+                                                               {layer + std::string(suffix_b), &b}};
+    if (magnitude.data) all.emplace_back(layer + std::string(suffix_magnitude), &magnitude);
+    return all;
 }
 
 void AdapterFolder::read_config() {
@@ -214,7 +299,13 @@ void AdapterFolder::read_config() {
     options_.rank = static_cast<std::int64_t>(number(value("r", 8), "r"));
     options_.alpha = number(value("lora_alpha", 8), "lora_alpha");
     options_.rank_stabilized = value("use_rslora", false) == true;
+    options_.magnitudes = value("use_dora", false) == true;
     for (const Part& part : parts_) {
+        if (options_.magnitudes != (part.magnitude.data != nullptr))
+            refuse(adapter_config_name,
+                   fmt::format("use_dora is {}, but \"{}\" has {}lora_magnitude_vector in {}",
+                               options_.magnitudes, part.layer, options_.magnitudes ? "no " : "a ",
+                               adapter_model_name));
         options_.layers.push_back(part.layer);
         const std::optional<nlohmann::json> rank = own(ranks, part.path), alpha = own(alphas, part.path);
         const double expected = rank ? number(*rank, "rank_pattern") : static_cast<double>(options_.rank);
@@ -230,26 +321,27 @@ void AdapterFolder::read_config() {
 
 void AdapterFolder::load(StateBlock& state) const {
     for (const Part& part : parts_)
-        for (const auto& [suffix, tensor] : {std::pair{suffix_a, &part.a}, {suffix_b, &part.b}}) {
-            const std::string name = part.layer + std::string(suffix);
+        for (const auto& [name, tensor] : part.tensors()) {
             if (!state.has(name))
                 refuse(adapter_model_name, fmt::format("there is no adapter of \"{}\" here", part.layer));
-            if (state.type(name).shape.extents() != tensor->shape)
+            const std::vector<std::int64_t>& own = state.type(name).shape.extents();
+            if (own != shape_here(*tensor))
                 refuse(adapter_model_name,
                        fmt::format("\"{}\" is {}, the model's is {}", tensor->name, shape_text(tensor->shape),
-                                   shape_text(state.type(name).shape.extents())));
+                                   shape_text(shape_in_file(order_in_file(name, own.size()), own))));
         }
     for (const Part& part : parts_)
-        for (const auto& [suffix, tensor] : {std::pair{suffix_a, &part.a}, {suffix_b, &part.b}}) {
+        for (const auto& [name, tensor] : part.tensors()) {
             const std::vector<float> values = widened(*tensor);
-            state.write(part.layer + std::string(suffix), std::as_bytes(std::span(values)));
+            state.write(name, std::as_bytes(std::span(values)));
         }
 }
 
 void AdapterFolder::merge(StateBlock& weights) const {
     for (const Part& part : parts_) {
         const std::string name = part.layer + ".weight";
-        const std::vector<std::int64_t> expected{part.b.shape[0], part.a.shape[1]};
+        std::vector<std::int64_t> expected = shape_here(part.a);  // with the rank in place of outputs
+        expected[expected.size() == 4 ? 3 : 0] = part.b.shape[0];
         if (!weights.has(name))
             refuse(adapter_model_name,
                    fmt::format("it is of another model: this one has no layer \"{}\"", part.layer));
@@ -263,12 +355,13 @@ void AdapterFolder::merge(StateBlock& weights) const {
         const std::string name = part.layer + ".weight";
         std::vector<float> merged = weights.read_f32(name);
         const Adapter adapter = nn::adapter_of(options_, part.layer);
-        LowRankProduct{.rank = adapter.rank,
-                       .inputs = part.a.shape[1],
-                       .scale = static_cast<float>(adapter.scale),
-                       .a = widened(part.a),
-                       .b = widened(part.b)}
-            .add_to(0, merged);
+        LowRankProduct product(adapter, weights.type(name).shape, widened(part.a), widened(part.b));
+        if (adapter.magnitude)
+            product.set_magnitudes(widened(part.magnitude), [&](std::int64_t first, std::span<float> values) {
+                std::ranges::copy(std::span(merged).subspan(static_cast<std::size_t>(first), values.size()),
+                                  values.begin());
+            });
+        product.apply_to(0, merged);
         weights.write(name, std::as_bytes(std::span(merged)));
     }
 }
@@ -321,7 +414,7 @@ std::string adapter_config(std::span<const State> states, const nn::Model& model
         {"rank_pattern", ranks},
         {"alpha_pattern", alphas},
         {"use_rslora", options.rank_stabilized},
-        {"use_dora", false},
+        {"use_dora", options.magnitudes},
         {"fan_in_fan_out", is_transposed},
         {"bias", "none"},
         {"modules_to_save", nullptr},
@@ -331,13 +424,21 @@ std::string adapter_config(std::span<const State> states, const nn::Model& model
 }
 
 WeightFiles adapter_files(const WeightFiles& model) {
-    return {.kind = "adapters of this model", .prefix = std::string(path_prefix) + model.prefix};
+    return {.kind = "adapters of this model",
+            .prefix = std::string(path_prefix) + model.prefix,
+            .stored = stored_part};
 }
 
 std::vector<TensorToWrite> stored_adapters(std::vector<TensorToWrite> parts, const WeightFiles& model) {
-    for (TensorToWrite& part : parts) part.tensor.name = adapter_files(model).prefix + part.tensor.name;
+    const WeightFiles files = adapter_files(model);
+    parts = stored_weights(std::move(parts), files);
+    for (TensorToWrite& part : parts) part.tensor.name = files.prefix + part.tensor.name;
     return parts;
 }
+
+namespace {
+
+}  // namespace
 
 std::vector<TensorToWrite> merged_weights(const StateBlock& state, const nn::LoraOptions& options) {
     std::vector<TensorToWrite> weights;
@@ -349,19 +450,20 @@ std::vector<TensorToWrite> merged_weights(const StateBlock& state, const nn::Lor
         const auto layer = own.name.ends_with(".weight") ? layer_of_weight(own.name) : std::string();
         if (const std::string a = layer + std::string(suffix_a); !layer.empty() && state.has(a)) {
             const Adapter adapter = nn::adapter_of(options, layer);
-            product = std::make_shared<LowRankProduct>(
-                LowRankProduct{.rank = adapter.rank,
-                               .inputs = own.type.shape[-1],
-                               .scale = static_cast<float>(adapter.scale),
-                               .a = state.read_f32(a),
-                               .b = state.read_f32(layer + std::string(suffix_b))});
+            product = std::make_shared<LowRankProduct>(adapter, own.type.shape, state.read_f32(a),
+                                                       state.read_f32(layer + std::string(suffix_b)));
+            if (adapter.magnitude)
+                product->set_magnitudes(state.read_f32(layer + std::string(suffix_magnitude)),
+                                        [&](std::int64_t first, std::span<float> values) {
+                                            state.read_numbers(own.name, first, values);
+                                        });
         }
         weight.read = [&state, name = own.name, product](std::uint64_t begin, std::span<std::byte> to) {
             check(begin % sizeof(float) == 0 && to.size() % sizeof(float) == 0, "whole numbers are read");
             const auto first = static_cast<std::int64_t>(begin / sizeof(float));
             std::vector<float> values(to.size() / sizeof(float));
             state.read_numbers(name, first, values);
-            if (product) product->add_to(first, values);
+            if (product) product->apply_to(first, values);
             std::memcpy(to.data(), values.data(), to.size());
         };
     }

@@ -24,25 +24,29 @@ bool holds_adapters_alone(const std::filesystem::path& directory);
 class AdapterFolder {
   public:
     /// `files`: how files hold the weights of the model that they are for. Throws UserError, naming the file,
-    /// for what is missing, and for adapters of another kind: only products that are added to those of linear
-    /// layers are read.
+    /// for what is missing, and for adapters of another kind: those of linear layers and convolutions are
+    /// read, with magnitudes (DoRA) or without.
     AdapterFolder(const std::filesystem::path& directory, const WeightFiles& files);
 
     /// Ranks and scales of every layer that has an adapter.
     const nn::LoraOptions& options() const { return options_; }
     /// Copies them into the adapters of a trainer that was made with options().
     void load(StateBlock& state) const;
-    /// Adds s B A to every weight, in FP32. Throws UserError, naming the layer, for a model without such a
-    /// layer; nothing was added then.
+    /// Adds s B A to every weight, in FP32, and gives its outputs their magnitudes. Throws UserError, naming
+    /// the layer, for a model without such a layer; nothing was added then.
     void merge(StateBlock& weights) const;
 
   private:
     struct Part {
         std::string layer, path;  // without and with what stands before it in files of the model
-        TensorView a, b;          // [r, inputs], [outputs, r]
+        TensorView a, b;          // [r, inputs], [outputs, r]; of a convolution [r, C, R, S], [K, r, 1, 1]
+        TensorView magnitude;     // [outputs], [1, K, 1, 1]; no data: none
+
+        std::vector<std::pair<std::string, const TensorView*>> tensors() const;  // by name of state
     };
     void read_config();
     void read_parts(const WeightFiles& files);
+    void require_shapes(const Part& part) const;
     [[noreturn]] void refuse(const char* file, const std::string& what) const;
     std::string source() const { return (directory_ / adapter_model_name).string(); }
 

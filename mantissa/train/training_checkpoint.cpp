@@ -62,6 +62,7 @@ nlohmann::ordered_json json_of(const nn::LoraOptions& lora) {
     nlohmann::ordered_json json = {{"rank", lora.rank},       {"alpha", alpha(lora.alpha)},
                                    {"dropout", lora.dropout}, {"rank_stabilized", lora.rank_stabilized},
                                    {"layers", lora.layers},   {"others", others}};
+    if (lora.magnitudes) json["magnitudes"] = true;  // checkpoints from before there were some lack it
     if (has_codes(lora.trunk)) json["trunk"] = name_of(lora.trunk);
     return json;
 }

@@ -265,19 +265,21 @@ void bind_options(nb::module_& module) {
     module.def(
         "lora",
         [](std::int64_t rank, std::optional<double> alpha, double dropout, bool rank_stabilized,
-           std::vector<std::string> layers, const std::optional<std::string>& trunk) {
+           std::vector<std::string> layers, bool magnitudes, const std::optional<std::string>& trunk) {
             return nn::LoraOptions{.rank = rank,
                                    .alpha = alpha,
                                    .dropout = dropout,
                                    .rank_stabilized = rank_stabilized,
+                                   .magnitudes = magnitudes,
                                    .layers = std::move(layers),
                                    .trunk = trunk ? nn::trunk_named(*trunk) : Layout::row_major};
         },
         nb::arg("rank") = 16, nb::arg("alpha") = nb::none(), nb::arg("dropout") = 0.0,
         nb::arg("rank_stabilized") = false, nb::arg("layers") = std::vector<std::string>(),
-        nb::arg("trunk") = nb::none(),
-        "Adapters of low rank that are trained in place of the weights. alpha: None for the rank. layers: "
-        "patterns of names, none for all linear layers but the last. trunk: nf4, int4 or int8, in which "
+        nb::arg("magnitudes") = false, nb::arg("trunk") = nb::none(),
+        "Adapters of low rank that are trained in place of the weights, beside linear layers and "
+        "convolutions. alpha: None for the rank. layers: patterns of names, none for all but the last. "
+        "magnitudes: train the norm of each output's weights, too (DoRA). trunk: nf4, int4 or int8, in which "
         "frozen weights of linear layers but the last are kept; None for the policy's format");
     nb::class_<TrainerOptions>(module, "TrainerOptions")
         .def(nb::init<>())

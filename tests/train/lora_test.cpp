@@ -2,6 +2,7 @@
 // the step computes what only a trained trunk would need. Numbers beside PEFT's: lora_fixture_test.cpp.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <set>
 #include <string>
@@ -82,6 +83,57 @@ TEST(Lora, BeginsAsTheModelItself) {
     EXPECT_LT(adapted.evaluate(data.batch()).loss, 0.7f * own.loss);
 }
 
+/// Norms of the rows of a matrix in FP64.
+std::vector<double> row_norms(const std::vector<float>& values, std::size_t rows) {
+    std::vector<double> norms(rows);
+    const std::size_t inputs = values.size() / rows;
+    for (std::size_t i = 0; i < values.size(); ++i)
+        norms[i / inputs] += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+    for (double& norm : norms) norm = std::sqrt(norm);
+    return norms;
+}
+
+TEST(Lora, MagnitudesBeginAsTheNormsOfWeightsHoweverTheseCameThere) {
+    const auto device = make_cpu_device({.threads = 1});
+    const LoraData data(4);
+    const nn::LoraOptions lora{.rank = 3, .magnitudes = true};
+    const Evaluation own = Trainer(*device, lora_network(), {.batch = 4}).evaluate(data.batch());
+    Trainer adapted(*device, lora_network(), {.batch = 4, .lora = lora});
+    EXPECT_NEAR(adapted.evaluate(data.batch()).loss, own.loss, 1e-6 * own.loss);
+    const auto expect_norms = [&] {
+        const std::vector<float> magnitudes = adapted.state().read_f32("first.lora_magnitude_vector");
+        const std::vector<double> norms = row_norms(adapted.state().read_f32("first.weight"), 16);
+        for (std::size_t i = 0; i < norms.size(); ++i)
+            EXPECT_FLOAT_EQ(magnitudes[i], static_cast<float>(norms[i]));
+    };
+    expect_norms();
+    // Others, and a row of zeros, which stays one.
+    std::vector<float> weight = adapted.state().read_f32("first.weight");
+    for (std::size_t i = 0; i < weight.size(); ++i) weight[i] = i < 12 ? 0 : 2 * weight[i];
+    adapted.state().write("first.weight", std::as_bytes(std::span(weight)));
+    expect_norms();
+    for (int step = 0; step < 40; ++step) EXPECT_TRUE(adapted.step(data.batch(), 1e-2).applied);
+    EXPECT_LT(adapted.evaluate(data.batch()).loss, 0.7f * own.loss);
+    EXPECT_EQ(adapted.state().read_f32("first.weight"), weight);
+}
+
+/// With dropout, sums of micro-batches, averages and another format.
+TEST(Lora, MagnitudesAreTrained) {
+    const auto device = make_cpu_device({.threads = 2});
+    for (const char* policy : {"fp32", "bf16", "fp16"}) {
+        Trainer trainer(*device, lora_network(),
+                        {.batch = 4,
+                         .accumulate = 3,
+                         .policy = policy,
+                         .lora = nn::LoraOptions{.rank = 3, .alpha = 6, .dropout = 0.1, .magnitudes = true},
+                         .ema_decay = 0.9});
+        const auto before = testing::states_of(trainer, is_weight);
+        for (int step = 0; step < 5; ++step) trainer.step(LoraData(12, step).batch(), 1e-2);
+        for (const auto& [name, bytes] : testing::states_of(trainer, is_weight))
+            EXPECT_EQ(bytes != before.at(name), name.find(".lora_") != name.npos) << name << policy;
+    }
+}
+
 TEST(Lora, TheTrunkIsKeptOnceInThePolicysFormat) {
     const auto device = make_cpu_device({.threads = 1});
     const nn::Model model = nn::language_model("llama-tiny").on_sequences(16);
@@ -137,17 +189,19 @@ TEST(Lora, RefusesInOneLineEach) {
     EXPECT_EQ(said({.rank = 0}), "`lora` must be a rank of 1 to 65536, got 0");
     EXPECT_EQ(said({.alpha = 0.0}), "`lora_alpha` must be above 0 and finite, got 0");
     EXPECT_EQ(said({.dropout = 1}), "`lora_dropout` must lie in [0, 1), got 1");
-    EXPECT_EQ(said({.layers = {"first", "attn.*"}}),
-              "LoRA: no linear layer is named by 'attn.*'; the linear layers are first, second, head");
+    EXPECT_EQ(
+        said({.layers = {"first", "attn.*"}}),
+        "LoRA: 'attn.*' names no layer for an adapter; those that can have one are first, second, head");
     EXPECT_EQ(said({}, {"first.*"}), "`lora` freezes all weights but the adapters': leave `frozen` out");
     nn::Model one{.name = "one", .inputs = {{"x", DType::f32, {12}}}};
     one.loss = [](Tensor x) { return mean(nn::linear(x, "only", {.outputs = 2})); };
+    EXPECT_EQ(error_of([&] { TrainingPlan(*device, one, {.lora = nn::LoraOptions{}}); }),
+              "LoRA leaves the last layer out unless it is named: name it; those that can have one are only");
+    one.loss = [](Tensor x) { return mean(x * nn::parameter(x.graph(), "weight", {12}, {})); };
     EXPECT_EQ(
         error_of([&] { TrainingPlan(*device, one, {.lora = nn::LoraOptions{}}); }),
-        "LoRA leaves the last linear layer out unless it is named: name it; the linear layers are only");
-    one.loss = [](Tensor x) { return mean(x * nn::parameter(x.graph(), "weight", {12}, {})); };
-    EXPECT_EQ(error_of([&] { TrainingPlan(*device, one, {.lora = nn::LoraOptions{}}); }),
-              "LoRA adapts linear layers, and the model has none but those that an embedding shares");
+        "LoRA adapts linear layers and convolutions, and the model has none but those that an embedding "
+        "shares");
 }
 
 }  // namespace
