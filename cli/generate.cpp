@@ -137,21 +137,15 @@ nlohmann::ordered_json report_of(const GenerateCommand& options, const Policy& p
 
 /// Options with the tokens that end a text, and an answer's turn where there is a chat.
 GenerateOptions generate_options(const GenerateCommand& options, const TextModel& model) {
-    GenerateOptions made = model.options(
-        {.temperature = options.temperature,
-         .top_k = options.top_k.value_or(0),
-         .top_p = options.top_p,
-         .min_p = options.min_p,
-         .repetition_penalty = options.repetition_penalty,
-         .seed = options.run.seed},
-        options.length, options.full_context == "slide" ? FullContext::slides : FullContext::ends);
-    if (options.chat.empty()) return made;
-    const ChatEncoder encoder(model.tokenizer());
-    for (const std::string& end : encoder.ends())
-        if (const auto token = model.tokenizer().special(end);
-            token && std::ranges::find(made.last_tokens, *token) == made.last_tokens.end())
-            made.last_tokens.push_back(*token);
-    return made;
+    const SamplingOptions sampling{.temperature = options.temperature,
+                                   .top_k = options.top_k.value_or(0),
+                                   .top_p = options.top_p,
+                                   .min_p = options.min_p,
+                                   .repetition_penalty = options.repetition_penalty,
+                                   .seed = options.run.seed};
+    const FullContext full = options.full_context == "slide" ? FullContext::slides : FullContext::ends;
+    return options.chat.empty() ? model.options(sampling, options.length, full)
+                                : model.answer_options(sampling, options.length, full);
 }
 
 void announce(const GenerateCommand& options, const TextModel& model, const Policy& policy) {
@@ -313,12 +307,6 @@ std::vector<ChatRecord> conversations(const GenerateCommand& options) {
                          .messages = 1});
     }
     for (ChatRecord& chat : chats) {
-        if (chat.is_text)
-            throw UserError(
-                fmt::format("{}: is no conversation of messages; --prompt continues texts", chat.place));
-        if (!chat.answers.empty() && chat.answers.back() == chat.messages - 1)
-            throw UserError(fmt::format(
-                "{}: ends with an answer, and the model is to write one; take it away", chat.place));
         if (options.system.empty()) continue;
         auto messages = nlohmann::ordered_json::parse(chat.chat.messages);
         const nlohmann::ordered_json system = {{"role", "system"}, {"content", options.system}};
