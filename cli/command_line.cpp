@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdint>
 #include <cstdlib>
@@ -12,7 +13,10 @@
 #include <numeric>
 #include <string_view>
 
+#include "mantissa/base/atomic_file.h"
 #include "mantissa/base/error.h"
+#include "mantissa/data/byte_tokenizer.h"
+#include "mantissa/data/tokenizer_files.h"
 #include "mantissa/data/unicode.h"
 
 namespace mantissa::cli {
@@ -177,6 +181,42 @@ void check_values(CLI::App& app) {
                 option->check(wrong_number);
             if (option->get_type_name() == "FLOAT") option->check(no_number);
         }
+}
+
+namespace {
+
+/// Options whose values are files or folders that are there.
+constexpr std::array<std::string_view, 12> read_by_commands = {
+    "--text",    "--chats", "--tokens", "--validation", "--tokenizer", "--from",
+    "--adapter", "--chat",  "--encode", "--prompts",    "--count",     "--train"};
+
+bool is_missing(const fs::path& path) {
+    std::error_code error;
+    return fs::status(path, error).type() == fs::file_type::not_found;
+}
+
+void require_files_of(const CLI::App& command) {
+    for (const CLI::Option* option : command.get_options()) {
+        if (std::ranges::find(read_by_commands, option->get_name()) == read_by_commands.end()) continue;
+        for (const std::string& path : option->results()) {
+            // A save that was interrupted has moved the checkpoint before it.
+            if (path == "-" || !is_missing(path) || !is_missing(AtomicDirectory::previous_of(path))) continue;
+            if (option->get_name() != "--tokenizer") throw UserError(path + ": does not exist");
+            if (path != bytes_word) in_option("--tokenizer", [&] { load_tokenizer(path); });
+        }
+    }
+    for (const CLI::App* group : command.get_subcommands({}))
+        if (group->get_name().empty()) require_files_of(*group);
+}
+
+}  // namespace
+
+void require_named_files(CLI::App& app) {
+    for (CLI::App* command : app.get_subcommands({})) {
+        require_named_files(*command);
+        if (!command->get_name().empty())
+            command->parse_complete_callback([command] { require_files_of(*command); });
+    }
 }
 
 void require_apart(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& inputs,

@@ -44,6 +44,10 @@ void join_short_sections(CLI::App& app);
 /// which the parser would take as octal.
 void check_values(CLI::App& app);
 
+/// Has every command throw UserError for a file or folder that it is to read and that is not there, before it
+/// looks at anything else.
+void require_named_files(CLI::App& app);
+
 /// A check of an option: 0 stands for the standard in the program's own words, not in the user's.
 std::string not_zero(const std::string& given);
 

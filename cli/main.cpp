@@ -175,6 +175,7 @@ int main(int argc, char** argv) {
     mantissa::cli::add_completion_command(app);
     mantissa::cli::add_manual_command(app);
     mantissa::cli::check_values(app);
+    mantissa::cli::require_named_files(app);
     mantissa::cli::join_short_sections(app);
     mantissa::cli::lay_out_help(app);
     mantissa::cli::Words words;

@@ -397,8 +397,6 @@ Corpus open_corpus(const RunOptions& options, CorpusOptions::Untokenized untoken
     const bool of_bytes = options.tokenizer == bytes_word;
     if (of_bytes)
         for (const std::string& shard : options.tokens) check_tokenizer_of(shard, byte_tokenizer());
-    if (!of_bytes && !options.tokenizer.empty() && !std::filesystem::exists(options.tokenizer))
-        in_option("--tokenizer", [&] { load_tokenizer(options.tokenizer); });
     ThreadPool pool(options.threads == 0 ? default_thread_count() : options.threads);
     const std::optional<SpecialsInText> specials = specials_of(options.special_tokens);
     TextReading reading = options.reading;
