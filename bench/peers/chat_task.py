@@ -2,7 +2,7 @@
 """Teaches a model of 10 M parameters a rule by chats, from nothing, in mantissa and in PyTorch, and counts the answers to
 chats that were kept apart.
 
-    bench/peers/chat_task.py [--seeds 1,2,3] [--steps 250] [--threads 2] [--only mantissa]
+    bench/peers/chat_task.py [--seeds 1,2,3] [--steps 500] [--threads 2] [--only mantissa]
 
 A system message is the rule, `=`, `+` or `-`; the user says four letters; the answer is these, or each one's successor,
 or the letter before each. Each chat has two turns, and no word that is asked in a kept chat is asked in training.
@@ -167,7 +167,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default="build/mantissa")
     parser.add_argument("--seeds", default="1,2,3")
-    parser.add_argument("--steps", type=int, default=250)
+    parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--only", choices=("mantissa", "torch"))
     options = parser.parse_args()
