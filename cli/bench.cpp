@@ -157,7 +157,8 @@ void add_bench_command(CLI::App& app, const std::string& typed) {
                          fmt::join(sixteen_bit_policy_names(), ", "))),
          Row("--compare", &options->compare, "Run all precisions in turns, as the tutorial's table"),
          Row("--from", &options->from,
-             "Begin with torchvision's weights, a safetensors file (default: random)", {.type = "FILE"}),
+             "Begin with torchvision's weights, a safetensors file (default: random)",
+             {.type = "FILE", .is_read = true}),
          Row("--save", &options->save, "Write the weights at the end as such a file",
              {.type = "FILE", .writes_file = true}),
          passes_option(options->run)});

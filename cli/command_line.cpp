@@ -8,7 +8,10 @@
 #include <numeric>
 #include <string_view>
 
+#include "mantissa/base/atomic_file.h"
 #include "mantissa/base/error.h"
+#include "mantissa/data/byte_tokenizer.h"
+#include "mantissa/data/tokenizer_files.h"
 #include "mantissa/data/unicode.h"
 
 namespace mantissa::cli {

@@ -129,21 +129,15 @@ nlohmann::ordered_json report_of(const GenerateCommand& options, const Policy& p
 
 /// Options with the tokens that end a text, and an answer's turn where there is a chat.
 GenerateOptions generate_options(const GenerateCommand& options, const TextModel& model) {
-    GenerateOptions made = model.options(
-        {.temperature = options.temperature,
-         .top_k = options.top_k.value_or(0),
-         .top_p = options.top_p,
-         .min_p = options.min_p,
-         .repetition_penalty = options.repetition_penalty,
-         .seed = options.run.seed},
-        options.length, options.full_context == "slide" ? FullContext::slides : FullContext::ends);
-    if (options.chat.empty()) return made;
-    const ChatEncoder encoder(model.tokenizer());
-    for (const std::string& end : encoder.ends())
-        if (const auto token = model.tokenizer().special(end);
-            token && std::ranges::find(made.last_tokens, *token) == made.last_tokens.end())
-            made.last_tokens.push_back(*token);
-    return made;
+    const SamplingOptions sampling{.temperature = options.temperature,
+                                   .top_k = options.top_k.value_or(0),
+                                   .top_p = options.top_p,
+                                   .min_p = options.min_p,
+                                   .repetition_penalty = options.repetition_penalty,
+                                   .seed = options.run.seed};
+    const FullContext full = options.full_context == "slide" ? FullContext::slides : FullContext::ends;
+    return options.chat.empty() ? model.options(sampling, options.length, full)
+                                : model.answer_options(sampling, options.length, full);
 }
 
 void announce(const GenerateCommand& options, const TextModel& model, const Policy& policy) {
@@ -305,12 +299,6 @@ std::vector<ChatRecord> conversations(const GenerateCommand& options) {
                          .messages = 1});
     }
     for (ChatRecord& chat : chats) {
-        if (chat.is_text)
-            throw UserError(
-                fmt::format("{}: is no conversation of messages; --prompt continues texts", chat.place));
-        if (!chat.answers.empty() && chat.answers.back() == chat.messages - 1)
-            throw UserError(fmt::format(
-                "{}: ends with an answer, and the model is to write one; take it away", chat.place));
         if (options.system.empty()) continue;
         auto messages = nlohmann::ordered_json::parse(chat.chat.messages);
         const nlohmann::ordered_json system = {{"role", "system"}, {"content", options.system}};
@@ -452,18 +440,19 @@ void add_generate_command(CLI::App& app) {
              "model.safetensors",
              {.type = "DIR"}),
          Row("--adapter", &options->adapter,
-             "Adapters to add to the model: a folder that train --lora or PEFT wrote", {.type = "DIR"}),
+             "Adapters to add to the model: a folder that train --lora or PEFT wrote",
+             {.type = "DIR", .is_read = true}),
          Row("--prompt", &options->prompt, "Text to continue; -: standard input", {.may_be_empty = true}),
          Row("--prompts", &options->prompts, "Texts to continue, one a line, in place of --prompt",
-             {.type = "FILE"}),
+             {.type = "FILE", .is_read = true}),
          Row("--tokenizer", &options->run.tokenizer,
              "Tokenizer: a directory, tokenizer.json or .tiktoken, or bytes (default: the one beside the "
              "model)",
-             {.type = "DIR"}),
+             {.type = "DIR", .is_read = true}),
          Row("--chat", &options->chat,
              "Answer a conversation, in place of --prompt: a file of chats, as train takes them, or of the "
              "user's words; -: standard input. The answer alone is printed",
-             {.type = "FILE"}),
+             {.type = "FILE", .is_read = true}),
          Row("--system", &options->system, "With --chat: a system message to put first",
              {.type = "TEXT", .beside = {{"--chat"}, "belongs to --chat; give that, or leave it out"}}),
          special_tokens_option(options->run.special_tokens),
@@ -501,7 +490,7 @@ void add_generate_command(CLI::App& app) {
          policy_option(options->run, PolicyUse::any),
          Row("--validation", &options->validation,
              "Print the perplexity of text files, and folders of them; for int8 and int4 that of bf16, too",
-             {.type = "FILE"}),
+             {.type = "FILE", .is_read = true}),
          Row("--profile", &options->profile, "Print where the time of the last token went",
              {.beside = prompt}),
          quiet_option(options->run.quiet, "Print the text alone")});

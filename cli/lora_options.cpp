@@ -54,7 +54,7 @@ void add_adapter_options(Command& command, LoraArguments& arguments) {
         section,
         {Row("--adapter", &arguments.adapter,
              "Begin with these adapters, in place of --lora: a folder that train --lora or PEFT wrote",
-             {.type = "DIR", .is_path = true}),
+             {.type = "DIR", .is_path = true, .is_read = true}),
          Row("--merge", &arguments.merge,
              "At the end, write the whole model here, too, with its adapters added in FP32",
              {.type = "DIR",

@@ -8,11 +8,17 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <type_traits>
 
+#include "cli/command_line.h"
 #include "cli/output_file.h"
+#include "mantissa/base/atomic_file.h"
 #include "mantissa/base/error.h"
+#include "mantissa/data/byte_tokenizer.h"
+#include "mantissa/data/tokenizer_files.h"
 
 namespace mantissa::cli {
 
@@ -117,6 +123,20 @@ void require_word(const Row& row, const CLI::Option& option) {
                                         given));
 }
 
+bool is_missing(const std::filesystem::path& path) {
+    std::error_code error;
+    return std::filesystem::status(path, error).type() == std::filesystem::file_type::not_found;
+}
+
+void require_there(const Row& row, const CLI::Option& option) {
+    for (const std::string& path : option.results()) {
+        // A save that was interrupted has moved the checkpoint before it.
+        if (path == "-" || !is_missing(path) || !is_missing(AtomicDirectory::previous_of(path))) continue;
+        if (row.name != "--tokenizer") throw UserError(path + ": does not exist");
+        if (path != bytes_word) in_option("--tokenizer", [&] { load_tokenizer(path); });
+    }
+}
+
 class AppOfCommand : public CLI::App {
   public:
     AppOfCommand(const char* description, const char* name, CLI::App* outer)
@@ -175,6 +195,11 @@ void Command::does(std::function<void()> body) {
             const CLI::Option& option = *app_.get_option(row.name);
             if (option.count() == 0) continue;
             given_.insert(row.name);
+            if (row.is.is_read) require_there(row, option);
+        }
+        for (const Row& row : rows_) {
+            if (!given_.contains(row.name)) continue;
+            const CLI::Option& option = *app_.get_option(row.name);
             if (row.is.words_are == WordUse::all_in_sentence) require_word(row, option);
             if (!row.is.range.words.empty()) require_in_range(row);
         }

@@ -56,6 +56,7 @@ struct OptionTraits {
     bool may_be_empty = false;    ///< the value
     bool writes_file = false;     ///< that it can be written is seen at once
     bool is_path = false;         ///< a checkpoint remembers it from the root of the file system
+    bool is_read = false;         ///< files or folders that must be there; "-" is standard input
     std::vector<std::string> words = {};
     WordUse words_are = WordUse::some;
     std::function<std::string(const std::string&)> check = {};  ///< what is wrong with a value, or nothing
@@ -93,8 +94,8 @@ class Command {
     void describe(const std::string& name, const std::string& help);
     void show_default(const std::string& name, const char* shown);
 
-    /// Takes the command's body, once all of its options are there, --config being the last. Values out of
-    /// their ranges are refused before it runs.
+    /// Takes the command's body, once all of its options are there, --config being the last. Files that are
+    /// not there, and then values out of their ranges, are refused before it runs.
     void does(std::function<void()> body);
 
     const std::vector<Row>& rows() const { return rows_; }

@@ -86,7 +86,7 @@ void add_model_options(Command& command, RunOptions& options) {
 }
 
 Row from_option(RunOptions& options, const char* what) {
-    return Row("--from", &options.from, what, {.type = "DIR"});
+    return Row("--from", &options.from, what, {.type = "DIR", .is_read = true});
 }
 
 Row seed_option(RunOptions& options, const char* what) {
@@ -202,9 +202,9 @@ void add_run_options(Command& command, RunOptions& options) {
     command.add("Text",
                 {Row("--text", &options.text,
                      "Text files, and folders of them (default: the licences in /usr/share/common-licenses)",
-                     {.type = "FILE", .is_path = true}),
+                     {.type = "FILE", .is_path = true, .is_read = true}),
                  Row("--tokens", &options.tokens, "Token shards instead of text: llm.c's, nanoGPT's or .npy",
-                     {.type = "FILE", .is_path = true}),
+                     {.type = "FILE", .is_path = true, .is_read = true}),
                  Row("--tokens-format", &options.tokens_format,
                      "Format of --tokens: llmc, raw (16-bit numbers alone) or npy (default: found by the "
                      "first bytes)",
@@ -212,7 +212,7 @@ void add_run_options(Command& command, RunOptions& options) {
                  Row("--tokenizer", &options.tokenizer,
                      "Tokenizer of the text: a directory, tokenizer.json or .tiktoken; or bytes, so that "
                      "each byte is a token (default: train: bytes; ladder: one trained on the text)",
-                     {.type = "DIR", .is_path = true}),
+                     {.type = "DIR", .is_path = true, .is_read = true}),
                  documents_option(options), special_tokens_option(options.special_tokens)});
     command.add("Training", {Row("--learning-rate", &options.learning_rate, "Highest learning rate"),
                              seed_option(options, "Seed of the weights and of everything random")});
@@ -391,8 +391,6 @@ Corpus open_corpus(const RunOptions& options, CorpusOptions::Untokenized untoken
     const bool of_bytes = options.tokenizer == bytes_word;
     if (of_bytes)
         for (const std::string& shard : options.tokens) check_tokenizer_of(shard, byte_tokenizer());
-    if (!of_bytes && !options.tokenizer.empty() && !std::filesystem::exists(options.tokenizer))
-        in_option("--tokenizer", [&] { load_tokenizer(options.tokenizer); });
     ThreadPool pool(options.threads == 0 ? default_thread_count() : options.threads);
     const std::optional<SpecialsInText> specials = specials_of(options.special_tokens);
     TextReading reading = options.reading;

@@ -373,18 +373,18 @@ void add_tokenize_command(CLI::App& app) {
     command.add_one_of(
         "Action, exactly one of",
         {Row("--train", &options->train, "Train a tokenizer on text files, and folders of them",
-             {.type = "TEXT"}),
+             {.type = "TEXT", .is_read = true}),
          Row("--encode", &options->encode,
              "Encode text files, and folders of them, with a line break between two; -: standard input",
-             {.type = "TEXT"}),
+             {.type = "TEXT", .is_read = true}),
          Row("--decode", &options->decode,
              "Print the text of a token file, of a text of ids (-: standard input), or of the ids given",
              {.type = "FILE|IDS"}),
          Row("--count", &options->count, "Count the tokens of text files and folders; -: standard input",
-             {.type = "TEXT"}),
+             {.type = "TEXT", .is_read = true}),
          Row("--chats", &options->chats,
              "Show chats as training takes them: ids and text, with what is trained marked",
-             {.type = "FILE"})});
+             {.type = "FILE", .is_read = true})});
     const Company texts{{"--encode", "--count"}, "belongs to --encode and --count; leave it out"};
     Row special_tokens = special_tokens_option(options->special_tokens),
         loss_on = loss_on_option(options->loss_on),
@@ -399,6 +399,7 @@ void add_tokenize_command(CLI::App& app) {
              {.beside = {{"--train"}, "belongs to --train; leave it out"}}),
          Row("--tokenizer", &options->tokenizer, "Tokenizer to use: a directory, tokenizer.json or .tiktoken",
              {.type = "DIR",
+              .is_read = true,
               .beside = {{"--encode", "--decode", "--count", "--chats"},
                          "belongs to --encode, --decode, --count and --chats; leave it out"}}),
          Row("--out", &options->out,

@@ -520,7 +520,7 @@ std::vector<Row> validation_options(TrainOptions& options) {
                 {.range = never_or_more}),
             Row("--validation", &options.validation,
                 "Validate on these files instead, and train on all of --text, --tokens or --chats",
-                {.type = "FILE", .is_path = true, .beside = validations}),
+                {.type = "FILE", .is_path = true, .is_read = true, .beside = validations}),
             Row("--held-out", &options.held_out,
                 "Text that is kept for validation. By name: a tenth of packed documents, by the names of "
                 "their files, or of chats, by their words (default for these). By each: the last tenth of "
@@ -590,7 +590,7 @@ void add_train_options(Command& command, TrainOptions& options) {
     command.add("Text", {Row("--chats", &options.run.chats,
                              "Files of chats instead of text, JSONL or JSON: messages, conversations, prompt "
                              "and completion, or text. The tokenizer's chat template writes them",
-                             {.type = "FILE", .is_path = true}),
+                             {.type = "FILE", .is_path = true, .is_read = true}),
                          loss_on_option(options.run.loss_on)});
     add_checkpoint_options(command, options);
     add_lora_options(command, options.run.lora);

@@ -6,6 +6,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/data/byte_tokenizer.h"
+#include "mantissa/data/chat/chat_encoder.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/train/text_model.h"
 
@@ -49,6 +50,21 @@ struct Generator::Parts {
         }
         return *generator;
     }
+
+    std::string write(const std::vector<TokenId>& tokens, const GenerateOptions& options,
+                      const std::vector<std::string>& stop,
+                      const std::function<void(std::string_view)>& show) {
+        TextWriter writer(model.tokenizer(), stop);
+        const auto shown = [&](const std::string& part) {
+            if (show && !part.empty()) show(part);
+        };
+        generate(generator_for(tokens.size(), options), tokens, options, [&](TokenId token) {
+            shown(writer.push(token));
+            return writer.goes_on();
+        });
+        shown(writer.finish());
+        return writer.text();
+    }
 };
 
 Generator::Generator(Device& device, const std::filesystem::path& directory, const GeneratorOptions& options)
@@ -57,24 +73,35 @@ Generator::Generator(Device& device, const std::filesystem::path& directory, con
 Generator::~Generator() = default;
 Generator::Generator(Generator&&) noexcept = default;
 
-std::string Generator::text(std::string_view prompt, const TextOptions& options,
-                            const std::function<void(std::string_view)>& show) {
+namespace {
+
+void validate(const TextOptions& options) {
     if (options.length < 1)
         throw UsageError(fmt::format("`length` must be 1 token or more, got {}", options.length));
-    validate(options.sampling);
+    mantissa::validate(options.sampling);
+}
+
+}  // namespace
+
+std::string Generator::text(std::string_view prompt, const TextOptions& options,
+                            const std::function<void(std::string_view)>& show) {
+    validate(options);
     const TextModel& model = parts_->model;
-    const std::vector<TokenId> tokens = model.prompt_tokens(prompt);
-    const GenerateOptions all = model.options(options.sampling, options.length, options.full_context);
-    TextWriter writer(model.tokenizer(), options.stop);
-    const auto shown = [&](const std::string& part) {
-        if (show && !part.empty()) show(part);
-    };
-    generate(parts_->generator_for(tokens.size(), all), tokens, all, [&](TokenId token) {
-        shown(writer.push(token));
-        return writer.goes_on();
-    });
-    shown(writer.finish());
-    return writer.text();
+    return parts_->write(model.prompt_tokens(prompt),
+                         model.options(options.sampling, options.length, options.full_context), options.stop,
+                         show);
+}
+
+std::string Generator::answer(std::string_view chat, const TextOptions& options,
+                              const std::function<void(std::string_view)>& show) {
+    validate(options);
+    const TextModel& model = parts_->model;
+    const ChatFile file = parse_chats(chat, "the chat");
+    if (file.chats.size() != 1)
+        throw UserError(fmt::format("the chat: expected one, got {}", file.chats.size()));
+    return parts_->write(ChatEncoder(model.tokenizer()).prompt(file.chats[0]).tokens,
+                         model.answer_options(options.sampling, options.length, options.full_context),
+                         options.stop, show);
 }
 
 }  // namespace mantissa

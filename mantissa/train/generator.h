@@ -40,14 +40,11 @@ struct TextOptions {
 };
 
 struct GeneratorOptions {
-    Policy policy = {};  ///< int8 and int4, too, which quantise the weights of linear layers
-    /// A folder of adapters that are added to the weights; empty: none.
-    std::string adapter = {};
-    /// A directory, tokenizer.json or .tiktoken; "bytes": tokens are bytes; empty: what lies beside the
-    /// weights.
+    Policy policy = {};        ///< int8 and int4, too, which quantise the weights of linear layers
+    std::string adapter = {};  ///< a folder of adapters that are added to the weights; empty: none
+    /// A directory, tokenizer.json or .tiktoken; or "bytes"; empty: what lies beside the weights.
     std::string tokenizer = {};
-    /// Whether "<|im_end|>" in a prompt is that token or ten characters (data/tokenizer.h); none: as in
-    /// training.
+    /// Whether "<|im_end|>" in a prompt is that token or ten characters; none: as in training.
     std::optional<SpecialsInText> specials = {};
 };
 
@@ -65,6 +62,9 @@ class Generator {
     /// longer than the context, and for options out of range.
     std::string text(std::string_view prompt, const TextOptions& options = {},
                      const std::function<void(std::string_view)>& show = {});
+    /// Likewise the answer to a chat, as JSON of messages (data/chat/chat_file.h) that ends with a question.
+    std::string answer(std::string_view chat, const TextOptions& options = {},
+                       const std::function<void(std::string_view)>& show = {});
 
   private:
     struct Parts;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "mantissa/base/error.h"
+#include "mantissa/data/chat/chat_encoder.h"
 #include "mantissa/formats/hf_token_ids.h"
 #include "mantissa/graph/graph.h"
 
@@ -52,6 +53,14 @@ GenerateOptions TextModel::options(SamplingOptions sampling, std::int64_t length
             .last_tokens = ends_,
             .full_context = full_context,
             .kept_first = std::ssize(tokenizer_.first_tokens(reading_))};
+}
+
+GenerateOptions TextModel::answer_options(SamplingOptions sampling, std::int64_t length,
+                                          FullContext full_context) const {
+    GenerateOptions made = options(sampling, length, full_context);
+    const std::vector<TokenId> ends = ChatEncoder(tokenizer_).end_tokens();
+    made.last_tokens.insert(made.last_tokens.end(), ends.begin(), ends.end());
+    return made;
 }
 
 std::unique_ptr<TokenGenerator> TextModel::generator(std::vector<std::int64_t> prompt_tokens,

@@ -35,6 +35,9 @@ class TextModel {
     /// Options with two kinds of the tokenizer's tokens: those that end a text (as the files of the model
     /// say, else its tokenizer), and those that begin one.
     GenerateOptions options(SamplingOptions sampling, std::int64_t length, FullContext full_context) const;
+    /// The same for an answer in a chat, which ends with its turn, too.
+    GenerateOptions answer_options(SamplingOptions sampling, std::int64_t length,
+                                   FullContext full_context) const;
     /// Plans for prompts of these lengths, `texts` at once, and for contexts that slide.
     std::unique_ptr<TokenGenerator> generator(std::vector<std::int64_t> prompt_tokens,
                                               const GenerateOptions& options, const Policy& policy,

@@ -7,7 +7,10 @@
 #include <string>
 
 #include "mantissa/base/file.h"
+#include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/train/generator.h"
 #include "tests/cli/run_program.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/text_ids_fixture.h"
 
@@ -130,6 +133,12 @@ TEST_F(ChatsCommand, WhatIsLearntIsAnswered) {
     EXPECT_EQ(refusal(ask + at("one.jsonl")),
               "mantissa: " + at("one.jsonl") +
                   ": line 1: ends with an answer, and the model is to write one; take it away");
+    const auto device = make_cpu_device({.threads = 1});
+    Generator generator(*device, at("m"));
+    const TextOptions likeliest{.sampling = {.temperature = 0}};
+    EXPECT_EQ(generator.answer(R"([{"role": "user", "content": "who sat?"}])", likeliest), "the cat");
+    EXPECT_EQ(testing::error_of([&] { generator.answer(R"({"text": "a"})", likeliest); }),
+              "the chat: line 1: is a text, and no conversation of messages");
     // A token that a user spells is letters, so the model sees another question.
     succeed(ask + at("ask.json") + " --system '<|im_end|>'");
 }
@@ -149,6 +158,12 @@ TEST_F(ChatsCommand, WrongUseIsRefused) {
               "--tokenizer DIR");
     EXPECT_EQ(refusal(small() + data + " --validate-every 1 --held-out each"),
               "mantissa: --held-out each: chats are kept whole; give name or last");
+    // Files that are not there are named before anything else is looked at.
+    for (const std::string option : {"--chats", "--text", "--tokens", "--validation", "--from", "--adapter"})
+        EXPECT_EQ(refusal(small() + " --vocabulary 3 --steps 1 " + option + " nowhere"),
+                  "mantissa: nowhere: does not exist");
+    EXPECT_EQ(refusal("generate --checkpoint " + at("tok") + " --chat nowhere"),
+              "mantissa: nowhere: does not exist");
     write("broken.jsonl", chat("a", "b") + "{\"messages\": [{]}\n");
     EXPECT_EQ(refusal(small() + " --steps 1 --chats " + at("broken.jsonl"))
                   .substr(0, at("broken.jsonl").size() + 39),

@@ -94,7 +94,7 @@ TEST(GenerateCommand, BadTextOptionsAreNamed) {
         {"--prompt x --min-p 2", "--min-p: min-p must lie between 0 (all) and 1, got 2"},
         {"--prompt x --repetition-penalty 0",
          "--repetition-penalty: the repetition penalty must be above 0, 1 for none, got 0"},
-        {"--prompt x --prompts y", "--prompt, --prompts and --chat: give one of them"},
+        {"--prompt x --prompts .", "--prompt, --prompts and --chat: give one of them"},
         {"--prompt x --batch 0", "--batch must be 1 text or more, got 0"},
         {"--prompt x --samples 0", "--samples must be 1 text or more, got 0"},
         {"--prompt " + std::string(40, 'a'), "--prompt: the prompt has 40 tokens, "},

@@ -110,7 +110,7 @@ TEST(Refusals, TokensOfATokenizerAreNoBytes) {
 }
 
 TEST(Refusals, AVocabularyThatIsTooSmallIsKnownBeforeATextIsRead) {
-    const Ran ran = run("tokenize --train no_such_folder --out tok --vocabulary 10");
+    const Ran ran = run("tokenize --train /dev/null --out tok --vocabulary 10");
     EXPECT_EQ(ran.status, 2);
     EXPECT_EQ(
         ran.output,

@@ -72,9 +72,9 @@ TEST(WrongUsage, AWrongValueOfAnyOptionEndsAsOfAnyOther) {
         {"explain --ranks 2 --on h999", "--on: there is no accelerator 'h999'"},
         {"explain --roofline --for v100", "--for: there is no accelerator 'v100'"},
         {"generate --prompt x --checkpoint x --temperature -1", "--temperature: the temperature"},
-        {"tokenize --train x", "--out DIR is missing"},
+        {"tokenize --train .", "--out DIR is missing"},
         {"train --images x --std 1,2,3", "--std: expected a number, got '1,2,3'; write 0.5 with a point"},
-        {"tokenize --count x", "--tokenizer DIR is missing"},
+        {"tokenize --count .", "--tokenizer DIR is missing"},
     };
     for (const auto& [arguments, says] : wrong) {
         const Ran ran = run(arguments);
@@ -98,12 +98,12 @@ TEST(WrongUsage, WhatDoesNothingIsRefused) {
         {"--tokens-format raw", "--tokens-format says how --tokens are stored: give --tokens FILE"},
     };
     const std::pair<const char*, const char*> of_others[] = {
-        {"tokenize --count x --tokenizer x --vocabulary 300",
+        {"tokenize --count . --tokenizer . --vocabulary 300",
          "--vocabulary belongs to --train; leave it out"},
-        {"tokenize --train x --out x --tokenizer x",
+        {"tokenize --train . --out x --tokenizer .",
          "--tokenizer belongs to --encode, --decode, --count and --chats"},
-        {"tokenize --decode 1 --tokenizer x --out x", "--out belongs to --train and --encode"},
-        {"generate --checkpoint x --validation y --temperature 0.5",
+        {"tokenize --decode 1 --tokenizer . --out x", "--out belongs to --train and --encode"},
+        {"generate --checkpoint x --validation . --temperature 0.5",
          "--temperature says how a text is written: give --prompt, too"},
         {"numerics converge --seeds 2 --tolerance 1", "--seeds finds what --tolerance says"},
         {"numerics converge --policies fp32,bf16 --loss-scale 8", "--loss-scale belongs to fp16"},

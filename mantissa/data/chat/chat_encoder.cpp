@@ -188,24 +188,23 @@ EncodedChat encode_rendered(const Tokenizer& tokenizer, const RenderedChat& chat
     return encoder.finish();
 }
 
-/// The first special token of a text.
-std::optional<std::string> first_special(const Tokenizer& tokenizer, std::string_view text) {
-    const auto found = tokenizer.find_specials(text, [](std::size_t, std::size_t) { return true; });
-    if (found.empty()) return {};
-    return std::string(tokenizer.token_bytes(found[0].id));
-}
-
 }  // namespace
 
 ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, LossOn loss_on)
     : tokenizer_(tokenizer), loss_on_(loss_on), template_(chat_template_of(tokenizer.parts())) {
-    for (const TokenId end : tokenizer.ends()) ends_.emplace_back(tokenizer.token_bytes(end));
-    if (!template_) return;
-    ways_in_ = ways_into_answers(*template_);
-    for (const std::string& words : words_behind_answers(*template_))
-        if (const auto end = first_special(tokenizer, words);
-            end && std::ranges::find(ends_, *end) == ends_.end())
-            ends_.push_back(*end);
+    const auto first_special = [&](std::string_view text) -> std::optional<TextRange> {
+        const auto found = tokenizer.find_specials(text, [](std::size_t, std::size_t) { return true; });
+        if (found.empty()) return {};
+        return TextRange{found[0].begin, found[0].end};
+    };
+    if (template_) {
+        reads_parts_ = reads_parts_alone(*template_);
+        ways_in_ = ways_into_answers(*template_);
+        ends_ = ends_of_turns(*template_, first_special);
+    }
+    for (const TokenId end : tokenizer.ends())
+        if (const std::string text(tokenizer.token_bytes(end)); std::ranges::find(ends_, text) == ends_.end())
+            ends_.push_back(text);
 }
 
 RenderedChat ChatEncoder::render(const ChatRecord& record, bool generation_prompt) const {
@@ -215,6 +214,7 @@ RenderedChat ChatEncoder::render(const ChatRecord& record, bool generation_promp
             "chat_template.jinja, or chat_template in tokenizer_config.json",
             record.place, tokenizer_.parts().source));
     ChatMessages chat = record.chat;
+    if (reads_parts_) chat.messages = in_parts(chat.messages);
     chat.generation_prompt = generation_prompt;
     try {
         return template_->render(chat);
@@ -254,7 +254,19 @@ EncodedChat ChatEncoder::encode(const ChatRecord& record) const {
     return encode_rendered(tokenizer_, chat, {learnt, answers});
 }
 
+std::vector<TokenId> ChatEncoder::end_tokens() const {
+    std::vector<TokenId> tokens;
+    for (const std::string& end : ends_)
+        if (const auto token = tokenizer_.special(end)) tokens.push_back(*token);
+    return tokens;
+}
+
 ChatEncoder::Prompt ChatEncoder::prompt(const ChatRecord& record) const {
+    if (record.is_text)
+        throw UserError(fmt::format("{}: is a text, and no conversation of messages", record.place));
+    if (!record.answers.empty() && record.answers.back() == record.messages - 1)
+        throw UserError(fmt::format("{}: ends with an answer, and the model is to write one; take it away",
+                                    record.place));
     const RenderedChat chat = render(record, true);
     return {chat.text, encode_rendered(tokenizer_, chat, {}).tokens};
 }

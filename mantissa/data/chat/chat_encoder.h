@@ -39,14 +39,17 @@ class ChatEncoder {
     bool has_template() const { return template_.has_value(); }
     /// Whether an answer's turn ends by a token.
     bool ends_turns() const { return !ends_.empty(); }
-    /// Texts of the tokens that end an answer's turn: those that end a text, and the first special one that
-    /// the template writes behind an answer.
+    /// Texts that end an answer's turn: those of the template (ends_of_turns), and the tokens that end a
+    /// text.
     const std::vector<std::string>& ends() const { return ends_; }
 
     /// Throws UserError, beginning with the chat's place, where the template refuses it or there is
     /// none.
     EncodedChat encode(const ChatRecord& chat) const;
-    /// A conversation with the beginning of an answer behind it, for a model to go on.
+    /// The special tokens among ends(), at which an answer that a model writes ends.
+    std::vector<TokenId> end_tokens() const;
+    /// A conversation with the beginning of an answer behind it, for a model to go on. Throws UserError for
+    /// one that ends with an answer, and for a text.
     struct Prompt {
         std::string text;
         std::vector<TokenId> tokens;
@@ -60,6 +63,7 @@ class ChatEncoder {
     const Tokenizer& tokenizer_;
     LossOn loss_on_;
     std::optional<ChatTemplate> template_;
+    bool reads_parts_ = false;  // the template, words in parts alone
     std::vector<std::string> ends_, ways_in_;
 };
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -20,26 +21,51 @@ using Json = nlohmann::ordered_json;
 constexpr const char* known_kinds =
     "expected messages, prompt and completion, conversations (from and value), or text";
 
-/// The most objects and arrays that are open at once; words in quotes count for nothing.
-int depth_of(std::string_view json) {
-    int depth = 0, most = 0;
+/// The shape of JSON, its words in quotes left aside.
+struct Outline {
+    int depth = 0;                       ///< the most objects and arrays that are open at once
+    std::string_view long_integer = {};  ///< the first whole number that is outside 64 bits
+};
+
+bool is_long_integer(std::string_view number) {
+    std::int64_t with_sign = 0;
+    std::uint64_t without = 0;
+    const char *const first = number.data(), *const last = first + number.size();
+    const auto read = number.starts_with('-') ? std::from_chars(first, last, with_sign)
+                                              : std::from_chars(first, last, without);
+    return read.ec == std::errc::result_out_of_range && read.ptr == last;
+}
+
+Outline outline_of(std::string_view json) {
+    Outline outline;
+    int depth = 0;
     bool quoted = false;
     for (std::size_t i = 0; i < json.size(); ++i) {
         const char c = json[i];
         if (c == '"') quoted = !quoted;
         if (quoted && c == '\\') ++i;
         if (quoted) continue;
-        if (c == '{' || c == '[') most = std::max(most, ++depth);
+        if (c == '{' || c == '[') outline.depth = std::max(outline.depth, ++depth);
         if (c == '}' || c == ']') --depth;
+        if (c != '-' && (c < '0' || c > '9')) continue;
+        const std::size_t end = std::min(json.find_first_not_of("0123456789+-.eE", i), json.size());
+        const std::string_view number = json.substr(i, end - i);
+        if (outline.long_integer.empty() && is_long_integer(number)) outline.long_integer = number;
+        i = end - 1;
     }
-    return most;
+    return outline;
 }
 
 /// JSON is read with the place of a fault. Nesting has a limit, since to write JSON takes the stack.
 Json parse(std::string_view text, const std::string& name, bool in_one_line) {
     constexpr int deepest = 100;
-    if (depth_of(text) > deepest)
+    const Outline outline = outline_of(text);
+    if (outline.depth > deepest)
         throw UserError(fmt::format("{}: JSON nested more than {} deep", name, deepest));
+    if (const std::string_view number = outline.long_integer; !number.empty())
+        throw UserError(
+            fmt::format("{}: the whole number {}{} is outside 64 bits; write it as a text, in quotes", name,
+                        number.substr(0, 30), number.size() > 30 ? "..." : ""));
     try {
         return Json::parse(text);
     } catch (const nlohmann::json::parse_error& error) {
@@ -51,6 +77,9 @@ Json parse(std::string_view text, const std::string& name, bool in_one_line) {
         const auto line = std::ranges::count(text.substr(0, at), '\n') + 1;
         throw UserError(in_one_line ? fmt::format("{}: not JSON, at character {}: {}", name, at, why)
                                     : fmt::format("{}: line {}: not JSON: {}", name, line, why));
+    } catch (const nlohmann::json::out_of_range& error) {
+        const std::string what = error.what();
+        throw UserError(fmt::format("{}: {}", name, what.substr(what.find("] ") + 2)));
     }
 }
 

@@ -1,6 +1,10 @@
 #include "mantissa/data/chat/chat_targets.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "mantissa/base/error.h"
@@ -129,13 +133,20 @@ constexpr const char* a_chat = R"([{"role": "user", "content": "a"}, {"role": "a
 constexpr const char* a_chat_that_goes_on =
     R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}])";
 
+/// A chat, its words in parts for a template that reads these alone.
+RenderedChat render(const ChatTemplate& chat_template, const std::string& messages,
+                    bool generation_prompt = false) {
+    return chat_template.render({.messages = reads_parts_alone(chat_template) ? in_parts(messages) : messages,
+                                 .generation_prompt = generation_prompt});
+}
+
 /// The template's words before and behind an answer of the letter b.
 struct AroundAnswer {
     std::string before, behind;
 };
 std::optional<AroundAnswer> around_answer(const ChatTemplate& chat_template, const char* messages) {
     try {
-        const RenderedChat chat = chat_template.render({.messages = messages});
+        const RenderedChat chat = render(chat_template, messages);
         const std::vector<Said> said = said_in(chat);
         if (said.size() < 2 || said[1].message != 1) return {};
         const std::size_t begin = said[1].range.end,
@@ -153,8 +164,8 @@ std::vector<std::string> ways_into_answers(const ChatTemplate& chat_template) {
     RenderedChat with;
     std::string without;
     try {
-        with = chat_template.render({.messages = a_question, .generation_prompt = true});
-        without = chat_template.render({.messages = a_question}).text;
+        with = render(chat_template, a_question, true);
+        without = render(chat_template, a_question).text;
     } catch (const UserError&) {
         return {};
     }
@@ -178,11 +189,55 @@ std::vector<std::string> ways_into_answers(const ChatTemplate& chat_template) {
     return ways;
 }
 
-std::vector<std::string> words_behind_answers(const ChatTemplate& chat_template) {
-    std::vector<std::string> words;
+namespace {
+
+/// The first special token, and those that stand right behind it.
+std::vector<std::string> specials_in_a_row(std::string_view text, const FindSpecial& find) {
+    std::vector<std::string> tokens;
+    for (auto next = find(text); next && (tokens.empty() || next->begin == 0); next = find(text)) {
+        tokens.emplace_back(text.substr(next->begin, next->end - next->begin));
+        text.remove_prefix(next->end);
+    }
+    return tokens;
+}
+
+}  // namespace
+
+std::vector<std::string> ends_of_turns(const ChatTemplate& chat_template, const FindSpecial& find) {
+    std::vector<std::string> words, ends;
     for (const char* messages : {a_chat, a_chat_that_goes_on})
         if (auto around = around_answer(chat_template, messages)) words.push_back(std::move(around->behind));
-    return words;
+    if (words.empty()) return {};
+    const auto differ = std::ranges::mismatch(words.front(), words.back()).in1;
+    const auto always = specials_in_a_row({words.front().begin(), differ}, find);
+    if (always.size() > 1) ends.push_back(fmt::format("{}", fmt::join(always, "")));
+    for (const std::string& each : words) {
+        const auto token = find(each);
+        const std::string end = token ? each.substr(token->begin, token->end - token->begin) : "";
+        if (token && std::ranges::find(ends, end) == ends.end()) ends.push_back(end);
+    }
+    return ends;
+}
+
+bool reads_parts_alone(const ChatTemplate& chat_template) {
+    const auto is_read = [&](const std::string& messages) {
+        try {
+            return !said_in(chat_template.render({.messages = messages})).empty();
+        } catch (const UserError&) {
+            return false;
+        }
+    };
+    return !is_read(a_question) && is_read(in_parts(a_question));
+}
+
+std::string in_parts(const std::string& messages) {
+    auto all = nlohmann::ordered_json::parse(messages);
+    for (auto& message : all)
+        if (message.contains("content") && message["content"].is_string()) {
+            const nlohmann::ordered_json part = {{"type", "text"}, {"text", message["content"]}};
+            message["content"] = nlohmann::ordered_json::array({part});
+        }
+    return all.dump();
 }
 
 }  // namespace mantissa::inline v0

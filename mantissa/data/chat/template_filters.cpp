@@ -253,9 +253,17 @@ Value to_integer(const Value& value, Call call) {
     const BoundArguments bound("int", call, {"default", "base"});
     if (bound.number(1, 10) != 10) throw TemplateError("int: only base 10 is supported");
     if (value.is(Kind::integer) || value.is(Kind::boolean)) return integer(value.integer, value.origin);
+    if (value.is(Kind::text)) {
+        const std::string text = utf8_of(stripped(value.text(), nullptr, true, true));
+        std::int64_t whole = 0;
+        const char* const end = text.data() + text.size();
+        const auto read = std::from_chars(text.data() + text.starts_with('+'), end, whole);
+        if (read.ptr == end && read.ec == std::errc{}) return integer(whole, value.origin);
+    }
     const std::optional<double> number = number_in(value);
-    if (!number || !std::isfinite(*number) || std::abs(*number) > 9e15)
-        return bound[0] ? *bound[0] : integer(0);
+    const bool is_long = value.is(Kind::long_integer) || (number && std::abs(*number) >= 0x1p63);
+    if (is_long && !(number && std::isinf(*number))) throw TemplateError("int: a number over 64 bits");
+    if (!number || !std::isfinite(*number)) return bound[0] ? *bound[0] : integer(0);
     return integer(static_cast<std::int64_t>(*number), value.origin);
 }
 
@@ -305,8 +313,9 @@ Value Runner::filter(std::string_view name, const Value& value, const CallArgume
     if (name == "round") return rounded(value, call);
     if (name == "abs") {
         if (value.is(Kind::real)) return real(std::abs(value.real), value.origin);
-        if (value.is_number() && value.integer != INT64_MIN)
-            return integer(std::abs(value.integer), value.origin);
+        if (value.is_number() && value.integer == INT64_MIN)
+            throw TemplateError("abs: a number over 64 bits");
+        if (value.is_number()) return integer(std::abs(value.integer), value.origin);
         throw TemplateError(fmt::format("abs: {} is no number", type_name(value)));
     }
     if (name == "sum") {

@@ -536,6 +536,8 @@ Value Runner::arithmetic(const std::string& sign, const Value& a, const Value& b
             return store_.list(std::move(items), of.list->form);
         }
     }
+    if ((a.is_number() || a.is(Kind::long_integer)) && (b.is_number() || b.is(Kind::long_integer)))
+        checked(a.is(Kind::long_integer) || b.is(Kind::long_integer), 0);
     if (!a.is_number() || !b.is_number())
         throw TemplateError(
             a.is(Kind::undefined) && a.name ? fmt::format("{} is undefined", *a.name)

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <initializer_list>
 
 #include "mantissa/data/chat/template_lexer.h"
@@ -395,7 +396,7 @@ class Parser {
     NodePointer number() {
         const Token& token = take();
         const std::string digits = utf8(token.text);
-        if (token.word == Word::real) return constant(real(std::stod(digits)));
+        if (token.word == Word::real) return constant(real(std::strtod(digits.c_str(), nullptr)));
         std::int64_t value = 0;
         const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), value);
         if (read.ec != std::errc{}) fail(fmt::format("{} does not fit 64 bits", digits));

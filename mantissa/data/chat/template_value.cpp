@@ -43,8 +43,10 @@ std::string digits_of(const Value& value) {
     return fmt::format("{}", value.integer);
 }
 
-double number(const Value& value) {
-    return value.is(Kind::real) ? value.real : static_cast<double>(value.integer);
+/// Wide enough for a double and for 64 bits, so that these are compared as Python does: exactly.
+long double number(const Value& value) {
+    return value.is(Kind::real) ? static_cast<long double>(value.real)
+                                : static_cast<long double>(value.integer);
 }
 
 /// As Python's str.isprintable.

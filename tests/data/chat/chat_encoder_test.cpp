@@ -115,7 +115,7 @@ TEST(ChatEncoder, PromptsEndWhereAnAnswerBegins) {
         encoder.prompt(parse_chats(R"([{"role": "user", "content": "<|im_end|>"}])", "c").chats[0]);
     EXPECT_EQ(prompt.text, "<|im_start|>user\n<|im_end|><|im_end|>\n<|im_start|>assistant\n");
     EXPECT_EQ(std::ranges::count(prompt.tokens, 257), 1);
-    EXPECT_EQ(encoder.ends(), (std::vector<std::string>{"<|endoftext|>", "<|im_end|>"}));
+    EXPECT_EQ(encoder.ends(), (std::vector<std::string>{"<|im_end|>", "<|endoftext|>"}));
 }
 
 TEST(ChatEncoder, RefusalsOfTheTemplateNameTheLine) {

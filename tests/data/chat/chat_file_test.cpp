@@ -83,6 +83,12 @@ TEST(ChatFile, FaultsAreNamedWithTheirLine) {
               "\"text\": \"...\"}");
     EXPECT_EQ(refusal_of(R"({"conversations": [{"from": "bard", "value": "a"}]})"),
               "c.jsonl: line 1: turn 1: \"from\" is \"bard\"; expected human, gpt, system or tool");
+    EXPECT_EQ(
+        refusal_of(good + R"({"messages": [{"role": "user", "content": "9", "n": -9223372036854775809}]})"),
+        "c.jsonl: line 2: the whole number -9223372036854775809 is outside 64 bits; write it as a text, "
+        "in quotes");
+    EXPECT_EQ(refusal_of(R"({"text": "18446744073709551616", "n": [18446744073709551615, 1e30, 0]})"), "");
+    EXPECT_EQ(refusal_of(R"({"text": "a", "n": 1e999})"), "c.jsonl: line 1: number overflow parsing '1e999'");
     EXPECT_EQ(refusal_of("\n\n"), "c.jsonl: holds no chat");
     EXPECT_EQ(refusal_of("3\n"), "c.jsonl: line 1: expected an object, found number");
     EXPECT_EQ(refusal_of("{\"text\": " + std::string(200000, '[') + "\n"),

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/data/chat/in_angles.h"
+
 namespace mantissa {
 
 namespace {
@@ -20,8 +22,10 @@ std::vector<std::string> learnt(const std::string& messages, std::vector<std::in
     const ChatTemplate chat_template(text, "t");
     const RenderedChat chat = chat_template.render({.messages = messages});
     std::vector<std::string> pieces;
+    std::vector<std::string> ends = ends_of_turns(chat_template, testing::in_angles);
+    ends.emplace_back("</s>");
     for (const TextRange& range : find_answers(chat, {.answers = std::move(answers),
-                                                     .ends = {"<|im_end|>", "</s>"},
+                                                     .ends = std::move(ends),
                                                      .ways_in = ways_into_answers(chat_template)}))
         pieces.push_back(chat.text.substr(range.begin, range.end - range.begin));
     return pieces;
@@ -64,7 +68,31 @@ TEST(ChatTargets, AWayInThatAnswersOfBeforeHaveNotWholly) {
     EXPECT_EQ(
         learnt(R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": ""}])", {1}, thinks),
         (Pieces{"</s>"}));
-    EXPECT_EQ(words_behind_answers(ChatTemplate(thinks, "t")), (Pieces{"</s>", "</s><U>"}));
+    EXPECT_EQ(ends_of_turns(ChatTemplate(thinks, "t"), testing::in_angles), (Pieces{"</s>"}));
+}
+
+TEST(ChatTargets, TokensInARowThatEndATurnAreAllLearnt) {
+    const char* two = "{% for m in messages %}<{{ m.role }}>{{ m.content }}<END><TURN>{% endfor %}";
+    EXPECT_EQ(ends_of_turns(ChatTemplate(two, "t"), testing::in_angles), (Pieces{"<END><TURN>", "<END>"}));
+    EXPECT_EQ(learnt(R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},
+                         {"role": "user", "content": "c"}, {"role": "assistant", "content": ""}])",
+                     {1}, two),
+              (Pieces{"b<END><TURN>"}));
+}
+
+TEST(ChatTargets, WordsThatAreReadInPartsAlone) {
+    const char* parts =
+        "{% for m in messages %}{{ m.role }}:{% for p in m.content %}{% if p.type == 'text' %} {{ p.text }}"
+        "{% endif %}{% endfor %}</s>{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}";
+    const ChatTemplate chat_template(parts, "t");
+    EXPECT_TRUE(reads_parts_alone(chat_template));
+    EXPECT_FALSE(reads_parts_alone(ChatTemplate(chat_ml, "t")));
+    EXPECT_EQ(ways_into_answers(chat_template), (Pieces{"assistant:"}));
+    const std::string messages =
+        in_parts(R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])");
+    EXPECT_EQ(messages, R"([{"role":"user","content":[{"type":"text","text":"a"}]},)"
+                        R"({"role":"assistant","content":[{"type":"text","text":"b"}]}])");
+    EXPECT_EQ(learnt(messages, {1}, parts), (Pieces{" b</s>"}));
 }
 
 TEST(ChatTargets, EndsTypedByAUserEndNothing) {
