@@ -55,8 +55,9 @@ def check_trunk(options, name, folder, batches):
     for key, value in widened.state_dict().items():
         if value.equal(given[key]):
             continue
-        # GPT-2's files hold matrices the other way round.
-        turn = (lambda one: one.t().contiguous()) if name == "gpt2" else (lambda one: one)
+        # GPT-2's files hold matrices the other way round. Flat: rows of 144 numbers, two blocks and a part, come back from
+        # bitsandbytes on a CPU under other scales than it gave them.
+        turn = (lambda one: one.t().flatten()) if name == "gpt2" else torch.flatten
         theirs = bitsandbytes.functional.dequantize_4bit(*bitsandbytes.functional.quantize_4bit(
             turn(given[key]), quant_type="nf4", compress_statistics=True))
         # A mean of some 60 scales, which they add in FP32, and we in FP64.
