@@ -405,10 +405,6 @@ class Run {
         std::map<std::string, std::int64_t> places;
         for (const PassRefusal& refusal : trainer_->plan().refused())
             if (refusal.pass == "round_operands") ++places[refusal.reason];
-        if (trainer_->plan().step().kernels_of("round_blocks").empty())
-            throw UserError(fmt::format("--policy {} would round nothing in {}: {}; train it under bf16",
-                                        policy_.name, trainer_->plan().model().name,
-                                        fmt::join(std::views::keys(places), "; ")));
         print_error(fmt::format("mantissa: policy {}: linear layers multiply {}; FP32 sums\n", policy_.name,
                                 policy_.blocks->text()));
         for (const auto& [reason, count] : places)

@@ -1,7 +1,12 @@
 #include "mantissa/train/trainer.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <list>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "mantissa/base/error.h"
@@ -25,8 +30,21 @@ namespace mantissa::inline v0 {
 
 namespace {
 
+/// Throws UserError where the policy is below sixteen bits and nothing is.
+TrainingPlan rounding_something(TrainingPlan plan) {
+    const Policy& policy = plan.options().policy;
+    if (!policy.blocks || !plan.step().kernels_of("round_blocks").empty()) return plan;
+    std::set<std::string> reasons;
+    for (const PassRefusal& refusal : plan.refused())
+        if (refusal.pass == "round_operands") reasons.insert(refusal.reason);
+    throw UserError(
+        fmt::format("policy {} rounds nothing in {}: {}; train it under bf16", policy.name, plan.model().name,
+                    reasons.empty() ? "it has no linear layer" : fmt::to_string(fmt::join(reasons, "; "))));
+}
+
 /// In memory of its own, with parameters drawn from its seed.
-StepExecution execution_of(TrainingPlan plan) {
+StepExecution execution_of(TrainingPlan made) {
+    TrainingPlan plan = rounding_something(std::move(made));
     const TrainingPlan* const only = &plan;
     std::shared_ptr<TrainingMemory> memory = allocate_training_memory({&only, 1});
     memory->state->initialize(plan.options().seed);
@@ -101,7 +119,7 @@ Trainer::Trainer(Device& device, nn::Model model, TrainerOptions options)
 Trainer::Trainer(TrainingPlan plan) : run_(new Run{execution_of(std::move(plan))}) {}
 
 Trainer::Trainer(TrainingPlan plan, std::shared_ptr<TrainingMemory> memory)
-    : run_(new Run{StepExecution(std::move(plan), std::move(memory))}) {}
+    : run_(new Run{StepExecution(rounding_something(std::move(plan)), std::move(memory))}) {}
 
 Trainer::~Trainer() = default;
 Trainer::Trainer(Trainer&&) noexcept = default;

@@ -1,5 +1,5 @@
 // Delayed scaling: histories of largest magnitudes take every micro-batch of a good step once, in order, and
-// nothing else.
+// nothing else. A policy below sixteen bits has something to round.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/nn/image_model.h"
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/optimizer.h"
 #include "mantissa/train/trainer.h"
+#include "tests/support/error_of.h"
 #include "tests/train/laid_out_training.h"
 
 namespace mantissa {
@@ -93,6 +95,15 @@ TEST(DelayedScaling, EvaluationAndABadStepLeaveNoTrace) {
         for (int i = 2; i < 4; ++i) EXPECT_EQ(step(trainer, i).loss, step(undisturbed, i).loss);
         for (const char* const of : {"x", "dy"}) EXPECT_EQ(history(trainer, of), history(undisturbed, of));
     }
+}
+
+TEST(BelowSixteenBits, AModelInWhichNothingIsRoundedIsRefused) {
+    const auto device = make_cpu_device({.threads = 1});
+    const nn::ImageModel network = nn::image_model("ResNet20", {.classes = 10, .image = 32, .width = 4});
+    EXPECT_EQ(testing::error_of([&] { Trainer(*device, network.model, {.batch = 2, .policy = "mxfp8"}); }),
+              "policy mxfp8 rounds nothing in ResNet20: blocks along a convolution's depth are not built: it "
+              "stays in "
+              "bf16; the last layer, the head, stays in bf16; train it under bf16");
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ BlockRounding block_rounding(const Problem& problem) {
                            .random = attributes.has("random"),
                            .max = element.max,
                            .min_normal = std::ldexp(1.0f, element.min_exponent),
-                           .to_grid = std::ldexp(1.5f, 23 - element.fraction_bits),
+                           .magic = ((23 - element.fraction_bits) << 23) + (1 << 22),
                            .max_exponent = element.max_exponent,
                            .fraction_bits = element.fraction_bits};
     switch (find_scale_rule(attributes.word("rule"))) {

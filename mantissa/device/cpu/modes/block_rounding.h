@@ -21,9 +21,9 @@ struct BlockRounding {
     bool random = false;      ///< rounding is stochastic, by the bits of Philox
     Scale rule = Scale::up;
     // The element's format.
-    float max = 0;         ///< its largest value
-    float min_normal = 0;  ///< a power of two
-    float to_grid = 0;     ///< 1.5 x 2^(23 - fraction bits): what rounds a number when it is added
+    float max = 0;           ///< its largest value
+    float min_normal = 0;    ///< a power of two
+    std::int32_t magic = 0;  ///< 1.5 x 2^(23 - fraction bits) over 1, as bits: a binade so far up rounds
     std::int32_t max_exponent = 0, fraction_bits = 0;
     float tensor_scale = 1;  ///< by the rules tensor and two_level: what x is multiplied by
     std::uint32_t key[2] = {}, step = 0, operation = 0;  ///< of random bits
