@@ -153,6 +153,7 @@ class Lengths(unittest.TestCase):
                 torch.manual_seed(0)
                 self.layer, self.drop, self.kind = nn.Linear(6, 3), nn.Dropout(0.3), kind
                 self.norm = nn.BatchNorm1d(3, track_running_stats=kind != "no statistics")
+                self.lstm = nn.LSTM(3, 3, 2, dropout=0.4)
                 self.drop.train(kind != "frozen")
 
             def forward(self, x):
@@ -161,8 +162,8 @@ class Lengths(unittest.TestCase):
                     y = y * 2
                 if self.kind == "function":
                     y = F.dropout(y, 0.3, self.training)
-                return self.drop(y)
-        for kind, exports in (("plain", 1), ("no statistics", 2), ("frozen", 1), ("reads", 2), ("reads a part's", 2),
+                return self.drop(self.lstm(y[None])[0][0] if self.kind == "recurrent" else y)
+        for kind, exports in (("plain", 1), ("recurrent", 1), ("no statistics", 2), ("frozen", 1), ("reads", 2), ("reads a part's", 2),
                               ("function", 2)):
             model = Module(kind)
             modes = [each.training for each in model.modules()]

@@ -17,8 +17,9 @@ from .randoms import STILL
 _DTYPES = {getattr(torch, each.name): key for key, each in TYPES.items()}
 _OF_SHAPE_ALONE = {"zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full",
                    "new_empty", "new_empty_strided", "empty_strided"}
-_OF_MODE = {torch.nn.Dropout: ("aten.dropout", "train"), **dict.fromkeys(
-    (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, torch.nn.BatchNorm3d), ("aten.batch_norm", "training"))}
+_OF_MODE = {torch.nn.Dropout: ("aten.dropout", "train"), torch.nn.LSTM: ("aten.lstm", "train"),
+            torch.nn.GRU: ("aten.gru", "train"), **dict.fromkeys(
+                (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, torch.nn.BatchNorm3d), ("aten.batch_norm", "training"))}
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -30,7 +31,7 @@ class Captured:
         self.program, self.refusals, self._modal = program, refusals, modal
 
     def in_evaluation(self):
-        """The same in evaluation, of one in training; None where modes decide more than dropouts and batch norms do."""
+        """The same in evaluation, of one in training; None where modes decide more than _OF_MODE has."""
         if self._modal is None or self.refusals:
             return None
         nodes, left = list(self.program.nodes), set(self._modal.values())

@@ -1,11 +1,11 @@
 """Programs of a module for batches of any shape, in training, in evaluation and of its output, and the native model that
 records them.
 
-A shape is captured when it first comes. Its program in evaluation follows from that in training where only dropouts and
-batch norms differ, and the output from the former. The first shapes of a purpose are exported each by itself: with the
-axes that differ left open an export takes torch three to four times as long. The next one is exported so (capture.Open),
-and further ones follow from that graph, as long as all holds that torch asked of sizes while it was made. A shape for
-which it does not is exported by itself.
+A shape is captured when it first comes. Its program in evaluation follows from that in training where modes decide no
+more than dropouts and batch norms, and the output from the former. The first shapes of a purpose are exported each by
+itself: with the axes that differ left open an export takes torch three to four times as long. The next one is exported
+so (capture.Open), and further ones follow from that graph, as long as all holds that torch asked of sizes while it was
+made. A shape for which it does not is exported by itself.
 """
 import collections
 import copy
@@ -78,7 +78,7 @@ class Traces:
         return self._exported(values, purpose)
 
     def _in_evaluation(self, shapes):
-        """The program of training in evaluation, where modes decide no more than dropouts and batch norms do."""
+        """The program of training in evaluation, where that can be known."""
         trained = next((made for (_, purpose), made in self._programs.items() if purpose == "train"), None)
         if trained is None or trained.in_evaluation() is None:
             return None
