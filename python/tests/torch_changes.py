@@ -46,6 +46,15 @@ class Side:
             return self.loss(self.model(**dict(zip(self.names, values))))
         return self.loss(self.model(*values[:self.split]), *values[self.split:])
 
+    def draws_numbers(self):
+        """Whether the module draws numbers itself, so that its losses are others in each run."""
+        losses = []
+        for seed in range(2):
+            torch.manual_seed(seed)
+            with torch.no_grad():
+                losses.append(float(copy.deepcopy(self).eager(self.values)))
+        return losses[0] != losses[1]
+
     def part(self, rows):
         """So many rows of the batch."""
         axis = self.options.get("batch_axis") or 0
@@ -250,6 +259,8 @@ class Run:
 def swept(make, steps):
     """What became of each change, in words. Raises Silent."""
     run, random = Run(make), np.random.default_rng(0)
+    if run.theirs.draws_numbers():
+        return "draws numbers itself"
     run.stepped("the first step", run.ours.values)
     kinds = []
     for _ in range(steps):
