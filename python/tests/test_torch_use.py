@@ -17,6 +17,7 @@ except ImportError:
 import mantissa
 import mantissa.torch
 import numpy as np
+import torch_changes
 from test_torch import ADAMW, X, Y, OneLayer, small
 
 
@@ -123,6 +124,41 @@ class Use(unittest.TestCase):
         flat, model = torch.randn(72), small(nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 3))
         model[0].weight.data, model[1].weight.data = flat[:36].view(6, 6), flat[36:].view(6, 6)
         agrees(model)  # beside one another
+
+    def test_changes_in_between_are_followed_or_refused_by_name(self):
+        from unittest import mock
+        from torch_modules import by_hand
+        for name in ("table_mlp", "lstm_language"):
+            words = torch_changes.swept(by_hand.cases()[name], len(torch_changes.KINDS))
+            self.assertRegex(words, "followed: .*rows, exception, evaluate, load; refused: mode, requires_grad")
+        planted = {"mode": 0, "requires_grad": 0.99, "attribute": 0, "replaced": 0.99, "closure": 0, "hook": 0.99, "layer": 0}
+        with mock.patch("mantissa.torch.parameters.Parameters.refuse_changed"):  # nothing is watched
+            for kind, draw in planted.items():
+                run = torch_changes.Run(by_hand.cases()["table_mlp"])
+                run.stepped("the first step", run.ours.values)
+                with self.assertRaises(torch_changes.Silent, msg=kind):
+                    run.changed(kind, draw)
+
+    def test_attributes_that_a_decorated_forward_reads(self):
+        def decorated(function):  # as transformers' forwards are
+            def wrapper(self, *given):
+                return function(self, *given)
+            return wrapper
+
+        class Module(OneLayer):
+            factor, unread = 1.0, 0
+
+            @decorated
+            def forward(self, x):
+                return self.layer(x) * self.factor
+        model = Module()
+        model.factor, model.unread = 1.0, 0
+        step = agrees(model)
+        model.unread = 1
+        step(X, Y, lr=0.1)
+        model.factor = 2.0
+        with self.assertRaisesRegex(mantissa.Error, "factor was changed"):
+            step(X, Y, lr=0.1)
 
     def test_after_an_exception_a_step_goes_on(self):
         for views in (True, False):

@@ -2,6 +2,7 @@
 
 This file and export.py alone touch private parts of torch.
 """
+import dataclasses
 import operator
 
 import numpy as np
@@ -16,14 +17,31 @@ from .randoms import STILL
 _DTYPES = {getattr(torch, each.name): key for key, each in TYPES.items()}
 _OF_SHAPE_ALONE = {"zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full",
                    "new_empty", "new_empty_strided", "empty_strided"}
+_OF_MODE = {torch.nn.Dropout: ("aten.dropout", "train"), torch.nn.LSTM: ("aten.lstm", "train"),
+            torch.nn.GRU: ("aten.gru", "train"), **dict.fromkeys(
+                (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, torch.nn.BatchNorm3d), ("aten.batch_norm", "training"))}
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 class Captured:
-    """A program, and what of the module it was made of."""
+    """A program, and what of the module it was made of. modal: by path, the modules that read their mode; None: something
+    else read one."""
 
-    def __init__(self, program, refusals):
-        self.program, self.refusals = program, refusals
+    def __init__(self, program, refusals, modal=None):
+        self.program, self.refusals, self._modal = program, refusals, modal
+
+    def in_evaluation(self):
+        """The same in evaluation, of one in training; None where modes decide more than _OF_MODE has."""
+        if self._modal is None or self.refusals:
+            return None
+        nodes, left = list(self.program.nodes), set(self._modal.values())
+        for at, node in enumerate(nodes):
+            module = self._modal.get(node.path)
+            operation, name = _OF_MODE.get(type(module), ("", ""))
+            if node.op == operation:
+                left.discard(module)
+                nodes[at] = dataclasses.replace(node, arguments=dict(node.arguments, **{name: False}))
+        return None if left else Captured(dataclasses.replace(self.program, nodes=nodes), [])
 
 
 class _Reader:
@@ -378,9 +396,10 @@ def capture(model, loss, values, split, names, *, purpose, name, running=(), ope
         reached = program.differentiated()
         for weight in program.weights:  # one without a gradient stays as it is, as by an optimizer of torch
             weight.trained = weight.trained and weight.value in reached
-        return Captured(program, found)
+        paths = {path: each for path, each in model.named_modules(remove_duplicate=False) if each in modal}
+        return Captured(program, found, paths if modal <= set(paths.values()) else None)
 
-    with export.mode(wrapper, is_training):
+    with export.mode(wrapper, is_training), export.modes_read(set(wrapper.modules())) as modal:
         if open_axes is None:
             return read(export.exported(wrapper, values, refusals))
         try:

@@ -11,9 +11,11 @@ import io
 import logging
 import operator
 import os
+import sys
 import threading
 
 import torch
+import torch.export._trace  # or the first export would wait for it
 
 from ..rows import CaptureError, Refusal
 from ..rows.advice import advice_in
@@ -136,6 +138,28 @@ def _watched(refusals):
     finally:
         torch.autograd.Function.apply, torch.autograd.grad = apply, grad
         torch.Tensor.register_hook = hook
+
+
+@contextlib.contextmanager
+def modes_read(modules):
+    """Gives the set of those modules that torch's code reads the mode of meanwhile, and None where other code does, or sets
+    one."""
+    found = set()
+
+    def read(module):
+        if module in modules:
+            found.add(None if _is_own(sys._getframe(1).f_code.co_filename) else module)
+        return vars(module)["training"]
+
+    def write(module, mode):
+        if module in modules:
+            found.add(None)
+        vars(module)["training"] = mode
+    torch.nn.Module.training = property(read, write)
+    try:
+        yield found
+    finally:
+        del torch.nn.Module.training
 
 
 def hooks(model):

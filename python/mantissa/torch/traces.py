@@ -1,9 +1,11 @@
 """Programs of a module for batches of any shape, in training, in evaluation and of its output, and the native model that
 records them.
 
-A shape is captured when it first comes. The second shape of a purpose is exported with the axes that differ left open
-(capture.Open): further ones follow from that graph, as long as all holds that torch asked of sizes while it was made. A
-shape for which it does not is exported by itself.
+A shape is captured when it first comes. Its program in evaluation follows from that in training where modes decide no
+more than dropouts and batch norms, and the output from the former. The first shapes of a purpose are exported each by
+itself: with the axes that differ left open an export takes torch three to four times as long. The next one is exported
+so (capture.Open), and further ones follow from that graph, as long as all holds that torch asked of sizes while it was
+made. A shape for which it does not is exported by itself.
 """
 import collections
 import copy
@@ -13,12 +15,13 @@ import torch
 from .. import _native, layout
 from ..layout import Placed
 from ..program import refs
-from ..rows import Builder
+from ..rows import Builder, CaptureError
 from . import capture, export, watch
 from .parameters import tensors_of
 
 _HALF = (torch.float16, torch.bfloat16)
 _MOST = 64  # programs that are kept
+_ALONE = 4  # shapes before axes are left open: as many exports as one with open axes takes
 
 
 class Traces:
@@ -29,6 +32,7 @@ class Traces:
         self.name = type(model).__name__
         self.watching = watch.Watch(model, loss, {id(each) for of in (model, loss) for _, each in tensors_of(of)})
         self._programs, self._open, self._first, self._tried = collections.OrderedDict(), {}, {}, set()
+        self._alone = collections.Counter()  # shapes of a purpose that were exported by themselves
         self.exports = 0  # that were made
         self.output_shapes = {}  # by the shapes of inputs
         self._running, self._known = (), None
@@ -40,20 +44,25 @@ class Traces:
     def captured(self, shapes, purpose):
         """The program for inputs that are stored in these shapes."""
         key = (shapes, purpose)
+        if purpose == "predict":  # a program of the loss in evaluation has the output, too
+            key = next((each for each, made in self._programs.items() if each[1] == "evaluate" and not made.refusals
+                        and each[0][:len(shapes)] == shapes and made.program.output >= 0), key)
         if key not in self._programs:
-            self._programs[key] = self._capture(shapes, purpose)
+            self._programs[key] = self._capture(*key)
             while len(self._programs) > _MOST:
                 self._programs.popitem(last=False)
         self._programs.move_to_end(key)
         return self._programs[key]
 
     def _capture(self, shapes, purpose):
+        if purpose == "evaluate" and (made := self._in_evaluation(shapes)):
+            return made
         values = self._batches.of_shapes(shapes)
         first, axes = self._first.setdefault(purpose, (values, set()))
         differ = {(index, axis) for index, (x, y) in enumerate(zip(first, values))
                   for axis, (a, b) in enumerate(zip(x.shape, y.shape)) if a != b}
         wanted = frozenset(axes | differ)
-        if not differ <= axes and (purpose, wanted) not in self._tried:
+        if not differ <= axes and (purpose, wanted) not in self._tried and self._alone[purpose] >= _ALONE:
             # An extent of 1 is another program to torch: it broadcasts.
             example = next((each for each in (first, values)
                             if all(each[index].shape[axis] > 1 for index, axis in wanted)), None)
@@ -63,7 +72,20 @@ class Traces:
             if example:
                 self._tried.add((purpose, wanted))
         graph = self._open.get(purpose)
-        return (graph.captured(values) if graph else None) or self._exported(values, purpose)
+        if made := graph and graph.captured(values):
+            return made
+        self._alone[purpose] += 1
+        return self._exported(values, purpose)
+
+    def _in_evaluation(self, shapes):
+        """The program of training in evaluation, where that can be known."""
+        trained = next((made for (_, purpose), made in self._programs.items() if purpose == "train"), None)
+        if trained is None or trained.in_evaluation() is None:
+            return None
+        try:
+            return self.captured(shapes, "train").in_evaluation()
+        except CaptureError:  # a batch norm of one example, say
+            return None
 
     def _exported(self, values, purpose, open_axes=None):
         """Module and loss, exported and read; with open axes a graph for several shapes, or None where there is none."""

@@ -167,10 +167,26 @@ def _reached(kind, methods):
     while left:
         key = left.pop()
         functions[key] = known[key]
-        new = _names_of(known[key].__code__) - names
+        new = set().union(*map(_names_of, _codes_of(known[key]))) - names
         names |= new
         left += [key for key in new if key in known and key not in functions]
     return _Reached(None if names & {"getattr", "vars", "__dict__", "eval", "exec"} else names, functions)
+
+
+def _codes_of(function):
+    """Its code, and that of functions which it holds: those that it decorates."""
+    met, left = {}, [function]
+    while left:
+        each = left.pop()
+        if each not in met:
+            met[each] = each.__code__
+            left += [cell.cell_contents for cell in each.__closure__ or () if not _is_empty(cell)
+                     and isinstance(cell.cell_contents, types.FunctionType)]
+    return met.values()
+
+
+def _is_empty(cell):
+    return cell == types.CellType()
 
 
 def _names_of(code):
