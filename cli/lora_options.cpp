@@ -24,29 +24,30 @@ Layout trunk_of(const LoraArguments& given) {
 
 void add_lora_options(Command& command, LoraArguments& arguments) {
     const Company lora{{"--lora", "--adapter"}, "belongs to --lora: give a rank, such as 16"};
-    command.add(section,
-                {Row("--lora", &arguments.rank,
-                     "Train adapters of this rank beside linear layers (LoRA); all weights are frozen, and "
-                     "kept once in the format of --policy",
-                     {.type = "RANK"}),
-                 Row("--lora-alpha", &arguments.alpha,
-                     "Adapters are scaled by this over their rank (default: the rank)",
-                     {.type = "ALPHA", .beside = lora}),
-                 Row("--lora-dropout", &arguments.dropout, "Dropout of what adapters read (default: 0)",
-                     {.type = "RATE", .beside = lora}),
-                 Row("--lora-on", &arguments.on,
-                     "Layers with adapters: patterns of names with commas between, as *.attn.* (default: all "
-                     "linear layers but the head)",
-                     {.type = "PATTERN", .commas = true, .beside = lora}),
-                 Row("--trunk", &arguments.trunk,
-                     "Keep frozen weights of linear layers but the head in nf4, int4 or int8, to be widened as "
-                     "they are multiplied (default: as --policy stores)",
-                     {.type = "FORMAT", .words = {"nf4", "int4", "int8"}, .beside = lora}),
-                 Row("--lora-rank-stabilized", &arguments.rank_stabilized,
-                     "Scale adapters by alpha over the root of their rank (rsLoRA)", {.beside = lora}),
-                 Row("--lora-magnitudes", &arguments.magnitudes,
-                     "Train the norm of each output's weights, too, and adapters for their direction (DoRA)",
-                     {.beside = lora})});
+    command.add(
+        section,
+        {Row("--lora", &arguments.rank,
+             "Train adapters of this rank beside linear layers (LoRA); all weights are frozen, and "
+             "kept once in the format of --policy",
+             {.type = "RANK"}),
+         Row("--lora-alpha", &arguments.alpha,
+             "Adapters are scaled by this over their rank (default: the rank)",
+             {.type = "ALPHA", .beside = lora}),
+         Row("--lora-dropout", &arguments.dropout, "Dropout of what adapters read (default: 0)",
+             {.type = "RATE", .beside = lora}),
+         Row("--lora-on", &arguments.on,
+             "Layers with adapters: patterns of names with commas between, as *.attn.* (default: all "
+             "linear layers but the head)",
+             {.type = "PATTERN", .commas = true, .beside = lora}),
+         Row("--trunk", &arguments.trunk,
+             "Keep frozen weights of linear layers but the head in nf4, int4 or int8, to be widened as "
+             "they are multiplied (default: as --policy stores)",
+             {.type = "FORMAT", .words = {"nf4", "int4", "int8"}, .beside = lora}),
+         Row("--lora-rank-stabilized", &arguments.rank_stabilized,
+             "Scale adapters by alpha over the root of their rank (rsLoRA)", {.beside = lora}),
+         Row("--lora-magnitudes", &arguments.magnitudes,
+             "Train the norm of each output's weights, too, and adapters for their direction (DoRA)",
+             {.beside = lora})});
 }
 
 void add_adapter_options(Command& command, LoraArguments& arguments) {

@@ -57,7 +57,7 @@ class AddAdapters {
           uses_(source),
           rewriter_(source, Rewriter::Types::may_change),
           tables_(tables(source)),
-          last_(linear_layers(source).last) {}
+          last_(adaptable_layers(source).last) {}
 
     Graph run(std::span<Value> kept) {
         for (NodeId id = 0; id < source_.end(); ++id)
@@ -107,7 +107,8 @@ class AddAdapters {
         const std::vector<NodeId>& readers = uses_.of(state.node);
         return !readers.empty() && !tables_.contains(index) &&
                std::ranges::all_of(readers, [&](NodeId reader) {
-                   return reader >= 0 && weight_of_linear(source_, source_.node(reader)) == index &&
+                   return reader >= 0 && !is_convolution(source_.node(reader)) &&
+                          weight_of_layer(source_, source_.node(reader)) == index &&
                           !source_.node(reader).origin.precision && layer_of_weight(state.name) != last_;
                });
     }

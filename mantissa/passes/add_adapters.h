@@ -8,9 +8,9 @@
 //
 // A [r, inputs] and B [outputs, r] are parameters in FP32, and B begins at zero. Beside a convolution under
 // filters [R, S, C, K], A [R, S, C, r] is one of r filters, and B [1, 1, r, K] multiplies each pixel. The
-// frozen weights may be stored in a shorter format, matrices as codes and scales, too. It runs before all other
-// passes: differentiation finds no gradient to make for what is frozen, and fusing puts the sum behind one of
-// the products.
+// frozen weights may be stored in a shorter format, matrices as codes and scales, too. It runs before all
+// other passes: differentiation finds no gradient to make for what is frozen, and fusing puts the sum behind
+// one of the products.
 //
 // With a magnitude m [outputs] (DoRA, Liu et al. 2024) the sum is multiplied by m / |W + s B A|, the norm of
 // each output's weights, before the bias is added:

@@ -436,9 +436,7 @@ std::vector<TensorToWrite> stored_adapters(std::vector<TensorToWrite> parts, con
     return parts;
 }
 
-namespace {
-
-}  // namespace
+namespace {}  // namespace
 
 std::vector<TensorToWrite> merged_weights(const StateBlock& state, const nn::LoraOptions& options) {
     std::vector<TensorToWrite> weights;
