@@ -24,7 +24,7 @@ using testing::f32;
 using testing::levels;
 using testing::values_of;
 
-constexpr std::int64_t rows = 40, inputs = 96, outputs = 72;
+constexpr std::int64_t rows_of_x = 40, inputs = 96, outputs = 72;
 
 /// relu(x W^T + bias), and the gradient of x by a cotangent.
 struct ProductOfCodes {
@@ -33,7 +33,8 @@ struct ProductOfCodes {
     testing::Bytes bytes;
 
     ProductOfCodes(Layout layout, DType dtype) {
-        const Tensor x = number("x", {rows, inputs}, dtype, 1), dy = number("dy", {rows, outputs}, dtype, 2);
+        const Tensor x = number("x", {rows_of_x, inputs}, dtype, 1),
+                     dy = number("dy", {rows_of_x, outputs}, dtype, 2);
         const Tensor bias = number("bias", {outputs}, dtype, 3), w = codes(layout, dtype);
         graph.add_result("y", relu(matmul(x, w, {.transpose_b = true}) + bias).value());
         graph.add_result("dx", matmul(dy, w).value());
@@ -94,13 +95,13 @@ TEST(ProductsOfCodes, SumsAreFp64s) {
 
 TEST(ProductsOfCodes, GradientsGoToXAlone) {
     Graph graph;
-    const Tensor x(graph, graph.add_input("x", {DType::f32, {rows, inputs}}));
+    const Tensor x(graph, graph.add_input("x", {DType::f32, {rows_of_x, inputs}}));
     graph.freeze({"w"});
     const Tensor w(
         graph, graph.add_state(
                    {.name = "w", .type = {DType::f32, {outputs, inputs}, Layout::nf4}, .initializer = {}}));
     const Tensor y = matmul(x, w, {.transpose_b = true});
-    const Tensor dy(graph, graph.add_input("dy", {DType::f32, {rows, outputs}}));
+    const Tensor dy(graph, graph.add_input("dy", {DType::f32, {rows_of_x, outputs}}));
     const Tensor dx = backpropagate(graph, {{y}}, {{dy}}, {{x}})[0];
     const Node& product = graph.node(dx.value().node);
     EXPECT_EQ(product.op->name, "matmul");
