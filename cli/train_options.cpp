@@ -20,6 +20,7 @@
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/train/checkpoint.h"
 #include "mantissa/train/model_file.h"
+#include "mantissa/train/training_checkpoint.h"
 
 namespace mantissa::cli {
 
@@ -148,6 +149,7 @@ TrainerOptions trainer_of(const TrainOptions& options, const Target& target, con
         throw UserError(
             "--merge: several processes write no merged model; merge what they save in a run of one, by "
             "--adapter");
+    if (!options.run.lora.merge.empty()) require_free_for_merged(options.run.lora.merge);
     if (!(options.ema >= 0 && static_cast<float>(options.ema) < 1))
         throw UserError(fmt::format("--ema must be 0 (none), or above 0 and below 1, got {}", options.ema));
     if (options.ema > 0 && ranks && trainer.states == States::sharded)

@@ -472,10 +472,15 @@ void save_training(const std::filesystem::path& directory, Trainer& trainer, con
         ranks);
 }
 
-void save_merged(const std::filesystem::path& directory, const Trainer& trainer, const RunRecord& record) {
-    if (std::filesystem::exists(directory) && !std::filesystem::is_empty(directory))
+void require_free_for_merged(const std::filesystem::path& directory) {
+    std::error_code error;
+    if (std::filesystem::exists(directory, error) && !std::filesystem::is_empty(directory, error))
         throw UserError(fmt::format("{}: is there already; a merged model is written to a folder of its own",
                                     directory.string()));
+}
+
+void save_merged(const std::filesystem::path& directory, const Trainer& trainer, const RunRecord& record) {
+    require_free_for_merged(directory);
     std::filesystem::create_directories(directory);
     trainer.save_weights(directory / "model.safetensors");
     for (const auto& [name, text] : texts_beside_model(trainer.model(), record)) {

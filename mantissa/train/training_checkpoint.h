@@ -65,6 +65,9 @@ void require_room_for_checkpoint(const std::filesystem::path& directory, const T
 /// the optimizer's states, as raw.NAME.
 void save_training(const std::filesystem::path& directory, Trainer& trainer, const RunRecord& record = {});
 
+/// Throws UserError if there is something in `directory`, where save_merged is to write.
+void require_free_for_merged(const std::filesystem::path& directory);
+
 /// Writes the whole model of a trainer with adapters, which are added to its weights in FP32, and the texts
 /// beside it. Throws UserError if there is something in `directory`, or it cannot be written.
 void save_merged(const std::filesystem::path& directory, const Trainer& trainer,

@@ -1,0 +1,65 @@
+// Adapters from the command line: trained beside codes, resumed, merged, and what is refused.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/cli/run_program.h"
+#include "tests/support/temporary_directory.h"
+
+namespace mantissa {
+namespace {
+
+using testing::last_line;
+using testing::Ran;
+using testing::run;
+
+class AdaptersCommand : public ::testing::Test {
+  protected:
+    AdaptersCommand() {
+        succeed("train --model llama-tiny --layers 1" + text_ + " --checkpoint " + at("base"));
+    }
+
+    std::string at(const std::string& name) const { return (directory_ / name).string(); }
+    std::string beside_base() const { return "train --from " + at("base") + text_; }
+    static void succeed(const std::string& arguments) {
+        const Ran ran = run(arguments);
+        EXPECT_EQ(ran.status, 0) << arguments << "\n" << ran.output;
+    }
+    static std::string refusal(const std::string& arguments) {
+        const Ran ran = run(arguments);
+        EXPECT_NE(ran.status, 0) << arguments << "\n" << ran.output;
+        return last_line(ran.output);
+    }
+
+    const TemporaryDirectory directory_;
+    const std::string text_ =
+        " --text /usr/share/common-licenses/BSD --batch 2 --sequence 32 --steps 3 --quiet";
+};
+
+TEST_F(AdaptersCommand, BesideCodesAreTrainedResumedMergedAndUsed) {
+    succeed(beside_base() + " --lora 2 --lora-magnitudes --trunk nf4 --checkpoint " + at("mine"));
+    const std::string merge = "train --resume " + at("mine") + " --steps 4 --quiet --merge " + at("whole");
+    succeed(merge);
+    for (const std::string& model : {at("whole"), at("base") + " --adapter " + at("mine")})
+        succeed("generate --tokenizer bytes --prompt a --length 2 --checkpoint " + model);
+    // Known before a step is trained: nothing else is printed.
+    EXPECT_EQ(run(merge).output,
+              "mantissa: " + at("whole") +
+                  ": is there already; a merged model is written to a folder of its own\n");
+}
+
+TEST_F(AdaptersCommand, WrongUseIsRefused) {
+    for (const std::string& option :
+         std::vector<std::string>{"--trunk nf4", "--lora-magnitudes", "--lora-alpha 3", "--merge x"})
+        EXPECT_EQ(refusal(beside_base() + " " + option), "mantissa: " + option.substr(0, option.find(' ')) +
+                                                             " belongs to --lora: give a rank, such as 16");
+    EXPECT_EQ(refusal(beside_base() + " --lora 2 --trunk nf3"),
+              "mantissa: --trunk: no format of frozen weights is called 'nf3'; there are nf4, int4 and int8");
+    const std::string unknown = refusal(beside_base() + " --lora 2 --lora-on '*.nothing'");
+    EXPECT_TRUE(unknown.starts_with("mantissa: LoRA: '*.nothing' names no layer for an adapter; those that"))
+        << unknown;
+}
+
+}  // namespace
+}  // namespace mantissa
