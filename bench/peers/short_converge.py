@@ -17,7 +17,7 @@ import subprocess
 import tempfile
 
 ALL = "bf16,fp8,fp8-delayed,fp8-block,mxfp8,mxfp6,mxfp6-e2m3,mxfp4,mxfp4-up,nvfp4"
-PARTS = {"tiny": (["--model", "gpt2-tiny"], 2000, ALL),
+PARTS = {"tiny": (["--model", "gpt2-tiny", "--batch", "4"], 2000, ALL),
          "ten": (["--model", "gpt2-tiny", "--layers", "6", "--heads", "6", "--channels", "384", "--batch", "4",
                   "--sequence", "256"], 1000, "bf16,fp8,mxfp8,nvfp4,mxfp4")}
 

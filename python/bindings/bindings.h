@@ -19,6 +19,7 @@ void bind_states(nb::module_& module);
 void bind_layers(nb::module_& module);
 void bind_models(nb::module_& module);
 void bind_trainers(nb::module_& module);
+void bind_generators(nb::module_& module);
 void bind_reports(nb::module_& module);
 
 /// A model whose loss and output are functions of Python. Trainers hold it, and what they trace calls it.

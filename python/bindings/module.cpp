@@ -44,6 +44,7 @@ NB_MODULE(_native, module) {
     bind_layers(module);
     bind_models(module);
     bind_trainers(module);
+    bind_generators(module);
     bind_reports(module);
 }
 

@@ -14,12 +14,13 @@
 A model is traced: its function records what a step does, on symbolic tensors, and never runs on numbers.
 """
 from . import nn
-from ._native import Error, Evaluation, InternalError, Optimizer, Report, StepResult, Tensor, __version__, policies
+from ._native import (Error, Evaluation, Generator, InternalError, Optimizer, Report, StepResult, Tensor, __version__,
+                      policies)
 from .models import Model, model, whole
 from .optimizers import adamw, lora, muon, sgd
 from .reports import converge, explain, ladder, lint, numerics, roofline
 from .trainer import Trainer
 
-__all__ = ["Error", "Evaluation", "InternalError", "Model", "Optimizer", "Report", "StepResult", "Tensor", "Trainer",
-           "__version__", "adamw", "converge", "explain", "ladder", "lint", "lora", "model", "muon", "nn", "numerics",
-           "policies", "roofline", "sgd", "whole"]
+__all__ = ["Error", "Evaluation", "Generator", "InternalError", "Model", "Optimizer", "Report", "StepResult", "Tensor",
+           "Trainer", "__version__", "adamw", "converge", "explain", "ladder", "lint", "lora", "model", "muon", "nn",
+           "numerics", "policies", "roofline", "sgd", "whole"]
