@@ -448,7 +448,7 @@ void add_generate_command(CLI::App& app) {
          Row("--tokenizer", &options->run.tokenizer,
              "Tokenizer: a directory, tokenizer.json or .tiktoken, or bytes (default: the one beside the "
              "model)",
-             {.type = "DIR", .is_read = true}),
+             {.type = "DIR", .is_read = true, .if_missing = require_tokenizer}),
          Row("--chat", &options->chat,
              "Answer a conversation, in place of --prompt: a file of chats, as train takes them, or of the "
              "user's words; -: standard input. The answer alone is printed",

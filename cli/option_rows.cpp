@@ -13,12 +13,9 @@
 #include <system_error>
 #include <type_traits>
 
-#include "cli/command_line.h"
 #include "cli/output_file.h"
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/error.h"
-#include "mantissa/data/byte_tokenizer.h"
-#include "mantissa/data/tokenizer_files.h"
 
 namespace mantissa::cli {
 
@@ -132,8 +129,8 @@ void require_there(const Row& row, const CLI::Option& option) {
     for (const std::string& path : option.results()) {
         // A save that was interrupted has moved the checkpoint before it.
         if (path == "-" || !is_missing(path) || !is_missing(AtomicDirectory::previous_of(path))) continue;
-        if (row.name != "--tokenizer") throw UserError(path + ": does not exist");
-        if (path != bytes_word) in_option("--tokenizer", [&] { load_tokenizer(path); });
+        if (!row.is.if_missing) throw UserError(path + ": does not exist");
+        row.is.if_missing(path);
     }
 }
 

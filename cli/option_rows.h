@@ -57,6 +57,8 @@ struct OptionTraits {
     bool writes_file = false;     ///< that it can be written is seen at once
     bool is_path = false;         ///< a checkpoint remembers it from the root of the file system
     bool is_read = false;         ///< files or folders that must be there; "-" is standard input
+    /// Throws UserError for one that is not there, in words of its own, or takes it as something else.
+    std::function<void(const std::string&)> if_missing = {};
     std::vector<std::string> words = {};
     WordUse words_are = WordUse::some;
     std::function<std::string(const std::string&)> check = {};  ///< what is wrong with a value, or nothing

@@ -85,6 +85,10 @@ void add_model_options(Command& command, RunOptions& options) {
                      "Sequence length, in tokens (default: the model's context)", {.check = not_zero})});
 }
 
+void require_tokenizer(const std::string& given) {
+    if (given != bytes_word) in_option("--tokenizer", [&] { load_tokenizer(given); });
+}
+
 Row from_option(RunOptions& options, const char* what) {
     return Row("--from", &options.from, what, {.type = "DIR", .is_read = true});
 }
@@ -212,7 +216,7 @@ void add_run_options(Command& command, RunOptions& options) {
                  Row("--tokenizer", &options.tokenizer,
                      "Tokenizer of the text: a directory, tokenizer.json or .tiktoken; or bytes, so that "
                      "each byte is a token (default: train: bytes; ladder: one trained on the text)",
-                     {.type = "DIR", .is_path = true, .is_read = true}),
+                     {.type = "DIR", .is_path = true, .is_read = true, .if_missing = require_tokenizer}),
                  documents_option(options), special_tokens_option(options.special_tokens)});
     command.add("Training", {Row("--learning-rate", &options.learning_rate, "Highest learning rate"),
                              seed_option(options, "Seed of the weights and of everything random")});

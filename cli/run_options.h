@@ -74,6 +74,8 @@ void add_machine_options(Command& command, RunOptions& options);
 std::vector<Row> image_options(nn::GivenImageSizes& sizes);
 /// --from, in place of all that add_model_options says of the model.
 Row from_option(RunOptions& options, const char* what);
+/// For a value of --tokenizer that is no file: throws UserError, unless it is "bytes".
+void require_tokenizer(const std::string& given);
 Row seed_option(RunOptions& options, const char* what);
 /// Policies in which a model can be trained, or all.
 enum class PolicyUse : std::uint8_t { training, any };

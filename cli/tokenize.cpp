@@ -400,6 +400,7 @@ void add_tokenize_command(CLI::App& app) {
          Row("--tokenizer", &options->tokenizer, "Tokenizer to use: a directory, tokenizer.json or .tiktoken",
              {.type = "DIR",
               .is_read = true,
+              .if_missing = require_tokenizer,
               .beside = {{"--encode", "--decode", "--count", "--chats"},
                          "belongs to --encode, --decode, --count and --chats; leave it out"}}),
          Row("--out", &options->out,

@@ -44,7 +44,7 @@ void require_layers(const LoraOptions& options, const AdaptableLayers& layers) {
             "shares");
     for (const std::string& pattern : patterns)
         if (std::ranges::none_of(layers.names, [&](const auto& name) { return matches(pattern, name); }))
-            refuse(fmt::format("LoRA: '{}' names no layer for an adapter", pattern));
+            refuse(fmt::format("{}: '{}' names no layer for an adapter", options.source, pattern));
     if (options.layers.empty() && layers.names.size() == 1 && layers.names[0] == layers.last)
         refuse("LoRA leaves the last layer out unless it is named: name it");
 }

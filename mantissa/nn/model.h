@@ -158,6 +158,7 @@ struct LoraOptions {
     };
     std::vector<Layers> others = {};
     Layout trunk = Layout::row_major;  ///< how frozen matrices of linear layers but the last are kept
+    std::string source = "LoRA";       ///< that names the layers: a refusal of one begins with it
 };
 /// nf4, int4 or int8 by its name. Throws UserError, naming these, for any other.
 Layout trunk_named(std::string_view name);

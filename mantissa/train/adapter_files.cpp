@@ -300,6 +300,7 @@ void AdapterFolder::read_config() {
     options_.alpha = number(value("lora_alpha", 8), "lora_alpha");
     options_.rank_stabilized = value("use_rslora", false) == true;
     options_.magnitudes = value("use_dora", false) == true;
+    options_.source = this->source();
     for (const Part& part : parts_) {
         if (options_.magnitudes != (part.magnitude.data != nullptr))
             refuse(adapter_config_name,

@@ -50,6 +50,12 @@ TEST_F(AdaptersCommand, BesideCodesAreTrainedResumedMergedAndUsed) {
 }
 
 TEST_F(AdaptersCommand, WrongUseIsRefused) {
+    succeed(beside_base() + " --lora 2 --lora-on 'model.layers.0.*' --checkpoint " + at("mine"));
+    succeed("train --model gpt2-tiny --layers 1 --channels 32 --heads 1" + text_ + " --checkpoint " +
+            at("other"));
+    const std::string foreign = refusal("train --from " + at("other") + text_ + " --adapter " + at("mine"));
+    EXPECT_TRUE(foreign.starts_with("mantissa: " + at("mine/adapter_model.safetensors") + ": '")) << foreign;
+    EXPECT_NE(foreign.find("' names no layer for an adapter; those that"), std::string::npos) << foreign;
     for (const std::string& option :
          std::vector<std::string>{"--trunk nf4", "--lora-magnitudes", "--lora-alpha 3", "--merge x"})
         EXPECT_EQ(refusal(beside_base() + " " + option), "mantissa: " + option.substr(0, option.find(' ')) +

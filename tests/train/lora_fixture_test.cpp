@@ -34,6 +34,17 @@ using testing::drawn;
 using testing::error_of;
 using testing::uniform;
 
+/// A tensor's sum of products with numbers drawn by its name, as the fixture has it of PEFT's.
+void expect_sum(const TensorView& found, const std::string& name, double expected) {
+    const auto count = static_cast<std::size_t>(element_count(found.shape));
+    std::vector<float> values(count);
+    std::memcpy(values.data(), found.data, count * sizeof(float));
+    const std::vector<double> probe = uniform("probe " + name, count);
+    double sum = 0;
+    for (std::size_t i = 0; i < count; ++i) sum += static_cast<double>(values[i]) * probe[i];
+    EXPECT_NEAR(sum, expected, 1e-6 * std::sqrt(static_cast<double>(count))) << name;
+}
+
 class LoraBesidePeft : public ::testing::TestWithParam<std::string> {
   protected:
     LoraBesidePeft()
@@ -146,13 +157,7 @@ TEST_P(LoraBesidePeft, MergedWeights) {
     const std::string& prefix = nn::files_of(made.model()).prefix;
     for (const auto& [name, shape] : all.items()) {
         const TensorView found = merged.view(name.starts_with(prefix) ? name.substr(prefix.size()) : name);
-        const auto count = static_cast<std::size_t>(element_count(found.shape));
-        std::vector<float> values(count);
-        std::memcpy(values.data(), found.data, count * sizeof(float));
-        const std::vector<double> probe = uniform("probe " + name, count);
-        double sum = 0;
-        for (std::size_t i = 0; i < count; ++i) sum += static_cast<double>(values[i]) * probe[i];
-        EXPECT_NEAR(sum, sums[index++], 1e-6 * std::sqrt(static_cast<double>(count))) << name;
+        expect_sum(found, name, sums[index++]);
     }
     // The way without a trainer makes the same numbers.
     ModelFile model(base());
@@ -352,13 +357,7 @@ TEST_P(ConvolutionsBesidePeft, GradientsLossesAndMergedWeights) {
     for (const auto& [name, shape] : all.items()) {
         const TensorView found = merged.view(name);
         EXPECT_EQ(found.shape, shape.get<std::vector<std::int64_t>>());
-        const auto count = static_cast<std::size_t>(element_count(found.shape));
-        std::vector<float> values(count);
-        std::memcpy(values.data(), found.data, count * sizeof(float));
-        const std::vector<double> probe = uniform("probe " + name, count);
-        double sum = 0;
-        for (std::size_t i = 0; i < count; ++i) sum += static_cast<double>(values[i]) * probe[i];
-        EXPECT_NEAR(sum, sums[index++], 1e-6 * std::sqrt(static_cast<double>(count))) << name;
+        expect_sum(found, name, sums[index++]);
     }
     // Later steps of "resnet" come apart from FP64, by 3.5e-4 at the twentieth; why is not known.
     const std::vector<double> losses = fixture_.values<double>("losses");
