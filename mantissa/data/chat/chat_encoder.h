@@ -36,7 +36,6 @@ class ChatEncoder {
     /// The tokenizer must outlive it.
     explicit ChatEncoder(const Tokenizer& tokenizer, LossOn loss_on = LossOn::answers);
 
-    bool has_template() const { return template_.has_value(); }
     /// Whether an answer's turn ends by a token.
     bool ends_turns() const { return !ends_.empty(); }
     /// Texts that end an answer's turn: those of the template (ends_of_turns), and the tokens that end a
