@@ -5,11 +5,12 @@ drawn at random. Both train the same adapters on the same tokens; losses are com
     pip install torch transformers peft safetensors numpy
     python bench/peers/lora_step.py --model qwen2.5-0.5b --batch 1 --sequence 1024
 
-Contenders: `mantissa bf16`, and `mantissa nf4`, int4 or int8: the same with the trunk in that format; `peft quick`: the
-trunk in BF16, torch.compile; `peft plain`: the same without compiling; `peft lean`: the same with checkpointed
-activations; `peft nf4`: the trunk in bitsandbytes' NF4, which is not among those that run unless it is asked for by
---only. Losses are compared with those of the first contender of the same trunk. Memory is the peak that is resident,
-less what the process had before the model.
+Contenders: `mantissa bf16`, and `mantissa nf4`, int4 or int8: the same with the trunk in that format; with `lean` behind
+it, as in `mantissa nf4 lean`: a block's values are computed again in the backward pass; `peft quick`: the trunk in BF16,
+torch.compile; `peft plain`: the same without compiling; `peft lean`: the same with checkpointed activations; `peft nf4`:
+the trunk in bitsandbytes' NF4. By --only any of them run, else all but int4, int8 and PEFT's nf4. Losses are compared
+with those of the first contender of the same trunk. Memory is the peak that is resident, less what the process had
+before the model in PEFT, and all of the process in mantissa.
 """
 import argparse
 import json
@@ -92,15 +93,15 @@ def common(options, folder):
 
 def trunk_of(name):
     """The format of the trunk where it is none of 16 bits."""
-    return next((trunk for trunk in TRUNKS if name.endswith(trunk)), "")
+    return next((trunk for trunk in TRUNKS if trunk in name.split()), "")
 
 
 def ask_mantissa(options, name, folder):
     trunk = trunk_of(name)
     report = mantissa_program.train(options.program, folder, "--from", folder / "base", "--adapter",
                                     folder / "adapters", *common(options, folder), "--policy",
-                                    "bf16" if trunk else name.split()[1], *(["--trunk", trunk] if trunk else []),
-                                    "--steps", UNCOUNTED + options.steps, "--learning-rate", LEARNING_RATE)
+                                    "bf16", *(["--trunk", trunk] if trunk else []),
+                                    *(["--recompute", "block"] if name.endswith("lean") else []), "--steps", UNCOUNTED + options.steps, "--learning-rate", LEARNING_RATE)
     return {"ms": [step["ms"] for step in report["steps"][UNCOUNTED:]],
             "losses": [step["loss"] for step in report["steps"]], "bytes": report["peak_resident_bytes"]}
 
@@ -128,7 +129,8 @@ def main():
     if options.measure:
         measure_torch(options)
         return 0
-    names = options.only.split(",") if options.only else ["mantissa bf16", "mantissa nf4", *CONTENDERS[:3]]
+    names = options.only.split(",") if options.only else [
+        "mantissa bf16", "mantissa nf4", "mantissa bf16 lean", "mantissa nf4 lean", *CONTENDERS[:3]]
     print(f"{options.model}, LoRA {RANK}, {options.batch} x {options.sequence} tokens, {options.threads} threads, "
           f"PyTorch {torch.__version__}, {options.repeats} interleaved repeats of {options.steps} steps")
     answers = {name: [] for name in names}
@@ -140,16 +142,16 @@ def main():
                 answer = (ask_torch(options, name, folder) if name in CONTENDERS
                           else ask_mantissa(options, name, folder))
                 answers[name].append(answer)
-                print(f"repeat {repeat}: {name:14} {' '.join(f'{ms:.0f}' for ms in answer['ms'])} ms", flush=True)
+                print(f"repeat {repeat}: {name:18} {' '.join(f'{ms:.0f}' for ms in answer['ms'])} ms", flush=True)
     tokens = options.batch * options.sequence
     first = {trunk_of(name): answers[name][0]["losses"] for name in reversed(names)}
-    print(f"\n{'contender':16} {'ms a step':>10} {'tokens/s':>9} {'memory MB':>10} {'loss within':>12}")
+    print(f"\n{'contender':18} {'ms a step':>10} {'tokens/s':>9} {'memory MB':>10} {'loss within':>12}")
     apart = 0
     for name, runs in answers.items():
         median = statistics.median(ms for run in runs for ms in run["ms"])
         distance = max(abs(a - b) for run in runs for a, b in zip(run["losses"], first[trunk_of(name)], strict=True))
         apart = max(apart, distance)
-        print(f"{name:16} {median:10.1f} {1e3 * tokens / median:9.1f} {max(run['bytes'] for run in runs) / 1e6:10.0f} "
+        print(f"{name:18} {median:10.1f} {1e3 * tokens / median:9.1f} {max(run['bytes'] for run in runs) / 1e6:10.0f} "
               f"{distance:12.1e}")
     return 0 if apart <= 0.02 else 1
 
