@@ -534,7 +534,7 @@ nn::Model model_to_train(const RunOptions& options) {
     const nn::LanguageModel model = language_model(options);
     const double needed = bytes_of_each * static_cast<double>(model.parameters);
     const auto available = static_cast<double>(available_memory());
-    if (needed > available)
+    if (needed > available && !options.lora.given())  // which has neither: its plan says what it needs
         throw UserError(fmt::format(
             "{} has {} parameters, which with gradients and moments need {:.2f} GB, {:.2f} GB are available; "
             "give fewer --layers, --channels or --vocabulary, or a smaller --model",

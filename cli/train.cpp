@@ -99,6 +99,10 @@ class Run {
           peaks_(*device_, peaks_file()) {
         if (options.sample_every > 0) plan_samples();
         TrainingPlan plan(*device_, model_, settings_);
+        if (chooses_what_fits() && plan.memory().total() > device_->free_memory()) {
+            chosen_ = first_that_fits(plan, device_->free_memory(), open_settings());
+            if (chosen_) return;
+        }
         dump(plan);
         const std::string header = header_of(plan);
         if (options.plan) {
@@ -134,6 +138,30 @@ class Run {
         std::fflush(stdout);
         if (resumed) go_on_from(*resumed);
         if (Ranks* const all = ranks_.get()) require_alike(*all, facts());
+    }
+
+    /// Makes the settings that were chosen so that the step fits those of the options, where it does not and
+    /// some are open; another run is to be made of them then. One line says which.
+    bool changes(TrainOptions& options) const {
+        if (!chosen_) return false;
+        std::string said;
+        const auto change = [&](const char* option, auto& field, auto value, const std::string& text) {
+            if (field == value) return;
+            field = std::move(value);
+            options.typed[option] = {text};
+            options.given.insert(option);
+            said += fmt::format(" {} {}", option, text);
+        };
+        const std::string trunk =
+            has_codes(chosen_->lora->trunk) ? std::string(name_of(chosen_->lora->trunk)) : "";
+        const std::vector<std::string> again(chosen_->recompute.begin(), chosen_->recompute.end());
+        change("--trunk", options.run.lora.trunk, trunk, trunk);
+        change("--recompute", options.run.recompute, again, fmt::format("{}", fmt::join(again, ",")));
+        change("--batch", options.run.batch, chosen_->batch, std::to_string(chosen_->batch));
+        change("--accumulate", options.accumulate, chosen_->accumulate, std::to_string(chosen_->accumulate));
+        fmt::print("chosen, as the first that fits into {:.2f} GB:{}\n",
+                   static_cast<double>(device_->free_memory()) / 1e9, said);
+        return true;
     }
 
     void run() {
@@ -175,6 +203,17 @@ class Run {
     }
 
   private:
+    /// Whether settings of adapters' training that nobody gave are those that fit: a run that is resumed has
+    /// its own, and ranks would have to agree.
+    bool chooses_what_fits() const { return settings_.lora && !ranks_.get() && options_.resume.empty(); }
+
+    OpenSettings open_settings() const {
+        const auto is_open = [&](const char* option) { return !options_.given.contains(option); };
+        return {.trunk = is_open("--trunk"),
+                .batch = is_open("--batch") && is_open("--accumulate"),
+                .recompute = is_open("--recompute")};
+    }
+
     /// Facts that every rank must have, too.
     RankFacts facts() const {
         RankFacts all = facts_of(trainer_->plan());
@@ -271,6 +310,14 @@ class Run {
         fmt::print("it {}: {:.2f} GB of {:.2f} GB that are available\n",
                    needed <= available ? "fits" : "does not fit", static_cast<double>(needed) / 1e9,
                    static_cast<double>(available) / 1e9);
+        if (chooses_what_fits() && needed <= available)
+            fmt::print(
+                "trunk {}, batch {}, recompute {}; of what is not given, the first that fits is taken\n",
+                has_codes(settings_.lora->trunk) ? name_of(settings_.lora->trunk)
+                                                 : name_of(policy_.low.value_or(DType::f32)),
+                settings_.batch,
+                settings_.recompute.empty() ? "nothing"
+                                            : fmt::format("{}", fmt::join(settings_.recompute, ",")));
         if (needed > available)
             fmt::print("{}", with_options(
                                  fit_table(what_would_fit(plan, available), plan.memory().state, available)));
@@ -716,6 +763,7 @@ class Run {
     const std::int64_t longest_sequence_ = longest_sequence();
     KeptPeaks peaks_;
     const double peak_at_start_ = peaks_.peaks().fastest();
+    std::optional<TrainerOptions> chosen_;  ///< where what was given and the defaults do not fit
     std::unique_ptr<Trainer> trainer_;
     struct NextBatch {
         std::int64_t step;
@@ -767,7 +815,12 @@ void add_train_command(CLI::App& app, const std::string& typed) {
             options->run.threads = ranks.share_cores(options->run.threads);
             leave_out_histograms(*options, ranks);
             if (!ranks.is_first()) leave_to_the_first(*options);
-            Run(*options, ranks).run();
+            auto run = std::make_unique<Run>(*options, ranks);
+            if (run->changes(*options)) {
+                run.reset();
+                run = std::make_unique<Run>(*options, ranks);
+            }
+            run->run();
         });
     });
 }

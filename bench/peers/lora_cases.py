@@ -95,13 +95,13 @@ def image_loss(model, images, targets):
     return torch.nn.functional.cross_entropy(model(images), targets)
 
 
-def train(model, batches, steps, epsilon=EPSILON, loss_of=text_loss):
+def train(model, batches, steps, epsilon=EPSILON, loss_of=text_loss, learning_rate=LEARNING_RATE):
     """The loss of each step, and the gradients of the first."""
     parameters = adapters_of(model)
     decayed = [[value for value in parameters.values() if (value.ndim > 1) == is_matrix] for is_matrix in (True, False)]
     optimizer = torch.optim.AdamW([{"params": group, "weight_decay": decay}
                                    for group, decay in zip(decayed, (WEIGHT_DECAY, 0.0)) if group],
-                                  lr=LEARNING_RATE, betas=BETAS, eps=epsilon)
+                                  lr=learning_rate, betas=BETAS, eps=epsilon)
     losses, gradients = [], {}
     for step in range(steps):
         optimizer.zero_grad()

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "mantissa/graph/target.h"
+
 namespace mantissa::inline v0 {
 
 namespace {
@@ -51,6 +53,33 @@ std::vector<MemoryFit> what_would_fit(const TrainingPlan& plan, std::int64_t ava
         if (fits.back().fits) break;
     }
     return fits;
+}
+
+std::optional<TrainerOptions> first_that_fits(const TrainingPlan& plan, std::int64_t available,
+                                              const OpenSettings& open) {
+    TrainerOptions options = plan.options();
+    if (plan.memory().total() <= available) return options;
+    options.dump = {};
+    std::vector<Layout> trunks{options.lora ? options.lora->trunk : Layout::row_major};
+    if (open.trunk && options.lora && plan.device().target().cannot_widen_codes.empty() &&
+        !options.policy.blocks && options.policy.low != DType::f16 && options.policy.emulate.empty())
+        trunks.insert(trunks.end(), {Layout::int8, Layout::nf4});
+    std::vector<std::set<std::string>> recomputes{options.recompute};
+    if (open.recompute) recomputes.push_back({"block"});
+    const std::int64_t batch = options.batch, accumulate = options.accumulate;
+    for (const Layout trunk : trunks)
+        for (const std::set<std::string>& recompute : recomputes)
+            for (std::int64_t fewer = batch; fewer >= 1; fewer = open.batch ? fewer / 2 : 0) {
+                if (batch % fewer != 0) continue;
+                if (options.lora) options.lora->trunk = trunk;
+                options.recompute = recompute;
+                options.batch = fewer;
+                options.accumulate = accumulate * (batch / fewer);
+                const MemoryUse memory = TrainingPlan(plan.device(), plan.model(), options).memory();
+                if (memory.total() <= available) return options;
+                if (memory.state > available) break;  // no smaller batch helps
+            }
+    return {};
 }
 
 std::string fit_table(const std::vector<MemoryFit>& fits, std::int64_t state, std::int64_t available) {

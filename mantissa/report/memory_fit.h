@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,16 @@ struct MemoryFit {
 /// model for examples of another length, as sequences have; null: its examples have none.
 std::vector<MemoryFit> what_would_fit(const TrainingPlan& plan, std::int64_t available,
                                       const std::function<nn::Model(std::int64_t)>& at_length = nullptr);
+
+/// Settings of a step that nobody gave, so that they may be chosen.
+struct OpenSettings {
+    bool trunk = false, batch = false, recompute = false;
+};
+
+/// The step's options, or the first that fit of those that change open settings alone: smaller micro-batches,
+/// of which a step then has more; blocks computed again; a trunk in INT8; in NF4. None: none fits.
+std::optional<TrainerOptions> first_that_fits(const TrainingPlan& plan, std::int64_t available,
+                                              const OpenSettings& open);
 
 /// A line each; and, where nothing fits, what the state alone takes.
 std::string fit_table(const std::vector<MemoryFit>& fits, std::int64_t state, std::int64_t available);

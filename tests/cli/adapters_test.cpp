@@ -49,6 +49,15 @@ TEST_F(AdaptersCommand, BesideCodesAreTrainedResumedMergedAndUsed) {
                   ": is there already; a merged model is written to a folder of its own\n");
 }
 
+TEST_F(AdaptersCommand, WhatFitsIsChosenWhereNothingIsGiven) {
+    const std::string plan = beside_base() + " --lora 2 --plan";
+    const std::string taken = "; of what is not given, the first that fits is taken\n";
+    EXPECT_NE(run(plan).output.find("trunk bf16, batch 2, recompute nothing" + taken), std::string::npos);
+    EXPECT_NE(run(plan + " --trunk nf4 --recompute block")
+                  .output.find("trunk nf4, batch 2, recompute block" + taken),
+              std::string::npos);
+}
+
 TEST_F(AdaptersCommand, WrongUseIsRefused) {
     succeed(beside_base() + " --lora 2 --lora-on 'model.layers.0.*' --checkpoint " + at("mine"));
     succeed("train --model gpt2-tiny --layers 1 --channels 32 --heads 1" + text_ + " --checkpoint " +

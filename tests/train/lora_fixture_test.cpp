@@ -1,4 +1,4 @@
-// Adapters beside PEFT's: gradients of A and B, 20 steps of AdamW and the merged weights of a small GPT-2, a
+// Adapters beside PEFT's: gradients of A and B, 50 steps of AdamW and the merged weights of a small GPT-2, a
 // LLaMA with ranks and scales of their own and a Qwen2 with rsLoRA, each with DoRA, too, and of a ResNet's
 // convolutions, as bench/peers/lora_fixture.py computed them in FP64; and the files of adapters both ways.
 #include <gtest/gtest.h>
@@ -135,7 +135,7 @@ TEST_P(LoraBesidePeft, GradientsOfAdapters) {
     }
 }
 
-TEST_P(LoraBesidePeft, TwentySteps) {
+TEST_P(LoraBesidePeft, LossesOfFiftySteps) {
     for (const auto& [policy, tolerance] : {std::pair{"fp32", testing::tolerance}, {"bf16", 2e-2}}) {
         Trainer made = adapted(policy);
         double worst = 0;
@@ -314,6 +314,15 @@ class ConvolutionsBesidePeft : public ::testing::TestWithParam<std::string> {
         if (!lora) adapters.load(made.state());
         return made;
     }
+    /// How far 50 steps are from PEFT's at the worst.
+    double worst_loss(double rate) const {
+        Trainer made = adapted();
+        double worst = 0;
+        for (const double expected : fixture_.values<double>("losses"))
+            worst = std::max(
+                worst, std::abs(static_cast<double>(made.step(batch(), rate).loss) - expected) / expected);
+        return worst;
+    }
     Batch batch() const { return {images_, targets_}; }
     std::string in_file(const std::string& part) const { return "base_model.model." + part; }
     /// A gradient in the order of PEFT's file.
@@ -359,12 +368,9 @@ TEST_P(ConvolutionsBesidePeft, GradientsLossesAndMergedWeights) {
         EXPECT_EQ(found.shape, shape.get<std::vector<std::int64_t>>());
         expect_sum(found, name, sums[index++]);
     }
-    // Later steps of "resnet" come apart from FP64, by 3.5e-4 at the twentieth; why is not known.
-    const std::vector<double> losses = fixture_.values<double>("losses");
-    for (std::size_t step = 0; step < 10; ++step)
-        EXPECT_NEAR(made.step(batch(), number("learning_rate")).loss, losses[step],
-                    testing::tolerance * losses[step])
-            << step;
+    const double rate = number("learning_rate");
+    EXPECT_LE(worst_loss(rate), testing::tolerance);
+    EXPECT_GT(worst_loss(1.001 * rate), 10 * testing::tolerance) << "a planted error";
 }
 
 TEST_P(ConvolutionsBesidePeft, FilesAreWrittenAsTheyWereReadAndResumeToTheSameBits) {
