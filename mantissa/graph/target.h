@@ -55,6 +55,8 @@ struct Target {
     /// Beginning a kernel costs so much that updates of many parameters are better one
     /// (passes/join_updates.h).
     bool joins_updates = false;
+    /// Contractions with the attribute `leaves_zeros_out` take less time for rows of zeros.
+    bool leaves_zeros_out = false;
     FusionCosts fusion = {};
     std::string cannot_compile = {};  ///< why fused nodes have no kernels; empty if they have
     std::string cannot_attach_epilogues =

@@ -30,6 +30,7 @@
 #include "mantissa/passes/round_operands.h"
 #include "mantissa/passes/shard_parameters.h"
 #include "mantissa/passes/simplify.h"
+#include "mantissa/passes/zero_unread_rows.h"
 
 namespace mantissa::inline v0 {
 
@@ -183,6 +184,8 @@ Tensor build_forward(Pipeline& pipeline, Graph& graph, const TraceModel& model,
             graph = std::move(laid.graph);
             pipeline.refuse(std::move(laid.refused));
         });
+    if (differentiated == Differentiated::yes && options.fuse && pipeline.machine.target.leaves_zeros_out)
+        pipeline.run("zero_unread_rows", [&] { graph = zero_unread_rows(graph, {&place, 1}); });
     if (!options.policy.weights.empty())
         pipeline.run("quantize", [&] { graph = quantize(graph, options.policy, {&place, 1}); });
     if (!options.policy.changes_nothing())

@@ -52,6 +52,7 @@ Target cpu_target(Isa isa, int threads) {
             .reason_of_unit = reason_of_unit(isa, core_rates()),
             .fastest_policy = fastest_policy(isa),
             .tf32_beats_fp32 = splitting_pays(bf16_unit(isa)),
+            .leaves_zeros_out = true,
             .cannot_compile = codegen::Compiler::refusal(),
             .cannot_attach_epilogues = refusal_of_epilogues(isa),
             .epilogues_lose_at_16_bits = refusal_of_short_epilogues(isa),

@@ -3,6 +3,7 @@
 #include <immintrin.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "mantissa/base/whole_units.h"
@@ -20,15 +21,19 @@ void prefetch_run(const std::byte* from, std::int64_t bytes) {
 
 /// Whether all are zeros of either sign: `bits` has those that a sign is not.
 bool are_zeros(const std::byte* from, std::int64_t bytes, std::uint64_t bits) {
-    std::uint64_t word = 0;
-    for (; bytes >= 8; from += 8, bytes -= 8) {
-        std::memcpy(&word, from, 8);
-        if ((word & bits) != 0) return false;
+    // A line at a time: its words are looked at together, in vectors.
+    std::array<std::uint64_t, 8> line;
+    for (; bytes >= 64; from += 64, bytes -= 64) {
+        std::memcpy(line.data(), from, 64);
+        std::uint64_t any = 0;
+        for (const std::uint64_t word : line) any |= word;
+        if ((any & bits) != 0) return false;
     }
-    if (bytes == 0) return true;
-    word = 0;
-    std::memcpy(&word, from, static_cast<std::size_t>(bytes));
-    return (word & bits) == 0;
+    line = {};
+    std::memcpy(line.data(), from, static_cast<std::size_t>(bytes));
+    std::uint64_t any = 0;
+    for (const std::uint64_t word : line) any |= word;
+    return (any & bits) == 0;
 }
 
 /// How much of a line that runs along the depth is staged at a time.

@@ -201,7 +201,7 @@ std::vector<ContractionPart> ContractionUnit::parts(const Problem& problem) cons
         part.problem.multiply = multiply;
         part.problem.keeps_b = std::ranges::find(problem.lasting, 1) != problem.lasting.end();
         part.problem.threads = threads;
-        part.problem.leaves_zeros_out = problem.backward;
+        part.problem.leaves_zeros_out = problem.backward || problem.attributes.has("leaves_zeros_out");
     }
     return parts;
 }

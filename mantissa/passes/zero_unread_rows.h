@@ -1,0 +1,29 @@
+// Makes zeros of the rows of activations that the loss does not depend on, as those of padding, where matrices
+// are multiplied with them: the products of the forward pass then leave these rows out.
+//
+//   %5 = layer_norm(%4, ...)                      f32[B, T, C]
+//   %6 = matmul(%5, %w)
+//   %7 = attention(%6, %keep) {score: visible where keep[b, s] > 0}
+//   %9 = cross_entropy(..., %ids) {ignore_negative}
+// becomes
+//   %5 = layer_norm(%4, ...),  %s = select(keep > 0 or ids >= 0, %5, 0)
+//   %6 = matmul(%s, %w) {leaves_zeros_out}
+//   ...
+//
+// A row is read unless all ways from it to the loss pass something that does not look at it: attention whose
+// score hides it as a key from every query, a loss that ignores it, a product with a mask that is zero there,
+// as a mean over tokens has it. Between these stand operations that make a row from the same row of their
+// operands. The loss is the same function of the parameters, so gradients are, too: for finite numbers.
+#pragma once
+
+#include <span>
+
+#include "mantissa/graph/graph.h"
+
+namespace mantissa::inline v0 {
+
+/// `kept`: as in lay_out_attention. The conditions follow from inputs alone. Rows stay as they are where a
+/// kernel of its own would have to write the zeros: behind attention and products.
+Graph zero_unread_rows(const Graph& graph, std::span<Value> kept);
+
+}  // namespace mantissa
