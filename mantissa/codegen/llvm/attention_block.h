@@ -12,7 +12,7 @@
 #include "mantissa/codegen/attention_kernel.h"
 #include "mantissa/codegen/llvm/grid_thread.h"
 #include "mantissa/codegen/llvm/matrix_code.h"
-#include "mantissa/codegen/llvm/pair_values.h"
+#include "mantissa/codegen/llvm/body_values.h"
 
 namespace mantissa::inline v0::codegen {
 

@@ -5,7 +5,7 @@
 
 #include "mantissa/codegen/llvm/emit.h"
 #include "mantissa/codegen/llvm/grid_thread.h"
-#include "mantissa/codegen/llvm/pair_values.h"
+#include "mantissa/codegen/llvm/body_values.h"
 
 namespace mantissa::inline v0::codegen {
 
