@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <utility>
 
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/reference.h"
@@ -15,8 +15,6 @@ namespace {
 /// as there are pairs.
 constexpr std::int64_t max_boxes = 1 << 20;
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
 }  // namespace
 
 std::int64_t PairBox::pairs() const {
@@ -25,123 +23,165 @@ std::int64_t PairBox::pairs() const {
     return count;
 }
 
-/// The rule of primitives whose values over a box follow from those of their operands. Null: of others
-/// something is known at single pairs only.
-PositionMask::Rule PositionMask::rule_of(const Node& node, const std::vector<Type>& types) {
-    using In = std::span<const Interval>;
-    const std::string_view op = node.op->name;
-    if (op == "add") return [](In x) { return Interval{x[0].low + x[1].low, x[0].high + x[1].high}; };
-    if (op == "sub") return [](In x) { return Interval{x[0].low - x[1].high, x[0].high - x[1].low}; };
-    if (op == "neg") return [](In x) { return Interval{-x[0].high, -x[0].low}; };
-    if (op == "maximum")
-        return [](In x) { return Interval{std::max(x[0].low, x[1].low), std::max(x[0].high, x[1].high)}; };
-    if (op == "minimum" || op == "logical_and")
-        return [](In x) { return Interval{std::min(x[0].low, x[1].low), std::min(x[0].high, x[1].high)}; };
-    if (op == "mul")
-        return [](In x) {
-            const std::array<double, 4> ends{x[0].low * x[1].low, x[0].low * x[1].high, x[0].high * x[1].low,
-                                             x[0].high * x[1].high};
-            const auto [low, high] = std::ranges::minmax(ends);
-            return Interval{low, high};
-        };
-    if (op == "less")
-        return [](In x) {
-            return Interval{x[0].high < x[1].low ? 1.0 : 0.0, x[0].low < x[1].high ? 1.0 : 0.0};
-        };
-    if (op == "less_equal")
-        return [](In x) {
-            return Interval{x[0].high <= x[1].low ? 1.0 : 0.0, x[0].low <= x[1].high ? 1.0 : 0.0};
-        };
-    if (op == "equal")
-        return [](In x) {
-            const bool never = x[0].high < x[1].low || x[1].high < x[0].low;
-            const bool always = x[0].is_point() && x[1].is_point() && x[0].low == x[1].low;
-            return Interval{always ? 1.0 : 0.0, never ? 0.0 : 1.0};
-        };
-    if (op == "select")
-        return [](In x) {
-            if (x[0].is_point()) return x[0].low != 0 ? x[1] : x[2];
-            return Interval{std::min(x[1].low, x[2].low), std::max(x[1].high, x[2].high)};
-        };
-    const bool widens = op == "cast" && types[0].dtype != DType::boolean &&
-                        (node.outputs[0].dtype == DType::f32 || node.outputs[0].dtype == DType::f64);
-    if (widens || op == "reshape") return [](In x) { return x[0]; };
-    return nullptr;
+namespace {
+
+using In = std::span<const Interval>;
+using Rule = Interval (*)(In);
+
+Interval truth(bool always, bool ever) { return {always ? 1.0 : 0.0, ever ? 1.0 : 0.0}; }
+
+/// Rules of primitives whose values over a box follow from those of their operands; truth is 0 or 1.
+constexpr std::pair<std::string_view, Rule> rules[] = {
+    {"add",
+     [](In x) {
+         return Interval{x[0].low + x[1].low, x[0].high + x[1].high};
+     }},
+    {"sub",
+     [](In x) {
+         return Interval{x[0].low - x[1].high, x[0].high - x[1].low};
+     }},
+    {"neg",
+     [](In x) {
+         return Interval{-x[0].high, -x[0].low};
+     }},
+    {"mul",
+     [](In x) {
+         const double ends[] = {x[0].low * x[1].low, x[0].low * x[1].high, x[0].high * x[1].low,
+                                x[0].high * x[1].high};
+         if (std::ranges::any_of(ends, [](double end) { return std::isnan(end); })) return Interval{};
+         return Interval{std::ranges::min(ends), std::ranges::max(ends)};
+     }},
+    {"maximum",
+     [](In x) {
+         return Interval{std::max(x[0].low, x[1].low), std::max(x[0].high, x[1].high)};
+     }},
+    {"minimum",
+     [](In x) {
+         return Interval{std::min(x[0].low, x[1].low), std::min(x[0].high, x[1].high)};
+     }},
+    {"logical_and",
+     [](In x) {
+         return Interval{std::min(x[0].low, x[1].low), std::min(x[0].high, x[1].high)};
+     }},
+    {"less", [](In x) { return truth(x[0].high < x[1].low, x[0].low < x[1].high); }},
+    {"less_equal", [](In x) { return truth(x[0].high <= x[1].low, x[0].low <= x[1].high); }},
+    {"equal",
+     [](In x) {
+         const bool always = x[0].is_point() && x[1].is_point() && x[0].low == x[1].low;
+         return truth(always, x[0].low <= x[1].high && x[1].low <= x[0].high);
+     }},
+    {"select",
+     [](In x) {
+         if (x[0].is_point()) return x[0].low != 0 ? x[1] : x[2];
+         return Interval{std::min(x[1].low, x[2].low), std::max(x[1].high, x[2].high)};
+     }},
+    {"reshape", [](In x) { return x[0]; }},
+    {"broadcast", [](In x) { return x[0]; }},
+    {"stop_gradient", [](In x) { return x[0]; }}};
+
+Rule rule_of(const Node& node, const std::vector<Type>& types) {
+    if (node.op->name == "cast") {
+        const DType from = types[0].dtype, to = node.outputs[0].dtype;
+        if (to == DType::boolean && from != to)
+            return [](In x) { return truth(x[0].low > 0 || x[0].high < 0, x[0].low != 0 || x[0].high != 0); };
+        if (is_floating(from) && !is_floating(to) && to != DType::boolean)
+            return [](In x) { return Interval{std::trunc(x[0].low), std::trunc(x[0].high)}; };
+        return [](In x) { return x[0]; };
+    }
+    const auto rule = std::ranges::find(rules, node.op->name, &std::pair<std::string_view, Rule>::first);
+    return rule == std::end(rules) ? nullptr : rule->second;
 }
 
-/// Appends the steps that give the node; false where it does not follow from positions.
-bool PositionMask::add(const Graph& body, NodeId id, std::vector<int>& places) {
-    int& place = places[id];
-    if (place >= 0) return true;
+/// Whether a number is one of the type, whatever it was computed from: whole, and not too large.
+bool is_exact(double x, DType dtype) {
+    const double most = dtype == DType::bf16 ? 0x1p8 : dtype == DType::f16 ? 0x1p11 : 0x1p24;
+    return std::abs(x) <= most && x == std::trunc(x);
+}
+
+}  // namespace
+
+VisibleSteps::VisibleSteps(const Graph& body) : places_(body.size()) {
+    for (const Result& result : body.results())
+        if (result.name == "visible") add(body, result.value.node);
+}
+
+void VisibleSteps::add(const Graph& body, NodeId id) {
+    if (places_[id]) return;
     const Node& node = body.node(id);
-    if (node.op->name == "input" || node.op->name == "random_uniform") return false;
     Step step{.node = node, .types = body.input_types(node)};
     for (const Value& input : node.inputs) {
-        if (!add(body, input.node, places)) return false;
-        step.inputs.push_back(static_cast<std::size_t>(places[input.node]));
+        add(body, input.node);
+        step.inputs.push_back(*places_[input.node]);
     }
-    step.rule = rule_of(node, step.types);
-    if (node.op->name == "constant") step.value = node.attributes.number("value");
+    if (!node.inputs.empty()) step.rule = rule_of(node, step.types);
+    if (node.op->name == "input") {
+        const auto input = std::ranges::find(body.inputs(), id) - body.inputs().begin();
+        if (input > 0) step.operand = static_cast<std::size_t>(input - 1);  // of the score nothing is known
+    }
+    if (node.op->name == "constant") step.value.low = step.value.high = node.attributes.number("value");
     if (node.op->name == "iota") {
         const int axis = static_cast<int>(node.attributes.integer("axis"));
         const Shape& shape = node.outputs[0].shape;
-        if (shape[axis] > 1) {  // else it is 0 everywhere, whatever it is stretched to
-            step.axis = axis + 4 - shape.rank();
-            reads_[step.axis] = true;
-        }
+        if (shape[axis] > 1)
+            step.axis = static_cast<std::size_t>(4 - shape.rank() + axis);
+        else  // it is 0 everywhere, whatever it is stretched to
+            step.value = {0, 0};
     }
-    place = static_cast<int>(steps_.size());
+    places_[id] = steps_.size();
     steps_.push_back(std::move(step));
-    return true;
+}
+
+bool VisibleSteps::counts(std::size_t axis) const {
+    return std::ranges::find(steps_, std::optional(axis), &Step::axis) != steps_.end();
+}
+
+Interval VisibleSteps::evaluate(const Step& step, std::span<const Interval> operands, const Interval& own,
+                                Points points) {
+    const DType dtype = step.node.outputs[0].dtype;
+    Interval now = step.axis || step.operand ? own : step.rule ? step.rule(operands) : step.value;
+    const bool computed = !step.inputs.empty() && std::ranges::all_of(operands, &Interval::is_point) &&
+                          !(now.is_point() && is_exact(now.low, dtype));
+    if (computed && points == Points::exact) {
+        std::vector<double> numbers;
+        for (const Interval& operand : operands) numbers.push_back(operand.low);
+        now.low = now.high = evaluate_on_numbers(step.node, step.types, numbers);
+    }
+    // As infinity minus infinity.
+    if (std::isnan(now.low) || std::isnan(now.high)) now = {};
+    if (dtype == DType::boolean) return truth(now.low > 0, now.high > 0);
+    if (!is_floating(dtype)) return now.low < -0x1p31 || now.high >= 0x1p31 ? Interval{} : now;
+    if (points == Points::exact && now.is_point()) return now;
+    // What may have been rounded is wider than it says.
+    const double part = size_of(dtype) == 2 ? 0x1p-7 : 0x1p-20;
+    if (!is_exact(now.low, dtype)) now.low -= std::abs(now.low) * part;
+    if (!is_exact(now.high, dtype)) now.high += std::abs(now.high) * part;
+    return now;
 }
 
 std::optional<PositionMask> PositionMask::of(const AttentionScore& score, bool causal,
                                              const AttentionExtents& e) {
-    PositionMask mask;
+    PositionMask mask(VisibleSteps(score.plain() ? Graph() : score.body->graph()));
     mask.causal_ = causal;
     mask.last_ = e.keys - e.queries;
-    if (score.plain()) return mask;
-    const Graph& body = score.body->graph();
-    std::vector<int> places(body.size(), -1);
-    for (const Result& result : body.results()) {
-        if (result.name != "visible") continue;
-        if (!mask.add(body, result.value.node, places)) return std::nullopt;
-    }
+    for (const VisibleSteps::Step& step : mask.steps_.steps())
+        if (step.is("input") || step.is("random_uniform")) return std::nullopt;
     return mask;
 }
 
-PositionMask::Interval PositionMask::of_step(const Step& step, const PairBox& box,
-                                             std::span<const Interval> operands) const {
-    if (step.axis >= 0) {
-        const auto axis = static_cast<std::size_t>(step.axis);
-        return {static_cast<double>(box.begin[axis]), static_cast<double>(box.end[axis] - 1)};
-    }
-    if (step.node.inputs.empty()) return {step.value, step.value};
-    Interval result{-infinity, infinity};
-    if (step.rule) {
-        result = step.rule(operands);
-    } else if (std::ranges::all_of(operands, &Interval::is_point)) {
-        std::vector<double> numbers;
-        for (const Interval& operand : operands) numbers.push_back(operand.low);
-        const double value = evaluate_on_numbers(step.node, step.types, numbers);
-        result = {value, value};
-    } else if (step.node.outputs[0].dtype == DType::boolean) {
-        result = {0, 1};
-    }
-    // As infinity minus infinity; a single pair is never without an answer but for a mask that is none.
-    if (std::isnan(result.low) || std::isnan(result.high)) result = {-infinity, infinity};
-    return result;
-}
-
 /// Whether a pair of the box is visible: 1, 0, or both.
-PositionMask::Interval PositionMask::evaluated(const PairBox& box, std::vector<Interval>& values) const {
+Interval PositionMask::evaluated(const PairBox& box, std::vector<Interval>& values) const {
     values.clear();
-    std::array<Interval, 3> operands;
-    for (const Step& step : steps_) {
-        for (std::size_t i = 0; i < step.inputs.size(); ++i) operands[i] = values[step.inputs[i]];
-        values.push_back(of_step(step, box, {operands.data(), step.inputs.size()}));
+    std::vector<Interval> operands;
+    for (const VisibleSteps::Step& step : steps_.steps()) {
+        operands.clear();
+        for (const std::size_t input : step.inputs) operands.push_back(values[input]);
+        Interval counted;
+        if (step.axis)
+            counted = {static_cast<double>(box.begin[*step.axis]),
+                       static_cast<double>(box.end[*step.axis] - 1)};
+        values.push_back(VisibleSteps::evaluate(step, operands, counted, VisibleSteps::Points::exact));
     }
-    Interval visible = steps_.empty() ? Interval{1, 1} : values.back();
+    Interval visible = values.empty() ? Interval{1, 1} : values.back();
     if (causal_) {
         if (box.begin[3] > box.end[2] - 1 + last_)
             visible.high = 0;  // the first key is too late for the last
@@ -175,7 +215,7 @@ std::optional<std::int64_t> PositionMask::visible(const PairBox& box) const {
     std::int64_t times = 1;
     for (std::size_t axis = 0; axis < 4; ++axis) {
         if (box.end[axis] <= box.begin[axis]) return 0;
-        if (axis >= 2 || reads_[axis]) continue;
+        if (axis >= 2 || steps_.counts(axis)) continue;
         times *= box.end[axis] - box.begin[axis];  // one of equals is looked at
         one.end[axis] = one.begin[axis] + 1;
     }

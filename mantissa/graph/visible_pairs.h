@@ -4,7 +4,10 @@
 #pragma once
 
 #include <array>
+#include <limits>
 #include <optional>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "mantissa/graph/attention_score.h"
@@ -20,6 +23,49 @@ struct PairBox {
     std::int64_t pairs() const;
 };
 
+/// All values that something has among some pairs lie between these.
+struct Interval {
+    double low = -std::numeric_limits<double>::infinity();
+    double high = std::numeric_limits<double>::infinity();
+
+    bool is_point() const { return low == high; }
+};
+
+/// A score's `visible` as steps over intervals, each from steps before it.
+class VisibleSteps {
+  public:
+    /// A single pair's value: as the step computes it, or within what a kernel may make of it.
+    enum class Points : bool { exact, rounded };
+    struct Step {
+        Node node = {};
+        std::vector<Type> types = {};  ///< of its operands
+        std::vector<std::size_t> inputs = {};
+        /// Null: values over a box do not follow from those of the operands.
+        Interval (*rule)(std::span<const Interval>) = nullptr;
+        Interval value = {};                      ///< without a rule
+        std::optional<std::size_t> axis = {};     ///< of [B, H, T, S], that it counts
+        std::optional<std::size_t> operand = {};  ///< of the score, that it reads
+
+        bool is(std::string_view op) const { return node.op->name == op; }
+    };
+
+    /// No steps where the body hides nothing.
+    explicit VisibleSteps(const Graph& body);
+    /// The last says what is visible.
+    std::span<const Step> steps() const { return steps_; }
+    bool counts(std::size_t axis) const;
+
+    /// `own`: of a counter, or of what is read.
+    static Interval evaluate(const Step& step, std::span<const Interval> operands, const Interval& own,
+                             Points points);
+
+  private:
+    void add(const Graph& body, NodeId id);
+
+    std::vector<Step> steps_;
+    std::vector<std::optional<std::size_t>> places_;  // by node: its step
+};
+
 class PositionMask {
   public:
     /// Nothing where what is visible depends on the scores, on operands or on random numbers.
@@ -30,37 +76,17 @@ class PositionMask {
     /// like noise.
     std::optional<std::int64_t> visible(const PairBox& box) const;
     /// The same for every sequence and head.
-    bool depends_on_heads() const { return reads_[0] || reads_[1]; }
+    bool depends_on_heads() const { return steps_.counts(0) || steps_.counts(1); }
 
   private:
-    /// All values that a node has in a box lie between these.
-    struct Interval {
-        double low = 0, high = 0;
-        bool is_point() const { return low == high; }
-    };
-    /// One node of the mask; its operands are steps before it.
-    struct Step {
-        Node node = {};
-        std::vector<Type> types = {};  ///< of the operands
-        std::vector<std::size_t> inputs = {};
-        int axis = -1;     ///< of an iota, among those of a box
-        double value = 0;  ///< of a constant
-        Interval (*rule)(std::span<const Interval>) = nullptr;
-    };
-    using Rule = Interval (*)(std::span<const Interval>);
-
-    PositionMask() = default;
-    static Rule rule_of(const Node& node, const std::vector<Type>& types);
-    bool add(const Graph& body, NodeId id, std::vector<int>& places);
+    explicit PositionMask(VisibleSteps steps) : steps_(std::move(steps)) {}
     Interval evaluated(const PairBox& box, std::vector<Interval>& values) const;
-    Interval of_step(const Step& step, const PairBox& box, std::span<const Interval> operands) const;
     bool count(const PairBox& box, std::vector<Interval>& values, std::int64_t& pairs,
                std::int64_t& boxes) const;
 
-    std::vector<Step> steps_;  ///< the last says what is visible; none: everything
+    VisibleSteps steps_;
     bool causal_ = false;
     std::int64_t last_ = 0;  ///< causal: query i sees keys up to i + last_
-    std::array<bool, 4> reads_ = {};
 };
 
 /// Pairs that attention of this score meets: those that are visible where that follows from positions alone,

@@ -167,6 +167,14 @@ TEST(Ir, PairsThatFollowFromPositionsAreCounted) {
                         return less(di * di + dj * dj, number(90));
                     }),
               disc);
+    // Ranges of numbers that are not whole are wider than they say, so single pairs are looked at.
+    std::int64_t near = 0;
+    for (int i = 0; i < 37; ++i)
+        for (int j = 0; j < 41; ++j) near += i - j <= 3;
+    EXPECT_EQ(
+        count(false, [](Graph& g, Tensor i,
+                        Tensor j) { return less_equal(cast(i - j, DType::f32) * 0.1, constant(g, 0.35)); }),
+        near);
     // A pair that depends on data may be seen.
     const auto of_data = [](Graph& body, Tensor, Tensor) { return Tensor(body, Value{body.inputs()[1], 0}); };
     EXPECT_EQ(count(false, of_data), 37 * 41);

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "mantissa/codegen/attention_kernel.h"
+#include "mantissa/codegen/llvm/body_values.h"
 #include "mantissa/codegen/llvm/grid_thread.h"
 #include "mantissa/codegen/llvm/matrix_code.h"
-#include "mantissa/codegen/llvm/pair_values.h"
 
 namespace mantissa::inline v0::codegen {
 

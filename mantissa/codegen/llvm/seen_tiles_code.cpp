@@ -3,9 +3,9 @@
 #include <llvm/IR/IntrinsicsNVPTX.h>
 #include <llvm/IR/Module.h>
 
+#include "mantissa/codegen/llvm/body_values.h"
 #include "mantissa/codegen/llvm/emit.h"
 #include "mantissa/codegen/llvm/grid_thread.h"
-#include "mantissa/codegen/llvm/pair_values.h"
 
 namespace mantissa::inline v0::codegen {
 

@@ -1,11 +1,8 @@
 #include "mantissa/device/cpu/kernels/score_blocks.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
-#include <map>
-#include <string_view>
 
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/rows/kernel_table.h"
@@ -17,33 +14,19 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// Values of one step in each box lie between these.
-struct Bounds {
-    std::vector<double> low, high;
-
-    explicit Bounds(std::size_t count) : low(count, -infinity), high(count, infinity) {}
-    void widen(std::size_t i, double value) {
-        low[i] = std::min(low[i], value);
-        high[i] = std::max(high[i], value);
-    }
-};
-
-/// Whole numbers up to here are exact in every format that a mask counts in; others may have been rounded.
-bool is_exact(double x) { return std::abs(x) <= 0x1p24 && x == std::trunc(x); }
-
 }  // namespace
 
 /// The least and the greatest element of an operand that goes along queries alone, or keys, by blocks of
 /// them: what all boxes are told by, so that no element is looked at twice. Empty for others.
 struct VisibleBlocks::OperandBounds {
     std::int64_t blocks = 0;
-    std::vector<double> low, high;  // [tables, blocks]
+    std::vector<Interval> values;  // [tables, blocks]
 
-    std::pair<double, double> of(std::int64_t table, Range positions) const {
-        std::pair<double, double> found{infinity, -infinity};
+    Interval of(std::int64_t table, Range positions) const {
+        Interval found{infinity, -infinity};
         for (std::int64_t i = positions.first / table_positions; i * table_positions < positions.last; ++i) {
-            const auto at = static_cast<std::size_t>(table * blocks + i);
-            found = {std::min(found.first, low[at]), std::max(found.second, high[at])};
+            const Interval& now = values[table * blocks + i];
+            found = {std::min(found.low, now.low), std::max(found.high, now.high)};
         }
         return found;
     }
@@ -58,7 +41,7 @@ struct Region {
 
 /// The least and the greatest; of whole numbers in their own type, so that the loop is one of vectors.
 template <class T>
-std::pair<double, double> extremes_of_whole(const T* data, const Region& region) {
+Interval extremes_of_whole(const T* data, const Region& region) {
     T low = std::numeric_limits<T>::max(), high = std::numeric_limits<T>::min();
     for (std::int64_t i = 0; i < region.rows; ++i) {
         const T* const row = data + region.first + i * region.row_step;
@@ -70,25 +53,24 @@ std::pair<double, double> extremes_of_whole(const T* data, const Region& region)
     return {static_cast<double>(low), static_cast<double>(high)};
 }
 
-std::pair<double, double> extremes_in(const ScoreOperand& operand, const Region& region) {
+Interval extremes_in(const ScoreOperand& operand, const Region& region) {
     if (operand.dtype == DType::i32)
         return extremes_of_whole(static_cast<const std::int32_t*>(operand.data), region);
     if (operand.dtype == DType::boolean || operand.dtype == DType::u8)
         return extremes_of_whole(static_cast<const std::uint8_t*>(operand.data), region);
-    std::pair<double, double> found{infinity, -infinity};
+    Interval found{infinity, -infinity};
     for (std::int64_t i = 0; i < region.rows; ++i)
         for (std::int64_t j = 0; j < region.columns; ++j) {
             const std::int64_t at = region.first + i * region.row_step + j * region.column_step;
             const double value = load_as_f64(operand.data, operand.dtype, at);
-            if (std::isnan(value)) return {-infinity, infinity};
-            found = {std::min(found.first, value), std::max(found.second, value)};
+            if (std::isnan(value)) return {};
+            found = {std::min(found.low, value), std::max(found.high, value)};
         }
     return found;
 }
 
 /// The extremes of what pairs read.
-std::pair<double, double> extremes(const ScoreOperand& operand, std::int64_t base, Range queries,
-                                   Range keys) {
+Interval extremes(const ScoreOperand& operand, std::int64_t base, Range queries, Range keys) {
     const PairStrides& s = operand.strides;
     const std::int64_t rows = queries.last - queries.first, columns = keys.last - keys.first;
     if (s.query == -s.key && s.key != 0)  // a table by distance is read along it once
@@ -115,98 +97,32 @@ class VisibleBlocks::Evaluation {
     std::vector<Sees> run(std::span<const Range> queries, std::span<const Range> keys) {
         queries_ = queries, keys_ = keys;
         values_.clear();
-        for (const Step& step : visible_.steps_) values_.push_back(bounds(step));
+        for (const Step& step : visible_.steps_.steps()) values_.push_back(evaluated(step));
         std::vector<Sees> sees;
-        for (std::size_t i = 0; i < queries.size() * keys.size(); ++i)
-            sees.push_back(values_.back().low[i] > 0    ? Sees::everything
-                           : values_.back().high[i] < 1 ? Sees::nothing
-                                                        : Sees::some);
+        for (const Interval& visible : values_.back())
+            sees.push_back(visible.low > 0    ? Sees::everything
+                           : visible.high < 1 ? Sees::nothing
+                                              : Sees::some);
         return sees;
     }
 
   private:
-    Bounds bounds(const Step& step) const {
-        Bounds to(queries_.size() * keys_.size());
-        if (step.rule == Rule::operand) {
-            scan(step, to);
-        } else {
-            for (std::size_t i = 0; i < to.low.size(); ++i) compute(step, i, to);
+    using Step = VisibleSteps::Step;
+
+    /// By box.
+    std::vector<Interval> evaluated(const Step& step) const {
+        std::vector<Interval> to(queries_.size() * keys_.size());
+        if (step.operand) scan(*step.operand, to);
+        std::vector<Interval> operands(step.inputs.size());
+        for (std::size_t i = 0; i < to.size(); ++i) {
+            for (std::size_t k = 0; k < operands.size(); ++k) operands[k] = values_[step.inputs[k]][i];
+            if (step.axis) {
+                const Range counted = range_of(*step.axis, i);
+                to[i] = {static_cast<double>(counted.first), static_cast<double>(counted.last - 1)};
+            }
+            to[i] = VisibleSteps::evaluate(step, operands, to[i], VisibleSteps::Points::rounded);
         }
-        for (std::size_t i = 0; i < to.low.size(); ++i) settle(step, to.low[i], to.high[i]);
         return to;
-    }
-
-    /// NaN means that nothing is known, and what may have been rounded, or wrapped round, is wider than it
-    /// says.
-    static void settle(const Step& step, double& low, double& high) {
-        if (std::isnan(low) || std::isnan(high)) low = -infinity, high = infinity;
-        if (step.boolean) {
-            low = low > 0 ? 1 : 0;
-            high = high > 0 ? 1 : 0;
-        } else if (step.floating) {
-            if (!is_exact(low)) low -= std::abs(low) * 0x1p-7;
-            if (!is_exact(high)) high += std::abs(high) * 0x1p-7;
-        } else if (low < -0x1p31 || high >= 0x1p31) {
-            low = -infinity, high = infinity;
-        }
-    }
-
-    void compute(const Step& step, std::size_t i, Bounds& to) const {
-        std::array<double, 3> low{}, high{};
-        for (std::size_t k = 0; k < step.inputs.size(); ++k) {
-            low[k] = values_[step.inputs[k]].low[i];
-            high[k] = values_[step.inputs[k]].high[i];
-        }
-        const auto set = [&](double least, double greatest) { to.low[i] = least, to.high[i] = greatest; };
-        switch (step.rule) {
-            case Rule::constant:
-                return set(step.value, step.value);
-            case Rule::counter: {
-                const Range counted = range_of(step.index, i);
-                return set(static_cast<double>(counted.first), static_cast<double>(counted.last - 1));
-            }
-            case Rule::same:
-                return set(low[0], high[0]);
-            case Rule::negated:
-                return set(-high[0], -low[0]);
-            case Rule::sum:
-                return set(low[0] + low[1], high[0] + high[1]);
-            case Rule::difference:
-                return set(low[0] - high[1], high[0] - low[1]);
-            case Rule::product: {
-                const double ends[] = {low[0] * low[1], low[0] * high[1], high[0] * low[1],
-                                       high[0] * high[1]};
-                if (std::ranges::any_of(ends, [](double x) { return std::isnan(x); }))
-                    return set(-infinity, infinity);
-                return set(*std::ranges::min_element(ends), *std::ranges::max_element(ends));
-            }
-            case Rule::largest:
-                return set(std::max(low[0], low[1]), std::max(high[0], high[1]));
-            case Rule::smallest:
-            case Rule::both:
-                return set(std::min(low[0], low[1]), std::min(high[0], high[1]));
-            case Rule::less:
-                return set(high[0] < low[1], low[0] < high[1]);
-            case Rule::less_equal:
-                return set(high[0] <= low[1], low[0] <= high[1]);
-            case Rule::equal:
-                return set(low[0] == high[0] && low[1] == high[1] && low[0] == low[1],
-                           low[0] <= high[1] && low[1] <= high[0]);
-            case Rule::chosen:
-                return set(low[0] > 0    ? low[1]
-                           : high[0] < 1 ? low[2]
-                                         : std::min(low[1], low[2]),
-                           low[0] > 0    ? high[1]
-                           : high[0] < 1 ? high[2]
-                                         : std::max(high[1], high[2]));
-            case Rule::to_integer:
-                return set(std::trunc(low[0]), std::trunc(high[0]));
-            case Rule::to_boolean:
-                return set(low[0] > 0 || high[0] < 0, low[0] != 0 || high[0] != 0);
-            case Rule::operand:
-            case Rule::unknown:
-                return set(step.boolean ? 0 : -infinity, step.boolean ? 1 : infinity);
-        }
     }
 
     Range range_of(std::size_t axis, std::size_t box) const {
@@ -217,24 +133,23 @@ class VisibleBlocks::Evaluation {
 
     /// The least and the greatest of what the boxes read: once for each range along an axis where the operand
     /// goes along that alone.
-    void scan(const Step& step, Bounds& to) const {
-        const ScoreOperand& operand = operands_[step.index];
-        const PairStrides& s = operand.strides;
+    void scan(std::size_t operand, std::vector<Interval>& to) const {
+        const PairStrides& s = operands_[operand].strides;
         const std::size_t rows = s.query != 0 ? queries_.size() : 1, columns = s.key != 0 ? keys_.size() : 1;
         for (std::size_t row = 0; row < rows; ++row)
             for (std::size_t column = 0; column < columns; ++column) {
                 const Range queries = s.query != 0 ? queries_[row] : Range{0, 1};
                 const Range keys = s.key != 0 ? keys_[column] : Range{0, 1};
-                const auto [low, high] = extremes_of(step.index, queries, keys);
+                const Interval read = extremes_of(operand, queries, keys);
                 for (std::size_t i = s.query != 0 ? row : 0; i < (s.query != 0 ? row + 1 : queries_.size());
                      ++i)
                     for (std::size_t k = s.key != 0 ? column : 0;
                          k < (s.key != 0 ? column + 1 : keys_.size()); ++k)
-                        to.low[i * keys_.size() + k] = low, to.high[i * keys_.size() + k] = high;
+                        to[i * keys_.size() + k] = read;
             }
     }
 
-    std::pair<double, double> extremes_of(std::size_t operand, Range queries, Range keys) const {
+    Interval extremes_of(std::size_t operand, Range queries, Range keys) const {
         const PairStrides& s = operands_[operand].strides;
         const OperandBounds& known = bounds_[operand];
         if (known.blocks > 0) return known.of(table_, s.query != 0 ? queries : keys);
@@ -246,71 +161,23 @@ class VisibleBlocks::Evaluation {
     std::span<const OperandBounds> bounds_;
     std::int64_t table_, sequence_, head_;
     std::span<const Range> queries_, keys_;
-    std::vector<Bounds> values_;
+    std::vector<std::vector<Interval>> values_;  // by step and box
 };
-
-VisibleBlocks::Rule VisibleBlocks::rule_of(const Node& node, const Type& first_input) {
-    static const std::map<std::string_view, Rule> rules = {
-        {"constant", Rule::constant}, {"iota", Rule::counter},          {"neg", Rule::negated},
-        {"add", Rule::sum},           {"sub", Rule::difference},        {"mul", Rule::product},
-        {"maximum", Rule::largest},   {"minimum", Rule::smallest},      {"logical_and", Rule::both},
-        {"less", Rule::less},         {"less_equal", Rule::less_equal}, {"equal", Rule::equal},
-        {"select", Rule::chosen},     {"reshape", Rule::same},          {"broadcast", Rule::same},
-        {"stop_gradient", Rule::same}};
-    if (node.op->name == "cast") {
-        const DType from = first_input.dtype, to = node.outputs[0].dtype;
-        if (to == DType::boolean) return from == to ? Rule::same : Rule::to_boolean;
-        return is_floating(from) && !is_floating(to) ? Rule::to_integer : Rule::same;
-    }
-    const auto entry = rules.find(node.op->name);
-    return entry == rules.end() ? Rule::unknown : entry->second;
-}
 
 std::optional<VisibleBlocks> VisibleBlocks::of(const Graph& body, const AttentionSize& size,
                                                std::span<const ScoreOperand> operands) {
-    const auto& results = body.results();
-    const auto visible = std::ranges::find(results, std::string("visible"), &Result::name);
-    if (visible == results.end()) return std::nullopt;
-    VisibleBlocks made;
+    VisibleBlocks made{VisibleSteps(body)};
+    if (made.steps_.steps().empty()) return std::nullopt;
     made.size_ = size;
     made.rows_ = ceil_div(size.queries, table_positions);
     made.columns_ = ceil_div(size.keys, table_positions);
-    std::vector<bool> needed(body.size());
-    needed[visible->value.node] = true;
-    for (NodeId id = body.end(); id-- > 0;)
-        for (const Value& input : body.node(id).inputs)
-            if (needed[id]) needed[input.node] = true;
-    std::vector<std::size_t> places(body.size());
-    for (NodeId id = 0; id < body.end(); ++id) {
-        const Node& node = body.node(id);
-        if (!needed[id]) continue;
-        const DType dtype = node.outputs[0].dtype;
-        Step step{.boolean = dtype == DType::boolean, .floating = is_floating(dtype)};
-        if (node.op->name == "input") {
-            const auto input =
-                static_cast<std::size_t>(std::ranges::find(body.inputs(), id) - body.inputs().begin());
-            if (input > 0) {  // of the score nothing is known
-                step.rule = Rule::operand;
-                step.index = input - 1;
-                made.by_positions_ = false;
-                made.by_sequence_ = made.by_sequence_ || operands[input - 1].strides.sequence != 0;
-                made.by_head_ = made.by_head_ || operands[input - 1].strides.head != 0;
-            }
-        } else {
-            step.rule = rule_of(node, node.inputs.empty() ? Type{} : body.type(node.inputs[0]));
-            for (const Value& input : node.inputs) step.inputs.push_back(places[input.node]);
-            if (step.rule == Rule::constant) step.value = node.attributes.number("value");
-            if (step.rule == Rule::counter) {
-                const auto axis = static_cast<int>(node.attributes.integer("axis"));
-                const Shape& shape = node.outputs[0].shape;
-                step.index = static_cast<std::size_t>(4 - shape.rank() + axis);
-                if (shape[axis] == 1) step = {.rule = Rule::constant, .floating = step.floating};
-                made.by_sequence_ = made.by_sequence_ || (step.rule == Rule::counter && step.index == 0);
-                made.by_head_ = made.by_head_ || (step.rule == Rule::counter && step.index == 1);
-            }
-        }
-        places[id] = made.steps_.size();
-        made.steps_.push_back(std::move(step));
+    made.by_sequence_ = made.steps_.counts(0);
+    made.by_head_ = made.steps_.counts(1);
+    for (const VisibleSteps::Step& step : made.steps_.steps()) {
+        if (!step.operand) continue;
+        made.by_positions_ = false;
+        made.by_sequence_ = made.by_sequence_ || operands[*step.operand].strides.sequence != 0;
+        made.by_head_ = made.by_head_ || operands[*step.operand].strides.head != 0;
     }
     return made;
 }
@@ -324,23 +191,20 @@ std::vector<VisibleBlocks::OperandBounds> VisibleBlocks::bounds_of(
     std::span<const ScoreOperand> operands) const {
     std::vector<OperandBounds> bounds(operands.size());
     const std::int64_t heads = by_head_ ? size_.heads : 1;
-    for (const Step& step : steps_) {
-        if (step.rule != Rule::operand) continue;
-        const ScoreOperand& operand = operands[step.index];
+    for (const VisibleSteps::Step& step : steps_.steps()) {
+        if (!step.operand) continue;
+        const ScoreOperand& operand = operands[*step.operand];
         const PairStrides& s = operand.strides;
-        OperandBounds& to = bounds[step.index];
+        OperandBounds& to = bounds[*step.operand];
         if ((s.query != 0) == (s.key != 0) || to.blocks > 0) continue;
         const std::int64_t positions = s.query != 0 ? size_.queries : size_.keys;
         to.blocks = ceil_div(positions, table_positions);
-        to.low.resize(tables() * to.blocks);
-        to.high.resize(to.low.size());
+        to.values.resize(tables() * to.blocks);
         for (std::int64_t i = 0; i < tables() * to.blocks; ++i) {
             const std::int64_t table = i / to.blocks, first = i % to.blocks * table_positions;
             const Range range{first, std::min(positions, first + table_positions)}, one{0, 1};
-            const auto [low, high] = extremes(operand, table / heads * s.sequence + table % heads * s.head,
-                                              s.query != 0 ? range : one, s.query != 0 ? one : range);
-            to.low[i] = low;
-            to.high[i] = high;
+            to.values[i] = extremes(operand, table / heads * s.sequence + table % heads * s.head,
+                                    s.query != 0 ? range : one, s.query != 0 ? one : range);
         }
     }
     return bounds;

@@ -12,11 +12,11 @@
 
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/device/cpu/attention/problems.h"
-#include "mantissa/graph/graph.h"
+#include "mantissa/graph/visible_pairs.h"
 
 namespace mantissa::inline v0::on_cpu {
 
-/// The mask of a body as steps over intervals.
+/// The mask of a body over boxes of pairs.
 class VisibleBlocks {
   public:
     /// Nothing where the body hides nothing. `operands`: their types and strides; no pointers.
@@ -36,38 +36,10 @@ class VisibleBlocks {
     bool sees_everything(const Sees* blocks) const;
 
   private:
-    enum class Rule : std::uint8_t {
-        unknown,
-        constant,
-        counter,
-        operand,
-        same,
-        negated,
-        sum,
-        difference,
-        product,
-        largest,
-        smallest,
-        both,
-        less,
-        less_equal,
-        equal,
-        chosen,
-        to_integer,
-        to_boolean
-    };
-    struct Step {
-        Rule rule = Rule::unknown;
-        bool boolean = false, floating = false;
-        std::vector<std::size_t> inputs = {};
-        double value = 0;       ///< of a constant
-        std::size_t index = 0;  ///< axis of a counter, number of an operand
-    };
     class Evaluation;
     struct OperandBounds;
 
-    VisibleBlocks() = default;
-    static Rule rule_of(const Node& node, const Type& first_input);
+    explicit VisibleBlocks(VisibleSteps steps) : steps_(std::move(steps)) {}
     std::vector<OperandBounds> bounds_of(std::span<const ScoreOperand> operands) const;
     std::int64_t tables() const {
         return (by_sequence_ ? size_.sequences : 1) * (by_head_ ? size_.heads : 1);
@@ -75,7 +47,7 @@ class VisibleBlocks {
 
     AttentionSize size_;
     std::int64_t rows_ = 0, columns_ = 0;
-    std::vector<Step> steps_;  ///< the last says what is visible
+    VisibleSteps steps_;
     bool by_positions_ = true, by_sequence_ = false, by_head_ = false;
 };
 
