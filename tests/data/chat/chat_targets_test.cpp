@@ -70,7 +70,7 @@ TEST(ChatTargets, AWayInThatAnswersOfBeforeHaveNotWholly) {
         learnt(R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": ""}])", {1}, thinks),
         (Pieces{"</s>"}));
     EXPECT_EQ(ends_of_turns(ChatTemplate(thinks, "t"), testing::in_angles), (Pieces{"</s>"}));
-    // What has the next answer follow is no way into this one.
+    // A generation prompt behind the answer is no way into it.
     EXPECT_EQ(
         learnt(R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": ""}])", {1}, thinks,
                /*generation_prompt=*/true),
