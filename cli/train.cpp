@@ -452,7 +452,7 @@ class Run {
         std::map<std::string, std::int64_t> places;
         for (const PassRefusal& refusal : trainer_->plan().refused())
             if (refusal.pass == "round_operands") ++places[refusal.reason];
-        print_error(fmt::format("mantissa: policy {}: linear layers multiply {}; FP32 sums\n", policy_.name,
+        print_error(fmt::format("mantissa: policy {}: layers multiply {}; FP32 sums\n", policy_.name,
                                 policy_.blocks->text()));
         for (const auto& [reason, count] : places)
             print_error(fmt::format("mantissa: policy {}: {} ({})\n", policy_.name, reason,

@@ -61,10 +61,16 @@ class Rounding {
         return static_cast<std::int64_t>(in_[operand]->values[0]);
     }
 
-    std::vector<Block> blocks_of_lines() const {
-        std::vector<Block> blocks;
+    /// The numbers behind one of the axis.
+    std::int64_t inner() const {
         std::int64_t inner = 1;
         for (int i = axis_ + 1; i < shape_.rank(); ++i) inner *= shape_[i];
+        return inner;
+    }
+
+    std::vector<Block> blocks_of_lines() const {
+        std::vector<Block> blocks;
+        const std::int64_t inner = this->inner();
         const std::int64_t depth = shape_[axis_], lines = depth == 0 ? 0 : shape_.elements() / depth;
         for (std::int64_t line = 0; line < lines; ++line)
             for (std::int64_t first = 0; first < depth; first += size_) {
@@ -78,13 +84,15 @@ class Rounding {
 
     std::vector<Block> square_blocks() const {
         std::vector<Block> blocks;
-        for (std::int64_t i = 0; i < shape_[0]; i += size_)
-            for (std::int64_t j = 0; j < shape_[1]; j += size_) {
-                Block& block = blocks.emplace_back();
-                for (std::int64_t row = i; row < std::min(i + size_, shape_[0]); ++row)
-                    for (std::int64_t column = j; column < std::min(j + size_, shape_[1]); ++column)
-                        block.push_back(static_cast<std::size_t>(row * shape_[1] + column));
-            }
+        const std::int64_t rows = shape_[-2], columns = shape_[-1];
+        for (std::int64_t first = 0; first < shape_.elements(); first += rows * columns)
+            for (std::int64_t i = 0; i < rows; i += size_)
+                for (std::int64_t j = 0; j < columns; j += size_) {
+                    Block& block = blocks.emplace_back();
+                    for (std::int64_t row = i; row < std::min(i + size_, rows); ++row)
+                        for (std::int64_t column = j; column < std::min(j + size_, columns); ++column)
+                            block.push_back(static_cast<std::size_t>(first + row * columns + column));
+                }
         return blocks;
     }
 
@@ -109,7 +117,8 @@ class Rounding {
     float rounded(std::size_t position, float scaled) {
         losses_.saturated += std::fabs(scaled) > limits_of(element_).max;
         if (!attributes_.has("random")) return rounded_to(element_, scaled);
-        const std::int64_t columns = shape_[-1], at = static_cast<std::int64_t>(position);
+        const std::int64_t behind = inner(), columns = behind == 1 ? shape_[axis_] : behind;
+        const auto at = static_cast<std::int64_t>(position);
         return rounded_to(element_, scaled, rounding_bits(stream_, at / columns, at % columns, columns));
     }
 

@@ -1,4 +1,4 @@
-// How a policy below sixteen bits rounds what linear layers multiply.
+// How a policy below sixteen bits rounds what linear layers and convolutions multiply.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace mantissa::inline v0 {
 
-/// Operands of linear layers' products below sixteen bits: numbers are rounded to a format's values times a
+/// Operands of layers' products below sixteen bits: numbers are rounded to a format's values times a
 /// scale that they share, by default with neighbours along each product's depth. The values are BF16 numbers,
 /// and are multiplied as such; a scale of the whole tensor multiplies the sums.
 struct OperandBlocks {
@@ -21,7 +21,7 @@ struct OperandBlocks {
     bool hadamard = false;              ///< both factors of the filter gradient are turned first
     /// The micro-batches before from whose largest numbers the scales of X and dY come; 0: from this tensor.
     std::int64_t history = 0;
-    /// Shares of all linear layers, the first and the last of them, that stay in BF16.
+    /// Shares of all layers, the first and the last of them, that stay in BF16.
     double kept_first = 0, kept_last = 0;
 
     /// "e4m3 (gradients e5m2), a scale a tensor"

@@ -124,7 +124,7 @@ void build_chunked_loss(Pipeline& pipeline, Graph& graph, std::span<Value> kept,
     });
 }
 
-/// Rounds what linear layers multiply; what is kept is found where it is afterwards. Throws UserError on a
+/// Rounds what layers multiply; what is kept is found where it is afterwards. Throws UserError on a
 /// device that has no kernel for it.
 void build_rounded_operands(Pipeline& pipeline, Graph& graph, std::span<Value> kept, const Policy& policy) {
     if (!policy.blocks) return;

@@ -16,12 +16,27 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// A layer's forward product, rows times a parameter.
+/// A layer's forward product: rows times a parameter, or images under one.
 struct Layer {
     Value x = {}, w = {};  ///< as it multiplies them
     Shape weight = {};
     std::string kept = {};  ///< why it stays as it is; empty: it is rounded
 };
+
+bool is_convolution(const Node& node) { return node.op->name != "matmul"; }
+
+/// The axis of an operand along which a product sums; a convolution's is that of channels. Each tap of a
+/// filter gradient meets other places of the images, so only along the batch do all taps multiply the same
+/// neighbours.
+int depth_axis(const Graph& graph, const Node& product, int side) {
+    if (product.op->name == "conv2d_filter_gradient") return 0;
+    if (product.op->name == "conv2d") return side == 0 ? 3 : 2;
+    if (product.op->name == "conv2d_input_gradient") return 3;
+    // Columns of the first operand and rows of the second, unless transposed.
+    const bool transposed = product.attributes.flag(side == 0 ? "transpose_a" : "transpose_b");
+    const int last = graph.type(product.inputs[side]).shape.rank() - 1;
+    return (side == 0) != transposed ? last : last - 1;
+}
 
 class Rounding {
   public:
@@ -66,26 +81,28 @@ class Rounding {
         return moves && !node.inputs.empty() && is_given(node.inputs[0]);
     }
 
-    bool multiplies_bf16(const Node& node) const {
-        return !node.inputs.empty() && node.op->autocast == AutocastClass::lower &&
-               source_.type(node.inputs[0]).dtype == DType::bf16;
+    /// Whether a node multiplies matrices or images of BF16.
+    bool is_product(const Node& node) const {
+        return node.op->fuser == FuserClass::contraction && source_.type(node.inputs[0]).dtype == DType::bf16;
     }
 
     void find_layers() {
-        std::vector<NodeId> linear;
+        std::vector<NodeId> found;
         bool joint_loss = false;
         for (NodeId id = 0; id < source_.end(); ++id) {
             const Node& node = source_.node(id);
             joint_loss = joint_loss || node.op->name == "linear_cross_entropy";
-            if (node.origin.stage == Stage::forward && is_linear(node)) linear.push_back(id);
+            if (node.origin.stage == Stage::forward && is_layer(node)) found.push_back(id);
             differentiated_ = differentiated_ || node.origin.stage == Stage::backward;
         }
-        for (const NodeId id : linear) {
+        for (const NodeId id : found) {
             const Node& node = source_.node(id);
             Layer layer{
                 .x = node.inputs[0], .w = node.inputs[1], .weight = source_.type(node.inputs[1]).shape};
             if (is_given(layer.x)) layer.kept = "the first layer, which reads an input, stays in bf16";
-            if (!joint_loss && id == linear.back()) layer.kept = "the last layer, the head, stays in bf16";
+            if (!joint_loss && id == found.back()) layer.kept = "the last layer, the head, stays in bf16";
+            if (is_convolution(node) && node.attributes.integer("groups") > 1)
+                layer.kept = "a convolution in groups stays in bf16: a block would lie in several";
             layers_.push_back(std::move(layer));
         }
         keep_ends();
@@ -105,9 +122,9 @@ class Rounding {
         keep_some(blocks_.kept_last, "last", layers_.rbegin(), layers_.rend());
     }
 
-    bool is_linear(const Node& node) const {
-        return node.op->name == "matmul" && multiplies_bf16(node) && is_parameter(node.inputs[1]) &&
-               !is_parameter(node.inputs[0]) && source_.type(node.inputs[1]).shape.rank() == 2;
+    bool is_layer(const Node& node) const {
+        return is_product(node) && is_parameter(node.inputs[1]) && !is_parameter(node.inputs[0]) &&
+               (is_convolution(node) || source_.type(node.inputs[1]).shape.rank() == 2);
     }
 
     /// The layer of which a node is one of the three products; null: none. A product of the backward pass has
@@ -132,11 +149,7 @@ class Rounding {
         if (node.op->name == "attention") keep(node, "the products of attention stay in bf16");
         if (node.op->name == "scan")
             keep(node, "what stands in a loop's body is not looked into: it stays in bf16");
-        if (node.op->name != "matmul" || !multiplies_bf16(node)) {
-            if (node.op->fuser == FuserClass::contraction && multiplies_bf16(node))
-                keep(node, "blocks along a convolution's depth are not built: it stays in bf16");
-            return rewriter_.copy(id);
-        }
+        if (!is_product(node)) return rewriter_.copy(id);
         const Layer* const layer = layer_of(node);
         if (!layer || !layer->kept.empty()) {
             keep(node, layer ? layer->kept : "no operand is a parameter, as in attention: it stays in bf16");
@@ -163,15 +176,13 @@ class Rounding {
         const bool is_forward = node.origin.stage == Stage::forward;
         const bool of_filter = !is_forward && node.inputs[0] != layer.w && node.inputs[1] != layer.w;
         Origin origin = node.origin;
-        origin.rule = fmt::format("{} list: a linear layer's product", policy_.name);
+        origin.rule = fmt::format("{} list: a {}'s product", policy_.name,
+                                  is_convolution(node) ? "convolution" : "linear layer");
         std::array<Rounded, 2> factors;
         for (const int side : {0, 1}) {
             const Value operand = node.inputs[side];
-            // The depth: of the first operand its columns, unless it is transposed; of the second its rows.
-            const bool transposed = node.attributes.flag(side == 0 ? "transpose_a" : "transpose_b");
-            const int last = source_.type(operand).shape.rank() - 1;
             Wish wish{.operand = operand,
-                      .axis = (side == 0) != transposed ? last : last - 1,
+                      .axis = depth_axis(source_, node, side),
                       .is_gradient = !is_forward && operand != layer.w && operand != layer.x,
                       .turned = of_filter && blocks_.hadamard};
             const bool is_whole = blocks_.rule == ScaleRule::tensor || is_square(operand);
@@ -182,18 +193,19 @@ class Rounding {
         std::vector<Value> operands = rewriter_.map(node.inputs);
         for (const int side : {0, 1}) operands[side] = factors[side].value;
         rewriter_.place({id, 0}, has_tensor_scale(blocks_.rule) ? scaled_product(node, operands, factors)
-                                                                : product(operands, node.attributes));
+                                                                : product(node, operands, node.attributes));
     }
 
-    Value product(std::vector<Value> operands, const Attributes& attributes) {
-        return {rewriter_.target().add("matmul", std::move(operands), attributes), 0};
+    Value product(const Node& node, std::vector<Value> operands, const Attributes& attributes) {
+        return {rewriter_.target().add(node.op->name, std::move(operands), attributes), 0};
     }
 
     /// The sums times both tensors' factors, then the bias, in FP32.
     Value scaled_product(const Node& node, const std::vector<Value>& operands,
                          const std::array<Rounded, 2>& factors) {
         Graph& graph = rewriter_.target();
-        const Value sums = product({operands[0], operands[1]}, node.attributes.with("output", DType::f32));
+        const Value sums =
+            product(node, {operands[0], operands[1]}, node.attributes.with("output", DType::f32));
         const Tensor factor =
             call1("mul", {Tensor(graph, factors[0].factor), Tensor(graph, factors[1].factor)});
         Tensor y = call1("mul", {Tensor(graph, sums), factor});

@@ -1,4 +1,5 @@
-// Training below sixteen bits: operands of linear layers' products become values of a shorter format.
+// Training below sixteen bits: operands of the products of linear layers and convolutions become values of a
+// shorter format.
 //
 //   %3: bf16 = matmul(%x, %w) {transpose_b}
 // becomes, under mxfp8,
@@ -17,8 +18,11 @@
 // are square or the scale is the tensor's. A weight is rounded from the parameter itself, not from its BF16
 // copy, once a step where `lay_out` runs.
 //
+// The depth of a convolution is its channels: of x those that it reads, of dy those that it makes, of the
+// filter either. Its filter gradient is rounded along the batch: other places meet others in each tap.
+//
 // BF16 stay: the first and last layers, as many as the policy says; the head, which is the fused loss or else
-// the last linear layer; a first layer, which reads an input; the products of attention, convolutions and
+// the last layer; a first layer, which reads an input; convolutions in groups; the products of attention and
 // whatever stands in a loop's body. Each of these that is found has its line in `kept`.
 #pragma once
 

@@ -37,9 +37,10 @@ TrainingPlan rounding_something(TrainingPlan plan) {
     std::set<std::string> reasons;
     for (const PassRefusal& refusal : plan.refused())
         if (refusal.pass == "round_operands") reasons.insert(refusal.reason);
-    throw UserError(
-        fmt::format("policy {} rounds nothing in {}: {}; train it under bf16", policy.name, plan.model().name,
-                    reasons.empty() ? "it has no linear layer" : fmt::to_string(fmt::join(reasons, "; "))));
+    throw UserError(fmt::format("policy {} rounds nothing in {}: {}; train it under bf16", policy.name,
+                                plan.model().name,
+                                reasons.empty() ? "it has no linear layer and no convolution"
+                                                : fmt::to_string(fmt::join(reasons, "; "))));
 }
 
 /// In memory of its own, with parameters drawn from its seed.

@@ -192,6 +192,71 @@ TEST(RoundOperands, Nvfp4KeepsTheFirstAndTheLastLayers) {
     EXPECT_EQ(reasons["the last 12.9 % of all layers stay in bf16"], 2);
 }
 
+/// Convolutions of 5 images: of an input, one by two, one in groups, and a transposed one; then a head.
+BuiltGraph step_of_convolutions(const char* policy) {
+    const auto network = [](Graph& graph) {
+        const auto weight = [&](const char* name, Shape shape) {
+            return Tensor(
+                graph,
+                graph.add_state({.name = name, .type = {DType::f32, std::move(shape)}, .initializer = {}}));
+        };
+        const Tensor images(graph, graph.add_input("images", {DType::f32, {5, 8, 8, 3}}));
+        Tensor x = tanh(conv2d(images, weight("first", {3, 3, 3, 8}), {.padding = {1, 1, 1, 1}}));
+        x = tanh(conv2d(x, weight("second", {3, 3, 8, 6}), {.stride = {2, 2}, .padding = {1, 1, 1, 1}}));
+        x = tanh(conv2d(x, weight("groups", {3, 3, 3, 6}), {.padding = {1, 1, 1, 1}, .groups = 2}));
+        x = tanh(conv_transpose2d(x, weight("transposed", {2, 2, 4, 6}), {.stride = {2, 2}}));
+        x = matmul(mean(x, {1, 2}), weight("head", {4, 7}));
+        return sum(x * x, {0, 1});
+    };
+    return build_training_step(network, testing::show_gradients, {.policy = policy});
+}
+
+TEST(RoundOperands, AConvolutionIsRoundedAlongChannelsAndItsFilterGradientAlongTheBatch) {
+    for (const char* policy : {"mxfp8", "fp8-block", "fp8", "mxfp4"}) {
+        const BuiltGraph built = step_of_convolutions(policy);
+        const OperandBlocks blocks = *find_policy(policy).blocks;
+        std::map<std::string, int> products;
+        for (NodeId id = 0; id < built.graph.end(); ++id) {
+            const Node& node = built.graph.node(id);
+            if (node.origin.rule.find(" list: a convolution's product") == std::string::npos ||
+                node.op->fuser != FuserClass::contraction)
+                continue;
+            ++products[std::string(node.op->name)];
+            for (const int side : {0, 1}) {
+                const Node& operand = built.graph.node(node.inputs[side].node);
+                ASSERT_EQ(operand.op->name, "round_blocks") << print(built.graph, id);
+                const bool is_weight = built.graph.node(operand.inputs[0].node).op->name == "state";
+                EXPECT_EQ(operand.attributes.has("square"), is_weight && blocks.square_weights);
+                if (blocks.rule == ScaleRule::tensor || operand.attributes.has("square")) continue;
+                // The axis whose extent the sum is over: channels that both have, or images.
+                const std::int64_t axis = operand.attributes.integer("axis");
+                EXPECT_EQ(axis, node.op->name == "conv2d_filter_gradient" ? 0
+                                : side == 1 && node.op->name == "conv2d"  ? 2
+                                                                          : 3)
+                    << print(built.graph, id);
+                const auto extent = [&](int of) {
+                    const Node& each = built.graph.node(node.inputs[of].node);
+                    return each.outputs[0].shape[static_cast<int>(each.attributes.integer("axis"))];
+                };
+                if (!blocks.square_weights) {
+                    EXPECT_EQ(extent(0), extent(1)) << print(built.graph, id);
+                }
+            }
+        }
+        // Both convolutions forward, back to x and to the filter; of the transposed one they change places.
+        EXPECT_EQ(products, (std::map<std::string, int>{
+                                {"conv2d", 2}, {"conv2d_input_gradient", 2}, {"conv2d_filter_gradient", 2}}))
+            << policy;
+        std::set<std::string> reasons;
+        for (const PassRefusal& kept : built.refused)
+            if (kept.pass == "round_operands") reasons.insert(kept.reason);
+        EXPECT_EQ(reasons, (std::set<std::string>{
+                               "the first layer, which reads an input, stays in bf16",
+                               "a convolution in groups stays in bf16: a block would lie in several",
+                               "the last layer, the head, stays in bf16"}));
+    }
+}
+
 TEST(RoundOperands, WhatStaysIsToldWithItsReason) {
     std::map<std::string, int> reasons;
     for (const PassRefusal& kept : step_under("mxfp8").refused)

@@ -331,8 +331,9 @@ std::vector<OpCase> block_cases() {
                          std::vector<std::pair<const char*, Attributes::Value>> more = {}) {
         Attributes attributes{
             {"element", std::string(element)}, {"rule", std::string(rule)}, {"axis", axis}, {"block", block}};
-        std::vector<Operand> operands{f32(std::move(shape), Values::wide)};
         std::string name = fmt::format("round_blocks {} {} of {} along axis {}", element, rule, block, axis);
+        if (shape.rank() > 3) name += fmt::format(" of {} images of {} channels", shape[0], shape[-1]);
+        std::vector<Operand> operands{f32(std::move(shape), Values::wide)};
         for (const auto& [key, value] : more) {
             attributes = attributes.with(key, value);
             name += fmt::format(" {}", key);
@@ -369,6 +370,14 @@ std::vector<OpCase> block_cases() {
             {{"hadamard", true}, {"random", (std::int64_t{1} << 20) + 1}});
     }
     add("e2m1", "two-level", {37, 70}, 0, 16, {{"square", true}});
+    // Images and filters: short lines of channels, columns cut into parts, a matrix for each tap.
+    add("e4m3", "up", {4, 6, 4, 16}, 3, 32);
+    add("e4m3", "up", {3, 2, 2, 20}, 3, 32);
+    add("e2m1", "floor", {37, 9, 19, 16}, 0, 32);
+    add("e4m3", "up", {2, 3, 40, 35}, 0, 32, {{"square", true}});
+    add("e2m1", "two-level", {18, 9, 19, 17}, 0, 16,
+        {{"hadamard", true}, {"random", (std::int64_t{1} << 20) + 2}});
+    add("e2m1", "two-level", {2, 3, 5, 24}, 3, 16, {{"random", (std::int64_t{1} << 20) + 3}});
     return cases;
 }
 

@@ -36,42 +36,26 @@ std::vector<Said> said_in(const RenderedChat& chat) {
     return all;
 }
 
-/// The end of the first text that ends a turn in a range; npos: there is none.
-std::size_t behind_end_of_turn(std::string_view text, TextRange range, const std::vector<std::string>& ends) {
+/// The end of that of the texts which stands first in a range; npos: there is none.
+std::size_t behind_first(std::string_view text, TextRange range, const std::vector<std::string>& texts) {
     std::size_t first = std::string::npos, behind = std::string::npos;
-    for (const std::string& end : ends) {
-        const std::size_t at = text.substr(0, range.end).find(end, range.begin);
-        if (end.empty() || at >= first) continue;
+    for (const std::string& each : texts) {
+        const std::size_t at = text.substr(0, range.end).find(each, range.begin);
+        if (each.empty() || at >= first) continue;
         first = at;
-        behind = at + end.size();
+        behind = at + each.size();
     }
     return behind;
 }
 
-}  // namespace
-
-namespace {
-
-/// The bytes between the words of two messages, in which an answer begins or ends.
-struct Gap {
-    std::string_view text;  // of the chat
-    std::size_t begin, end;
-
-    /// Behind the last text of these, the first of them that is there; npos: none is.
-    std::size_t behind_last(const std::vector<std::string>& texts) const { return behind(texts, true); }
-    std::size_t behind_first(const std::vector<std::string>& texts) const { return behind(texts, false); }
-
-  private:
-    std::size_t behind(const std::vector<std::string>& texts, bool last) const {
-        const std::string_view within = text.substr(begin, end - begin);
-        for (const std::string& each : texts) {
-            if (each.empty()) continue;
-            const std::size_t at = last ? within.rfind(each) : within.find(each);
-            if (at != std::string_view::npos) return begin + at + each.size();
-        }
-        return std::string_view::npos;
-    }
-};
+/// The end of the last place of the first of the texts that is in a range; npos: there is none.
+std::size_t behind_last(std::string_view text, TextRange range, const std::vector<std::string>& texts) {
+    const std::string_view within = text.substr(range.begin, range.end - range.begin);
+    for (const std::string& each : texts)
+        if (const std::size_t at = within.rfind(each); !each.empty() && at != std::string_view::npos)
+            return range.begin + at + each.size();
+    return std::string_view::npos;
+}
 
 }  // namespace
 
@@ -90,23 +74,24 @@ std::vector<TextRange> find_answers(const RenderedChat& chat, const AnswersToFin
     for (const std::int64_t answer : find.answers) {
         while (next < said.size() && said[next].message < answer) ++next;
         const bool speaks = next < said.size() && said[next].message == answer;
-        Gap before{text, std::max(next ? said[next - 1].range.end : 0, found.empty() ? 0 : found.back().end),
-                   next < said.size() ? said[next].range.begin : text.size()};
+        TextRange before{std::max(next ? said[next - 1].range.end : 0, found.empty() ? 0 : found.back().end),
+                         next < said.size() ? said[next].range.begin : text.size()};
         before.begin = std::min(before.begin, before.end);
         if (!speaks) {
-            const std::size_t begin = before.behind_first(find.ways_in);
+            const std::size_t begin = behind_first(text, before, find.ways_in);
             if (begin == std::string_view::npos) continue;
-            const std::size_t end = behind_end_of_turn(text, {begin, before.end}, find.ends);
+            const std::size_t end = behind_first(text, {begin, before.end}, find.ends);
             if (end != std::string::npos) add({begin, end});
             continue;
         }
         TextRange range = said[next].range;
         ++next;
         // The template's words between the lead-in and the answer's first are the answer's, too.
-        if (const std::size_t begin = before.behind_last(find.ways_in); begin != std::string_view::npos)
+        if (const std::size_t begin = behind_last(text, before, find.ways_in);
+            begin != std::string_view::npos)
             range.begin = begin;
         const std::size_t after = next < said.size() ? said[next].range.begin : text.size();
-        const std::size_t end = behind_end_of_turn(text, {range.end, after}, find.ends);
+        const std::size_t end = behind_first(text, {range.end, after}, find.ends);
         if (end != std::string::npos) range.end = end;
         add(range);
     }

@@ -130,7 +130,7 @@ std::int64_t quantized_matmul_flops(std::span<const Type> inputs, std::span<cons
 }
 
 /// x of f32 or bf16 -> its values, bf16: along `axis`, each `block` neighbours rounded to the format
-/// `element` times a scale that they share; with `square` as many neighbours along both axes of a matrix
+/// `element` times a scale that they share; with `square` as many neighbours along both last axes
 /// share it. The last block of an axis may be shorter. By a rule with a scale for the tensor, the values are
 /// without it: then there are two more results, f32 []: by what they are multiplied, which is NaN if x holds
 /// a number that is not finite, and x's largest magnitude.
@@ -146,7 +146,7 @@ std::vector<Type> round_blocks_types(const OpCall& call) {
     expect(axis >= 0 && axis < x.shape.rank(), "axis {} is outside {}", axis, x.text());
     expect(block >= 1 && block <= max_rounded_block, "a block is 1 to {} numbers, got {}", max_rounded_block,
            block);
-    expect(!attributes.has("square") || x.shape.rank() == 2, "square blocks are of a matrix, got {}",
+    expect(!attributes.has("square") || x.shape.rank() >= 2, "square blocks are of matrices, got {}",
            x.text());
     expect(!attributes.has("hadamard") || (block == hadamard_size && !attributes.has("square")),
            "{} numbers are turned together, which must be a block, got {}", hadamard_size, block);

@@ -18,9 +18,10 @@ constexpr const char* chat_ml =
 
 /// The pieces of the text that are to be learnt.
 std::vector<std::string> learnt(const std::string& messages, std::vector<std::int64_t> answers,
-                                const std::string& text = chat_ml) {
+                                const std::string& text = chat_ml, bool generation_prompt = false) {
     const ChatTemplate chat_template(text, "t");
-    const RenderedChat chat = chat_template.render({.messages = messages});
+    const RenderedChat chat =
+        chat_template.render({.messages = messages, .generation_prompt = generation_prompt});
     std::vector<std::string> pieces;
     std::vector<std::string> ends = ends_of_turns(chat_template, testing::in_angles);
     ends.emplace_back("</s>");
@@ -69,6 +70,11 @@ TEST(ChatTargets, AWayInThatAnswersOfBeforeHaveNotWholly) {
         learnt(R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": ""}])", {1}, thinks),
         (Pieces{"</s>"}));
     EXPECT_EQ(ends_of_turns(ChatTemplate(thinks, "t"), testing::in_angles), (Pieces{"</s>"}));
+    // A generation prompt behind the answer is no way into it.
+    EXPECT_EQ(
+        learnt(R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": ""}])", {1}, thinks,
+               /*generation_prompt=*/true),
+        (Pieces{"</s>"}));
 }
 
 TEST(ChatTargets, TokensInARowThatEndATurnAreAllLearnt) {

@@ -154,21 +154,12 @@ struct MarksOtherwise {
     int most;
 };
 constexpr const char
-    *no_way_in = "an empty answer, and no way in that answers of before have",
     *calls = "marks end before a tool's answer, or behind the end that calls have",
     *channels = "a call ends by a token of its own, and its name stands before the tool's answer, too",
     *end_of_all = "marks go on to the end of the whole text, behind the end of the turn";
 const std::map<std::string, MarksOtherwise> marks_otherwise = {
-    {"deepseek_r1_distill_training", {no_way_in, 1}},
-    {"deepseekv3_training", {no_way_in, 3}},
-    {"diffusion_gemma_training", {calls, 34}},
-    {"glm4moe_training", {calls, 34}},
-    {"gptoss_training", {channels, 33}},
-    {"nemotron_3_5_lightning_training", {no_way_in, 3}},
-    {"nemotron_3_nano_training", {no_way_in, 3}},
-    {"nemotron_3_super_training", {no_way_in, 3}},
-    {"nemotron_3_ultra_training", {no_way_in, 3}},
-    {"phi3_5_training", {end_of_all, 26}},
+    {"diffusion_gemma_training", {calls, 34}}, {"glm4moe_training", {calls, 34}},
+    {"gptoss_training", {channels, 33}},       {"phi3_5_training", {end_of_all, 26}},
     {"phi3_training", {end_of_all, 25}},
 };
 

@@ -53,6 +53,10 @@ Kernel quantize_kernel(const Context& context) {
     return {.name = fmt::format("quantise {}", instructions_of(context.isa)), .prepare = prepare};
 }
 
+constexpr std::int64_t long_line = 1024;  // numbers: a strip whose beginning costs little
+constexpr std::int64_t piece = std::int64_t{1}
+                               << 15;  // numbers of a launch's part, some microseconds of work
+
 BlockRounding block_rounding(const Problem& problem) {
     const Shape& shape = problem.inputs[0].shape;
     const Attributes& attributes = problem.attributes;
@@ -86,14 +90,23 @@ BlockRounding block_rounding(const Problem& problem) {
     const bool lines = rounding.rule == BlockRounding::Scale::tensor;
     const auto axis = lines ? shape.rank() - 1 : static_cast<int>(axis_of(problem));
     rounding.depth = shape[axis];
-    if (lines) rounding.block = rounding.depth;
     for (int i = 0; i < axis; ++i) rounding.outer *= shape[i];
     for (int i = axis + 1; i < shape.rank(); ++i) rounding.inner *= shape[i];
     if (rounding.square) {
-        rounding.outer = 1;
-        rounding.depth = shape[0];
-        rounding.inner = shape[1];
+        rounding.depth = shape[-2];
+        rounding.inner = shape[-1];
+        rounding.outer = shape.elements() / (rounding.depth * rounding.inner);
+        rounding.strip = rounding.inner;
+        return rounding;
     }
+    if (lines || rounding.block > rounding.depth) rounding.block = rounding.depth;
+    // Short lines of whole blocks, as an image's channels, are parts of longer ones.
+    const bool joins =
+        rounding.inner == 1 && rounding.depth % rounding.block == 0 && !rounding.random && !rounding.hadamard;
+    for (; joins && rounding.outer % 2 == 0 && rounding.depth < long_line; rounding.outer /= 2)
+        rounding.depth *= 2;
+    const std::int64_t columns = piece / rounding.block / strip_columns * strip_columns;
+    rounding.strip = std::min(std::max(columns, strip_columns), rounding.inner);
     return rounding;
 }
 
@@ -150,7 +163,7 @@ struct RoundingLaunch {
 PreparedKernel prepare_block_rounding(const Problem& problem, ThreadPool& pool, Isa isa) {
     const BlockRounding fixed = block_rounding(problem);
     const bool along = fixed.inner == 1 && !fixed.square;
-    const std::int64_t of_strip = along ? fixed.depth : fixed.block * fixed.inner;
+    const std::int64_t of_strip = along ? fixed.depth : fixed.block * fixed.strip;
     const RoundingLaunch launch{
         .round = of_level(isa, round_strips_generic, round_strips_avx2, round_strips_avx512,
                           round_strips_avx512bf16),
@@ -161,8 +174,10 @@ PreparedKernel prepare_block_rounding(const Problem& problem, ThreadPool& pool, 
         .given = problem.attributes.has("given"),
         .has_tensor_scale = problem.outputs.size() > 1,
         .element = find_short_format(problem.attributes.word("element")),
-        .strips = along ? fixed.outer : fixed.outer * ceil_div(fixed.depth, fixed.block),
-        .at_once = std::max<std::int64_t>(1, (std::int64_t{1} << 15) / std::max<std::int64_t>(1, of_strip)),
+        .strips = along
+                      ? fixed.outer
+                      : fixed.outer * ceil_div(fixed.depth, fixed.block) * ceil_div(fixed.inner, fixed.strip),
+        .at_once = std::max<std::int64_t>(1, piece / std::max<std::int64_t>(1, of_strip)),
         .pool = &pool};
     const std::int64_t workspace =
         launch.has_tensor_scale ? launch.pieces() * static_cast<std::int64_t>(sizeof(std::int32_t)) : 0;

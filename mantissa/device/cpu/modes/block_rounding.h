@@ -9,12 +9,16 @@
 
 namespace mantissa::inline v0::on_cpu {
 
+/// Columns that one block of Philox a lane serves.
+constexpr std::int64_t strip_columns = 64;
+
 /// x [outer, depth, inner] -> y, in blocks along the depth. Plain data: files of one instruction set include
 /// it.
 struct BlockRounding {
     enum class Scale : std::uint8_t { up, floor, tensor, two_level };
 
     std::int64_t outer = 1, depth = 1, inner = 1;
+    std::int64_t strip = 0;   ///< columns of a strip: a multiple of `strip_columns`, or all
     std::int64_t block = 32;  ///< numbers along the depth that share a scale; the last block may be shorter
     bool square = false;      ///< as many numbers of a row share it, too
     bool hadamard = false;    ///< whole blocks are turned before they are rounded
@@ -32,8 +36,8 @@ struct BlockRounding {
     BF16* y = nullptr;
 };
 
-/// Strips [first, last): a strip is a row of blocks, one block deep, or a whole line where it lies along the
-/// depth.
+/// Strips [first, last): a strip is a row of blocks, one block deep, cut into parts where blocks are columns;
+/// or a whole line where it lies along the depth.
 using RoundStrips = void (*)(const BlockRounding&, std::int64_t first, std::int64_t last);
 /// The largest magnitude of strips as bits, of which those of infinities and NaN are the largest.
 using LargestOfStrips = std::int32_t (*)(const BlockRounding&, std::int64_t first, std::int64_t last);

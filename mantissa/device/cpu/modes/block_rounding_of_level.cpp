@@ -30,10 +30,10 @@ using Scale = BlockRounding::Scale;
 
 constexpr std::int32_t sign_bit = INT32_MIN, exponent_field = 0x7f800000, fraction_field = 0x007fffff;
 constexpr std::int32_t quiet_nan = 0x7fc00000, half_of_one = 1 << 22;
-constexpr int turned = 16;            // numbers of a Hadamard transform
-constexpr int group = 64, words = 4;  // columns that one block of Philox a lane serves; its words
-constexpr int longest = 128;          // numbers of a block, at most
-constexpr int beside = 4;             // pairs of vectors of columns that are rounded together
+constexpr int turned = 16;                       // numbers of a Hadamard transform
+constexpr int group = strip_columns, words = 4;  // of one block of Philox a lane
+constexpr int longest = 128;                     // numbers of a block, at most
+constexpr int beside = 4;                        // pairs of vectors of columns that are rounded together
 
 /// A number of 16 bits in each lane, to the upper half of its lane and back. Compilers take longer ways.
 [[gnu::always_inline]] inline void widen(Words& to, const BF16* from) {
@@ -318,16 +318,21 @@ void load_turned(const X* x, std::int64_t stride, Floats (&to)[turned][2]) {
 
 [[gnu::always_inline]] inline bool lies_along(const BlockRounding& p) { return p.inner == 1 && !p.square; }
 
-/// A strip: where its first line begins, the strip's first row from there on, and how many rows it has.
+/// A strip: where its first line begins, the strip's first row from there on, and how many rows it has;
+/// across the depth, its columns [column, end).
 struct Place {
-    std::int64_t line, first, rows;
+    std::int64_t line, first, rows, column, end;
 };
 
 [[gnu::always_inline]] inline void place_of(const BlockRounding& p, std::int64_t strip, Place& place) {
     if (lies_along(p)) {
-        place = {strip * p.depth, 0, 1};
+        place = {strip * p.depth, 0, 1, 0, p.depth};
         return;
     }
+    const std::int64_t parts = (p.inner + p.strip - 1) / p.strip;
+    place.column = strip % parts * p.strip;
+    place.end = place.column + p.strip < p.inner ? place.column + p.strip : p.inner;
+    strip /= parts;
     const std::int64_t blocks = (p.depth + p.block - 1) / p.block;
     place.line = strip / blocks * p.depth * p.inner;
     place.first = strip % blocks * p.block;
@@ -548,7 +553,7 @@ void round_across(const BlockRounding& p, const Place& place) {
     of.stride = of.to_stride = p.inner;
     of.rows = place.rows;
     const bool together = !random && !p.hadamard;
-    std::int64_t c = 0;
+    std::int64_t c = place.column;
     const auto at = [&] {
         if constexpr (random)
             if (c % group == 0)
@@ -560,21 +565,21 @@ void round_across(const BlockRounding& p, const Place& place) {
         of.bits = draws + (random ? c % group : 0);
     };
     if constexpr (!random)
-        for (; together && c + beside * width <= p.inner; c += beside * width) {
+        for (; together && c + beside * width <= place.end; c += beside * width) {
             at();
             round_blocks_across<X, rule, random, beside>(p, of);
         }
-    for (; c + width <= p.inner; c += width) {
+    for (; c + width <= place.end; c += width) {
         at();
         round_blocks_across<X, rule, random, 1>(p, of);
     }
-    if (c == p.inner) return;
+    if (c == place.end) return;
     at();
     Padded padded;
-    padded.read(of.from, p.inner, place.rows, p.inner - c, width);
+    padded.read(of.from, p.inner, place.rows, place.end - c, width);
     round_blocks_across<float, rule, random, 1>(
         p, {padded.from, padded.to, width, width, of.bits, place.rows, 0, 1});
-    padded.write(of.to, p.inner, place.rows, p.inner - c, width);
+    padded.write(of.to, p.inner, place.rows, place.end - c, width);
 }
 
 template <class X, Scale rule, bool random>
@@ -631,10 +636,12 @@ template <class X>
 void raise_strip(const BlockRounding& p, std::int64_t strip, Ints& largest) {
     Place place;
     place_of(p, strip, place);
-    const std::int64_t columns = lies_along(p) ? p.depth : p.inner;
-    const X* const x = numbers_of<X>(p) + place.line + place.first * p.inner;
-    if (!p.hadamard || (!lies_along(p) && place.rows != turned))
-        return raise_over<X>(x, place.rows * columns, largest);
+    const std::int64_t columns = place.end - place.column;
+    const X* const x = numbers_of<X>(p) + place.line + place.first * p.inner + place.column;
+    if (!p.hadamard || (!lies_along(p) && place.rows != turned)) {
+        for (std::int64_t k = 0; k < place.rows; ++k) raise_over<X>(x + k * p.inner, columns, largest);
+        return;
+    }
     Padded padded;
     if (lies_along(p)) {
         for (std::int64_t k = 0; k < columns; k += turned) {
@@ -648,9 +655,9 @@ void raise_strip(const BlockRounding& p, std::int64_t strip, Ints& largest) {
     Floats rows[turned][2];
     for (std::int64_t c = 0; c < columns; c += 2 * lanes) {
         if (c + 2 * lanes <= columns) {
-            load_turned(x + c, columns, rows);
+            load_turned(x + c, p.inner, rows);
         } else {
-            padded.read(x + c, columns, turned, columns - c, 2 * lanes);
+            padded.read(x + c, p.inner, turned, columns - c, 2 * lanes);
             load_turned(static_cast<const float*>(padded.from), 2 * lanes, rows);
         }
         for (const Floats(&row)[2] : rows)
