@@ -1,4 +1,4 @@
-// What a step of adapters is given where the defaults do not fit.
+// Settings that a step of adapters gets where the defaults do not fit.
 #include "mantissa/report/memory_fit.h"
 
 #include <gtest/gtest.h>
@@ -23,8 +23,8 @@ class FirstThatFits : public ::testing::Test {
 
     std::unique_ptr<Device> device_ = make_cpu_device({.threads = 1});
     const TrainerOptions given_{.batch = 6,
-                                .passes = std::vector<std::string>{"simplify"},
                                 .policy = "bf16",
+                                .passes = std::vector<std::string>{"simplify"},
                                 .lora = nn::LoraOptions{.rank = 4}};
 };
 
