@@ -71,7 +71,9 @@ std::optional<TrainerOptions> first_that_fits(const TrainingPlan& plan, std::int
     for (const Layout trunk : trunks)
         for (const std::set<std::string>& recompute : recomputes)
             for (std::int64_t fewer = batch; fewer >= 1; fewer = fewer_examples ? fewer / 2 : 0) {
-                if (batch % fewer != 0) continue;
+                const bool is_given =
+                    trunk == trunks.front() && recompute == recomputes.front() && fewer == batch;
+                if (is_given || batch % fewer != 0) continue;
                 if (options.lora) options.lora->trunk = trunk;
                 options.recompute = recompute;
                 options.batch = fewer;
