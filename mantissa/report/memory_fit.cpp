@@ -67,10 +67,13 @@ std::optional<TrainerOptions> first_that_fits(const TrainingPlan& plan, std::int
     std::vector<std::set<std::string>> recomputes{options.recompute};
     if (open.recompute) recomputes.push_back({"block"});
     const std::int64_t batch = options.batch, accumulate = options.accumulate;
+    const bool fewer_examples = open.batch && options.last_batch == 0;
     for (const Layout trunk : trunks)
         for (const std::set<std::string>& recompute : recomputes)
-            for (std::int64_t fewer = batch; fewer >= 1; fewer = open.batch ? fewer / 2 : 0) {
-                if (batch % fewer != 0) continue;
+            for (std::int64_t fewer = batch; fewer >= 1; fewer = fewer_examples ? fewer / 2 : 0) {
+                const bool is_given =
+                    trunk == trunks.front() && recompute == recomputes.front() && fewer == batch;
+                if (is_given || batch % fewer != 0) continue;
                 if (options.lora) options.lora->trunk = trunk;
                 options.recompute = recompute;
                 options.batch = fewer;
