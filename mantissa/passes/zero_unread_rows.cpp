@@ -98,7 +98,7 @@ class Reader {
         rows.count = more.count;
     }
     void read_all(Value value) { rows_[value].all = true; }
-    /// Of an operand the rows where a tensor, one number a row, is true.
+    /// Notes that rows are read where a tensor, one number a row, is true.
     void read_where(Value value, Tensor live) {
         const std::int64_t count = live.shape().elements();
         if (const std::optional<NodeId> id = of_inputs(reshape(live, {count}).value().node))
@@ -107,11 +107,12 @@ class Reader {
             read_all(value);
     }
 
-    /// The first node that computes the same from inputs alone; nothing where a state has a part in it.
+    /// The first node that computes the same from inputs alone; nothing where a state or a random number has
+    /// a part in it.
     std::optional<NodeId> of_inputs(NodeId id) {
         if (const auto found = of_inputs_.find(id); found != of_inputs_.end()) return found->second;
         const Node& node = graph_.node(id);
-        bool does = node.op->name != "state";
+        bool does = node.op->name != "state" && node.op->name != "random_uniform";
         std::string text(node.op->name);
         for (const Value& input : node.inputs) {
             const std::optional<NodeId> first = of_inputs(input.node);
@@ -146,7 +147,8 @@ class Reader {
             for (const std::size_t i : {0u, 1u}) visit_factor(node, i);
         } else {
             for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-                const int axis = rows.all ? -1 : axis_behind_rows(graph_.type(node.inputs[i]).shape, rows.count);
+                const int axis =
+                    rows.all ? -1 : axis_behind_rows(graph_.type(node.inputs[i]).shape, rows.count);
                 if (axis >= 0 && keeps_rows(graph_, node, i, axis))
                     read(node.inputs[i], rows);
                 else
@@ -179,7 +181,9 @@ class Reader {
             other = made.inputs[0];
         }
         const Tensor mask = tensor(other);
-        read_where(value, mask.dtype() == DType::boolean ? mask : logical_not(equal(mask, constant(graph_, 0.0, mask.dtype()))));
+        read_where(value, mask.dtype() == DType::boolean
+                              ? mask
+                              : logical_not(equal(mask, constant(graph_, 0.0, mask.dtype()))));
     }
 
     /// Queries are read where the result is, keys and values where a query may see them.
@@ -207,14 +211,16 @@ class Reader {
         }
     }
 
-    /// Whether any query may see a key, bool [B, 1, 1, S], as far as that is a factor of the mask; else empty.
+    /// Whether any query may see a key, bool [B, 1, 1, S], as far as that is a factor of the mask; else
+    /// empty.
     Tensor keys_seen(const Node& node, std::size_t tensors, const AttentionExtents& extents) {
         const AttentionScore score = attention_score(node.attributes);
         if (score.plain()) return {};
         const Graph& body = score.body->graph();
         std::vector<Tensor> operands(1);  // no scores
         for (std::size_t i = 0; i < score.operands.size(); ++i)
-            operands.push_back(reshape(tensor(node.inputs[tensors + i]), score_operand_shape(score.operands[i], extents)));
+            operands.push_back(
+                reshape(tensor(node.inputs[tensors + i]), score_operand_shape(score.operands[i], extents)));
         std::vector<Value> factors;
         for (const Result& result : body.results())
             if (result.name == "visible") factors.push_back(result.value);
@@ -223,7 +229,8 @@ class Reader {
             const Value factor = factors.back();
             factors.pop_back();
             const Node& made = body.node(factor.node);
-            if (made.op->name == "logical_and") factors.insert(factors.end(), made.inputs.begin(), made.inputs.end());
+            if (made.op->name == "logical_and")
+                factors.insert(factors.end(), made.inputs.begin(), made.inputs.end());
             if (body.type(factor).shape != Shape{extents.sequences, 1, 1, extents.keys}) continue;
             Graph alone = body;
             alone.take_results();
@@ -240,7 +247,7 @@ class Reader {
     std::map<std::string, NodeId> first_;
 };
 
-/// What a product multiplies, before views.
+/// The value that a product multiplies, before views.
 Value before_views(const Graph& graph, Value value) {
     while (graph.node(value.node).op->name == "reshape") value = graph.node(value.node).inputs[0];
     return value;
@@ -254,14 +261,17 @@ class Zeroer {
             const Node& node = graph.node(id);
             if (node.op->name != "matmul" || node.attributes.flag("transpose_a")) continue;
             const Value from = before_views(graph, node.inputs[0]);
-            const FuserClass made = graph.node(from.node).op->fuser;
+            const Op& made = *graph.node(from.node).op;
             if (from.output != 0 || !reader.of(from).some() || !is_floating(graph.type(from).dtype) ||
-                (made != FuserClass::elementwise && made != FuserClass::row_reduction))
+                (made.fuser != FuserClass::elementwise && made.fuser != FuserClass::row_reduction &&
+                 made.name != "attention"))
                 continue;
             zeroed_.insert(from);
             products_.insert(id);
         }
     }
+
+    bool finds_some() const { return !products_.empty(); }
 
     Graph run(std::span<Value> kept) {
         for (NodeId id = 0; id < end_; ++id)
@@ -319,7 +329,8 @@ class Zeroer {
 Graph zero_unread_rows(const Graph& graph, std::span<Value> kept) {
     Graph with_conditions = graph;
     const Reader reader(with_conditions, kept);
-    return Zeroer(with_conditions, reader, graph.end()).run(kept);
+    Zeroer zeroer(with_conditions, reader, graph.end());
+    return zeroer.finds_some() ? zeroer.run(kept) : graph;
 }
 
 }  // namespace mantissa

@@ -1,5 +1,5 @@
-// Makes zeros of the rows of activations that the loss does not depend on, as those of padding, where matrices
-// are multiplied with them: the products of the forward pass then leave these rows out.
+// Makes zeros of the rows of activations that the loss does not depend on, as those of padding, where
+// matrices are multiplied with them: the products of the forward pass then leave these rows out.
 //
 //   %5 = layer_norm(%4, ...)                      f32[B, T, C]
 //   %6 = matmul(%5, %w)
@@ -22,8 +22,8 @@
 
 namespace mantissa::inline v0 {
 
-/// `kept`: as in lay_out_attention. The conditions follow from inputs alone. Rows stay as they are where a
-/// kernel of its own would have to write the zeros: behind attention and products.
+/// `kept`: as in lay_out_attention. Rows are zeroed by conditions that follow from inputs alone, and not
+/// behind products, where no kernel would write the zeros beside.
 Graph zero_unread_rows(const Graph& graph, std::span<Value> kept);
 
 }  // namespace mantissa

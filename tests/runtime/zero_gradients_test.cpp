@@ -1,5 +1,5 @@
-// Zeros that products leave out: those of the backward pass, told by a node's stage, and those of the forward pass
-// whose attribute allows it.
+// Zeros that products leave out: those of the backward pass, told by a node's stage, and those of the forward
+// pass whose attribute allows it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,8 +49,9 @@ struct PaddedProduct {
 TEST(ZeroGradients, AreLeftOutWhereStageOrAttributeSaysSo) {
     for (const std::string& level : levels()) {
         const auto device = device_at(level);
-        for (const auto& [stage, leaves_out] : {std::pair{Stage::forward, false}, std::pair{Stage::forward, true},
-                                                std::pair{Stage::backward, false}}) {
+        for (const auto& [stage, leaves_out] :
+             {std::pair{Stage::forward, false}, std::pair{Stage::forward, true},
+              std::pair{Stage::backward, false}}) {
             const PaddedProduct product(stage, leaves_out);
             std::vector<Graph> graphs{product.graph};
             if (codegen::Compiler::refusal().empty())
@@ -60,7 +61,8 @@ TEST(ZeroGradients, AreLeftOutWhereStageOrAttributeSaysSo) {
                 const std::vector<double> dw = loaded(results[0], DType::f32);
                 const bool is_finite =
                     std::ranges::all_of(dw, [](double each) { return std::isfinite(each); });
-                EXPECT_EQ(is_finite, leaves_out || stage == Stage::backward) << level << " " << graph.size() << " nodes";
+                EXPECT_EQ(is_finite, leaves_out || stage == Stage::backward)
+                    << level << " " << graph.size() << " nodes";
             }
         }
     }
