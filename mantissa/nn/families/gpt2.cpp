@@ -1,172 +1,196 @@
-#include "mantissa/nn/models/gpt2.h"
-
+// GPT-2: Radford et al., "Language models are unsupervised multitask learners", 2019. Pre-norm blocks, tanh
+// GELU, learned positions, the embedding tied to the output, initial weights from N(0, 0.02) with the
+// projections onto the residual stream scaled by 1/sqrt(2 L). Files store four weights a layer [in, out] that
+// are [out, in] here, and their weights alone say all sizes but the heads.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <array>
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <set>
 
 #include "mantissa/base/error.h"
-#include "mantissa/formats/hf_gpt2.h"
-#include "mantissa/graph/graph.h"
-#include "mantissa/nn/decoder/family.h"
-#include "mantissa/nn/models/max_sizes.h"
+#include "mantissa/formats/strict_json.h"
+#include "mantissa/nn/families/families.h"
 
 namespace mantissa::inline v0::nn {
 
-std::int64_t Gpt2Config::parameters() const { return decoder_of(*this).parameters(); }
-double Gpt2Config::flops_per_token(std::int64_t sequence) const {
-    return decoder_of(*this).flops_per_token(sequence);
-}
-
 namespace {
 
-/// gpt2-tiny is ours, for tests and first steps: a few seconds of training on bytes or a small vocabulary.
-const std::array<Gpt2Config, 5> configs = {{
-    {.name = "gpt2-tiny", .layers = 4, .heads = 4, .channels = 128, .vocabulary = 512, .context = 256},
-    {.name = "gpt2-124m", .layers = 12, .heads = 12, .channels = 768},
-    {.name = "gpt2-355m", .layers = 24, .heads = 16, .channels = 1024},
-    {.name = "gpt2-774m", .layers = 36, .heads = 20, .channels = 1280},
-    {.name = "gpt2-1558m", .layers = 48, .heads = 25, .channels = 1600},
-}};
+constexpr std::string_view prefix = "transformer.";
+constexpr std::string_view dropouts[] = {"embd_pdrop", "attn_pdrop", "resid_pdrop"};
 
-struct Alias {
-    std::string_view name, config;
-};
-constexpr std::array<Alias, 4> aliases = {{{"gpt2", "gpt2-124m"},
-                                           {"gpt2-medium", "gpt2-355m"},
-                                           {"gpt2-large", "gpt2-774m"},
-                                           {"gpt2-xl", "gpt2-1558m"}}};
+/// The layer of "h.12.ln_1.weight", or -1.
+std::int64_t layer_of(std::string_view name) {
+    std::int64_t layer = -1;
+    if (!name.starts_with("h.")) return -1;
+    const char* last = name.data() + name.size();
+    const auto [end, error] = std::from_chars(name.data() + 2, last, layer);
+    return error == std::errc{} && end != last && *end == '.' ? layer : -1;
+}
 
-const Gpt2Config* find(std::string_view name) {
-    for (const Alias& alias : aliases)
-        if (alias.name == name) name = alias.config;
-    for (const Gpt2Config& config : configs)
-        if (config.name == name) return &config;
-    return nullptr;
+StoredWeight stored(const TensorSpec& parameter) {
+    const auto ends = [&](std::string_view end) { return parameter.name.ends_with(end); };
+    const bool turned =
+        layer_of(parameter.name) >= 0 && (ends(".attn.c_attn.weight") || ends(".attn.c_proj.weight") ||
+                                          ends(".mlp.c_fc.weight") || ends(".mlp.c_proj.weight"));
+    return {parameter.name, turned ? transposed() : AxisOrder{}};
+}
+
+/// Names with and without the prefix; causal masks that old exports stored as if they were parameters
+/// (attn.c_attn.bias is none of them).
+WeightFiles files_of_gpt2() {
+    return {.kind = "a GPT-2 checkpoint",
+            .prefix = std::string(prefix),
+            .stored = stored,
+            .ignored =
+                [](std::string_view name) {
+                    return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
+                },
+            .tied = {{"lm_head.weight", "wte.weight"}}};
+}
+
+/// The members of config.json that the weights' names and shapes say.
+nlohmann::json sizes_of(std::span<const TensorView> weights, const std::string& source) {
+    std::set<std::string, std::less<>> names;
+    const TensorView *tokens = nullptr, *positions = nullptr;
+    for (const TensorView& tensor : weights) {
+        std::string_view name = tensor.name;
+        if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
+        if (name == "wte.weight") tokens = &tensor;
+        if (name == "wpe.weight") positions = &tensor;
+        names.emplace(name);
+    }
+    // The highest layer with a tensor, of which others may be missing. No more than there are tensors:
+    // "h.999999999.ln_1.weight" must not cost memory.
+    std::int64_t layers = 0;
+    for (const std::string& name : names)
+        if (const std::int64_t layer = layer_of(name); layer < std::ssize(names))
+            layers = std::max(layers, layer + 1);
+    for (const auto& [tensor, name] : {std::pair{tokens, "wte.weight"}, {positions, "wpe.weight"}})
+        if (!tensor)
+            throw UserError(
+                fmt::format("{}: tensor \"{}\" is missing; expected a GPT-2 checkpoint", source, name));
+    if (tokens->shape.size() != 2 || positions->shape.size() != 2 || tokens->shape[1] != positions->shape[1])
+        throw UserError(
+            fmt::format("{}: \"wte.weight\" {} and \"wpe.weight\" {}: expected [vocabulary, channels] and "
+                        "[context, channels]",
+                        source, shape_text(tokens->shape), shape_text(positions->shape)));
+    const auto size = [](std::int64_t count) { return static_cast<std::uint64_t>(count); };
+    return {{"n_layer", size(layers)},
+            {"n_embd", size(tokens->shape[1])},
+            {"n_positions", size(positions->shape[0])},
+            {"vocab_size", size(tokens->shape[0])},
+            {"bias", names.contains("ln_f.bias")}};
+}
+
+/// Weights decide; a file beside them that says another size is of another model. Without one, it is the
+/// published model of these sizes.
+void complete_gpt2(nlohmann::json& config, std::span<const TensorView> weights, const std::string& source,
+                   const std::string& path) {
+    const nlohmann::json sizes = sizes_of(weights, source);
+    for (const auto& [name, value] : sizes.items()) {
+        if (name != "bias" && config.contains(name) && config[name] != value)
+            throw UserError(fmt::format("{}: {} is {}, but the weights beside it are of {}", path, name,
+                                        json_excerpt(config[name]), value.dump()));
+        config[name] = value;
+    }
+    if (config.size() > sizes.size() + 1) return;  // there was one, beside its model_type
+    for (const DecoderPreset& preset : gpt2_family().presets) {
+        nlohmann::json published = {{"n_positions", 1024}, {"vocab_size", 50257}, {"bias", true}};
+        published.update(nlohmann::json::parse(preset.config));
+        config["n_head"] = published["n_head"];
+        published["model_type"] = "gpt2";
+        if (published == config) return;
+    }
+    throw UserError(fmt::format("{}: is missing, and only it says how many heads this model has", path));
+}
+
+void read_gpt2(const ConfigFile& file, Decoder& parts) {
+    parts.hidden = 4 * parts.channels;
+    if (file.given("n_inner") && file.integer("n_inner") != parts.hidden)
+        file.refuse("n_inner", fmt::format("only {} can be run", parts.hidden));
+}
+
+/// Members that their class takes for others where they are missing: dropouts of 0.1. It knows no model
+/// without biases; those that are missing start at zero there, which is the same.
+void write_gpt2(const Decoder& parts, nlohmann::ordered_json& config) {
+    for (const std::string_view name : dropouts) config[std::string(name)] = parts.dropout;
+    if (parts.bias_norm) config.erase("bias");
+}
+
+std::vector<ConfigKey> keys_of_gpt2() {
+    using enum ConfigKey::Absent;
+    std::vector<ConfigKey> keys = {{"vocab_size", &Decoder::vocabulary},
+                                   {"n_positions", &Decoder::context},
+                                   {"n_embd", &Decoder::channels, refused},
+                                   {"n_layer", &Decoder::layers, refused},
+                                   {"n_head", &Decoder::heads, refused},
+                                   {"activation_function", ConfigKey::Held{"\"gelu_new\""}},
+                                   {"layer_norm_epsilon", ConfigKey::Held{"1e-05"}},
+                                   {"scale_attn_weights", ConfigKey::Held{"true"}},
+                                   {"scale_attn_by_inverse_layer_idx", ConfigKey::Held{"false"}},
+                                   {"tie_word_embeddings", ConfigKey::Held{"true"}},
+                                   {"bias", ConfigKey::Flags{&Decoder::bias_norm, &Decoder::bias_qkv,
+                                                             &Decoder::bias_output, &Decoder::bias_mlp}}};
+    for (const std::string_view name : dropouts) keys.push_back({name, ConfigKey::Dropout{}});
+    // Nothing reads n_ctx any more; heads of other tasks; the format that attention is added up in.
+    for (const std::string_view name :
+         {"n_ctx", "classifier_dropout", "hidden_dropout", "reorder_and_upcast_attn", "summary_activation",
+          "summary_first_dropout", "summary_last_dropout", "summary_proj_to_labels", "summary_type",
+          "summary_use_proj"})
+        keys.push_back({name, ConfigKey::NoEffect{}});
+    return keys;
 }
 
 }  // namespace
 
-bool is_gpt2(std::string_view name) { return find(name) != nullptr; }
-
-Gpt2Config gpt2_config(std::string_view name) {
-    if (const Gpt2Config* config = find(name)) return *config;
-    throw UserError(fmt::format("there is no model '{}'; there are {}", name, fmt::join(gpt2_names(), ", ")));
-}
-
-std::vector<std::string> gpt2_names() {
-    std::vector<std::string> names;
-    for (const Gpt2Config& config : configs) names.push_back(config.name);
-    return names;
-}
-
-void validate(const Gpt2Config& config) {
-    require_between("layers", config.layers, max_layers);
-    for (const auto& [what, value] : {std::pair{"heads", config.heads},
-                                      {"channels", config.channels},
-                                      {"vocabulary", config.vocabulary},
-                                      {"context", config.context}})
-        require_between(what, value, max_of_others);
-    if (config.channels % config.heads != 0)
-        throw UserError(
-            fmt::format("{} channels cannot be shared by {} heads", config.channels, config.heads));
-    if (!(config.dropout >= 0 && config.dropout < 1))
-        throw UserError(fmt::format("dropout must lie in [0, 1), got {}", config.dropout));
-}
-
-Gpt2Config with_sizes(Gpt2Config config, const ModelSizes& sizes) {
-    Gpt2Config other = config;
-    other.layers = sizes.layers.value_or(config.layers);
-    other.heads = sizes.heads.value_or(config.heads);
-    other.channels = sizes.channels.value_or(config.channels);
-    other.vocabulary = sizes.vocabulary.value_or(config.vocabulary);
-    other.context = sizes.context.value_or(config.context);
-    other.dropout = sizes.dropout.value_or(config.dropout);
-    other.bias = sizes.bias.value_or(config.bias);
-    validate(other);
-    // Dropout has no effect once the model was trained.
-    config.dropout = other.dropout;
-    if (other != config) other.name = fmt::format("gpt2-{}x{}", other.layers, other.channels);
-    return other;
-}
-
 const DecoderFamily& gpt2_family() {
-    static const DecoderFamily row = {.model_type = "gpt2",
-                                      .architecture = "GPT2LMHeadModel",
-                                      .names = {.body = "",
-                                                .embedding = "wte",
-                                                .positions = "wpe",
-                                                .layers = "h",
-                                                .last_norm = "ln_f",
-                                                .before_attention = "ln_1",
-                                                .before_mlp = "ln_2",
-                                                .attention = "attn",
-                                                .qkv = "c_attn",
-                                                .output = "c_proj",
-                                                .up = "c_fc",
-                                                .down = "c_proj"},
-                                      .files = [](const DecoderConfig& config) {
-                                          const Decoder& parts = config.parts;
-                                          WeightFiles files = hf_gpt2_files();
-                                          files.texts["config.json"] =
-                                              hf_gpt2_config({.layers = parts.layers,
-                                                              .channels = parts.channels,
-                                                              .context = parts.context,
-                                                              .vocabulary = parts.vocabulary,
-                                                              .bias = parts.bias_norm},
-                                                             parts.heads, parts.dropout);
-                                          return files;
-                                      }};
+    /// gpt2-tiny is ours, for tests and first steps: a few seconds of training on bytes or a small
+    /// vocabulary.
+    static const DecoderFamily row = {
+        .model_type = "gpt2",
+        .architecture = "GPT2LMHeadModel",
+        .parts = {.vocabulary = 50257,
+                  .context = 1024,
+                  .tied = true,
+                  .learned_positions = true,
+                  .layer_norms = true,
+                  .bias_qkv = true,
+                  .bias_output = true,
+                  .bias_mlp = true,
+                  .activation = Activation::gelu_tanh,
+                  .gated = false},
+        .names = {.body = "",
+                  .embedding = "wte",
+                  .positions = "wpe",
+                  .layers = "h",
+                  .last_norm = "ln_f",
+                  .before_attention = "ln_1",
+                  .before_mlp = "ln_2",
+                  .attention = "attn",
+                  .qkv = "c_attn",
+                  .output = "c_proj",
+                  .up = "c_fc",
+                  .down = "c_proj"},
+        .keys = keys_of_gpt2(),
+        .other_names = {{"hidden_size", "n_embd"},
+                        {"max_position_embeddings", "n_positions"},
+                        {"num_attention_heads", "n_head"},
+                        {"num_hidden_layers", "n_layer"}},
+        .own_keys = {"n_inner"},
+        .read = read_gpt2,
+        .write = write_gpt2,
+        .files = files_of_gpt2,
+        .complete = complete_gpt2,
+        .chosen_parts = true,
+        .presets = {{"gpt2-tiny", "",
+                     R"({"n_layer": 4, "n_head": 4, "n_embd": 128, "vocab_size": 512, "n_positions": 256})"},
+                    {"gpt2-124m", "gpt2", R"({"n_layer": 12, "n_head": 12, "n_embd": 768})"},
+                    {"gpt2-355m", "gpt2-medium", R"({"n_layer": 24, "n_head": 16, "n_embd": 1024})"},
+                    {"gpt2-774m", "gpt2-large", R"({"n_layer": 36, "n_head": 20, "n_embd": 1280})"},
+                    {"gpt2-1558m", "gpt2-xl", R"({"n_layer": 48, "n_head": 25, "n_embd": 1600})"}}};
     return row;
-}
-
-DecoderConfig decoder_of(const Gpt2Config& config) {
-    return {.name = config.name,
-            .parts = {.layers = config.layers,
-                      .heads = config.heads,
-                      .key_heads = config.heads,
-                      .head_size = config.heads > 0 ? config.head_size() : 0,
-                      .channels = config.channels,
-                      .hidden = 4 * config.channels,
-                      .vocabulary = config.vocabulary,
-                      .context = config.context,
-                      .tied = true,
-                      .learned_positions = true,
-                      .layer_norms = true,
-                      .bias_qkv = config.bias,
-                      .bias_output = config.bias,
-                      .bias_mlp = config.bias,
-                      .bias_norm = config.bias,
-                      .activation = Activation::gelu_tanh,
-                      .gated = false,
-                      .dropout = config.dropout},
-            .family = &gpt2_family()};
-}
-
-Tensor gpt2_logits(const Gpt2Config& config, Tensor tokens, const Mode& mode, const DocumentPlaces& places) {
-    validate(config);
-    return decoder_logits(decoder_of(config), tokens, mode, places);
-}
-
-Tensor gpt2_next_logits(const Gpt2Config& config, Tensor tokens, Tensor positions, DType kept) {
-    validate(config);
-    return decoder_next_logits(decoder_of(config), tokens, positions, kept);
-}
-
-Tensor gpt2_loss(const Gpt2Config& config, Tensor tokens, Tensor targets, const Mode& mode) {
-    const Tensor logits = gpt2_logits(config, tokens, mode);
-    const OriginScope scope(tokens.graph(), "loss");
-    return loss_of_text(logits, targets, mode);
-}
-
-Model gpt2_model(const Gpt2Config& config, std::int64_t sequence, Documents documents) {
-    validate(config);
-    return decoder_model(decoder_of(config), sequence, documents);
-}
-
-LanguageModel gpt2_language_model(const Gpt2Config& config) {
-    validate(config);
-    return decoder_language_model(decoder_of(config));
 }
 
 }  // namespace mantissa::nn
