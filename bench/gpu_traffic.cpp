@@ -22,11 +22,11 @@
 #include "mantissa/base/function_ref.h"
 #include "mantissa/base/random.h"
 #include "mantissa/device/cuda/cuda_device.h"
-#include "mantissa/nn/models/gpt2.h"
 #include "mantissa/runtime/execution.h"
 #include "mantissa/train/loss_scale.h"
 #include "mantissa/train/trainer.h"
 #include "tests/emulated_gpu/emulated_gpu.h"
+#include "tests/support/gpt2.h"
 
 namespace mantissa {
 namespace {

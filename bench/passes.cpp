@@ -19,11 +19,11 @@
 #include "bench/measure.h"
 #include "mantissa/base/random.h"
 #include "mantissa/device/cpu/cpu_device.h"
-#include "mantissa/nn/models/gpt2.h"
 #include "mantissa/train/loss_scale.h"
 #include "mantissa/train/step_execution.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_plan.h"
+#include "tests/support/gpt2.h"
 
 namespace mantissa {
 namespace {

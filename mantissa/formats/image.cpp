@@ -24,23 +24,23 @@ bool begins_with(std::span<const std::byte> bytes, std::span<const std::uint8_t>
 }
 
 /// Kinds of images that are not read, by the bytes that they have at a place.
-struct OtherKind {
+struct OtherImageKind {
     std::size_t at;
     std::string_view bytes, name;
 };
-constexpr std::array<OtherKind, 8> other_kinds = {{{8, "WEBP", "WebP"},
-                                                   {0, "GIF8", "GIF"},
-                                                   {0, "BM", "BMP"},
-                                                   {0, {"II*\0", 4}, "TIFF"},
-                                                   {0, {"MM\0*", 4}, "TIFF"},
-                                                   {4, "ftypavif", "AVIF"},
-                                                   {4, "ftyphei", "HEIC"},
-                                                   {0, {"\xff\x0a", 2}, "JPEG XL"}}};
+constexpr std::array<OtherImageKind, 8> other_image_kinds = {{{8, "WEBP", "WebP"},
+                                                              {0, "GIF8", "GIF"},
+                                                              {0, "BM", "BMP"},
+                                                              {0, {"II*\0", 4}, "TIFF"},
+                                                              {0, {"MM\0*", 4}, "TIFF"},
+                                                              {4, "ftypavif", "AVIF"},
+                                                              {4, "ftyphei", "HEIC"},
+                                                              {0, {"\xff\x0a", 2}, "JPEG XL"}}};
 
 /// Empty: unknown.
 std::string_view name_of_kind(std::span<const std::byte> bytes) {
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    for (const OtherKind& kind : other_kinds)
+    for (const OtherImageKind& kind : other_image_kinds)
         if (text.size() > kind.at && text.substr(kind.at).starts_with(kind.bytes)) return kind.name;
     return {};
 }

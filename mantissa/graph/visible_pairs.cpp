@@ -151,7 +151,7 @@ Interval VisibleSteps::evaluate(const Step& step, std::span<const Interval> oper
     if (dtype == DType::boolean) return truth(now.low > 0, now.high > 0);
     if (!is_floating(dtype)) return now.low < -0x1p31 || now.high >= 0x1p31 ? Interval{} : now;
     if (points == Points::exact && now.is_point()) return now;
-    // What may have been rounded is wider than it says.
+    // Rounding may have moved an end that is no whole number.
     const double part = size_of(dtype) == 2 ? 0x1p-7 : 0x1p-20;
     if (!is_exact(now.low, dtype)) now.low -= std::abs(now.low) * part;
     if (!is_exact(now.high, dtype)) now.high += std::abs(now.high) * part;

@@ -22,7 +22,7 @@ void require_checkpoint(const std::filesystem::path& directory);
 
 struct CheckpointToSave {
     /// model.safetensors: names and shapes as in the file (for GPT-2, what stored_weights gives by
-    /// hf_gpt2_files). All ranks read all of it, in one order, and the first writes it.
+    /// nn::decoder_files). All ranks read all of it, in one order, and the first writes it.
     std::span<const TensorToWrite> model;
     /// optimizer.safetensors: moments and the like. Of rank R but the first, optimizer.R.safetensors, if it
     /// has any.

@@ -1,8 +1,8 @@
-#include "mantissa/formats/hf_gpt2.h"
-
+// GPT-2 in the files of Hugging Face's library.
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "mantissa/base/error.h"
@@ -15,11 +15,22 @@
 namespace mantissa {
 namespace {
 
-constexpr Gpt2Sizes tiny = {.layers = 2, .channels = 3, .context = 5, .vocabulary = 7};
+const nn::Gpt2Config tiny = {
+    .name = "tiny", .layers = 2, .heads = 1, .channels = 3, .vocabulary = 7, .context = 5};
+
+WeightFiles files() { return nn::decoder_files(nn::decoder_of(tiny)); }
+bool is_transposed(const std::string& name) { return !files().stored({name, DType::f32, {}}).order.keeps(); }
+
+/// The model that weights say beside a config.json of the heads alone.
+nn::Decoder parts_of(const std::vector<TensorView>& weights) {
+    const TemporaryDirectory directory;
+    std::ofstream(directory / "config.json") << R"({"n_head": 1})";
+    return nn::decoder_config_of(directory.path(), weights, "m").parts;
+}
 
 /// A model in memory; element i of parameter p is 1000 p + i.
 struct Model {
-    explicit Model(const Gpt2Sizes& sizes = tiny) {
+    explicit Model(const nn::Gpt2Config& sizes = tiny) {
         for (const testing::Gpt2Parameter& parameter : testing::gpt2_parameters(sizes)) {
             auto& data = values.emplace_back(static_cast<std::size_t>(element_count(parameter.shape)));
             for (std::size_t i = 0; i < data.size(); ++i)
@@ -41,7 +52,7 @@ struct Model {
     }
     void read(const std::vector<TensorView>& file) {
         std::size_t next = 0;
-        read_weights(file, specs, hf_gpt2_files(), "m",
+        read_weights(file, specs, files(), "m",
                      [&](const TensorSpec& parameter, std::span<const std::byte> value) {
                          ASSERT_EQ(parameter.name, specs[next].name);
                          ASSERT_EQ(value.size(), values[next].size() * sizeof(float));
@@ -100,13 +111,13 @@ std::string import_error(const Checkpoint& checkpoint) {
 }
 
 TEST(HfGpt2, ListsTheParametersOf124M) {
-    const Gpt2Sizes sizes = {.layers = 12, .channels = 768, .context = 1024, .vocabulary = 50257};
+    const nn::Gpt2Config sizes = nn::gpt2_config("gpt2-124m");
     std::int64_t count = 0;
     int transposed = 0;
     const auto parameters = testing::gpt2_parameters(sizes);
     for (const testing::Gpt2Parameter& parameter : parameters) {
         count += element_count(parameter.shape);
-        transposed += is_transposed_in_hf(parameter.name);
+        transposed += is_transposed(parameter.name);
     }
     EXPECT_EQ(count, 124'439'808);
     EXPECT_EQ(parameters.size(), 148u);  // the published file has these and twelve masks: 160
@@ -114,16 +125,16 @@ TEST(HfGpt2, ListsTheParametersOf124M) {
     EXPECT_EQ(parameters[2].name, "h.0.ln_1.weight");
     EXPECT_EQ(parameters[4].name, "h.0.attn.c_attn.weight");
     EXPECT_EQ(parameters[4].shape, (std::vector<std::int64_t>{2304, 768}));
-    EXPECT_FALSE(is_transposed_in_hf("wte.weight"));
-    EXPECT_FALSE(is_transposed_in_hf("h.0.attn.c_attn.bias"));
-    EXPECT_FALSE(is_transposed_in_hf("h.x.mlp.c_fc.weight"));
+    EXPECT_FALSE(is_transposed("wte.weight"));
+    EXPECT_FALSE(is_transposed("h.0.attn.c_attn.bias"));
+    EXPECT_FALSE(is_transposed("h.x.mlp.c_fc.weight"));
 }
 
 TEST(HfGpt2, ImportsWithAndWithoutPrefix) {
     const Model expected;
     for (const char* prefix : {"", "transformer."}) {
         const Checkpoint checkpoint(expected, prefix);
-        EXPECT_EQ(gpt2_sizes_of(checkpoint.tensors, "m"), tiny);
+        EXPECT_EQ(parts_of(checkpoint.tensors), nn::decoder_of(tiny).parts);
         Model model;
         model.clear();
         model.read(checkpoint.tensors);
@@ -149,7 +160,7 @@ TEST(HfGpt2, ExportGivesBackTheCheckpoint) {
     const Checkpoint checkpoint(model);
     const TemporaryDirectory directory;
     write_safetensors(directory / "m",
-                      std::span<const TensorToWrite>(stored_weights(model.to_write(), hf_gpt2_files())),
+                      std::span<const TensorToWrite>(stored_weights(model.to_write(), files())),
                       {{"format", "pt"}});
     const SafetensorsFile file(directory / "m");
     ASSERT_EQ(file.tensors().size(), checkpoint.tensors.size());
@@ -162,7 +173,7 @@ TEST(HfGpt2, ExportGivesBackTheCheckpoint) {
 }
 
 TEST(HfGpt2, ConfigSaysTheSizes) {
-    const nlohmann::json config = nlohmann::json::parse(hf_gpt2_config(tiny, 1));
+    const nlohmann::json config = nlohmann::json::parse(nn::decoder_config_text(nn::decoder_of(tiny)));
     EXPECT_EQ(config["model_type"], "gpt2");
     EXPECT_EQ(config["architectures"], nlohmann::json::array({"GPT2LMHeadModel"}));
     EXPECT_EQ(config["n_layer"], 2);
@@ -209,7 +220,7 @@ TEST(HfGpt2, NamesWhatDoesNotFit) {
     // A layer that lacks a tensor is still a layer; one that is far beyond the others is none.
     missing.add("h.999999999.ln_1.weight", {3}, {1, 2, 3});
     missing["h.0.ln_1.weight"].name = "h.0.ln_1.wieght";
-    EXPECT_EQ(gpt2_sizes_of(missing.tensors, "m").layers, 2);
+    EXPECT_EQ(parts_of(missing.tensors).layers, 2);
     Checkpoint unknown(model);
     unknown.add("h.2.ln_1.weight", {3}, {1, 2, 3});
     EXPECT_EQ(import_error(unknown), "m: tensor \"h.2.ln_1.weight\" is no parameter of this model");
@@ -238,10 +249,10 @@ TEST(HfGpt2, NamesWhatDoesNotFit) {
               "m: tensor \"wpe.weight\" is i32, which cannot become f32 without loss; save it as f32");
     Checkpoint other(model);
     other["wte.weight"].name = "embed_tokens.weight";
-    EXPECT_THROW(gpt2_sizes_of(other.tensors, "m"), UserError);
+    EXPECT_THROW(parts_of(other.tensors), UserError);
     Checkpoint flat(model);
     flat["wpe.weight"].shape = {15};
-    EXPECT_THROW(gpt2_sizes_of(flat.tensors, "m"), UserError);
+    EXPECT_THROW(parts_of(flat.tensors), UserError);
 }
 
 }  // namespace

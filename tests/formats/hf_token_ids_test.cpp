@@ -7,7 +7,6 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "mantissa/formats/hf_gpt2.h"
 #include "mantissa/nn/decoder/family.h"
 #include "tests/support/temporary_directory.h"
 
@@ -41,7 +40,7 @@ TEST(HfTokenIds, AreNullWhereThereAreNone) {
     for (const std::string& text :
          {nn::decoder_config_text({.name = "ours",
          .parts = {.layers = 1, .heads = 1, .key_heads = 1, .head_size = 2, .channels = 2, .hidden = 2}}),
-          hf_gpt2_config({.layers = 1, .channels = 2, .context = 4, .vocabulary = 8}, 1)}) {
+          nn::decoder_config_text(nn::decoder_config("gpt2-tiny"))}) {
         const nlohmann::json none = nlohmann::json::parse(with_token_ids(text, {}));
         EXPECT_TRUE(none.at("bos_token_id").is_null());
         EXPECT_TRUE(none.at("eos_token_id").is_null());

@@ -189,9 +189,10 @@ TEST(DecoderConfigs, ReadsAMistral) {
 }
 
 TEST(DecoderConfigs, OtherModelsAreRefusedInOneLine) {
-    EXPECT_EQ(config_error(with("model_type", "gpt_bigcode"))
-                  .find("config.json: model_type is \"gpt_bigcode\"; known are \"llama\", \"mistral\", "),
-              0u);
+    EXPECT_EQ(
+        config_error(with("model_type", "gpt_bigcode"))
+            .find("config.json: model_type is \"gpt_bigcode\"; known are \"gpt2\", \"llama\", \"mistral\", "),
+        0u);
     EXPECT_EQ(config_error(with("sliding_window", 64)),
               "config.json: sliding_window is 64, a key that is not known here, so it may say what the model "
               "computes; remove it if it does not");
@@ -226,7 +227,7 @@ TEST(DecoderConfigs, OtherModelsAreRefusedInOneLine) {
     EXPECT_EQ(config_error(with("num_hidden_layers", "22")),
               "config.json: num_hidden_layers: expected an unsigned integer, found \"22\"");
     EXPECT_EQ(config_error(with("num_attention_heads", 3)),
-              "config.json: hidden_size 2048 cannot be shared by 3 heads, and head_dim is not given");
+              "config.json: 2048 channels cannot be shared by 3 heads, and head_dim is not given");
     EXPECT_EQ(config_error(with("rms_norm_eps", 0)),
               "config.json: rms_norm_eps: expected a number above 0, found 0");
     EXPECT_EQ(config_error(with("tie_word_embeddings", "yes")),

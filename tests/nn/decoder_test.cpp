@@ -22,15 +22,21 @@ using nn::DecoderConfig;
 TEST(Decoder, PresetsHaveThePublishedSizes) {
     // As llama2.c and TinyLlama give them, and of the others what transformers' classes count.
     const std::pair<const char*, std::int64_t> sizes[] = {
-        {"stories15m", 15'191'712},      {"stories42m", 41'689'600},       {"stories110m", 109'529'856},
-        {"tinyllama", 1'100'048'384},    {"smollm2-135m", 134'515'008},    {"smollm2-360m", 361'821'120},
-        {"llama3.2-1b", 1'235'814'400},  {"qwen2.5-0.5b", 494'032'768},    {"qwen2.5-1.5b", 1'543'714'304},
-        {"qwen3-0.6b", 596'049'920},     {"qwen3-1.7b", 1'720'574'976},    {"pythia-70m", 70'426'624},
-        {"pythia-160m", 162'322'944},    {"pythia-410m", 405'334'016},     {"opt-125m", 125'239'296},
-        {"gemma-2b", 2'506'172'416},     {"gemma2-2b", 2'614'341'888},     {"gemma3-270m", 268'098'176},
-        {"gemma3-1b", 999'885'952},      {"phi-1.5", 1'418'270'720},       {"phi3-mini", 3'821'079'552},
-        {"smollm3-3b", 3'075'098'624},   {"granite3.3-2b", 2'533'539'840}, {"olmo2-1b", 1'484'916'736},
-        {"starcoder2-3b", 3'030'371'328}};
+        {"stories15m", 15'191'712},       {"stories42m", 41'689'600},
+        {"stories110m", 109'529'856},     {"tinyllama", 1'100'048'384},
+        {"smollm2-135m", 134'515'008},    {"smollm2-360m", 361'821'120},
+        {"llama3.2-1b", 1'235'814'400},   {"qwen2.5-0.5b", 494'032'768},
+        {"qwen2.5-1.5b", 1'543'714'304},  {"qwen3-0.6b", 596'049'920},
+        {"qwen3-1.7b", 1'720'574'976},    {"pythia-70m", 70'426'624},
+        {"pythia-160m", 162'322'944},     {"pythia-410m", 405'334'016},
+        {"opt-125m", 125'239'296},        {"gemma-2b", 2'506'172'416},
+        {"gemma2-2b", 2'614'341'888},     {"gemma3-270m", 268'098'176},
+        {"gemma3-1b", 999'885'952},       {"phi-1.5", 1'418'270'720},
+        {"phi3-mini", 3'821'079'552},     {"smollm3-3b", 3'075'098'624},
+        {"granite3.3-2b", 2'533'539'840}, {"olmo2-1b", 1'484'916'736},
+        {"starcoder2-3b", 3'030'371'328}, {"gpt2", 124'439'808},
+        {"gpt2-medium", 354'823'168},     {"gpt2-large", 774'030'080},
+        {"gpt2-xl", 1'557'611'200}};
     for (const auto& [name, parameters] : sizes)
         EXPECT_EQ(nn::decoder_config(name).parameters(), parameters) << name;
     for (const std::string& name : nn::decoder_names())
@@ -41,7 +47,7 @@ TEST(Decoder, PresetsHaveThePublishedSizes) {
     EXPECT_EQ(nn::decoder_config("llama-110m").name, nn::decoder_config("stories110m").name);
     EXPECT_EQ(error_of([] { nn::decoder_config("llama-7b"); })
                   .find("there is no model 'llama-7b'; there are "
-                        "llama-tiny, llama-15m, "),
+                        "gpt2-tiny, gpt2-124m, "),
               0u);
 }
 

@@ -7,7 +7,7 @@
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/nn/decoder/family.h"
-#include "mantissa/nn/models/gpt2.h"
+#include "tests/support/gpt2.h"
 
 namespace mantissa {
 namespace {

@@ -10,11 +10,11 @@
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/printer.h"
-#include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/autocast.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/train/optimizer_update.h"
 #include "tests/passes/small_gpt2.h"
+#include "tests/support/gpt2.h"
 
 namespace mantissa {
 namespace {

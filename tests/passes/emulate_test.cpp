@@ -10,10 +10,10 @@
 
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/reference.h"
-#include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/pipeline.h"
 #include "tests/passes/small_gpt2.h"
 #include "tests/support/error_of.h"
+#include "tests/support/gpt2.h"
 #include "tests/support/show_gradients.h"
 
 namespace mantissa {

@@ -12,10 +12,10 @@
 #include "mantissa/graph/reference.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/graph/verifier.h"
-#include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/train/optimizer_update.h"
 #include "tests/passes/small_gpt2.h"
+#include "tests/support/gpt2.h"
 #include "tests/support/random_draws.h"
 
 namespace mantissa {

@@ -8,7 +8,6 @@
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/verifier.h"
-#include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/analysis/plan_memory.h"
 #include "mantissa/passes/analysis/uses.h"
 #include "mantissa/passes/expand.h"
@@ -16,6 +15,7 @@
 #include "mantissa/passes/simplify.h"
 #include "mantissa/train/optimizer_update.h"
 #include "tests/passes/small_gpt2.h"
+#include "tests/support/gpt2.h"
 #include "tests/support/random_draws.h"
 #include "tests/support/random_graph.h"
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "mantissa/graph/graph.h"
-#include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/pipeline.h"
+#include "tests/support/gpt2.h"
 
 namespace mantissa::testing {
 

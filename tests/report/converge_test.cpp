@@ -8,8 +8,8 @@
 
 #include "mantissa/data/text_windows.h"
 #include "mantissa/device/cpu/cpu_device.h"
-#include "mantissa/nn/models/gpt2.h"
 #include "tests/support/error_of.h"
+#include "tests/support/gpt2.h"
 #include "tests/support/html_page.h"
 
 namespace mantissa {

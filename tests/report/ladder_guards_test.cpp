@@ -8,10 +8,10 @@
 #include "mantissa/base/error.h"
 #include "mantissa/data/text_windows.h"
 #include "mantissa/device/cpu/cpu_device.h"
-#include "mantissa/nn/models/gpt2.h"
 #include "mantissa/numerics/formats.h"
 #include "mantissa/report/ladder.h"
 #include "tests/support/device_around.h"
+#include "tests/support/gpt2.h"
 
 namespace mantissa {
 namespace {

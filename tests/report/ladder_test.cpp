@@ -12,9 +12,9 @@
 #include "mantissa/data/text_windows.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/device/cpu/cpu_target.h"
-#include "mantissa/nn/models/gpt2.h"
 #include "mantissa/report/step_estimate.h"
 #include "tests/support/device_around.h"
+#include "tests/support/gpt2.h"
 #include "tests/support/machine_kinds.h"
 
 namespace mantissa {

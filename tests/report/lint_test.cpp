@@ -11,8 +11,8 @@
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/nn/image_model.h"
 #include "mantissa/nn/layers.h"
-#include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/pipeline.h"
+#include "tests/support/gpt2.h"
 
 namespace mantissa {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "mantissa/formats/hf_gpt2.h"
+#include "tests/support/gpt2.h"
 
 namespace mantissa::testing {
 
@@ -18,7 +18,7 @@ struct Gpt2Parameter {
 };
 
 /// All parameters of a model, each once (the head is `wte.weight`), in the order of the layers.
-inline std::vector<Gpt2Parameter> gpt2_parameters(const Gpt2Sizes& sizes) {
+inline std::vector<Gpt2Parameter> gpt2_parameters(const nn::Gpt2Config& sizes) {
     const std::int64_t C = sizes.channels;
     std::vector<Gpt2Parameter> list = {{"wte.weight", {sizes.vocabulary, C}},
                                        {"wpe.weight", {sizes.context, C}}};

@@ -1,10 +1,10 @@
 // A GPT-2 in training as one set of options, for tests.
 #pragma once
 
-#include "mantissa/nn/models/gpt2.h"
 #include "mantissa/train/loss_scale.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_plan.h"
+#include "tests/support/gpt2.h"
 
 namespace mantissa {
 

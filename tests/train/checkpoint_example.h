@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/formats/hf_gpt2.h"
 #include "mantissa/formats/weight_files.h"
+#include "mantissa/nn/decoder/family.h"
 #include "mantissa/train/checkpoint.h"
 #include "tests/support/gpt2_parameters.h"
 
@@ -19,14 +19,14 @@ class ExampleCheckpoint {
   public:
     explicit ExampleCheckpoint(int step, std::int64_t channels = 4) : step_(step) {
         for (const testing::Gpt2Parameter& parameter :
-             testing::gpt2_parameters({.layers = 1, .channels = channels, .context = 3, .vocabulary = 11})) {
+             testing::gpt2_parameters({.layers = 1, .channels = channels, .vocabulary = 11, .context = 3})) {
             const auto count = static_cast<std::size_t>(element_count(parameter.shape));
             const auto& data = values_.emplace_back(count, static_cast<float>(step));
             const auto* bytes = reinterpret_cast<const std::byte*>(data.data());
             model_.push_back({{parameter.name, DType::f32, parameter.shape, bytes}});
             moments_.push_back({{"m." + parameter.name, DType::f32, parameter.shape, bytes}});
         }
-        model_ = stored_weights(std::move(model_), hf_gpt2_files());
+        model_ = stored_weights(std::move(model_), nn::decoder_files(nn::decoder_config("gpt2-tiny")));
     }
     ExampleCheckpoint(const ExampleCheckpoint&) = delete;
 

@@ -13,7 +13,6 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
-#include "mantissa/formats/hf_gpt2.h"
 #include "tests/support/error_of.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/train/checkpoint_example.h"

@@ -14,13 +14,13 @@
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/reference.h"
 #include "mantissa/nn/decoder/family.h"
-#include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/differentiate.h"
 #include "mantissa/runtime/execution.h"
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/gradients.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_plan.h"
+#include "tests/support/gpt2.h"
 #include "tests/support/largest_difference.h"
 
 namespace mantissa {

@@ -9,7 +9,6 @@
 #include "mantissa/data/text_windows.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/nn/decoder/family.h"
-#include "mantissa/nn/models/gpt2.h"
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/optimizer.h"
 #include "mantissa/train/perplexity.h"
@@ -17,6 +16,7 @@
 #include "mantissa/train/token_generator.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_plan.h"
+#include "tests/support/gpt2.h"
 
 namespace mantissa {
 namespace {

@@ -14,8 +14,8 @@
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/reference.h"
-#include "mantissa/nn/models/gpt2.h"
 #include "mantissa/train/stop_sequences.h"
+#include "tests/support/gpt2.h"
 #include "tests/support/largest_difference.h"
 #include "tests/train/tenfold_parameters.h"
 

@@ -10,10 +10,10 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
 #include "mantissa/device/cpu/cpu_device.h"
-#include "mantissa/nn/models/gpt2.h"
 #include "mantissa/train/token_generator.h"
 #include "mantissa/train/training_checkpoint.h"
 #include "tests/support/error_of.h"
+#include "tests/support/gpt2.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {

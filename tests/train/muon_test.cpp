@@ -10,12 +10,12 @@
 
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/nn/decoder/family.h"
-#include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/expand.h"
 #include "mantissa/runtime/execution.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_plan.h"
 #include "tests/support/error_of.h"
+#include "tests/support/gpt2.h"
 #include "tests/support/largest_difference.h"
 #include "tests/support/passes.h"
 #include "tests/support/torch_fixture.h"
@@ -162,7 +162,11 @@ TEST(Muon, TakesTheMatricesOfHiddenLayersAlone) {
             llama.parts.tied = tied;
             EXPECT_EQ(taken_by_muon(nn::decoder_model(llama, 16), fuse_linear_cross_entropy), expected);
         }
-    const nn::Gpt2Config gpt2 = nn::with_sizes(nn::gpt2_config("gpt2-tiny"), {.layers = 1});
+    const nn::Gpt2Config gpt2 = [] {
+        nn::Gpt2Config one = nn::gpt2_config("gpt2-tiny");
+        one.layers = 1;
+        return one;
+    }();
     EXPECT_EQ(taken_by_muon(nn::gpt2_model(gpt2, 16), false),
               (std::set<std::string>{"h.0.attn.c_attn.weight", "h.0.attn.c_proj.weight",
                                      "h.0.mlp.c_fc.weight", "h.0.mlp.c_proj.weight"}));

@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "mantissa/device/cpu/cpu_device.h"
-#include "mantissa/nn/models/gpt2.h"
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_plan.h"
+#include "tests/support/gpt2.h"
 #include "tests/support/rank_threads.h"
 
 namespace mantissa {

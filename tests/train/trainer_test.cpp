@@ -529,20 +529,8 @@ TEST(Gpt2, GradientsOfTheWholeModelAgreeWithDifferences) {
     }
 }
 
-TEST(Gpt2, ParametersAndWorkAsPublished) {
-    EXPECT_EQ(nn::gpt2_config("gpt2").parameters(), 124439808);
-    EXPECT_EQ(nn::gpt2_config("gpt2-medium").parameters(), 354823168);
-    EXPECT_EQ(nn::gpt2_config("gpt2-774m").parameters(), 774030080);
-    EXPECT_EQ(nn::gpt2_config("gpt2-xl").parameters(), 1557611200);
-    EXPECT_NEAR(nn::gpt2_config("gpt2").flops_per_token(1024) / 1e6, 803.3, 0.1);
-    try {
-        nn::gpt2_config("gpt3");
-        FAIL() << "gpt3 was found";
-    } catch (const UserError& error) {
-        EXPECT_STREQ(
-            error.what(),
-            "there is no model 'gpt3'; there are gpt2-tiny, gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1558m");
-    }
+TEST(Gpt2, WorkIsAsPublished) {
+    EXPECT_NEAR(nn::decoder_config("gpt2").flops_per_token(1024) / 1e6, 803.3, 0.1);
 }
 
 TEST(Trainer, TakesItsStepsFromASourceAndGoesOnWhereItWasSaved) {

@@ -213,9 +213,9 @@ Decoder read_parts(const ConfigFile& file, const DecoderFamily& family) {
     if (parts.key_heads == 0) parts.key_heads = parts.heads;
     if (parts.head_size == 0) {
         if (parts.heads < 1 || parts.channels % parts.heads != 0)
-            throw UserError(
-                fmt::format("{}: hidden_size {} cannot be shared by {} heads, and head_dim is not given",
-                            file.source(), parts.channels, parts.heads));
+            throw UserError(fmt::format("{}: {} channels cannot be shared by {} heads{}", file.source(),
+                                        parts.channels, parts.heads,
+                                        family.chosen_parts ? "" : ", and head_dim is not given"));
         parts.head_size = parts.channels / parts.heads;
     }
     if (family.read) family.read(file, parts);
@@ -225,6 +225,8 @@ Decoder read_parts(const ConfigFile& file, const DecoderFamily& family) {
     return parts;
 }
 
+}  // namespace
+
 const DecoderFamily& family_in(const Json& root, const std::string& source) {
     const Json& type = require_member(root, "model_type", source, "a model's configuration");
     std::vector<std::string> types;
@@ -232,11 +234,23 @@ const DecoderFamily& family_in(const Json& root, const std::string& source) {
         if (type == family->model_type) return *family;
         types.push_back(fmt::format("\"{}\"", family->model_type));
     }
-    throw UserError(fmt::format("{}: model_type is {}; known are {}", source, json_excerpt(type),
-                                fmt::join(types, ", ")));
+    throw UserError(
+        fmt::format("{}: model_type is {}; known are {}. In Python mantissa.torch.trainer trains the PyTorch "
+                    "module of most other families as it is",
+                    source, json_excerpt(type), fmt::join(types, ", ")));
 }
 
-}  // namespace
+void take_own_names(Json& root, const DecoderFamily& family, const std::string& source) {
+    for (const auto& [theirs, name] : family.other_names) {
+        const std::string other(theirs), own(name);
+        if (!root.contains(other)) continue;
+        if (root.contains(own) && root[own] != root[other])
+            throw UserError(fmt::format("{}: {} is {}, and {}, which is the same, {}", source, own,
+                                        json_excerpt(root[own]), other, json_excerpt(root[other])));
+        root[own] = root[other];
+        root.erase(other);
+    }
+}
 
 std::vector<ConfigKey> common_keys(std::vector<ConfigKey> own) {
     std::vector<ConfigKey> keys = {{"vocab_size", &Decoder::vocabulary, Absent::refused},
@@ -261,8 +275,12 @@ std::vector<std::string_view> dropout_keys(const DecoderFamily& family) {
 }
 
 DecoderConfig read_decoder_config(std::string_view text, const std::string& source) {
-    const Json root = parse_strict_json(text, source);
+    return decoder_config_from(parse_strict_json(text, source), source);
+}
+
+DecoderConfig decoder_config_from(Json root, const std::string& source) {
     const DecoderFamily& family = family_in(root, source);
+    take_own_names(root, family, source);
     return {.name = std::string(family.model_type),
             .parts = read_parts(ConfigFile(root, source, family.model_type), family),
             .family = &family};
@@ -298,10 +316,11 @@ bool is_no_parameter(std::string_view name) {
 }  // namespace
 
 WeightFiles decoder_files(const DecoderConfig& config) {
-    if (config.family->files) return config.family->files(config);
     const DecoderNames& names = config.family->names;
     WeightFiles files{.kind = one_of(config.family->model_type) + " checkpoint", .ignored = is_no_parameter};
-    if (config.parts.tied)
+    if (config.family->files)
+        files = config.family->files();
+    else if (config.parts.tied)
         files.tied = {
             {fmt::format("{}.weight", names.head), fmt::format("{}.{}.weight", names.body, names.embedding)}};
     files.texts["config.json"] = decoder_config_text(config);

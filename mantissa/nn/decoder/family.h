@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -95,21 +96,27 @@ struct DecoderFamily {
     bool turns_parts = false;
     std::string_view theta_key = "rope_theta", part_key = "partial_rotary_factor";
     LayerTypes layer_types = LayerTypes::ignored;
+    /// Names that its class takes for others: theirs, then those of `keys`.
+    std::vector<std::pair<std::string_view, std::string_view>> other_names = {};
     /// Keys that the next two read and write beside `keys`, the rotary positions and layer_types.
     std::vector<std::string_view> own_keys = {};
     void (*read)(const ConfigFile& file, Decoder& parts) = nullptr;
     void (*write)(const Decoder& parts, nlohmann::ordered_json& config) = nullptr;
-    /// The rules of its files, where they are not those of its names; config.json, too.
-    WeightFiles (*files)(const DecoderConfig& config) = nullptr;
+    /// The rules of its files, where they are not those of its names.
+    WeightFiles (*files)() = nullptr;
+    /// Adds to config.json what the weights say. Throws UserError where `config`, read from `path`, differs
+    /// from `weights`, read from `source`.
+    void (*complete)(nlohmann::json& config, std::span<const TensorView> weights, const std::string& source,
+                     const std::string& path) = nullptr;
+    bool chosen_parts = false;  ///< training may drop, and do without biases
     std::vector<DecoderPreset> presets = {};
 };
 
 /// Sizes as most families call them; F, too, but the name of the activation and of biases.
 std::vector<ConfigKey> common_keys(std::vector<ConfigKey> own);
 
-/// GPT-2, whose files say its sizes in another way (nn/models/gpt2.h).
+/// The one whose files may say nothing of it but by their weights.
 const DecoderFamily& gpt2_family();
-/// All other families.
 std::span<const DecoderFamily* const> decoder_families();
 
 /// The members of its config.json that say how much training drops.
@@ -119,6 +126,11 @@ std::vector<std::string_view> dropout_keys(const DecoderFamily& family);
 /// or rope_parameters of transformers 5. Throws UserError, beginning with `source`, for another family, for
 /// what cannot be run and for a key that is not known.
 DecoderConfig read_decoder_config(std::string_view text, const std::string& source);
+DecoderConfig decoder_config_from(nlohmann::json root, const std::string& source);
+/// The family that config.json names.
+const DecoderFamily& family_in(const nlohmann::json& root, const std::string& source);
+/// Gives each key its own name.
+void take_own_names(nlohmann::json& root, const DecoderFamily& family, const std::string& source);
 
 /// The text of config.json for such a model, as transformers 4 and 5 read it. It names no tokens that begin
 /// and end a text (with_token_ids).
@@ -136,11 +148,13 @@ std::vector<std::string> decoder_names();
 bool is_decoder(std::string_view name);
 /// Throws UserError, naming those there are, for another name.
 DecoderConfig decoder_config(std::string_view name);
-/// The model whose config.json lies in `directory`. Throws UserError that names the file if it is none.
-DecoderConfig decoder_config_of(const std::filesystem::path& directory);
+/// The model whose config.json lies in `directory`, beside these weights, read from `source`. Throws
+/// UserError that names the file if it is none.
+DecoderConfig decoder_config_of(const std::filesystem::path& directory,
+                                std::span<const TensorView> weights = {}, const std::string& source = "");
 
 /// The same model in other sizes, under a name that says so; `config` where none differs. Throws UserError
-/// for a dropout or biases, which config.json alone gives.
+/// for a dropout or biases of families that cannot choose them.
 DecoderConfig with_sizes(DecoderConfig config, const ModelSizes& sizes);
 
 }  // namespace mantissa::nn

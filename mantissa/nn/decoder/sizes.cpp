@@ -8,12 +8,22 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
 #include "mantissa/base/whole_units.h"
+#include "mantissa/formats/strict_json.h"
 #include "mantissa/nn/decoder/family.h"
-#include "mantissa/nn/models/max_sizes.h"
 
 namespace mantissa::inline v0::nn {
 
 namespace {
+
+/// Beyond these no number of bytes could be counted.
+constexpr std::int64_t max_layers = 1000, max_of_others = std::int64_t{1} << 20;
+
+/// Throws UserError, naming what it is, unless the value lies between 1 and the most.
+void require_between(const char* what, std::int64_t value, std::int64_t most) {
+    if (value < 1 || value > most)
+        throw UserError(std::string("a model's ") + what + " must be between 1 and " + std::to_string(most) +
+                        ", got " + std::to_string(value));
+}
 
 /// Elements of a linear layer.
 std::int64_t linear_elements(std::int64_t inputs, std::int64_t outputs, bool bias) {
@@ -73,7 +83,7 @@ const std::vector<NamedPreset>& presets() {
             for (const DecoderPreset& preset : family->presets) {
                 nlohmann::json json = nlohmann::json::parse(preset.config);
                 json["model_type"] = family->model_type;
-                made.push_back({preset.alias, read_decoder_config(json.dump(), std::string(preset.name))});
+                made.push_back({preset.alias, decoder_config_from(json, std::string(preset.name))});
                 made.back().config.name = preset.name;
             }
         return made;
@@ -111,9 +121,9 @@ void validate(const DecoderConfig& config) {
                                       {"heads", parts.heads},
                                       {"heads of keys", parts.key_heads},
                                       {"head size", parts.head_size},
-                                      {"hidden channels", parts.hidden},
                                       {"vocabulary", parts.vocabulary}})
         require_between(what, value, max_of_others);
+    require_between("hidden channels", parts.hidden, 4 * max_of_others);
     require_between("context", parts.context, parts.learned_positions ? max_of_others : max_positions);
     if (parts.window < 0) throw UserError(fmt::format("a window of {} tokens is none", parts.window));
     if (parts.heads % parts.key_heads != 0)
@@ -131,9 +141,9 @@ void validate(const DecoderConfig& config) {
 
 namespace {
 
-/// In proportion to the channels, up to a multiple of 32 as llama2.c rounds it.
+/// In proportion to the channels; that of a gated part up to a multiple of 32, as llama2.c rounds it.
 std::int64_t hidden_of(const Decoder& parts, std::int64_t channels) {
-    return align_up(parts.hidden * channels / parts.channels, std::int64_t{32});
+    return align_up(parts.hidden * channels / parts.channels, std::int64_t{parts.gated ? 32 : 1});
 }
 
 /// The pattern of layers, repeated.
@@ -148,12 +158,19 @@ void fit_layers(std::vector<bool>& of_layers, std::int64_t layers) {
 }  // namespace
 
 DecoderConfig with_sizes(DecoderConfig config, const ModelSizes& given) {
-    if (given.dropout.value_or(0) != 0)
+    const bool chosen = config.family->chosen_parts;
+    if (given.dropout.value_or(0) != 0 && !chosen)
         throw UserError(fmt::format("{}: has no dropout, got {}", config.name, *given.dropout));
     DecoderConfig other = config;
     Decoder& parts = other.parts;
     const bool biases = parts.layer_norms || parts.bias_qkv || parts.bias_output || parts.bias_mlp;
-    if (given.bias && *given.bias != biases)
+    if (chosen) {
+        // Dropout has no effect once the model was trained: another makes no other model.
+        config.parts.dropout = parts.dropout = given.dropout.value_or(parts.dropout);
+        for (bool Decoder::*bias :
+             {&Decoder::bias_qkv, &Decoder::bias_output, &Decoder::bias_mlp, &Decoder::bias_norm})
+            parts.*bias = given.bias.value_or(parts.*bias);
+    } else if (given.bias && *given.bias != biases)
         throw UserError(
             fmt::format("{}: has {}", config.name, biases ? "biases, as all of its family" : "no biases"));
     if (given.layers) {
@@ -187,9 +204,21 @@ DecoderConfig with_sizes(DecoderConfig config, const ModelSizes& given) {
     return other;
 }
 
-DecoderConfig decoder_config_of(const std::filesystem::path& directory) {
+DecoderConfig decoder_config_of(const std::filesystem::path& directory, std::span<const TensorView> weights,
+                                const std::string& source) {
     const std::filesystem::path path = directory / "config.json";
-    DecoderConfig config = read_decoder_config(MappedFile(path).text(), path.string());
+    // Where no config.json names a family, weights may be GPT-2's.
+    const bool may_be_gpt2 = !weights.empty() && std::ranges::find(weights, "model.embed_tokens.weight",
+                                                                   &TensorView::name) == weights.end();
+    nlohmann::json root = nlohmann::json::object();
+    if (std::filesystem::exists(path) || !may_be_gpt2)
+        root = parse_strict_json(MappedFile(path).text(), path.string());
+    if (may_be_gpt2 && root.is_object() && !root.contains("model_type"))
+        root["model_type"] = gpt2_family().model_type;
+    const DecoderFamily& family = family_in(root, path.string());
+    take_own_names(root, family, path.string());
+    if (family.complete && !weights.empty()) family.complete(root, weights, source, path.string());
+    DecoderConfig config = decoder_config_from(std::move(root), path.string());
     config.name = directory.filename().string();
     for (const NamedPreset& known : presets())
         if (known.config.family == config.family && known.config.parts == config.parts) return known.config;

@@ -8,10 +8,10 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
-#include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/train/optimizer_update.h"
 #include "tests/passes/small_gpt2.h"
+#include "tests/support/gpt2.h"
 #include "tests/support/random_draws.h"
 #include "tests/support/random_graph.h"
 
