@@ -4,10 +4,9 @@
 
 A twin of the module is trained by PyTorch, and gets each change, too: modes, requires_grad, attributes, buffers, weights,
 sizes of a batch, closures, hooks, layers, exceptions. A change must be followed or refused. Followed: the losses of all
-steps are PyTorch's within 1e-3 of the first, the same weights move, and so is the loss in evaluation at the end. Where
-batches are few, norms over them part by chance: losses may be 8 times as far apart as PyTorch's are from those of a
-third module, whose weights began where rounding may move them. Refused:
-the message names what was changed. Then the change is taken back on both sides, and the next step must go on.
+steps are PyTorch's within 1e-3 of the first, the same weights move, and so is the loss in evaluation at the end. Norms over few
+numbers part: losses may be 8 times as far apart as PyTorch's are from its own in FP64, of a third module. Refused: the
+message names what was changed. Then the change is taken back on both sides, and the next step must go on.
 """
 import argparse
 import copy
@@ -45,6 +44,8 @@ class Side:
         self.split = None if self.names else options.get("inputs", len(self.values) - 1)
 
     def eager(self, values):
+        kind = next(self.model.parameters()).dtype
+        values = [each.to(kind) if each.is_floating_point() else each for each in values]
         if self.names:
             return self.loss(self.model(**dict(zip(self.names, values))))
         return self.loss(self.model(*values[:self.split]), *values[self.split:])
@@ -169,11 +170,8 @@ class Run:
         model, loss, example, *options = make()
         options = options[0] if options else {}
         model.train()
-        moved = copy.deepcopy(model)
-        with torch.no_grad():
-            for parameter in moved.parameters():
-                parameter.mul_(1 + (torch.rand_like(parameter) - 0.5) * 2**-23)
-        self.sides = [Side(each, loss, example, options) for each in (model, copy.deepcopy(model), moved)]
+        self.sides = [Side(each, loss, example, options)
+                      for each in (model, copy.deepcopy(model), copy.deepcopy(model).double())]
         self.ours, self.theirs = self.sides[:2]
         adamw = mantissa.adamw(weight_decay=DECAY, beta2=0.999, decay_matrices_only=False)
         self.step = mantissa.torch.trainer(self.ours.model, self.ours.loss, example, optimizer=adamw, check=False, threads=1,
@@ -200,8 +198,8 @@ class Run:
         if self.step._parameters.views and mine != other:
             raise Silent(f"{what}: {sorted(mine ^ other)[0]} moved on one side alone")
 
-    def _near(self, what, mine, theirs, moved):
-        self.apart = max(self.apart, abs(moved - theirs))
+    def _near(self, what, mine, theirs, exact):
+        self.apart = max(self.apart, abs(exact - theirs))
         if not abs(mine - theirs) <= max(NEAR * self.first, TIMES_OF_EAGER * self.apart):
             raise Silent(f"{what}: loss {mine:.6f}, PyTorch's {theirs:.6f}")
 
