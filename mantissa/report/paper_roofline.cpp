@@ -133,7 +133,7 @@ double seconds_below_sixteen_bits(const Plan& plan, const Card& card, double rat
     double seconds = 0;
     for (const PlannedNode& planned : plan.nodes()) {
         const std::string_view op = plan.graph().node(planned.node).op->name;
-        const bool is_product = op == "matmul" || op == "fused";
+        const bool is_product = op == "matmul" || op == "fused" || op.starts_with("conv2d");
         seconds += min_time(planned.cost, planned.arithmetic, is_product ? shorter : card.sheet).seconds();
     }
     return seconds;
@@ -195,8 +195,8 @@ std::string paper_roofline_table(const Plan& plan, double model_flops, const Car
     text += fmt::format("its products, attention and update alone, each once: {}\n",
                         sums_text(indispensable(plan, card), card));
     for (const auto& [format, rate] : card.shorter)
-        text += fmt::format("with linear layers' products in {} ({:.0f} TFLOP/s): {} ms\n", format,
-                            rate / trillion, milliseconds(seconds_below_sixteen_bits(plan, card, rate)));
+        text += fmt::format("with layers' products in {} ({:.0f} TFLOP/s): {} ms\n", format, rate / trillion,
+                            milliseconds(seconds_below_sixteen_bits(plan, card, rate)));
     text += fmt::format("MFU of {:.0f} TFLOP/s in that time: {}", card.sheet.sixteen_bits / trillion,
                         share(all.by_sheet));
     if (card.measured) text += fmt::format(", by measured rates {}", share(all.by_measured));

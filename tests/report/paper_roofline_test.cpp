@@ -125,6 +125,26 @@ TEST(PaperRoofline, SumsAreOfAllAndOfWhatNoFusionSpares) {
     EXPECT_NE(table.text.find(" in that time: 9.5 %\n"), std::string::npos) << table.text;
 }
 
+TEST(PaperRoofline, ShorterFormatsMultiplyProductsOfLinearLayersAndOfConvolutions) {
+    Graph graph;
+    const Tensor x(graph, graph.add_input("x", {DType::bf16, {1, 8, 8, 64}}));
+    const Tensor filter(graph, graph.add_input("filter", {DType::bf16, {1, 1, 64, 64}}));
+    const Tensor y(graph, graph.add_input("y", {DType::bf16, {64, 64}}));
+    graph.add_result("images", conv2d(x, filter).value());
+    graph.add_result("rows", matmul(y, y).value());
+    const Card card{.name = "a card of one rate",
+                    .architecture = "",
+                    .sheet = {.f32 = flops_of_product / 1e-3,
+                              .tf32 = flops_of_product / 1e-3,
+                              .sixteen_bits = flops_of_product / 1e-3,
+                              .memory = 1e30},
+                    .shorter = {{"e4m3", 2 * flops_of_product / 1e-3}}};
+    const std::unique_ptr<Device> device = make_cpu_device({.threads = 1});
+    const std::string text = paper_roofline_table(Plan(graph, *device), 2 * flops_of_product, card);
+    EXPECT_NE(text.find("the step: 2 launches, 0.00 TFLOP, 0.00 GB, 2.000 ms\n"), std::string::npos) << text;
+    EXPECT_NE(text.find("with layers' products in e4m3 (0 TFLOP/s): 1.000 ms\n"), std::string::npos) << text;
+}
+
 TEST(PaperRoofline, MeasuredRatesStandBesideThoseOfTheDataSheet) {
     Card card = round_card;
     card.measured = CardRates{.f32 = card.sheet.f32 / 2,
