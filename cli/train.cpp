@@ -312,7 +312,7 @@ class Run {
                    static_cast<double>(available) / 1e9);
         if (chooses_what_fits() && needed <= available)
             fmt::print(
-                "trunk {}, batch {}, recompute {}; of what is not given, the first that fits is taken\n",
+                "trunk {}, batch {}, recompute {}; what is not given changes where a step does not fit\n",
                 has_codes(settings_.lora->trunk) ? name_of(settings_.lora->trunk)
                                                  : name_of(policy_.low.value_or(DType::f32)),
                 settings_.batch,

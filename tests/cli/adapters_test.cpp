@@ -51,7 +51,7 @@ TEST_F(AdaptersCommand, BesideCodesAreTrainedResumedMergedAndUsed) {
 
 TEST_F(AdaptersCommand, WhatFitsIsChosenWhereNothingIsGiven) {
     const std::string plan = beside_base() + " --lora 2 --policy bf16 --plan";
-    const std::string taken = "; of what is not given, the first that fits is taken\n";
+    const std::string taken = "; what is not given changes where a step does not fit\n";
     EXPECT_NE(run(plan).output.find("trunk bf16, batch 2, recompute nothing" + taken), std::string::npos);
     EXPECT_NE(run(plan + " --trunk nf4 --recompute block")
                   .output.find("trunk nf4, batch 2, recompute block" + taken),
