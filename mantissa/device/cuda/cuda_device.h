@@ -20,6 +20,11 @@ struct CudaOptions {
     /// Those among which it is one, which must outlive it: over them it sums, by NCCL. Null: it is the only
     /// one.
     Ranks* ranks = nullptr;
+    /// Attention multiplies by Hopper's own instructions (wgmma) where the GPU has them, compute capability
+    /// 9.0. They never ran on a card, so nothing but checks and benchmarks asks for them.
+    bool warpgroup_attention = false;
+    /// Products by cuBLASLt's best, as its own heuristic has it: nothing is timed.
+    bool first_algorithms = false;
 };
 
 /// The first GPU, of ranks that share a host each its own.
