@@ -7,7 +7,7 @@
 #                                    WHEEL: of the Python package, MANTISSA_PYTHON_PORTABLE, for the part modules
 #   FOLDER/gpu.sh                    there: runs all parts, most valuable first, each under a limit of time
 #   FOLDER/gpu.sh --parts kernels,ladder
-#                                    where a call may take ten minutes: device to contraction; networks, lengths, sizes,
+#                                    where a call may take ten minutes: device to loss; networks, lengths, sizes,
 #                                    generating; modules, short, peaks, sanitizer
 #   FOLDER/gpu.sh --logs LOGS        where logs go (default: logs beside the script)
 #   FOLDER/gpu.sh --rehearse         on the emulated GPU, in tiny sizes
@@ -17,7 +17,7 @@
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-PARTS="device kernels training step ladder torch attention contraction networks modules lengths sizes generating short \
+PARTS="device kernels training step ladder torch attention contraction loss networks modules lengths sizes generating short \
     peaks sanitizer"
 
 carry() {
@@ -163,6 +163,12 @@ limit_torch=120
 run_torch() {
     python3 -c "import torch" 2>/dev/null || { echo "there is no PyTorch here"; return 77; }
     python3 "$here/peers/gpt2_cuda.py" "${torch_sizes[@]}"
+}
+
+# In how many chunks of rows it is the quickest.
+limit_loss=60
+run_loss() {
+    "$here/gpu_checks" loss $small
 }
 
 # Networks beside PyTorch's default and its best.

@@ -8,6 +8,7 @@
 //   gpu_checks contraction [--small]             the same of GPT-2 124M's products at 16 x 1,024 tokens; and
 //   how many
 //                                                times as quick cuBLASLt is by its own heuristic
+//   gpu_checks loss [--small]                    GPT-2 124M's loss and gradients, in 1 to 16 chunks of rows
 //
 // Operands are random; each time is the median of runs of which each is between two events.
 #include <fmt/format.h>
@@ -28,8 +29,9 @@ namespace {
 
 using Held = std::unique_ptr<DeviceMemory>;
 
-/// Numbers of a million draws, again and again.
+/// Numbers of a million draws, again and again; indices are 0.
 std::vector<std::byte> random_bytes(const Type& type) {
+    if (type.dtype == DType::i32) return std::vector<std::byte>(static_cast<std::size_t>(type.bytes()));
     constexpr std::size_t draws = std::size_t{1} << 20;
     const auto count = static_cast<std::size_t>(type.shape.elements());
     const std::size_t size = size_of(type.dtype), drawn = std::min(count, draws);
@@ -182,12 +184,27 @@ void sweep_contraction(Devices& devices, bool small) {
         }
 }
 
+int sweep_loss(bool small) {
+    const std::int64_t rows = small ? 256 : 16384, channels = small ? 16 : 768, classes = small ? 64 : 50304;
+    const Type x{DType::bf16, {rows, channels}}, w{DType::bf16, {classes, channels}};
+    for (const std::int64_t chunks : {1, 2, 4, 8, 16}) {
+        const auto device =
+            std::move(*make_cuda_device(std::move(*cuda::find_libraries()), {.loss_chunks = chunks}));
+        Devices{*device, nullptr}.print_row(
+            fmt::format("loss of {} rows in {} chunks", rows, chunks),
+            6.0 * static_cast<double>(rows) * static_cast<double>(channels) * static_cast<double>(classes),
+            "linear_cross_entropy", {x, w, {DType::i32, {rows}}, {DType::f32, {}}}, {}, small ? 1 : 10);
+    }
+    return 0;
+}
+
 int run_sweep(std::string_view which, bool small) {
     Expected<std::unique_ptr<Device>> device = make_cuda_device();
     if (!device) {
         fmt::print(stderr, "gpu_checks: {}\n", device.reason());
         return 1;
     }
+    if (which == "loss") return sweep_loss(small);
     const bool is_attention = which == "attention";
     const std::string& isa = (*device)->target().isa;
     std::unique_ptr<Device> otherwise;
@@ -209,7 +226,7 @@ int run_sweep(std::string_view which, bool small) {
 
 int main(int argc, char** argv) {
     const std::string_view first = argc > 1 ? argv[1] : "";
-    if (first == "attention" || first == "contraction") {
+    if (first == "attention" || first == "contraction" || first == "loss") {
         try {
             return mantissa::run_sweep(first, argc > 2 && std::string_view(argv[2]) == "--small");
         } catch (const std::exception& error) {

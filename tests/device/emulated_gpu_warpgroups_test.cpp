@@ -13,7 +13,7 @@
 #include "mantissa/numerics/formats.h"
 #include "tests/device/emulated_gpu_harness.h"
 
-namespace mantissa::testing {
+namespace mantissa::testing::warpgroups {
 namespace {
 
 using cuda::DevicePtr;
@@ -255,4 +255,4 @@ TEST(EmulatedWarpgroups, AreOfOneArchitecture) {
 }
 
 }  // namespace
-}  // namespace mantissa::testing
+}  // namespace mantissa::testing::warpgroups

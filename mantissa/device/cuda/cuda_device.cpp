@@ -190,7 +190,8 @@ class CudaDevice final : public Device {
                    .unit = fmt::format("sm_{}", facts.capability),
                    .matrix_unit = target_.bf16_unit,
                    .resident_threads = std::int64_t{facts.multiprocessors} * facts.threads,
-                   .warpgroup_attention = has_warpgroups(facts, options)} {
+                   .warpgroup_attention = has_warpgroups(facts, options),
+                   .loss_chunks = options.loss_chunks} {
         use();
         require(driver(), driver().stream_create(&context_.work, cuda::stream_non_blocking), "a stream");
         require(driver(), driver().stream_create(&copies_, cuda::stream_non_blocking), "a stream");
