@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
-# Everything that has not been seen on a GPU yet, seen in ten minutes: on a bare machine with one, with no network and
+# Everything that has not been seen on a GPU yet, seen in half an hour: on a bare machine with one, with no network and
 # no compiler.
 #
-#   bench/gpu.sh --carry FOLDER      here: builds, and lays into FOLDER all that is to be carried, this script included
+#   bench/gpu.sh --carry FOLDER [WHEEL]
+#                                    here: builds, and lays into FOLDER all that is to be carried, this script included;
+#                                    WHEEL: of the Python package, MANTISSA_PYTHON_PORTABLE, for the part modules
 #   FOLDER/gpu.sh                    there: runs all parts, most valuable first, each under a limit of time
 #   FOLDER/gpu.sh --parts kernels,ladder
+#                                    where a call may take ten minutes: device to loss; networks, lengths, sizes,
+#                                    generating; modules, short, peaks, sanitizer
 #   FOLDER/gpu.sh --logs LOGS        where logs go (default: logs beside the script)
 #   FOLDER/gpu.sh --rehearse         on the emulated GPU, in tiny sizes
 #
@@ -13,17 +17,20 @@
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-PARTS="device kernels training step ladder torch attention contraction networks peaks sanitizer"
+PARTS="device kernels training step ladder torch attention contraction loss networks modules lengths sizes generating short \
+    peaks sanitizer"
 
 carry() {
-    local to=$1 root
+    local to=$1 wheel=${2:-} root
     root=$(cd "$here/.." && pwd)
     (cd "$root" && cmake --preset release >/dev/null && cmake --build build --target mantissa_portable gpu_checks \
         emulated_gpu_stand_in) || exit 1
     mkdir -p "$to/peers" &&
         cp "$root/build/mantissa_portable" "$to/mantissa" && cp "$root/build/gpu_checks" "$here/gpu.sh" "$to" &&
         cp -R "$root/build/emulated_gpu" "$to" &&
-        cp "$root"/bench/peers/{gpt2_plain,gpt2_cuda,networks_plain,networks_step}.py "$to/peers" &&
+        cp "$root"/bench/peers/{gpt2_plain,gpt2_cuda,modules_step,networks_plain,networks_step}.py "$to/peers" &&
+        cp -R "$root/python/tests/torch_modules" "$to/peers" &&
+        { [ -z "$wheel" ] || python3 -m zipfile -e "$wheel" "$to/python"; } &&
         cat "$root"/docs/*.md >"$to/text.txt" || exit 1
     echo "$to: $(tar -C "$to" -cz . | wc -c) bytes compressed"
 }
@@ -31,7 +38,7 @@ carry() {
 parts=$PARTS logs="" rehearse=0
 while [ $# -gt 0 ]; do
     case $1 in
-        --carry) carry "${2:?a folder}"; exit ;;
+        --carry) carry "${2:?a folder}" "${3:-}"; exit ;;
         --parts) parts=${2//,/ }; shift ;;
         --logs) logs=$2; shift ;;
         --rehearse) rehearse=1 ;;
@@ -46,11 +53,11 @@ done
 logs=${logs:-$here/logs}
 mkdir -p "$logs" || exit 1
 
-sizes=(--model gpt2-124m --batch 16 --sequence 1024) steps=5 repeats=5 small="" torch_sizes=() tests=":-*Assembler*"
+model=(--model gpt2-124m) sizes=(--batch 16 --sequence 1024) steps=5 repeats=5 small="" torch_sizes=() tests=":-*Assembler*"
 if [ $rehearse = 1 ]; then
     export LD_LIBRARY_PATH=$here/emulated_gpu
-    sizes=(--model gpt2-tiny --layers 1 --heads 2 --channels 32 --vocabulary 512 --batch 1 --sequence 16)
-    steps=2 repeats=1 small=--small torch_sizes=(--rehearse) tests+=":*InSixteen*:*LossesAre*:*Crosses*"
+    model=(--model gpt2-tiny --layers 1 --heads 2 --channels 32 --vocabulary 512) sizes=(--batch 1 --sequence 16)
+    steps=2 repeats=1 small=--small torch_sizes=(--rehearse) tests+=":*InSixteen*:*LossesAre*:*Crosses*:*Slow*"
 else
     export MANTISSA_TEST_GPU=1
 fi
@@ -87,6 +94,15 @@ run_tests() {
     [ "$all" -gt 0 ] && [ -z "$(find "$folder" -name "*.failed")" ]
 }
 on=(--device cuda --text "$here/text.txt")
+sizes=("${model[@]}" "${sizes[@]}")
+
+# train_step WHAT OPTIONS...: the last of a few steps in a line behind WHAT: milliseconds, tokens a second, MFU.
+train_step() {
+    local what=$1
+    shift
+    "$here/mantissa" train "${on[@]}" --steps $((steps + 3)) "$@" >"$logs/$what.txt" || { tail -3 "$logs/$what.txt"; return 1; }
+    echo "$what: $(grep '^step' "$logs/$what.txt" | tail -1)"
+}
 
 # Each part: a limit in seconds, and what it does. The last line of what it prints stands in the table; 77: skipped.
 limit_device=20
@@ -125,12 +141,14 @@ run_ladder() {
     grep "fastest here" "$logs/ladder.txt"
 }
 
-limit_attention=60
+# Up to 8,192 tokens, and beside it by Hopper's own instructions; the emulated GPU is one that has them.
+limit_attention=120
 run_attention() {
-    "$here/gpu_checks" attention $small
+    EMULATED_GPU=sm_90a "$here/gpu_checks" attention $small
 }
 
-limit_contraction=60
+# Beside cuBLASLt's choice by its own heuristic.
+limit_contraction=90
 run_contraction() {
     "$here/gpu_checks" contraction $small
 }
@@ -147,16 +165,73 @@ run_torch() {
     python3 "$here/peers/gpt2_cuda.py" "${torch_sizes[@]}"
 }
 
-# ResNet50 beside PyTorch's default and its best.
-limit_networks=100
+# In how many chunks of rows it is the quickest.
+limit_loss=60
+run_loss() {
+    "$here/gpu_checks" loss $small
+}
+
+# Networks beside PyTorch's default and its best.
+limit_networks=400
 run_networks() {
     python3 -c "import torch" 2>/dev/null || { echo "there is no PyTorch here"; return 77; }
     [ $rehearse = 0 ] || { echo "PyTorch runs on no emulated GPU"; return 77; }
-    python3 "$here/peers/networks_step.py" --program "$here/mantissa" --device cuda --models ResNet50v1.5 --batch 128 \
+    python3 "$here/peers/networks_step.py" --program "$here/mantissa" --device cuda --models ResNet50v1.5,DenseNet121,VGG19 --batch 128 \
         --steps 8 --repeats 1 --policies fp32,tf32,bf16 \
         --only "mantissa fp32,mantissa tf32,mantissa bf16,torch default of plain,torch channels-last of plain,torch best of plain" |
         tee "$logs/networks.txt"
     sed -n 's/^\(mantissa bf16\|torch best of plain\) .*/&/p' "$logs/networks.txt" | tr -s ' ' | tr '\n' ';'
+}
+
+# Imported modules beside torch.compile.
+limit_modules=600
+run_modules() {
+    [ -d "$here/python" ] || { echo "no wheel of the Python package was carried"; return 77; }
+    PYTHONPATH=$here/python python3 "$here/peers/modules_step.py" --device cuda --steps 5 --no-check --only mantissa,compile \
+        --modules unet,nanogpt,vit,convnext,llama,bert,lstm,resnet50 | tee "$logs/modules.txt"
+    awk '/ms .*least/ { name = $1 } /^ *mantissa/ { printf "%s %s; ", name, $4 }' "$logs/modules.txt"
+}
+
+# Long texts, of 16,384 tokens a step as all.
+limit_lengths=120
+run_lengths() {
+    local length
+    for length in 2048 4096 8192; do
+        [ $rehearse = 0 ] || length=$((length / 64))
+        train_step "length-$length" "${model[@]}" --policy bf16 --context $length --sequence $length \
+            --batch $((rehearse ? 1 : 16384 / length)) || return
+    done
+}
+
+# GPT-2's four sizes; MFU is the last number of each line.
+limit_sizes=240
+run_sizes() {
+    local of names=(gpt2-124m gpt2-355m gpt2-774m gpt2-1558m)
+    for of in "${names[@]}"; do
+        [ $rehearse = 0 ] || { train_step tiny "${sizes[@]}" --policy bf16; return; }
+        train_step "$of" --model "$of" --batch 8 --sequence 1024 --policy bf16 || return
+    done
+}
+
+# Weights in 8 and 4 bits, one text and eight.
+limit_generating=120
+run_generating() {
+    local policy texts
+    "$here/mantissa" train "${on[@]}" "${sizes[@]}" --policy bf16 --steps 1 --quiet --checkpoint "$logs/generating.ckpt" || return
+    for policy in bf16 int8 int4; do
+        for texts in 1 8; do
+            "$here/mantissa" generate --device cuda --checkpoint "$logs/generating.ckpt" --prompt "The" --samples $texts \
+                --batch $texts --length $((rehearse ? 8 : 200)) --policy $policy 2>&1 >/dev/null | tail -1
+        done
+    done
+}
+
+# FP8, where this device trains in it.
+limit_short=60
+run_short() {
+    "$here/mantissa" train "${on[@]}" "${sizes[@]}" --policy fp8 --steps 1 --quiet >"$logs/fp8.txt" 2>&1 ||
+        { tail -1 "$logs/fp8.txt"; return 77; }
+    train_step fp8 "${sizes[@]}" --policy fp8
 }
 
 limit_sanitizer=60

@@ -2,8 +2,13 @@
 // training on a GPU, and sweeps of what multiplies.
 //
 //   gpu_checks --gtest_filter=CudaKernels.*      tests, on the machine's GPU where MANTISSA_TEST_GPU is set
-//   gpu_checks attention [--small]               milliseconds and TFLOP/s, forward and backward
-//   gpu_checks contraction [--small]             the same of GPT-2 124M's products at 16 x 1,024 tokens
+//   gpu_checks attention [--small]               milliseconds and TFLOP/s, forward and backward; and, on
+//   Hopper, how
+//                                                many times as quick it is by wgmma
+//   gpu_checks contraction [--small]             the same of GPT-2 124M's products at 16 x 1,024 tokens; and
+//   how many
+//                                                times as quick cuBLASLt is by its own heuristic
+//   gpu_checks loss [--small]                    GPT-2 124M's loss and gradients, in 1 to 16 chunks of rows
 //
 // Operands are random; each time is the median of runs of which each is between two events.
 #include <fmt/format.h>
@@ -24,8 +29,9 @@ namespace {
 
 using Held = std::unique_ptr<DeviceMemory>;
 
-/// Numbers of a million draws, again and again.
+/// Numbers of a million draws, again and again; indices are 0.
 std::vector<std::byte> random_bytes(const Type& type) {
+    if (type.dtype == DType::i32) return std::vector<std::byte>(static_cast<std::size_t>(type.bytes()));
     constexpr std::size_t draws = std::size_t{1} << 20;
     const auto count = static_cast<std::size_t>(type.shape.elements());
     const std::size_t size = size_of(type.dtype), drawn = std::min(count, draws);
@@ -99,12 +105,33 @@ class Timed {
     BoundLaunch launch_;
 };
 
-void print_row(const std::string& what, double flops, double seconds) {
-    fmt::print("{:<56} {:>10.4f} ms {:>9.1f} TFLOP/s\n", what, seconds * 1e3, flops / seconds / 1e12);
-}
+/// The device as it is, and one that does something otherwise; null: there is none.
+struct Devices {
+    Device& device;
+    Device* otherwise;
+    std::vector<double> ratios = {};  ///< of the times, one a row
+
+    void print_row(const std::string& what, double flops, std::string_view op,
+                   const std::vector<Type>& inputs, const Attributes& attributes, int runs) {
+        const double seconds = Timed(device, op, inputs, attributes).median_seconds(runs);
+        fmt::print("{:<56} {:>10.4f} ms {:>9.1f} TFLOP/s", what, seconds * 1e3, flops / seconds / 1e12);
+        if (otherwise) {
+            const double other = Timed(*otherwise, op, inputs, attributes).median_seconds(runs);
+            fmt::print(" {:>10.4f} ms {:>9.1f} TFLOP/s {:>6.2f} times", other * 1e3, flops / other / 1e12,
+                       seconds / other);
+            ratios.push_back(seconds / other);
+        }
+        fmt::print("\n");
+    }
+    void print_ratios(std::string_view how) {
+        std::ranges::sort(ratios);
+        fmt::print("{}: {:.2f} to {:.2f} times as quick, median {:.2f}\n", how, ratios.front(), ratios.back(),
+                   ratios[ratios.size() / 2]);
+    }
+};
 
 /// Heads as GPT-2's projection leaves them, causal; 16,384 tokens whatever the length.
-void sweep_attention(Device& device, bool small) {
+void sweep_attention(Devices& devices, bool small) {
     const std::int64_t heads = small ? 1 : 12, tokens = small ? 128 : 16384;
     for (const DType dtype : {DType::bf16, DType::f16})
         for (const std::int64_t D : {64, 128})
@@ -123,14 +150,14 @@ void sweep_attention(Device& device, bool small) {
                                        name_of(dtype), B, T, heads, D);
                 };
                 const int runs = small ? 1 : 20;
-                print_row(name("forward"), pairs * static_cast<double>(4 * D),
-                          Timed(device, "attention", {qkv}, attributes).median_seconds(runs));
-                print_row(name("backward"), pairs * static_cast<double>(10 * D),
-                          Timed(device, "attention_grad", {o, qkv, o, lse}, attributes).median_seconds(runs));
+                devices.print_row(name("forward"), pairs * static_cast<double>(4 * D), "attention", {qkv},
+                                  attributes, runs);
+                devices.print_row(name("backward"), pairs * static_cast<double>(10 * D), "attention_grad",
+                                  {o, qkv, o, lse}, attributes, runs);
             }
 }
 
-void sweep_contraction(Device& device, bool small) {
+void sweep_contraction(Devices& devices, bool small) {
     struct Format {
         DType dtype;
         bool tf32;
@@ -145,17 +172,30 @@ void sweep_contraction(Device& device, bool small) {
                 if (format.tf32)
                     attributes = {
                         {"multiply", std::string("tf32")}, {"transpose_a", ta}, {"transpose_b", tb}};
-                Timed timed(device, "matmul", {{format.dtype, std::move(a)}, {format.dtype, std::move(b)}},
-                            attributes);
-                print_row(fmt::format("{} {} {} x {} x {}", what,
-                                      format.tf32 ? "tf32" : name_of(format.dtype), M, n, k),
-                          2.0 * static_cast<double>(M) * static_cast<double>(n) * static_cast<double>(k),
-                          timed.median_seconds(small ? 1 : 10));
+                devices.print_row(
+                    fmt::format("{} {} {} x {} x {}", what, format.tf32 ? "tf32" : name_of(format.dtype), M,
+                                n, k),
+                    2.0 * static_cast<double>(M) * static_cast<double>(n) * static_cast<double>(k), "matmul",
+                    {{format.dtype, std::move(a)}, {format.dtype, std::move(b)}}, attributes, small ? 1 : 10);
             };
             time("product", {M, k}, {n, k}, false, true);
             time("gradient of the input", {M, n}, {n, k}, false, false);
             time("gradient of the weights", {M, n}, {M, k}, true, false);
         }
+}
+
+int sweep_loss(bool small) {
+    const std::int64_t rows = small ? 256 : 16384, channels = small ? 16 : 768, classes = small ? 64 : 50304;
+    const Type x{DType::bf16, {rows, channels}}, w{DType::bf16, {classes, channels}};
+    for (const std::int64_t chunks : {1, 2, 4, 8, 16}) {
+        const auto device =
+            std::move(*make_cuda_device(std::move(*cuda::find_libraries()), {.loss_chunks = chunks}));
+        Devices{*device, nullptr}.print_row(
+            fmt::format("loss of {} rows in {} chunks", rows, chunks),
+            6.0 * static_cast<double>(rows) * static_cast<double>(channels) * static_cast<double>(classes),
+            "linear_cross_entropy", {x, w, {DType::i32, {rows}}, {DType::f32, {}}}, {}, small ? 1 : 10);
+    }
+    return 0;
 }
 
 int run_sweep(std::string_view which, bool small) {
@@ -164,8 +204,20 @@ int run_sweep(std::string_view which, bool small) {
         fmt::print(stderr, "gpu_checks: {}\n", device.reason());
         return 1;
     }
-    fmt::print("{}, {}\n", (*device)->target().name, (*device)->target().isa);
-    which == "attention" ? sweep_attention(**device, small) : sweep_contraction(**device, small);
+    if (which == "loss") return sweep_loss(small);
+    const bool is_attention = which == "attention";
+    const std::string& isa = (*device)->target().isa;
+    std::unique_ptr<Device> otherwise;
+    if (!is_attention || isa.starts_with("sm_90,"))
+        otherwise = std::move(
+            *make_cuda_device(std::move(*cuda::find_libraries()),
+                              {.warpgroup_attention = is_attention, .first_algorithms = !is_attention}));
+    const std::string_view how = is_attention ? "by wgmma" : "cuBLASLt's first";
+    fmt::print("{}, {}; behind it {}\n", (*device)->target().name, isa,
+               otherwise ? how : "nothing: the GPU has no wgmma");
+    Devices devices{**device, otherwise.get()};
+    is_attention ? sweep_attention(devices, small) : sweep_contraction(devices, small);
+    if (otherwise) devices.print_ratios(how);
     return 0;
 }
 
@@ -174,7 +226,7 @@ int run_sweep(std::string_view which, bool small) {
 
 int main(int argc, char** argv) {
     const std::string_view first = argc > 1 ? argv[1] : "";
-    if (first == "attention" || first == "contraction") {
+    if (first == "attention" || first == "contraction" || first == "loss") {
         try {
             return mantissa::run_sweep(first, argc > 2 && std::string_view(argv[2]) == "--small");
         } catch (const std::exception& error) {

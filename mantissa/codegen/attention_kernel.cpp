@@ -15,6 +15,7 @@ using Makes = AttentionKernel::Makes;
 
 constexpr std::int64_t matrix_rows = 16;
 constexpr std::int64_t largest_head = 128;
+constexpr std::int64_t swizzled_columns = 64;  // 128 bytes, a row of a tile that wgmma reads
 
 bool of_key_gradients(const AttentionKernel& kernel) { return kernel.makes == Makes::key_gradients; }
 
@@ -49,6 +50,27 @@ std::string text_of(const PairScore& score) {
     return all + fmt::format("; masks {} {}", score.mask_by_sequence, score.mask_by_head);
 }
 
+/// A warpgroup has 64 rows, each thread of it as much of them as a thread of a warp with 16. Registers of a
+/// thread for heads of 64: forward 16 of queries, 32 of o and 32 of scores with 64 keys. The gradient of
+/// queries takes 32, 32 and 32 with 32 keys, those of keys 32, 64 and 32 with 32 queries. So a multiprocessor
+/// has room for two blocks of two warpgroups, or, where gradients or a score take more, for three of one.
+/// Larger heads take twice as many, in blocks of one warpgroup.
+AttentionTiles warpgroup_tiles(const AttentionKernel& kernel, bool is_crowded) {
+    AttentionTiles tiles{.rows_of_warp = 16,
+                         .head_size = static_cast<int>(align_up(kernel.head_size, swizzled_columns)),
+                         .together = 4};
+    const bool is_large = tiles.head_size > 64, is_forward = kernel.makes == Makes::output;
+    const bool of_keys = of_key_gradients(kernel);
+    const bool has_two = !is_large && !of_keys && (is_forward || !kernel.score) && rows_of(kernel) > 64;
+    tiles.keeps_both = !is_large;
+    tiles.warps = has_two ? 8 : 4;
+    tiles.blocks = is_large || is_crowded ? 0 : has_two ? 2 : is_forward ? 4 : 3;
+    std::int64_t most = is_large && of_keys ? 16 : is_large || !is_forward ? 32 : 64;
+    if (is_crowded) most = std::max(matrix_rows, most / 2);
+    tiles.columns = static_cast<int>(std::min(most, align_up(columns_of(kernel), matrix_rows)));
+    return tiles;
+}
+
 }  // namespace
 
 bool PairScore::makes(ScoreCode::Makes what) const {
@@ -60,14 +82,15 @@ bool PairScore::makes(ScoreCode::Makes what) const {
 /// operand D / 4, products with `columns` columns half of these. Shared memory holds two tiles of `columns`
 /// rows twice over, as one pair is read while the next is on its way, in 48 KB.
 AttentionTiles tiles_of(const AttentionKernel& kernel) {
-    AttentionTiles tiles{.head_size = static_cast<int>(align_up(kernel.head_size, matrix_rows))};
-    const bool is_large = tiles.head_size > 64;
-    const std::int64_t rows = align_up(rows_of(kernel), matrix_rows);
-    tiles.warps = static_cast<int>(std::min<std::int64_t>(4, rows / matrix_rows));
     // Multipliers, and slopes backward, are numbers of each pair as scores and their gradients are.
     const PairScore* const score = kernel.score.get();
     const bool multiplies = score && score->makes(ScoreCode::Makes::multipliers);
     const bool is_crowded = multiplies || (score && (score->makes(ScoreCode::Makes::slopes) || score->sums));
+    if (kernel.by_warpgroups) return warpgroup_tiles(kernel, is_crowded);
+    AttentionTiles tiles{.head_size = static_cast<int>(align_up(kernel.head_size, matrix_rows))};
+    const bool is_large = tiles.head_size > 64;
+    const std::int64_t rows = align_up(rows_of(kernel), matrix_rows);
+    tiles.warps = static_cast<int>(std::min<std::int64_t>(4, rows / matrix_rows));
     // Forward, 32 rows of a warp use each matrix of keys twice, where there are as many and registers hold
     // them. Heads of 32 and less have narrow tiles instead: ptxas would rather spill than run fewer blocks.
     const bool is_forward = kernel.makes == Makes::output, is_small = tiles.head_size <= 32;
@@ -115,12 +138,12 @@ std::string text_of(const AttentionKernel& kernel) {
     return fmt::format(
         "{} {} of {} sequences, {} heads in groups of {}, {} queries, {} keys, {} elements{}, scale {}; q "
         "{}, k "
-        "{}, v {}, o {}{}{}{}",
+        "{}, v {}, o {}{}{}{}{}",
         name_of(kernel.makes), mantissa::name_of(kernel.dtype), kernel.sequences, kernel.heads, kernel.group,
         kernel.queries, kernel.keys, kernel.head_size, kernel.causal ? ", causal" : "", kernel.scale,
         text_of(kernel.q), text_of(kernel.k), text_of(kernel.v), text_of(kernel.o),
         kernel.lse_gradient ? ", and of lse" : "", kernel.askew ? ", askew" : "",
-        kernel.score ? text_of(*kernel.score) : "");
+        kernel.by_warpgroups ? ", by warpgroups" : "", kernel.score ? text_of(*kernel.score) : "");
 }
 
 std::string text_of(const SeenTilesKernel& kernel) { return "seen tiles of " + text_of(kernel.of); }

@@ -78,6 +78,8 @@ struct AttentionKernel {
     /// For `query_gradient`: the last parameter is the gradient of lse, f32 [B, H, T].
     bool lse_gradient = false;
     bool askew = false;  ///< tensors begin at any element, not at multiples of 16 bytes
+    /// Products by wgmma.mma_async, four warps at a time: for sm_90a alone.
+    bool by_warpgroups = false;
 };
 
 /// How a kernel's work is cut, by shapes alone.
@@ -87,8 +89,12 @@ struct AttentionTiles {
     int columns = 0;         ///< keys, or queries of `key_gradients`, that are in shared memory at a time
     int head_size = 0;       ///< rounded up to whole matrices of 16
     bool keeps_both = true;  ///< of `key_gradients`: values, as keys, are held in registers
+    int together = 1;  ///< warps that multiply together: a part of the block, which sees what any of it sees
+    int blocks = 0;    ///< that a multiprocessor shall have registers for; 0: it is not said
 
     int rows() const { return warps * rows_of_warp; }
+    int rows_of_part() const { return together * rows_of_warp; }
+    int parts() const { return warps / together; }
     int threads() const { return 32 * warps; }
     /// Bytes of shared memory from one row of a tile to the next: 16 more than it holds, so that eight rows
     /// lie in banks of their own.
@@ -96,19 +102,19 @@ struct AttentionTiles {
 };
 AttentionTiles tiles_of(const AttentionKernel& kernel);
 
-/// Finds the tiles of columns that the warps of a masked kernel see. Parameters: the operands of the score;
-/// and a byte for each warp and tile, [tables, tiles of rows, tiles of columns, 4]. The causal mask hides,
-/// too, and what is beyond the last query or key. A warp makes one of them.
+/// Finds the tiles of columns that the parts of a masked kernel's blocks see. Parameters: the operands of the
+/// score; and a byte for each part and tile, [tables, tiles of rows, tiles of columns, 4]. The causal mask
+/// hides, too, and what is beyond the last query or key. A warp makes one of them.
 struct SeenTilesKernel {
     enum Sees : std::uint8_t { nothing, some, everything };
-    static constexpr int warps_of_tile = 4;  ///< of which the kernel may have fewer
+    static constexpr int parts_of_tile = 4;  ///< of which the kernel may have fewer
 
     AttentionKernel of;
 
     std::int64_t tables() const;
     std::int64_t row_tiles() const;
     std::int64_t column_tiles() const;
-    std::int64_t bytes() const { return tables() * row_tiles() * column_tiles() * warps_of_tile; }
+    std::int64_t bytes() const { return tables() * row_tiles() * column_tiles() * parts_of_tile; }
 };
 
 /// The gradients of operands of the score that the kernel makes, in order.

@@ -50,6 +50,13 @@ std::string ptx_of(const AttentionKernel& kernel, const std::string& architectur
     return codegen::compile({.name = "k", .code = kernel}, {.architecture = architecture}).assembly;
 }
 
+const cuda::EmulatedGpuOptions with_warpgroups{.architecture = "sm_90a", .threads = 1};
+
+AttentionKernel by_warpgroups(AttentionKernel kernel) {
+    kernel.by_warpgroups = true;
+    return kernel;
+}
+
 class CudaAttentionCode : public ::testing::Test {
   protected:
     void SetUp() override {
@@ -116,16 +123,46 @@ TEST_F(CudaAttentionCode, PlantedFaultsAreCaught) {
     }
 }
 
+/// Fences of products, and what shows them the tiles.
+TEST_F(CudaAttentionCode, PlantedFaultsByWarpgroupsAreCaught) {
+    for (const Makes makes : all_kernels) {
+        const AttentionKernel kernel = by_warpgroups(of_gpt2(makes, 150, 1, 64));
+        const std::string text = ptx_of(kernel, "sm_90a");
+        {
+            GpuUnderTest gpu(with_warpgroups);
+            ASSERT_EQ(run_on_ones(gpu, kernel, text), Result::success) << gpu.report();
+        }
+        const struct {
+            const char* statement;
+            Which which;
+            const char* words;
+        } faults[] = {{"fence.proxy.async.shared::cta;", Which::last, "with no fence.proxy.async behind it"},
+                      {"cp.async.wait_all;", Which::last, "has yet to write"},
+                      {"wgmma.fence.sync.aligned;", Which::first, "wgmma.fence"},
+                      {"wgmma.commit_group.sync.aligned;", Which::first, "under way"},
+                      {"wgmma.wait_group.sync.aligned 0;", Which::first, "under way"},
+                      {"wgmma.wait_group.sync.aligned 0;", Which::last, "under way"}};
+        for (const auto& fault : faults) {
+            GpuUnderTest gpu(with_warpgroups);
+            EXPECT_NE(run_on_ones(gpu, kernel, without(text, fault.statement, fault.which)), Result::success)
+                << name_of(makes) << " without " << fault.statement;
+            EXPECT_NE(gpu.report().find(fault.words), std::string::npos) << gpu.report();
+        }
+    }
+}
+
 /// Blocks read their rows, and the tiles that these see, once, and write each byte once.
-TEST_F(CudaAttentionCode, TouchesNoMoreMemoryThanItMust) {
+void expect_little_memory_touched(const std::vector<AttentionKernel>& kernels,
+                                  const cuda::EmulatedGpuOptions& options) {
     const std::int64_t T = 256, D = 64;
     const auto sectors = [&](std::int64_t rows) { return static_cast<double>(rows * D * 2) / 32; };
-    for (const Makes makes : all_kernels) {
-        const AttentionKernel kernel = of_gpt2(makes, T, 1, D);
+    for (const AttentionKernel& kernel : kernels) {
+        const Makes makes = kernel.makes;
         const std::int64_t rows = codegen::tiles_of(kernel).rows();
-        GpuUnderTest gpu;
+        GpuUnderTest gpu(options);
         gpu.gpu().count(true);
-        ASSERT_EQ(run_on_ones(gpu, kernel, ptx_of(kernel)), Result::success) << gpu.report();
+        ASSERT_EQ(run_on_ones(gpu, kernel, ptx_of(kernel, options.architecture)), Result::success)
+            << gpu.report();
         const std::vector<cuda::LaunchCount> counts = gpu.gpu().take_counts();
         for (const cuda::BlockTraffic& block : counts.back().traffic) {
             // Keys that the rows see, the last of which come first; or queries that see the first rows.
@@ -145,6 +182,16 @@ TEST_F(CudaAttentionCode, TouchesNoMoreMemoryThanItMust) {
             EXPECT_GE(static_cast<double>(block.stores), stored) << static_cast<int>(makes);
         }
     }
+}
+
+TEST_F(CudaAttentionCode, TouchesNoMoreMemoryThanItMust) {
+    std::vector<AttentionKernel> plain, warpgroups;
+    for (const Makes makes : all_kernels) {
+        plain.push_back(of_gpt2(makes, 256, 1, 64));
+        warpgroups.push_back(by_warpgroups(plain.back()));
+    }
+    expect_little_memory_touched(plain, {.architecture = "sm_80", .threads = 1});
+    expect_little_memory_touched(warpgroups, with_warpgroups);
 }
 
 /// Scores as a body makes them of s; operands: of 8 numbers by head, or documents of each position.
@@ -271,13 +318,20 @@ TEST_F(CudaAttentionCodeSlow, NvidiasAssemblerSpillsNothing) {
                            codegen::tiles_of(kernel).threads(), name_of(makes),
                            assembled(kernel, architecture));
             }
-    for (const Scored& form : scored())
-        for (const Makes makes : all_kernels)
-            for (const std::int64_t head_size : {64, 128}) {
-                const AttentionKernel kernel = with_score(of_gpt2(makes, 1024, 12, head_size), form);
+    for (const Makes makes : all_kernels)
+        for (const std::int64_t head_size : {64, 128}) {
+            const AttentionKernel plain = of_gpt2(makes, 1024, 12, head_size);
+            fmt::print("sm_90a  by warpgroups, heads of {:>3}, {} threads, {}: {}\n", head_size,
+                       codegen::tiles_of(by_warpgroups(plain)).threads(), name_of(makes),
+                       assembled(by_warpgroups(plain), "sm_90a"));
+            for (const Scored& form : scored()) {
+                const AttentionKernel kernel = with_score(plain, form);
                 fmt::print("sm_80   {}, heads of {:>3}, {}: {}\n", form.name, head_size, name_of(makes),
                            assembled(kernel, "sm_80"));
+                fmt::print("sm_90a  {} by warpgroups, heads of {:>3}, {}: {}\n", form.name, head_size,
+                           name_of(makes), assembled(with_score(by_warpgroups(plain), form), "sm_90a"));
             }
+        }
 }
 
 }  // namespace

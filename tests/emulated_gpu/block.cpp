@@ -25,6 +25,7 @@ void Block::run(const LaunchedKernel& launched, std::uint32_t its_index) {
     while (warps.size() < count) warps.push_back(std::make_unique<Warp>());
     warps.resize(count);
     for (std::size_t i = 0; i < count; ++i) warps[i]->begin(*this, static_cast<int>(i));
+    if (launched.program->by_warpgroups) begin_warpgroups();
     for (bool any = true; any;) {
         any = false;
         for (const auto& warp : warps) {
@@ -35,6 +36,7 @@ void Block::run(const LaunchedKernel& launched, std::uint32_t its_index) {
     }
     for (const auto& warp : warps)
         if (warp->state == Warp::State::at_barrier) stuck();
+    if (launched.program->by_warpgroups) judge_warpgroups();
 }
 
 /// Some warps wait at a barrier and all others are done.

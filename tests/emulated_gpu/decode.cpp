@@ -206,7 +206,7 @@ void Decoder::statement(const Statement& text) {
     now_ = &text;
     check_available(text);
     const std::size_t first = program_.code.size();
-    if (!memory() && !control() && !across_lanes() && !arithmetic())
+    if (!memory() && !control() && !across_lanes() && !warpgroup() && !arithmetic())
         refuse(fmt::format("'{}' is not emulated", fmt::join(text.op, ".")));
     if (text.guard.empty()) return;
     for (std::size_t i = first; i < program_.code.size(); ++i) {

@@ -94,6 +94,11 @@ class Decoder {
     void reduce();
     void matrix_product();
 
+    // decode_warpgroup.cpp
+    bool warpgroup();
+    void warpgroup_product();
+    std::vector<TextOperand> registers_of(const TextOperand& vector, std::size_t count) const;
+
     const TextModule& module_;
     const Architecture& gpu_;
     const PlaceVariable& place_variable_;

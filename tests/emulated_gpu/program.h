@@ -100,6 +100,7 @@ struct Program {
     std::vector<Instruction> code;
     std::vector<std::byte> constants;
     std::int64_t register_bytes = 0;  ///< of a warp
+    bool by_warpgroups = false;       ///< has wgmma
     std::map<std::string, Kernel> kernels;
     std::map<std::string, CalledFunction> functions;
     std::vector<std::string> lines;

@@ -113,6 +113,7 @@ std::byte* Warp::shared(std::uint64_t address, std::int64_t bytes, Touch touch, 
                           (written[i] == under_way ? "which a cp.async has yet to write"
                                                    : "which nobody wrote"));
     if (writes(touch)) std::memset(written, byte_written, static_cast<std::size_t>(bytes));
+    if (writes(touch) && program->by_warpgroups) note_for_products(address, bytes, lane);
     if (block->launch->races)
         each_word(address, bytes, [&](std::uint64_t word, unsigned mask) {
             const int with =

@@ -49,4 +49,13 @@ int find_matrix_product(const std::string& shape, const std::string& types);
 const MatrixShape& matrix_shape(int index);
 void run_matrix_product(Warp& warp, const Instruction& instruction);
 
+/// wgmma.mma_async: many: the sums, then four registers of the left operand, where it has any, else `a` is
+/// its descriptor; b: the right one's; c: whether to add to the sums; target: columns; number: as below.
+void run_warpgroup_product(Warp& warp, const Instruction& instruction);
+constexpr std::uint32_t left_is_transposed = 1, right_is_transposed = 2, product_of_bf16 = 4;
+void run_product_fence(Warp& warp, const Instruction& instruction);
+void run_commit_products(Warp& warp, const Instruction& instruction);
+void run_wait_products(Warp& warp, const Instruction& instruction);
+void run_proxy_fence(Warp& warp, const Instruction& instruction);
+
 }  // namespace mantissa::cuda::ptx

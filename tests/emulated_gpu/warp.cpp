@@ -35,6 +35,10 @@ void Warp::begin(Block& of, int its_number) {
     state = State::runs;
     warp_interval = 0;
     lane_instructions = flops = 0;
+    products.clear();
+    product_group = 0;
+    issued_products = 0;
+    fenced.clear();
     // A register that was never written reads as NaN.
     registers.assign(static_cast<std::size_t>(program->register_bytes), std::byte{0xff});
     const auto local_bytes = static_cast<std::size_t>(of.launch->kernel->local) * warp_lanes;
@@ -202,6 +206,7 @@ void Warp::run() {
         const auto lanes = static_cast<std::uint64_t>(std::popcount(executing));
         lane_instructions += lanes;
         flops += lanes * static_cast<std::uint64_t>(instruction.flops);
+        if (!products.empty()) judge_products(instruction);
         instruction.run(*this, instruction);
         if (state != State::runs) return;
     }

@@ -58,6 +58,14 @@ struct PendingCopy {
     std::int64_t bytes = 0, copied = 0;  ///< behind those copied there are zeros
 };
 
+/// A wgmma.mma_async that is under way. Its sums are made at once, and nobody may see them before they are
+/// waited for, nor change what it reads.
+struct PendingProduct {
+    std::uint32_t group = 0;
+    std::vector<Place> sums, left;
+    std::vector<std::uint32_t> pieces;  ///< of shared memory, 16 bytes each
+};
+
 struct Warp {
     enum class State { runs, at_barrier, done };
 
@@ -109,6 +117,14 @@ struct Warp {
     std::byte* generic(std::uint64_t address, std::int64_t bytes, Touch touch, int lane);
     void finish_copies(int lane, std::uint32_t before_group);
 
+    // wgmma: run_warpgroup.cpp.
+    /// Of a product that is under way no register is touched, but those of the left operand are read.
+    void judge_products(const Instruction& instruction) const;
+    void finish_products(std::uint32_t before_group);
+    /// Bytes of shared memory that a thread writes must not be read by a product, and are not there for the
+    /// next one before the thread's fence.proxy.async.
+    void note_for_products(std::uint64_t address, std::int64_t bytes, int lane);
+
     Block* block = nullptr;
     const Program* program = nullptr;
     int number = 0;  ///< in the block
@@ -124,6 +140,10 @@ struct Warp {
     std::vector<PendingCopy> copies;
     std::array<std::uint32_t, warp_lanes> copy_groups = {};
     std::uint64_t lane_instructions = 0, flops = 0;
+    std::vector<PendingProduct> products;
+    std::uint32_t product_group = 0;
+    std::size_t issued_products = 0;
+    std::vector<std::byte> fenced;  ///< the registers at the last wgmma.fence; empty: there was none
 
   private:
     bool pick_group();
@@ -144,6 +164,22 @@ struct SectorCounter {
     std::uint64_t distinct(bool writes);
 };
 
+/// Facts that products of warpgroups have to know of their block.
+struct WarpgroupFacts {
+    struct Product {
+        std::uint32_t pc = 0;
+        std::uint64_t left = 0, right = 0;  ///< descriptors
+    };
+    struct Write {
+        int thread = -1;
+        std::uint32_t fences = 0;  ///< of the thread before it
+    };
+    std::vector<std::vector<Product>> issued;  ///< by warpgroup: each of its warps must issue the same
+    std::vector<std::uint16_t> readers;        ///< by 16 bytes of shared memory
+    std::vector<Write> writes;                 ///< by two bytes: the last
+    std::vector<std::uint32_t> fences;         ///< by thread
+};
+
 struct Block {
     /// Runs one block of a launch. Throws Fault.
     void run(const LaunchedKernel& launched, std::uint32_t index);
@@ -157,10 +193,13 @@ struct Block {
     BlockAccesses accesses;
     std::vector<std::unique_ptr<Warp>> warps;
     std::array<Barrier, 16> barriers;
+    WarpgroupFacts of_warpgroups;
     bool counted = false;
     SectorCounter sectors;
 
   private:
+    void begin_warpgroups();
+    void judge_warpgroups() const;
     [[noreturn]] void stuck() const;
 };
 

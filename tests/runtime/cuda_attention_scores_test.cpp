@@ -75,9 +75,8 @@ double worst_of(const Form& form, const Sizes& sizes, DType dtype, const Case& t
     return worst;
 }
 
-void expect_agreement_or_refusal(const std::vector<Form>& forms,
+void expect_agreement_or_refusal(const TestedGpu& gpu, const std::vector<Form>& forms,
                                  const std::map<std::string, std::string>& refused) {
-    const TestedGpu gpu;
     for (const Form& form : forms) {
         const auto expect = [&](const Sizes& sizes, DType dtype) {
             const Case test(form, sizes, dtype);
@@ -101,18 +100,32 @@ void expect_agreement_or_refusal(const std::vector<Form>& forms,
     }
 }
 
-TEST_F(CudaAttentionScores, MasksAgreeWithTheReference) { expect_agreement_or_refusal(masked_forms(), {}); }
-
-TEST_F(CudaAttentionScores, FunctionsAgreeWithTheReference) {
+void expect_agreement_of_functions(const TestedGpu& gpu) {
     const std::string of_distance = "adds up pairs of equal distance",
                       of_several = "adds up pairs of several sequences or heads",
                       in_group = "keeps heads of a group apart";
-    expect_agreement_or_refusal(function_forms(), {{"tables of distances", of_distance},
-                                                   {"all at once", of_distance},
-                                                   {"a bias by ts", of_several},
-                                                   {"a bias by hts", of_several},
-                                                   {"a bias by sbt", of_several},
-                                                   {"a bias by hs", in_group}});
+    expect_agreement_or_refusal(gpu, function_forms(),
+                                {{"tables of distances", of_distance},
+                                 {"all at once", of_distance},
+                                 {"a bias by ts", of_several},
+                                 {"a bias by hts", of_several},
+                                 {"a bias by sbt", of_several},
+                                 {"a bias by hs", in_group}});
+}
+
+TEST_F(CudaAttentionScores, MasksAgreeWithTheReference) {
+    expect_agreement_or_refusal(TestedGpu(), masked_forms(), {});
+}
+
+TEST_F(CudaAttentionScores, FunctionsAgreeWithTheReference) { expect_agreement_of_functions(TestedGpu()); }
+
+using CudaAttentionScoresSlow = CudaAttentionScores;
+
+TEST_F(CudaAttentionScoresSlow, ByWarpgroupsAgreeWithTheReference) {
+    const TestedGpu gpu = TestedGpu::by_warpgroups();
+    if (!(*gpu).target().isa.starts_with("sm_90,")) GTEST_SKIP() << "the GPU has no wgmma";
+    expect_agreement_or_refusal(gpu, masked_forms(), {});
+    expect_agreement_of_functions(gpu);
 }
 
 TEST_F(CudaAttentionScores, AnotherWindowIsNotWithinTheirErrors) {

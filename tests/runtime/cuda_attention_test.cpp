@@ -2,6 +2,7 @@
 // with the same bits each time, and what it refuses.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -78,8 +79,13 @@ OpCase in_one_tensor(DType dtype, bool gradient) {
     return *stored_in(dtype, test);
 }
 
-TEST_F(CudaAttention, OfSeveralTilesAgreesWithTheReference) {
-    const TestedGpu gpu;
+bool has_warpgroups(const Device& device) {
+    return std::ranges::any_of(device.compiled_kernels(), [](const KernelListing& made) {
+        return made.assembly.find("wgmma.mma_async") != std::string::npos;
+    });
+}
+
+void expect_agreement(const TestedGpu& gpu) {
     for (const DType dtype : {DType::bf16, DType::f16}) {
         std::vector<OpCase> all = attention_cases_in(dtype);
         for (const bool gradient : {false, true}) all.push_back(in_one_tensor(dtype, gradient));
@@ -92,6 +98,26 @@ TEST_F(CudaAttention, OfSeveralTilesAgreesWithTheReference) {
             const double worst = worst_ratio(test, recorded.graph, recorded.feed, *gpu);
             EXPECT_LE(worst, 1) << test.name << " in " << name_of(dtype);
         }
+    }
+}
+
+TEST_F(CudaAttention, OfSeveralTilesAgreesWithTheReference) { expect_agreement(TestedGpu()); }
+
+TEST_F(CudaAttention, ByWarpgroupsAgreesWithTheReference) {
+    const TestedGpu gpu = TestedGpu::by_warpgroups();
+    if (!(*gpu).target().isa.starts_with("sm_90,")) GTEST_SKIP() << "the GPU has no wgmma";
+    expect_agreement(gpu);
+    EXPECT_TRUE(has_warpgroups(*gpu));
+}
+
+/// A user of a Hopper gets the kernels that have run on one.
+TEST_F(CudaAttention, NobodyGetsWarpgroupsUnasked) {
+    const testing::EmulatedDevice hopper({.architecture = "sm_90a"}),
+        older({.architecture = "sm_80"}, {.warpgroup_attention = true});
+    const Recorded recorded(in_one_tensor(DType::bf16, false));
+    for (const auto* device : {&hopper, &older}) {
+        testing::run(recorded.graph, recorded.feed, **device);
+        EXPECT_FALSE(has_warpgroups(**device));
     }
 }
 

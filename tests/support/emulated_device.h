@@ -10,8 +10,9 @@
 namespace mantissa::testing {
 
 struct EmulatedDevice {
-    explicit EmulatedDevice(const cuda::EmulatedGpuOptions& options = {}) : gpu(options) {
-        device = std::move(*make_cuda_device({gpu.driver(), gpu.cublaslt(), gpu.cudnn()}));
+    explicit EmulatedDevice(const cuda::EmulatedGpuOptions& options = {}, const CudaOptions& of_device = {})
+        : gpu(options) {
+        device = std::move(*make_cuda_device({gpu.driver(), gpu.cublaslt(), gpu.cudnn()}, of_device));
     }
     Device& operator*() const { return *device; }
 

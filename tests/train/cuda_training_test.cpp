@@ -81,6 +81,19 @@ TEST_F(CudaTraining, LossesAreThoseOfTheCpuUnderEachPolicy) {
     }
 }
 
+/// Code for sm_90a alone, attention by warpgroups.
+TEST_F(CudaTraining, LossesByWarpgroupsAreThoseOfTheCpu) {
+    const TestedGpu gpu = TestedGpu::by_warpgroups();
+    const auto cpu = testing::device_at(testing::levels().back());
+    for (const char* const policy : {"bf16", "fp16"}) {
+        Gpt2Training training = small_gpt2_training(policy);
+        training.passes = optional_pass_names();
+        const std::vector<float> expected = losses(*cpu, training), got = losses(*gpu, training);
+        for (std::size_t step = 0; step < expected.size(); ++step)
+            EXPECT_NEAR(got[step], expected[step], tolerances.at(policy)) << policy << ", step " << step;
+    }
+}
+
 class CudaTrainingSlow : public CudaTraining {};
 
 /// The tolerances are those of three steps. Seen: a third, under bf16.

@@ -21,12 +21,17 @@ constexpr int warp_lanes = 32;
 
 AttentionBlock::AttentionBlock(llvm::Module& module, const std::string& name, const AttentionKernel& kernel)
     : OwnBuilder(module),
-      MatrixCode(module, *own_builder, {name, parameters_of(kernel), tiles_of(kernel).threads()},
+      MatrixCode(module, *own_builder,
+                 {.name = name,
+                  .parameters = parameters_of(kernel),
+                  .threads = tiles_of(kernel).threads(),
+                  .blocks = tiles_of(kernel).blocks},
                  {.dtype = kernel.dtype,
                   .head_size = static_cast<int>(kernel.head_size),
                   .columns = tiles_of(kernel).head_size,
                   .pitch = tiles_of(kernel).pitch(),
-                  .aligned = moves_whole_rows(kernel)}),
+                  .aligned = moves_whole_rows(kernel),
+                  .warpgroups = kernel.by_warpgroups}),
       kernel_(kernel),
       tiles_(tiles_of(kernel)) {
     AttentionKernel plain = kernel;
@@ -49,7 +54,10 @@ void AttentionBlock::take_rows(std::int64_t all, std::int64_t heads, bool last_f
     first_ = b_.CreateMul(tile, integer(tiles_.rows()));
     own_row_ = b_.CreateMul(warp_, word(rows_of_warp()));
     warp_first_ = b_.CreateAdd(narrow(first_), own_row_);
+    part_first_ = b_.CreateAdd(narrow(first_), b_.CreateMul(part(), word(tiles_.rows_of_part())));
 }
+
+Value* AttentionBlock::part() { return b_.CreateUDiv(warp_, word(tiles_.together)); }
 
 Value* AttentionBlock::narrow(Value* x) { return b_.CreateTrunc(x, b_.getInt32Ty()); }
 
@@ -68,6 +76,19 @@ AttentionBlock::Rows AttentionBlock::rows(std::size_t tensor, const HeadPlaces& 
 AttentionBlock::Rows AttentionBlock::rows(const Rows& from, std::int64_t all, Value* position, Value* tile,
                                           int count) {
     return {from.at, from.position, b_.CreateSub(integer(all), position), tile, count};
+}
+
+void AttentionBlock::bring_tile(const Rows& from, std::int64_t all, Value* position, Value* tile) {
+    Rows brought = rows(from, all, position, tile, columns());
+    brought.swizzled = format_.warpgroups;
+    copy_in(brought);
+}
+
+/// Patterns of swizzled tiles begin anew every eight rows of 128 bytes.
+llvm::GlobalVariable* AttentionBlock::shared_pool(std::int64_t bytes) {
+    llvm::GlobalVariable* pool = shared_bytes("tiles", bytes);
+    if (format_.warpgroups) pool->setAlignment(llvm::Align(1024));
+    return pool;
 }
 
 Value* AttentionBlock::tile_of_stage(Value* number, int which) {
@@ -130,19 +151,17 @@ Value* AttentionBlock::key_tiles_of_rows() {
 }
 
 Value* AttentionBlock::sees_tile(Value* tile_first) {
-    Value* sees = is_less(warp_first_, word(kernel_.queries));
+    Value* sees = is_less(part_first_, word(kernel_.queries));
     if (!kernel_.causal) return sees;
-    Value* last = b_.CreateAdd(warp_first_, word(rows_of_warp() - 1 + keys_before()));
+    Value* last = b_.CreateAdd(part_first_, word(tiles_.rows_of_part() - 1 + keys_before()));
     return b_.CreateAnd(sees, b_.CreateICmpSLE(tile_first, last));
 }
 
 void AttentionBlock::bring_keys(std::size_t k, std::size_t v, const Tile& tile) {
     Value *position = b_.CreateMul(tile.place, integer(columns())),
           *head = b_.CreateUDiv(head_, integer(kernel_.group));
-    copy_in(rows(rows(k, kernel_.k, head, position), kernel_.keys, position, tile_of_stage(tile.number, 0),
-                 columns()));
-    copy_in(rows(rows(v, kernel_.v, head, position), kernel_.keys, position, tile_of_stage(tile.number, 1),
-                 columns()));
+    bring_tile(rows(k, kernel_.k, head, position), kernel_.keys, position, tile_of_stage(tile.number, 0));
+    bring_tile(rows(v, kernel_.v, head, position), kernel_.keys, position, tile_of_stage(tile.number, 1));
 }
 
 AttentionBlock::TileWork AttentionBlock::key_tiles(
@@ -191,7 +210,8 @@ AttentionBlock::Values AttentionBlock::over_seen_tiles(const TileWork& work, con
             const Seen next = next_seen(work, b_.CreateAdd(now[0], integer(1)));
             Value* number = b_.CreateAdd(now[2], integer(1));
             if_then(is_less(next.place, work.count), [&] { work.bring({number, next.place}); });
-            const Tile tile{now[2], now[0], byte_of_warp(now[1])};
+            const Tile tile{now[2], now[0],
+                            b_.CreateAnd(b_.CreateLShr(now[1], b_.CreateMul(part(), word(8))), word(255))};
             const Values before(now.begin() + own, now.end());
             const Values made = control_.if_then(b_.CreateICmpNE(tile.sees, word(SeenTilesKernel::nothing)),
                                                  before, [&] { return work.body(tile, before); });
@@ -200,10 +220,6 @@ AttentionBlock::Values AttentionBlock::over_seen_tiles(const TileWork& work, con
             return after;
         });
     return {carried.begin() + own, carried.end()};
-}
-
-Value* AttentionBlock::byte_of_warp(Value* seen) {
-    return b_.CreateAnd(b_.CreateLShr(seen, b_.CreateMul(warp_, word(8))), word(255));
 }
 
 /// The lanes of a warp look at as many tiles at once, beginning at a place.

@@ -25,7 +25,9 @@ class AttentionBlock : OwnBuilder, protected MatrixCode {
     int rows_of_warp() const { return tiles_.rows_of_warp; }
     int columns() const { return tiles_.columns; }
     int head_size() const { return tiles_.head_size; }
-    std::int64_t tile_bytes() const { return std::int64_t{tiles_.columns} * tiles_.pitch(); }
+    std::int64_t tile_bytes() const {
+        return std::int64_t{tiles_.columns} * (format_.warpgroups ? 2 * tiles_.head_size : tiles_.pitch());
+    }
     std::int64_t rows_bytes() const { return std::int64_t{tiles_.rows()} * tiles_.pitch(); }
     /// Keys that a query of position 0 sees before it, where causal: query i sees keys up to i + these.
     std::int64_t keys_before() const { return kernel_.keys - kernel_.queries; }
@@ -43,6 +45,9 @@ class AttentionBlock : OwnBuilder, protected MatrixCode {
     /// Rows of a head from a position on.
     Rows rows(std::size_t tensor, const HeadPlaces& places, llvm::Value* head, llvm::Value* position);
     Rows rows(const Rows& from, std::int64_t all, llvm::Value* position, llvm::Value* tile, int count);
+    /// Begins to bring in a tile of columns, from a position on.
+    void bring_tile(const Rows& from, std::int64_t all, llvm::Value* position, llvm::Value* tile);
+    llvm::GlobalVariable* shared_pool(std::int64_t bytes);
     llvm::Value* tile_of_stage(llvm::Value* number, int which);
     /// The warp's own rows of a tile, in registers.
     Operand held(llvm::Value* tile);
@@ -77,20 +82,20 @@ class AttentionBlock : OwnBuilder, protected MatrixCode {
     Sums through_slopes(Sums gradients, const Sums& slopes);
     /// Writes those sums. `all`: rows of a head.
     void write_row_sums(std::span<llvm::Value* const> rows, std::int64_t all);
-    /// The scores of a tile after the mask, by the warp's byte of its word.
+    /// The scores of a tile after the mask, by the part's byte of its word.
     Sums hidden_by_mask(const Sums& scores, llvm::Value* tile_first, llvm::Value* head, llvm::Value* sees);
 
     // Tiles.
     struct Tile {
         llvm::Value* number = nullptr;  ///< i64: how many came before it
         llvm::Value* place = nullptr;   ///< i64: which of all
-        llvm::Value* sees = nullptr;  ///< i32: what the warp sees of it, as in SeenTilesKernel; null: no mask
+        llvm::Value* sees = nullptr;  ///< i32: what the part sees of it, as in SeenTilesKernel; null: no mask
     };
     struct TileWork {
         llvm::Value* count = nullptr;  ///< i64
         /// Begins to bring one in.
         std::function<void(const Tile&)> bring;
-        /// Whether a warp has any, where there is no mask.
+        /// Whether the warp's part has any, where there is no mask.
         std::function<llvm::Value*(llvm::Value* place)> has_work;
         /// The head of queries and the tile of columns at a place, i64.
         std::function<std::pair<llvm::Value*, llvm::Value*>(llvm::Value* place)> seen_at;
@@ -104,7 +109,7 @@ class AttentionBlock : OwnBuilder, protected MatrixCode {
     /// -infinity where a query does not see a key.
     Sums hidden_by_keys(const Sums& scores, llvm::Value* tile_first);
     llvm::Value* key_tiles_of_rows();
-    /// Whether any of the warp's queries sees any key of the tile.
+    /// Whether any query of the warp's part sees any key of the tile.
     llvm::Value* sees_tile(llvm::Value* tile_first);
     /// Begins to bring in tiles of keys and values.
     void bring_keys(std::size_t k, std::size_t v, const Tile& tile);
@@ -126,8 +131,8 @@ class AttentionBlock : OwnBuilder, protected MatrixCode {
     llvm::GlobalVariable* pool_ = nullptr;
     // i64: the block's head among all of its kind, its sequence, its head in it, its first row.
     llvm::Value *head_of_all_ = nullptr, *sequence_ = nullptr, *head_ = nullptr, *first_ = nullptr;
-    // i32: the warp's first row in the block and among all.
-    llvm::Value *own_row_ = nullptr, *warp_first_ = nullptr;
+    // i32: the warp's first row in the block and among all, and that of its part among all.
+    llvm::Value *own_row_ = nullptr, *warp_first_ = nullptr, *part_first_ = nullptr;
 
   private:
     bool rows_are_queries() const { return kernel_.makes != AttentionKernel::Makes::key_gradients; }
@@ -137,9 +142,9 @@ class AttentionBlock : OwnBuilder, protected MatrixCode {
     std::size_t first_gradient() const;
     void store_of_pair(const PairScore::Gradient& gradient, const PairSite& site,
                        const PairValues::Pair& pair, llvm::Value* value, llvm::Value* to);
-    llvm::Value* byte_of_warp(llvm::Value* word);
+    llvm::Value* part();
 
-    /// A tile in which a warp sees something.
+    /// A tile in which a part sees something.
     struct Seen {
         llvm::Value *place = nullptr, *word = nullptr;  ///< i64, i32
     };

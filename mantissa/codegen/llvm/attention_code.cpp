@@ -22,7 +22,7 @@ class OutputCode : AttentionBlock {
         : AttentionBlock(module, name, kernel) {}
 
     void run() {
-        pool_ = shared_bytes("tiles", stages * tile_bytes() + std::max(stages * tile_bytes(), rows_bytes()));
+        pool_ = shared_pool(stages * tile_bytes() + std::max(stages * tile_bytes(), rows_bytes()));
         take_rows(kernel_.queries, kernel_.heads, kernel_.causal);
         Value* of_queries = bytes_behind(pool_, 2 * tile_bytes());  // where the second pair of tiles will be
         copy_in(rows(rows(0, kernel_.q, head_, first_), kernel_.queries, first_, of_queries, tiles_.rows()));
@@ -45,8 +45,11 @@ class OutputCode : AttentionBlock {
     Values one_tile(const Tile& tile, const Values& before) {
         Value* first_key = b_.CreateMul(narrow(tile.place), word(columns()));
         Sums products = zeros(rows_of_warp(), columns());
-        multiply(products, {rows_of_warp(), head_size(), columns()}, q_, tile_of_stage(tile.number, 0),
-                 TileHas::columns);
+        multiply({{products,
+                   {rows_of_warp(), head_size(), columns()},
+                   q_,
+                   tile_of_stage(tile.number, 0),
+                   TileHas::columns}});
         const Remade made = remade(products, first_key, head_);
         Sums scores = hidden_by_keys(made.scores, first_key);
         scores = hidden_by_mask(scores, first_key, head_, tile.sees);
@@ -75,8 +78,11 @@ class OutputCode : AttentionBlock {
             for (const std::size_t e : of_o[r].elements) after[e] = b_.CreateFMul(after[e], correction);
         }
         Sums o(after.begin(), after.begin() + static_cast<std::ptrdiff_t>(largest_at));
-        multiply(o, {rows_of_warp(), columns(), head_size()}, rounded(scores, columns()),
-                 tile_of_stage(tile.number, 1), TileHas::rows);
+        multiply({{o,
+                   {rows_of_warp(), columns(), head_size()},
+                   rounded(scores, columns()),
+                   tile_of_stage(tile.number, 1),
+                   TileHas::rows}});
         std::ranges::copy(o, after.begin());
         return after;
     }

@@ -25,7 +25,7 @@ class QueryGradientCode : AttentionBlock {
 
     void run() {
         const bool all_at_once = stages * 2 * tile_bytes() >= 3 * rows_bytes();
-        pool_ = shared_bytes("tiles", std::max(stages * 2 * tile_bytes(), 2 * rows_bytes()));
+        pool_ = shared_pool(std::max(stages * 2 * tile_bytes(), 2 * rows_bytes()));
         take_rows(kernel_.queries, kernel_.heads, kernel_.causal);
         const auto bring = [&](std::size_t tensor, const HeadPlaces& places, Value* tile) {
             copy_in(rows(rows(tensor, places, head_, first_), kernel_.queries, first_, tile, tiles_.rows()));
@@ -111,8 +111,8 @@ class QueryGradientCode : AttentionBlock {
         Value* first_key = b_.CreateMul(narrow(tile.place), word(columns()));
         Value* keys = tile_of_stage(tile.number, 0);
         Sums products = zeros(rows_of_warp(), columns()), gradients = products;
-        multiply(products, extents, q_, keys, TileHas::columns);
-        multiply(gradients, extents, d_o_, tile_of_stage(tile.number, 1), TileHas::columns);
+        multiply({{products, extents, q_, keys, TileHas::columns},
+                  {gradients, extents, d_o_, tile_of_stage(tile.number, 1), TileHas::columns}});
         const Remade made = remade(products, first_key, head_);
         Sums scores = hidden_by_keys(made.scores, first_key);
         scores = hidden_by_mask(scores, first_key, head_, tile.sees);
@@ -128,8 +128,11 @@ class QueryGradientCode : AttentionBlock {
         const auto of_dq = static_cast<std::ptrdiff_t>(before.size() - row_sums_of_thread());
         add_score_gradients(products, scores, first_key, head_, {after.begin() + of_dq, after.end()});
         Sums dq(before.begin(), before.begin() + of_dq);
-        multiply(dq, {rows_of_warp(), columns(), head_size()},
-                 rounded(through_slopes(scores, made.slopes), columns()), keys, TileHas::rows);
+        multiply({{dq,
+                   {rows_of_warp(), columns(), head_size()},
+                   rounded(through_slopes(scores, made.slopes), columns()),
+                   keys,
+                   TileHas::rows}});
         std::ranges::copy(dq, after.begin());
         return after;
     }
@@ -145,7 +148,7 @@ class KeyGradientsCode : AttentionBlock {
 
     void run() {
         const std::int64_t staged = (tiles_.keeps_both ? 2 : 1) * rows_bytes();
-        pool_ = shared_bytes("tiles", std::max(stages * 2 * tile_bytes(), staged));
+        pool_ = shared_pool(std::max(stages * 2 * tile_bytes(), staged));
         statistics_ = shared_bytes("statistics", std::int64_t{stages} * 2 * statistics_bytes());
         take_rows(kernel_.keys, kernel_.heads / kernel_.group, false);
         hold_rows();
@@ -235,10 +238,10 @@ class KeyGradientsCode : AttentionBlock {
         const Place place = place_of(tile.place);
         Value* number = tile.number;
         Value* position = b_.CreateMul(place.tile, integer(columns()));
-        copy_in(rows(rows(1, kernel_.q, place.head, position), kernel_.queries, position,
-                     tile_of_stage(number, 0), columns()));
-        copy_in(rows(rows(0, kernel_.o, place.head, position), kernel_.queries, position,
-                     tile_of_stage(number, 1), columns()));
+        bring_tile(rows(1, kernel_.q, place.head, position), kernel_.queries, position,
+                   tile_of_stage(number, 0));
+        bring_tile(rows(0, kernel_.o, place.head, position), kernel_.queries, position,
+                   tile_of_stage(number, 1));
         Value* row = b_.CreateAdd(b_.CreateMul(sequence_, integer(kernel_.heads)), place.head);
         row = b_.CreateAdd(b_.CreateMul(row, integer(kernel_.queries)), position);
         const std::int64_t all = kernel_.sequences * kernel_.heads * kernel_.queries;
@@ -258,12 +261,12 @@ class KeyGradientsCode : AttentionBlock {
         }
     }
 
-    /// Whether any query of the tile sees any of the warp's keys.
+    /// Whether any query of the tile sees any key of the warp's part.
     Value* is_seen(Value* tile_first) {
-        Value* seen = is_less(warp_first_, word(kernel_.keys));
+        Value* seen = is_less(part_first_, word(kernel_.keys));
         if (!kernel_.causal) return seen;
         Value* last = b_.CreateAdd(tile_first, word(columns() - 1 + keys_before()));
-        return b_.CreateAnd(seen, b_.CreateICmpSGE(last, warp_first_));
+        return b_.CreateAnd(seen, b_.CreateICmpSGE(last, part_first_));
     }
 
     /// -infinity where a query does not see a key: rows are keys. Queries beyond the last have no gradient;
@@ -318,7 +321,7 @@ class KeyGradientsCode : AttentionBlock {
         const auto half = static_cast<std::ptrdiff_t>((before.size() - row_sums_of_thread()) / 2);
         Sums dk(before.begin(), before.begin() + half), dv(before.begin() + half, before.begin() + 2 * half);
         Sums products = zeros(rows_of_warp(), columns()), gradients = products;
-        multiply(products, extents, k_, queries, TileHas::columns);
+        multiply({{products, extents, k_, queries, TileHas::columns}});
         const Place place = place_of(tile.place);
         Value* first = narrow(b_.CreateMul(place.tile, integer(columns())));
         const Remade made = remade(products, first, place.head);
@@ -330,8 +333,8 @@ class KeyGradientsCode : AttentionBlock {
                 Value*& weight = weights[row.elements[e]];
                 weight = exp2(fma(weight, number(to_binary()), b_.CreateFNeg(lse[e])));
             }
-        multiply(dv, sums, rounded(multiplied(weights, made.multipliers), columns()), d_o, TileHas::rows);
-        multiply(gradients, extents, v_, d_o, TileHas::columns);
+        multiply({{dv, sums, rounded(multiplied(weights, made.multipliers), columns()), d_o, TileHas::rows},
+                  {gradients, extents, v_, d_o, TileHas::columns}});
         gradients = multiplied(gradients, made.multipliers);
         const Values delta = of_columns(statistics_of_stage(tile.number, 1));
         for (const ThreadRow& row : thread_rows(columns()))
@@ -341,8 +344,8 @@ class KeyGradientsCode : AttentionBlock {
             }
         Values after = before;
         add_score_gradients(products, gradients, first, place.head, {after.begin() + 2 * half, after.end()});
-        multiply(dk, sums, rounded(through_slopes(gradients, made.slopes), columns()), queries,
-                 TileHas::rows);
+        multiply(
+            {{dk, sums, rounded(through_slopes(gradients, made.slopes), columns()), queries, TileHas::rows}});
         std::ranges::copy(dk, after.begin());
         std::ranges::copy(dv, after.begin() + half);
         return after;

@@ -228,8 +228,8 @@ class FilterGradientCode : OwnBuilder, MatrixCode {
             for (int filter = 0; filter < filters_of_warp; filter += filters_at_once) {
                 Sums added(some, some + std::ssize(sums) * filters_at_once / filters_of_warp);
                 multiply(
-                    added, extents, [&](int tap, int) { return pixels[static_cast<std::size_t>(tap)]; },
-                    bytes_behind(dy, place * kernel_.row_bytes() + 2 * filter), TileHas::rows);
+                    {{added, extents, [&](int tap, int) { return pixels[static_cast<std::size_t>(tap)]; },
+                      bytes_behind(dy, place * kernel_.row_bytes() + 2 * filter), TileHas::rows}});
                 some = std::ranges::copy(added, some).out;
                 if (place == 0 && filter == 0) behind_first();
             }

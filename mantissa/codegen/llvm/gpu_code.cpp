@@ -24,7 +24,7 @@ GpuCode::GpuCode(llvm::Module& module, llvm::IRBuilderBase& builder, const GpuFu
     first_parameter_ = has_table ? 1 : 0;
     function_ = llvm::Function::Create(llvm::FunctionType::get(b_.getVoidTy(), types, false),
                                        llvm::Function::ExternalLinkage, function.name, module);
-    make_gpu_kernel(*function_, function.threads);
+    make_gpu_kernel(*function_, function.threads, function.blocks);
     if (has_table) GpuTable::mark(*function_, function.table);
     b_.SetInsertPoint(llvm::BasicBlock::Create(b_.getContext(), "entry", function_));
     thread_ = b_.CreateZExt(special(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x), b_.getInt64Ty());
@@ -59,18 +59,22 @@ llvm::GlobalVariable* GpuCode::shared_bytes(const char* name, std::int64_t bytes
     return array;
 }
 
-void make_gpu_kernel(llvm::Function& function, int threads) {
+void make_gpu_kernel(llvm::Function& function, int threads, int blocks) {
     function.setCallingConv(llvm::CallingConv::PTX_Kernel);
     function.addFnAttr(llvm::Attribute::NoUnwind);
     function.addFnAttr("denormal-fp-math-f32", "preserve-sign,preserve-sign");
     llvm::LLVMContext& context = function.getContext();
-    llvm::Constant* count =
-        llvm::ConstantInt::get(llvm::Type::getInt32Ty(context), static_cast<std::uint64_t>(threads));
-    function.getParent()
-        ->getOrInsertNamedMetadata("nvvm.annotations")
-        ->addOperand(llvm::MDNode::get(
-            context, {llvm::ConstantAsMetadata::get(&function), llvm::MDString::get(context, "reqntidx"),
-                      llvm::ConstantAsMetadata::get(count)}));
+    const auto say = [&](const char* what, int count) {
+        llvm::Constant* number =
+            llvm::ConstantInt::get(llvm::Type::getInt32Ty(context), static_cast<std::uint64_t>(count));
+        function.getParent()
+            ->getOrInsertNamedMetadata("nvvm.annotations")
+            ->addOperand(llvm::MDNode::get(
+                context, {llvm::ConstantAsMetadata::get(&function), llvm::MDString::get(context, what),
+                          llvm::ConstantAsMetadata::get(number)}));
+    };
+    say("reqntidx", threads);
+    if (blocks > 0) say("minctasm", blocks);
 }
 
 }  // namespace mantissa::codegen

@@ -24,6 +24,8 @@ struct GpuFunction {
     std::size_t parameters = 0;  ///< addresses in global memory
     int threads = 0;             ///< of a block
     PartTable table = {};        ///< the first parameter, where it has one
+    /// Blocks that a multiprocessor shall have registers for; 0: it is not said.
+    int blocks = 0;
 };
 
 class GpuCode {
@@ -58,7 +60,8 @@ class GpuCode {
     llvm::Value *thread_ = nullptr, *block_ = nullptr;  ///< 64 bits
 };
 
-/// Marks it for blocks of so many threads. Subnormals of FP32 are flushed, as on the CPU.
-void make_gpu_kernel(llvm::Function& function, int threads);
+/// Marks it for blocks of so many threads, of which a multiprocessor shall hold `blocks`. Subnormals of FP32
+/// are flushed, as on the CPU.
+void make_gpu_kernel(llvm::Function& function, int threads, int blocks = 0);
 
 }  // namespace mantissa::codegen

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int warp_lanes = 32;
 constexpr int matrix = 16, narrow = 8;  // rows and terms of a product; columns of one, or of what is moved
-constexpr std::int64_t moved_bytes = 16;
+constexpr std::int64_t moved_bytes = 16, swizzled_bytes = 128;
 constexpr std::uint32_t all_lanes = ~std::uint32_t{0};
 
 }  // namespace
@@ -102,10 +102,19 @@ void MatrixCode::copy_in(const Rows& rows) {
         return bytes_behind(at, 2 * chunk.behind * rows.position);
     };
     const auto to = [&](const Chunk& chunk, int numbers) {
+        Value* column = b_.CreateMul(chunk.column, integer(2 * numbers));
+        std::int64_t pitch = format_.pitch;
+        if (rows.swizzled) {
+            pitch = swizzled_bytes;
+            Value* eighth = b_.CreateAnd(chunk.row, integer(7));
+            Value* in_row = b_.CreateXor(b_.CreateURem(column, integer(pitch)),
+                                         b_.CreateMul(eighth, integer(moved_bytes)));
+            Value* before = b_.CreateMul(b_.CreateUDiv(column, integer(pitch)), integer(rows.count * pitch));
+            column = b_.CreateAdd(before, in_row);
+        }
         Value* at = b_.CreateGEP(b_.getInt8Ty(), rows.tile,
-                                 b_.CreateAdd(b_.CreateMul(chunk.row, integer(format_.pitch)),
-                                              b_.CreateMul(chunk.column, integer(2 * numbers))));
-        return bytes_behind(at, chunk.behind * format_.pitch);
+                                 b_.CreateAdd(b_.CreateMul(chunk.row, integer(pitch)), column));
+        return bytes_behind(at, chunk.behind * pitch);
     };
     const auto is_there = [&](const Chunk& chunk, int numbers) {
         Value* there = is_less(chunk.row, b_.CreateSub(rows.left, integer(chunk.behind)));
@@ -135,7 +144,10 @@ void MatrixCode::copy_in(Value* to, Value* from, Value* is_there) {
     b_.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_cg_shared_global_16_s, {}, {to, from, bytes});
 }
 
-void MatrixCode::wait_for_copies() { b_.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_wait_all, {}, {}); }
+void MatrixCode::wait_for_copies() {
+    b_.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_wait_all, {}, {});
+    if (format_.warpgroups) show_to_warpgroups();
+}
 
 void MatrixCode::end_copies() { b_.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_commit_group, {}, {}); }
 
@@ -213,7 +225,13 @@ std::array<Value*, 4> MatrixCode::multiplied(const Fragment& a, Value* b0, Value
     return parts;
 }
 
-void MatrixCode::multiply(Sums& sums, const Extents& extents, const Operand& a, Value* tile, TileHas has) {
+void MatrixCode::multiply(const std::vector<Product>& products) {
+    if (format_.warpgroups) return multiply_by_warpgroups(products);
+    for (const Product& product : products) multiply_by_warps(product);
+}
+
+void MatrixCode::multiply_by_warps(const Product& product) {
+    const auto& [sums, extents, a, tile, has] = product;
     const int column_pairs = extents.columns / matrix;
     for (int j = 0; j < extents.terms / matrix; ++j) {
         std::vector<Fragment> left;

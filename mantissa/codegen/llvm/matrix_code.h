@@ -21,6 +21,8 @@ class MatrixCode : public GpuCode {
         int columns = 0;       ///< of a row in shared memory, a multiple of 16: filled up with zeros
         int pitch = 0;         ///< bytes
         bool aligned = false;  ///< rows begin at multiples of 16 bytes, and have as many
+        /// Products are wgmma.mma_async's, for four warps at a time, out of tiles that are swizzled.
+        bool warpgroups = false;
     };
     MatrixCode(llvm::Module& module, llvm::IRBuilderBase& builder, const GpuFunction& function,
                const Format& format);
@@ -41,6 +43,9 @@ class MatrixCode : public GpuCode {
         llvm::Value* left = nullptr;  ///< i64: how many there are; others are zeros in the tile
         llvm::Value* tile = nullptr;  ///< shared
         int count = 0;
+        /// 64 columns of all rows after the other, in rows of 128 bytes whose 16 bytes change places: those
+        /// of row r stand at their number xor r % 8 (PTX ISA, "Shared Memory Matrix Layout").
+        bool swizzled = false;
     };
     /// Begins to copy rows into a tile, by all threads of the block. They are there for all once each thread
     /// has waited and come to a barrier.
@@ -70,13 +75,21 @@ class MatrixCode : public GpuCode {
     /// The same of a tile that has them as columns: 16 of its rows from one on, `apart` from one to the next,
     /// are columns of the operand, and its first 16 columns are rows.
     Fragment fragment_of_columns(llvm::Value* tile, int row, int apart);
-    /// sums [16 I, n] += a [16 I, 16 J] b: of b a tile has the n columns as rows of 16 J numbers, or the 16 J
-    /// rows of n numbers.
+    /// sums [16 I, n] += a [16 I, 16 J] b, by warpgroups 16 rows a warp: of b a tile has the n columns as
+    /// rows of 16 J numbers, or the 16 J rows of n numbers.
     enum class TileHas : std::uint8_t { columns, rows };
     struct Extents {
         int rows = 0, terms = 0, columns = 0;
     };
-    void multiply(Sums& sums, const Extents& extents, const Operand& a, llvm::Value* tile, TileHas has);
+    struct Product {
+        Sums& sums;
+        Extents extents;
+        Operand a;
+        llvm::Value* tile;
+        TileHas has;
+    };
+    /// Several that do not wait for one another.
+    void multiply(const std::vector<Product>& products);
     /// Sums [16 I, 16 J] rounded to the format, as a left operand.
     Operand rounded(const Sums& sums, int columns);
     /// Writes sums [16 I, columns], rounded, to a tile, from the warp's own row on.
@@ -99,6 +112,12 @@ class MatrixCode : public GpuCode {
     Fragment load_matrices(llvm::Value* tile, llvm::Value* of_lane, std::int64_t bytes, bool transposed);
     std::array<llvm::Value*, 4> multiplied(const Fragment& a, llvm::Value* b0, llvm::Value* b1,
                                            const std::array<llvm::Value*, 4>& sums);
+    void multiply_by_warps(const Product& product);
+    // warpgroup_code.cpp
+    void multiply_by_warpgroups(const std::vector<Product>& products);
+    llvm::Value* descriptor_of(const Product& product, int step);
+    /// Shows the unit that multiplies what the thread has written to shared memory.
+    void show_to_warpgroups();
     llvm::Value* packed(llvm::Value* low, llvm::Value* high);
     llvm::Value* as_operand(llvm::Value* bits);
 

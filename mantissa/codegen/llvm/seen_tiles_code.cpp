@@ -45,10 +45,10 @@ class SeenTilesCode : GridThread {
             return part;
         };
         const PairScore& score = *kernel_.of.score;
-        warp_ = next(SeenTilesKernel::warps_of_tile);
+        part_ = next(SeenTilesKernel::parts_of_tile);
         Value* first_column = b_.CreateMul(next(kernel_.column_tiles()), integer(tiles_.columns));
         Value* first_row = b_.CreateAdd(b_.CreateMul(next(kernel_.row_tiles()), integer(tiles_.rows())),
-                                        b_.CreateMul(warp_, integer(tiles_.rows_of_warp)));
+                                        b_.CreateMul(part_, integer(tiles_.rows_of_part())));
         head_ = next(score.mask_by_head ? kernel_.of.heads : 1);
         sequence_ = item;
         first_query_ = rows_are_queries_ ? first_row : first_column;
@@ -57,10 +57,10 @@ class SeenTilesCode : GridThread {
 
     /// i8
     Value* state() {
-        const std::int64_t queries = rows_are_queries_ ? tiles_.rows_of_warp : tiles_.columns;
-        const std::int64_t keys = rows_are_queries_ ? tiles_.columns : tiles_.rows_of_warp;
+        const std::int64_t queries = rows_are_queries_ ? tiles_.rows_of_part() : tiles_.columns;
+        const std::int64_t keys = rows_are_queries_ ? tiles_.columns : tiles_.rows_of_part();
         const std::int64_t before = kernel_.of.keys - kernel_.of.queries;
-        Value* turns = b_.CreateSelect(is_less(warp_, integer(tiles_.warps)),
+        Value* turns = b_.CreateSelect(is_less(part_, integer(tiles_.parts())),
                                        integer(queries * keys / warp_lanes_), integer(0));
         if (kernel_.of.causal) {
             Value* last = b_.CreateAdd(first_query_, integer(queries - 1 + before));
@@ -102,7 +102,7 @@ class SeenTilesCode : GridThread {
     const SeenTilesKernel& kernel_;
     AttentionTiles tiles_;
     bool rows_are_queries_;
-    Value *lane_ = nullptr, *warp_ = nullptr, *sequence_ = nullptr, *head_ = nullptr;  // i64
+    Value *lane_ = nullptr, *part_ = nullptr, *sequence_ = nullptr, *head_ = nullptr;  // i64
     Value *first_query_ = nullptr, *first_key_ = nullptr;
 };
 

@@ -123,7 +123,8 @@ struct Facts {
 
 /// The architecture that PTX is made for: the newest that the GPU runs. A newer GPU runs that of an older
 /// one.
-std::string architecture_of(int capability) {
+std::string architecture_of(int capability, bool has_warpgroups) {
+    if (has_warpgroups) return "sm_90a";
     constexpr std::array known = {80, 86, 89, 90};
     int newest = known[0];
     for (const int one : known)
@@ -162,7 +163,11 @@ Target target_of(const Facts& facts, const Driver& driver) {
 /// Ranks must all multiply alike, to the bit, so none goes by its own clock.
 on_cuda::ProductAlgorithms::Choose choice_of(const CudaOptions& options) {
     using enum on_cuda::ProductAlgorithms::Choose;
-    return options.ranks ? the_first : the_quickest;
+    return options.ranks || options.first_algorithms ? the_first : the_quickest;
+}
+
+bool has_warpgroups(const Facts& facts, const CudaOptions& options) {
+    return options.warpgroup_attention && facts.capability == 90;
 }
 
 class CudaDevice final : public Device {
@@ -172,7 +177,8 @@ class CudaDevice final : public Device {
           gpu_context_(driver(), device),
           facts_(facts),
           target_(target_of(facts, driver())),
-          modules_(driver(), {.architecture = architecture_of(facts.capability)},
+          modules_(driver(),
+                   {.architecture = architecture_of(facts.capability, has_warpgroups(facts, options))},
                    codegen::KernelFolder(options.kernels)),
           algorithms_(choice_of(options),
                       fmt::format("{}, cuBLASLt {}: ", facts.name, libraries_.blas.get_version()),
@@ -183,7 +189,9 @@ class CudaDevice final : public Device {
                    .algorithms = algorithms_,
                    .unit = fmt::format("sm_{}", facts.capability),
                    .matrix_unit = target_.bf16_unit,
-                   .resident_threads = std::int64_t{facts.multiprocessors} * facts.threads} {
+                   .resident_threads = std::int64_t{facts.multiprocessors} * facts.threads,
+                   .warpgroup_attention = has_warpgroups(facts, options),
+                   .loss_chunks = options.loss_chunks} {
         use();
         require(driver(), driver().stream_create(&context_.work, cuda::stream_non_blocking), "a stream");
         require(driver(), driver().stream_create(&copies_, cuda::stream_non_blocking), "a stream");

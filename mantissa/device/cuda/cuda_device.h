@@ -20,6 +20,15 @@ struct CudaOptions {
     /// Those among which it is one, which must outlive it: over them it sums, by NCCL. Null: it is the only
     /// one.
     Ranks* ranks = nullptr;
+    /// Attention multiplies by Hopper's own instructions (wgmma) where the GPU has them, compute capability
+    /// 9.0. They never ran on a card, so nothing but checks and benchmarks asks for them.
+    bool warpgroup_attention = false;
+    /// Products by cuBLASLt's best, as its own heuristic has it: nothing is timed.
+    bool first_algorithms = false;
+    /// Chunks of rows of the fused linear cross-entropy: logits take a fourth of what they would at once.
+    /// Each reads and writes dw once more, which at GPT-2's 50,304 classes is as much as a quarter of its
+    /// logits in BF16 at 16,384 rows, read or written.
+    std::int64_t loss_chunks = 4;
 };
 
 /// The first GPU, of ranks that share a host each its own.

@@ -210,6 +210,7 @@ void add_attention_kernels(KernelTable& table, Context& context) {
                 const auto score = bound_score(context, problem, first, described.kernel);
                 if (!score) return Unexpected{score.reason()};
                 described.kernel.score = score->score;
+                described.kernel.by_warpgroups = context.warpgroup_attention;
                 if (std::string reason = codegen::refuse_attention(described.kernel); !reason.empty())
                     return Unexpected{std::move(reason)};
                 return first == 0 ? forward_kernel(context, described)

@@ -48,7 +48,9 @@ struct Context {
     cuda::DevicePtr report_on_device = 0;
     std::int32_t* report_on_host = nullptr;
     std::vector<std::string> reports = {};
-    GpuRanks* ranks = nullptr;  ///< those among which the GPU is one; null: it is the only one
+    GpuRanks* ranks = nullptr;         ///< those among which the GPU is one; null: it is the only one
+    bool warpgroup_attention = false;  ///< CudaOptions', on a GPU that has them
+    std::int64_t loss_chunks = 1;      ///< CudaOptions'
 
     /// The number of a report; its text says which index is reported.
     std::int32_t report(const std::string& text);

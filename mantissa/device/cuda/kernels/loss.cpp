@@ -18,9 +18,6 @@ namespace mantissa::inline v0::on_cuda {
 
 namespace {
 
-/// Logits take a quarter of what they would at once. Each chunk reads and writes dw once more, which at
-/// GPT-2's 50,304 classes is as much as a quarter of its logits in BF16 at 16,384 rows, read or written.
-constexpr std::int64_t chunks_of_loss = 4;
 /// So that products have whole tiles.
 constexpr std::int64_t rows_of_chunk_unit = 128;
 constexpr std::int64_t workspace_alignment = 256;
@@ -31,8 +28,9 @@ struct DescribedLoss {
     std::int64_t rows, channels, columns, classes;
     DType dtype;
     bool tf32, gradients, frozen, ignore_negative, by_rows;
+    std::int64_t most_chunks;
 
-    explicit DescribedLoss(const Problem& problem)
+    DescribedLoss(const Problem& problem, std::int64_t chunks)
         : rows(problem.inputs[0].shape[0]),
           channels(problem.inputs[0].shape[1]),
           columns(problem.inputs[1].shape[0]),
@@ -42,10 +40,11 @@ struct DescribedLoss {
           gradients(problem.inputs.size() > 3),
           frozen(problem.attributes.has("frozen")),
           ignore_negative(ignores_negative(problem.attributes)),
-          by_rows(gives_rows(problem.attributes)) {}
+          by_rows(gives_rows(problem.attributes)),
+          most_chunks(chunks) {}
 
     std::int64_t rows_of_chunk() const {
-        return std::min(rows, align_up(ceil_div(rows, chunks_of_loss), rows_of_chunk_unit));
+        return std::min(rows, align_up(ceil_div(rows, most_chunks), rows_of_chunk_unit));
     }
     std::int64_t chunks() const { return ceil_div(rows, rows_of_chunk()); }
     std::int64_t bytes(std::int64_t of_rows, std::int64_t elements) const {
@@ -236,7 +235,7 @@ void add_loss_kernels(KernelTable& table, Context& context) {
         const std::string format(tf32 ? "tf32" : name_of(dtype));
         const std::string unit = dtype == DType::f32 && !tf32 ? context.unit : context.matrix_unit;
         const auto prepare = [&context, dtype, tf32](const Problem& problem) -> Expected<PreparedKernel> {
-            const DescribedLoss described(problem);
+            const DescribedLoss described(problem, context.loss_chunks);
             if (described.dtype != dtype)
                 return Unexpected{
                     fmt::format("it multiplies {}, got {}", name_of(dtype), problem.inputs[0].text())};
