@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "mantissa/codegen/kernel_folder.h"
 #include "mantissa/device/cuda/cuda_device.h"
 #include "tests/emulated_gpu/emulated_gpu.h"
 
@@ -11,7 +12,8 @@ namespace mantissa::testing {
 
 struct EmulatedDevice {
     explicit EmulatedDevice(const cuda::EmulatedGpuOptions& options = {}) : gpu(options) {
-        device = std::move(*make_cuda_device({gpu.driver(), gpu.cublaslt(), gpu.cudnn()}));
+        device = std::move(*make_cuda_device({gpu.driver(), gpu.cublaslt(), gpu.cudnn()},
+                                             {.kernels = codegen::folder_of_kernels()}));
     }
     Device& operator*() const { return *device; }
 
