@@ -9,7 +9,6 @@
 #include "cli/output_file.h"
 #include "cli/progress_line.h"
 #include "mantissa/base/clock.h"
-#include "mantissa/codegen/kernel_folder.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/roofline.h"
@@ -109,8 +108,7 @@ RecordedStep measured_step(Trainer& trainer, const RunOptions& run) {
 void explain_threads(const RunOptions& run, const ThreadQuestion& question) {
     validate(run, question);
     const RunOptions on_one = on_threads(run, 1);
-    const auto device = make_cpu_device(
-        {.threads = 1, .threads_to_cut_for = run.threads, .kernels = codegen::folder_of_kernels()});
+    const auto device = make_cpu_device({.threads = 1, .threads_to_cut_for = run.threads});
     const PlannedMachine machine = machine_of(run, question, *device);
     Trainer trainer(plan_on(on_one, *device));
     const RecordedStep step = measured_step(trainer, on_one);

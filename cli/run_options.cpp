@@ -17,7 +17,6 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/system_memory.h"
 #include "mantissa/codegen/compiler.h"
-#include "mantissa/codegen/kernel_folder.h"
 #include "mantissa/data/byte_tokenizer.h"
 #include "mantissa/data/text_reading.h"
 #include "mantissa/data/token_file.h"
@@ -257,8 +256,7 @@ std::unique_ptr<Device> open_device(const RunOptions& options, Ranks* ranks) {
         print_error(fmt::format("mantissa: --threads {}: there {}, for which threads beyond that wait\n",
                                 options.threads,
                                 cores == 1 ? "is one core" : fmt::format("are {} cores", cores)));
-    return make_cpu_device(
-        {.threads = options.threads, .ranks = ranks, .kernels = codegen::folder_of_kernels()});
+    return make_cpu_device({.threads = options.threads, .ranks = ranks});
 }
 
 namespace {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Sourced by ./test and .ci/run: runs ctest in build folders and fuzz targets, counts, and ends with the skipped test
-# cases by reason and one line over all tests in ctest's own words.
+# Sourced by ./test and .ci/run: runs ctest in build folders and fuzz targets, counts, and ends with what took longest,
+# the skipped test cases by reason and one line over all tests in ctest's own words.
 # shellcheck source=scripts/progress.sh
 . "$(dirname "${BASH_SOURCE[0]}")/progress.sh"
 
@@ -68,6 +68,19 @@ print_skipped() {
     fi
 }
 
+# Prints the ten longest of ctest's entries and of GoogleTest's cases, with their seconds: where time grows.
+print_longest() {
+    local folder line='s|.*<testcase name="([^"]*)".* time="([^"]*)".* classname="([^"]*)".*|\2'
+    echo "seconds of the longest entries"
+    for folder in "${tested_folders[@]}"; do
+        sed -nE "s|^ *[0-9]+/[0-9]+ Test +#[0-9]+: ([^ ]+) .* ([0-9.]+) sec\$|\2 $folder \1|p" "$folder/test.log" 2>/dev/null || true
+    done | sort -rn | sed -n 1,10p
+    echo "seconds of the longest test cases"
+    for folder in "${tested_folders[@]}"; do
+        sed -nE "$line $folder \3.\1|p" /dev/null "$folder"/test_results/*.xml 2>/dev/null || true
+    done | sort -rn | sed -n 1,10p
+}
+
 # run_tests FOLDER [ctest options]
 run_tests() {
     local folder=$1 jobs ended="" running=()
@@ -126,6 +139,7 @@ run_fuzz_targets() {
 print_total() {
     echo
     [ -z "$not_run" ] || echo "$not_run"
+    print_longest
     print_skipped
     local passed=$((tests_run - tests_failed))
     echo "$((tests_run > 0 ? 100 * passed / tests_run : 0))% tests passed, $tests_failed tests failed out of $tests_run"

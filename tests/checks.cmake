@@ -11,13 +11,16 @@ function(mantissa_python_test name)
   set_tests_properties(${name} PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77)
 endfunction()
 
-mantissa_python_test(install tests/scripts/install_test.py ${CMAKE_BINARY_DIR} ${CMAKE_COMMAND} ${CMAKE_CXX_COMPILER})
-set_tests_properties(install PROPERTIES LABELS install)
+set(install_test tests/scripts/install_test.py ${CMAKE_BINARY_DIR} ${CMAKE_COMMAND} ${CMAKE_CXX_COMPILER})
+mantissa_python_test(install ${install_test})
+mantissa_python_test(install_slow ${install_test} --slow)
+set_tests_properties(install PROPERTIES COST 60)
+set_tests_properties(install_slow PROPERTIES TIMEOUT 900 LABELS slow)
 
 # The commands of README.md and of the guide; slow, each training with all of its steps.
 mantissa_python_test(guide tests/scripts/guide_test.py ${CMAKE_BINARY_DIR} ${CMAKE_CXX_COMPILER})
 mantissa_python_test(guide_slow tests/scripts/guide_test.py ${CMAKE_BINARY_DIR} ${CMAKE_CXX_COMPILER} --slow)
-set_tests_properties(guide PROPERTIES TIMEOUT 900 COST 60)
+set_tests_properties(guide PROPERTIES TIMEOUT 900 COST 100)
 set_tests_properties(guide_slow PROPERTIES TIMEOUT 3600 LABELS slow)
 
 # Slow: it builds the library once more, with what pip brings.
@@ -67,20 +70,21 @@ else()
 endif()
 
 # The tile kernels to their last instruction where the CPU has no tiles: each instruction faults and is emulated. Tests
-# of GPUs and of what copies are no tests of tiles.
+# of GPUs, of what copies, of other units and of twins are no tests of tiles.
 file(STRINGS /proc/cpuinfo flags REGEX "^flags" LIMIT_COUNT 1)
 if(flags MATCHES " avx512_bf16" AND NOT flags MATCHES " amx_tile")
   function(mantissa_test_on_emulated_tiles name room filter)
     mantissa_test_of_room(${name} ${room} ${filter})
-    # The longest of all begin first.
-    set_tests_properties(${name} PROPERTIES TIMEOUT 600 COST 120 ENVIRONMENT MANTISSA_TEST_TILES=1)
+    set_tests_properties(${name} PROPERTIES TIMEOUT 600 COST 30 ENVIRONMENT MANTISSA_TEST_TILES=1)
   endfunction()
   # The longest are left to the slow set.
-  set(no_tiles *Slow*:*Peaks*:Rows*:Images*:Narrowing*:*Cuda*)
+  set(no_tiles *Slow*:*Peaks*:Rows*:Images*:Narrowing*:*Cuda*:Emulated*:Cu*:Nccl*:AlgorithmFile*:KernelFolder*)
+  string(APPEND no_tiles :*Twin*:*DotProducts*:*Bf16Widened*:*EveryWayOfCutting*:*TilePacking*)
+  string(APPEND no_tiles :Attention.ErrsAtMost*:Attention.PairsOfBf16*)
   set(long_on_tiles Attention.HasTheSameBitsOnAnyNumberOfThreads:ContractionKept.SameBitsOfConvertedOperands:ContractionKept.SameBitsOnTheTwins)
   mantissa_test_on_emulated_tiles(device_on_emulated_tiles device -${no_tiles}:${long_on_tiles})
   mantissa_test_on_emulated_tiles(device_on_emulated_tiles_slow device ${long_on_tiles})
   set_tests_properties(device_on_emulated_tiles_slow PROPERTIES LABELS slow)
-  mantissa_test_on_emulated_tiles(runtime_on_emulated_tiles runtime -*Slow*:*Cuda*)
+  mantissa_test_on_emulated_tiles(runtime_on_emulated_tiles runtime -*Slow*:*Cuda*:FunctionEdges*:Loops*)
   mantissa_test_on_emulated_tiles(report_on_emulated_tiles report Ladder.*-*Copies*)
 endif()

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "mantissa/base/error.h"
-#include "mantissa/codegen/kernel_folder.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/device/cuda/cuda_device.h"
 #include "mantissa/ranks/launched.h"
@@ -23,7 +22,7 @@ Device& cpu(int threads) {
     static std::map<int, std::unique_ptr<Device>> devices;
     const std::lock_guard lock(mutex);
     std::unique_ptr<Device>& device = devices[threads];
-    if (!device) device = make_cpu_device({.threads = threads, .kernels = codegen::folder_of_kernels()});
+    if (!device) device = make_cpu_device({.threads = threads});
     return *device;
 }
 
@@ -87,9 +86,7 @@ Device& RankGroup::cpu(int threads) {
     Ranks* const ranks = *this;
     std::unique_ptr<Device>& device = parts_->cpus[threads];
     if (!device)
-        device = make_cpu_device({.threads = ranks ? share_cores(*ranks, threads) : threads,
-                                  .ranks = ranks,
-                                  .kernels = codegen::folder_of_kernels()});
+        device = make_cpu_device({.threads = ranks ? share_cores(*ranks, threads) : threads, .ranks = ranks});
     return *device;
 }
 

@@ -132,7 +132,7 @@ constexpr Rendezvous rendezvous[] = {{2, 2, true}, {4, 4, true}, {3, 2, false}, 
 
 TEST(ThreadPool, NoWakeUpIsLostAsThreadsFallAsleep) {
     for (const Rendezvous& of : rendezvous)
-        EXPECT_EQ(loops_that_a_thread_missed(of, of.pauses ? 300 : 5000), 0)
+        EXPECT_EQ(loops_that_a_thread_missed(of, of.pauses ? 100 : 1500), 0)
             << of.threads << " threads, " << of.at_once << " at once";
 }
 

@@ -70,7 +70,7 @@ TEST(FormatPeaks, TheCompilerLeavesNoLoopOut) {
 TEST(FormatPeaks, OfThisMachineAreReportedModeByMode) {
     ThreadPool pool(1);
     const FormatPeaks peaks =
-        measured_format_peaks(pool, best_isa(), {.unit = 0.1, .memory = 0.2, .cache = 0.1});
+        measured_format_peaks(pool, best_isa(), {.unit = 0.02, .memory = 0.05, .cache = 0.02});
     std::vector<std::string> modes;
     for (const MatrixPeak& peak : peaks.matrix) {
         modes.push_back(peak.inputs + "+" + peak.accumulator);

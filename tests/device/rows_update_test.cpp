@@ -7,6 +7,7 @@
 
 #include "mantissa/numerics/formats.h"
 #include "tests/device/rows_harness.h"
+#include "tests/support/random_draws.h"
 
 namespace mantissa::on_cpu {
 namespace {
@@ -175,6 +176,9 @@ TEST(RowsSgd, AgreesWithItsDefinition) {
     for (const SgdCase& c : sgd_cases())
         for (const std::int64_t count : {1, 15, 16, 17, 4097, 70001})
             for (const DType type : {DType::f32, DType::bf16}) {
+                // Many elements have one of the two by turns.
+                if (count > 5000 && (type == DType::f32) != c.buffers && !testing::sweeps_are_whole())
+                    continue;
                 SCOPED_TRACE(::testing::Message() << c.name << " " << count << " " << name_of(type));
                 const AdamState before = random_state(count, type);
                 const SgdResult after = sgd_in_fp64(c, before);

@@ -82,11 +82,11 @@ void expect_agreement(const std::vector<Form>& forms) {
             expect_agreement(form, sizes, dtype, threads);
 }
 
-/// Two of the cases for each form, by turns.
+/// One of the cases for each form, by turns.
 void expect_some_agreement(const std::vector<Form>& forms) {
-    for (std::size_t i = 0; i < 2 * forms.size(); ++i) {
-        const auto& [sizes, dtype, threads] = cases_of_all[(i + i / 6) % std::size(cases_of_all)];
-        expect_agreement(forms[i / 2], sizes, dtype, threads);
+    for (std::size_t i = 0; i < forms.size(); ++i) {
+        const auto& [sizes, dtype, threads] = cases_of_all[i % std::size(cases_of_all)];
+        expect_agreement(forms[i], sizes, dtype, threads);
     }
 }
 

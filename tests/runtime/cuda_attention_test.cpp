@@ -11,6 +11,7 @@
 #include "mantissa/graph/graph.h"
 #include "tests/support/attention_cases.h"
 #include "tests/support/kernel_errors.h"
+#include "tests/support/random_draws.h"
 #include "tests/support/tested_gpu.h"
 
 namespace mantissa {
@@ -89,7 +90,8 @@ void expect_agreement(const TestedGpu& gpu) {
     for (const DType dtype : {DType::bf16, DType::f16}) {
         std::vector<OpCase> all = attention_cases_in(dtype);
         for (const bool gradient : {false, true}) all.push_back(in_one_tensor(dtype, gradient));
-        for (const OpCase& test : all) {
+        // In FP16 each fifth, forward and backward by turns.
+        for (const OpCase& test : testing::some_of(all, dtype == DType::bf16 ? 1 : 5)) {
             const Recorded recorded(test);
             for (NodeId id = 0; id < static_cast<NodeId>(recorded.graph.size()); ++id)
                 EXPECT_TRUE(recorded.graph.node(id).op->name == "input" ||

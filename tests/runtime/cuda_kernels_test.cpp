@@ -192,6 +192,7 @@ TEST_F(CudaKernels, FilterGradientsInTilesAgreeWithTheReference) {
         {{8, 30, 40, 32}, {3, 3, 32, 32}, {.padding = {1, 1, 1, 1}}},
     };
     const TestedGpu gpu;
+    DType dtype = DType::bf16;
     for (const auto& [images, filter, options] : all) {
         OpCase test = testing::cases_of_convolution(fmt::format("{} {}", images.text(), filter.text()),
                                                     images, filter, options)[2];
@@ -201,14 +202,14 @@ TEST_F(CudaKernels, FilterGradientsInTilesAgreeWithTheReference) {
                          Graph& graph, const std::vector<Tensor>& inputs) {
             return call(graph, op, inputs, in_f32);
         };
-        for (const DType dtype : {DType::bf16, DType::f16}) {
-            const OpCase shorter = *stored_in(dtype, test);
-            const std::string name(name_of(dtype));
-            EXPECT_EQ(kernel_of_case(shorter, *gpu),
-                      "tiles of windows " + name + "*" + name + "+f32 tensor cores")
-                << test.name;
-            EXPECT_EQ(judged(shorter, *gpu), "") << test.name << " in " << name;
-        }
+        // By turns in one of the two formats, which differ in one instruction.
+        dtype = dtype == DType::bf16 ? DType::f16 : DType::bf16;
+        const OpCase shorter = *stored_in(dtype, test);
+        const std::string name(name_of(dtype));
+        EXPECT_EQ(kernel_of_case(shorter, *gpu),
+                  "tiles of windows " + name + "*" + name + "+f32 tensor cores")
+            << test.name;
+        EXPECT_EQ(judged(shorter, *gpu), "") << test.name << " in " << name;
     }
 }
 
@@ -252,7 +253,7 @@ TEST_F(CudaKernels, InSixteenBitsAgreeWithTheReference) {
     const TestedGpu gpu;
     std::set<std::string> ran;
     DType dtype = DType::bf16;
-    for (const OpCase& original : testing::op_cases_of_gpus()) {
+    for (const OpCase& original : testing::some_of(testing::op_cases_of_gpus(), 3)) {
         if (fp32_only.contains(original.op)) continue;
         const std::optional<OpCase> test = stored_in(dtype, original);
         if (!test) continue;

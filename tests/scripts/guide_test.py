@@ -5,8 +5,8 @@ usage: guide_test.py BUILD_FOLDER CXX [--slow]
 A page's blocks are run one after another, in a folder of its own. A block of C++, CMake or Python whose first line is
 a comment with a file's name becomes that file. A block `text` shows lines of what the commands before it printed,
 figures and the machine aside. A block `sh` has commands; `sh mpi` is left out where no mpirun is, `sh slow` and `sh
-not-run` are run by --slow alone and never. Without --slow, trainings have a twentieth of their steps; convergences, of
-which so few tell nothing, have half of them.
+not-run` are run by --slow alone and never. Without --slow, trainings have a twentieth of their steps, convergences, of
+which so few tell nothing, a third of them, and ladders two and one that is timed.
 """
 import json
 import os
@@ -59,7 +59,8 @@ def run(commands, folder):
     commands = commands.replace('"$MANTISSA/build"', BUILD)
     if not SLOW:
         commands = "".join(
-            _LATER.sub(lambda found: f"{found[1]} {max(1, int(found[2]) // (2 if 'converge' in line else 20))}", line)
+            _LATER.sub(lambda found: f"{found[1]} {max(1, int(found[2]) // (3 if 'converge' in line else 20))}", line)
+            .replace("mantissa ladder", "mantissa ladder --steps 2 --repeats 1")
             for line in commands.splitlines(keepends=True))
     done = subprocess.run(["bash", "-euc", commands], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", timeout=1500)

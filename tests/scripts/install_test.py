@@ -1,6 +1,8 @@
 """Installs mantissa, moves the installed tree, and builds and runs other people's programs against it.
 
-usage: install_test.py BUILD_FOLDER CMAKE CXX
+usage: install_test.py BUILD_FOLDER CMAKE CXX [--slow]
+
+Without --slow, each fourth of the installed headers is compiled by itself.
 """
 import pathlib
 import re
@@ -12,6 +14,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD, CMAKE, CXX = (sys.argv[1:4] + [""] * 3)[:3]
+HEADERS_STEP = 1 if "--slow" in sys.argv else 4
 
 
 def run(*command, **options):
@@ -37,7 +40,7 @@ class InstalledTree(unittest.TestCase):
         """Configures and builds `source` against the moved tree; returns the build folder."""
         build = self.folder / ("build-" + source.name)
         run(CMAKE, "-G", "Ninja", "-S", source, "-B", build, f"-DCMAKE_PREFIX_PATH={self.prefix}",
-            f"-DCMAKE_CXX_COMPILER={CXX}")
+            f"-DCMAKE_CXX_COMPILER={CXX}", "-DCMAKE_BUILD_TYPE=Debug", f"-DHEADERS_STEP={HEADERS_STEP}")
         run(CMAKE, "--build", build)
         return build
 

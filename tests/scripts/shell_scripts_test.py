@@ -189,6 +189,21 @@ class ShellScripts(unittest.TestCase):
         status, said = self.run_shell(f"run_tests {self.folder}; print_total")
         self.assertEqual((status, said.splitlines()[-1]), (1, "99% tests passed, 1 tests failed out of 1000"))
 
+    def test_what_took_longest_is_printed(self):
+        results = self.folder / "test_results"
+        cases = "".join(f'<testcase name="C{i}" file="a.cpp" line="1" time="{i}.5" timestamp="" classname="Suite" />\n'
+                        for i in range(12))
+        entries = "".join(f" {i}/12 Test #{i}: entry_{i} .....   Passed  {i}.25 sec\n" for i in range(1, 13))
+        self.stand_in("ctest", f"mkdir -p {results}; cat > {results}/a.xml <<'X'\n{cases}X\ncat <<'X'\n{entries}"
+                               "100% tests passed, 0 tests failed out of 12\nX")
+        status, said = self.run_shell(f"run_tests {self.folder}; print_total")
+        lines = said.splitlines()
+        begin = lines.index("seconds of the longest entries")
+        self.assertEqual((status, lines[begin + 1:begin + 11]),
+                         (0, [f"{i}.25 {self.folder} entry_{i}" for i in range(12, 2, -1)]))
+        self.assertEqual(lines[begin + 11:begin + 22], ["seconds of the longest test cases"] +
+                         [f"{i}.5 {self.folder} Suite.C{i}" for i in range(11, 1, -1)])
+
     def plant_results(self):
         """A ctest that passes, with what GoogleTest writes of three skipped cases and one check that is skipped."""
         results = self.folder / "test_results"

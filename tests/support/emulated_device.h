@@ -4,14 +4,16 @@
 #include <memory>
 #include <utility>
 
+#include "mantissa/codegen/kernel_folder.h"
 #include "mantissa/device/cuda/cuda_device.h"
 #include "tests/emulated_gpu/emulated_gpu.h"
 
 namespace mantissa::testing {
 
 struct EmulatedDevice {
-    explicit EmulatedDevice(const cuda::EmulatedGpuOptions& options = {}, const CudaOptions& of_device = {})
+    explicit EmulatedDevice(const cuda::EmulatedGpuOptions& options = {}, CudaOptions of_device = {})
         : gpu(options) {
+        if (of_device.kernels.empty()) of_device.kernels = codegen::folder_of_kernels();
         device = std::move(*make_cuda_device({gpu.driver(), gpu.cublaslt(), gpu.cudnn()}, of_device));
     }
     Device& operator*() const { return *device; }

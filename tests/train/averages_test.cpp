@@ -21,6 +21,7 @@
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_checkpoint.h"
 #include "tests/support/error_of.h"
+#include "tests/support/random_draws.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/torch_fixture.h"
 #include "tests/train/training_states.h"
@@ -137,7 +138,8 @@ TEST(Averages, OfResNet20AreTimmsUnderEveryPolicyAndMicroBatches) {
             options.loss_scale = default_loss_scale(options.policy);
             Trainer trainer(*device, network.model, options);
             OwnAverages own;
-            const int steps = accumulate == 1 && options.policy.name == "fp32" ? 50 : 4;
+            const int steps =
+                accumulate == 1 && options.policy.name == "fp32" ? testing::random_draws(50, 20) : 3;
             for (int step = 0; step < steps; ++step) {
                 const bool applied =
                     trainer.step(ImagesOfNoise(4 * accumulate, 32, step).batch(), 0.01).applied;

@@ -13,6 +13,7 @@
 #include "mantissa/graph/tensor.h"
 #include "mantissa/train/optimizer.h"
 #include "mantissa/train/training_plan.h"
+#include "tests/support/random_draws.h"
 #include "tests/support/run_graph.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/train/rank_training.h"
@@ -188,17 +189,18 @@ TEST_F(CudaRanks, ANormOfPartsHasTheBitsOfOneGpu) {
 
 TEST_F(CudaRanks, TrainToTheSameBitsHoweverAStepIsSplitAndWhoeverHoldsTheStates) {
     for (const std::string policy : {"fp32", "bf16"}) {
-        Split split{.accumulate = 2, .policy = policy, .steps = 3, .on_gpus = true};
+        Split split{.accumulate = 2, .policy = policy, .steps = 2, .on_gpus = true};
         const Trained alone = train(split);
         split.ranks = 2;
         split.accumulate = 1;
-        for (const States states : {States::whole, States::sharded}) {
+        for (const States states :
+             testing::some_of<States>({States::sharded, States::whole}, policy == "fp32" ? 2 : 1)) {
             split.states = states;
             const Trained two = train(split);
             const std::string what = policy + (states == States::whole ? " whole" : " sharded");
             EXPECT_EQ(two.losses, alone.losses) << what;
             EXPECT_TRUE(two.states == alone.states) << what;
-            EXPECT_NE(two.losses[2], two.losses[0]);
+            EXPECT_NE(two.losses[1], two.losses[0]);
         }
     }
 }

@@ -14,6 +14,7 @@
 #include "tests/support/device_around.h"
 #include "tests/support/gpt2_training.h"
 #include "tests/support/planted_clock.h"
+#include "tests/support/random_draws.h"
 #include "tests/support/run_graph.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/tested_gpu.h"
@@ -62,15 +63,18 @@ const std::map<std::string, double> tolerances = {
 TEST_F(CudaTraining, LossesAreThoseOfTheCpuUnderEachPolicy) {
     const auto cpu = testing::device_at(testing::levels().back());
     const TestedGpu gpu;
+    int turn = 0;  // all passes, and the two kinds of less by turns
     for (const auto& [policy, tolerance] : tolerances) {
-        for (const std::vector<std::string>& passes : rungs()) {
+        std::vector<std::vector<std::string>> some = rungs();
+        if (!testing::sweeps_are_whole()) some.erase(some.begin() + turn++ % 2);
+        for (const std::vector<std::string>& passes : some) {
             Gpt2Training training = small_gpt2_training(policy);
             training.passes = passes;
             const std::vector<float> expected = losses(*cpu, training), got = losses(*gpu, training);
             for (std::size_t step = 0; step < expected.size(); ++step)
                 EXPECT_NEAR(got[step], expected[step], tolerance)
                     << policy << ", " << passes.size() << " passes, step " << step;
-            if (passes.size() > 3) {
+            if (passes.size() > 3 && (policy == "bf16" || testing::sweeps_are_whole())) {
                 EXPECT_EQ(losses(*gpu, training), got) << policy << ": another run has other bits";
             }
         }

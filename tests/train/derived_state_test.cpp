@@ -10,6 +10,7 @@
 #include "mantissa/train/step_execution.h"
 #include "mantissa/train/training_checkpoint.h"
 #include "mantissa/train/training_plan.h"
+#include "tests/support/random_draws.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/train/laid_out_training.h"
 #include "tests/train/training_states.h"
@@ -83,7 +84,8 @@ TEST(DerivedState, FollowsWhatIsWrittenFromOutsideAndABadStep) {
 TEST(DerivedState, IsNeitherSavedNorNeededToResume) {
     const auto device = make_cpu_device({.threads = 2});
     const TemporaryDirectory directory;
-    for (const DerivedCase& c : derived_cases) {
+    for (const DerivedCase& c :
+         testing::some_of(std::vector(std::begin(derived_cases), std::end(derived_cases)), 2)) {
         Trainer whole = gpt2_trainer(*device, c.training(true)),
                 resumed = gpt2_trainer(*device, c.training(true));
         step(whole);

@@ -22,6 +22,7 @@
 #include "mantissa/train/model_file.h"
 #include "mantissa/train/trainer.h"
 #include "tests/support/drawn_weights.h"
+#include "tests/support/random_draws.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/tested_gpu.h"
@@ -256,7 +257,10 @@ TEST_P(FamiliesAgainstTransformers, TwentyStepsInBf16AreNoFurtherThanTwiceTheirs
     EXPECT_GT(drift.losses, tolerance) << "is it BF16?";
 }
 
-TEST_P(FamiliesAgainstTransformers, TwoStepsOnAGpu) {
+/// Tests of each third family, whose operations others have, and of all where sweeps are whole.
+class FamiliesElsewhere : public FamiliesAgainstTransformers {};
+
+TEST_P(FamiliesElsewhere, TwoStepsOnAGpu) {
     if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
     const testing::TestedGpu gpu;
     Trainer trainer = trainer_on(*gpu, options());
@@ -268,7 +272,7 @@ TEST_P(FamiliesAgainstTransformers, TwoStepsOnAGpu) {
     EXPECT_GT(std::abs(losses[1] - losses[0]), 2 * tolerance * losses[0]) << "a step that is not made passes";
 }
 
-TEST_P(FamiliesAgainstTransformers, TwoRanksTrainToTheBitsOfOne) {
+TEST_P(FamiliesElsewhere, TwoRanksTrainToTheBitsOfOne) {
     struct Trained {
         std::vector<float> losses;
         std::map<std::string, std::vector<std::byte>> states;
@@ -338,8 +342,11 @@ std::vector<std::string> fixtures() {
     return names;
 }
 
+const auto name_of_family = [](const auto& name) { return name.param; };
 INSTANTIATE_TEST_SUITE_P(Models, FamiliesAgainstTransformers, ::testing::ValuesIn(fixtures()),
-                         [](const auto& name) { return name.param; });
+                         name_of_family);
+INSTANTIATE_TEST_SUITE_P(Models, FamiliesElsewhere, ::testing::ValuesIn(testing::some_of(fixtures(), 3)),
+                         name_of_family);
 
 /// A row without a case is not supported.
 TEST(Families, EachHasACase) {

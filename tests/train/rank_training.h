@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "mantissa/codegen/kernel_folder.h"
 #include "mantissa/data/batch.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/device/cuda/cuda_device.h"
@@ -54,8 +55,8 @@ struct Split {
 inline std::unique_ptr<Device> device_of(const Split& split, Ranks* ranks) {
     if (!split.on_gpus) return make_cpu_device({.threads = 1, .ranks = ranks});
     const cuda::EmulatedGpu gpu({.threads = 1});
-    return std::move(
-        *make_cuda_device({gpu.driver(), gpu.cublaslt(), gpu.cudnn(), gpu.nccl()}, {.ranks = ranks}));
+    return std::move(*make_cuda_device({gpu.driver(), gpu.cublaslt(), gpu.cudnn(), gpu.nccl()},
+                                       {.kernels = codegen::folder_of_kernels(), .ranks = ranks}));
 }
 
 /// The states of every rank after it, and the losses on the way.

@@ -15,6 +15,7 @@
 #include "mantissa/train/optimizer.h"
 #include "mantissa/train/training_checkpoint.h"
 #include "mantissa/train/training_plan.h"
+#include "tests/support/random_draws.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/train/rank_training.h"
@@ -189,7 +190,7 @@ TEST(RanksTrainImages, StatisticsFollowTheOrderOfMicroBatches) {
 }
 
 TEST(RanksTrainImages, ABadStepLeavesNoTraceWhoeverMadeIt) {
-    for (std::int64_t bad = 0; bad < 4; ++bad) {
+    for (const std::int64_t bad : testing::some_of<std::int64_t>({0, 1, 2, 3}, 3)) {
         const TrainedImages alone = train_images({.bad_step = 1, .bad_part = bad});
         ASSERT_EQ(alone.applied, (std::vector<bool>{true, false, true, true}));
         for (const auto& [ranks, accumulate] : {std::pair{2, 2}, {4, 1}})
@@ -210,6 +211,7 @@ TEST(RanksTrainImages, GoOnFromOneAnothersCheckpoints) {
                       .save = directory.path() / std::to_string(ranks)});
     for (const char* from : {"1", "2", "4"})
         for (const auto& [ranks, accumulate] : {std::pair{1, 4}, {2, 2}, {4, 1}}) {
+            if (ranks == std::stoi(from) && !testing::sweeps_are_whole()) continue;
             const TrainedImages resumed = train_images({.ranks = ranks,
                                                         .accumulate = accumulate,
                                                         .policy = "bf16",

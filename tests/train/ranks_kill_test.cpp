@@ -177,7 +177,7 @@ void kill_ranks_at_random_moments(int kills, int count) {
     EXPECT_GT(in_step, kills / 20);
 }
 
-TEST(RanksKill, FourAtRandomMoments) { kill_ranks_at_random_moments(4, 2); }
+TEST(RanksKill, TwoAtRandomMoments) { kill_ranks_at_random_moments(2, 2); }
 
 TEST(RanksKillSlow, TwoHundredAtRandomMoments) {
     kill_ranks_at_random_moments(150, 2);
@@ -201,7 +201,7 @@ TEST(RanksKill, OneThatStandsStillForLessThanTheTimeoutIsWaitedFor) {
 
 TEST(RanksKill, OneThatStandsStillForLongerEndsTheOthers) {
     const TemporaryDirectory directory;
-    TrainingRanks training(3, directory / "run", 5);
+    TrainingRanks training(3, directory / "run", 3);
     training.wait_for_saves(1);
     training.send(2, SIGSTOP);
     for (const int rank : {0, 1}) EXPECT_EQ(training.end_of(rank, 60), ended_by_a_lost_rank);

@@ -17,6 +17,7 @@
 #include "mantissa/train/state_tensors.h"
 #include "mantissa/train/training_plan.h"
 #include "tests/support/error_of.h"
+#include "tests/support/random_draws.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/train/rank_training.h"
 
@@ -39,7 +40,9 @@ void expect_same_training(const Trained& got, const Trained& expected, const std
 }
 
 TEST(RanksTrain, ToTheSameBitsHoweverAStepIsSplit) {
-    for (const std::string policy : {"fp32", "bf16", "fp8", "fp8-delayed", "mxfp8", "nvfp4"}) {
+    // Delayed scales travel among ranks.
+    const std::vector<std::string> policies{"fp32", "nvfp4", "mxfp8", "fp8-delayed", "bf16", "fp8"};
+    for (const std::string& policy : testing::some_of(policies, 3)) {
         const Trained alone = train({.accumulate = 4, .policy = policy});
         ASSERT_EQ(alone.losses.size(), 5u);
         for (const auto& [ranks, accumulate] : {std::pair{2, 2}, {4, 1}})
@@ -50,10 +53,13 @@ TEST(RanksTrain, ToTheSameBitsHoweverAStepIsSplit) {
 
 TEST(RanksTrain, ToTheSameBitsWhoeverHoldsTheStates) {
     for (const Optimizer& optimizer : {adamw(), sgd({.momentum = 0.9}), muon()}) {
-        const Trained alone = train({.accumulate = 4, .optimizer = optimizer});
+        // More ranks than two add nothing of a kind of state.
+        const int ranks = optimizer.name == "adamw" || testing::sweeps_are_whole() ? 4 : 2;
+        const Trained alone = train({.accumulate = ranks, .steps = 3, .optimizer = optimizer});
         for (const States states : {States::whole, States::sharded})
-            expect_same_training(train({.ranks = 4, .states = states, .optimizer = optimizer}), alone,
-                                 optimizer.name + (states == States::whole ? " whole" : " sharded"));
+            expect_same_training(
+                train({.ranks = ranks, .steps = 3, .states = states, .optimizer = optimizer}), alone,
+                optimizer.name + (states == States::whole ? " whole" : " sharded"));
     }
 }
 
@@ -85,11 +91,11 @@ TEST(RanksTrain, SkipTheSameStepsAndLowerTheSameScale) {
 
 TEST(RanksTrain, GoOnFromOneAnothersCheckpoints) {
     const TemporaryDirectory directory;
-    const Trained whole = train({.accumulate = 4, .steps = 6});
+    const Trained whole = train({.accumulate = 4, .steps = 4});
     std::vector<std::string> files;
     for (const auto& [ranks, accumulate] : {std::pair{1, 4}, {2, 2}, {4, 1}}) {
         const std::filesystem::path saved = directory.path() / std::to_string(ranks);
-        train({.ranks = ranks, .accumulate = accumulate, .steps = 3, .save = saved});
+        train({.ranks = ranks, .accumulate = accumulate, .steps = 2, .save = saved});
         files.push_back(read_file(saved / "state.json") + read_file(saved / "model.safetensors"));
         // A file a rank, of what it has.
         for (int rank = 1; rank <= 4; ++rank)
@@ -99,17 +105,17 @@ TEST(RanksTrain, GoOnFromOneAnothersCheckpoints) {
     EXPECT_TRUE(files[1] == files[0]);
     EXPECT_TRUE(files[2] == files[0]);
     // As many as are, fewer, more.
-    for (const auto& [from, ranks] : {std::pair{1, 1}, {2, 2}, {4, 2}, {1, 2}, {2, 4}}) {
+    for (const auto& [from, ranks] : {std::pair{2, 2}, {4, 2}, {1, 2}, {2, 4}}) {
         const Trained resumed = train({.ranks = ranks,
                                        .accumulate = 4 / ranks,
-                                       .steps = 6,
+                                       .steps = 4,
                                        .resume = directory.path() / std::to_string(from),
                                        .save = directory.path() / "again"});
         EXPECT_TRUE(resumed.states == whole.states) << from << " on " << ranks;
-        EXPECT_EQ(resumed.losses, std::vector<float>(whole.losses.begin() + 3, whole.losses.end()));
+        EXPECT_EQ(resumed.losses, std::vector<float>(whole.losses.begin() + 2, whole.losses.end()));
     }
     // The last of these was saved by four, after some of two, after one of one: all of it is there.
-    const Trained alone = train({.accumulate = 4, .steps = 6, .resume = directory.path() / "again"});
+    const Trained alone = train({.accumulate = 4, .steps = 4, .resume = directory.path() / "again"});
     EXPECT_TRUE(alone.states == whole.states);
 }
 

@@ -24,6 +24,7 @@
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_plan.h"
 #include "tests/support/error_of.h"
+#include "tests/support/random_draws.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/train/training_states.h"
 
@@ -86,7 +87,7 @@ TEST(CodedTrunk, LossesAreThoseBesideItsNumbers) {
             Trainer coded(*device, trunk_model(), trunk_options(policy, trunk));
             Trainer spread(*three, trunk_model(), trunk_options(policy, trunk));
             widen_into(coded.state(), plain.state());
-            const int steps = trunk == Layout::nf4 ? 50 : 5;
+            const int steps = trunk == Layout::nf4 ? testing::random_draws(50, 12) : 3;
             const std::vector<float> expected = losses_of(plain, steps);
             EXPECT_EQ(losses_of(coded, steps), expected) << policy << " " << name_of(trunk);
             EXPECT_EQ(losses_of(spread, steps), expected) << policy << " " << name_of(trunk);

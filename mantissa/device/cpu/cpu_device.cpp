@@ -224,7 +224,7 @@ std::unique_ptr<Device> make_cpu_device(const CpuOptions& options) {
     const int threads = options.threads == 0 ? default_thread_count() : options.threads;
     return std::make_unique<CpuDevice>(threads, options.ranks,
                                        options.threads_to_cut_for == 0 ? threads : options.threads_to_cut_for,
-                                       options.kernels);
+                                       options.kernels ? *options.kernels : codegen::folder_of_kernels());
 }
 
 }  // namespace mantissa

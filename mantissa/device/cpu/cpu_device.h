@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "mantissa/device/device.h"
 
@@ -16,7 +17,8 @@ struct CpuOptions {
     Ranks* ranks = nullptr;
     /// Threads that contractions are cut for; 0: as many as there are. Another number is for a prediction.
     int threads_to_cut_for = 0;
-    std::filesystem::path kernels = {};  ///< where compiled ones are kept; empty: nowhere
+    /// Where compiled kernels are kept: a folder, none if it is empty; unset: that of `cache_folder()`.
+    std::optional<std::filesystem::path> kernels = {};
 };
 
 /// Uses the instruction set that MANTISSA_ISA names, else the best that the CPU has. Throws UserError if it
