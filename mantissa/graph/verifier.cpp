@@ -23,8 +23,9 @@ class Verifier {
         for (const Update& update : graph_.updates()) {
             const State& state = graph_.states().at(static_cast<std::size_t>(update.state));
             require(exists(update.value, graph_.size()), "the update of '{}' names no value", state.name);
-            require(graph_.type(update.value) == state.type, "the update of '{}' is {}, the state is {}",
-                    state.name, graph_.type(update.value).text(), state.type.text());
+            if (graph_.type(update.value) != state.type)
+                fail("the update of '{}' is {}, the state is {}", state.name,
+                     graph_.type(update.value).text(), state.type.text());
             require(!state.frozen, "'{}' is frozen and updated", state.name);
             require(updated.insert(update.state).second, "'{}' is updated twice", state.name);
         }
@@ -35,10 +36,15 @@ class Verifier {
 
   private:
     template <class... Args>
+    [[noreturn]] void fail(fmt::format_string<Args...> message, Args&&... args) const {
+        throw InternalError(
+            fmt::format("graph after {}: {}", after_, fmt::format(message, std::forward<Args>(args)...)));
+    }
+
+    /// For arguments that cost nothing: the text of a node takes longer than all that is verified of it.
+    template <class... Args>
     void require(bool holds, fmt::format_string<Args...> message, Args&&... args) const {
-        if (!holds)
-            throw InternalError(
-                fmt::format("graph after {}: {}", after_, fmt::format(message, std::forward<Args>(args)...)));
+        if (!holds) fail(message, std::forward<Args>(args)...);
     }
 
     bool exists(Value value, std::size_t before) const {
@@ -51,11 +57,11 @@ class Verifier {
         for (const Value& input : node.inputs)
             require(exists(input, static_cast<std::size_t>(id)), "an operand of %{} is no earlier value", id);
         const int count = static_cast<int>(node.inputs.size());
-        require(count >= node.op->min_inputs && count <= node.op->max_inputs, "{} has {} operands",
-                print(graph_, id), count);
+        if (count < node.op->min_inputs || count > node.op->max_inputs)
+            fail("{} has {} operands", print(graph_, id), count);
         const std::vector<Type> types = graph_.input_types(node);
-        require(node.op->types({*node.op, types, node.attributes}) == node.outputs,
-                "the types of {} are wrong", print(graph_, id));
+        if (node.op->types({*node.op, types, node.attributes}) != node.outputs)
+            fail("the types of {} are wrong", print(graph_, id));
     }
 
     const Graph& graph_;

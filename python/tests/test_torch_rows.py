@@ -56,6 +56,43 @@ class Rows(unittest.TestCase):
             self.distance(lambda h, x: h.scatter_reduce(1, torch.zeros(8, 100, dtype=torch.long), h[:, :1].expand(8, 100),
                                                         "prod"))
 
+    def test_alignments_of_any_lengths(self):
+        class Sequence(OneLayer):
+            def forward(self, x):
+                return self.layer(x).log_softmax(-1).transpose(0, 1)
+        torch.manual_seed(0)
+        x, y = torch.randn(4, 9, 6), torch.tensor([[1, 1, 2], [2, 0, 77], [1, 1, 1], [2, 2, 77]])  # 77: nothing reads it
+        batch = x, y, torch.tensor([9, 7, 5, 2]), torch.tensor([3, 1, 3, 2])  # the last one has no alignment
+        possible = tuple(part[:3] for part in batch)
+
+        def trainer(example, loss):
+            return mantissa.torch.trainer(Sequence(), loss, example, inputs=1)
+
+        def ctc(**options):
+            return lambda out, y, steps, ends: F.ctc_loss(out, y, steps, ends, **options)
+        for reduction in ("mean", "sum"):
+            step = trainer(possible, ctc(reduction=reduction))
+            self.assertLess(step.distance.gradient, 2e-5)
+            none = trainer(batch, ctc(reduction=reduction, zero_infinity=True))
+            self.assertLess(none.distance.gradient, 2e-5)
+            self.assertGreater(none.evaluate(*batch[:3], torch.tensor([3, 1, 3, 1])), none.evaluate(*batch))
+        def each(out, y, steps, ends):
+            made = F.ctc_loss(out, torch.where(y == 2, 0, y), steps, ends, blank=2, reduction="none")
+            return (made * torch.tensor([1.0, 3.0, 2.0])).sum()
+        self.assertLess(trainer(possible, each).distance.gradient, 2e-5)
+        self.assertLess(trainer(possible, lambda out, y, *_: ctc()(out, y, [9, 7, 5], (3, 1, 3))).distance.gradient, 2e-5)
+        self.assertGreater(trainer(possible, ctc()).evaluate(*batch), 1e30)  # infinity, as there
+
+        from mantissa.rows import registry
+        row = registry.row_of("mantissa.ctc_loss")
+        for planted in (dict(blank=1), dict(input_lengths=None)):
+            def other(at, **given):
+                return row(at, **dict(given, **{key: given["target_lengths"] if each is None else each
+                                                for key, each in planted.items()}))
+            with unittest.mock.patch.dict(registry._rows, {"mantissa.ctc_loss": other}), \
+                    self.assertRaises(mantissa.torch.DifferenceError):
+                trainer(possible, ctc())
+
     def test_exponentials_of_matrices(self):
         for scale in (0.0, 0.01, 1.0, 20.0):
             def of_one(h, x):

@@ -266,8 +266,8 @@ class Use(unittest.TestCase):
             self.assertRegex(text, r"Multiply by the mask|Count by a one-hot sum|Use torch.where")
 
         def ctc(out, y):
-            return F.ctc_loss(out.log_softmax(-1)[:, None], y[None, :2], torch.tensor([8]), torch.tensor([2]))
-        self.assertIn("Train with cross-entropy on aligned targets.", said(lambda m, x: m.layer(x), ctc, Y + 0))
+            return F.ctc_loss(out.log_softmax(-1)[:, None], y[:2], torch.tensor([8]), torch.tensor([2]))
+        self.assertIn("Give log_probs as [T, N, C], targets padded as [N, S], and lengths as tensors.", said(lambda m, x: m.layer(x), ctc, Y + 0))
 
         def penalty(m, x):
             x = x.detach().requires_grad_()

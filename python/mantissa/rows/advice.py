@@ -4,7 +4,7 @@ _ADVICE = {
     "fft": "There are no complex numbers. Write the transform as a product with a constant matrix of cosines.",
     "view_as_real": "There are no complex numbers. Keep real and imaginary parts in two tensors.",
     "complex": "There are no complex numbers. Keep real and imaginary parts in two tensors.",
-    "ctc": "There is no CTC loss. Train with cross-entropy on aligned targets.",
+    "ctc": "Give log_probs as [T, N, C], targets padded as [N, S], and lengths as tensors.",
     "autograd.grad": "There are no second derivatives. Write the derivative that forward needs by its formula.",
     "item": "A number of the batch decides what runs. Keep it a tensor, and choose by torch.where.",
     "nonzero": "The shape depends on the batch. Multiply by the mask, or choose by torch.where.",

@@ -179,8 +179,63 @@ def margin_ranking_loss(at, input1, input2, target, margin=0.0, reduction=1):
     return _reduction(at, losses, reduction)
 
 
-@row("aten.gaussian_nll_loss", "aten.multilabel_margin_loss", "aten.multi_margin_loss", "aten._ctc_loss",
-     "aten.ctc_loss")
+_LEAST = -1e30  # the logarithm of what cannot be: finite, so that no gradient is NaN
+
+
+def _log_sum(terms, most):
+    """The logarithm of a sum of exponentials."""
+    total = nn.exp(terms[0] - most)
+    for each in terms[1:]:
+        total = total + nn.exp(each - most)
+    return nn.log(total) + most
+
+
+@row("mantissa.ctc_loss")
+def ctc_loss(at, log_probs, targets, input_lengths, target_lengths, blank, zero_infinity):
+    """Losses [N]: sums over alignments in logarithms, over places [N, 2 S + 1] of blank, target, blank, ... (Graves et al.,
+    2006, section 4.1). A step of the loop is one of the inputs, and the state after the last of each example counts."""
+    x, ids, T, N, S = layout.plain(log_probs), layout.plain(targets), *log_probs.shape[:2], targets.shape[1]
+    places = [N, 2 * S + 1]
+    steps, ends = (layout.plain(each).reshape(shape) for each, shape in ((input_lengths, [1, N, 1]), (target_lengths, [N, 1])))
+
+    def wide(value, shape, dtype="f32"):
+        return native.broadcast_to(native.constant(at.anchor, value, dtype), shape)
+
+    def either(condition, shape, there=0.0, elsewhere=_LEAST):
+        return nn.select(condition, wide(there, shape), wide(elsewhere, shape))
+
+    def counted(shape, axis, number):
+        return native.iota(at.anchor, shape, axis), native.broadcast_to(number, shape)
+
+    ids = nn.select(nn.less(*counted([N, S], 1, ends)), ids, wide(blank, [N, S], "i32"))
+    labels = nn.concat([nn.concat([wide(blank, [N, S, 1], "i32"), ids.reshape([N, S, 1])], 2).reshape([N, 2 * S]),
+                        wide(blank, [N, 1], "i32")], 1)
+    last_but_one = nn.concat([wide(blank, [N, 2], "i32"), nn.slice(labels, 1, 0, 2 * S - 1)], 1)
+    skips = either(nn.equal(labels, last_but_one), places, _LEAST, 0.0)  # no blank is left out, nor one between equals
+    of_labels = native.gather(x, 2, native.broadcast_to(labels.reshape([1] + places), [T] + places))
+
+    def step(now, parts, whole):
+        a, (may_skip, none) = now[0], whole
+        one = nn.concat([nn.slice(none, 1, 0, 1), nn.slice(a, 1, 0, 2 * S)], 1)
+        two = nn.concat([none, nn.slice(a, 1, 0, 2 * S - 1)], 1) + may_skip
+        most = nn.stop_gradient(nn.maximum(nn.maximum(a, one), two))
+        return [_log_sum([a, one, two], most) + parts[0]], []
+
+    begin = either(nn.equal(native.iota(at.anchor, places, 1), wide(0, places, "i32")), places)
+    kept = native.scan([begin], [of_labels], [skips, wide(_LEAST, [N, 2])], step, False)[0][0]
+    is_last = nn.equal(*counted([T + 1] + places, 0, steps))
+    made = nn.select(is_last, kept, wide(0.0, [T + 1] + places)).sum([0])
+    place, end = counted(places, 1, ends + ends)
+    is_end = nn.equal(place, end)
+    is_before = nn.equal(native.iota(at.anchor, places, 1) + wide(1, places, "i32"), end)
+    made = made + nn.select(is_end, wide(0.0, places), either(is_before, places))
+    most = nn.stop_gradient(made.max([1])).reshape([N, 1])
+    losses = -(nn.log(nn.exp(made - most).sum([1])) + most.reshape([N]))
+    none = nn.less(wide(-_LEAST / 2, [N]), losses)
+    return Placed(nn.select(none, wide(0.0 if zero_infinity else math.inf, [N]), losses))
+
+
+@row("aten.gaussian_nll_loss", "aten.multilabel_margin_loss", "aten.multi_margin_loss")
 def others(at, **_):
     from .advice import advice_for
     raise Refused(at.node.op, advice_for(at.node.op))

@@ -27,6 +27,24 @@ ASSERTIONS = {"_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range_
 MODULE, LOSS = "model", "_loss."  # where the wrapper keeps the module, and what a loss has that is one
 
 
+# torch's own is nothing that it exports: it reads the lengths as numbers. The reduction is left to torch.
+_OPERATIONS = torch.library.Library("mantissa", "FRAGMENT")
+_OPERATIONS.define("ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank, "
+                   "bool zero_infinity) -> Tensor")
+torch.library.register_fake("mantissa::ctc_loss", lambda x, *_: x.new_empty(x.shape[1]), lib=_OPERATIONS)
+
+
+def _ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction=1, zero_infinity=False):
+    """torch.ctc_loss as one operation."""
+    if log_probs.dim() != 3 or targets.dim() != 2 or targets.shape[1] == 0:
+        raise RuntimeError(f"ctc_loss of log_probs {list(log_probs.shape)} and targets {list(targets.shape)}")
+    steps, ends = (torch.as_tensor(each) for each in (input_lengths, target_lengths))
+    made = torch.ops.mantissa.ctc_loss(log_probs, targets, steps, ends, blank, zero_infinity)
+    if reduction == 1:
+        return (made / ends.clamp(min=1)).mean()
+    return made.sum() if reduction == 2 else made
+
+
 class WithLoss(torch.nn.Module):
     """A module and its loss as one: what is exported. `split`: how many of the arguments are the module's."""
 
@@ -107,6 +125,7 @@ def _watched(refusals):
     """While a module is traced: names functions with a backward of their own, and hooks of tensors."""
     import traceback
     apply, hook, grad = torch.autograd.Function.__dict__["apply"], torch.Tensor.register_hook, torch.autograd.grad
+    ctc_loss = torch.ctc_loss
 
     def place():
         for frame in reversed(traceback.extract_stack()[:-2]):
@@ -132,10 +151,11 @@ def _watched(refusals):
         return grad(*args, **kwargs)
 
     torch.autograd.Function.apply, torch.autograd.grad = classmethod(watched_apply), watched_grad
-    torch.Tensor.register_hook = watched_hook
+    torch.Tensor.register_hook, torch.ctc_loss = watched_hook, _ctc_loss
     try:
         yield
     finally:
+        torch.ctc_loss = ctc_loss
         torch.autograd.Function.apply, torch.autograd.grad = apply, grad
         torch.Tensor.register_hook = hook
 
