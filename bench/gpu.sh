@@ -13,7 +13,7 @@
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-PARTS="device kernels training step ladder torch attention contraction networks peaks sanitizer"
+PARTS="device kernels training step ladder short torch attention contraction networks peaks sanitizer"
 
 carry() {
     local to=$1 root
@@ -100,14 +100,14 @@ run_device() {
 # reference, outputs full of NaN before.
 limit_kernels=150
 run_kernels() {
-    run_tests "CudaKernels.*:CudaAttention*:CudaTails.*:CudaQuantized*$tests"
+    run_tests "CudaKernels.*:CudaAttention*:CudaTails.*:CudaQuantized*:CudaRounding.*$tests"
 }
 
 # GPT-2 of 2 layers under four policies, eager and fused: losses as the CPU's, the same bits again; micro-batches, a bad
 # step's replay, validation and generating, in INT8 and INT4, too.
 limit_training=120
 run_training() {
-    run_tests "CudaTraining.Losses*:CudaTraining.Checkpoints*:CudaUses.*$tests"
+    run_tests "CudaTraining.Losses*:CudaTraining.Checkpoints*:CudaRoundedTraining.*:CudaUses.*$tests"
 }
 
 # Where the fastest step's time goes, launch by launch.
@@ -123,6 +123,14 @@ run_ladder() {
     "$here/mantissa" ladder "${on[@]}" "${sizes[@]}" --steps $steps --repeats $repeats --json "$logs/ladder.json" \
         --html "$logs/ladder.html" | tee "$logs/ladder.txt"
     grep "fastest here" "$logs/ladder.txt"
+}
+
+# Policies below sixteen bits beside BF16's fastest rung.
+limit_short=100
+run_short() {
+    "$here/mantissa" ladder "${on[@]}" "${sizes[@]}" --steps $steps --repeats $repeats --rungs loss,fp8,mxfp8,nvfp4 |
+        tee "$logs/short.txt"
+    grep "^mxfp8" "$logs/short.txt"
 }
 
 limit_attention=60
