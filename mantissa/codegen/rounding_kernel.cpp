@@ -17,7 +17,9 @@ constexpr std::int64_t numbers_of_piece = 8;
 /// Pieces of a thread that has the tensor's scale, so that reads are on their way together.
 constexpr std::int64_t pieces_of_thread = 4;
 /// Up to so many rows a warp has a square; it takes both columns of a row at once.
-constexpr std::int64_t square_of_warp = 16, warp = 32;
+constexpr std::int64_t square_of_warp = 16, threads_of_warp = 32;
+/// A block of Philox is four words: those of numbers 16 apart in each 64 of a row (`rounding_bits`).
+constexpr std::int64_t words_of_block = 4, columns_of_blocks = words_of_block * hadamard_size;
 
 std::int64_t power_of_two_from(std::int64_t least) {
     return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(least)));
@@ -26,6 +28,7 @@ std::int64_t power_of_two_from(std::int64_t least) {
 }  // namespace
 
 std::int64_t RoundingKernel::columns_of_thread() const {
+    if (spread()) return words_of_block;
     if (lies == Block::across) return inner % 2 == 0 && !askew ? 2 : 1;
     return lies == Block::along && hadamard ? hadamard_size : numbers_of_piece;
 }
@@ -34,7 +37,7 @@ bool RoundingKernel::in_pieces() const {
     const std::int64_t columns = columns_of_thread();
     const std::int64_t row = lies == Block::none ? elements() : lies == Block::along ? depth : inner;
     const bool whole = lies == Block::none || lies == Block::across || block % columns == 0;
-    return !askew && columns > 1 && row % columns == 0 && whole;
+    return !askew && !spread() && columns > 1 && row % columns == 0 && whole;
 }
 
 std::int64_t RoundingKernel::rows_of_thread() const {
@@ -42,7 +45,7 @@ std::int64_t RoundingKernel::rows_of_thread() const {
         case Block::none:
             return pieces_of_thread;
         case Block::along:
-            return 1;
+            return has_four_blocks() ? words_of_block : 1;
         case Block::across:
             return block;
         case Block::square:
@@ -57,13 +60,16 @@ std::int64_t RoundingKernel::threads_of_row() const {
 
 std::int64_t RoundingKernel::threads_of_scale() const {
     if (lies == Block::along) return threads_of_row();
-    if (lies == Block::square) return block <= square_of_warp ? warp : grid_threads;
+    if (lies == Block::square) return block <= square_of_warp ? threads_of_warp : grid_threads;
     return 1;
 }
 
-std::int64_t RoundingKernel::blocks_deep() const { return ceil_div(depth, block); }
+std::int64_t RoundingKernel::blocks_deep() const {
+    return ceil_div(depth, has_four_blocks() ? columns_of_blocks : block);
+}
 
 std::int64_t RoundingKernel::blocks_beside() const {
+    if (spread()) return ceil_div(inner, columns_of_blocks) * hadamard_size;
     return ceil_div(inner, lies == Block::square ? block : columns_of_thread());
 }
 

@@ -26,7 +26,7 @@ struct RoundingKernel {
     Block lies = Block::none;
     std::int64_t block = 1;  ///< numbers along an axis; the last block may be shorter
     bool hadamard = false;   ///< whole blocks, of `hadamard_size`, are turned before
-    bool random = false;
+    bool random = false;     ///< blocks are of `hadamard_size`, as numbers that share a block of Philox lie
     std::int64_t operation = 0;  ///< tells random numbers from others
     ScaleRule rule = ScaleRule::up;
     ShortFormat element = ShortFormat::e4m3;
@@ -36,8 +36,11 @@ struct RoundingKernel {
     bool askew = false;  ///< x and y begin at any of their elements
 
     std::int64_t elements() const { return outer * depth * inner; }
-    /// Neighbours of a thread in memory.
+    /// Numbers of a row that a thread has: neighbours, but `spread` ones lie `hadamard_size` apart.
     std::int64_t columns_of_thread() const;
+    bool spread() const { return random && lies == Block::across; }
+    /// Whether a thread has numbers of four blocks of a line.
+    bool has_four_blocks() const { return random && lies == Block::along; }
     /// Whether they are all there, at a multiple of their bytes or of 16: read and written in few pieces.
     bool in_pieces() const;
     std::int64_t rows_of_thread() const;
@@ -45,7 +48,7 @@ struct RoundingKernel {
     std::int64_t threads_of_scale() const;
     /// Threads side by side in a row of a square.
     std::int64_t threads_of_row() const;
-    /// Places that have scales of their own, along the depth and behind.
+    /// Places of threads that share no scale, along the depth and behind.
     std::int64_t blocks_deep() const;
     std::int64_t blocks_beside() const;
     std::int64_t threads() const;

@@ -8,11 +8,14 @@
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
 
+#include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/codegen/grid_kernel.h"
 #include "mantissa/codegen/llvm/emit.h"
@@ -25,10 +28,12 @@ namespace {
 
 using llvm::Value;
 using Values = Control::Values;
-using Block = RoundingKernel::Block;
+using Lies = RoundingKernel::Block;
 
 constexpr std::int64_t infinity_bits = 0x7f800000, magnitude_bits = 0x7fffffff, quiet_nan = 0x7fc00000;
 constexpr float most = std::numeric_limits<float>::max();
+/// Words of a block of Philox: draws of numbers that lie `hadamard_size` apart in a row.
+constexpr std::int64_t words_of_block = 4;
 /// Rows that a thread keeps in registers; of more it reads them twice.
 constexpr std::int64_t kept_rows = 32;
 
@@ -47,6 +52,7 @@ class RoundingCode : GridThread {
 
     void run() {
         find_place();
+        load_key();
         const std::int64_t rows = kernel_.rows_of_thread();
         if (kernel_.finds_largest) {
             Value* own = word(0);
@@ -83,7 +89,7 @@ class RoundingCode : GridThread {
 
     /// The thread's part of the tensor.
     void find_place() {
-        if (kernel_.lies == Block::none) return;
+        if (kernel_.lies == Lies::none) return;
         is_own_ = is_less(number_, integer(kernel_.threads()));
         Value* const own = smaller(number_, integer(kernel_.threads() - 1));
         at_ = indices_of(
@@ -91,10 +97,12 @@ class RoundingCode : GridThread {
     }
 
     Row row(Value* which) {
-        if (kernel_.lies == Block::none) return row_of_tensor(which);
-        Value* const first = times(at_[1], kernel_.block);
+        if (kernel_.lies == Lies::none) return row_of_tensor(which);
+        Value* first = times(at_[1], kernel_.block);
+        if (kernel_.has_four_blocks())
+            first = times(plus(times(at_[1], words_of_block), which), kernel_.block);
         Value* const end = smaller(plus(first, integer(kernel_.block)), integer(kernel_.depth));
-        if (kernel_.lies == Block::along) {
+        if (kernel_.lies == Lies::along) {
             Row row{.line = times(at_[0], kernel_.depth),
                     .first = plus(first, times(at_[3], columns_)),
                     .end = end,
@@ -104,7 +112,11 @@ class RoundingCode : GridThread {
         }
         Value* below = plus(first, which);
         Row row{.first = times(at_[2], columns_), .end = integer(kernel_.inner), .there = is_own_};
-        if (kernel_.lies == Block::square) {
+        if (kernel_.spread())
+            row.first =
+                plus(times(b_.CreateUDiv(at_[2], integer(hadamard_size)), words_of_block * hadamard_size),
+                     b_.CreateURem(at_[2], integer(hadamard_size)));
+        if (kernel_.lies == Lies::square) {
             const std::int64_t beside = kernel_.threads_of_row();
             row.first =
                 plus(times(at_[2], kernel_.block), times(b_.CreateURem(at_[3], integer(beside)), columns_));
@@ -127,9 +139,12 @@ class RoundingCode : GridThread {
         return row;
     }
 
-    /// The place of a row's column, or of one that stands for it.
+    /// The place of a row's column, or of one that stands for it where it is behind the end.
+    Value* own_column(const Row& row, std::int64_t i) {
+        return plus(row.first, integer(kernel_.spread() ? i * hadamard_size : i));
+    }
     Value* column(const Row& row, std::int64_t i) {
-        return smaller(plus(row.first, integer(i)), b_.CreateSub(row.end, integer(1)));
+        return smaller(own_column(row, i), b_.CreateSub(row.end, integer(1)));
     }
     Value* start_of_pieces(const Row& row) {
         return plus(row.line, smaller(row.first, b_.CreateSub(row.end, integer(columns_))));
@@ -182,16 +197,20 @@ class RoundingCode : GridThread {
         return words;
     }
 
+    void store_number(Value* y, Value* place) {
+        b_.CreateAlignedStore(b_.CreateTrunc(b_.CreateLShr(y, word(16)), b_.getInt16Ty()),
+                              control_.at(parameter(1), place, DType::bf16), llvm::Align(2));
+    }
+
     /// FP32 bits whose lower halves are zero.
     void store_row(const Row& row, const Values& y) {
         if_then(row.there, [&] {
             if (!kernel_.in_pieces()) {
+                // A place that stands for another had another draw.
                 for (std::int64_t i = 0; i < columns_; ++i)
-                    b_.CreateAlignedStore(
-                        b_.CreateTrunc(b_.CreateLShr(y[static_cast<std::size_t>(i)], word(16)),
-                                       b_.getInt16Ty()),
-                        control_.at(parameter(1), plus(row.line, column(row, i)), DType::bf16),
-                        llvm::Align(2));
+                    if_then(is_less(own_column(row, i), row.end), [&] {
+                        store_number(y[static_cast<std::size_t>(i)], plus(row.line, column(row, i)));
+                    });
                 return;
             }
             for_each_piece(parameter(1), start_of_pieces(row), DType::bf16,
@@ -224,12 +243,16 @@ class RoundingCode : GridThread {
 
     /// Along the depth, `hadamard` of numerics/short_formats.h; a shorter block stays as it is.
     void turn(Values& x) {
-        const bool along = kernel_.lies == Block::along;
-        Value* const behind = times(plus(at_[1], integer(1)), kernel_.block);
-        Value* const whole = b_.CreateICmpSLE(behind, integer(kernel_.depth));
-        const std::int64_t beside = along ? 1 : columns_;
-        for (std::int64_t column = 0; column < beside; ++column) {
-            const auto place = [&](int i) { return static_cast<std::size_t>(i * beside + column); };
+        const bool along = kernel_.lies == Lies::along;
+        const std::int64_t lines = std::ssize(x) / hadamard_size, beside = along ? 1 : lines;
+        for (std::int64_t n = 0; n < lines; ++n) {
+            Value* const block =
+                kernel_.has_four_blocks() ? plus(times(at_[1], words_of_block), integer(n)) : at_[1];
+            Value* const whole =
+                b_.CreateICmpSLE(times(plus(block, integer(1)), kernel_.block), integer(kernel_.depth));
+            const auto place = [&](int i) {
+                return static_cast<std::size_t>(along ? n * hadamard_size + i : i * beside + n);
+            };
             Values line;
             for (int i = 0; i < hadamard_size; ++i) line.push_back(x[place(i)]);
             line = turned(std::move(line));
@@ -257,17 +280,25 @@ class RoundingCode : GridThread {
     // Scales.
 
     std::size_t scales_of_thread() const {
-        return kernel_.lies == Block::across ? static_cast<std::size_t>(columns_) : 1;
+        if (kernel_.has_four_blocks()) return words_of_block;
+        return kernel_.lies == Lies::across ? static_cast<std::size_t>(columns_) : 1;
+    }
+    /// The scale of a number, by its row and column.
+    std::size_t scale_of(std::int64_t row, std::int64_t column) const {
+        return static_cast<std::size_t>(kernel_.has_four_blocks()      ? row
+                                        : kernel_.lies == Lies::across ? column
+                                                                       : 0);
     }
 
     /// The largest magnitude of the thread's numbers, for each of its scales.
     Values largest_of(const Values& x, std::int64_t rows) {
         Values all(scales_of_thread(), word(0));
-        if (kernel_.lies == Block::none && !kernel_.finds_largest) return all;
+        if (kernel_.lies == Lies::none && !kernel_.finds_largest) return all;
         check(std::ssize(x) == rows * columns_, "a thread has whole rows");
-        for (std::size_t i = 0; i < x.size(); ++i) {
-            Value*& largest = all[i % all.size()];
-            largest = larger(largest, b_.CreateAnd(bits(x[i]), word(magnitude_bits)));
+        for (std::int64_t i = 0; i < std::ssize(x); ++i) {
+            Value*& largest = all[scale_of(i / columns_, i % columns_)];
+            largest =
+                larger(largest, b_.CreateAnd(bits(x[static_cast<std::size_t>(i)]), word(magnitude_bits)));
         }
         return all;
     }
@@ -389,35 +420,42 @@ class RoundingCode : GridThread {
         return b_.CreateOr(made, sign);
     }
 
-    /// A draw for a row's column: `rounding_bits`, as a number below 1.
-    Value* draw_of(const Row& row, std::int64_t i) {
-        const std::int64_t columns = kernel_.lies == Block::along ? kernel_.depth : kernel_.inner;
-        Value* const column = this->column(row, i);
-        Value* block =
-            plus(times(row.number, ceil_div(columns, std::int64_t{64})), b_.CreateLShr(column, integer(6)));
-        block = plus(times(block, 16), b_.CreateAnd(column, integer(15)));
-        Value* const of_block = b_.CreateAnd(b_.CreateLShr(column, integer(4)), integer(3));
-        return uniform_numbers(b_, lanes_,
-                               {.seed = seed_,
-                                .step = step_,
-                                .number = plus(times(block, 4), of_block),
-                                .operation = kernel_.operation});
+    using Draws = std::array<Value*, words_of_block>;
+
+    /// The draws of a block of Philox of a row: `rounding_bits`.
+    Draws draws_of(const Row& row, Value* block) {
+        const std::int64_t columns = kernel_.lies == Lies::along ? kernel_.depth : kernel_.inner;
+        const std::int64_t blocks = ceil_div(columns, words_of_block * hadamard_size) * hadamard_size;
+        Draws words = random_block(b_, lanes_, {.seed = seed_, .step = step_, .operation = kernel_.operation},
+                                   plus(times(row.number, blocks), block));
+        for (Value*& each : words) each = uniform_of_word(b_, lanes_, each);
+        return words;
+    }
+
+    void load_key() {
+        if (!kernel_.random) return;
+        const std::size_t behind = parameters_of(kernel_) - 2;
+        seed_ = load(parameter(behind), integer(0), DType::i64);
+        step_ = load(parameter(behind + 1), integer(0), DType::i64);
     }
 
     void round_rows(Value* first, const Values& x, const std::vector<Share>& shares) {
-        if (kernel_.random && !seed_) {
-            const std::size_t behind = parameters_of(kernel_) - 2;
-            seed_ = load(parameter(behind), integer(0), DType::i64);
-            step_ = load(parameter(behind + 1), integer(0), DType::i64);
-        }
+        std::vector<Draws> of_columns;  // one word of each for each of four blocks
+        for (std::int64_t i = 0; kernel_.has_four_blocks() && i < columns_; ++i)
+            of_columns.push_back(draws_of(row(integer(0)), plus(times(at_[1], hadamard_size),
+                                                                plus(times(at_[3], columns_), integer(i)))));
         const std::int64_t rows = std::ssize(x) / columns_;
         for (std::int64_t r = 0; r < rows; ++r) {
             const Row of = row(plus(first, integer(r)));
+            const Draws of_row = kernel_.spread() ? draws_of(of, at_[2]) : Draws{};
             Values y;
             for (std::int64_t i = 0; i < columns_; ++i) {
-                const auto at = static_cast<std::size_t>(r * columns_ + i);
-                y.push_back(rounded(x[at], shares[static_cast<std::size_t>(i) % shares.size()],
-                                    kernel_.random ? draw_of(of, i) : nullptr));
+                const auto column = static_cast<std::size_t>(i), line = static_cast<std::size_t>(r);
+                Value* const draw = kernel_.has_four_blocks() ? of_columns[column][line]
+                                    : kernel_.spread()        ? of_row[column]
+                                                              : nullptr;
+                y.push_back(
+                    rounded(x[static_cast<std::size_t>(r * columns_ + i)], shares[scale_of(r, i)], draw));
             }
             store_row(of, y);
         }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "mantissa/device/cuda/kernels/kernels.h"
 #include "mantissa/numerics/short_formats.h"
@@ -39,7 +40,7 @@ RoundingKernel rounding_of(const Problem& problem) {
     for (int i = 0; i < axis; ++i) kernel.outer *= shape[i];
     for (int i = axis + 1; i < shape.rank(); ++i) kernel.inner *= shape[i];
     kernel.lies = kernel.inner == 1 ? RoundingKernel::Block::along : RoundingKernel::Block::across;
-    kernel.block = std::min(kernel.block, kernel.depth);
+    if (!kernel.has_four_blocks()) kernel.block = std::min(kernel.block, kernel.depth);
     return kernel;
 }
 
@@ -98,8 +99,9 @@ struct TensorScale {
 Expected<PreparedKernel> prepare_rounding(Context& context, const Problem& problem) {
     if (problem.outputs[0].shape.elements() == 0) return Unexpected{"it needs one element or more"};
     const RoundingKernel kernel = rounding_of(problem);
-    if (kernel.random && kernel.lies == RoundingKernel::Block::square)
-        return Unexpected{"it rounds square blocks to the nearest, not at random"};
+    if (kernel.random && (kernel.lies == RoundingKernel::Block::square ||
+                          problem.attributes.integer("block") != hadamard_size))
+        return Unexpected{fmt::format("it rounds at random in lines of {} alone", hadamard_size)};
     const SizedKernel rounds = add_sized(context, {.name = named("round_to", kernel), .code = kernel});
     std::shared_ptr<const TensorScale> scale;
     if (has_tensor_scale(kernel.rule))
