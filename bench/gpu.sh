@@ -17,8 +17,8 @@
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-PARTS="device kernels training step ladder torch attention contraction loss networks modules lengths sizes generating short \
-    peaks sanitizer"
+PARTS="device kernels training step ladder short torch attention contraction loss networks modules lengths sizes \
+    generating peaks sanitizer"
 
 carry() {
     local to=$1 wheel=${2:-} root
@@ -116,14 +116,14 @@ run_device() {
 # reference, outputs full of NaN before.
 limit_kernels=150
 run_kernels() {
-    run_tests "CudaKernels.*:CudaAttention*:CudaTails.*:CudaQuantized*$tests"
+    run_tests "CudaKernels.*:CudaAttention*:CudaTails.*:CudaQuantized*:CudaRounding.*$tests"
 }
 
 # GPT-2 of 2 layers under four policies, eager and fused: losses as the CPU's, the same bits again; micro-batches, a bad
 # step's replay, validation and generating, in INT8 and INT4, too.
 limit_training=120
 run_training() {
-    run_tests "CudaTraining.Losses*:CudaTraining.Checkpoints*:CudaUses.*$tests"
+    run_tests "CudaTraining.Losses*:CudaTraining.Checkpoints*:CudaRoundedTraining.*:CudaUses.*$tests"
 }
 
 # Where the fastest step's time goes, launch by launch.
@@ -139,6 +139,14 @@ run_ladder() {
     "$here/mantissa" ladder "${on[@]}" "${sizes[@]}" --steps $steps --repeats $repeats --json "$logs/ladder.json" \
         --html "$logs/ladder.html" | tee "$logs/ladder.txt"
     grep "fastest here" "$logs/ladder.txt"
+}
+
+# Policies below sixteen bits beside BF16's fastest rung.
+limit_short=100
+run_short() {
+    "$here/mantissa" ladder "${on[@]}" "${sizes[@]}" --steps $steps --repeats $repeats --rungs loss,fp8,mxfp8,nvfp4 |
+        tee "$logs/short.txt"
+    grep "^mxfp8" "$logs/short.txt"
 }
 
 # Up to 8,192 tokens, and beside it by Hopper's own instructions; the emulated GPU is one that has them.
@@ -224,14 +232,6 @@ run_generating() {
                 --batch $texts --length $((rehearse ? 8 : 200)) --policy $policy 2>&1 >/dev/null | tail -1
         done
     done
-}
-
-# FP8, where this device trains in it.
-limit_short=60
-run_short() {
-    "$here/mantissa" train "${on[@]}" "${sizes[@]}" --policy fp8 --steps 1 --quiet >"$logs/fp8.txt" 2>&1 ||
-        { tail -1 "$logs/fp8.txt"; return 77; }
-    train_step fp8 "${sizes[@]}" --policy fp8
 }
 
 limit_sanitizer=60

@@ -109,16 +109,9 @@ void print_on_paper(const ExplainCommand& options) {
     const Card card = in_option("--for", [&] { return card_of(options.card); });
     Expected<std::unique_ptr<Device>> device = make_cuda_device(cuda::planned_libraries(card.architecture));
     if (!device) throw UserError(device.reason() + ", for --for");
-    Policy policy = policy_for(options.run, (*device)->target());
-    if (policy.blocks) {
-        print_error(fmt::format(
-            "mantissa: policy {}: the step is planned in bf16; the lines below it have the rates of "
-            "shorter formats, without the time to round\n",
-            policy.name));
-        policy = find_policy("bf16");
-    }
-    const TrainingPlan plan(**device, training_model(options.run),
-                            to_read(options.run, policy, (*device)->target()));
+    const TrainingPlan plan(
+        **device, training_model(options.run),
+        to_read(options.run, policy_for(options.run, (*device)->target()), (*device)->target()));
     fmt::print("{}\n{}", explain(plan).title(),
                paper_roofline_table(plan.step(), plan.flops_per_step(), card));
 }

@@ -50,6 +50,8 @@ std::int64_t threads_of(const QuantizeKernel& kernel) {
 std::int64_t threads_of(const WeightGroupsKernel& kernel) { return kernel.rows * kernel.groups(); }
 std::int64_t threads_of(const QuantizedRowsKernel& kernel) { return kernel.warps() * 32; }
 std::int64_t threads_of(const ScaledSumsKernel& kernel) { return kernel.rows * kernel.columns; }
+std::int64_t threads_of(const RoundingKernel& kernel) { return kernel.threads(); }
+std::int64_t threads_of(const TensorScaleKernel&) { return 1; }
 std::int64_t threads_of(const AttentionKernel& kernel) {
     return blocks_of(kernel) * tiles_of(kernel).threads();
 }
@@ -121,6 +123,8 @@ std::string body_of(const QuantizeKernel& kernel) { return text_of(kernel); }
 std::string body_of(const WeightGroupsKernel& kernel) { return text_of(kernel); }
 std::string body_of(const QuantizedRowsKernel& kernel) { return text_of(kernel); }
 std::string body_of(const ScaledSumsKernel& kernel) { return text_of(kernel); }
+std::string body_of(const RoundingKernel& kernel) { return text_of(kernel); }
+std::string body_of(const TensorScaleKernel& kernel) { return text_of(kernel); }
 
 std::string body_of(const PeakKernel& kernel) {
     return fmt::format("products of {} summed in {}", kernel.inputs, kernel.accumulator);

@@ -1,7 +1,8 @@
 // Kernels of a GPU for what no nest is, as plain data: each thread, or each block of threads, makes one
 // element of its output out of elements that lie anywhere. Sizes are part of a kernel, so that indices are
 // divided by constants. Attention's are in attention_kernel.h, those over images in image_kernel.h,
-// depthwise_kernel.h and filter_gradient_kernel.h, those of quantised weights in quantized_kernel.h.
+// depthwise_kernel.h and filter_gradient_kernel.h, those of quantised weights in quantized_kernel.h, those of
+// rounding below sixteen bits in rounding_kernel.h.
 //
 // Parameters of each: the operands' addresses, the output's, and further numbers as said below, 64 bits each.
 #pragma once
@@ -19,6 +20,7 @@
 #include "mantissa/codegen/image_kernel.h"
 #include "mantissa/codegen/part_table.h"
 #include "mantissa/codegen/quantized_kernel.h"
+#include "mantissa/codegen/rounding_kernel.h"
 
 namespace mantissa::inline v0::codegen {
 
@@ -148,7 +150,7 @@ struct GridKernel {
     std::variant<ElementKernel, ReductionKernel, EmbeddingGradientKernel, SquaresKernel, NormKernel,
                  TurnKernel, AttentionKernel, SeenTilesKernel, PeakKernel, PoolKernel, ConvolutionKernel,
                  DepthwiseKernel, FilterGradientKernel, QuantizeKernel, WeightGroupsKernel,
-                 QuantizedRowsKernel, ScaledSumsKernel>
+                 QuantizedRowsKernel, ScaledSumsKernel, RoundingKernel, TensorScaleKernel>
         code;
 };
 

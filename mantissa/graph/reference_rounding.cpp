@@ -40,8 +40,9 @@ class Rounding {
         const std::vector<Block> blocks = attributes_.has("square") ? square_blocks() : blocks_of_lines();
         if (attributes_.has("hadamard"))
             for (const Block& block : blocks) turn(block);
-        const float own = largest(x_);
-        const float taken = attributes_.has("given") ? static_cast<float>(in_[1]->values[0]) : own;
+        const float own =
+            attributes_.has("measured") ? scalar(attributes_.has("given") ? 2 : 1) : largest(x_);
+        const float taken = attributes_.has("given") ? scalar(1) : own;
         const float scale =
             rule_ == ScaleRule::tensor ? tensor_scale(element_, taken) : two_level_tensor_scale(taken);
         for (const Block& block : blocks) round(block, scale);
@@ -57,6 +58,7 @@ class Rounding {
     const RoundingLosses& losses() const { return losses_; }
 
   private:
+    float scalar(std::size_t operand) const { return static_cast<float>(in_[operand]->values[0]); }
     std::int64_t whole(std::size_t operand) const {
         return static_cast<std::int64_t>(in_[operand]->values[0]);
     }

@@ -57,6 +57,9 @@ struct Target {
     bool joins_updates = false;
     /// Contractions with the attribute `leaves_zeros_out` take less time for rows of zeros.
     bool leaves_zeros_out = false;
+    /// A tensor's largest number is found by the kernel that writes it where that can be: memory is read as
+    /// slowly again as it was written.
+    bool finds_largest_where_written = false;
     FusionCosts fusion = {};
     std::string cannot_compile = {};  ///< why fused nodes have no kernels; empty if they have
     std::string cannot_attach_epilogues =

@@ -12,7 +12,6 @@
 #include "mantissa/base/error.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/verifier.h"
-#include "mantissa/numerics/short_formats.h"
 #include "mantissa/passes/attention/attention_policy.h"
 #include "mantissa/passes/attention/lay_out_attention.h"
 #include "mantissa/passes/attention/match_attention.h"
@@ -124,24 +123,11 @@ void build_chunked_loss(Pipeline& pipeline, Graph& graph, std::span<Value> kept,
     });
 }
 
-/// Rounds what layers multiply; what is kept is found where it is afterwards. Throws UserError on a
-/// device that has no kernel for it.
+/// Rounds what layers multiply; what is kept is found where it is afterwards.
 void build_rounded_operands(Pipeline& pipeline, Graph& graph, std::span<Value> kept, const Policy& policy) {
     if (!policy.blocks) return;
     pipeline.run("round_operands", [&] {
-        RoundedOperands rounded = round_operands(graph, policy, kept);
-        for (NodeId id = 0; id < rounded.graph.end(); ++id) {
-            const Node& node = rounded.graph.node(id);
-            if (node.op->name != "round_blocks") continue;
-            const std::string why = pipeline.machine.kernel_of(rounded.graph, node).why_none;
-            if (!why.empty())
-                throw UserError(
-                    fmt::format("policy {}: {} cannot round operands to {} ({}); use --device cpu, or the "
-                                "policy bf16",
-                                policy.name, pipeline.machine.target.device,
-                                limits_of(policy.blocks->element).name, why));
-            break;
-        }
+        RoundedOperands rounded = round_operands(graph, policy, kept, pipeline.machine.target);
         graph = std::move(rounded.graph);
         pipeline.refuse(std::move(rounded.kept));
     });

@@ -40,8 +40,8 @@ int depth_axis(const Graph& graph, const Node& product, int side) {
 
 class Rounding {
   public:
-    Rounding(const Graph& source, const Policy& policy)
-        : source_(source), policy_(policy), blocks_(*policy.blocks), rewriter_(source) {}
+    Rounding(const Graph& source, const Policy& policy, const Target& target)
+        : source_(source), policy_(policy), blocks_(*policy.blocks), target_(target), rewriter_(source) {}
 
     RoundedOperands run(std::span<Value> kept) {
         find_layers();
@@ -228,6 +228,15 @@ class Rounding {
                                         .initializer = {}})};
     }
 
+    /// The largest magnitude: each row's first, as a kernel of rows finds it.
+    Value largest_of(Value operand) {
+        const auto [entry, is_new] = largest_.try_emplace(operand);
+        if (!is_new) return entry->second;
+        const Tensor x(rewriter_.target(), rewriter_.map(operand));
+        const Tensor rows = max(abs(cast(x, DType::f32)), {x.shape().rank() - 1}, KeepAxes::no, Where{});
+        return entry->second = max(rows, Where{}).value();
+    }
+
     Rounded rounded(const Wish& wish, const Layer& layer, const Origin& reader) {
         const auto [entry, is_new] = rounded_.try_emplace(wish);
         if (!is_new) return entry->second;
@@ -244,16 +253,22 @@ class Rounding {
         std::vector<Value> operands{rewriter_.map(from)};
         if (is_square(wish.operand)) attributes = attributes.with("square", true);
         if (wish.turned) attributes = attributes.with("hadamard", true);
-        if (wish.is_gradient && blocks_.stochastic_gradients) {
-            attributes = attributes.with("random", next_random_++);
-            for (const char* input : {"random_seed", "random_step"}) operands.push_back(number_of_run(input));
-        }
         const bool delayed = blocks_.history > 0 && !is_parameter(wish.operand);
         Tensor history;
         if (delayed) {
             history = history_of(wish, layer);
             attributes = attributes.with("given", true);
             operands.push_back(max(history, {0, 1}, KeepAxes::no, Where{}).value());
+        }
+        // A transform comes before: there the kernel finds the largest of what it makes.
+        if (target_.finds_largest_where_written && has_tensor_scale(blocks_.rule) && !wish.turned &&
+            !is_parameter(wish.operand)) {
+            attributes = attributes.with("measured", true);
+            operands.push_back(largest_of(wish.operand));
+        }
+        if (wish.is_gradient && blocks_.stochastic_gradients) {
+            attributes = attributes.with("random", next_random_++);
+            for (const char* input : {"random_seed", "random_step"}) operands.push_back(number_of_run(input));
         }
         const NodeId made = graph.add("round_blocks", std::move(operands), attributes);
         if (delayed && differentiated_) {
@@ -301,9 +316,11 @@ class Rounding {
     const Graph& source_;
     const Policy& policy_;
     const OperandBlocks blocks_;
+    const Target& target_;
     Rewriter rewriter_;
     std::vector<Layer> layers_;
     std::map<Wish, Rounded> rounded_;
+    std::map<Value, Value> largest_;  ///< magnitudes, of values of the source
     std::map<int, Value> histories_;  ///< by state: what it becomes
     bool differentiated_ = false;
     /// Tells roundings from each other, and from what a model draws, which counts from 0.
@@ -314,8 +331,9 @@ class Rounding {
 
 }  // namespace
 
-RoundedOperands round_operands(const Graph& graph, const Policy& policy, std::span<Value> kept) {
-    return Rounding(graph, policy).run(kept);
+RoundedOperands round_operands(const Graph& graph, const Policy& policy, std::span<Value> kept,
+                               const Target& target) {
+    return Rounding(graph, policy, target).run(kept);
 }
 
 }  // namespace mantissa

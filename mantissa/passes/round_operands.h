@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "mantissa/graph/graph.h"
+#include "mantissa/graph/target.h"
 #include "mantissa/passes/pass_refusal.h"
 #include "mantissa/passes/policy.h"
 
@@ -48,6 +49,9 @@ struct RoundedOperands {
 /// `policy` has blocks. `kept`: values of the graph that are to be found where they are afterwards. Histories
 /// of largest magnitudes are read, and where the graph has a backward pass each is followed by its
 /// micro-batch's (train/running_statistics.h makes one update of a step of them).
-RoundedOperands round_operands(const Graph& graph, const Policy& policy, std::span<Value> kept);
+/// Where the target has `finds_largest_where_written`, the largest magnitudes of X and dY are operations of
+/// their own, which `fuse` puts into the kernel that writes the tensor.
+RoundedOperands round_operands(const Graph& graph, const Policy& policy, std::span<Value> kept,
+                               const Target& target = {});
 
 }  // namespace mantissa

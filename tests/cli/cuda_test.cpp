@@ -80,6 +80,22 @@ TEST_F(CudaCommands, ValidatesGeneratesAndCountsNumbersOnTheEmulatedGpu) {
     EXPECT_NE(numbers.output.find("<- choose this"), std::string::npos) << numbers.output;
 }
 
+TEST_F(CudaCommands, TrainsAndExplainsBelowSixteenBitsOnTheEmulatedGpu) {
+    const std::string on_gpu = with_emulated_gpu("sm_90");
+    const Ran train = testing::run_in_shell(on_gpu + "train --policy nvfp4 " + small_model);
+    EXPECT_EQ(train.status, 0) << train.output;
+    const Ran explain = testing::run_in_shell(
+        on_gpu +
+        "explain --device cuda --policy fp8 --layers 1 --heads 2 --channels 32 --batch 1 --sequence 16");
+    EXPECT_EQ(explain.status, 0) << explain.output;
+    for (const char* words : {"bf16      bf16*bf16+f32  f32  f32", "fp8: e4m3, one scale for the tensor",
+                              "fp8: e5m2, one scale for the tensor"})
+        EXPECT_NE(explain.output.find(words), std::string::npos) << explain.output;
+    const Ran paper = run("explain --roofline --for h100 --policy mxfp8 --model gpt2-tiny --batch 1");
+    EXPECT_EQ(paper.status, 0) << paper.output;
+    EXPECT_NE(paper.output.find("round blocks sm_90"), std::string::npos) << paper.output;
+}
+
 /// The second run takes the first one's kernels.
 TEST_F(CudaCommands, KernelsAreKeptInTheCacheFolder) {
     const TemporaryDirectory directory;

@@ -307,17 +307,32 @@ TEST(RoundOperands, WeightsAreRoundedOnceAStepAsDerivedStates) {
     }
 }
 
-TEST(RoundOperands, ADeviceWithoutTheKernelIsNamed) {
+/// The kernel that writes a tensor may find it then; a parameter's is found once a step, and a transform
+/// comes before.
+TEST(RoundOperands, TheLargestIsAnOperationOfItsOwnWhereThatIsAsked) {
     Machine machine;
-    machine.target.device = "cuda";
-    machine.kernel_of = [](const Graph&, const Node& node) {
-        return KernelAnswer{.why_none = node.op->name == "round_blocks" ? "there is none" : ""};
-    };
-    EXPECT_EQ(testing::error_of([&] {
-                  build_training_step(two_blocks, testing::show_gradients, {.policy = "mxfp4"}, machine);
-              }),
-              "policy mxfp4: cuda cannot round operands to e2m1 (there is none); use --device cpu, or the "
-              "policy bf16");
+    machine.target.finds_largest_where_written = true;
+    for (const char* policy : {"fp8", "fp8-delayed", "nvfp4"}) {
+        const BuiltGraph built =
+            build_training_step(two_blocks, testing::show_gradients, {.policy = policy}, machine);
+        int measured = 0;
+        for (NodeId id = 0; id < built.graph.end(); ++id) {
+            const Node& node = built.graph.node(id);
+            if (node.op->name != "round_blocks") continue;
+            const bool is_weight = built.graph.node(node.inputs[0].node).op->name == "state";
+            ASSERT_EQ(node.attributes.has("measured"), !is_weight && !node.attributes.has("hadamard"))
+                << print(built.graph, id);
+            if (!node.attributes.has("measured")) continue;
+            ++measured;
+            Value largest = node.inputs[node.attributes.has("given") ? 2 : 1];
+            for (const char* op : {"max", "max", "maximum", "cast"}) {
+                ASSERT_EQ(built.graph.node(largest.node).op->name, op) << print(built.graph, id);
+                largest = built.graph.node(largest.node).inputs[0];
+            }
+            EXPECT_EQ(largest, node.inputs[0]) << print(built.graph, id);
+        }
+        EXPECT_GT(measured, 0) << policy;
+    }
 }
 
 TEST(RoundOperands, ItIsNoEmulation) {

@@ -52,7 +52,7 @@ class CudaKernels : public ::testing::Test {
 
 TEST_F(CudaKernels, AgreeWithTheReference) {
     const TestedGpu gpu;
-    for (const OpCase& test : testing::op_cases_of_gpus()) EXPECT_EQ(judged(test, *gpu), "") << test.name;
+    for (const OpCase& test : testing::op_cases()) EXPECT_EQ(judged(test, *gpu), "") << test.name;
 }
 
 /// In how many launches a case's operation runs.
@@ -67,7 +67,7 @@ std::int64_t launches_of(Device& device, const Recorded& recorded) {
 TEST_F(CudaKernels, ManySmallTensorsTakeFewLaunches) {
     const TestedGpu gpu;
     int cases = 0;
-    for (const OpCase& test : testing::op_cases_of_gpus()) {
+    for (const OpCase& test : testing::op_cases()) {
         const Recorded recorded(test);
         if (test.name == "75 joined updates") {
             ++cases;
@@ -91,7 +91,7 @@ TEST_F(CudaKernels, ManySmallTensorsTakeFewLaunches) {
 /// Operations that could be taken apart, and then would be right, too.
 TEST_F(CudaKernels, TheFusedLinearCrossEntropyIsTakenWhole) {
     const TestedGpu gpu;
-    for (const OpCase& test : testing::op_cases_of_gpus()) {
+    for (const OpCase& test : testing::op_cases()) {
         if (test.op != "linear_cross_entropy") continue;
         const Recorded recorded(test);
         const Node& node = recorded.graph.node(recorded.outputs[0].value().node);
@@ -160,7 +160,7 @@ bool is_depthwise(const OpCase& test) { return test.name.find("of each channel")
 TEST_F(CudaKernels, ConvolutionsAreCudnnsOrProducts) {
     const testing::EmulatedDevice gpu;
     int products = 0;
-    for (const OpCase& test : testing::op_cases_of_gpus()) {
+    for (const OpCase& test : testing::op_cases()) {
         if (!is_convolution(test) || is_depthwise(test)) continue;
         const std::string library = is_product(test) ? "cublasLt" : "cudnn";
         products += is_product(test) ? 1 : 0;
@@ -216,7 +216,7 @@ TEST_F(CudaKernels, FilterGradientsInTilesAgreeWithTheReference) {
 TEST_F(CudaKernels, ConvolutionsOfEachChannelAreOwn) {
     const testing::EmulatedDevice gpu;
     int cases = 0;
-    for (const OpCase& test : testing::op_cases_of_gpus()) {
+    for (const OpCase& test : testing::op_cases()) {
         if (!is_convolution(test) || !is_depthwise(test)) continue;
         ++cases;
         EXPECT_EQ(kernel_of_case(test, *gpu), "depthwise f32*f32+f32 sm_80") << test.name;
@@ -231,13 +231,13 @@ TEST_F(CudaKernels, WithoutCudnnConvolutionsAreOwn) {
     const cuda::EmulatedGpu emulated({});
     const auto gpu = std::move(
         *make_cuda_device({emulated.driver(), emulated.cublaslt(), Unexpected{"there is no cuDNN here"}}));
-    for (const OpCase& test : testing::op_cases_of_gpus()) {
+    for (const OpCase& test : testing::op_cases()) {
         if (!is_convolution(test) || is_product(test) || is_depthwise(test)) continue;
         EXPECT_EQ(kernel_of_case(test, *gpu), "a thread an element f32*f32+f32 sm_80") << test.name;
         EXPECT_EQ(judged(test, *gpu), "") << test.name;
         EXPECT_EQ(judged(*stored_in(DType::bf16, test), *gpu), "") << test.name;
     }
-    const std::vector<OpCase> cases = testing::op_cases_of_gpus();
+    const std::vector<OpCase> cases = testing::op_cases();
     const Recorded recorded(*std::ranges::find_if(cases, is_convolution));
     const Node& node = recorded.graph.node(recorded.outputs[0].value().node);
     const std::vector<Type> inputs{recorded.graph.type(node.inputs[0]), recorded.graph.type(node.inputs[1])};
@@ -253,7 +253,7 @@ TEST_F(CudaKernels, InSixteenBitsAgreeWithTheReference) {
     const TestedGpu gpu;
     std::set<std::string> ran;
     DType dtype = DType::bf16;
-    for (const OpCase& original : testing::some_of(testing::op_cases_of_gpus(), 3)) {
+    for (const OpCase& original : testing::some_of(testing::op_cases(), 3)) {
         if (fp32_only.contains(original.op)) continue;
         const std::optional<OpCase> test = stored_in(dtype, original);
         if (!test) continue;

@@ -337,12 +337,14 @@ std::vector<OpCase> block_cases() {
         for (const auto& [key, value] : more) {
             attributes = attributes.with(key, value);
             name += fmt::format(" {}", key);
-            if (key == std::string("given")) operands.push_back(f32({}, Values::positive));
+            if (key == std::string("given") || key == std::string("measured"))
+                operands.push_back(f32({}, Values::positive));
             if (key == std::string("random")) operands.insert(operands.end(), 2, counter());
         }
         cases.push_back({"round_blocks", std::move(name), std::move(operands), [=](Graph& g, In x) {
                              std::vector<Tensor> given(x.begin(), x.end());
-                             if (attributes.has("given")) given[1] = cast(given[1], DType::f32);
+                             for (std::size_t i = 1; i < given.size(); ++i)
+                                 if (is_floating(given[i].dtype())) given[i] = cast(given[i], DType::f32);
                              std::vector<Tensor> results = call(g, "round_blocks", given, attributes);
                              results[0] = cast(results[0], DType::f32);
                              return results;
@@ -362,6 +364,8 @@ std::vector<OpCase> block_cases() {
     add("e4m3", "tensor", {5, 83}, 0, 32);
     add("e5m2", "tensor", {3, 45, 6}, 1, 32);
     add("e5m2", "tensor", {5, 83}, 0, 32, {{"given", true}});
+    add("e5m2", "tensor", {5, 83}, 0, 32, {{"given", true}, {"measured", true}});
+    add("e2m1", "two-level", {5, 83}, 1, 16, {{"measured", true}, {"random", std::int64_t{1} << 20}});
     for (const auto& [shape, axis] : {std::pair{Shape{5, 83}, 1}, {Shape{70, 37}, 0}}) {
         add("e2m1", "two-level", shape, axis, 16);
         add("e2m1", "two-level", shape, axis, 16, {{"hadamard", true}});
@@ -731,12 +735,6 @@ std::vector<OpCase> op_cases() {
           attention_cases(), cross_entropy_cases(), soft_loss_cases(), ignoring_cross_entropy_cases(),
           linear_cross_entropy_cases(), composite_cases(), activation_cases(), update_cases()})
         all.insert(all.end(), cases.begin(), cases.end());
-    return all;
-}
-
-std::vector<OpCase> op_cases_of_gpus() {
-    std::vector<OpCase> all = op_cases();
-    std::erase_if(all, [](const OpCase& test) { return test.op == "round_blocks"; });
     return all;
 }
 

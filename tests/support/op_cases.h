@@ -9,7 +9,5 @@
 namespace mantissa::testing {
 
 std::vector<OpCase> op_cases();
-/// Without those of round_blocks, for which no GPU has a kernel.
-std::vector<OpCase> op_cases_of_gpus();
 
 }  // namespace mantissa::testing

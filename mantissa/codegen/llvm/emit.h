@@ -10,6 +10,7 @@
 #include "mantissa/codegen/grid_kernel.h"
 #include "mantissa/codegen/image_kernel.h"
 #include "mantissa/codegen/quantized_kernel.h"
+#include "mantissa/codegen/rounding_kernel.h"
 
 namespace llvm {
 class Module;
@@ -37,6 +38,8 @@ void emit(llvm::Module& module, const std::string& name, const QuantizeKernel& k
 void emit(llvm::Module& module, const std::string& name, const WeightGroupsKernel& kernel);
 void emit(llvm::Module& module, const std::string& name, const QuantizedRowsKernel& kernel);
 void emit(llvm::Module& module, const std::string& name, const ScaledSumsKernel& kernel);
+void emit(llvm::Module& module, const std::string& name, const RoundingKernel& kernel);
+void emit(llvm::Module& module, const std::string& name, const TensorScaleKernel& kernel);
 void emit(llvm::Module& module, const std::string& name, const SeenTilesKernel& kernel);
 void emit(llvm::Module& module, const std::string& name, const AttentionKernel& kernel);
 /// One that makes gradients.

@@ -1,6 +1,7 @@
 #include "mantissa/codegen/llvm/grid_thread.h"
 
 #include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/IntrinsicsNVPTX.h>
 #include <llvm/IR/Module.h>
 
 #include <limits>
@@ -61,9 +62,32 @@ Value* GridThread::numbers_of(const char* name, DType dtype, const std::vector<s
     return numbers;
 }
 
+Value* GridThread::word(std::int64_t value) { return b_.getInt32(static_cast<std::uint32_t>(value)); }
+Value* GridThread::number(double value) { return lanes_.constant(value, DType::f32); }
+Value* GridThread::bits(Value* x) { return b_.CreateBitCast(x, b_.getInt32Ty()); }
+Value* GridThread::larger(Value* a, Value* b) { return b_.CreateSelect(b_.CreateICmpSGT(a, b), a, b); }
+
+Value* GridThread::across_warp(unsigned reduction, Value* x) {
+    return b_.CreateIntrinsic(reduction, {}, {x, word(-1)});
+}
+
+Value* GridThread::largest_of_block(Value* own) {
+    constexpr std::int64_t warps = grid_threads / lanes_of_warp;
+    llvm::GlobalVariable* const all = shared_bytes("of_warps", warps * 4);
+    Value* const of_warp = across_warp(llvm::Intrinsic::nvvm_redux_sync_max, own);
+    if_then(b_.CreateICmpEQ(b_.CreateURem(thread_, integer(lanes_of_warp)), integer(0)), [&] {
+        b_.CreateStore(of_warp, control_.at(all, b_.CreateUDiv(thread_, integer(lanes_of_warp)), DType::i32));
+    });
+    barrier();
+    Value* largest = word(0);
+    for (std::int64_t warp = 0; warp < warps; ++warp)
+        largest =
+            larger(largest, b_.CreateLoad(b_.getInt32Ty(), control_.at(all, integer(warp), DType::i32)));
+    return largest;
+}
+
 Value* GridThread::rounded_to_tf32(Value* x) {
-    const auto word = [&](std::uint32_t value) { return b_.getInt32(value); };
-    Value* bits = b_.CreateBitCast(x, b_.getInt32Ty());
+    Value* bits = this->bits(x);
     Value* odd = b_.CreateAnd(b_.CreateLShr(bits, word(13)), word(1));
     Value* up = b_.CreateAdd(bits, b_.CreateAdd(odd, word(0xfff)));
     Value* overflows = b_.CreateICmpUGE(b_.CreateAnd(up, word(0x7fffffff)), word(0x7f800000));

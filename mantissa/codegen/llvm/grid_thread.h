@@ -10,6 +10,8 @@
 
 namespace mantissa::inline v0::codegen {
 
+constexpr int lanes_of_warp = 32;
+
 struct OwnBuilder {
     explicit OwnBuilder(llvm::Module& module);
     std::shared_ptr<llvm::IRBuilderBase> own_builder;
@@ -29,6 +31,15 @@ class GridThread : OwnBuilder, protected GpuCode {
     std::vector<llvm::Value*> indices_of(llvm::Value* number, const std::vector<std::int64_t>& extents);
     llvm::Value* place_of(const std::vector<llvm::Value*>& indices, const std::vector<std::int64_t>& strides,
                           std::int64_t offset);
+
+    llvm::Value* word(std::int64_t value);  ///< i32
+    llvm::Value* number(double value);      ///< f32
+    llvm::Value* bits(llvm::Value* x);      ///< of an f32, as i32
+    llvm::Value* larger(llvm::Value* a, llvm::Value* b);
+    /// An i32 over the lanes of a warp, all of which come here, by that intrinsic.
+    llvm::Value* across_warp(unsigned reduction, llvm::Value* x);
+    /// The largest i32 of all threads of the block. Once in a kernel.
+    llvm::Value* largest_of_block(llvm::Value* own);
 
     /// An FP32 number, as numerics/tf32.h rounds it.
     llvm::Value* rounded_to_tf32(llvm::Value* x);

@@ -19,7 +19,6 @@ namespace {
 using llvm::Value;
 using Values = Control::Values;
 
-constexpr int lanes_of_warp = 32;
 constexpr std::int64_t group = weights_of_group;
 static_assert(group == lanes_of_warp);
 
@@ -27,19 +26,11 @@ class QuantizedCode : protected GridThread {
   protected:
     using GridThread::GridThread;
 
-    Value* word(std::int64_t value) { return b_.getInt32(static_cast<std::uint32_t>(value)); }
-    Value* number(double value) { return lanes_.constant(value, DType::f32); }
-    Value* bits(Value* x) { return b_.CreateBitCast(x, b_.getInt32Ty()); }
     Value* lane() { return b_.CreateURem(thread_, integer(lanes_of_warp)); }
     Value* bytes_behind(Value* address, Value* bytes) { return b_.CreateGEP(b_.getInt8Ty(), address, bytes); }
 
     /// Without the sign, as a whole number: a NaN is larger than all else.
     Value* size_of_f32(Value* x) { return b_.CreateAnd(bits(x), word(0x7fffffff)); }
-    Value* larger(Value* a, Value* b) { return b_.CreateSelect(b_.CreateICmpSGT(a, b), a, b); }
-    /// Over the lanes of a warp, all of which come here.
-    Value* across_warp(llvm::Intrinsic::ID reduction, Value* x) {
-        return b_.CreateIntrinsic(reduction, {}, {x, word(-1)});
-    }
     Value* sum_across_warp(Value* x) {
         for (int distance = lanes_of_warp / 2; distance > 0; distance /= 2)
             x = b_.CreateFAdd(x, b_.CreateIntrinsic(llvm::Intrinsic::nvvm_shfl_sync_bfly_f32, {},
@@ -112,22 +103,6 @@ class QuantizeCode : QuantizedCode {
                   DType::s8);
             return {};
         });
-    }
-
-    Value* largest_of_block(Value* own) {
-        constexpr std::int64_t warps = grid_threads / lanes_of_warp;
-        llvm::GlobalVariable* const all = shared_bytes("of_warps", warps * 4);
-        Value* const of_warp = across_warp(llvm::Intrinsic::nvvm_redux_sync_max, own);
-        if_then(b_.CreateICmpEQ(lane(), integer(0)), [&] {
-            b_.CreateStore(of_warp,
-                           control_.at(all, b_.CreateUDiv(thread_, integer(lanes_of_warp)), DType::i32));
-        });
-        barrier();
-        Value* largest = word(0);
-        for (std::int64_t warp = 0; warp < warps; ++warp)
-            largest =
-                larger(largest, b_.CreateLoad(b_.getInt32Ty(), control_.at(all, integer(warp), DType::i32)));
-        return largest;
     }
 
     /// A warp a group: a lane a number. Whole warps have no group.

@@ -1,6 +1,7 @@
 // Random numbers of base/random.h as LLVM instructions.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "mantissa/codegen/llvm/lanes.h"
@@ -15,7 +16,14 @@ struct RandomNumbers {
     std::int64_t operation = 0;
 };
 
-/// Uniform in [0, 1), FP32: Philox4x32-10 of each element's block, and of its four words the element's own.
+/// The four words, i32, of Philox4x32-10's block of that number, i64. `of.number` is not read.
+std::array<llvm::Value*, 4> random_block(llvm::IRBuilderBase& builder, const Lanes& lanes,
+                                         const RandomNumbers& of, llvm::Value* block);
+
+/// A word as a number in [0, 1), FP32.
+llvm::Value* uniform_of_word(llvm::IRBuilderBase& builder, const Lanes& lanes, llvm::Value* word);
+
+/// Uniform in [0, 1), FP32: the element's own word of its block.
 llvm::Value* uniform_numbers(llvm::IRBuilderBase& builder, const Lanes& lanes, const RandomNumbers& of);
 
 }  // namespace mantissa::codegen

@@ -150,6 +150,7 @@ Target target_of(const Facts& facts, const Driver& driver) {
             .alignment = gpu_alignment,
             .overlaps_copies = true,
             .joins_updates = true,
+            .finds_largest_where_written = true,
             .fusion = {.min_bytes_saved = anything,
                        .max_operands = 32,
                        .instructions_per_byte = facts.bandwidth > 0 ? vectors / facts.bandwidth : 0.5,
@@ -204,6 +205,7 @@ class CudaDevice final : public Device {
         }
         on_cuda::add_contraction_kernels(kernels_, context_);
         on_cuda::add_quantized_kernels(kernels_, context_);
+        on_cuda::add_rounding_kernels(kernels_, context_);
         on_cuda::add_convolution_kernels(kernels_, context_);
         on_cuda::add_elementwise_kernels(kernels_, context_);
         on_cuda::add_movement_kernels(kernels_, context_);

@@ -135,8 +135,8 @@ std::int64_t quantized_matmul_flops(std::span<const Type> inputs, std::span<cons
 /// without it: then there are two more results, f32 []: by what they are multiplied, which is NaN if x holds
 /// a number that is not finite, and x's largest magnitude.
 ///
-/// Further operands: a largest magnitude to take instead of x's own, where `given`; seed and step, where
-/// rounding is random, then `random` tells it from others.
+/// Further operands: a largest magnitude to take instead of x's own, where `given`; x's own, where it was
+/// `measured`; seed and step, where rounding is random, then `random` tells it from others.
 std::vector<Type> round_blocks_types(const OpCall& call) {
     const Type& x = call.inputs[0];
     const Attributes& attributes = call.attributes;
@@ -151,15 +151,13 @@ std::vector<Type> round_blocks_types(const OpCall& call) {
     expect(!attributes.has("hadamard") || (block == hadamard_size && !attributes.has("square")),
            "{} numbers are turned together, which must be a block, got {}", hadamard_size, block);
     find_short_format(attributes.word("element"));
-    const bool given = attributes.has("given"), random = attributes.has("random");
-    const std::size_t expected = 1 + (given ? 1 : 0) + (random ? 2 : 0);
+    const bool given = attributes.has("given"), measured = attributes.has("measured"),
+               random = attributes.has("random");
+    const std::size_t numbers = (given ? 1 : 0) + (measured ? 1 : 0);
+    const std::size_t expected = 1 + numbers + (random ? 2 : 0);
     expect(call.inputs.size() == expected, "it takes {} operands, got {}", expected, call.inputs.size());
-    if (given) {
-        expect_dtype(call, 1, DType::f32);
-        expect_shape(call, 1, {});
-    }
-    for (std::size_t i = expected - (random ? 2 : 0); i < expected; ++i) {
-        expect_dtype(call, i, DType::i64);
+    for (std::size_t i = 1; i < expected; ++i) {
+        expect_dtype(call, i, i <= numbers ? DType::f32 : DType::i64);
         expect_shape(call, i, {});
     }
     const ScaleRule rule = find_scale_rule(attributes.word("rule"));
@@ -170,7 +168,7 @@ std::vector<Type> round_blocks_types(const OpCall& call) {
         types.push_back({DType::f32, {}});
         types.push_back({DType::f32, {}});
     } else {
-        expect(!given, "the rule {} has no scale for the tensor", attributes.word("rule"));
+        expect(numbers == 0, "the rule {} has no scale for the tensor", attributes.word("rule"));
     }
     return types;
 }
@@ -194,7 +192,7 @@ std::span<const Op> contraction_ops() {
          .gains_by_padding = true},
         // By mantissa/numerics/short_formats.h.
         {.name = "round_blocks",
-         .max_inputs = 4,
+         .max_inputs = 5,
          .types = round_blocks_types,
          .no_gradient = "it is made after differentiation",
          .flops = flops_per_input<4>},

@@ -115,7 +115,7 @@ struct RoundingLaunch {
     RoundStrips round;
     LargestOfStrips largest;
     BlockRounding fixed;
-    bool wide, given, has_tensor_scale;
+    bool wide, given, measured, has_tensor_scale;
     ShortFormat element;
     std::int64_t strips, at_once;
     ThreadPool* pool;
@@ -143,14 +143,18 @@ struct RoundingLaunch {
         rounding.step = static_cast<std::uint32_t>(*o.input<std::int64_t>(o.inputs.size() - 1));
     }
 
-    void set_tensor_scale(BlockRounding& rounding, const Operands& o) const {
-        auto* const of_pieces = reinterpret_cast<std::int32_t*>(o.workspace);
+    float largest_of_all(const BlockRounding& rounding, std::byte* workspace) const {
+        auto* const of_pieces = reinterpret_cast<std::int32_t*>(workspace);
         pool->for_each_block(pieces(), [&](std::int64_t index, int) {
             of_pieces[index] = largest(rounding, index * at_once, std::min(strips, (index + 1) * at_once));
         });
         const std::int32_t bits = *std::max_element(of_pieces, of_pieces + pieces());
         // Subnormal numbers are zeros.
-        const float own = bits < (1 << 23) ? 0.0f : std::bit_cast<float>(bits);
+        return bits < (1 << 23) ? 0.0f : std::bit_cast<float>(bits);
+    }
+
+    void set_tensor_scale(BlockRounding& rounding, const Operands& o) const {
+        const float own = measured ? *o.input<float>(given ? 2 : 1) : largest_of_all(rounding, o.workspace);
         const float taken = given ? *o.input<float>(1) : own;
         rounding.tensor_scale = rounding.rule == BlockRounding::Scale::tensor ? tensor_scale(element, taken)
                                                                               : two_level_tensor_scale(taken);
@@ -172,6 +176,7 @@ PreparedKernel prepare_block_rounding(const Problem& problem, ThreadPool& pool, 
         .fixed = fixed,
         .wide = problem.inputs[0].dtype == DType::f32,
         .given = problem.attributes.has("given"),
+        .measured = problem.attributes.has("measured"),
         .has_tensor_scale = problem.outputs.size() > 1,
         .element = find_short_format(problem.attributes.word("element")),
         .strips = along

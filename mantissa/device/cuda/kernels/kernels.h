@@ -103,6 +103,7 @@ void add_nest_kernels(KernelTable& table, Context& context);
 void add_pool_kernels(KernelTable& table, Context& context);
 void add_contraction_kernels(KernelTable& table, Context& context);
 void add_quantized_kernels(KernelTable& table, Context& context);
+void add_rounding_kernels(KernelTable& table, Context& context);
 void add_convolution_kernels(KernelTable& table, Context& context);
 void add_attention_kernels(KernelTable& table, Context& context);
 void add_loss_kernels(KernelTable& table, Context& context);

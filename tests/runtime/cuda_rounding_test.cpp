@@ -1,0 +1,146 @@
+// Rounding below sixteen bits on a GPU: the CPU's bits, whatever the numbers and however they lie.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "mantissa/codegen/compiler.h"
+#include "mantissa/graph/call.h"
+#include "mantissa/graph/graph.h"
+#include "tests/support/kernel_errors.h"
+#include "tests/support/tested_gpu.h"
+
+namespace mantissa {
+namespace {
+
+using testing::OpCase;
+using testing::Recorded;
+using testing::TestedGpu;
+
+/// Sizes that are whole for a GPU: pieces of 16 bytes, warps, blocks of threads and more, and long blocks
+/// that are read twice.
+struct RoundingCase {
+    const char *element, *rule;
+    Shape shape;
+    std::int64_t axis, block;
+    std::vector<const char*> more = {};
+};
+
+const std::vector<RoundingCase>& whole_rounding_cases() {
+    static const std::vector<RoundingCase> all{
+        {"e4m3", "up", {24, 256}, 1, 32},
+        {"e4m3", "up", {24, 512}, 1, 128},
+        {"e2m1", "floor", {64, 320}, 0, 32},
+        {"e4m3", "up", {200, 40}, 0, 128},
+        {"e4m3", "up", {149, 64}, 0, 37},
+        {"e4m3", "up", {256, 256}, 0, 128, {"square"}},
+        {"e4m3", "up", {40, 72}, 0, 24, {"square"}},
+        {"e4m3", "tensor", {17, 1000}, 0, 32},
+        {"e2m1", "two-level", {48, 272}, 1, 16},
+        {"e2m1", "two-level", {48, 272}, 1, 16, {"hadamard", "random"}},
+        {"e2m1", "two-level", {48, 272}, 0, 16, {"random"}},
+        {"e2m1", "two-level", {48, 272}, 0, 16, {"hadamard", "random"}},
+        {"e2m1", "two-level", {64, 48}, 0, 16, {"square"}},
+    };
+    return all;
+}
+
+OpCase rounding_case(const RoundingCase& of, DType dtype) {
+    Attributes attributes{{"element", std::string(of.element)},
+                          {"rule", std::string(of.rule)},
+                          {"axis", of.axis},
+                          {"block", of.block}};
+    std::vector<testing::Operand> operands{testing::f32(of.shape, testing::Values::wide)};
+    operands[0].type.dtype = dtype;
+    std::string name =
+        fmt::format("{} {} {} {} along {}", of.element, of.rule, of.shape.text(), name_of(dtype), of.axis);
+    for (const std::string key : of.more) {
+        name += " " + key;
+        attributes = attributes.with(key, std::int64_t{1});
+        if (key == "random") operands.insert(operands.end(), 2, testing::counter());
+    }
+    return {"round_blocks", name, operands, [=](Graph& graph, const std::vector<Tensor>& x) {
+                return call(graph, "round_blocks", x, attributes);
+            }};
+}
+
+/// All cases of op_cases.cpp, and those above, of both formats that operands have.
+std::vector<OpCase> rounding_cases() {
+    std::vector<OpCase> all;
+    for (const OpCase& test : testing::op_cases()) {
+        if (test.op != "round_blocks") continue;
+        all.push_back(test);
+        all.push_back(*testing::stored_in(DType::bf16, test));
+    }
+    for (const RoundingCase& each : whole_rounding_cases())
+        for (const DType dtype : {DType::f32, DType::bf16}) all.push_back(rounding_case(each, dtype));
+    return all;
+}
+
+/// Numbers of every binade, with zeros and subnormals of FP32 among them; `scale` moves all.
+std::vector<double> awkward(std::size_t count, double scale, bool finite) {
+    std::mt19937 random(7);
+    std::vector<double> numbers(count);
+    for (std::size_t i = 0; i < count; ++i) {
+        const auto draw = static_cast<double>(random()) * 0x1p-32;
+        const int binade = static_cast<int>(random() % 30) - 15;
+        numbers[i] = std::ldexp(i % 3 == 0 ? -1 - draw : 1 + draw, binade) * scale;
+        if (random() % 16 == 0) numbers[i] = i % 2 == 0 ? 0.0 : -0.0;
+        if (random() % 16 == 0) numbers[i] = std::copysign(0x1p-130, numbers[i]);
+        if (!finite && random() % 128 == 0) numbers[i] = std::numeric_limits<double>::infinity();
+        if (!finite && random() % 128 == 0) numbers[i] = std::nan("");
+    }
+    return numbers;
+}
+
+/// Bits alike, but for those of a NaN.
+bool same(const std::vector<std::byte>& a, const std::vector<std::byte>& b, DType dtype) {
+    const std::vector<double> of_a = testing::loaded(a, dtype), of_b = testing::loaded(b, dtype);
+    for (std::size_t i = 0; i < of_a.size(); ++i) {
+        if (std::isnan(of_a[i]) && std::isnan(of_b[i])) continue;
+        if (of_a[i] != of_b[i] || std::signbit(of_a[i]) != std::signbit(of_b[i])) return false;
+    }
+    return of_a.size() == of_b.size();
+}
+
+class CudaRounding : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
+    }
+};
+
+TEST_F(CudaRounding, HasTheCpusBits) {
+    const auto cpu = testing::device_at(testing::levels().back());
+    const TestedGpu gpu;
+    struct Numbers {
+        double scale;
+        bool finite;
+    };
+    for (const OpCase& test : rounding_cases()) {
+        const Recorded recorded(test);
+        for (const auto& [scale, finite] :
+             {Numbers{1, true}, {1, false}, {0x1p-118, true}, {0x1p100, true}}) {
+            ReferenceFeed feed = recorded.feed;
+            feed["x0"] = awkward(feed["x0"].size(), scale, finite);
+            const auto expected = testing::run(recorded.graph, feed, *cpu),
+                       found = testing::run(recorded.graph, feed, *gpu);
+            for (std::size_t i = 0; i < expected.size(); ++i)
+                EXPECT_TRUE(
+                    same(found[i], expected[i], recorded.graph.type(recorded.graph.results()[i].value).dtype))
+                    << test.name << ", result " << i << ", numbers times " << scale;
+        }
+        // One number that is another is seen.
+        ReferenceFeed altered = recorded.feed;
+        for (double& x : altered["x0"]) x *= 1.75;
+        EXPECT_FALSE(testing::run(recorded.graph, altered, *gpu) ==
+                     testing::run(recorded.graph, recorded.feed, *cpu))
+            << test.name;
+    }
+}
+
+}  // namespace
+}  // namespace mantissa
