@@ -18,11 +18,11 @@
 #include "mantissa/graph/graph.h"
 #include "mantissa/report/explain.h"
 #include "mantissa/report/kept_peaks.h"
-#include "mantissa/report/memory_fit.h"
 #include "mantissa/report/paper_roofline.h"
 #include "mantissa/report/peaks.h"
 #include "mantissa/report/roofline.h"
 #include "mantissa/train/forward.h"
+#include "mantissa/train/memory_fit.h"
 #include "mantissa/train/training_plan.h"
 
 namespace mantissa::cli {
@@ -111,10 +111,9 @@ void print_on_paper(const ExplainCommand& options) {
     if (!device) throw UserError(device.reason() + ", for --for");
     Policy policy = policy_for(options.run, (*device)->target());
     if (policy.blocks) {
-        print_error(fmt::format(
-            "mantissa: policy {}: the step is planned in bf16; the lines below it have the rates of "
-            "shorter formats, without the time to round\n",
-            policy.name));
+        say("policy {}: the step is planned in bf16; the lines below it have the rates of shorter formats, "
+            "without the time to round",
+            policy.name);
         policy = find_policy("bf16");
     }
     const TrainingPlan plan(**device, training_model(options.run),
