@@ -35,6 +35,7 @@
 #include "mantissa/report/quantities.h"
 #include "mantissa/report/roofline.h"
 #include "mantissa/train/agreement.h"
+#include "mantissa/train/diagnosis.h"
 #include "mantissa/train/memory_fit.h"
 #include "mantissa/train/training_checkpoint.h"
 #include "mantissa/train/training_plan.h"
@@ -167,7 +168,10 @@ class Run {
     void end() {
         progress_.clear();
         if (!options_.checkpoint.empty() && saved_at_ != trainer_->steps_done()) save();
-        if (!options_.run.lora.merge.empty() && ranks_.is_first()) save_merged_to(options_.run.lora.merge);
+        if (const std::string& merged = options_.run.lora.merge; !merged.empty() && ranks_.is_first()) {
+            save_merged(merged, *trainer_, record());
+            say_done("merged", merged);
+        }
         or_give_up([&] { views_.end(); });
         print_summary();
         if (options_.profile)
@@ -368,20 +372,15 @@ class Run {
     void read_ahead(std::int64_t index) {
         if (!reads_ahead() || index >= options_.run.steps) return;
         try {
-            next_ = {index, input_->batch(index)};
-            trainer_->bring(next_->batch);
+            next_.emplace(index, input_->batch(index));
+            trainer_->bring(next_->second);
         } catch (const std::exception&) {
             next_.reset();  // it is read again then, and fails again
         }
     }
 
-    Batch batch_of(std::int64_t index) {
-        if (next_ && next_->step == index) return next_->batch;
-        return input_->batch(index);
-    }
-
     void train_step(std::int64_t index) {
-        const Batch batch = batch_of(index);
+        const Batch batch = next_ && next_->first == index ? next_->second : input_->batch(index);
         if (index == first_step_) health_.look_for_underflow(*trainer_, batch);
         StepRecord record;
         record.step = index;
@@ -398,9 +397,10 @@ class Run {
         if (due && !options_.run.quiet) progress_.clear();
         log_.step(record, due && !options_.run.quiet ? TrainLog::Print::yes : TrainLog::Print::no);
         views_.made(record);
-        if (const std::string remark = health_.take_remark(); !remark.empty()) {
+        if (const std::string climbed = watch_.add(static_cast<double>(record.result.loss));
+            !climbed.empty()) {
             progress_.clear();
-            warn("step {}: {}", index, remark);
+            warn("step {}: {}; a lower --learning-rate may help", index, climbed);
         }
     }
 
@@ -468,13 +468,11 @@ class Run {
         if (const std::string curves = views_.kept(); !curves.empty()) saved.texts[curves_name] = curves;
         saved.trained_on = trained_on_;
         save_training(place, *trainer_, saved);
-        fmt::print("saved {} after step {}\n", place, trainer_->steps_done() - 1);
-        std::fflush(stdout);
+        say_done("saved", place);
     }
 
-    void save_merged_to(const std::string& place) {
-        save_merged(place, *trainer_, record());
-        fmt::print("merged {} after step {}\n", place, trainer_->steps_done() - 1);
+    void say_done(const char* what, const std::string& place) const {
+        fmt::print("{} {} after step {}\n", what, place, trainer_->steps_done() - 1);
         std::fflush(stdout);
     }
 
@@ -521,11 +519,7 @@ class Run {
     KeptPeaks peaks_;
     const double peak_at_start_ = peaks_.peaks().fastest();
     std::unique_ptr<Trainer> trainer_;
-    struct NextBatch {
-        std::int64_t step;
-        Batch batch;
-    };
-    std::optional<NextBatch> next_;  ///< that was read ahead
+    std::optional<std::pair<std::int64_t, Batch>> next_;  ///< step and batch that were read ahead
     Profile profile_;
     StepProgress progress_{options_.run.quiet};
     Stopwatch since_start_;
@@ -538,6 +532,7 @@ class Run {
     std::optional<TrainedOn> trained_before_, trained_on_;
     std::optional<TrainSampler> sampler_;
     TrainHealth health_{options_, ranks_};
+    LossWatch watch_;
     std::vector<std::string> lost_;  ///< reports that could not be written, and why
     TrainLog log_{model_, policy_.name,
                   options_.run.json.empty() ? TrainLog::Keep::nothing : TrainLog::Keep::steps};

@@ -5,6 +5,7 @@
 #include "cli/print_error.h"
 #include "mantissa/runtime/non_finite.h"
 #include "mantissa/runtime/underflow.h"
+#include "mantissa/train/diagnosis.h"
 #include "mantissa/train/training_plan.h"
 
 namespace mantissa::cli {
@@ -34,7 +35,6 @@ void TrainHealth::look_for_underflow(Trainer& trainer, const Batch& batch) const
 void TrainHealth::add(StepRecord& record, Trainer& trainer, const Batch& batch) {
     const TrainerOptions& settings = trainer.plan().options();
     const bool is_first = steps_++ == 0;
-    watch_.add(static_cast<double>(record.result.loss));
     if (!is_bad(record, settings.loss_scale)) {
         in_a_row_ = 0;
         return;
@@ -63,16 +63,6 @@ std::string TrainHealth::advice_for(const StepRecord& record, const TrainerOptio
         "a lower --learning-rate or a {} may help{}",
         options_.clip.value_or(0) > 0 ? "smaller --clip" : "--clip",
         settings.policy.needs_loss_scale() ? ", and so may --policy bf16, which has the range of FP32" : "");
-}
-
-std::string TrainHealth::take_remark() {
-    const std::optional<double> climbed = watch_.climbed_to();
-    if (remarked_ || !climbed) return "";
-    remarked_ = true;
-    return fmt::format(
-        "the mean of the last ten losses is {:.4g}, {:.1f} times the first, {:.4g}: this does not train; a "
-        "lower --learning-rate may help",
-        *climbed, *climbed / watch_.first(), watch_.first());
 }
 
 std::string TrainHealth::summary() const {

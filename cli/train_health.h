@@ -1,4 +1,4 @@
-// Steps of a run that went wrong: gradients that underflow, steps that were not finite, losses that climb.
+// Steps of a run that went wrong: gradients that underflow, steps that were not finite.
 #pragma once
 
 #include <string>
@@ -6,7 +6,6 @@
 #include "cli/train_log.h"
 #include "cli/train_options.h"
 #include "cli/train_ranks.h"
-#include "mantissa/train/diagnosis.h"
 #include "mantissa/train/trainer.h"
 
 namespace mantissa::cli {
@@ -20,10 +19,6 @@ class TrainHealth {
     void look_for_underflow(Trainer& trainer, const Batch& batch) const;
     /// Takes a step down. Of a bad one it looks for the first number that was not finite, for the record.
     void add(StepRecord& record, Trainer& trainer, const Batch& batch);
-    /// Once, where the loss is several times its first, which no good training comes to: a warning. Else
-    /// empty.
-    std::string take_remark();
-
     bool gave_up() const { return options_.bad_steps > 0 && in_a_row_ >= options_.bad_steps; }
     /// A line for the end of the run, or nothing.
     std::string summary() const;
@@ -38,8 +33,6 @@ class TrainHealth {
     std::int64_t steps_ = 0, bad_ = 0, in_a_row_ = 0;
     bool begins_broken_ = false;       ///< the first step came upon a state that is not finite
     std::string non_finite_, advice_;  ///< of the last bad step
-    LossWatch watch_;
-    bool remarked_ = false;  ///< that the loss climbs
 };
 
 }  // namespace mantissa::cli

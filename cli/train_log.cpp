@@ -17,6 +17,7 @@
 
 #include "cli/output_file.h"
 #include "cli/print_error.h"
+#include "cli/run_options.h"
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
@@ -76,20 +77,12 @@ int drop_lines_from(const std::string& path, std::int64_t first_step, LogKind ki
     return dropped;
 }
 
-/// A step's cells in a table of numbers; where a step has none of it, the cell is empty.
-std::vector<std::string> columns(const std::string& unit) {
-    return {"step",
-            "loss",
-            "learning_rate",
-            "gradient_norm",
-            "applied",
-            "ms",
-            unit + "_per_second",
-            "mfu",
-            "loss_scale",
-            "validation_loss",
-            "validation_top1",
-            "validation_top5"};
+/// The first line of a table of numbers. Where a step has none of it, the cell is empty.
+std::string columns_of(const std::string& unit) {
+    return fmt::format(
+        "step,loss,learning_rate,gradient_norm,applied,ms,{}_per_second,mfu,loss_scale,validation_loss,"
+        "validation_top1,validation_top5",
+        unit);
 }
 
 }  // namespace
@@ -110,7 +103,7 @@ void TrainLog::open(const std::string& path, std::int64_t first_step) {
     if (std::filesystem::is_regular_file(path, none) || !std::filesystem::exists(path, none))
         lock_.emplace(path + ".lock", path);
     const bool appends = first_step > 0;
-    const std::string header = fmt::format("{}", fmt::join(columns(unit_), ","));
+    const std::string header = columns_of(unit_);
     if (appends && comma_separated_ && std::filesystem::is_regular_file(path, none))
         require_columns(path, header);
     const LogKind kind = comma_separated_ ? LogKind::table : LogKind::json;
@@ -206,7 +199,7 @@ std::string cell_of(const Datum& value) {
 std::string TrainLog::line() const {
     if (!comma_separated_) return json_line(step_) + "\n";
     std::vector<std::string> cells;
-    for (const std::string& column : columns(unit_)) {
+    for (const std::string& column : split_at_commas(columns_of(unit_))) {
         const auto field = std::ranges::find(step_, column, &Field::name);
         cells.push_back(field != step_.end() ? cell_of(field->value) : "");
     }

@@ -154,14 +154,14 @@ namespace {
 
 constexpr const char* not_new = "so the validation loss does not tell of new data";
 
-/// A file that is among others, as it is or as a folder that one of them is in.
-std::optional<std::pair<std::string, std::string>> file_in_both(const std::vector<std::string>& files,
-                                                                const std::vector<std::string>& others) {
-    for (const std::string& file : files)
-        for (const std::string& other : others)
-            if (file != "-" && other != "-" && (lies_in(file, other) || lies_in(other, file)))
-                return std::pair{file, other};
-    return {};
+void warn_of_what_is_trained_on(const TrainOptions& options) {
+    for (const std::string& file : options.validation)
+        for (const std::string& text : options.run.tokens.empty() ? options.run.text : options.run.tokens)
+            if (file != "-" && text != "-" && (lies_in(file, text) || lies_in(text, file)))
+                return warn(
+                    "--validation {}: {} is trained on, too, so the validation loss does not tell of new "
+                    "text",
+                    file, text == file ? "it" : text);
 }
 
 /// Phrases that many texts have come to less.
@@ -195,10 +195,7 @@ bool held_out_alike(const TypedOptions& saved, const std::string& held_out) {
 
 void warn_of_validation(const TrainOptions& options, const TrainInput& input,
                         const std::filesystem::path& began, const std::optional<TrainedOn>& before) {
-    const auto& trained = options.run.tokens.empty() ? options.run.text : options.run.tokens;
-    if (const auto both = file_in_both(options.validation, trained))
-        warn("--validation {}: {} is trained on, too, so the validation loss does not tell of new text",
-             both->first, both->first == both->second ? "it" : both->second);
+    warn_of_what_is_trained_on(options);
     const std::string& name = options.resume.empty() ? options.run.from : options.resume;
     if (before) {
         if (const double share = input.trained_before(*before); share >= least_share)
