@@ -76,7 +76,8 @@ TrainingPlan plan_that_fits(Device& device, nn::Model model, TrainerOptions opti
     if (!chooses) return plan;
     const std::int64_t available = available_to_each(device, plan.options().ranks);
     if (plan.memory().total() <= available) return plan;
-    const std::optional<TrainerOptions> fits = first_that_fits(plan, available);
+    // Planning takes some, too, and so may other programs meanwhile.
+    const std::optional<TrainerOptions> fits = first_that_fits(plan, available - available / 64);
     return fits ? TrainingPlan(device, plan.model(), *fits) : std::move(plan);
 }
 

@@ -70,7 +70,8 @@ TEST_F(FirstThatFits, ChangesOpenSettingsAloneInTheOrderOfTheirPrice) {
 
     TrainerOptions coded = given_;
     coded.lora->trunk = Layout::int8;
-    const TrainerOptions int8 = first(bytes(coded), {.trunk = true});
+    const std::int64_t with_room = bytes(coded) + bytes(coded) / 32;
+    const TrainerOptions int8 = first(with_room, {.trunk = true});
     EXPECT_EQ(int8.lora->trunk, Layout::int8);
     EXPECT_EQ(int8.batch, 6);
     EXPECT_EQ(first(bytes(coded) - 1, {.trunk = true}).lora->trunk, Layout::nf4);
