@@ -18,11 +18,11 @@
 #include "mantissa/graph/graph.h"
 #include "mantissa/report/explain.h"
 #include "mantissa/report/kept_peaks.h"
-#include "mantissa/report/memory_fit.h"
 #include "mantissa/report/paper_roofline.h"
 #include "mantissa/report/peaks.h"
 #include "mantissa/report/roofline.h"
 #include "mantissa/train/forward.h"
+#include "mantissa/train/memory_fit.h"
 #include "mantissa/train/training_plan.h"
 
 namespace mantissa::cli {

@@ -24,6 +24,7 @@
 #include "mantissa/data/corpus.h"
 #include "mantissa/data/text_file.h"
 #include "mantissa/data/text_reading.h"
+#include "mantissa/report/report.h"
 #include "mantissa/report/roofline.h"
 #include "mantissa/train/generate.h"
 #include "mantissa/train/model_file.h"
@@ -103,7 +104,7 @@ double prompt_tokens_per_second(std::size_t tokens, const Generated& generated) 
     return static_cast<double>(tokens) / generated.prompt_seconds;
 }
 
-nlohmann::ordered_json json_of(const GenerateCommand& options, const Job& job, const Written& written) {
+Fields fields_of(const GenerateCommand& options, const Job& job, const Written& written) {
     return {{"prompt", job.prompt},
             {"prompt_tokens", job.tokens.size()},
             {"text", written.text},
@@ -114,10 +115,9 @@ nlohmann::ordered_json json_of(const GenerateCommand& options, const Job& job, c
             {"seed", options.run.seed + job.seed}};
 }
 
-nlohmann::ordered_json report_of(const GenerateCommand& options, const Policy& policy,
-                                 const nn::LanguageModel& model) {
-    return {{"command", "generate"},
-            {"model", {{"name", model.name}, {"parameters", model.parameters}}},
+Fields report_of(const GenerateCommand& options, const Policy& policy, const nn::LanguageModel& model) {
+    return {{"model.name", model.name},
+            {"model.parameters", model.parameters},
             {"temperature", options.temperature},
             {"top_k", options.top_k.value_or(0)},
             {"top_p", options.top_p},
@@ -182,8 +182,8 @@ void print_profile(const GenerateCommand& options, const TokenGenerator& generat
 }
 
 /// One text, shown as it comes.
-nlohmann::ordered_json write_one(const GenerateCommand& options, const TextModel& model, const Policy& policy,
-                                 const Job& job) {
+Fields write_one(const GenerateCommand& options, const TextModel& model, const Policy& policy,
+                 const Job& job) {
     const auto generator = make_generator(options, model, policy, {&job, 1}, 1);
     announce(options, model, policy);
     TextWriter writer(model.tokenizer(), options.stop);
@@ -213,14 +213,15 @@ nlohmann::ordered_json write_one(const GenerateCommand& options, const TextModel
                                      count_text(generated.slides, "time"))
                        : "");
     print_profile(options, *generator);
-    nlohmann::ordered_json report = report_of(options, policy, model.model());
-    const nlohmann::ordered_json text = json_of(options, job, written);
-    report.update(text);  // beside the list, as earlier versions had it
-    report["texts"] = {text};
-    report["texts_at_once"] = 1;
-    report["prompt_ms"] = generated.prompt_seconds * 1e3;
-    report["prompt_tokens_per_second"] = prompt_tokens_per_second(job.tokens.size(), generated);
-    report["tokens_per_second"] = generated.tokens_per_second();
+    Fields report = report_of(options, policy, model.model());
+    const Fields text = fields_of(options, job, written);
+    report.insert(report.end(), text.begin(), text.end());  // beside the list, as earlier versions had it
+    report.insert(report.end(),
+                  {{"texts", Datum::List{text}},
+                   {"texts_at_once", 1},
+                   {"prompt_ms", generated.prompt_seconds * 1e3},
+                   {"prompt_tokens_per_second", prompt_tokens_per_second(job.tokens.size(), generated)},
+                   {"tokens_per_second", generated.tokens_per_second()}});
     return report;
 }
 
@@ -251,13 +252,12 @@ std::vector<Written> write_together(const GenerateCommand& options, const TextMo
 }
 
 /// Several texts, each shown when those that are written with it are done; a line of dashes between them.
-nlohmann::ordered_json write_all(const GenerateCommand& options, const TextModel& model, const Policy& policy,
-                                 std::span<const Job> jobs) {
+Fields write_all(const GenerateCommand& options, const TextModel& model, const Policy& policy,
+                 std::span<const Job> jobs) {
     const std::size_t at_once = std::min(jobs.size(), static_cast<std::size_t>(options.batch));
     const auto generator = make_generator(options, model, policy, jobs, at_once);
     announce(options, model, policy);
-    nlohmann::ordered_json report = report_of(options, policy, model.model());
-    report["texts"] = nlohmann::ordered_json::array();
+    Datum::List texts;
     std::int64_t tokens = 0;
     double seconds = 0;
     for (std::size_t first = 0; first < jobs.size(); first += at_once) {
@@ -266,13 +266,15 @@ nlohmann::ordered_json write_all(const GenerateCommand& options, const TextModel
         for (std::size_t i = 0; i < some.size(); ++i) {
             print_text((first + i == 0 ? "" : "----\n") + (options.chat.empty() ? some[i].prompt : "") +
                        written[i].text + "\n");
-            report["texts"].push_back(json_of(options, some[i], written[i]));
+            texts.emplace_back(fields_of(options, some[i], written[i]));
         }
         tokens += written[0].generated.timed_tokens;
         seconds += written[0].generated.seconds;
     }
-    report["texts_at_once"] = at_once;
-    report["tokens_per_second"] = static_cast<double>(tokens) / seconds;
+    Fields report = report_of(options, policy, model.model());
+    report.insert(report.end(), {{"texts", std::move(texts)},
+                                 {"texts_at_once", at_once},
+                                 {"tokens_per_second", static_cast<double>(tokens) / seconds}});
     if (!options.run.quiet)
         print_error(fmt::format("{}: {}, {} at once: {} at {:.1f} tokens/s\n", policy.name,
                                 count_text(jobs.size(), "text"), at_once, count_text(tokens, "token"),
@@ -336,7 +338,7 @@ std::vector<Job> jobs_of(const GenerateCommand& options, const TextModel& model)
     for (const std::string& prompt : prompts) {
         const std::string twice = begins_twice(prompt, model.reading(), model.tokenizer(),
                                                prompts.size() == 1 ? "the prompt" : "a prompt");
-        if (!twice.empty()) print_error(fmt::format("mantissa: warning: {}\n", twice));
+        if (!twice.empty()) warn("{}", twice);
         for (std::int64_t sample = 0; sample < options.samples; ++sample)
             jobs.push_back({prompt, model.prompt_tokens(prompt), static_cast<std::uint64_t>(sample)});
     }
@@ -356,17 +358,17 @@ std::unique_ptr<const Corpus> open_validation_text(const GenerateCommand& option
     run.reading = model.reading();
     auto corpus = std::make_unique<const Corpus>(
         in_option("--validation", [&] { return open_corpus(run, CorpusOptions::Untokenized::bytes); }));
-    if (!options.run.quiet) print_error(fmt::format("mantissa: --validation: {}\n", corpus->description));
+    if (!options.run.quiet) say("--validation: {}", corpus->description);
     return corpus;
 }
 
 /// The perplexity of the validation text, and beside that of a quantised model that of BF16, with how fast
 /// each continues the prompt, if there is one.
-nlohmann::ordered_json run_validation(const GenerateCommand& options, const TextModel& model,
-                                      const Policy& policy, const Corpus& text, std::span<const Job> jobs) {
+Datum run_validation(const GenerateCommand& options, const TextModel& model, const Policy& policy,
+                     const Corpus& text, std::span<const Job> jobs) {
     std::vector<Policy> policies{policy};
     if (!policy.weights.empty()) policies.push_back(find_policy("bf16"));
-    nlohmann::ordered_json all = nlohmann::ordered_json::array();
+    std::vector<Fields> all;
     for (const Policy& each : policies) {
         const Perplexity found = perplexity(model.device(), model.model(), each, model.parameters(), text);
         fmt::print("perplexity {:.3f} under {}: {} of {}, {:.1f} tokens/s\n", found.value(), each.name,
@@ -383,7 +385,7 @@ nlohmann::ordered_json run_validation(const GenerateCommand& options, const Text
                                              [](TokenId) { return true; });
         if (!options.run.quiet)
             print_error(fmt::format("{}\n", speed_text(policies[1], jobs[0].tokens.size(), generated)));
-        all.back()["generated_tokens_per_second"] = generated.tokens_per_second();
+        all.back().push_back({"generated_tokens_per_second", generated.tokens_per_second()});
     }
     return all;
 }
@@ -404,7 +406,7 @@ void run(const GenerateCommand& options) {
     const auto device = open_device(options.run);
     ModelFile file(options.checkpoint);
     if (!options.adapter.empty()) file.adapt(options.adapter);
-    if (!file.warning().empty()) print_error(fmt::format("mantissa: warning: {}\n", file.warning()));
+    if (!file.warning().empty()) warn("{}", file.warning());
     const Policy policy = policy_for(options.run, device->target());
     const TextModel model(*device, file, open_tokenizer(options, file),
                           specials_of(options.run.special_tokens));
@@ -413,15 +415,14 @@ void run(const GenerateCommand& options) {
         say_earlier_reading(options.checkpoint, model.reading(), model.tokenizer());
     const std::unique_ptr<const Corpus> text = open_validation_text(options, file, model);
     const std::vector<Job> jobs = jobs_of(options, model);
-    nlohmann::ordered_json report = {{"command", "generate"}, {"policy", policy.name}};
+    Fields report{{"policy", policy.name}};
     if (jobs.empty())
         announce(options, model, policy);
     else
         report = jobs.size() == 1 ? write_one(options, model, policy, jobs[0])
                                   : write_all(options, model, policy, jobs);
-    if (text) report["validation"] = run_validation(options, model, policy, *text, jobs);
-    write_output(options.run.json,
-                 report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    if (text) report.push_back({"validation", run_validation(options, model, policy, *text, jobs)});
+    write_output(options.run.json, json_of("generate", std::move(report)));
 }
 
 }  // namespace

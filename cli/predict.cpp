@@ -92,7 +92,7 @@ class Prediction {
             const Batch read = reader.next();
             add(read, first, std::min(batch, set_.count() - first));
             for (const std::string& why : batches.take_skipped(first / batch + 1)) {
-                print_error(fmt::format("mantissa: warning: {}\n", why));
+                warn("{}", why);
                 damaged_.push_back(why);
             }
         }
@@ -210,7 +210,7 @@ class Prediction {
 void run(const PredictCommand& options) {
     validate(options);
     const ImageModelFile file(options.checkpoint);
-    if (!file.warning().empty()) print_error(fmt::format("mantissa: warning: {}\n", file.warning()));
+    if (!file.warning().empty()) warn("{}", file.warning());
     const ImagesToPredict found = images_to_predict(options.images, file.classes());
     const ImageSet& set = found.set;
     const auto device = open_device(options.run);
@@ -226,7 +226,7 @@ void run(const PredictCommand& options) {
         print_error(fmt::format("{}: {} of {}; policy {}; {}\n", options.checkpoint, model.name,
                                 count_text(file.network().sizes.classes, "class", "classes"), policy.name,
                                 device_text(device->target())));
-    if (!found.left_out.empty()) print_error(fmt::format("mantissa: left out: {}\n", found.left_out));
+    if (!found.left_out.empty()) say("left out: {}", found.left_out);
     Prediction prediction(options, file, set, predictor);
     prediction.run();
     fmt::print("{}", prediction.summary());

@@ -15,6 +15,7 @@ namespace {
 
 /// Names of fields in the library, each with what the user of the program types for it.
 constexpr std::pair<const char*, const char*> options_of_fields[] = {
+    {"accumulate", "--accumulate"},
     {"batch", "--batch"},
     {"device", "--device"},
     {"adapter", "--adapter"},
@@ -43,6 +44,7 @@ constexpr std::pair<const char*, const char*> options_of_fields[] = {
     {"tokenizer", "--tokenizer"},
     {"tokens", "--tokens"},
     {"tokens_format", "--tokens-format"},
+    {"trunk", "--trunk"},
     {"warmup", "--warmup"},
     {"width", "--width"},
 };

@@ -253,9 +253,8 @@ std::unique_ptr<Device> open_device(const RunOptions& options, Ranks* ranks) {
     if (options.device != "cpu")
         throw UserError(fmt::format("--device {}: expected cpu or cuda", options.device));
     if (const auto cores = static_cast<int>(usable_cores().size()); options.threads > cores && !options.quiet)
-        print_error(fmt::format("mantissa: --threads {}: there {}, for which threads beyond that wait\n",
-                                options.threads,
-                                cores == 1 ? "is one core" : fmt::format("are {} cores", cores)));
+        say("--threads {}: there {}, for which threads beyond that wait", options.threads,
+            cores == 1 ? "is one core" : fmt::format("are {} cores", cores));
     return make_cpu_device({.threads = options.threads, .ranks = ranks});
 }
 
@@ -269,10 +268,6 @@ bool is_of_bytes(const std::filesystem::path& checkpoint) {
         return word->second == std::vector<std::string>{bytes_word};
     return !saved.empty() && !saved.contains("--tokens");
 }
-
-}  // namespace
-
-namespace {
 
 void refuse_beside_files(const Command& command, std::initializer_list<const char*> names) {
     for (const char* name : names)
@@ -301,7 +296,7 @@ void take_network_of_files(const Command& command, RunOptions& options) {
     const bool trains_on_others = command.is_given("--images");
     if (!trains_on_others) refuse_beside_files(command, {"--classes"});
     auto file = std::make_shared<const ImageModelFile>(options.from);
-    if (!file->warning().empty()) print_error(fmt::format("mantissa: warning: {}\n", file->warning()));
+    if (!file->warning().empty()) warn("{}", file->warning());
     const nn::ImageSizes& sizes = file->network().sizes;
     options.from = file->directory().string();
     options.model = file->network().model.name;
@@ -330,7 +325,7 @@ void take_model_of_files(const Command& command, RunOptions& options) {
     refuse_beside_files(command, {"--model", "--layers", "--heads", "--channels", "--context", "--vocabulary",
                                   "--no-bias", "--resume"});
     const ModelFile file(options.from, options.sizes.dropout.value_or(0));
-    if (!file.warning().empty()) print_error(fmt::format("mantissa: warning: {}\n", file.warning()));
+    if (!file.warning().empty()) warn("{}", file.warning());
     options.from = file.directory().string();
     options.from_files = file.model();
     options.reading = file.reading();
@@ -350,19 +345,16 @@ void warn_of_another_tokenizer(const std::string& given, const std::filesystem::
     if (given.empty() || (!has_own && !is_of_bytes(folder))) return;
     const bool same = given == bytes_word ? !has_own : has_own && is_kept_in(folder, load_tokenizer(given));
     if (!same)
-        print_error(
-            fmt::format("mantissa: warning: --tokenizer {}: the weights in {} learnt {}; leave the option "
-                        "out to use {}\n",
-                        given, folder.string(), has_own ? "the tokens of the tokenizer beside them" : "bytes",
-                        has_own ? "that one" : "them"));
+        warn("--tokenizer {}: the weights in {} learnt {}; leave the option out to use {}", given,
+             folder.string(), has_own ? "the tokens of the tokenizer beside them" : "bytes",
+             has_own ? "that one" : "them");
 }
 
 void say_earlier_reading(const std::string& checkpoint, const TextReading& reading,
                          const Tokenizer& tokenizer) {
     if (differ(reading, TextReading{}, tokenizer))
-        print_error(
-            fmt::format("mantissa: {} is of an earlier version, and texts are read as they were there: {}\n",
-                        checkpoint, text_of(reading, tokenizer)));
+        say("{} is of an earlier version, and texts are read as they were there: {}", checkpoint,
+            text_of(reading, tokenizer));
 }
 
 std::string tokenizer_beside(const std::filesystem::path& folder, const char* option) {
@@ -433,10 +425,6 @@ std::function<void(const std::string&, const Graph&)> dump_into(const std::strin
         write_output(fmt::format("{}/{:02}-{}.txt", directory, (*index)++, pass), print(graph));
     };
 }
-
-}  // namespace
-
-namespace {
 
 /// The sizes that were given, as their options.
 std::string given_sizes(const nn::ModelSizes& sizes) {

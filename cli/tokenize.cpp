@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -37,6 +36,7 @@
 #include "mantissa/data/token_shard_writer.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/data/tokenizer_train.h"
+#include "mantissa/report/report.h"
 
 namespace mantissa::cli {
 
@@ -58,10 +58,9 @@ std::string share_text(const char* stage, std::uint64_t done, std::uint64_t tota
 }
 
 /// The result of the command: a line for people, the same for machines where --json asks for it.
-void report(const TokenizeCommand& options, const std::string& line, const nlohmann::json& json) {
+void report(const TokenizeCommand& options, const std::string& line, const Fields& fields) {
     if (!options.quiet && !line.empty()) fmt::print("{}\n", line);
-    // A path may hold bytes that are no UTF-8, which JSON cannot.
-    write_output(options.json, json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    write_output(options.json, json_of("tokenize", fields));
 }
 
 int thread_count(const TokenizeCommand& options) {
@@ -78,7 +77,7 @@ Tokenizer required_tokenizer(const TokenizeCommand& options) {
 std::vector<std::filesystem::path> texts_to_read(const TokenizeCommand& options,
                                                  const std::vector<std::string>& given) {
     const TextFiles found = find_texts({given.begin(), given.end()});
-    if (!options.quiet && !found.account.empty()) print_error(fmt::format("mantissa: {}\n", found.account));
+    if (!options.quiet && !found.account.empty()) say("{}", found.account);
     return found.taken;
 }
 
@@ -159,23 +158,21 @@ struct Counted {
 
 void report_count(const TokenizeCommand& options, const Counted& counted) {
     const double ratio = static_cast<double>(counted.bytes) / static_cast<double>(counted.tokens);
-    nlohmann::json json = {{"tokens", counted.tokens},
-                           {"bytes", counted.bytes},
-                           {"bytes_per_token", ratio},
-                           {"seconds", counted.seconds}};
-    std::string files;
-    for (const auto& shard : counted.shards) {
-        json["files"].push_back(shard.string());
-        files += shard.string() + (&shard == &counted.shards.back() ? ": " : ", ");
-    }
+    Fields fields{{"tokens", counted.tokens},
+                  {"bytes", counted.bytes},
+                  {"bytes_per_token", ratio},
+                  {"seconds", counted.seconds}};
+    std::vector<std::string> shards;
+    for (const auto& shard : counted.shards) shards.push_back(shard.string());
+    if (!shards.empty()) fields.push_back({"files", shards});
     // The ids themselves are what --encode prints where it writes no file.
     const bool ids_printed = !options.encode.empty() && counted.shards.empty();
     report(options,
-           ids_printed
-               ? ""
-               : fmt::format("{}{} from {}, {:.2f} bytes per token", files,
-                             count_text(counted.tokens, "token"), count_text(counted.bytes, "byte"), ratio),
-           json);
+           ids_printed ? ""
+                       : fmt::format("{}{}{} from {}, {:.2f} bytes per token", fmt::join(shards, ", "),
+                                     shards.empty() ? "" : ": ", count_text(counted.tokens, "token"),
+                                     count_text(counted.bytes, "byte"), ratio),
+           fields);
 }
 
 void count(const TokenizeCommand& options) {
@@ -256,7 +253,7 @@ void show_chats(const TokenizeCommand& options) {
                                        .longest = std::numeric_limits<std::int32_t>::max()},
                                       tokenizer, pool);
     const LearntMarks marks;
-    nlohmann::json shown = nlohmann::json::array();
+    Table shown{{"tokens", "trained", "text"}};
     std::uint64_t targets = 0;
     for (std::uint64_t chat = 0; chat < set.chats(); ++chat) {
         targets += set.targets_of(chat);
@@ -274,9 +271,7 @@ void show_chats(const TokenizeCommand& options) {
         print_text(text + "\n\n");
         std::vector<int> mask(trained.begin(), trained.end());
         mask[0] = 0;
-        shown.push_back({{"tokens", std::vector<TokenId>(ids.begin(), ids.end())},
-                         {"trained", mask},
-                         {"text", tokenizer.decode(ids)}});
+        shown.add(std::vector<TokenId>(ids.begin(), ids.end()), mask, tokenizer.decode(ids));
     }
     report(options, set.account,
            {{"chats", set.chats()},

@@ -156,7 +156,7 @@ class ImageInput final : public TrainInput {
         for (const std::string& why : batches.take_skipped(steps)) {
             if (!skipped_.insert(why).second) continue;
             if (ranks_ && ranks_->rank() > 0 && said == Said::by_the_first) continue;
-            if (++named_ <= named) print_error(fmt::format("mantissa: warning: skipped: {}\n", why));
+            if (++named_ <= named) warn("skipped: {}", why);
             if (named_ == named) print_error("mantissa: warning: those after it are only counted\n");
         }
     }

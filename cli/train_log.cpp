@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
@@ -16,6 +17,7 @@
 
 #include "cli/output_file.h"
 #include "cli/print_error.h"
+#include "cli/run_options.h"
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
@@ -23,18 +25,6 @@
 #include "mantissa/base/printable.h"
 
 namespace mantissa::cli {
-
-namespace {
-
-/// A prompt may hold bytes that are no UTF-8, which JSON cannot.
-constexpr auto replace = nlohmann::json::error_handler_t::replace;
-
-}  // namespace
-
-TrainLog::TrainLog(const nn::Model& model, const std::string& policy, Keep keep)
-    : keep_(keep),
-      unit_(model.unit),
-      report_({{"command", "train"}, {"model", model.name}, {"policy", policy}}) {}
 
 namespace {
 
@@ -87,24 +77,12 @@ int drop_lines_from(const std::string& path, std::int64_t first_step, LogKind ki
     return dropped;
 }
 
-}  // namespace
-
-namespace {
-
-/// A step's cells in a table of numbers; where a step has none of it, the cell is empty.
-std::vector<std::string> columns(const std::string& unit) {
-    return {"step",
-            "loss",
-            "learning_rate",
-            "gradient_norm",
-            "applied",
-            "ms",
-            unit + "_per_second",
-            "mfu",
-            "loss_scale",
-            "validation_loss",
-            "validation_top1",
-            "validation_top5"};
+/// The first line of a table of numbers. Where a step has none of it, the cell is empty.
+std::string columns_of(const std::string& unit) {
+    return fmt::format(
+        "step,loss,learning_rate,gradient_norm,applied,ms,{}_per_second,mfu,loss_scale,validation_loss,"
+        "validation_top1,validation_top5",
+        unit);
 }
 
 }  // namespace
@@ -125,13 +103,13 @@ void TrainLog::open(const std::string& path, std::int64_t first_step) {
     if (std::filesystem::is_regular_file(path, none) || !std::filesystem::exists(path, none))
         lock_.emplace(path + ".lock", path);
     const bool appends = first_step > 0;
-    const std::string header = fmt::format("{}", fmt::join(columns(unit_), ","));
+    const std::string header = columns_of(unit_);
     if (appends && comma_separated_ && std::filesystem::is_regular_file(path, none))
         require_columns(path, header);
     const LogKind kind = comma_separated_ ? LogKind::table : LogKind::json;
     if (const int dropped = appends ? drop_lines_from(path, first_step, kind) : 0; dropped > 0)
-        print_error(fmt::format("mantissa: {}: {} of step {} and later went, as the run makes them again\n",
-                                path, count_text(dropped, "line"), first_step));
+        say("{}: {} of step {} and later went, as the run makes them again", path,
+            count_text(dropped, "line"), first_step);
     if (!appends && holds_lines(path)) {
         std::filesystem::rename(path, AtomicDirectory::previous_of(path), none);
         if (none)
@@ -176,61 +154,60 @@ void TrainLog::step(const StepRecord& record, Print print) {
              {unit_ + "_per_second", record.units_per_second},
              {"mfu", record.mfu},
              {"loss_scale", record.loss_scale.scale}};
-    if (!record.non_finite.empty()) step_["non_finite"] = record.non_finite;
+    if (!record.non_finite.empty()) step_.push_back({"non_finite", record.non_finite});
 }
 
 void TrainLog::validation(const Validation& result) {
-    const auto step = step_["step"].get<std::int64_t>();
-    nlohmann::ordered_json report = {{"step", step}, {"loss", result.loss}, {"batches", result.batches}};
-    step_["validation_loss"] = result.loss;
+    Fields report{{"step", step()}, {"loss", result.loss}, {"batches", result.batches}};
+    step_.push_back({"validation_loss", result.loss});
     if (const std::optional<ImageScores>& scores = result.scores) {
-        fmt::print("step {:5d} | validation loss {:.6f} | top 1 {:.2f} %{} of {}\n", step, result.loss,
+        fmt::print("step {:5d} | validation loss {:.6f} | top 1 {:.2f} %{} of {}\n", step(), result.loss,
                    100 * scores->top1_share(),
                    scores->has_top5() ? fmt::format(" | top 5 {:.2f} %", 100 * scores->top5_share()) : "",
                    count_text(scores->images, "image"));
-        step_["validation_top1"] = report["top1"] = scores->top1_share();
-        step_["validation_top5"] = report["top5"] = scores->has_top5()
-                                                        ? nlohmann::ordered_json(scores->top5_share())
-                                                        : nlohmann::ordered_json(nullptr);
-        report["images"] = scores->images;
+        const Datum top1 = scores->top1_share(),
+                    top5 = scores->has_top5() ? Datum(scores->top5_share()) : nullptr;
+        step_.insert(step_.end(), {{"validation_top1", top1}, {"validation_top5", top5}});
+        report.insert(report.end(), {{"top1", top1}, {"top5", top5}, {"images", scores->images}});
     } else {
-        fmt::print("step {:5d} | validation loss {:.6f} over {}\n", step, result.loss,
+        fmt::print("step {:5d} | validation loss {:.6f} over {}\n", step(), result.loss,
                    count_text(result.batches, "batch", "batches"));
     }
     std::fflush(stdout);
-    if (keep_ == Keep::steps) report_["validation"].push_back(report);
+    if (keep_ == Keep::steps) validations_.emplace_back(std::move(report));
 }
 
 void TrainLog::sample(const std::string& text) {
     std::string line = printable(text);
     for (std::size_t at = 0; (at = line.find('\n', at)) != line.npos; at += 2) line.replace(at, 1, "\\n");
-    fmt::print("step {:5d} | sample | {}\n", step_["step"].get<std::int64_t>(), line);
+    fmt::print("step {:5d} | sample | {}\n", step(), line);
     std::fflush(stdout);
-    step_["sample"] = text;
+    step_.push_back({"sample", text});
 }
 
 namespace {
 
 /// JSON has no word for what is no number, and a table has.
-std::string cell_of(const nlohmann::ordered_json& value) {
-    if (value.is_null()) return "";
-    if (!value.is_number_float()) return value.dump();
-    const auto number = value.get<double>();
-    return std::isfinite(number) ? value.dump() : fmt::format("{}", plain_nan(number));
+std::string cell_of(const Datum& value) {
+    const auto* const number = std::get_if<double>(&value.value);
+    if (number && !std::isfinite(*number)) return fmt::format("{}", plain_nan(*number));
+    return value.is_known() ? json_line(value) : "";
 }
 
 }  // namespace
 
 std::string TrainLog::line() const {
-    if (!comma_separated_) return step_.dump(-1, ' ', false, replace) + "\n";
+    if (!comma_separated_) return json_line(step_) + "\n";
     std::vector<std::string> cells;
-    for (const std::string& column : columns(unit_))
-        cells.push_back(step_.contains(column) ? cell_of(step_[column]) : "");
+    for (const std::string& column : split_at_commas(columns_of(unit_))) {
+        const auto field = std::ranges::find(step_, column, &Field::name);
+        cells.push_back(field != step_.end() ? cell_of(field->value) : "");
+    }
     return fmt::format("{}\n", fmt::join(cells, ","));
 }
 
 void TrainLog::end_step() {
-    if (keep_ == Keep::steps) report_["steps"].push_back(step_);
+    if (keep_ == Keep::steps) steps_.emplace_back(step_);
     if (file_) write(line());
 }
 
@@ -243,8 +220,11 @@ void TrainLog::write(const std::string& line) {
 }
 
 std::string TrainLog::json(std::int64_t peak_resident_bytes) {
-    report_["peak_resident_bytes"] = peak_resident_bytes;
-    return report_.dump(2, ' ', false, replace) + "\n";
+    const auto some = [](Datum::List& list) { return list.empty() ? Datum() : Datum(list); };
+    report_.insert(report_.end(), {{"steps", some(steps_)},
+                                   {"validation", some(validations_)},
+                                   {"peak_resident_bytes", peak_resident_bytes}});
+    return json_of("train", report_);
 }
 
 }  // namespace mantissa::cli

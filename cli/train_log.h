@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
 #include "mantissa/base/lock_file.h"
+#include "mantissa/report/report.h"
 #include "mantissa/train/image_scores.h"
 #include "mantissa/train/trainer.h"
 
@@ -41,7 +41,8 @@ class TrainLog {
     /// Whether each step is kept until the end, about half a KB, for json().
     enum class Keep : std::uint8_t { steps, nothing };
 
-    TrainLog(const nn::Model& model, const std::string& policy, Keep keep);
+    TrainLog(const nn::Model& model, std::string_view policy, Keep keep)
+        : keep_(keep), unit_(model.unit), report_{{"model", model.name}, {"policy", policy}} {}
 
     /// Lets lines also go to this file, one a step: JSON objects, or the numbers of a table where the name
     /// ends in .csv, whose first line names the columns. Lines of the steps before `first_step` stay, those
@@ -62,6 +63,7 @@ class TrainLog {
     std::string json(std::int64_t peak_resident_bytes);
 
   private:
+    std::int64_t step() const { return std::get<std::int64_t>(step_.front().value.value); }
     std::string line() const;
     void write(const std::string& line);
 
@@ -71,8 +73,9 @@ class TrainLog {
 
     Keep keep_;
     std::string unit_;
-    nlohmann::ordered_json report_;
-    nlohmann::ordered_json step_;
+    Fields report_;
+    Fields step_;  ///< the number of the step first
+    Datum::List steps_, validations_;
     std::string path_;
     bool comma_separated_ = false;
     std::optional<LockFile> lock_;  ///< two runs would write over one another's lines

@@ -157,6 +157,12 @@ TrainerOptions trainer_of(const TrainOptions& options, const Target& target, con
             "--ema: averages are kept whole, and ranks have parts of parameters; give --states whole");
     trainer.ema_decay = options.ema;
     trainer.policy = policy;
+    const auto is_open = [&](const char* option) {  // a run that goes on has its own
+        return options.resume.empty() && !options.given.contains(option);
+    };
+    trainer.open = {.trunk = is_open("--trunk"),
+                    .batch = is_open("--batch") && is_open("--accumulate"),
+                    .recompute = is_open("--recompute")};
     choose_passes(options.run, target, trainer);
     return trainer;
 }
@@ -311,10 +317,6 @@ void name_trunk(TrainOptions& options) {
     options.freeze.insert(options.freeze.end(), names.begin(), names.end());
 }
 
-}  // namespace
-
-namespace {
-
 /// A checkpoint remembers the micro-batches of a step, whoever makes them.
 void share_micro_batches(TrainOptions& options, int ranks) {
     if (ranks == 1) return;
@@ -327,10 +329,6 @@ void share_micro_batches(TrainOptions& options, int ranks) {
     if (was_remembered) options.accumulate /= ranks;
     options.typed["--accumulate"] = {std::to_string(options.accumulate * ranks)};
 }
-
-}  // namespace
-
-namespace {
 
 /// Warm-up, clipping, the rate and what is held out are remembered though they were not given: a run goes on
 /// with the defaults that it began with. Checkpoints that remember none are of a time when the default was
@@ -349,10 +347,6 @@ void settle_recipe(const Command& command, TrainOptions& options) {
     options.typed["--warmup"] = {fmt::format("{}", options.warmup)};
     options.typed["--clip"] = {fmt::format("{}", *options.clip)};
 }
-
-}  // namespace
-
-namespace {
 
 /// Chats are packed, and their template says which special tokens there are.
 void settle_chats(TrainOptions& options) {

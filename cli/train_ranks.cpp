@@ -57,7 +57,7 @@ int TrainRanks::share_cores(int asked) {
 void TrainRanks::end_all(const std::string& what) {
     // The first that speaks ends the others, so that few lines are printed.
     std::this_thread::sleep_for(std::chrono::milliseconds(200) * std::min(ranks_->rank(), 10));
-    print_error(fmt::format("mantissa: {}: {}\n", ranks_->name_of(ranks_->rank()), what));
+    say("{}: {}", ranks_->name_of(ranks_->rank()), what);
     std::fflush(stdout);
     // MPICH's mpirun drops what it has not passed on when ranks are ended.
     std::this_thread::sleep_for(std::chrono::milliseconds(150));
@@ -77,7 +77,7 @@ void TrainRanks::run(const std::function<void()>& body) {
         ranks_.reset();  // with the others: outside of here, what is thrown would end them
         if (speaks) throw;
     } catch (const AgreedError& error) {
-        if (is_first()) print_error(fmt::format("mantissa: {}\n", error.what()));
+        if (is_first()) say("{}", error.what());
         ranks_.reset();
         throw AlreadySaid(1);
     } catch (const std::exception& error) {
@@ -107,7 +107,7 @@ void leave_out_histograms(TrainOptions& options, const TrainRanks& ranks) {
         return;
     const std::string why = "a rank has parts of gradients, and a histogram is of all; give --states whole";
     if (options.given.contains("--histogram-every")) throw UserError("--histogram-every: " + why);
-    if (ranks.is_first()) print_error(fmt::format("mantissa: no histograms of gradients: {}\n", why));
+    if (ranks.is_first()) say("no histograms of gradients: {}", why);
     options.views.histogram_every = 0;
 }
 

@@ -198,11 +198,10 @@ class TextInput final : public TrainInput {
         auto opened = std::make_unique<const Corpus>(
             in_option("--validation", [&] { return open_corpus(run, CorpusOptions::Untokenized::bytes); }));
         if (corpus.tokenizer && differ(opened->reading, corpus.reading, *corpus.tokenizer))
-            print_error(fmt::format(
-                "mantissa: warning: --validation: its tokens were made in another way ({}) than those that "
-                "are "
-                "trained on ({}), so the validation loss tells little\n",
-                text_of(opened->reading, *corpus.tokenizer), text_of(corpus.reading, *corpus.tokenizer)));
+            warn(
+                "--validation: its tokens were made in another way ({}) than those that are trained on ({}), "
+                "so the validation loss tells little",
+                text_of(opened->reading, *corpus.tokenizer), text_of(corpus.reading, *corpus.tokenizer));
         return opened;
     }
 

@@ -94,10 +94,8 @@ void keep_page_of_before(const std::string& path, std::int64_t first_step) {
     const std::string aside = fmt::format("{}.before-{}", path, first_step);
     std::filesystem::rename(path, aside, failed);
     if (!failed)
-        print_error(
-            fmt::format("mantissa: {}: the checkpoint keeps no curves of the steps before {}; the page as it "
-                        "was is now {}\n",
-                        path, first_step, aside));
+        say("{}: the checkpoint keeps no curves of the steps before {}; the page as it was is now {}", path,
+            first_step, aside);
 }
 
 }  // namespace
@@ -155,7 +153,7 @@ StepResult TrainViews::traced_step(Trainer& trainer, const Batch& batch, double 
     try {
         write_output(options_.trace, step_trace(timeline, run_, fmt::format("step {}", step_)));
     } catch (const UserError& error) {  // the training is worth more
-        print_error(fmt::format("mantissa: warning: --trace {}\n", error.what()));
+        warn("--trace {}", error.what());
     }
     return result;
 }
@@ -230,7 +228,7 @@ void TrainViews::end_step() {
             write_page(TrainingState::runs);
         } catch (const UserError& error) {
             // A file that cannot be written now may be at the end.
-            if (!warned_) print_error(fmt::format("mantissa: warning: --html: {}\n", error.what()));
+            if (!warned_) warn("--html: {}", error.what());
             warned_ = true;
         }
         since_page_.emplace();
@@ -247,9 +245,8 @@ void TrainViews::end_step() {
 void TrainViews::end() {
     if (page_) write_page(TrainingState::ended);
     if (traced_step_ >= 0)
-        print_error(fmt::format(
-            "mantissa: warning: --trace {}: nothing was written, since the run ended before step {}\n",
-            options_.trace, traced_step_));
+        warn("--trace {}: nothing was written, since the run ended before step {}", options_.trace,
+             traced_step_);
 }
 
 void TrainViews::write_page(TrainingState state) {

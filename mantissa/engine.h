@@ -8,5 +8,6 @@
 #include "mantissa/graph/graph.h"
 #include "mantissa/runtime/execution.h"
 #include "mantissa/runtime/plan.h"
+#include "mantissa/train/memory_fit.h"
 #include "mantissa/train/step_execution.h"
 #include "mantissa/train/training_plan.h"

@@ -2,8 +2,9 @@
 """Trains a ResNet20 with averages by `mantissa train` for 50 steps, one at a time, and feeds each step's weights and
 running statistics to timm's ModelEmaV3: the averages in the last checkpoint must be timm's to 1e-6.
 
-Needs PyTorch, timm and safetensors (`pip install torch timm safetensors`). usage: averages_resnet20.py PROGRAM
+Needs PyTorch, timm and safetensors (`pip install torch timm safetensors`).
 """
+import argparse
 import pathlib
 import subprocess
 import sys
@@ -19,11 +20,14 @@ BEGIN = (f"--images {PICTURES} --model ResNet20 --width 4 --batch 8 --policy fp3
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("program", help="mantissa, such as build/mantissa")
+    program = parser.parse_args().program
     with tempfile.TemporaryDirectory() as folder:
         place, module, averages, names = f"{folder}/run", torch.nn.Linear(1, 1), None, {}
         for step in range(1, 51):
             which = [*BEGIN, place] if step == 1 else ["--resume", place]
-            subprocess.run([sys.argv[1], "train", "--quiet", "--steps", str(step), *which], check=True, capture_output=True)
+            subprocess.run([program, "train", "--quiet", "--steps", str(step), *which], check=True, capture_output=True)
             trained = {name.removeprefix("raw."): value for name, value in load_file(f"{place}/optimizer.safetensors").items()
                        if name.startswith("raw.")}
             for name, value in trained.items():

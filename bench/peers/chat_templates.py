@@ -9,6 +9,7 @@
 Each line: template, messages, tools, variables, tokens, generation_prompt, and the `text` or the `error` that came;
 `marked`: the places of the characters between generation marks. The time is that of TIME.
 """
+import argparse
 import copy
 import datetime
 import json
@@ -132,9 +133,15 @@ def write_fixture():
 
 
 def main():
-    if sys.argv[1:] == ["fixture"]:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", help="with the templates; or fixture")
+    parser.add_argument("out", nargs="?", help="file of lines of JSON")
+    given = parser.parse_args()
+    if given.folder == "fixture" and not given.out:
         return write_fixture()
-    folder, out = pathlib.Path(sys.argv[1]), open(sys.argv[2], "w")
+    if not given.out:
+        parser.error("OUT is missing: which file gets the lines?")
+    folder, out = pathlib.Path(given.folder), open(given.out, "w")
     for path in sorted(folder.glob("*.jinja")):
         for number in range(200):
             out.write(json.dumps({"name": path.name, "template": str(path), **judged(path.read_text(), chat_of(number))}) + "\n")

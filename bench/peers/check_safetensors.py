@@ -6,11 +6,11 @@ holds our side to it. Needs `pip install 'safetensors>=0.8' numpy`.
     bench/peers/check_safetensors.py             reads ours.safetensors, writes theirs.safetensors and mutants.bin
     bench/peers/check_safetensors.py 20000       the same with so many damaged files; default: 1000
 """
+import argparse
 import ctypes
 import pathlib
 import random
 import struct
-import sys
 
 import safetensors
 
@@ -75,6 +75,9 @@ def their_verdict(raw):
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("damaged", nargs="?", type=int, default=1000, help="number of damaged files")
+    given = parser.parse_args()
     peers = pathlib.Path(__file__).resolve().parents[2] / "tests/fixtures/safetensors"
     check_ours(peers / "ours.safetensors")
     print("they read ours: equal")
@@ -85,7 +88,7 @@ def main():
                for name, (dtype, shape) in TENSORS.items()}
     safetensors.serialize_file(tensors, peers / "theirs.safetensors", {"made by": "them"})
     with open(peers / "mutants.bin", "wb") as file:
-        for raw in mutants(1, int(sys.argv[1]) if len(sys.argv) > 1 else 1000):
+        for raw in mutants(1, given.damaged):
             file.write(struct.pack("<IB", len(raw), their_verdict(raw)) + raw)
     print("written for us: build/test_formats --gtest_filter=SafetensorsPeer.*")
 

@@ -4,11 +4,11 @@ Needs `pip install tensorboard` and a release build.
 
     bench/peers/check_tensorboard.py [BUILD_FOLDER]        default: build
 """
+import argparse
 import json
 import pathlib
 import struct
 import subprocess
-import sys
 import tempfile
 
 from tensorboard.backend.event_processing import event_accumulator, event_file_loader
@@ -59,7 +59,9 @@ def check_values(folder, steps):
 
 
 def main():
-    build = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "build").resolve()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", nargs="?", default="build", type=pathlib.Path, help="folder of a release build")
+    build = parser.parse_args().build.resolve()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         steps = train(build, folder, "--steps", "6", "--histogram-every", "4", "--validate-every", "3", "--validate-batches", "1",

@@ -8,9 +8,10 @@ drawn at random. Both train the same adapters on the same tokens; losses are com
 Contenders: `mantissa bf16`, and `mantissa nf4`, int4 or int8: the same with the trunk in that format; with `lean` behind
 it, as in `mantissa nf4 lean`: a block's values are computed again in the backward pass; `peft quick`: the trunk in BF16,
 torch.compile; `peft plain`: the same without compiling; `peft lean`: the same with checkpointed activations; `peft nf4`:
-the trunk in bitsandbytes' NF4. By --only any of them run, else all but int4, int8 and PEFT's nf4. Losses are compared
-with those of the first contender of the same trunk. Memory is the peak that is resident, less what the process had
-before the model in PEFT, and all of the process in mantissa.
+the trunk in bitsandbytes' NF4; `mantissa fp32` and `peft fp32`: the same weights in FP32. By --only any of them run,
+else all but int4, int8, fp32 and PEFT's nf4. Losses are compared with those of the first contender of the same trunk.
+Memory is the peak that is resident, less what the process had before the model in PEFT, and all of the process in
+mantissa.
 """
 import argparse
 import json
@@ -26,7 +27,7 @@ import torch
 import mantissa_program
 
 LEARNING_RATE, RANK = 1e-4, 16
-CONTENDERS = ("peft quick", "peft plain", "peft lean", "peft nf4")
+CONTENDERS = ("peft quick", "peft plain", "peft lean", "peft nf4", "peft fp32")
 TRUNKS = ("nf4", "int4", "int8")
 UNCOUNTED = 2  # steps that compile, touch memory and fill caches
 
@@ -50,8 +51,9 @@ def measure_torch(options):
         stored["quantization_config"] = transformers.BitsAndBytesConfig(
             load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True,
             bnb_4bit_compute_dtype=torch.bfloat16)
-    base = transformers.AutoModelForCausalLM.from_pretrained(folder / "base", dtype=torch.bfloat16,
-                                                             attn_implementation="sdpa", **stored)
+    in_bf16 = options.measure != "peft fp32"
+    base = transformers.AutoModelForCausalLM.from_pretrained(
+        folder / "base", dtype=torch.bfloat16 if in_bf16 else torch.float32, attn_implementation="sdpa", **stored)
     model = peft.PeftModel.from_pretrained(base, folder / "adapters", is_trainable=True)
     for value in model.parameters():
         if value.requires_grad:
@@ -69,7 +71,7 @@ def measure_torch(options):
         inputs, targets = mantissa_program.batches_of(tokens, options.batch, options.sequence, index)
         begin = time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=in_bf16):
             logits = forward(input_ids=inputs, use_cache=False).logits
         loss = torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
         loss.backward()
@@ -100,8 +102,9 @@ def ask_mantissa(options, name, folder):
     trunk = trunk_of(name)
     report = mantissa_program.train(options.program, folder, "--from", folder / "base", "--adapter",
                                     folder / "adapters", *common(options, folder), "--policy",
-                                    "bf16", *(["--trunk", trunk] if trunk else []),
-                                    *(["--recompute", "block"] if name.endswith("lean") else []), "--steps", UNCOUNTED + options.steps, "--learning-rate", LEARNING_RATE)
+                                    "fp32" if "fp32" in name else "bf16", *(["--trunk", trunk] if trunk else []),
+                                    *(["--recompute", "block"] if name.endswith("lean") else []),
+                                    "--steps", UNCOUNTED + options.steps, "--learning-rate", LEARNING_RATE)
     return {"ms": [step["ms"] for step in report["steps"][UNCOUNTED:]],
             "losses": [step["loss"] for step in report["steps"]], "bytes": report["peak_resident_bytes"]}
 

@@ -4,6 +4,7 @@
 Element i of each that is to be read is i - 2, halved where it is floating, and i + 250 modulo 256 of unsigned bytes.
 Needs NumPy (`pip install numpy`). `--check` compares with the stored files instead of writing them.
 """
+import argparse
 import io
 import pathlib
 import sys
@@ -38,9 +39,11 @@ def files():
 
 
 def main():
-    wrong = 0
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="compare with the stored files")
+    given, wrong = parser.parse_args(), 0
     for name, data in files().items():
-        if "--check" not in sys.argv:
+        if not given.check:
             FOLDER.mkdir(exist_ok=True)
             (FOLDER / name).write_bytes(data)
         elif (FOLDER / name).read_bytes() != data:

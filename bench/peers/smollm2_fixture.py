@@ -5,6 +5,7 @@ transformers computes them in FP64. tests/cli/smollm2_test.cpp compares them wit
 
 Needs `pip install torch transformers`, and tests/data/tokenizer_kinds.json (bench/peers/tokenizer_kinds_fixture.py).
 """
+import argparse
 import json
 import pathlib
 
@@ -20,6 +21,7 @@ TEXT = ("KING: What 2 say'st thou, 1st and 22nd? \u00bd of it, na\u00efve \u4f60
 
 
 def main():
+    argparse.ArgumentParser(description=__doc__).parse_args()
     specification = json.loads((ROOT / "tests/data/tokenizer_kinds.json").read_text())["tokenizers"][KIND]["json"]
     tokenizer = transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizers.Tokenizer.from_str(json.dumps(specification)), bos_token="<|im_start|>",

@@ -10,10 +10,10 @@ them from the same generator (awkward_strings.py, tests/data/awkward_strings.h),
 kept. The file also holds a hash of the character class of every Unicode scalar as tiktoken's regular expression sees it, and
 one of the merges that Hugging Face's trainer learns from TEXT.
 """
+import argparse
 import importlib.metadata
 import json
 import pathlib
-import sys
 
 import tiktoken
 import tokenizers
@@ -61,7 +61,11 @@ def hash_of_trained_merges(text):
 
 
 def main():
-    directory, text = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", type=pathlib.Path, help="with encoder.json and vocab.bpe")
+    parser.add_argument("text", type=pathlib.Path, help="tinyshakespeare.txt")
+    given = parser.parse_args()
+    directory, text = given.directory, given.text
     encoding = gpt2(directory)
     other = tokenizers.ByteLevelBPETokenizer(str(directory / "encoder.json"), str(directory / "vocab.bpe"))
     hashes, disagreements = [], 0

@@ -237,6 +237,7 @@ BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions
         pipeline.run("recompute", [&] {
             Recomputation again = recompute(graph, options.recompute);
             graph = std::move(again.graph);
+            built.recomputed_flops = again.flops;
             pipeline.refuse(std::move(again.refused));
         });
     if (options.pad)

@@ -83,6 +83,7 @@ struct BuiltGraph {
     std::vector<PassTime> times;
     std::vector<PaddedParameter> padded = {};
     std::vector<PassRefusal> refused = {};  ///< what the passes left as it was, in their order
+    std::int64_t recomputed_flops = 0;      ///< of what recompute() added
 };
 
 /// Builds the graph of one training step. Throws UserError if fusing or TF32 is asked of a machine that

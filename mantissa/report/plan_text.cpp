@@ -46,9 +46,10 @@ std::string plan_text(const TrainingPlan& plan, const Peaks& peaks) {
     for (const PlannedBytes& part : planned_bytes(plan))
         grid.rows.push_back({with_decimals(megabytes(part.bytes), 1), part.part});
     const double seconds = estimated_seconds(plan, peaks, plan.device().target());
-    return fmt::format("{}a step: {:.3g} GFLOP, about {:.3g} s, {:.3g} {}/s\n", grid.text(),
-                       plan.flops_per_step() / 1e9, seconds,
-                       static_cast<double>(plan.units_per_step()) / seconds, plan.model().unit);
+    const double again = plan.recomputed_flops() / 1e9;
+    return fmt::format("{}a step: {:.3g} GFLOP{}, about {:.3g} s, {:.3g} {}/s\n", grid.text(),
+                       plan.flops_per_step() / 1e9, again > 0 ? fmt::format(" and {:.3g} again", again) : "",
+                       seconds, static_cast<double>(plan.units_per_step()) / seconds, plan.model().unit);
 }
 
 }  // namespace mantissa

@@ -131,6 +131,10 @@ Grid Table::grid(Column::In where) const {
     return grid;
 }
 
+std::string json_line(const Datum& value) {
+    return std::visit(ToJson(), value.value).dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+}
+
 std::string json_of(const char* command, Fields fields) {
     const Field head[] = {{"command", command}, {"version", version()}, {"commit", commit()}};
     fields.insert(fields.begin(), std::begin(head), std::end(head));

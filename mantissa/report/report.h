@@ -110,5 +110,7 @@ struct Table {
 /// A file of JSON: which command and which mantissa wrote it, and the fields. Numbers that are not finite are
 /// null.
 std::string json_of(const char* command, Fields fields);
+/// A value in a line of JSON, written alike.
+std::string json_line(const Datum& value);
 
 }  // namespace mantissa

@@ -19,7 +19,8 @@ double estimated_seconds(const TrainingPlan& plan, const Peaks& peaks, const Tar
     for (const PlannedNode* planned : contractions_of(plan.step()))
         unit = std::min(unit, unit_peak(planned->arithmetic, peaks, target));
     const double bytes = moves * static_cast<double>(plan.memory().total());
-    return plan.flops_per_step() / (share_of_unit * unit) + (peaks.copy > 0 ? bytes / peaks.copy : 0);
+    const double flops = plan.flops_per_step() + plan.recomputed_flops();
+    return flops / (share_of_unit * unit) + (peaks.copy > 0 ? bytes / peaks.copy : 0);
 }
 
 }  // namespace mantissa

@@ -1,25 +1,15 @@
 #include "mantissa/report/trace_events.h"
 
-#include <nlohmann/json.hpp>
-
 namespace mantissa::inline v0 {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 /// All tracks belong to one process.
 constexpr int process = 1;
 
-Json named(const char* what, int track, const std::string& name) {
-    return {{"name", what}, {"ph", "M"}, {"pid", process}, {"tid", track}, {"args", {{"name", name}}}};
-}
-
-Json json_of(const TraceEvent::Arguments& arguments) {
-    Json json = Json::object();
-    for (const auto& [name, value] : arguments)
-        std::visit([&, &key = name](const auto& each) { json[key] = each; }, value);
-    return json;
+Datum named(const char* what, int track, Field argument) {
+    return Fields{
+        {"name", what}, {"ph", "M"}, {"pid", process}, {"tid", track}, {"args", Fields{std::move(argument)}}};
 }
 
 }  // namespace
@@ -30,26 +20,22 @@ int TraceEvents::add_track(std::string name) {
 }
 
 std::string TraceEvents::json() const {
-    Json events = Json::array();
-    events.push_back(named("process_name", 0, title_));
+    Datum::List events{named("process_name", 0, {"name", title_})};
     for (int track = 1; const std::string& name : tracks_) {
-        events.push_back(named("thread_name", track, name));
-        Json order = named("thread_sort_index", track, "");
-        order["args"] = {{"sort_index", track}};
-        events.push_back(std::move(order));
+        events.push_back(named("thread_name", track, {"name", name}));
+        events.push_back(named("thread_sort_index", track, {"sort_index", track}));
         ++track;
     }
     for (const TraceEvent& event : events_)
-        events.push_back({{"name", event.name},
-                          {"cat", event.category},
-                          {"ph", "X"},
-                          {"ts", event.begin * 1e6},
-                          {"dur", event.seconds * 1e6},
-                          {"pid", process},
-                          {"tid", event.track},
-                          {"args", json_of(event.arguments)}});
-    const Json json = {{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}};
-    return json.dump(1) + "\n";
+        events.emplace_back(Fields{{"name", event.name},
+                                   {"cat", event.category},
+                                   {"ph", "X"},
+                                   {"ts", event.begin * 1e6},
+                                   {"dur", event.seconds * 1e6},
+                                   {"pid", process},
+                                   {"tid", event.track},
+                                   {"args", event.arguments}});
+    return json_line(Fields{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}}) + "\n";
 }
 
 TraceEvent launch_event(int track, const TracedLaunch& launch) {

@@ -5,22 +5,20 @@
 #include <cstdint>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "mantissa/device/device.h"
+#include "mantissa/report/report.h"
 #include "mantissa/runtime/timeline.h"
 
 namespace mantissa::inline v0 {
 
 /// Something that lasted, on one track. Times are in seconds since the trace began.
 struct TraceEvent {
-    using Arguments = std::vector<std::pair<std::string, std::variant<std::int64_t, double, std::string>>>;
-
     int track = 0;
     std::string name, category;
     double begin = 0, seconds = 0;
-    Arguments arguments = {};  ///< shown when one points at it
+    Fields arguments = {};  ///< shown when one points at it
 };
 
 class TraceEvents {

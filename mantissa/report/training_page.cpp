@@ -12,6 +12,7 @@
 #include "mantissa/report/html.h"
 #include "mantissa/report/html_charts.h"
 #include "mantissa/report/quantities.h"
+#include "mantissa/report/report.h"
 
 namespace mantissa::inline v0 {
 
@@ -205,18 +206,25 @@ double number_of(const nlohmann::json& value) {
 }  // namespace
 
 std::string TrainingPage::kept(double seconds) const {
-    nlohmann::ordered_json json = {
-        {"seconds", seconds}, {"steps", made_}, {"skipped", skipped_}, {"judged", run_.judged}};
-    json["last"] = {
+    const Datum::List last{
         last_.step, last_.loss,   last_.learning_rate, last_.gradient_norm, last_.units_per_second,
         last_.mfu,  last_.applied};
+    Datum::List curves, samples;
     for (const ThinnedCurve* curve :
          {&loss_, &learning_rate_, &gradient_norm_, &units_per_second_, &validation_, &top1_, &top5_})
-        json["curves"].push_back(curve->numbers());
-    json["validation"] = {last_validation_, best_validation_, best_validation_step_, last_top1_, best_top1_};
-    json["samples"] = nlohmann::ordered_json::array();
-    for (const Sample& sample : samples_) json["samples"].push_back({sample.step, sample.text});
-    return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+        curves.emplace_back(curve->numbers());
+    for (const Sample& sample : samples_) samples.emplace_back(Datum::List{sample.step, sample.text});
+    const Datum::List validation{last_validation_, best_validation_, best_validation_step_, last_top1_,
+                                 best_top1_};
+    return json_line(Fields{{"seconds", seconds},
+                            {"steps", made_},
+                            {"skipped", skipped_},
+                            {"judged", run_.judged},
+                            {"last", last},
+                            {"curves", curves},
+                            {"validation", validation},
+                            {"samples", samples}}) +
+           "\n";
 }
 
 double TrainingPage::go_on(const std::string& kept) {

@@ -1,26 +1,27 @@
 #include "mantissa/train/diagnosis.h"
 
-#include "mantissa/runtime/execution.h"
-#include "mantissa/train/training_plan.h"
+#include <fmt/format.h>
 
 #include <cmath>
 #include <numeric>
+
+#include "mantissa/runtime/execution.h"
+#include "mantissa/train/training_plan.h"
 
 namespace mantissa::inline v0 {
 
 bool is_fault_of_loss_scale(float loss, double loss_scale) { return std::isfinite(loss) && loss_scale > 1; }
 
-void LossWatch::add(double loss) {
-    if (!std::isfinite(loss)) return;
+std::string LossWatch::add(double loss) {
+    if (!std::isfinite(loss)) return "";
     if (losses_ == 0) first_ = loss;
     last_[losses_++ % together] = loss;
-}
-
-std::optional<double> LossWatch::climbed_to() const {
-    constexpr double several = 2;
     const double mean = std::accumulate(last_.begin(), last_.end(), 0.0) / together;
-    if (losses_ < together || !(first_ > 0) || mean <= several * first_) return {};
-    return mean;
+    if (has_climbed_ || losses_ < together || !(first_ > 0) || mean <= 2 * first_) return "";
+    has_climbed_ = true;
+    return fmt::format(
+        "the mean of the last ten losses is {:.4g}, {:.1f} times the first, {:.4g}: this does not train",
+        mean, mean / first_, first_);
 }
 
 std::optional<NonFinite> first_non_finite(StepExecution& execution, const Batch& batch, const BadStep& bad) {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <optional>
+#include <string>
 
 #include "mantissa/runtime/non_finite.h"
 #include "mantissa/runtime/underflow.h"
@@ -26,18 +27,16 @@ bool is_fault_of_loss_scale(float loss, double loss_scale);
 /// twice the first.
 class LossWatch {
   public:
-    /// Losses that are no numbers are left out.
-    void add(double loss);
-    /// The mean of the last losses where it is several times the first; none while it is not, or fewer than
-    /// ten were added.
-    std::optional<double> climbed_to() const;
-    double first() const { return losses_ == 0 ? 0 : first_; }
+    /// Takes a loss down; one that is no number is left out. Returns words, once, where the mean of the last
+    /// ten is more than twice the first.
+    std::string add(double loss);
 
   private:
     static constexpr std::size_t together = 10;
     std::array<double, together> last_ = {};
     double first_ = 0;
     std::size_t losses_ = 0;
+    bool has_climbed_ = false;
 };
 
 /// The first number of the step that was not finite; none if there is none.

@@ -20,6 +20,7 @@
 #include "mantissa/train/adapter_files.h"
 #include "mantissa/train/diagnosis.h"
 #include "mantissa/train/ema.h"
+#include "mantissa/train/memory_fit.h"
 #include "mantissa/train/schedule.h"
 #include "mantissa/train/step_execution.h"
 #include "mantissa/train/training_checkpoint.h"
@@ -115,7 +116,7 @@ StepExecution& Trainer::Run::planned(const BatchShape& shape, FunctionRef<void()
 }
 
 Trainer::Trainer(Device& device, nn::Model model, TrainerOptions options)
-    : Trainer(TrainingPlan(device, std::move(model), std::move(options))) {}
+    : Trainer(plan_that_fits(device, std::move(model), std::move(options))) {}
 
 Trainer::Trainer(TrainingPlan plan) : run_(new Run{execution_of(std::move(plan))}) {}
 

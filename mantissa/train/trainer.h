@@ -47,6 +47,11 @@ struct LossScaleOptions {
     double floor = 1;
 };
 
+/// Settings that nobody gave, so that they may change where a step with adapters does not fit.
+struct OpenSettings {
+    bool trunk = false, batch = false, recompute = false;
+};
+
 struct TrainerOptions {
     Optimizer optimizer = adamw();
     std::int64_t batch = 4;  ///< B: examples of a micro-batch
@@ -71,6 +76,7 @@ struct TrainerOptions {
     std::vector<std::string> frozen = {};
     /// Adapters that are trained in place of the weights, which are kept in the policy's format (nn/lora.h).
     std::optional<nn::LoraOptions> lora = {};
+    OpenSettings open = {};
     /// Above 0: an exponential moving average of parameters and running statistics is kept beside them
     /// (AveragedWeights).
     double ema_decay = 0;
@@ -166,7 +172,8 @@ class Gradients {
 
 class Trainer {
   public:
-    /// Plans the step, takes its memory and draws the initial parameters. Throws UserError for an invalid
+    /// Plans the step, takes its memory and draws the initial parameters. Open settings may change
+    /// (train/memory_fit.h), plan().options() are what came of it. Throws UserError for an invalid
     /// model (nn/model.h). Throws it, too, if the model does not fit the memory, and says what is needed and
     /// what there is.
     Trainer(Device& device, nn::Model model, TrainerOptions options = {});

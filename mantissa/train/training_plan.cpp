@@ -188,6 +188,8 @@ std::unique_ptr<Plan> TrainingPlan::build(std::int64_t examples, const TraceUpda
     if (!step_) {
         refused_ = std::move(step.refused);
         padded_ = std::move(step.padded);
+        recomputed_flops_per_example_ =
+            static_cast<double>(step.recomputed_flops) / static_cast<double>(examples);
         pipeline_.distribution.sharded = std::move(step.sharded);
         if (!step.derive.states().empty())
             derive_ = std::make_unique<Plan>(std::move(step.derive), *device_, options_.make_kernels);

@@ -54,7 +54,7 @@ class TrainingPlan {
     static constexpr double far_above = 1024;
 
     MemoryUse memory() const;
-    /// FLOPs of this rank.
+    /// Examples of this rank.
     std::int64_t examples_per_step() const {
         return (options_.accumulate - 1) * options_.batch + last_batch();
     }
@@ -69,9 +69,13 @@ class TrainingPlan {
         return options_.micro_batches() / options_.accumulate * examples_per_step() *
                model_.units_per_example;
     }
-    /// FLOPs of this rank.
+    /// FLOPs of this rank, by the model: what is computed again does not count.
     double flops_per_step() const {
         return facts_.flops_per_example * static_cast<double>(examples_per_step());
+    }
+    /// Those of what is computed again.
+    double recomputed_flops() const {
+        return recomputed_flops_per_example_ * static_cast<double>(examples_per_step());
     }
     /// The ids that the model is given.
     const std::vector<IdRange>& id_ranges() const { return id_ranges_; }
@@ -112,7 +116,7 @@ class TrainingPlan {
     const StateBlock* states_ = nullptr;     ///< that are there, while plans are made
     std::int64_t random_runs_ = 1;
     BatchShape shape_;
-    double build_milliseconds_ = 0;
+    double build_milliseconds_ = 0, recomputed_flops_per_example_ = 0;
 };
 
 }  // namespace mantissa

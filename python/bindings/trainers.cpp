@@ -32,6 +32,7 @@ struct PythonTrainer {
     std::unique_ptr<Predictor> predictor = {};
     std::unique_ptr<Arrays> brought = {};          ///< of the next step; null: none
     std::optional<AveragedWeights> averaged = {};  ///< none: the weights are those that are trained
+    std::string choice = {};                       ///< settings that were chosen so that a step fits
 
     const nn::Model& traced() const { return trainer.model(); }
 };
@@ -41,6 +42,7 @@ void make_trainer(PythonTrainer* self, const nb::object& model, const TrainerOpt
     const auto& traced = nb::cast<const PythonModel&>(model).model;
     Device& on = device_named(device, threads);
     new (self) PythonTrainer{.model = model, .device = on, .trainer = Trainer(on, traced, options)};
+    self->choice = choice_text(options, self->trainer.plan());
 }
 
 StepResult step(PythonTrainer& self, const nb::tuple& arrays, double learning_rate) {
@@ -295,7 +297,15 @@ void bind_options(nb::module_& module) {
         .def_rw("recompute", &TrainerOptions::recompute)
         .def_rw("frozen", &TrainerOptions::frozen)
         .def_rw("lora", &TrainerOptions::lora)
-        .def_rw("ema_decay", &TrainerOptions::ema_decay);
+        .def_rw("ema_decay", &TrainerOptions::ema_decay)
+        .def(
+            "_leave_open",
+            [](TrainerOptions& self, bool batch, bool recompute) {
+                self.open = {.trunk = self.lora && self.lora->trunk == Layout::row_major,
+                             .batch = batch,
+                             .recompute = recompute};
+            },
+            nb::arg("batch"), nb::arg("recompute"), "Settings that may change so that a step fits");
     nb::class_<StepResult>(module, "StepResult")
         .def_ro("loss", &StepResult::loss)
         .def_ro("gradient_norm", &StepResult::gradient_norm)
@@ -366,6 +376,7 @@ void bind_trainers(nb::module_& module) {
             "continue_after",
             [](PythonTrainer& self, std::int64_t steps) { self.trainer.continue_after(steps); },
             nb::arg("steps"))
+        .def_ro("choice", &PythonTrainer::choice)
         .def_prop_ro("planned_shapes",
                      [](const PythonTrainer& self) { return self.trainer.planned_shapes(); })
         .def_prop_ro("steps", [](const PythonTrainer& self) { return self.trainer.steps_done(); });

@@ -1,6 +1,7 @@
 """Training, evaluation and prediction."""
 import contextlib
 import numbers
+import warnings
 
 from . import _native
 from .models import model_of
@@ -19,10 +20,10 @@ def _value_of(name, value):
     return value.split(",") if name in _LISTS and isinstance(value, str) else value
 
 
-def options_of(batch=4, policy="fp32", optimizer=None, **others):
+def options_of(policy="fp32", optimizer=None, **others):
     """TrainerOptions with these fields. Raises Error, naming those there are, for one that is none."""
     options = _native.TrainerOptions()
-    given = {"batch": batch, "policy": policy, **({} if optimizer is None else {"optimizer": optimizer}), **others}
+    given = {"policy": policy, **({} if optimizer is None else {"optimizer": optimizer}), **others}
     for name, value in given.items():
         if name.startswith("_") or not hasattr(options, name):
             known = sorted([field for field in dir(options) if not field.startswith("_")] + ["device", "threads"])
@@ -33,6 +34,16 @@ def options_of(batch=4, policy="fp32", optimizer=None, **others):
             takes = _TAKES.get(name, "a whole number, 0 or more")
             raise _native.Error(f"the option '{name}' takes {takes}, got {value!r}") from None
     return options
+
+
+def native_trainer(model, given, device, threads):
+    """A trainer with the options that were given. A line says which others were chosen so that a step with adapters fits."""
+    options = options_of(**given)
+    options._leave_open(batch=not {"batch", "accumulate"} & given.keys(), recompute="recompute" not in given)
+    trainer = _native.Trainer(model, options, *device_of(device, threads))
+    if trainer.choice:
+        warnings.warn(trainer.choice, stacklevel=3)
+    return trainer
 
 
 def device_of(device, threads):
@@ -97,7 +108,8 @@ class Trainer:
     device     "cpu", or "cuda" for an NVIDIA GPU, where the weights then lie
     threads    of the CPU; None: as many as there are
 
-    Other options: accumulate, seed, passes, recompute, frozen, ema_decay, lora. Arrays are those of numpy, torch or any
+    Other options: accumulate, seed, passes, recompute, frozen, ema_decay, lora. With lora, a step that does not fit the
+    memory takes smaller micro-batches, computes blocks again or keeps its trunk in fewer bits: what was given stays. Arrays are those of numpy, torch or any
     library that knows DLPack: [n, ...] for each input, or a whole one, in the order of the model's. The interpreter is free while a
     step runs.
     """
@@ -105,7 +117,7 @@ class Trainer:
     def __init__(self, model, *, device="cpu", threads=None, **options):
         self.model = self.native_model = model_of(model)
         self.device, self.options = str(device), options  # of reports
-        self._trainer = _native.Trainer(model, options_of(**options), *device_of(device, threads))
+        self._trainer = native_trainer(model, options, device, threads)
 
     def step(self, *arrays, lr):
         """One step on a batch, by this learning rate. Returns loss, gradient_norm, applied, seconds and metrics."""

@@ -3,6 +3,7 @@ import gc
 import json
 import os
 import pathlib
+import resource
 import shutil
 import tempfile
 import threading
@@ -66,6 +67,29 @@ class Training(unittest.TestCase):
             self.assertEqual((predicted.dtype, predicted.shape), (np.float32, (4, 1)))
             self.assertLess(abs(predicted - Y).max(), 0.2, policy)
             self.assertAlmostEqual(trainer.evaluate(X, Y).loss, float(((predicted - Y) ** 2).mean()), 4)
+
+    def test_a_step_with_adapters_takes_what_fits(self):
+        def output(x):
+            for layer in range(8):
+                x = nn.gelu(nn.linear(x, f"layer{layer}", 64))
+            return x
+
+        def rows(**options):
+            return mantissa.Trainer(mantissa.Model("rows", {"x": (65536, 64)}, lambda x: nn.mse_loss(output(x), x)), policy="fp32",
+                                    passes="none", lora=mantissa.lora(4), **options)
+
+        status = pathlib.Path("/proc/self/status").read_text().splitlines()
+        held = next(int(line.split()[1]) << 10 for line in status if line.startswith("VmData"))
+        before = resource.getrlimit(resource.RLIMIT_DATA)
+        # Examples take 0.34 GB each: two of them are more than there is.
+        resource.setrlimit(resource.RLIMIT_DATA, (held + 600_000_000, before[1]))
+        try:
+            with self.assertWarnsRegex(UserWarning, "does not fit: `batch` 1 `accumulate` 4, which needs "):
+                rows()
+            with self.assertRaisesRegex(mantissa.Error, "use a smaller `batch`"):
+                rows(batch=4)
+        finally:
+            resource.setrlimit(resource.RLIMIT_DATA, before)
 
     def test_a_decorated_function_is_a_model(self):
         @mantissa.model(x=(3,), label=((), "i32"))

@@ -58,6 +58,22 @@ TEST_F(AdaptersCommand, WhatFitsIsChosenWhereNothingIsGiven) {
               std::string::npos);
 }
 
+TEST_F(AdaptersCommand, WhatWasNotGivenChangesUntilTheStepFits) {
+    const std::string plan = "ulimit -v 3000000; " + testing::program +
+                             " train --model llama-110m --lora 2 --policy bf16 --threads 1 --plan --text "
+                             "/usr/share/common-licenses/GPL-3";
+    const std::string chosen = "chosen, since the step as given does not fit: ", fits = "\nit fits: ";
+    const std::string output = testing::run_in_shell(plan).output;
+    EXPECT_EQ(output.find(chosen + "--batch "), 0u) << output;
+    EXPECT_NE(output.find(fits), std::string::npos) << output;
+    const std::string given = testing::run_in_shell(plan + " --batch 8").output;
+    EXPECT_EQ(given.find(chosen + "--recompute block, "), 0u) << given;
+    EXPECT_NE(given.find(fits), std::string::npos) << given;
+    const std::string all = testing::run_in_shell(plan + " --batch 64 --recompute norm --trunk int4").output;
+    EXPECT_EQ(all.find(chosen), std::string::npos) << all;
+    EXPECT_NE(all.find("\nit does not fit: "), std::string::npos) << all;
+}
+
 TEST_F(AdaptersCommand, WrongUseIsRefused) {
     succeed(beside_base() + " --lora 2 --lora-on 'model.layers.0.*' --checkpoint " + at("mine"));
     succeed("train --model gpt2-tiny --layers 1 --channels 32 --heads 1" + text_ + " --checkpoint " +

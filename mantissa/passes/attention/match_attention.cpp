@@ -348,10 +348,6 @@ class AttentionReplacement {
     std::int64_t batch_ = 1, heads_ = 1;
 };
 
-}  // namespace
-
-namespace {
-
 /// A softmax, or an exponential that may be made a softmax.
 struct Core {
     NodeId id = -1;

@@ -8,7 +8,7 @@ import torch
 from .. import _native
 from ..program import refs
 from ..rows import CaptureError
-from ..trainer import arrays_of, averaged, device_of, options_of, rate_of, train_on, tuple_of
+from ..trainer import arrays_of, averaged, device_of, native_trainer, options_of, rate_of, train_on, tuple_of
 from . import check, export, optimizers
 from .batches import Batches
 from .parameters import Parameters, refuse_unfit
@@ -132,7 +132,7 @@ class TorchTrainer:
             self._options["frozen"] = frozen + _listed(options.get("frozen"))
         self.distance = self._checked(frozen) if check else None  # before there is memory for steps
         began = time.monotonic()
-        self._trainer = _native.Trainer(self._native_model, options_of(**self._options), *self._device)
+        self._trainer = native_trainer(self._native_model, self._options, device, threads)
         self.plan_seconds = time.monotonic() - began
         self._parameters.hold(self._trainer, f"it is trained on {self.device}" if self.device != "cpu" else
                               "" if views else "views=False")
