@@ -53,9 +53,8 @@ class Lowering {
         for (NodeId id : nodes_) count_beside_one(id);
     }
 
-    LoopNest run(Expected<Nest> made, bool epilogue) {
-        if (!made) throw InternalError("the body of a fused node is no nest: " + made.reason());
-        nest_ = std::move(*made);
+    LoopNest run(Nest nest, bool epilogue) {
+        nest_ = std::move(nest);
         out_.flat = nest_.flat;
         out_.epilogue = epilogue;
         out_.columns = nest_.flat ? 0 : nest_.columns;
@@ -489,17 +488,15 @@ std::int64_t global_scratch_floats(const LoopNest& nest) {
 }
 
 LoopNest lower(const Graph& body) {
-    if (const auto epilogue = contraction_epilogue(body)) {
-        Lowering lowering(epilogue->graph);
-        return lowering.run(nest_of_epilogue(epilogue->graph), true);
-    }
-    std::vector<NodeId> nodes;
-    for (NodeId id = 0; id < body.end(); ++id)
-        if (body.node(id).op->name != "input") nodes.push_back(id);
-    return Lowering(body).run(
-        make_nest(
-            body, nodes, [](Value) { return false; }, Loops::one_if_possible, Doubles::single),
-        false);
+    const auto must_be = [](Expected<Nest> nest) {
+        if (!nest) throw InternalError("the body of a fused node is no nest: " + nest.reason());
+        return std::move(*nest);
+    };
+    if (const auto epilogue = contraction_epilogue(body))
+        return Lowering(epilogue->graph).run(must_be(nest_of_epilogue(epilogue->graph)), true);
+    return lower(body, must_be(make_nest(body, Loops::one_if_possible, Doubles::single)));
 }
+
+LoopNest lower(const Graph& body, Nest nest) { return Lowering(body).run(std::move(nest), false); }
 
 }  // namespace mantissa::codegen

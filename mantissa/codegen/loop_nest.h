@@ -106,6 +106,8 @@ std::int64_t global_scratch_floats(const LoopNest& nest);
 /// (passes/analysis/contraction_epilogue.h), whose operands after the sums are those that
 /// `ContractionEpilogue::operands` names. Throws InternalError if it is no nest.
 LoopNest lower(const Graph& body);
+/// The same of a body that is this nest.
+LoopNest lower(const Graph& body, Nest nest);
 
 /// As readable pseudo-code. Equal kernels have equal texts.
 std::string pseudo_code(const LoopNest& nest);
