@@ -601,9 +601,10 @@ void dump_kernels_for(const std::string& architecture, const std::string& direct
     if (std::string reason = codegen::Compiler::refusal(); !reason.empty())
         throw UserError("--dump-target: " + reason);
     codegen::Compiler compiler(codegen::NvptxTarget{.architecture = architecture});
+    std::vector<std::shared_ptr<const codegen::FusedKernel>> held;
     for (NodeId id = 0; id < graph.end(); ++id)
         if (const Node& node = graph.node(id); node.op->name == "fused")
-            compiler.add(node.attributes.body("body").graph());
+            held.push_back(compiler.add(node.attributes.body("body").graph()));
     for (const auto& kernel : compiler.kernels())
         write_output(fmt::format("{}/{}-{}.ptx", directory, kernel->name, architecture),
                      compiler.list(*kernel).assembly);

@@ -1,5 +1,6 @@
 // Makes code of fused kernels, in process: machine code of the host to be called, or text for a GPU. A kernel
-// that was asked for twice is compiled once, and the host's are kept for later runs.
+// that was asked for twice is compiled once, one that nobody holds any more never, and the host's are kept
+// for later runs.
 #pragma once
 
 #include <cstdint>
@@ -114,16 +115,19 @@ class Compiler {
     /// The compiler's name and version: "LLVM 19.1.7"; empty where there is none.
     static std::string version();
 
-    /// The kernel for a body, compiled by the next `compile_pending` unless it is already.
+    /// The kernel for a body, compiled by the next `compile_pending` unless it is already, or is held no
+    /// more.
     std::shared_ptr<const FusedKernel> add(const Graph& body) { return add(lower(body)); }
     std::shared_ptr<const FusedKernel> add(LoopNest nest);
     /// The same for a score function, of the host alone.
     std::shared_ptr<const ScoreKernel> add(ScoreCode code);
-    /// Compiles what was added since, on all threads of the pool. For the host only: nothing here runs PTX.
+    /// Compiles what was added since and is held, on all threads of the pool. For the host only: nothing here
+    /// runs PTX.
     void compile_pending(ThreadPool& pool);
     /// The number of kernels that the folder had.
     std::int64_t found() const;
 
+    /// Those that are compiled, then those that are held.
     std::vector<std::shared_ptr<const FusedKernel>> kernels() const;
     std::vector<std::shared_ptr<const ScoreKernel>> score_kernels() const;
     Listing list(const FusedKernel& kernel) const;

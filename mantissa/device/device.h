@@ -144,7 +144,8 @@ struct PreparedKernel {
 struct Kernel {
     std::string name;  ///< as reports call it: "gemm bf16*bf16+f32 amx"
     Arithmetic arithmetic = {};
-    /// Ready for a problem, or why it cannot do it.
+    /// Ready for a problem, or why it cannot do it. Asking makes nothing: code for the answer is made by
+    /// `Device::compile_kernels`, if the answer is still held then.
     std::function<Expected<PreparedKernel>(const Problem&)> prepare;
 };
 
@@ -203,8 +204,8 @@ class Device {
     /// Takes about a tenth of a second. `scratch` is written over; it should be several times the last cache.
     virtual Peaks measure_peaks(DeviceMemory& scratch) = 0;
 
-    /// Called when all kernels of a plan are prepared, before the first launch: makes those that are made in
-    /// process.
+    /// Called when all kernels of a plan are prepared, before the first launch: makes code for those that are
+    /// held, and for no other that was asked.
     virtual void compile_kernels() {}
     /// All that were made in process so far.
     virtual std::vector<KernelListing> compiled_kernels() const { return {}; }

@@ -36,11 +36,7 @@ class PtxDevice final : public DeviceAround {
   private:
     Launch prepare(const Problem& problem) {
         const Graph& body = problem.attributes.body("body").graph();
-        std::vector<NodeId> nodes;
-        for (std::size_t id = 0; id < body.size(); ++id)
-            if (body.node(static_cast<NodeId>(id)).op->name != "input")
-                nodes.push_back(static_cast<NodeId>(id));
-        const Nest nest = *make_nest(body, nodes, [](Value) { return false; });
+        const Nest nest = *make_nest(body);
         const PtxKernel::Rows rows{.count = nest.flat ? nest.rows * nest.columns : nest.rows,
                                    .per_block = nest.flat ? 100 * rows_per_block_ : rows_per_block_};
         std::shared_ptr<PtxKernel>& kernel = made_[codegen::pseudo_code(codegen::lower(body))];

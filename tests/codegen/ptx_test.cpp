@@ -98,9 +98,10 @@ class Ptx : public ::testing::Test {
 
 std::vector<std::string> texts(const std::string& architecture) {
     Compiler compiler(NvptxTarget{.architecture = architecture});
-    std::vector<std::string> all;
+    std::vector<std::shared_ptr<const FusedKernel>> held;
     for (const Graph& graph : {of_elements(), layer_norm_of_sum(), gelu_of_linear()})
-        for (const Graph* body : bodies_of(graph)) compiler.add(*body);
+        for (const Graph* body : bodies_of(graph)) held.push_back(compiler.add(*body));
+    std::vector<std::string> all;
     for (const auto& kernel : compiler.kernels()) all.push_back(compiler.list(*kernel).assembly);
     return all;
 }
@@ -155,7 +156,7 @@ TEST_F(Ptx, OfAnUnknownArchitectureIsRefused) {
 TEST_F(Ptx, IsNotRunHere) {
     Compiler compiler(NvptxTarget{});
     const Graph graph = of_elements();
-    compiler.add(*bodies_of(graph)[0]);
+    const auto held = compiler.add(*bodies_of(graph)[0]);
     ThreadPool pool(1);
     EXPECT_THROW(compiler.compile_pending(pool), InternalError);
 }

@@ -7,14 +7,15 @@
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/Support/MemoryBuffer.h>
 
+#include <algorithm>
 #include <atomic>
-#include <map>
 #include <optional>
 #include <span>
 
 #include "mantissa/base/checksum.h"
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
+#include "mantissa/codegen/kernel_requests.h"
 #include "mantissa/codegen/llvm/machine.h"
 #include "mantissa/codegen/llvm/ptx.h"
 #include "mantissa/graph/graph.h"
@@ -48,27 +49,12 @@ std::string entry_of(const Kernel& kernel) {
 
 }  // namespace
 
-/// Requests to the compiler, each once, and how much of them is compiled.
-template <class Kernel>
-struct KernelList {
-    std::map<std::string, std::shared_ptr<Kernel>> by_text;
-    std::vector<std::shared_ptr<Kernel>> in_order;
-    std::size_t compiled = 0;  // of in_order
-
-    std::size_t pending() const { return in_order.size() - compiled; }
-    /// The kernel of that text, and whether it is new.
-    std::pair<std::shared_ptr<Kernel>&, bool> find(const std::string& text) {
-        const auto [entry, is_new] = by_text.try_emplace(text);
-        return {entry->second, is_new};
-    }
-};
-
 struct Compiler::State {
     CodeTarget target;
     KernelFolder folder;
     std::atomic<std::int64_t> found = 0;
-    KernelList<FusedKernel> fused;
-    KernelList<ScoreKernel> scores;
+    KernelRequests<FusedKernel> fused;
+    KernelRequests<ScoreKernel> scores;
     std::vector<std::unique_ptr<Machine>> machines;  // one a thread, made when first used
     std::unique_ptr<llvm::orc::LLJIT> jit;
 
@@ -96,12 +82,17 @@ struct Compiler::State {
     }
 
     template <class Kernel>
-    void find_functions(KernelList<Kernel>& list) {
-        for (; list.compiled < list.in_order.size(); ++list.compiled) {
-            Kernel& kernel = *list.in_order[list.compiled];
-            kernel.function =
-                take(linker().lookup(entry_of(kernel))).template toPtr<decltype(kernel.function)>();
-        }
+    void find_functions(const std::vector<std::shared_ptr<Kernel>>& kernels) {
+        for (const std::shared_ptr<Kernel>& kernel : kernels)
+            kernel->function =
+                take(linker().lookup(entry_of(*kernel))).template toPtr<decltype(kernel->function)>();
+    }
+
+    template <class Kernel>
+    static std::vector<std::shared_ptr<const Kernel>> all(const KernelRequests<Kernel>& requests) {
+        std::vector<std::shared_ptr<const Kernel>> kernels(requests.made().begin(), requests.made().end());
+        std::ranges::move(requests.pending(), std::back_inserter(kernels));
+        return kernels;
     }
 
     llvm::orc::LLJIT& linker() {
@@ -134,45 +125,34 @@ std::string Compiler::version() {
 }
 
 std::shared_ptr<const FusedKernel> Compiler::add(LoopNest nest) {
-    std::string text = pseudo_code(nest);
-    const auto [kernel, is_new] = state_->fused.find(text);
-    if (is_new) {
-        kernel = std::make_shared<FusedKernel>(
-            FusedKernel{.name = fmt::format("fused_{}", state_->fused.in_order.size()),
-                        .nest = std::move(nest),
-                        .text = std::move(text)});
-        state_->fused.in_order.push_back(kernel);
-    }
-    return kernel;
+    const std::string text = pseudo_code(nest);
+    return state_->fused.find(text, [&] {
+        return FusedKernel{
+            .name = fmt::format("fused_{}", state_->fused.count()), .nest = std::move(nest), .text = text};
+    });
 }
 
 std::shared_ptr<const ScoreKernel> Compiler::add(ScoreCode code) {
-    std::string of_code = text(code);
-    const auto [kernel, is_new] = state_->scores.find(of_code);
-    if (is_new) {
-        kernel = std::make_shared<ScoreKernel>(
-            ScoreKernel{.name = fmt::format("score_{}", state_->scores.in_order.size()),
-                        .code = std::move(code),
-                        .text = std::move(of_code)});
-        state_->scores.in_order.push_back(kernel);
-    }
-    return kernel;
+    const std::string of_code = text(code);
+    return state_->scores.find(of_code, [&] {
+        return ScoreKernel{.name = fmt::format("score_{}", state_->scores.count()),
+                           .code = std::move(code),
+                           .text = of_code};
+    });
 }
 
 void Compiler::compile_pending(ThreadPool& pool) {
-    KernelList<FusedKernel>& fused = state_->fused;
-    KernelList<ScoreKernel>& scores = state_->scores;
-    const std::size_t count = fused.pending() + scores.pending();
+    const auto fused = state_->fused.take_pending();
+    const auto scores = state_->scores.take_pending();
+    const std::size_t count = fused.size() + scores.size();
     if (count == 0) return;
     check(std::holds_alternative<HostFeatures>(state_->target), "only the host's code is run");
     state_->machines.resize(pool.threads());
     std::vector<std::unique_ptr<llvm::MemoryBuffer>> objects(count);
     pool.for_each_block(static_cast<std::int64_t>(count), [&](std::int64_t block, int worker) {
         const auto index = static_cast<std::size_t>(block);
-        objects[index] =
-            index < fused.pending()
-                ? state_->compile(*fused.in_order[fused.compiled + index], worker)
-                : state_->compile(*scores.in_order[scores.compiled + index - fused.pending()], worker);
+        objects[index] = index < fused.size() ? state_->compile(*fused[index], worker)
+                                              : state_->compile(*scores[index - fused.size()], worker);
     });
     for (std::unique_ptr<llvm::MemoryBuffer>& object : objects)
         require(state_->linker().addObjectFile(std::move(object)));
@@ -183,11 +163,11 @@ void Compiler::compile_pending(ThreadPool& pool) {
 std::int64_t Compiler::found() const { return state_->found; }
 
 std::vector<std::shared_ptr<const FusedKernel>> Compiler::kernels() const {
-    return {state_->fused.in_order.begin(), state_->fused.in_order.end()};
+    return State::all(state_->fused);
 }
 
 std::vector<std::shared_ptr<const ScoreKernel>> Compiler::score_kernels() const {
-    return {state_->scores.in_order.begin(), state_->scores.in_order.end()};
+    return State::all(state_->scores);
 }
 
 Listing Compiler::list(const FusedKernel& kernel) const { return Machine(state_->target).list(kernel); }

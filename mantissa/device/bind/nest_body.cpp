@@ -4,6 +4,8 @@
 
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/tensor.h"
+#include "mantissa/passes/analysis/nest.h"
+#include "mantissa/passes/contract_products.h"
 #include "mantissa/passes/expand.h"
 #include "mantissa/passes/simplify.h"
 
@@ -68,16 +70,14 @@ Graph with_operands_as_read(const Graph& body) {
 
 }  // namespace
 
-Expected<NestBody> nest_of_body(Graph body) {
-    std::vector<NodeId> nodes;
-    for (std::size_t id = 0; id < body.size(); ++id)
-        if (body.node(static_cast<NodeId>(id)).op->name != "input") nodes.push_back(static_cast<NodeId>(id));
-    Expected<Nest> nest = make_nest(
-        body, nodes, [](Value) { return false; }, Loops::one_if_possible, Doubles::single);
+Expected<NestBody> nest_of_body(const Graph& body) {
+    const Graph contracted = contract_products(body);
+    Expected<Nest> nest = make_nest(contracted, Loops::one_if_possible, Doubles::single);
     if (!nest) return Unexpected{nest.reason()};
-    if (std::string reason = refuse_results(body, *nest); !reason.empty())
+    if (std::string reason = refuse_results(contracted, *nest); !reason.empty())
         return Unexpected{std::move(reason)};
-    return NestBody{std::move(body), std::move(*nest)};
+    const std::int64_t rows = nest->rows, columns = nest->columns;
+    return NestBody{codegen::lower(contracted, std::move(*nest)), rows, columns};
 }
 
 Expected<NestBody> nest_of_definition(const Graph& definition) {

@@ -14,35 +14,23 @@ KernelModules::~KernelModules() {
 }
 
 std::shared_ptr<const GpuKernel> KernelModules::add(codegen::GridKernel kernel) {
-    std::string text = codegen::text_of(kernel);
+    const std::string text = codegen::text_of(kernel);
     std::string name = kernel.name;
-    return add(std::move(name), std::move(text),
+    return add(std::move(name), text,
                [kernel = std::move(kernel), target = target_] { return codegen::compile(kernel, target); });
 }
 
-std::shared_ptr<const GpuKernel> KernelModules::add(std::string name, std::string text,
+std::shared_ptr<const GpuKernel> KernelModules::add(std::string name, const std::string& text,
                                                     std::function<codegen::Listing()> compile) {
-    std::weak_ptr<GpuKernel>& known = by_text_[text];
-    if (std::shared_ptr<GpuKernel> held = known.lock()) return held;
-    auto made = std::make_shared<GpuKernel>(
-        GpuKernel{.name = std::move(name), .text = std::move(text), .compile = std::move(compile)});
-    known = made;
-    return made;
+    return requests_.find(text, [&] {
+        return GpuKernel{.name = std::move(name), .text = text, .compile = std::move(compile)};
+    });
 }
 
 void KernelModules::finish() {
-    for (auto entry = by_text_.begin(); entry != by_text_.end();) {
-        const std::shared_ptr<GpuKernel> kernel = entry->second.lock();
-        if (!kernel) {
-            entry = by_text_.erase(entry);  // somebody asked whether it can be made, and went
-            continue;
-        }
-        if (!kernel->function) load(*kernel);
-        if (kernel->compile) {
-            kernel->compile = nullptr;
-            loaded_.push_back(kernel);
-        }
-        ++entry;
+    for (const std::shared_ptr<GpuKernel>& kernel : requests_.take_pending()) {
+        load(*kernel);
+        kernel->compile = nullptr;
     }
 }
 

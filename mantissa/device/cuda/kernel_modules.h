@@ -3,13 +3,13 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "mantissa/codegen/grid_kernel.h"
 #include "mantissa/codegen/kernel_folder.h"
+#include "mantissa/codegen/kernel_requests.h"
 #include "mantissa/device/cuda/driver.h"
 #include "mantissa/device/device.h"
 
@@ -37,7 +37,7 @@ class KernelModules {
 
     std::shared_ptr<const GpuKernel> add(codegen::GridKernel kernel);
     /// `compile` gives the kernel of this text, whose entry is `name`.
-    std::shared_ptr<const GpuKernel> add(std::string name, std::string text,
+    std::shared_ptr<const GpuKernel> add(std::string name, const std::string& text,
                                          std::function<codegen::Listing()> compile);
     /// Compiles and loads those that are held. Throws UserError in the driver's words.
     void finish();
@@ -54,8 +54,7 @@ class KernelModules {
     codegen::NvptxTarget target_;
     codegen::KernelFolder folder_;
     std::int64_t found_ = 0;
-    std::map<std::string, std::weak_ptr<GpuKernel>> by_text_;
-    std::vector<std::shared_ptr<GpuKernel>> loaded_;
+    codegen::KernelRequests<GpuKernel> requests_;
     std::vector<cuda::Module> modules_;
     std::vector<KernelListing> listings_;
 };

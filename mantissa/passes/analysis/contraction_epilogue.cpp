@@ -99,11 +99,7 @@ std::optional<ContractionEpilogue> contraction_epilogue(const Graph& body) {
 }
 
 Expected<Nest> nest_of_epilogue(const Graph& epilogue) {
-    std::vector<NodeId> nodes;
-    for (NodeId id = 0; id < epilogue.end(); ++id)
-        if (epilogue.node(id).op->name != "input") nodes.push_back(id);
-    Expected<Nest> nest = make_nest(
-        epilogue, nodes, [](Value) { return false; }, Loops::rows_and_columns);
+    Expected<Nest> nest = make_nest(epilogue, Loops::rows_and_columns);
     if (!nest) return nest;
     if (std::string reason = refuse_epilogue(epilogue, *nest); !reason.empty())
         return Unexpected{std::move(reason)};

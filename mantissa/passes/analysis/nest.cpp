@@ -279,6 +279,14 @@ Expected<Nest> make_nest(const Graph& graph, std::span<const NodeId> nodes,
     return NestMaker(graph, nodes, from_source, loops, doubles).run();
 }
 
+Expected<Nest> make_nest(const Graph& body, Loops loops, Doubles doubles) {
+    std::vector<NodeId> nodes;
+    for (NodeId id = 0; id < body.end(); ++id)
+        if (body.node(id).op->name != "input") nodes.push_back(id);
+    return make_nest(
+        body, nodes, [](Value) { return false; }, loops, doubles);
+}
+
 int nest_instructions(std::string_view op) {
     if (op == "constant" || op == "reshape" || op == "broadcast") return 0;
     static const std::map<std::string_view, int> by_row = [] {

@@ -56,6 +56,9 @@ enum class Doubles : std::uint8_t { none, single };
 Expected<Nest> make_nest(const Graph& graph, std::span<const NodeId> nodes,
                          FunctionRef<bool(Value)> from_source, Loops loops = Loops::one_if_possible,
                          Doubles doubles = Doubles::none);
+/// The same of all operations of a body.
+Expected<Nest> make_nest(const Graph& body, Loops loops = Loops::one_if_possible,
+                         Doubles doubles = Doubles::none);
 
 /// Whether a nest may hold the operation at all; else why not.
 std::string refuse_in_nest(const Graph& graph, const Node& node, Doubles doubles = Doubles::none);

@@ -14,20 +14,11 @@ Tensor input(Graph& graph, const char* name, Shape shape, DType dtype = DType::f
     return {graph, graph.add_input(name, {dtype, std::move(shape)})};
 }
 
-/// All nodes but inputs.
-Expected<Nest> nest_of(const Graph& graph, Loops loops = Loops::one_if_possible) {
-    std::vector<NodeId> nodes;
-    for (NodeId id = 0; id < graph.end(); ++id)
-        if (graph.node(id).op->name != "input") nodes.push_back(id);
-    return make_nest(
-        graph, nodes, [](Value) { return false; }, loops);
-}
-
 TEST(Nest, ValuesVaryByRowByColumnOrByBoth) {
     Graph graph;
     const Tensor x = input(graph, "x", {4, 6}), bias = input(graph, "bias", {6});
     const Tensor y = x + bias, sums = sum(y, {1}), z = y - reshape(sums, {4, 1});
-    const auto nest = nest_of(graph);
+    const auto nest = make_nest(graph);
     ASSERT_TRUE(nest) << nest.reason();
     EXPECT_FALSE(nest->flat);
     EXPECT_EQ(nest->rows, 4);
@@ -43,7 +34,7 @@ TEST(Nest, ValuesVaryByRowByColumnOrByBoth) {
 TEST(Nest, ElementwiseWorkIsOneLongRowUnlessRowsAreAskedFor) {
     Graph graph;
     exp(input(graph, "x", {4, 6}) * input(graph, "y", {4, 6}));
-    const auto flat = nest_of(graph), rows = nest_of(graph, Loops::rows_and_columns);
+    const auto flat = make_nest(graph), rows = make_nest(graph, Loops::rows_and_columns);
     ASSERT_TRUE(flat && rows);
     EXPECT_TRUE(flat->flat);
     EXPECT_EQ(flat->rows * flat->columns, 24);
@@ -56,7 +47,7 @@ TEST(Nest, AnOperandRepeatedAlongOuterAxesIsReadInItsOwnRow) {
     const Tensor scores = input(graph, "scores", {2, 3, 5, 8}), mask = input(graph, "mask", {5, 8});
     const Tensor masked = scores + mask;
     sum(masked, {3});
-    const auto nest = nest_of(graph);
+    const auto nest = make_nest(graph);
     ASSERT_TRUE(nest) << nest.reason();
     EXPECT_EQ(nest->rows, 30);
     EXPECT_EQ(nest->reads.at({masked.value().node, 1}),
@@ -66,9 +57,9 @@ TEST(Nest, AnOperandRepeatedAlongOuterAxesIsReadInItsOwnRow) {
 TEST(Nest, ASumOverAllRowsIsFinishedOnlyWithTheNest) {
     Graph graph;
     const Tensor x = input(graph, "x", {4, 6}), columns = sum(x, {0});
-    EXPECT_TRUE(nest_of(graph));
+    EXPECT_TRUE(make_nest(graph));
     exp(x - columns);
-    const auto nest = nest_of(graph);
+    const auto nest = make_nest(graph);
     ASSERT_FALSE(nest);
     EXPECT_NE(nest.reason(), "");
 }
@@ -79,7 +70,7 @@ TEST(Nest, WhatNoNestHoldsHasAReason) {
     const Tensor product = matmul(x, y), shown = exp(x);
     EXPECT_NE(refuse_in_nest(graph, graph.node(product.value().node)), "");
     EXPECT_EQ(refuse_in_nest(graph, graph.node(shown.value().node)), "");
-    EXPECT_FALSE(nest_of(graph));
+    EXPECT_FALSE(make_nest(graph));
     EXPECT_GT(nest_instructions("exp"), nest_instructions("add"));
 }
 

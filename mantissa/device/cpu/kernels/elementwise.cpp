@@ -6,6 +6,8 @@
 #include <array>
 
 #include "mantissa/base/error.h"
+#include "mantissa/device/bind/nest_body.h"
+#include "mantissa/device/bind/strided_axes.h"
 #include "mantissa/device/cpu/kernels/fused_stores.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/device/cpu/kernels/strided_loops.h"
@@ -70,11 +72,6 @@ struct BoundElements {
     }
 };
 
-std::string refuse_nest(const Graph& body) {
-    const NodeId operation = body.results()[0].value.node;
-    return make_nest(body, {&operation, 1}, [](Value) { return false; }).reason();
-}
-
 /// Rows that follow one another are as one: then pieces begin on whole vectors.
 StreamedOutputs streamed_outputs(const Problem& problem, const StridedLoops& loops) {
     constexpr std::int64_t of_piece = 64;
@@ -84,22 +81,27 @@ StreamedOutputs streamed_outputs(const Problem& problem, const StridedLoops& loo
 /// Steps have some scalars of their own, such as a clipping factor: code for each would take milliseconds.
 constexpr std::int64_t min_compiled = 16;
 
+Expected<codegen::LoopNest> nest_of_elements(const Problem& problem) {
+    const bool rounds_alike = problem.op.instructions == 1;  // of FP64 as of FP32
+    if (rounds_alike && problem.outputs[0].shape.elements() < min_compiled)
+        return Unexpected{fmt::format("a loop over fewer than {} elements needs no code", min_compiled)};
+    const Graph body = operation_on_rows(problem, loops_of(problem));
+    Expected<Nest> nest = make_nest(body);
+    if (!nest) return Unexpected{nest.reason()};
+    return codegen::lower(body, std::move(*nest));
+}
+
 Kernel compiled_elements(const Context& context, codegen::Compiler& compiler) {
-    return compiled_kernel(
-        context, [&pool = context.pool, &compiler](const Problem& problem) -> Expected<PreparedKernel> {
-            const bool rounds_alike = problem.op.instructions == 1;  // of FP64 as of FP32
-            if (rounds_alike && problem.outputs[0].shape.elements() < min_compiled)
-                return Unexpected{
-                    fmt::format("a loop over fewer than {} elements needs no code", min_compiled)};
+    return compiled_kernel<codegen::LoopNest>(
+        std::string(instructions_of(context.isa)), nest_of_elements,
+        [&pool = context.pool, &compiler](const Problem& problem, const codegen::LoopNest& nest) {
             StridedLoops loops = loops_of(problem);
-            const Graph body = operation_on_rows(problem, loops);
-            if (std::string reason = refuse_nest(body); !reason.empty()) return Unexpected{reason};
             std::vector<std::int64_t> sizes;
             for (const auto& types : {problem.inputs, problem.outputs})
                 for (const Type& type : types)
                     sizes.push_back(static_cast<std::int64_t>(size_of(type.dtype)));
             const StreamedOutputs streamed = streamed_outputs(problem, loops);
-            const BoundElements bound{compiler.add(body), std::move(loops), std::move(sizes), streamed, pool};
+            const BoundElements bound{compiler.add(nest), std::move(loops), std::move(sizes), streamed, pool};
             return PreparedKernel{.launch = [bound](const Operands& operands) { bound.launch(operands); }};
         });
 }

@@ -56,10 +56,6 @@ inline Kernel kernel_of(std::string name, std::function<Launch(const Problem&)> 
     return {.name = std::move(name), .prepare = prepare};
 }
 
-/// A kernel that the compiler makes. Its answers are remembered: many nodes of a graph are one problem.
-Kernel compiled_kernel(const Context& context,
-                       std::function<Expected<PreparedKernel>(const Problem&)> prepare);
-
 inline std::int64_t no_workspace(const Problem&) { return 0; }
 
 /// The attribute of operations that take or join parts of tensors.

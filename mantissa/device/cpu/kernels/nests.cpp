@@ -102,54 +102,35 @@ struct Bound {
     }
 };
 
-Expected<PreparedKernel> prepare_nest(const Context& context, codegen::Compiler& compiler,
-                                      const Problem& problem, const Expected<NestBody>& body) {
-    if (!body) return Unexpected{body.reason()};
-    const std::shared_ptr<const FusedKernel> kernel = compiler.add(body->graph);
-    const Bound bound{.kernel = kernel,
-                      .partition = partition_of(kernel->nest, body->nest.rows * body->nest.columns),
-                      .streamed = StreamedOutputs(problem, kernel->nest.columns),
+PreparedKernel prepare_nest(const Context& context, codegen::Compiler& compiler, const Problem& problem,
+                            const NestBody& body) {
+    const Bound bound{.kernel = compiler.add(body.loops),
+                      .partition = partition_of(body.loops, body.elements()),
+                      .streamed = StreamedOutputs(problem, body.loops.columns),
                       .pool = context.pool};
-    return PreparedKernel{.launch = [bound](const Operands& operands) { bound.launch(operands); },
-                          .workspace = bound.workspace_bytes(),
-                          .may_write_over = operands_to_write_over(kernel->nest)};
+    return {.launch = [bound](const Operands& operands) { bound.launch(operands); },
+            .workspace = bound.workspace_bytes(),
+            .may_write_over = operands_to_write_over(body.loops)};
 }
 
 }  // namespace
 
-Kernel compiled_kernel(const Context& context,
-                       std::function<Expected<PreparedKernel>(const Problem&)> prepare) {
-    const std::string unit(instructions_of(context.isa));
-    using Answers = std::map<std::string, Expected<PreparedKernel>>;
-    return {.name = "compiled " + unit,
-            .arithmetic = {.unit = unit},
-            .prepare = [prepare = std::move(prepare), known = std::make_shared<Answers>()](
-                           const Problem& problem) -> Expected<PreparedKernel> {
-                if (std::string reason = codegen::Compiler::refusal(); !reason.empty())
-                    return Unexpected{std::move(reason)};
-                std::string key = problem.attributes.text();
-                for (const Type& type : problem.inputs) key += " " + type.text();
-                for (const Type& type : problem.outputs) key += " " + type.text();
-                const auto entry = known->find(key);
-                return entry == known->end() ? known->emplace(key, prepare(problem)).first->second
-                                             : entry->second;
-            }};
-}
-
 void add_nest_kernels(KernelTable& table, const Context& context, codegen::Compiler& compiler) {
-    table["fused"].push_back(compiled_kernel(context, [&, context](const Problem& problem) {
-        return prepare_nest(context, compiler, problem,
-                            nest_of_body(problem.attributes.body("body").graph()));
-    }));
+    const auto add = [&](std::string_view op, Expected<NestBody> (*resolve)(const Problem&)) {
+        table[std::string(op)].push_back(
+            compiled_kernel<NestBody>(std::string(instructions_of(context.isa)), resolve,
+                                      [&compiler, context](const Problem& problem, const NestBody& body) {
+                                          return prepare_nest(context, compiler, problem, body);
+                                      }));
+    };
+    add("fused",
+        [](const Problem& problem) { return nest_of_body(problem.attributes.body("body").graph()); });
     // Composites without another kernel are expanded, as they were when the oldest checkpoints were written.
     constexpr std::string_view by_definition[] = {"layer_norm", "relu", "softmax", "softmax_grad", "sum"};
     for (const Op* op : op_table())
         if (std::ranges::find(by_definition, op->name) != std::end(by_definition) ||
             (op->composite() && op->name != "fused" && table.contains(op->name)))
-            table[std::string(op->name)].push_back(
-                compiled_kernel(context, [&, context](const Problem& problem) {
-                    return prepare_nest(context, compiler, problem, nest_of_operation(problem));
-                }));
+            add(op->name, nest_of_operation);
 }
 
 }  // namespace mantissa::on_cpu

@@ -1,5 +1,6 @@
 // Sums and maxima over any axes, in plain C++: each result is computed by one thread, its terms in row-major
 // order.
+#include <functional>
 #include <limits>
 #include <memory>
 
@@ -52,19 +53,19 @@ struct Reduction {
     }
 };
 
-/// Terms of FP32 and shorter are added in FP64: one rounding a result, whatever the number of terms (two
-/// where the result is of 16 bits, by way of FP32).
-template <class T, class Y>
-Launch prepare_sum(const Problem& problem, const Context& context) {
-    return [reduction = std::make_shared<const Reduction>(problem),
+/// Terms are put together in FP64: one rounding a result, whatever the number of terms (two where the result
+/// is of 16 bits, by way of FP32).
+template <class T, class Y, class Fold>
+Launch prepare_fold(const Problem& problem, const Context& context, double start, Fold fold) {
+    return [=, reduction = std::make_shared<const Reduction>(problem),
             &pool = context.pool](const Operands& operands) {
         const T* x = operands.input<T>(0);
         Y* y = operands.output<Y>(0);
         pool.for_each_block(ceil_div(reduction->results, 256), [&](std::int64_t block, int) {
             for (std::int64_t i = block * 256; i < std::min(reduction->results, (block + 1) * 256); ++i) {
-                double total = 0;
+                double total = start;
                 reduction->for_each_term(Reduction::offset(reduction->kept, i), [&](std::int64_t at) {
-                    total += static_cast<double>(number(x[at]));
+                    total = fold(total, static_cast<double>(number(x[at])));
                 });
                 y[i] = stored_as<Y>(total);
             }
@@ -72,23 +73,8 @@ Launch prepare_sum(const Problem& problem, const Context& context) {
     };
 }
 
-template <class T>
-Launch prepare_max(const Problem& problem, const Context& context) {
-    return [reduction = std::make_shared<const Reduction>(problem),
-            &pool = context.pool](const Operands& operands) {
-        const T* x = operands.input<T>(0);
-        T* y = operands.output<T>(0);
-        pool.for_each_block(ceil_div(reduction->results, 256), [&](std::int64_t block, int) {
-            for (std::int64_t i = block * 256; i < std::min(reduction->results, (block + 1) * 256); ++i) {
-                double largest = -std::numeric_limits<double>::infinity();
-                reduction->for_each_term(Reduction::offset(reduction->kept, i), [&](std::int64_t at) {
-                    const auto term = static_cast<double>(number(x[at]));
-                    largest = largest != largest || largest > term ? largest : term;  // NaN wins
-                });
-                y[i] = stored_as<T>(largest);
-            }
-        });
-    };
+double greater(double largest, double term) {  // NaN wins
+    return largest != largest || largest > term ? largest : term;
 }
 
 std::string refuse_unless_floating(const Problem& problem) {
@@ -102,15 +88,17 @@ void add_reduction_kernels(KernelTable& table, const Context& context) {
         return with_floating_type(problem.inputs[0].dtype, [&](auto x) {
             using T = decltype(x);
             if (problem.outputs[0].dtype == problem.inputs[0].dtype)
-                return prepare_sum<T, T>(problem, context);
-            return prepare_sum<T, float>(problem, context);
+                return prepare_fold<T, T>(problem, context, 0, std::plus<>());
+            return prepare_fold<T, float>(problem, context, 0, std::plus<>());
         });
     };
     table["sum"].push_back(kernel_of("plain loop", sum, refuse_unless_floating));
     table["sum"].back().arithmetic.sums = DType::f64;
     const auto max = [=](const Problem& problem) {
-        return with_floating_type(problem.inputs[0].dtype,
-                                  [&](auto x) { return prepare_max<decltype(x)>(problem, context); });
+        return with_floating_type(problem.inputs[0].dtype, [&](auto x) {
+            using T = decltype(x);
+            return prepare_fold<T, T>(problem, context, -std::numeric_limits<double>::infinity(), greater);
+        });
     };
     table["max"].push_back(kernel_of("plain loop", max, refuse_unless_floating));
 }

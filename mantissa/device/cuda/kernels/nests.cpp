@@ -185,18 +185,26 @@ std::int64_t rows_of_block(const Context& context, const codegen::NvptxTarget& t
     return std::max<std::int64_t>(1, ceil_div(rows, max_blocks * target.side_by_side));
 }
 
+std::shared_ptr<const GpuKernel> add_nest(Context& context, const std::string& text,
+                                          const codegen::LoopNest& nest, const codegen::NvptxTarget& target) {
+    return context.modules.add("fused_0", text, [nest, target] {
+        codegen::Compiler compiler(target);
+        return compiler.list(*compiler.add(nest));
+    });
+}
+
 /// The access to memory: several neighbours at once where they allow it, or each element by itself.
 enum class Access : std::uint8_t { wide, single };
 
 BoundNest bound_nest(Context& context, const NestBody& body, NestOutputs place, Access access) {
-    codegen::LoopNest nest = codegen::lower(body.graph);
+    const codegen::LoopNest& nest = body.loops;
     codegen::NvptxTarget target = context.modules.target();
     target.at_once = access == Access::wide ? at_once_of(nest) : 1;
     target.in_place = place == NestOutputs::over_operands;
     choose_threads(nest, target);
-    BoundNest bound{.count = nest.flat ? body.nest.rows * body.nest.columns : body.nest.rows,
+    BoundNest bound{.count = nest.flat ? body.elements() : body.rows,
                     .per_block = nest.flat ? std::max(4, target.at_once) * target.threads
-                                           : rows_of_block(context, target, body.nest.rows),
+                                           : rows_of_block(context, target, body.rows),
                     .partial_sums = nest.partial_sums,
                     .scratch = codegen::global_scratch_floats(nest),
                     .threads = target.threads,
@@ -208,35 +216,28 @@ BoundNest bound_nest(Context& context, const NestBody& body, NestOutputs place, 
         bound.starts_at_zero = !codegen::has_one_place(nest, target) || sums_row_values(nest);
         add_sums(context, nest, bound);
     }
-    std::string text = fmt::format("{} threads, {} columns at once, {} rows side by side{}\n{}",
-                                   target.threads, target.at_once, target.side_by_side,
-                                   target.in_place ? ", in place" : "", codegen::pseudo_code(nest));
-    bound.kernel = context.modules.add("fused_0", std::move(text), [graph = body.graph, target] {
-        codegen::Compiler compiler(target);
-        return compiler.list(*compiler.add(graph));
-    });
+    const std::string text = fmt::format("{} threads, {} columns at once, {} rows side by side{}\n{}",
+                                         target.threads, target.at_once, target.side_by_side,
+                                         target.in_place ? ", in place" : "", codegen::pseudo_code(nest));
+    bound.kernel = add_nest(context, text, nest, target);
     return bound;
 }
 
-Expected<PreparedKernel> prepare_nest(Context& context, const Expected<NestBody>& body, NestOutputs place,
-                                      Access access) {
-    if (!body) return Unexpected{body.reason()};
-    const BoundNest bound = bound_nest(context, *body, place, access);
+PreparedKernel prepare_nest(Context& context, const NestBody& body, NestOutputs place, Access access) {
+    const BoundNest bound = bound_nest(context, body, place, access);
     PreparedKernel prepared{
         .launch = [&context, bound](const Operands& operands) { bound.queue(context, operands); },
         .workspace = bound.workspace(),
         .launches = bound.launches()};
     if (!context.ranks || bound.at_once == 1) return prepared;
     // A rank's part of a parameter may begin anywhere.
-    const BoundNest askew = bound_nest(context, *body, place, Access::single);
+    const BoundNest askew = bound_nest(context, body, place, Access::single);
     prepared.workspace = std::max(prepared.workspace, askew.workspace());
     prepared.launch = [&context, bound, askew](const Operands& operands) {
         (bound.takes(operands) ? bound : askew).queue(context, operands);
     };
     return prepared;
 }
-
-Access access_of(const Problem& problem) { return problem.askew ? Access::single : Access::wide; }
 
 /// Updates of many parameters that are one flat nest, over a table of them.
 struct BoundParts {
@@ -262,89 +263,78 @@ struct BoundParts {
     }
 };
 
-Expected<PreparedKernel> prepare_parts(Context& context, const Problem& problem) {
+/// The one nest of all parts, and the elements of each.
+struct PartsBody {
+    codegen::LoopNest loops = {};
+    std::vector<std::int64_t> elements = {};
+    std::size_t inputs = 0, outputs = 0;  ///< of a part
+};
+
+Expected<PartsBody> nest_of_parts(const Problem& problem) {
     const Op& update = find_op(problem.attributes.word("update"));
     const auto parts = static_cast<std::size_t>(problem.attributes.integer("parts"));
-    const std::size_t inputs = problem.inputs.size() / parts, outputs = problem.outputs.size() / parts;
-    codegen::NvptxTarget target = context.modules.target();
-    target.in_place = true;
-    target.parts = codegen::parts_of_launch(static_cast<std::int64_t>(parts),
-                                            codegen::table_of(target, inputs, outputs).words, 1);
-    BoundParts bound{.kernel = nullptr, .table = codegen::table_of(target, inputs, outputs), .elements = {}};
+    PartsBody body{.inputs = problem.inputs.size() / parts, .outputs = problem.outputs.size() / parts};
     std::string text;
-    Graph body;
     for (std::size_t part = 0; part < parts; ++part) {
-        const Expected<NestBody> nest =
-            nest_of_operation({update, problem.inputs.subspan(part * inputs, inputs),
-                               problem.outputs.subspan(part * outputs, outputs), problem.attributes});
+        Expected<NestBody> nest = nest_of_operation(
+            {update, problem.inputs.subspan(part * body.inputs, body.inputs),
+             problem.outputs.subspan(part * body.outputs, body.outputs), problem.attributes});
         if (!nest) return Unexpected{nest.reason()};
-        const codegen::LoopNest loops = codegen::lower(nest->graph);
-        if (!loops.flat || loops.partial_sums > 0) return Unexpected{"its parts are no flat nests"};
-        std::string own = codegen::pseudo_code(loops);
+        if (!nest->loops.flat || nest->loops.partial_sums > 0)
+            return Unexpected{"its parts are no flat nests"};
+        std::string own = codegen::pseudo_code(nest->loops);
         if (part > 0 && own != text) return Unexpected{"its parts are not one nest"};
         text = std::move(own);
-        bound.elements.push_back(nest->nest.rows * nest->nest.columns);
-        if (part == 0) body = nest->graph;
+        body.elements.push_back(nest->elements());
+        if (part == 0) body.loops = std::move(nest->loops);
     }
-    bound.kernel = context.modules.add(
-        "fused_0", fmt::format("{} threads, in place, {} parts\n{}", target.threads, target.parts, text),
-        [body, target] {
-            codegen::Compiler compiler(target);
-            return compiler.list(*compiler.add(body));
-        });
-    return PreparedKernel{
-        .launch = [&context, bound](const Operands& operands) { bound.queue(context, operands); },
-        .launches = bound.launches()};
+    return body;
 }
 
-/// `prepare` of a problem, where there is a compiler.
-Kernel compiled_kernel(Context& context,
-                       std::function<Expected<PreparedKernel>(const Problem& problem)> prepare) {
-    return {.name = "compiled " + context.unit,
-            .arithmetic = {.unit = context.unit},
-            .prepare = [prepare = std::move(prepare)](const Problem& problem) -> Expected<PreparedKernel> {
-                if (std::string reason = codegen::Compiler::refusal(); !reason.empty())
-                    return Unexpected{std::move(reason)};
-                return prepare(problem);
-            }};
-}
-
-Kernel fused_kernel(Context& context) {
-    return compiled_kernel(context, [&context](const Problem& problem) -> Expected<PreparedKernel> {
-        const Graph& body = problem.attributes.body("body").graph();
-        if (contraction_of(body) >= 0) return Unexpected{"it makes nests, and no contraction"};
-        return prepare_nest(context, nest_of_body(body), NestOutputs::apart, access_of(problem));
-    });
-}
-
-Kernel composite_kernel(Context& context) {
-    return compiled_kernel(context, [&context](const Problem& problem) {
-        const bool writes_over = !problem.op.in_place.empty();
-        return prepare_nest(context, nest_of_operation(problem),
-                            writes_over ? NestOutputs::over_operands : NestOutputs::apart,
-                            access_of(problem));
-    });
-}
-
-Kernel parts_kernel(Context& context) {
-    return compiled_kernel(context,
-                           [&context](const Problem& problem) { return prepare_parts(context, problem); });
+PreparedKernel prepare_parts(Context& context, const PartsBody& body) {
+    codegen::NvptxTarget target = context.modules.target();
+    target.in_place = true;
+    target.parts = codegen::parts_of_launch(std::ssize(body.elements),
+                                            codegen::table_of(target, body.inputs, body.outputs).words, 1);
+    const std::string text = fmt::format("{} threads, in place, {} parts\n{}", target.threads, target.parts,
+                                         codegen::pseudo_code(body.loops));
+    const BoundParts bound{.kernel = add_nest(context, text, body.loops, target),
+                           .table = codegen::table_of(target, body.inputs, body.outputs),
+                           .elements = body.elements};
+    return {.launch = [&context, bound](const Operands& operands) { bound.queue(context, operands); },
+            .launches = bound.launches()};
 }
 
 }  // namespace
 
 Expected<PreparedKernel> prepare_definition(Context& context, const Graph& definition, NestOutputs place) {
-    return prepare_nest(context, nest_of_definition(definition), place, Access::wide);
+    const Expected<NestBody> body = nest_of_definition(definition);
+    if (!body) return Unexpected{body.reason()};
+    return prepare_nest(context, *body, place, Access::wide);
 }
 
 void add_nest_kernels(KernelTable& table, Context& context) {
+    const auto add = [&](std::string_view op, Expected<NestBody> (*resolve)(const Problem&)) {
+        table[std::string(op)].push_back(compiled_kernel<NestBody>(
+            context.unit, resolve, [&context](const Problem& problem, const NestBody& body) {
+                return prepare_nest(
+                    context, body,
+                    problem.op.in_place.empty() ? NestOutputs::apart : NestOutputs::over_operands,
+                    problem.askew ? Access::single : Access::wide);
+            }));
+    };
+    constexpr std::string_view others[] = {"fused", "joined_updates", "global_norm"};
     for (const Op* op : op_table())
-        if (op->name == "fused")
-            table["fused"].push_back(fused_kernel(context));
-        else if (op->name == "joined_updates")
-            table["joined_updates"].push_back(parts_kernel(context));
-        else if (op->composite() && op->name != "global_norm")
-            table[std::string(op->name)].push_back(composite_kernel(context));
+        if (op->composite() && std::ranges::find(others, op->name) == std::end(others))
+            add(op->name, nest_of_operation);
+    add("fused", [](const Problem& problem) -> Expected<NestBody> {
+        const Graph& body = problem.attributes.body("body").graph();
+        if (contraction_of(body) >= 0) return Unexpected{"it makes nests, and no contraction"};
+        return nest_of_body(body);
+    });
+    table["joined_updates"].push_back(compiled_kernel<PartsBody>(
+        context.unit, nest_of_parts,
+        [&context](const Problem&, const PartsBody& body) { return prepare_parts(context, body); }));
 }
 
 }  // namespace mantissa::on_cuda
