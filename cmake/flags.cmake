@@ -20,9 +20,9 @@ target_compile_options(mantissa_flags INTERFACE
   $<$<BOOL:${MANTISSA_WARNINGS_AS_ERRORS}>:-Werror>)
 if(MANTISSA_SANITIZE)
   # Accesses outside of objects and through null are AddressSanitizer's to find; looked for twice, they take a fourth of
-  # the kernels' compile time and more.
-  target_compile_options(mantissa_flags INTERFACE -fsanitize=${MANTISSA_SANITIZE} -fno-omit-frame-pointer
-                         -fno-sanitize-recover=all -fno-sanitize=null,object-size,pointer-overflow)
+  # the kernels' compile time and more. Options of the folder stand before those of a target, which may take some back.
+  add_compile_options(-fsanitize=${MANTISSA_SANITIZE} -fno-omit-frame-pointer
+                      -fno-sanitize-recover=all -fno-sanitize=null,object-size,pointer-overflow)
   target_link_options(mantissa_flags INTERFACE -fsanitize=${MANTISSA_SANITIZE})
 endif()
 

@@ -695,7 +695,8 @@ TEST(Commands, GenerateNamesBadInputInOneLine) {
     }
 }
 
-TEST(Commands, PeaksMeasuresThisMachine) {
+/// Some seconds for each format; peaks of an emulated GPU are printed and written likewise.
+TEST(CommandsSlow, PeaksMeasuresThisMachine) {
     const TemporaryDirectory directory;
     const std::string file = (directory.path() / "peaks.json").string();
     const Ran ran = run("peaks --threads 1 --json " + file);

@@ -227,7 +227,7 @@ double rise_of(const nlohmann::json& steps) {
 }
 
 /// The record of bench/recipe.py has three texts, five seeds and 300 steps; this one leapt first.
-TEST(TrainWrong, TheDefaultRecipeDoesNotLeap) {
+TEST(TrainWrongSlow, TheDefaultRecipeDoesNotLeap) {
     if (!std::filesystem::exists("/usr/share/common-licenses")) GTEST_SKIP() << "no default text";
     const TemporaryDirectory directory;
     const std::string report = directory / "run.json";

@@ -54,7 +54,8 @@ TEST(AnyModel, ClimbsTheLadderAndSaysWhichRungsDoNotApply) {
     const auto device = make_cpu_device({.threads = 2});
     if (!device->target().cannot_compile.empty()) GTEST_SKIP() << device->target().cannot_compile;
     for (const Case& each : cases()) {
-        const LadderOptions options{.rungs = ladder_rungs(), .model = each.model, .trainer = {.batch = 16}};
+        const LadderOptions options{
+            .rungs = ladder_rungs(), .model = each.model, .trainer = {.batch = 16}, .repeats = 1};
         const LadderReport report = run_ladder(*device, each.batches(each.model, {.batch = 16}), options);
         // Neither has attention; the sum of two losses is no cross-entropy of a linear layer.
         std::vector<std::string> skipped;

@@ -42,7 +42,7 @@ TEST(LlamaReports, EveryRungOfTheLadderApplies) {
     if (!device->target().cannot_compile.empty()) GTEST_SKIP() << device->target().cannot_compile;
     const TokenStream stream = some_text();
     const LadderOptions options{
-        .rungs = ladder_rungs(), .model = nn::decoder_model(ugly, T), .trainer = {.batch = 2}};
+        .rungs = ladder_rungs(), .model = nn::decoder_model(ugly, T), .trainer = {.batch = 2}, .repeats = 1};
     const LadderReport report =
         run_ladder(*device, TextWindows(stream, stream.all(), T, {.batch = 2}), options);
     EXPECT_TRUE(report.skipped.empty());
