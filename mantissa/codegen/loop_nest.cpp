@@ -10,6 +10,7 @@
 #include "mantissa/base/whole_units.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/passes/analysis/contraction_epilogue.h"
+#include "mantissa/passes/contract_products.h"
 
 namespace mantissa::inline v0::codegen {
 
@@ -21,8 +22,7 @@ constexpr int cheap = 8;
 
 /// Instructions of a step, of which some are no operations of a graph.
 int cost_of(std::string_view op) {
-    return nest_instructions(op != "fma" && std::ranges::find(own_steps, op) != std::end(own_steps) ? "exp"
-                                                                                                    : op);
+    return nest_instructions(std::ranges::find(own_steps, op) != std::end(own_steps) ? "exp" : op);
 }
 
 Varies joined(Varies a, Varies b) {
@@ -122,9 +122,9 @@ class Lowering {
             result = argument(id, 0);
         } else if (reduces(body_, node) != Reduces::nothing) {
             result = add_reduction(id, node);
-        } else if (node.op->name == "add" && dtype == DType::f32 && add_contracted(id)) {
+        } else if (node.op->name == "add" && dtype == DType::f32 && one_plus_tanh(id)) {
             return;
-        } else if (node.op->name == "mul" && dtype == DType::f32 && multiply_contracted(id)) {
+        } else if (node.op->name == "mul" && dtype == DType::f32 && times_one_plus_tanh(id)) {
             return;
         } else if (dtype == DType::f32 && softmax_of(id)) {
             return;
@@ -197,54 +197,23 @@ class Lowering {
         return true;
     }
 
-    /// y + a + a, the derivative of a product of like factors: a is doubled exactly, so that one rounding is
-    /// left of two.
-    bool add_twice(NodeId id) {
-        const Node& node = body_.node(id);
-        for (std::size_t i : {0u, 1u}) {
-            const Node* sum = only_read_by(id, i);
-            if (!sum || sum->op->name != "add") continue;
-            const NodeId before = node.inputs[i].node;
-            if (step(step_of_[before]).op != "add") continue;
-            for (std::size_t j : {0u, 1u}) {
-                if (sum->inputs[j] != node.inputs[1 - i] || sum->inputs[0] == sum->inputs[1]) continue;
-                const int two = add({.op = "constant", .dtype = DType::f32, .constant = 2});
-                step_of_[id] = add({.op = "fma",
-                                    .dtype = DType::f32,
-                                    .arguments = {argument(id, 1 - i), two, argument(before, 1 - j)}});
-                return true;
-            }
-        }
-        return false;
-    }
-
-    /// Additions that are better made in one with what they add: a product, rounded once, and tanh + 1, the
-    /// logistic function, which needs one exponential and loses no digits where tanh is near -1.
-    bool add_contracted(NodeId id) {
-        const Node& node = body_.node(id);
-        if (logistic(id) || add_twice(id)) return true;
+    /// Additions to tanh of 1: the logistic function, which needs one exponential and loses no digits where
+    /// tanh is near -1.
+    bool one_plus_tanh(NodeId id) {
+        if (logistic(id)) return true;
         for (std::size_t i : {0u, 1u}) {
             const Node* made = only_read_by(id, i);
-            if (!made || node.inputs[0] == node.inputs[1]) continue;
-            const NodeId from = node.inputs[i].node;
-            Step contracted{.op = {}, .dtype = DType::f32};
-            if (made->op->name == "tanh" && is_one(node.inputs[1 - i])) {
-                contracted.op = "one_plus_tanh";
-                contracted.arguments = {argument(from, 0)};
-            } else if (made->op->name == "mul") {
-                contracted.op = "fma";
-                contracted.arguments = {argument(from, 0), argument(from, 1), argument(id, 1 - i)};
-            } else {
-                continue;
-            }
-            step_of_[id] = add(std::move(contracted));
+            if (!made || made->op->name != "tanh" || !is_one(body_.node(id).inputs[1 - i])) continue;
+            step_of_[id] = add({.op = "one_plus_tanh",
+                                .dtype = DType::f32,
+                                .arguments = {argument(body_.node(id).inputs[i].node, 0)}});
             return true;
         }
         return false;
     }
 
     /// A product with tanh + 1, as GELU is one: the quotient takes the other factor above its line.
-    bool multiply_contracted(NodeId id) {
+    bool times_one_plus_tanh(NodeId id) {
         for (std::size_t i : {0u, 1u}) {
             if (!only_read_by(id, i)) continue;
             const int made = argument(id, i);
@@ -492,11 +461,16 @@ LoopNest lower(const Graph& body) {
         if (!nest) throw InternalError("the body of a fused node is no nest: " + nest.reason());
         return std::move(*nest);
     };
-    if (const auto epilogue = contraction_epilogue(body))
-        return Lowering(epilogue->graph).run(must_be(nest_of_epilogue(epilogue->graph)), true);
-    return lower(body, must_be(make_nest(body, Loops::one_if_possible, Doubles::single)));
+    if (const auto epilogue = contraction_epilogue(body)) {
+        const Graph rest = contract_products(epilogue->graph);
+        return Lowering(rest).run(must_be(nest_of_epilogue(rest)), true);
+    }
+    const Graph contracted = contract_products(body);
+    return lower(contracted, must_be(make_nest(contracted, Loops::one_if_possible, Doubles::single)));
 }
 
-LoopNest lower(const Graph& body, Nest nest) { return Lowering(body).run(std::move(nest), false); }
+LoopNest lower(const Graph& contracted, Nest nest) {
+    return Lowering(contracted).run(std::move(nest), false);
+}
 
 }  // namespace mantissa::codegen

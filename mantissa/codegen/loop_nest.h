@@ -18,8 +18,7 @@
 namespace mantissa::inline v0::codegen {
 
 /// Steps that are no operations of a graph: exp_up_to_zero is that of numerics/exp2_body.h.
-inline constexpr std::string_view own_steps[] = {"fma", "one_plus_tanh", "times_one_plus_tanh",
-                                                 "exp_up_to_zero"};
+inline constexpr std::string_view own_steps[] = {"one_plus_tanh", "times_one_plus_tanh", "exp_up_to_zero"};
 
 /// One value. `arguments` are earlier values.
 struct Step {
@@ -106,8 +105,8 @@ std::int64_t global_scratch_floats(const LoopNest& nest);
 /// (passes/analysis/contraction_epilogue.h), whose operands after the sums are those that
 /// `ContractionEpilogue::operands` names. Throws InternalError if it is no nest.
 LoopNest lower(const Graph& body);
-/// The same of a body that is this nest.
-LoopNest lower(const Graph& body, Nest nest);
+/// The same of a body that is this nest, and whose products are contracted (passes/contract_products.h).
+LoopNest lower(const Graph& contracted, Nest nest);
 
 /// As readable pseudo-code. Equal kernels have equal texts.
 std::string pseudo_code(const LoopNest& nest);

@@ -10,6 +10,7 @@
 #include "mantissa/graph/gradient.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/passes/analysis/nest.h"
+#include "mantissa/passes/contract_products.h"
 #include "mantissa/passes/simplify.h"
 
 namespace mantissa::inline v0::codegen {
@@ -160,7 +161,7 @@ class Variant {
         const auto entry = results_.find(name);
         return entry == results_.end() ? Tensor{} : entry->second;
     }
-    Graph finish() { return simplify(graph_); }
+    Graph finish() { return contract_products(simplify(graph_)); }
 
   private:
     static Graph pairs_without_results(const Graph& pairs) {

@@ -20,18 +20,15 @@ BodyValues::BodyValues(llvm::IRBuilderBase& builder, const Lanes& lanes, const S
       graph_(code.graph),
       operands_(operands.size()),
       lane_axis_(lane_axis),
-      changes_(graph_.size()),
-      uses_(graph_.size()) {
+      changes_(graph_.size()) {
     for (NodeId id = 0; id < graph_.end(); ++id) {
         Changes& now = changes_[id];
         now = own_changes(id, operands);
         for (const mantissa::Value& input : graph_.node(id).inputs) {
             now.queries = now.queries || changes_[input.node].queries;
             now.keys = now.keys || changes_[input.node].keys;
-            ++uses_[input.node];
         }
     }
-    for (const Result& result : graph_.results()) ++uses_[result.value.node];
 }
 
 std::optional<std::size_t> BodyValues::input_of(NodeId id) const {
@@ -89,26 +86,12 @@ Value* BodyValues::made(NodeId id, const Pair& pair) {
                                 .number = element(now, lanes, pair),
                                 .operation = now.attributes.integer("operation")});
     if (op == "broadcast" || op == "stop_gradient") return argument(now.inputs[0]);
-    for (const std::size_t side : {0u, 1u})
-        if (const Node* product = contracted(now, side))
-            return lanes.apply(
-                "fma",
-                {argument(product->inputs[0]), argument(product->inputs[1]), argument(now.inputs[1 - side])},
-                dtype, dtype);
     std::vector<Value*> arguments;
     for (const mantissa::Value& input : now.inputs) arguments.push_back(argument(input));
     if (op == "tanh" && code_.rounded)
         return b_.CreateFSub(lanes.apply("one_plus_tanh", arguments, dtype, dtype),
                              lanes.constant(1, DType::f32));
     return lanes.apply(op, arguments, graph_.type(now.inputs.back()).dtype, dtype);
-}
-
-/// The product on one side of a sum, if nothing else reads it: both are then rounded once.
-const Node* BodyValues::contracted(const Node& sum, std::size_t side) const {
-    if (sum.op->name != "add" || sum.outputs[0].dtype != DType::f32 || sum.inputs[0] == sum.inputs[1])
-        return nullptr;
-    const NodeId id = sum.inputs[side].node;
-    return graph_.node(id).op->name == "mul" && uses_[id] == 1 ? &graph_.node(id) : nullptr;
 }
 
 /// Where each lane's pair stands in [B, H, T, S].

@@ -61,12 +61,10 @@ class BodyValues {
     std::optional<std::size_t> input_of(NodeId id) const;
     llvm::Value* made(NodeId id, const Pair& pair);
     llvm::Value* element(const Node& node, const Lanes& lanes, const Pair& pair);
-    const Node* contracted(const Node& sum, std::size_t side) const;
 
     std::size_t operands_;
     std::optional<std::size_t> lane_axis_;
     std::vector<Changes> changes_;  // by node
-    std::vector<int> uses_;         // by node: how often it is read, results included
     std::map<std::tuple<NodeId, std::size_t, std::size_t>, llvm::Value*> known_;
 };
 

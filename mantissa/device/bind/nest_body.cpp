@@ -5,6 +5,7 @@
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/passes/analysis/nest.h"
+#include "mantissa/passes/contract_products.h"
 #include "mantissa/passes/expand.h"
 #include "mantissa/passes/simplify.h"
 
@@ -70,12 +71,13 @@ Graph with_operands_as_read(const Graph& body) {
 }  // namespace
 
 Expected<NestBody> nest_of_body(const Graph& body) {
-    Expected<Nest> nest = make_nest(body, Loops::one_if_possible, Doubles::single);
+    const Graph contracted = contract_products(body);
+    Expected<Nest> nest = make_nest(contracted, Loops::one_if_possible, Doubles::single);
     if (!nest) return Unexpected{nest.reason()};
-    if (std::string reason = refuse_results(body, *nest); !reason.empty())
+    if (std::string reason = refuse_results(contracted, *nest); !reason.empty())
         return Unexpected{std::move(reason)};
     const std::int64_t rows = nest->rows, columns = nest->columns;
-    return NestBody{codegen::lower(body, std::move(*nest)), rows, columns};
+    return NestBody{codegen::lower(contracted, std::move(*nest)), rows, columns};
 }
 
 Expected<NestBody> nest_of_definition(const Graph& definition) {

@@ -69,6 +69,14 @@ std::vector<Type> select_types(const OpCall& call) {
     return {{dtype, broadcast_shape(call.inputs[0].shape, values)}};
 }
 
+/// a b + c, rounded once.
+std::vector<Type> fma_types(const OpCall& call) {
+    const Shape product = broadcast_shape(call.inputs[0].shape, call.inputs[1].shape);
+    expect_floating(call, 0);
+    common_dtype(call, 0, 1);
+    return {{common_dtype(call, 1, 2), broadcast_shape(product, call.inputs[2].shape)}};
+}
+
 std::vector<Type> is_finite_types(const OpCall& call) {
     expect_floating(call, 0);
     return {{DType::boolean, call.inputs[0].shape}};
@@ -119,6 +127,10 @@ std::vector<Tensor> sub_gradient(const GradientCall& c) {
 }
 std::vector<Tensor> mul_gradient(const GradientCall& c) {
     return {onto(c, 0, c.cotangents[0] * c.inputs[1]), onto(c, 1, c.cotangents[0] * c.inputs[0])};
+}
+std::vector<Tensor> fma_gradient(const GradientCall& c) {
+    const Tensor dy = c.cotangents[0];
+    return {onto(c, 0, dy * c.inputs[1]), onto(c, 1, dy * c.inputs[0]), onto(c, 2, dy)};
 }
 std::vector<Tensor> div_gradient(const GradientCall& c) {
     const Tensor by_numerator = c.cotangents[0] / c.inputs[1];
@@ -281,6 +293,15 @@ std::span<const Op> elementwise_ops() {
          .fuser = FuserClass::elementwise,
          .meaning = [](Numbers x) { return x[0] != 0 ? x[1] : x[2]; },
          .in_place = {1}},
+        {.name = "fma",
+         .min_inputs = 3,
+         .types = fma_types,
+         .gradient = fma_gradient,
+         .autocast = AutocastClass::widest,
+         .fuser = FuserClass::elementwise,
+         .flops = flops_per_output<2>,
+         .meaning = [](Numbers x) { return std::fma(x[0], x[1], x[2]); },
+         .in_place = {0}},
     };
     return rows;
 }
