@@ -6,8 +6,11 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <optional>
+#include <vector>
 
 #include "mantissa/graph/graph.h"
+#include "mantissa/graph/reference.h"
 #include "mantissa/passes/attention/attention_groups.h"
 
 namespace mantissa::inline v0 {
@@ -25,6 +28,22 @@ bool is_floating_cast(const Graph& graph, const Node& node) {
     return node.op->name == "cast" && is_floating(graph.type(node.inputs[0]).dtype);
 }
 
+/// The number that a value is everywhere, where it is made of constants alone.
+std::optional<double> one_number(const Graph& graph, Value value) {
+    const Node& node = graph.node(value.node);
+    if (node.op->name == "constant") return node.attributes.number("value");
+    const bool moves = node.op->fuser == FuserClass::movement && node.inputs.size() == 1;
+    const bool computes = node.op->meaning || node.op->name == "cast";
+    if (!moves && !computes) return std::nullopt;
+    std::vector<double> numbers;
+    for (const Value& input : node.inputs) {
+        const std::optional<double> number = one_number(graph, input);
+        if (!number) return std::nullopt;
+        numbers.push_back(*number);
+    }
+    return moves ? numbers[0] : evaluate_on_numbers(node, graph.input_types(node), numbers);
+}
+
 /// Matrix axes as they are stored: of the rows and of the columns of the operand as it is multiplied.
 struct MatrixAxes {
     int rows, columns;
@@ -39,12 +58,11 @@ DType wider(DType a, DType b) {
 /// Each step tells whether the search goes on.
 class AttentionRecognition {
   public:
-    AttentionRecognition(const SearchedGraph& searched, PatternReader& patterns, NodeId core)
+    AttentionRecognition(const SearchedGraph& searched, NodeId core)
         : graph_(searched.graph),
           live_(searched.live),
           uses_(searched.uses),
           numbers_(searched.numbers),
-          patterns_(patterns),
           core_(core) {}
 
     AttentionSearch run() {
@@ -332,13 +350,12 @@ class AttentionRecognition {
             const Node& made = node(x);
             const std::string_view op = made.op->name;
             if (op == "mul" || op == "div") {
-                const bool second = patterns_.of(made.inputs[1]).kind == Pattern::Kind::uniform;
-                const Pattern& p = patterns_.of(made.inputs[second ? 1 : 0]);
-                if (p.kind != Pattern::Kind::uniform || (op == "div" && !second)) break;
-                if (p.value == 0 || !std::isfinite(p.value)) break;
+                const bool second = one_number(graph_, made.inputs[1]).has_value();
+                const std::optional<double> factor = one_number(graph_, made.inputs[second ? 1 : 0]);
+                if (!factor || *factor == 0 || !std::isfinite(*factor) || (op == "div" && !second)) break;
                 x = made.inputs[second ? 0 : 1];
                 if (graph_.type(x).shape != made.outputs[0].shape) break;
-                operand.factor *= op == "mul" ? p.value : 1 / p.value;
+                operand.factor *= op == "mul" ? *factor : 1 / *factor;
                 operand.base = x;
                 whole = operand;
             } else if (op == "transpose" || op == "reshape" || is_floating_cast(graph_, made)) {
@@ -635,7 +652,6 @@ class AttentionRecognition {
     const std::vector<bool>& live_;
     const Uses& uses_;
     const ValueNumbers& numbers_;
-    PatternReader& patterns_;
     NodeId core_;
     NodeId product_ = -1;  // with the values
     FirstReason why_not_;
@@ -657,8 +673,8 @@ class AttentionRecognition {
 
 }  // namespace
 
-AttentionSearch attention_around(const SearchedGraph& searched, PatternReader& patterns, NodeId core) {
-    return AttentionRecognition(searched, patterns, core).run();
+AttentionSearch attention_around(const SearchedGraph& searched, NodeId core) {
+    return AttentionRecognition(searched, core).run();
 }
 
 }  // namespace mantissa

@@ -12,7 +12,6 @@
 #include "mantissa/passes/analysis/uses.h"
 #include "mantissa/passes/attention/axis_map.h"
 #include "mantissa/passes/attention/pair_reader.h"
-#include "mantissa/passes/attention/position_pattern.h"
 #include "mantissa/passes/attention/softmax_algebra.h"
 
 namespace mantissa::inline v0 {
@@ -80,6 +79,6 @@ struct SearchedGraph {
 };
 
 /// The attention that a node, a softmax or an exponential, is part of, or why it is part of none.
-AttentionSearch attention_around(const SearchedGraph& searched, PatternReader& patterns, NodeId core);
+AttentionSearch attention_around(const SearchedGraph& searched, NodeId core);
 
 }  // namespace mantissa

@@ -373,7 +373,6 @@ AttentionMatch match_attention(const Graph& graph, std::span<Value> kept, const 
     const Uses uses(graph, kept);
     const std::vector<bool> live = live_nodes(graph, kept);
     const ValueNumbers numbers(graph);
-    PatternReader patterns(graph);
     AttentionMatch match;
     Forms forms;
     std::vector<Core> left;
@@ -381,7 +380,7 @@ AttentionMatch match_attention(const Graph& graph, std::span<Value> kept, const 
     for (NodeId id = 0; id < graph.end(); ++id) {
         const std::string_view op = graph.node(id).op->name;
         if ((op != "softmax" && op != "exp") || !live[id]) continue;
-        const AttentionSearch search = attention_around({graph, uses, live, numbers}, patterns, id);
+        const AttentionSearch search = attention_around({graph, uses, live, numbers}, id);
         if (!search.form) {
             if (search.is_softmax) left.push_back({id, search.product, search.form.reason()});
             continue;

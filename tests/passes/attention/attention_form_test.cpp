@@ -26,8 +26,7 @@ struct Heads {
         const Uses uses(graph);
         const std::vector<bool> live = live_nodes(graph);
         const ValueNumbers numbers(graph);
-        PatternReader patterns(graph);
-        return attention_around({graph, uses, live, numbers}, patterns, core.value().node);
+        return attention_around({graph, uses, live, numbers}, core.value().node);
     }
 };
 
