@@ -155,25 +155,4 @@ std::string refuse_element(std::string_view op, DType from, DType to) {
     return "";
 }
 
-void merge_axes(std::vector<std::int64_t>& extents, const std::vector<std::vector<std::int64_t>*>& strides) {
-    std::size_t kept = 0;
-    for (std::size_t axis = 0; axis < extents.size(); ++axis) {
-        if (extents[axis] == 1) continue;
-        const bool behind =
-            kept > 0 && std::ranges::all_of(strides, [&](const std::vector<std::int64_t>* of) {
-                return (*of)[kept - 1] == (*of)[axis] * extents[axis];
-            });
-        if (!behind) {
-            extents[kept] = extents[axis];
-            for (std::vector<std::int64_t>* of : strides) (*of)[kept] = (*of)[axis];
-            ++kept;
-            continue;
-        }
-        extents[kept - 1] *= extents[axis];
-        for (std::vector<std::int64_t>* of : strides) (*of)[kept - 1] = (*of)[axis];
-    }
-    extents.resize(kept);
-    for (std::vector<std::int64_t>* of : strides) of->resize(kept);
-}
-
 }  // namespace mantissa::codegen

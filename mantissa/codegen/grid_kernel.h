@@ -170,7 +170,4 @@ Listing compile(const GridKernel& kernel, const NvptxTarget& target);
 /// Why single elements of it cannot be computed; empty if they can.
 std::string refuse_element(std::string_view op, DType from, DType to);
 
-/// The axes with those merged that lie behind one another in all operands, and extents of 1 gone.
-void merge_axes(std::vector<std::int64_t>& extents, const std::vector<std::vector<std::int64_t>*>& strides);
-
 }  // namespace mantissa::codegen

@@ -7,6 +7,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/device/bind/nest_body.h"
+#include "mantissa/device/bind/strided_axes.h"
 #include "mantissa/device/cpu/kernels/fused_stores.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/device/cpu/kernels/strided_loops.h"

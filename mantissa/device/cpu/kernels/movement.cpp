@@ -3,22 +3,33 @@
 
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "mantissa/base/error.h"
+#include "mantissa/device/bind/strided_axes.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/device/cpu/kernels/strided_loops.h"
+#include "mantissa/device/cpu/rows/rows.h"
 
 namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-/// Copies of `element` bytes from where the loops read to where they write.
+/// Threads, and copies of neighbouring bytes.
+struct Copying {
+    explicit Copying(const Context& context) : pool(context.pool), kernels(row_kernels(context.isa)) {}
+
+    ThreadPool& pool;
+    const RowKernels& kernels;
+};
+
+/// Copies of `T` from where the loops read to where they write.
 template <class T>
-void copy_elements(const StridedLoops& loops, const std::byte* from, std::byte* to, ThreadPool& pool) {
+void copy_elements(const StridedLoops& loops, const std::byte* from, std::byte* to, const Copying& by) {
     const T* source = reinterpret_cast<const T*>(from);
     T* target = reinterpret_cast<T*>(to);
     const std::int64_t a = loops.inner.strides[0], b = loops.inner.strides[1];
-    loops.for_each_piece(pool, [&](const StridedLoops::Strides& start, std::int64_t count) {
+    loops.for_each_piece(by.pool, [&](const StridedLoops::Strides& start, std::int64_t count) {
         const T* x = source + start[0];
         T* y = target + start[1];
         if (a == 1 && b == 1)
@@ -30,101 +41,60 @@ void copy_elements(const StridedLoops& loops, const std::byte* from, std::byte* 
     });
 }
 
-void copy_along(const StridedLoops& loops, std::size_t element, const std::byte* from, std::byte* to,
-                ThreadPool& pool) {
+/// Shorter rows cost more by a call for each than by moving them.
+constexpr std::int64_t min_row_bytes = 64;
+
+/// Rows of neighbouring bytes, as the parts of a tensor along an axis are; nothing where the loops are
+/// others.
+std::optional<CopyRows> rows_of(const StridedLoops& loops, std::int64_t element) {
+    const std::int64_t bytes = loops.inner.extent * element;
+    if (loops.inner.strides[0] != 1 || loops.inner.strides[1] != 1 || loops.outer.size() > 1)
+        return std::nullopt;
+    CopyRows rows{.rows = loops.rows, .bytes = bytes, .source_stride = bytes, .target_stride = bytes};
+    if (!loops.outer.empty()) {
+        rows.source_stride = loops.outer[0].strides[0] * element;
+        rows.target_stride = loops.outer[0].strides[1] * element;
+    }
+    const bool apart = rows.source_stride >= bytes && rows.target_stride >= bytes;
+    return rows.rows > 0 && bytes >= min_row_bytes && apart ? std::optional(rows) : std::nullopt;
+}
+
+void copy_along(const StridedLoops& loops, std::int64_t element, const std::byte* from, std::byte* to,
+                const Copying& by) {
+    if (std::optional<CopyRows> rows = rows_of(loops, element)) {
+        rows->source = from;
+        rows->target = to;
+        return copy_rows(by.kernels, *rows, by.pool);
+    }
     switch (element) {
         case 1:
-            return copy_elements<std::uint8_t>(loops, from, to, pool);
+            return copy_elements<std::uint8_t>(loops, from, to, by);
         case 2:
-            return copy_elements<std::uint16_t>(loops, from, to, pool);
+            return copy_elements<std::uint16_t>(loops, from, to, by);
         case 4:
-            return copy_elements<std::uint32_t>(loops, from, to, pool);
+            return copy_elements<std::uint32_t>(loops, from, to, by);
         default:
-            return copy_elements<std::uint64_t>(loops, from, to, pool);
+            return copy_elements<std::uint64_t>(loops, from, to, by);
     }
 }
 
-/// One strided copy between parts of two tensors.
-struct Piece {
-    StridedLoops loops;
-    std::int64_t from = 0;  ///< offsets in bytes
-    std::int64_t to = 0;
-    std::size_t input = 0;
-    std::size_t output = 0;
-};
-
-Launch copy_pieces(std::vector<Piece> pieces, std::size_t element, const Context& context) {
-    return [pieces = std::make_shared<const std::vector<Piece>>(std::move(pieces)), element,
-            &pool = context.pool](const Operands& operands) {
+Launch prepare_copies(const Problem& problem, const Context& context) {
+    struct Piece {
+        StridedLoops loops;
+        std::int64_t from, to;  ///< bytes
+        std::size_t input, output;
+    };
+    const auto element = static_cast<std::int64_t>(size_of(problem.inputs[0].dtype));
+    const auto pieces = std::make_shared<std::vector<Piece>>();
+    for (CopiedPiece& piece : copied_pieces(problem))
+        pieces->push_back({StridedLoops(piece.shape.extents(), {piece.from_strides, piece.to_strides}),
+                           piece.from * element, piece.to * element, piece.input, piece.output});
+    const std::int64_t zeros = problem.op.name == "pad" ? problem.outputs[0].bytes() : 0;
+    return [pieces, element, zeros, by = Copying(context)](const Operands& operands) {
+        std::memset(operands.outputs[0], 0, static_cast<std::size_t>(zeros));
         for (const Piece& piece : *pieces)
             copy_along(piece.loops, element, operands.inputs[piece.input] + piece.from,
-                       operands.outputs[piece.output] + piece.to, pool);
-    };
-}
-
-/// The part of `whole` that starts at `offset` along an axis, as offset in bytes.
-std::int64_t part_offset(const Type& whole, int axis, std::int64_t offset) {
-    return offset * whole.shape.strides()[axis] * static_cast<std::int64_t>(size_of(whole.dtype));
-}
-
-Launch prepare_transpose(const Problem& problem, const Context& context) {
-    const std::vector<std::int64_t> dense = problem.inputs[0].shape.strides();
-    std::vector<std::int64_t> from;
-    for (std::int64_t axis : problem.attributes.list("order")) from.push_back(dense[axis]);
-    const Shape& shape = problem.outputs[0].shape;
-    return copy_pieces({{.loops = StridedLoops(shape.extents(), {from, shape.strides()})}},
-                       size_of(problem.inputs[0].dtype), context);
-}
-
-Launch prepare_broadcast(const Problem& problem, const Context& context) {
-    const Shape& shape = problem.outputs[0].shape;
-    const auto from = broadcast_strides(problem.inputs[0].shape, shape);
-    return copy_pieces({{.loops = StridedLoops(shape.extents(), {from, shape.strides()})}},
-                       size_of(problem.inputs[0].dtype), context);
-}
-
-Launch prepare_slice(const Problem& problem, const Context& context) {
-    const Type &x = problem.inputs[0], &y = problem.outputs[0];
-    return copy_pieces({{.loops = StridedLoops(y.shape.extents(), {x.shape.strides(), y.shape.strides()}),
-                         .from = part_offset(x, axis_of(problem), problem.attributes.integer("start"))}},
-                       size_of(x.dtype), context);
-}
-
-Launch prepare_split(const Problem& problem, const Context& context) {
-    const Type &x = problem.inputs[0], &y = problem.outputs[0];
-    const int axis = axis_of(problem);
-    std::vector<Piece> pieces;
-    for (std::size_t i = 0; i < problem.outputs.size(); ++i)
-        pieces.push_back({.loops = StridedLoops(y.shape.extents(), {x.shape.strides(), y.shape.strides()}),
-                          .from = part_offset(x, axis, static_cast<std::int64_t>(i) * y.shape[axis]),
-                          .output = i});
-    return copy_pieces(std::move(pieces), size_of(x.dtype), context);
-}
-
-Launch prepare_concat(const Problem& problem, const Context& context) {
-    const Type& y = problem.outputs[0];
-    const int axis = axis_of(problem);
-    std::vector<Piece> pieces;
-    std::int64_t offset = 0;
-    for (std::size_t i = 0; i < problem.inputs.size(); ++i) {
-        const Shape& part = problem.inputs[i].shape;
-        pieces.push_back({.loops = StridedLoops(part.extents(), {part.strides(), y.shape.strides()}),
-                          .to = part_offset(y, axis, offset),
-                          .input = i});
-        offset += part[axis];
-    }
-    return copy_pieces(std::move(pieces), size_of(y.dtype), context);
-}
-
-Launch prepare_pad(const Problem& problem, const Context& context) {
-    const Type &x = problem.inputs[0], &y = problem.outputs[0];
-    const Launch copy =
-        copy_pieces({{.loops = StridedLoops(x.shape.extents(), {x.shape.strides(), y.shape.strides()}),
-                      .to = part_offset(y, axis_of(problem), problem.attributes.integer("before"))}},
-                    size_of(x.dtype), context);
-    return [copy, bytes = static_cast<std::size_t>(y.bytes())](const Operands& operands) {
-        std::memset(operands.outputs[0], 0, bytes);
-        copy(operands);
+                       operands.outputs[piece.output] + piece.to, by);
     };
 }
 
@@ -138,10 +108,10 @@ Launch prepare_write_slice(const Problem& problem, const Context& context) {
     const auto loops =
         std::make_shared<const StridedLoops>(extents, std::vector{part.shape.strides(), x.shape.strides()});
     const std::int64_t parts = std::max<std::int64_t>(starts, 1);
-    return [=, length = part.shape[axis], extent = x.shape[axis], step = part_offset(x, axis, 1),
-            element = size_of(x.dtype), bytes = static_cast<std::size_t>(x.bytes()),
-            of_part = part.bytes() / parts, of_x = x.bytes() / parts,
-            &pool = context.pool](const Operands& operands) {
+    const auto element = static_cast<std::int64_t>(size_of(x.dtype));
+    return [=, length = part.shape[axis], extent = x.shape[axis], step = x.shape.strides()[axis] * element,
+            bytes = static_cast<std::size_t>(x.bytes()), of_part = part.bytes() / parts,
+            of_x = x.bytes() / parts, by = Copying(context)](const Operands& operands) {
         if (operands.outputs[0] != operands.inputs[0])
             std::memcpy(operands.outputs[0], operands.inputs[0], bytes);
         for (std::int64_t i = 0; i < starts; ++i) {
@@ -150,7 +120,7 @@ Launch prepare_write_slice(const Problem& problem, const Context& context) {
                 throw UserError(fmt::format("write_slice: [{}, {}) is outside an axis of {}", start,
                                             start + length, extent));
             copy_along(*loops, element, operands.inputs[1] + i * of_part,
-                       operands.outputs[0] + i * of_x + start * step, pool);
+                       operands.outputs[0] + i * of_x + start * step, by);
         }
     };
 }
@@ -179,12 +149,8 @@ void add_movement_kernels(KernelTable& table, const Context& context) {
         table[op].push_back(
             kernel_of("strided copy", [=](const Problem& problem) { return prepare(problem, context); }));
     };
-    add("transpose", prepare_transpose);
-    add("broadcast", prepare_broadcast);
-    add("slice", prepare_slice);
-    add("split", prepare_split);
-    add("concat", prepare_concat);
-    add("pad", prepare_pad);
+    for (const char* op : {"transpose", "broadcast", "slice", "split", "concat", "pad"})
+        add(op, prepare_copies);
     add("write_slice", prepare_write_slice);
     const auto count = [=](const Problem& problem) {
         return problem.outputs[0].dtype == DType::i32 ? fill_iota<std::int32_t>(problem, context)

@@ -314,87 +314,6 @@ Launch prepare_permute(const Problem& problem, const BoundRows& b) {
     };
 }
 
-/// The parts of one tensor along an axis, and the tensor, as rows: all axes before that one, by the bytes of
-/// that and those behind it.
-struct PartsOfRows {
-    PartsOfRows(const Type& whole, int axis)
-        : rows(1), step(static_cast<std::int64_t>(size_of(whole.dtype))) {
-        for (int before = 0; before < axis; ++before) rows *= whole.shape[before];
-        for (int behind = axis + 1; behind < whole.shape.rank(); ++behind) step *= whole.shape[behind];
-        row = step * whole.shape[axis];
-    }
-
-    std::int64_t rows;
-    std::int64_t step;  ///< from one place of the axis to the next
-    std::int64_t row;
-};
-
-/// Shorter, a call for each costs more than it moves.
-constexpr std::int64_t min_part_bytes = 64;
-
-std::string refuse_parts(const std::vector<Type>& parts, int axis) {
-    for (const Type& part : parts) {
-        if (part.shape.elements() == 0) return "it needs one element or more";
-        if (const std::int64_t bytes = PartsOfRows(part, axis).row; bytes < min_part_bytes)
-            return fmt::format("it moves {} bytes or more at a time, got {}", min_part_bytes, bytes);
-    }
-    return "";
-}
-
-std::string refuse_short_outputs(const Problem& problem) {
-    return refuse_parts({problem.outputs.begin(), problem.outputs.end()}, axis_of(problem));
-}
-
-std::string refuse_short_inputs(const Problem& problem) {
-    return refuse_parts({problem.inputs.begin(), problem.inputs.end()}, axis_of(problem));
-}
-
-/// slice and split: parts of the input from a place on.
-Launch prepare_parts(const Problem& problem, const BoundRows& b) {
-    const int axis = axis_of(problem);
-    const PartsOfRows whole(problem.inputs[0], axis);
-    std::vector<std::int64_t> extents;
-    for (const Type& part : problem.outputs) extents.push_back(part.shape[axis]);
-    const bool slices = problem.attributes.has("start");
-    return [=, first = slices ? problem.attributes.integer("start") : 0](const Operands& o) {
-        std::int64_t place = first;
-        for (std::size_t i = 0; i < extents.size(); ++i) {
-            const std::int64_t bytes = extents[i] * whole.step;
-            copy_rows(b.kernels,
-                      {.rows = whole.rows,
-                       .bytes = bytes,
-                       .source_stride = whole.row,
-                       .target_stride = bytes,
-                       .source = o.inputs[0] + place * whole.step,
-                       .target = o.outputs[i]},
-                      b.pool);
-            place += extents[i];
-        }
-    };
-}
-
-Launch prepare_concat(const Problem& problem, const BoundRows& b) {
-    const int axis = axis_of(problem);
-    const PartsOfRows whole(problem.outputs[0], axis);
-    std::vector<std::int64_t> extents;
-    for (const Type& part : problem.inputs) extents.push_back(part.shape[axis]);
-    return [=](const Operands& o) {
-        std::int64_t place = 0;
-        for (std::size_t i = 0; i < extents.size(); ++i) {
-            const std::int64_t bytes = extents[i] * whole.step;
-            copy_rows(b.kernels,
-                      {.rows = whole.rows,
-                       .bytes = bytes,
-                       .source_stride = bytes,
-                       .target_stride = whole.row,
-                       .source = o.inputs[i],
-                       .target = o.outputs[0] + place * whole.step},
-                      b.pool);
-            place += extents[i];
-        }
-    };
-}
-
 /// Refusals of every row kernel: nothing to do, and FP64.
 std::string refuse_empty_or_wide(const Problem& problem) {
     for (std::span<const Type> types : {problem.inputs, problem.outputs})
@@ -501,9 +420,6 @@ const Row rows[] = {
     {"adamw", prepare_adamw, 0, refuse_adamw, no_workspace, {0, 2, 3, 4, 6}},
     {"sgd", prepare_sgd, 0, refuse_sgd, no_workspace, {0, 2, 3}},
     {"transpose", prepare_permute, 0, refuse_permutation},
-    {"slice", prepare_parts, 0, refuse_short_outputs},
-    {"split", prepare_parts, 0, refuse_short_outputs},
-    {"concat", prepare_concat, 0, refuse_short_inputs},
     {"global_norm", prepare_global_norm, 0, refuse_empty_or_wide, global_norm_workspace, {}, DType::f64},
     {"sum", prepare_column_sum, 0, refuse_unless_leading_sum,
      [](const Problem& p) {

@@ -8,7 +8,6 @@
 
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/base/whole_units.h"
-#include "mantissa/graph/type.h"
 
 namespace mantissa::inline v0::on_cpu {
 
@@ -28,8 +27,7 @@ struct StridedLoops {
     std::int64_t rows = 1;    ///< the product of the outer extents
 
     /// `strides[i]` are those of operand i along each axis of `extents`.
-    StridedLoops(const std::vector<std::int64_t>& extents,
-                 const std::vector<std::vector<std::int64_t>>& strides);
+    StridedLoops(std::vector<std::int64_t> extents, std::vector<std::vector<std::int64_t>> strides);
 
     /// The first element of a row in each operand.
     Strides row_start(std::int64_t row) const;
@@ -58,8 +56,5 @@ struct StridedLoops {
         });
     }
 };
-
-/// The strides with which an operand is read to fill `shape`: 0 along axes that it is stretched over.
-std::vector<std::int64_t> broadcast_strides(const Shape& operand, const Shape& shape);
 
 }  // namespace mantissa::on_cpu

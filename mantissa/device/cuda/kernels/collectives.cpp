@@ -50,17 +50,15 @@ class OverNumbers {
                                       .operands = {},
                                       .output = {.dtype = output, .strides = {1}}};
         for (const DType dtype : operands) kernel.operands.push_back({.dtype = dtype, .strides = {1}});
-        blocks_ = codegen::blocks_of({.name = "", .code = kernel});
-        kernel_ = add_element_kernel(context, std::move(kernel));
+        made_ = add_element_kernel(context, std::move(kernel));
     }
 
     void queue(const Context& context, cuda::Stream stream, std::vector<std::uint64_t> addresses) const {
-        launch_on(context, stream, *kernel_, blocks_, std::move(addresses));
+        launch_on(context, stream, *made_.kernel, made_.blocks, std::move(addresses));
     }
 
   private:
-    std::shared_ptr<const GpuKernel> kernel_;
-    std::int64_t blocks_ = 0;
+    SizedKernel made_;
 };
 
 /// The terms of the sum: as they came, or the sum of some.

@@ -56,8 +56,7 @@ Rewrite rewrite(Context& context, std::vector<std::int64_t> extents, codegen::St
     };
     for (const int count : {8, 4, 2})
         if (kernel.at_once == 1 && moves_at_once(count)) kernel.at_once = count;
-    const std::int64_t blocks = codegen::blocks_of(codegen::GridKernel{.name = "", .code = kernel});
-    return {{add_element_kernel(context, std::move(kernel)), blocks}};
+    return {add_element_kernel(context, std::move(kernel))};
 }
 
 Rewrite widened(Context& context, const Type& type) {

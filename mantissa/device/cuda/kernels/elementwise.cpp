@@ -2,34 +2,27 @@
 
 #include <algorithm>
 
+#include "mantissa/device/bind/strided_axes.h"
 #include "mantissa/device/cuda/kernels/kernels.h"
 
 namespace mantissa::inline v0::on_cuda {
 
 codegen::Strided stretched(const Type& operand, const Shape& shape) {
-    codegen::Strided strided{.dtype = operand.dtype};
-    const std::vector<std::int64_t> own = operand.shape.strides();
-    const int missing = shape.rank() - operand.shape.rank();
-    for (int axis = 0; axis < shape.rank(); ++axis) {
-        const bool has = axis >= missing && operand.shape[axis - missing] != 1;
-        strided.strides.push_back(has ? own[static_cast<std::size_t>(axis - missing)] : 0);
-    }
-    return strided;
+    return {.dtype = operand.dtype, .strides = broadcast_strides(operand.shape, shape)};
 }
 
-std::shared_ptr<const GpuKernel> add_element_kernel(Context& context, codegen::ElementKernel kernel) {
+SizedKernel add_element_kernel(Context& context, codegen::ElementKernel kernel) {
     std::vector<std::vector<std::int64_t>*> strides{&kernel.output.strides};
     for (codegen::Strided& operand : kernel.operands) strides.push_back(&operand.strides);
     if (!kernel.counter.empty()) strides.push_back(&kernel.counter);
-    codegen::merge_axes(kernel.extents, strides);
+    merge_axes(kernel.extents, strides);
     std::string name = kernel.op + "_" + std::string(name_of(kernel.output.dtype));
     std::ranges::replace(name, ' ', '_');
-    return context.modules.add({.name = std::move(name), .code = std::move(kernel)});
+    return add_sized(context, {.name = std::move(name), .code = std::move(kernel)});
 }
 
 Launch launch_of_elements(Context& context, codegen::ElementKernel kernel) {
-    const std::int64_t blocks = codegen::blocks_of(codegen::GridKernel{.name = "", .code = kernel});
-    return launch_of(context, {add_element_kernel(context, std::move(kernel)), blocks});
+    return launch_of(context, add_element_kernel(context, std::move(kernel)));
 }
 
 namespace {

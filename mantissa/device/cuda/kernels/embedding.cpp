@@ -29,13 +29,11 @@ Launch rows_of_ids(const Problem& problem, Context& context) {
                       .pitch = columns,
                       .limit = table[0],
                       .report = report_of_ids(context, table[0])};
-    const std::int64_t blocks = codegen::blocks_of(codegen::GridKernel{.name = "", .code = kernel});
-    return
-        [&context, blocks, made = add_element_kernel(context, std::move(kernel))](const Operands& operands) {
-            launch_reporting(context, *made, blocks,
-                             {address_of(operands.inputs[0]), address_of(operands.inputs[1]),
-                              address_of(operands.outputs[0])});
-        };
+    return [&context, made = add_element_kernel(context, std::move(kernel))](const Operands& operands) {
+        launch_reporting(context, *made.kernel, made.blocks,
+                         {address_of(operands.inputs[0]), address_of(operands.inputs[1]),
+                          address_of(operands.outputs[0])});
+    };
 }
 
 /// One block adds up the rows of an id in a stretch, and one those of all stretches: as many of one as of the

@@ -145,7 +145,7 @@ Expected<PreparedKernel> prepare_definition(Context& context, const Graph& defin
 codegen::Strided stretched(const Type& operand, const Shape& shape);
 
 /// Adds the kernel, with axes merged where that changes nothing, and a name that is an identifier.
-std::shared_ptr<const GpuKernel> add_element_kernel(Context& context, codegen::ElementKernel kernel);
+SizedKernel add_element_kernel(Context& context, codegen::ElementKernel kernel);
 
 /// A launch of one kernel over all operands and the first output.
 Launch launch_of_elements(Context& context, codegen::ElementKernel kernel);

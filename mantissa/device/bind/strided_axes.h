@@ -1,0 +1,29 @@
+// Tensors as they are walked, axis by axis, with a stride for each: what both devices copy and stretch by.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "mantissa/device/device.h"
+#include "mantissa/graph/type.h"
+
+namespace mantissa::inline v0 {
+
+/// One strided copy between parts of two tensors. Strides and offsets are in elements.
+struct CopiedPiece {
+    Shape shape;
+    std::vector<std::int64_t> from_strides, to_strides;
+    std::int64_t from = 0, to = 0;
+    std::size_t input = 0, output = 0;
+};
+
+/// The copies that a transpose, broadcast, slice, split, concat or pad is; around a pad's there are zeros.
+std::vector<CopiedPiece> copied_pieces(const Problem& problem);
+
+/// The strides with which an operand is read to fill `shape`: 0 along axes that it is stretched over.
+std::vector<std::int64_t> broadcast_strides(const Shape& operand, const Shape& shape);
+
+/// The axes with those merged that lie behind one another in all operands, and extents of 1 gone.
+void merge_axes(std::vector<std::int64_t>& extents, const std::vector<std::vector<std::int64_t>*>& strides);
+
+}  // namespace mantissa
