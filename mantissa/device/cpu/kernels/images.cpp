@@ -6,10 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "mantissa/device/cpu/kernels/kernels.h"
-#include "mantissa/device/cpu/rows/image_kernels.h"
+#include "mantissa/device/cpu/kernels/row_bindings.h"
 #include "mantissa/device/cpu/rows/partition.h"
-#include "mantissa/device/cpu/rows/rows.h"
 #include "mantissa/graph/pooling.h"
 
 #include "mantissa/base/whole_units.h"
@@ -17,12 +15,6 @@
 namespace mantissa::inline v0::on_cpu {
 
 namespace {
-
-struct BoundImages {
-    const ImageKernels& kernels;
-    const RowKernels& rows;
-    ThreadPool& pool;
-};
 
 /// Where a pool's windows lie, with the memory that a `PoolShape` points into.
 struct Windows {
@@ -52,84 +44,59 @@ std::shared_ptr<const Windows> windows_of(const Attributes& attributes, const Sh
     return windows;
 }
 
-Launch prepare_max_pool(const Problem& problem, const BoundImages& b) {
-    return [b, dtype = problem.inputs[0].dtype,
-            windows = windows_of(problem.attributes, problem.inputs[0].shape)](const Operands& o) {
-        max_pool(b.kernels,
-                 {.shape = windows->shape,
-                  .x = {o.inputs[0], dtype},
-                  .y = {o.outputs[0], dtype},
-                  .index = o.output<std::uint8_t>(1)},
-                 b.pool);
+Launch prepare_max_pool(const Problem& problem, const BoundRows& b) {
+    return [b, windows = windows_of(problem.attributes, problem.inputs[0].shape)](const Operands& o) {
+        max_pool(
+            b.images,
+            {.shape = windows->shape, .x = b.in(o, 0), .y = b.out(o, 0), .index = o.output<std::uint8_t>(1)},
+            b.pool);
     };
 }
 
 /// dy, index.
-Launch prepare_max_pool_grad(const Problem& problem, const BoundImages& b) {
-    return [b, dtype = problem.inputs[0].dtype,
-            windows = windows_of(problem.attributes, problem.outputs[0].shape)](const Operands& o) {
-        max_pool_grad(b.kernels,
-                      {.shape = windows->shape,
-                       .dy = {o.inputs[0], dtype},
-                       .index = o.input<std::uint8_t>(1),
-                       .dx = {o.outputs[0], dtype}},
-                      b.pool);
+Launch prepare_max_pool_grad(const Problem& problem, const BoundRows& b) {
+    return [b, windows = windows_of(problem.attributes, problem.outputs[0].shape)](const Operands& o) {
+        max_pool_grad(
+            b.images,
+            {.shape = windows->shape, .dy = b.in(o, 0), .index = o.input<std::uint8_t>(1), .dx = b.out(o, 0)},
+            b.pool);
     };
 }
 
-Launch prepare_average_pool(const Problem& problem, const BoundImages& b) {
-    return [b, dtype = problem.inputs[0].dtype,
-            windows = windows_of(problem.attributes, problem.inputs[0].shape)](const Operands& o) {
-        average_pool(b.kernels,
-                     {.shape = windows->shape, .x = {o.inputs[0], dtype}, .y = {o.outputs[0], dtype}},
-                     b.pool);
+Launch prepare_average_pool(const Problem& problem, const BoundRows& b) {
+    return [b, windows = windows_of(problem.attributes, problem.inputs[0].shape)](const Operands& o) {
+        average_pool(b.images, {.shape = windows->shape, .x = b.in(o, 0), .y = b.out(o, 0)}, b.pool);
     };
 }
 
-Launch prepare_average_pool_grad(const Problem& problem, const BoundImages& b) {
-    return [b, dtype = problem.inputs[0].dtype,
-            windows = windows_of(problem.attributes, problem.outputs[0].shape)](const Operands& o) {
-        average_pool_grad(b.kernels,
-                          {.shape = windows->shape, .dy = {o.inputs[0], dtype}, .dx = {o.outputs[0], dtype}},
-                          b.pool);
+Launch prepare_average_pool_grad(const Problem& problem, const BoundRows& b) {
+    return [b, windows = windows_of(problem.attributes, problem.outputs[0].shape)](const Operands& o) {
+        average_pool_grad(b.images, {.shape = windows->shape, .dy = b.in(o, 0), .dx = b.out(o, 0)}, b.pool);
     };
 }
 
 /// dy, y.
-Launch prepare_relu_grad(const Problem& problem, const BoundImages& b) {
-    return [b, count = problem.inputs[1].shape.elements(), dy = problem.inputs[0].dtype,
-            y = problem.inputs[1].dtype](const Operands& o) {
-        relu_grad(b.kernels,
-                  {.count = count, .dy = {o.inputs[0], dy}, .y = {o.inputs[1], y}, .dx = {o.outputs[0], y}},
+Launch prepare_relu_grad(const Problem&, const BoundRows& b) {
+    return [b](const Operands& o) {
+        relu_grad(b.images, {.count = b.count(), .dy = b.in(o, 0), .y = b.in(o, 1), .dx = b.out(o, 0)},
                   b.pool);
     };
 }
 
-/// The sizes of a problem whose operand `x` is [rows, C].
-struct Channels {
-    std::int64_t rows = 0, channels = 0;
-    float eps = 0;
-};
-
-Channels channels_of(const Problem& problem, std::size_t x) {
-    const Shape& shape = problem.inputs[x].shape;
-    return {.rows = shape.elements() / shape[-1],
-            .channels = shape[-1],
-            .eps = static_cast<float>(problem.attributes.number("epsilon"))};
-}
+float epsilon_of(const Problem& problem) { return static_cast<float>(problem.attributes.number("epsilon")); }
 
 std::int64_t moments_bytes(const Problem& problem) {
-    const Channels c = channels_of(problem, 0);
-    return moments_workspace(c.rows, c.channels);
+    const Shape& x = problem.inputs[0].shape;
+    return moments_workspace(x.elements() / x[-1], x[-1]);
 }
 
-Launch prepare_moments(const Problem& problem, const BoundImages& b) {
-    return [b, c = channels_of(problem, 0), dtype = problem.inputs[0].dtype](const Operands& o) {
-        moments(b.kernels,
-                {.rows = c.rows,
-                 .channels = c.channels,
-                 .eps = c.eps,
-                 .x = {o.inputs[0], dtype},
+Launch prepare_moments(const Problem& problem, const BoundRows& b) {
+    return [b, eps = epsilon_of(problem)](const Operands& o) {
+        moments(b.images,
+                {.rows = b.rows,
+                 .channels = b.columns,
+                 .eps = eps,
+                 .x = b.in(o, 0),
                  .mean = o.output<float>(0),
                  .variance = o.output<float>(1),
                  .rstd = o.output<float>(2),
@@ -143,63 +110,62 @@ std::int64_t batch_norm_bytes(const Problem& problem) {
 }
 
 /// x, gamma, beta -> y, mean, variance, 1/sigma.
-Launch prepare_batch_norm(const Problem& problem, const BoundImages& b) {
-    return [b, c = channels_of(problem, 0), dtype = problem.inputs[0].dtype](const Operands& o) {
+Launch prepare_batch_norm(const Problem& problem, const BoundRows& b) {
+    return [b, eps = epsilon_of(problem)](const Operands& o) {
         float* scale = reinterpret_cast<float*>(o.workspace);
-        moments(b.kernels,
-                {.rows = c.rows,
-                 .channels = c.channels,
-                 .eps = c.eps,
-                 .x = {o.inputs[0], dtype},
+        moments(b.images,
+                {.rows = b.rows,
+                 .channels = b.columns,
+                 .eps = eps,
+                 .x = b.in(o, 0),
                  .mean = o.output<float>(1),
                  .variance = o.output<float>(2),
                  .rstd = o.output<float>(3),
-                 .workspace = scale + c.channels},
+                 .workspace = scale + b.columns},
                 b.pool);
-        for (std::int64_t i = 0; i < c.channels; ++i) scale[i] = o.output<float>(3)[i] * o.input<float>(1)[i];
-        normalize(b.kernels,
-                  {.rows = c.rows,
-                   .channels = c.channels,
-                   .x = {o.inputs[0], dtype},
+        for (std::int64_t i = 0; i < b.columns; ++i) scale[i] = o.output<float>(3)[i] * o.input<float>(1)[i];
+        normalize(b.images,
+                  {.rows = b.rows,
+                   .channels = b.columns,
+                   .x = b.in(o, 0),
                    .mean = o.output<float>(1),
                    .scale = scale,
                    .beta = o.input<float>(2),
-                   .y = {o.outputs[0], dtype}},
+                   .y = b.out(o, 0)},
                   b.pool);
     };
 }
 
 /// x, gamma, beta, mean, variance.
-Launch prepare_normalize(const Problem& problem, const BoundImages& b) {
-    return [b, c = channels_of(problem, 0), dtype = problem.inputs[0].dtype](const Operands& o) {
+Launch prepare_normalize(const Problem& problem, const BoundRows& b) {
+    return [b, eps = epsilon_of(problem)](const Operands& o) {
         float* scale = reinterpret_cast<float*>(o.workspace);
-        for (std::int64_t i = 0; i < c.channels; ++i)
-            scale[i] = 1 / std::sqrt(o.input<float>(4)[i] + c.eps) * o.input<float>(1)[i];
-        normalize(b.kernels,
-                  {.rows = c.rows,
-                   .channels = c.channels,
-                   .x = {o.inputs[0], dtype},
+        for (std::int64_t i = 0; i < b.columns; ++i)
+            scale[i] = 1 / std::sqrt(o.input<float>(4)[i] + eps) * o.input<float>(1)[i];
+        normalize(b.images,
+                  {.rows = b.rows,
+                   .channels = b.columns,
+                   .x = b.in(o, 0),
                    .mean = o.input<float>(3),
                    .scale = scale,
                    .beta = o.input<float>(2),
-                   .y = {o.outputs[0], dtype}},
+                   .y = b.out(o, 0)},
                   b.pool);
     };
 }
 
 /// dy, x, gamma, mean, 1/sigma.
-Launch prepare_batch_norm_grad(const Problem& problem, const BoundImages& b) {
-    return [b, c = channels_of(problem, 1), dy = problem.inputs[0].dtype,
-            x = problem.inputs[1].dtype](const Operands& o) {
-        batch_norm_grad(b.kernels,
-                        {.rows = c.rows,
-                         .channels = c.channels,
-                         .dy = {o.inputs[0], dy},
-                         .x = {o.inputs[1], x},
+Launch prepare_batch_norm_grad(const Problem&, const BoundRows& b) {
+    return [b](const Operands& o) {
+        batch_norm_grad(b.images,
+                        {.rows = b.rows,
+                         .channels = b.columns,
+                         .dy = b.in(o, 0),
+                         .x = b.in(o, 1),
                          .gamma = o.input<float>(2),
                          .mean = o.input<float>(3),
                          .rstd = o.input<float>(4),
-                         .dx = {o.outputs[0], x},
+                         .dx = b.out(o, 0),
                          .dgamma = o.output<float>(1),
                          .dbeta = o.output<float>(2),
                          .workspace = reinterpret_cast<float*>(o.workspace)},
@@ -235,10 +201,10 @@ std::string refuse_unless_pixels(const Problem& problem) {
         return fmt::format("it writes f32, not {}", name_of(problem.outputs[0].dtype));
     if (sum->pixels > max_pixels)
         return fmt::format("it adds up to {} terms in a row, not {}", max_pixels, sum->pixels);
-    return "";
+    return refuse_empty_or_wide(problem);
 }
 
-Launch prepare_pixel_sum(const Problem& problem, const BoundImages& b) {
+Launch prepare_pixel_sum(const Problem& problem, const BoundRows& b) {
     return [b, sum = *pixel_sum_of(problem), dtype = problem.inputs[0].dtype](const Operands& o) {
         constexpr std::int64_t columns_at_once = 1024;
         const std::int64_t C = sum.channels, parts = ceil_div(C, columns_at_once);
@@ -249,13 +215,13 @@ Launch prepare_pixel_sum(const Problem& problem, const BoundImages& b) {
             part.rows = sum.pixels;
             part.channels = C;
             part.x = {o.inputs[0] + image * image_bytes, dtype};
-            b.rows.column_sum(part, {0, sum.pixels}, {first, std::min(C, first + columns_at_once)},
-                              o.output<float>(0) + image * C + first);
+            b.kernels.column_sum(part, {0, sum.pixels}, {first, std::min(C, first + columns_at_once)},
+                                 o.output<float>(0) + image * C + first);
         });
     };
 }
 
-Launch prepare_running_average(const Problem& problem, const BoundImages&) {
+Launch prepare_running_average(const Problem& problem, const BoundRows&) {
     const double momentum = problem.attributes.number("momentum");
     return
         [kept = static_cast<float>(1 - momentum), added = static_cast<float>(momentum),
@@ -272,53 +238,31 @@ Launch prepare_running_average(const Problem& problem, const BoundImages&) {
         };
 }
 
-std::int64_t no_workspace(const Problem&) { return 0; }
-std::string refuse_nothing(const Problem&) { return ""; }
-
-struct Binding {
-    const char* op;
-    Launch (*prepare)(const Problem&, const BoundImages&);
-    std::int64_t (*workspace)(const Problem&) = no_workspace;
-    /// Operands that it reads in FP32 only: scales and statistics.
-    std::vector<std::size_t> f32_inputs = {};
-    std::string (*refuse)(const Problem&) = refuse_nothing;
-
-    std::string refusal(const Problem& problem) const {
-        if (std::string reason = refuse(problem); !reason.empty()) return reason;
-        for (std::size_t i : f32_inputs)
-            if (problem.inputs[i].dtype != DType::f32)
-                return fmt::format("operand {} must be f32, got {}", i, problem.inputs[i].text());
-        for (std::span<const Type> types : {problem.inputs, problem.outputs})
-            for (const Type& type : types) {
-                if (type.dtype == DType::f64)
-                    return fmt::format("it is written for f32, bf16 and f16, got {}", type.text());
-                if (type.shape.elements() == 0) return "it needs one element or more";
-            }
-        return "";
-    }
-};
-
-const Binding bindings[] = {
+const RowBinding bindings_of_images[] = {
     {"max_pool2d", prepare_max_pool},
     {"max_pool2d_grad", prepare_max_pool_grad},
     {"average_pool2d", prepare_average_pool},
     {"average_pool2d_grad", prepare_average_pool_grad},
     {"adaptive_average_pool2d", prepare_average_pool},
     {"adaptive_average_pool2d_grad", prepare_average_pool_grad},
-    {"relu_grad", prepare_relu_grad},
-    {"sum", prepare_pixel_sum, no_workspace, {}, refuse_unless_pixels},
+    {"relu_grad", prepare_relu_grad, 1},
+    {"sum", prepare_pixel_sum, 0, refuse_unless_pixels},
     {"running_average", prepare_running_average},
-    {"moments", prepare_moments, moments_bytes},
-    {"batch_norm", prepare_batch_norm, batch_norm_bytes, {1, 2}},
+    {"moments", prepare_moments, 0, refuse_empty_or_wide, moments_bytes},
+    {"batch_norm", prepare_batch_norm, 0, refuse_empty_or_wide, batch_norm_bytes, {1, 2}},
     {"normalize",
      prepare_normalize,
+     0,
+     refuse_empty_or_wide,
      [](const Problem& problem) { return problem.inputs[1].bytes(); },
      {1, 2, 3, 4}},
     {"batch_norm_grad",
      prepare_batch_norm_grad,
+     1,
+     refuse_empty_or_wide,
      [](const Problem& problem) {
-         const Channels c = channels_of(problem, 1);
-         return batch_norm_grad_workspace(c.rows, c.channels);
+         const Shape& x = problem.inputs[1].shape;
+         return batch_norm_grad_workspace(x.elements() / x[-1], x[-1]);
      },
      {2, 3, 4}},
 };
@@ -326,20 +270,8 @@ const Binding bindings[] = {
 }  // namespace
 
 void add_image_kernels(KernelTable& table, const Context& context) {
-    const ImageKernels& kernels = image_kernels(context.isa);
-    const RowKernels& rows = row_kernels(context.isa);
-    for (const Binding& binding : bindings) {
-        const auto prepare = [&kernels, &rows, &binding,
-                              &pool = context.pool](const Problem& problem) -> Expected<PreparedKernel> {
-            if (std::string reason = binding.refusal(problem); !reason.empty()) return Unexpected{reason};
-            return PreparedKernel{.launch = binding.prepare(problem, {kernels, rows, pool}),
-                                  .workspace = binding.workspace(problem)};
-        };
-        Kernel kernel;  // GCC 12 warns of members that are named and initialised in place here
-        kernel.name = fmt::format("images {}", kernels.name);
-        kernel.prepare = prepare;
-        table[binding.op].push_back(std::move(kernel));
-    }
+    add_bindings(table, context, fmt::format("images {}", image_kernels(context.isa).name),
+                 bindings_of_images);
 }
 
 }  // namespace mantissa::on_cpu

@@ -4,35 +4,12 @@
 
 #include <fmt/format.h>
 
-#include "mantissa/device/cpu/kernels/kernels.h"
-#include "mantissa/device/cpu/rows/rows.h"
+#include "mantissa/device/cpu/kernels/row_bindings.h"
 #include "mantissa/graph/ignored_targets.h"
 
 namespace mantissa::inline v0::on_cpu {
 
 namespace {
-
-/// The part of a problem that a launch needs to remember.
-struct BoundRows {
-    const RowKernels& kernels;
-    ThreadPool& pool;
-    std::int64_t rows = 1;     ///< all axes but the last
-    std::int64_t columns = 1;  ///< the last axis
-    std::vector<DType> inputs = {}, outputs = {};
-
-    std::int64_t count() const { return rows * columns; }
-    ConstView in(const Operands& operands, std::size_t i) const { return {operands.inputs[i], inputs[i]}; }
-    View out(const Operands& operands, std::size_t i) const { return {operands.outputs[i], outputs[i]}; }
-};
-
-/// `x` is the operand whose shape is walked.
-BoundRows bind(const RowKernels& kernels, const Context& context, const Problem& problem, const Type& x) {
-    const std::int64_t columns = x.shape.rank() == 0 ? 1 : x.shape[-1];
-    BoundRows bound{kernels, context.pool, columns == 0 ? 0 : x.shape.elements() / columns, columns};
-    for (const Type& type : problem.inputs) bound.inputs.push_back(type.dtype);
-    for (const Type& type : problem.outputs) bound.outputs.push_back(type.dtype);
-    return bound;
-}
 
 /// dy, x, gamma, mean, 1/sigma.
 Launch prepare_layer_norm_grad(const Problem&, const BoundRows& b) {
@@ -314,17 +291,6 @@ Launch prepare_permute(const Problem& problem, const BoundRows& b) {
     };
 }
 
-/// Refusals of every row kernel: nothing to do, and FP64.
-std::string refuse_empty_or_wide(const Problem& problem) {
-    for (std::span<const Type> types : {problem.inputs, problem.outputs})
-        for (const Type& type : types)
-            if (type.dtype == DType::f64)
-                return fmt::format("it is written for f32, bf16 and f16, got {}", type.text());
-    for (const Type& type : problem.inputs)
-        if (type.shape.elements() == 0) return "it needs one element or more";
-    return "";
-}
-
 std::string refuse_losses_of_rows(const Problem& problem) {
     if (gives_rows(problem.attributes)) return "it gives the mean of all rows, not the loss of each";
     return refuse_empty_or_wide(problem);
@@ -356,40 +322,13 @@ std::string refuse_sixteen_bit_table(const Problem& problem) {
     return refuse_empty_or_wide(problem);
 }
 
-using PrepareRows = Launch (*)(const Problem&, const BoundRows&);
-using Workspace = std::int64_t (*)(const Problem&);
-using Refuse = std::string (*)(const Problem&);
-
-std::vector<std::vector<int>> write_over_nothing(const Problem&) { return {}; }
-
 /// For an embedding's gradient.
 std::vector<std::vector<int>> write_over_addend(const Problem& problem) {
     if (problem.inputs.size() < 3) return {};
     return {{2}};
 }
 
-struct Row {
-    const char* op;
-    PrepareRows prepare;
-    /// The operand whose shape is walked.
-    std::size_t shaped_by = 0;
-    Refuse refuse = refuse_empty_or_wide;
-    Workspace workspace = no_workspace;
-    /// Operands that it reads in FP32 only: scales, statistics, scalars.
-    std::vector<std::size_t> f32_inputs = {};
-    DType sums = DType::f32;
-    /// As in device.h.
-    std::vector<std::vector<int>> (*may_write_over)(const Problem&) = write_over_nothing;
-
-    std::string refusal(const Problem& problem) const {
-        for (std::size_t i : f32_inputs)
-            if (problem.inputs[i].dtype != DType::f32)
-                return fmt::format("operand {} must be f32, got {}", i, problem.inputs[i].text());
-        return refuse(problem);
-    }
-};
-
-const Row rows[] = {
+const RowBinding bindings[] = {
     {"layer_norm_grad",
      prepare_layer_norm_grad,
      1,
@@ -428,22 +367,51 @@ const Row rows[] = {
      }},
 };
 
+/// The problem of a kernel as its launch remembers it. `x` is the operand whose shape is walked.
+BoundRows bound_rows(const Context& context, const Problem& problem, const Type& x) {
+    const std::int64_t columns = x.shape.rank() == 0 ? 1 : x.shape[-1];
+    BoundRows bound{.kernels = row_kernels(context.isa),
+                    .images = image_kernels(context.isa),
+                    .pool = context.pool,
+                    .rows = columns == 0 ? 0 : x.shape.elements() / columns,
+                    .columns = columns};
+    for (const Type& type : problem.inputs) bound.inputs.push_back(type.dtype);
+    for (const Type& type : problem.outputs) bound.outputs.push_back(type.dtype);
+    return bound;
+}
+
 }  // namespace
 
-void add_row_kernels(KernelTable& table, const Context& context) {
-    const RowKernels& kernels = row_kernels(context.isa);
-    for (const Row& row : rows) {
-        const auto prepare = [=, &kernels, &row](const Problem& problem) -> Expected<PreparedKernel> {
-            if (std::string reason = row.refusal(problem); !reason.empty()) return Unexpected{reason};
-            const BoundRows bound = bind(kernels, context, problem, problem.inputs[row.shaped_by]);
-            return PreparedKernel{.launch = row.prepare(problem, bound),
-                                  .workspace = row.workspace(problem),
-                                  .may_write_over = row.may_write_over(problem)};
+std::string refuse_empty_or_wide(const Problem& problem) {
+    for (std::span<const Type> types : {problem.inputs, problem.outputs})
+        for (const Type& type : types)
+            if (type.dtype == DType::f64)
+                return fmt::format("it is written for f32, bf16 and f16, got {}", type.text());
+    for (const Type& type : problem.inputs)
+        if (type.shape.elements() == 0) return "it needs one element or more";
+    return "";
+}
+
+void add_bindings(KernelTable& table, const Context& context, const std::string& name,
+                  std::span<const RowBinding> all) {
+    for (const RowBinding& binding : all) {
+        const auto prepare = [=, &binding](const Problem& problem) -> Expected<PreparedKernel> {
+            for (std::size_t i : binding.f32_inputs)
+                if (problem.inputs[i].dtype != DType::f32)
+                    return Unexpected{
+                        fmt::format("operand {} must be f32, got {}", i, problem.inputs[i].text())};
+            if (std::string reason = binding.refuse(problem); !reason.empty()) return Unexpected{reason};
+            const BoundRows bound = bound_rows(context, problem, problem.inputs[binding.shaped_by]);
+            return PreparedKernel{.launch = binding.prepare(problem, bound),
+                                  .workspace = binding.workspace(problem),
+                                  .may_write_over = binding.may_write_over(problem)};
         };
-        table[row.op].push_back({.name = fmt::format("rows {}", kernels.name),
-                                 .arithmetic = {.sums = row.sums},
-                                 .prepare = prepare});
+        table[binding.op].push_back({.name = name, .arithmetic = {.sums = binding.sums}, .prepare = prepare});
     }
+}
+
+void add_row_kernels(KernelTable& table, const Context& context) {
+    add_bindings(table, context, fmt::format("rows {}", row_kernels(context.isa).name), bindings);
 }
 
 }  // namespace mantissa::on_cpu
