@@ -5,14 +5,16 @@
 #include <algorithm>
 #include <array>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/folder_files.h"
 #include "mantissa/base/whole_units.h"
-#include "mantissa/device/cuda/cuda_program.h"
 #include "mantissa/device/cuda/gpu_ranks.h"
 #include "mantissa/device/cuda/kernels/kernels.h"
 #include "mantissa/device/cuda/measured_rates.h"
+#include "mantissa/device/launch_addresses.h"
 #include "mantissa/device/tf32_refusal.h"
 #include "mantissa/ranks/ranks.h"
 
@@ -55,6 +57,56 @@ class PinnedMemory final : public HostMemory {
   private:
     const Driver& driver_;
     std::span<std::byte> bytes_;
+};
+
+/// Launches and copies as one graph, which is captured when it first runs; a step alone is queued as it is.
+class CudaProgram final : public Program {
+  public:
+    CudaProgram(const on_cuda::Context& context, std::span<const BoundStep> steps) : context_(context) {
+        for (const BoundStep& step : steps)
+            if (const auto* bound = std::get_if<BoundLaunch>(&step))
+                steps_.emplace_back(LaunchAddresses(*bound));
+            else
+                steps_.emplace_back(std::get<BoundCopy>(step));
+    }
+    ~CudaProgram() override {
+        if (graph_) context_.driver.graph_exec_destroy(graph_);
+    }
+    CudaProgram(const CudaProgram&) = delete;
+    CudaProgram& operator=(const CudaProgram&) = delete;
+
+    void run() override {
+        if (!graph_) capture();
+        require(context_.driver, context_.driver.graph_launch(graph_, context_.work), "starting a program");
+    }
+    void run_step(std::size_t step) override {
+        if (const auto* bound = std::get_if<LaunchAddresses>(&steps_[step])) return bound->run();
+        const auto& copy = std::get<BoundCopy>(steps_[step]);
+        on_cuda::queue_copy(context_, copy.to, copy.from.data(), copy.from.size());
+    }
+
+  private:
+    void capture() {
+        const Driver& driver = context_.driver;
+        require(driver, driver.stream_begin_capture(context_.work, cuda::CaptureMode::thread_local_),
+                "recording a program");
+        cuda::Graph graph = nullptr;
+        try {
+            for (std::size_t step = 0; step < steps_.size(); ++step) run_step(step);
+        } catch (...) {
+            driver.stream_end_capture(context_.work, &graph);
+            if (graph) driver.graph_destroy(graph);
+            throw;
+        }
+        require(driver, driver.stream_end_capture(context_.work, &graph), "recording a program");
+        const Result result = driver.graph_instantiate(&graph_, graph, 0);
+        driver.graph_destroy(graph);
+        require(driver, result, "making a program's graph");
+    }
+
+    const on_cuda::Context& context_;
+    std::vector<std::variant<LaunchAddresses, BoundCopy>> steps_;
+    cuda::GraphExec graph_ = nullptr;
 };
 
 class GpuEvent final : public Event {
@@ -285,7 +337,7 @@ class CudaDevice final : public Device {
     std::unique_ptr<Program> bind(std::span<const BoundStep> steps) override {
         use();
         if (ranks_) ranks_->allocate();
-        return std::make_unique<on_cuda::CudaProgram>(context_, steps);
+        return std::make_unique<CudaProgram>(context_, steps);
     }
 
     std::unique_ptr<HostMemory> allocate_on_host(std::size_t bytes, const char* purpose) override {
