@@ -23,7 +23,7 @@ std::string contracted(DType dtype, const std::function<Tensor(Tensor, Tensor)>&
     verify(once, "contract_products");
     EXPECT_EQ(print(contract_products(once)), print(once)) << "a second run changes nothing";
     const std::string text = print(once);
-    return text.substr(text.find("%2: "));
+    return text.substr(text.find('\n', text.find('\n') + 1) + 1);
 }
 
 TEST(ContractProducts, AProductThatOneAdditionReadsIsMadeInOneWithIt) {
@@ -35,7 +35,7 @@ TEST(ContractProducts, AProductThatOneAdditionReadsIsMadeInOneWithIt) {
 
 TEST(ContractProducts, ATermThatIsAddedTwiceIsDoubled) {
     EXPECT_EQ(contracted(DType::f32, [](Tensor x, Tensor y) { return (x + y) + x; }),
-              "%2: f32 = constant() {dtype=f32, value=2}\n%3: f32[2] = fma(%x, %2, %y)\nresult r = %3\n");
+              "%3: f32[2] = fma(%x, 2, %y)\nresult r = %3\n");
 }
 
 /// A product that others read, too, must stay for them; shorter formats round it.

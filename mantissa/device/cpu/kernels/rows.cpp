@@ -367,7 +367,7 @@ const RowBinding bindings[] = {
      }},
 };
 
-/// What a launch of any of them needs to remember. `x` is the operand whose shape is walked.
+/// The problem of a kernel as its launch remembers it. `x` is the operand whose shape is walked.
 BoundRows bound_rows(const Context& context, const Problem& problem, const Type& x) {
     const std::int64_t columns = x.shape.rank() == 0 ? 1 : x.shape[-1];
     BoundRows bound{.kernels = row_kernels(context.isa),
