@@ -19,7 +19,7 @@ double giga(std::int64_t bytes) { return static_cast<double>(bytes) / 1e9; }
 
 std::string in_words(const std::vector<std::pair<std::string, std::string>>& settings) {
     std::vector<std::string> words;
-    for (const auto& [field, value] : settings) words.push_back(fmt::format("`{}` {}", field, value));
+    for (const auto& [field, value] : settings) words.push_back("`" + field + "` " + value);
     return fmt::format("{}", fmt::join(words, " "));
 }
 

@@ -48,6 +48,8 @@ TEST(FieldsAndOptions, EveryFieldThatTheLibraryNamesHasItsOption) {
         }
     });
     EXPECT_GT(fields, 20);
+    for (const std::string chosen : {"`trunk`", "`recompute`", "`batch`", "`accumulate`", "`sequence`"})
+        EXPECT_NE(with_options(chosen), chosen) << "a setting of memory_fit.cpp";
 }
 
 TEST(FieldsAndOptions, OneStandsForTheOther) {
