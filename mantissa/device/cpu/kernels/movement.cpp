@@ -91,7 +91,7 @@ Launch prepare_copies(const Problem& problem, const Context& context) {
                            piece.from * element, piece.to * element, piece.input, piece.output});
     const std::int64_t zeros = problem.op.name == "pad" ? problem.outputs[0].bytes() : 0;
     return [pieces, element, zeros, by = Copying(context)](const Operands& operands) {
-        std::memset(operands.outputs[0], 0, static_cast<std::size_t>(zeros));
+        if (zeros > 0) std::memset(operands.outputs[0], 0, static_cast<std::size_t>(zeros));
         for (const Piece& piece : *pieces)
             copy_along(piece.loops, element, operands.inputs[piece.input] + piece.from,
                        operands.outputs[piece.output] + piece.to, by);

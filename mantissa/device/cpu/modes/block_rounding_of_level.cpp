@@ -148,7 +148,9 @@ constexpr bool is_power_of_two = rule == Scale::up || rule == Scale::floor;
     size = size < top ? size : top;
     Ints binade = reinterpret_cast<Ints>(size) & exponent_field;
     binade = binade > least ? binade : least;
-    const Floats whole = reinterpret_cast<Floats>(binade + magic);
+    // Words: an infinity's binade goes beyond whole numbers.
+    const Floats whole =
+        reinterpret_cast<Floats>(reinterpret_cast<Words>(binade) + static_cast<std::uint32_t>(magic));
     size = (size + whole) - whole;
 }
 
