@@ -288,6 +288,52 @@ class Lengths(unittest.TestCase):
                     self.assertLess(float((step.predict(x) - twin(x)).abs().max()), 1e-5)
                     self.assertAlmostEqual(step.evaluate(x, y), loss(twin(x), y).item(), 5)
 
+    def test_each_input_has_an_axis_of_examples(self):
+        class TimeFirst(nn.Linear):
+            def forward(self, x):
+                return super().forward(x.sum(0))
+
+        def loss(out, y):
+            return (out - y).square().mean()  # in which one example spreads over several
+
+        def of_rows(out, y):
+            return loss(out.T, y)
+
+        def batch(*shapes):
+            drawn = torch.Generator().manual_seed(1)
+            return tuple(torch.randn(*shape, generator=drawn) for shape in shapes)
+
+        def trained(x, y, axis, loss=loss, accumulate=2, kind=TimeFirst, **options):
+            torch.manual_seed(0)
+            model, example = kind(6, 1 if loss is of_rows else y[-1]), batch(x, y)
+            twin = copy.deepcopy(model)
+            step = mantissa.torch.trainer(model, loss, example, batch_axis=axis, accumulate=accumulate,
+                                          optimizer=mantissa.sgd(), **options)
+            losses = losses_of_torch(twin, loss, [example] * 3, torch.optim.SGD(twin.parameters(), lr=0.01))
+            np.testing.assert_allclose([step(*example, lr=0.01).loss for _ in range(3)], losses, rtol=1e-5)
+            return step
+
+        def refused(said, *given, **options):
+            with self.assertRaisesRegex(mantissa.Error, said):
+                trained(*given, **options)
+        trained((5, 2, 6), (2, 3), 1)  # targets [N, S] beside a time-first input [T, N, C]
+        trained((5, 2, 6), (2, 2), {0: 1, 1: 0})
+        for axis in (1, {0: 1}):
+            refused(r"number 1 of a batch has the shape \[2, 2\], which leaves open where its 2 examples are: "
+                    r"batch_axis=\{1: 0\} says along its first axis", (5, 2, 6), (2, 2), axis)
+        trained((2, 6), (1, 2), {1: 1}, of_rows, kind=nn.Linear)
+        refused(r"has the shape \[1, 2\], which leaves open", (2, 6), (1, 2), None, of_rows, kind=nn.Linear)
+        step = trained((5, 2, 6), (2, 3), 1, accumulate=1)
+        x = batch((5, 7, 6))[0]
+        with torch.no_grad():
+            self.assertLess(float((step.predict(x) - step.model(x)).abs().max()), 1e-5)
+        # As many targets as positions are no positions.
+        trained((4, 4, 6), (4, 1), 1, accumulate=1, pad_to=8)
+        for axis, said in (({2: 0}, "names 2, which is no input of the example; there are 0, 1"),
+                           ({1: 2}, r"of number 1 of a batch is 0 or 1, an axis of its \[2, 3\], or None .* got 2"),
+                           ({1: 1}, r"says that axis 1 of number 1 .* of its \[2, 3\], and number 0 of a batch has 5 examples")):
+            refused(f"batch_axis {said}", (5, 2, 6), (2, 3), axis)
+
     def test_batches_that_fit_none(self):
         step = mantissa.torch.trainer(small(), F.cross_entropy, rows(8))
         x, y = rows(8)

@@ -30,20 +30,25 @@ class Batches:
     """What batches of a trainer are, by its example.
 
     inputs  how many of a tuple the module takes
-    axis    along which examples lie, of inputs of several axes; those of one axis have one number an example
+    axis    along which examples lie: that of the first input, or a dictionary of inputs, by name or number, in which None
+            is one value for all. Of all others it is the axis that has as many examples
     """
 
-    def __init__(self, example, *, inputs=None, axis=0, pad_to=None, fill=None, is_half=False, accumulate=1):
+    def __init__(self, example, *, inputs=None, axis=None, pad_to=None, fill=None, is_half=False, accumulate=1):
         values, self.names = as_given(example)
         if is_half:
             values = [value.float() if value.dtype in _HALF else value for value in values]
         self.split = len(values) if self.names else (len(values) - 1 if inputs is None else inputs)
-        if not isinstance(axis, numbers.Integral) or axis not in (0, 1) or axis >= max(1, values[0].dim()):
-            raise _native.Error(f"batch_axis is 0 or 1, an axis of the first input, got {axis!r}")
-        rows = values[0].shape[axis] if values[0].dim() else 1
-        self.axes = [self._axis_of(value, int(axis), rows) for value in values]
         self.examples = values
-        self._length_axis = 1 - int(axis)
+        said = self._axes_said(axis)
+        # The first that is not one for all: it has the number of examples and the length.
+        self._first = next((index for index in range(len(values)) if said.get(index, 0) is not None), 0)
+        self.is_axis_said, value = self._first in said, values[self._first]
+        first = said.setdefault(self._first, 0) or 0
+        rows = value.shape[first] if value.dim() else 1
+        self.axes = [self._axis_said(index, said[index], rows) if index in said else
+                     self._axis_found(index, first, rows, accumulate) for index in range(len(values))]
+        self._length_axes = [1 - (first if axis is None else axis) for axis in self.axes]
         self._lengths = self._checked_lengths(pad_to)
         self._fills = self._fills_of(fill or {}) if self._lengths else {}
         self.examples = [self._padded(index, value, self.length(values)) for index, value in enumerate(values)]
@@ -51,11 +56,44 @@ class Batches:
         if rest:
             raise _native.Error(f"{rows} examples are no {accumulate} micro-batches of one size")
 
-    @staticmethod
-    def _axis_of(value, axis, rows):
+    def _axes_said(self, given):
+        """What batch_axis says of inputs, by their numbers."""
+        keys = self.names or range(len(self.examples))
+        given = given if isinstance(given, dict) else {} if given is None else {keys[0]: given}
+        made = {}
+        for key, axis in given.items():
+            if key not in keys:
+                raise _native.Error(f"batch_axis names {key!r}, which is no input of the example; there are "
+                                    f"{', '.join(map(str, keys))}")
+            made[list(keys).index(key)] = axis
+        return made
+
+    def _axis_said(self, index, axis, rows):
+        shape = self.examples[index].shape
+        if axis is None or not shape:
+            return None
+        if not isinstance(axis, numbers.Integral) or axis not in (0, 1) or axis >= len(shape):
+            raise _native.Error(f"batch_axis of {self.name_of(index)} is 0 or 1, an axis of its {list(shape)}, or None for one "
+                                f"value for all, got {axis!r}")
+        if shape[axis] != rows:
+            raise _native.Error(f"batch_axis says that axis {axis} of {self.name_of(index)} has the examples, of its "
+                                f"{list(shape)}, and {self.name_of(self._first)} has {rows} examples")
+        return int(axis)
+
+    def _axis_found(self, index, first, rows, accumulate):
         """The axis of examples, or None for a value that is one for all of them."""
-        at = axis if value.dim() > 1 else 0
-        return at if value.dim() > at and value.shape[at] == rows else None
+        shape = self.examples[index].shape
+        fit = [axis for axis, extent in enumerate(shape) if extent == rows]
+        if fit[:1] == [0] and (first == 0 or fit[:2] != [0, 1]):  # the first is torch's, where nothing says otherwise
+            return 0
+        if fit[:1] == [1] and first == 1:
+            return 1
+        if fit[:2] == [0, 1] or (fit and accumulate > 1):
+            key = self.names[index] if self.names else index
+            raise _native.Error(f"{self.name_of(index)} has the shape {list(shape)}, which leaves open where its {rows} examples "
+                                f"are: batch_axis={{{key!r}: 0}} says along its first axis, 1 along its second, None that it is "
+                                "one value for all")
+        return None
 
     def name_of(self, index):
         return self.names[index] if self.names else f"number {index} of a batch"
@@ -68,9 +106,10 @@ class Batches:
         given = pad_to if isinstance(pad_to, (tuple, list)) else (pad_to,)
         if not given or not all(isinstance(each, numbers.Integral) and each > 0 for each in given):
             raise _native.Error(f"pad_to is a length or several, as (64, 128, 256), got {pad_to!r}")
-        if self.examples[0].dim() <= self._length_axis:
-            raise _native.Error(f"pad_to rounds axis {self._length_axis} of the first input up, which has the shape "
-                                f"{list(self.examples[0].shape)}")
+        first, axis = self.examples[self._first], self._length_axes[self._first]
+        if first.dim() <= axis:
+            raise _native.Error(f"pad_to rounds axis {axis} of {self.name_of(self._first)} up, which has the shape "
+                                f"{list(first.shape)}")
         return tuple(sorted(int(each) for each in given))
 
     def _fills_of(self, given):
@@ -81,7 +120,7 @@ class Batches:
                 raise _native.Error(f"fill names {key!r}, which is no input of the example; there are "
                                     f"{', '.join(map(str, self.names or range(len(self.examples))))}")
         for index, value in enumerate(self.examples):
-            if not self._has_length(value):
+            if not self._has_length(index, value, self.length(self.examples)):
                 continue
             key = self.names[index] if self.names else index
             known = FILLS.get(key) if self.names else 0 if index < self.split else \
@@ -92,23 +131,22 @@ class Batches:
             fills[index] = given.get(key, known)
         return fills
 
-    def _has_length(self, value):
-        return value.dim() > self._length_axis and value.shape[self._length_axis] == self.length(self.examples)
+    def _has_length(self, index, value, length):
+        axis = self._length_axes[index]
+        return value.dim() > axis and value.shape[axis] == length
 
     def length(self, values):
-        return values[0].shape[self._length_axis] if values[0].dim() > self._length_axis else 1
+        axis = self._length_axes[self._first]
+        return values[self._first].shape[axis] if values[self._first].dim() > axis else 1
 
     def _padded(self, index, value, length, to=None):
         """The value at the next greater length; one longer than the greatest stays as it is."""
-        if index not in self._fills or value.dim() <= self._length_axis:
-            return value
         to = to or next((each for each in self._lengths if each >= length), length)
-        extent = value.shape[self._length_axis]
-        if extent != length or to == length:
+        if index not in self._fills or to == length or not self._has_length(index, value, length):
             return value
-        shape = list(value.shape)
-        shape[self._length_axis] = to - length
-        return torch.cat([value, value.new_full(shape, self._fills[index])], self._length_axis)
+        axis, shape = self._length_axes[index], list(value.shape)
+        shape[axis] = to - length
+        return torch.cat([value, value.new_full(shape, self._fills[index])], axis)
 
     def refuse_padding_that_counts(self, loss_of):
         """loss_of(values): eager's. A part of the example must have one loss, padded or not: two of its rows, or all where
@@ -117,7 +155,7 @@ class Batches:
             return
         length = self.length(self.examples)
         for rows in (min(2, self.rows), self.rows):
-            part = [value.narrow(self._length_axis, 0, max(1, length * 3 // 4)) if index in self._fills else value
+            part = [value.narrow(self._length_axes[index], 0, max(1, length * 3 // 4)) if index in self._fills else value
                     for index, value in enumerate(self.first(rows))]
             plain = loss_of(part)
             if abs(plain) < float("inf"):

@@ -35,7 +35,8 @@ def trainer(model, loss=None, example=None, **options):
     pad_to     lengths to which that of a batch (its second axis) is rounded up, as (64, 128, 256), so that there are few
                shapes; longer ones stay as they are. Refused where that changes the loss. fill: what is filled in, by name
                or number of an input; known are the names of transformers, 0 for inputs and -100 for whole targets
-    batch_axis the axis of examples: 1 where time comes first
+    batch_axis the axis of examples of the first input: 1 where time comes first. Others have theirs where they have as many;
+               where that may be either, {"labels": 0} or {1: 0} says it, and None that it is one value for all
     plans      shapes for which steps stay planned; the one not used for longest goes first
     views      whether the module's parameters become views of what is trained: they are held once, and follow each
                step. False: the module stays as it is until into(), and has a copy of its own
@@ -104,7 +105,7 @@ class TorchTrainer:
         self._ratios = made.ratios
         options = dict(options, frozen=_listed(options.get("frozen")) + made.left) if made.left else options
         refuse_unfit(model)
-        self._batches = Batches(example, inputs=inputs, axis=batch_axis or 0, pad_to=pad_to, fill=fill,
+        self._batches = Batches(example, inputs=inputs, axis=batch_axis, pad_to=pad_to, fill=fill,
                                 is_half=is_half(model), accumulate=accumulate)
         if loss is None and not self._batches.names:
             raise _native.Error("loss=None is for modules that give it themselves: make the example a dictionary")
@@ -121,7 +122,7 @@ class TorchTrainer:
             raise _native.Error(f"forward changes the buffer {changed}, so each micro-batch would begin with what the one "
                                 "before it left: train without accumulate, or change it outside of forward")
         self._batches.refuse_padding_that_counts(self._loss_of)
-        if accumulate > 1 and batch_axis is None:
+        if accumulate > 1 and not self._batches.is_axis_said:
             self._refuse_mixed_examples()
         self.capture_seconds = time.monotonic() - began
         frozen = self._without_gradient()
