@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <numeric>
 
+#include "mantissa/numerics/short_formats.h"
 #include "tests/device/emulated_gpu_harness.h"
 #include "tests/device/same.h"
 
@@ -40,6 +42,8 @@ TEST(CublasLt, ALibraryThatLacksAFunctionIsOneLine) {
 /// One product of matrices stored by columns on the emulated GPU: 4 x 6 by 6 x 5.
 class EmulatedCublasLt : public ::testing::Test {
   protected:
+    explicit EmulatedCublasLt(const cuda::EmulatedGpuOptions& options = {.threads = 1, .algorithms = 3})
+        : gpu(options) {}
     void SetUp() override {
         blas = gpu.gpu().cublaslt();
         ASSERT_EQ(blas.create(&handle), BlasStatus::success);
@@ -106,7 +110,7 @@ class EmulatedCublasLt : public ::testing::Test {
         return sums;
     }
 
-    GpuUnderTest gpu{{.threads = 1, .algorithms = 3}};
+    GpuUnderTest gpu;
     cuda::CublasLt blas;
     cuda::BlasHandle handle = nullptr;
     cuda::MatmulDescription product = nullptr;
@@ -283,6 +287,114 @@ TEST_F(EmulatedCublasLtOfBytes, RefusesWhatTheRealOneRefuses) {
     EXPECT_EQ(find(), BlasStatus::not_supported) << "bytes added up in FP32";
 }
 
+/// Products of FP8: 16 x 32 by 32 x 48, of which A lies transposed, with a scale for each operand.
+class EmulatedCublasLtOfFp8 : public EmulatedCublasLt {
+  protected:
+    static constexpr std::size_t rows = 16, columns = 48, depth = 32;
+
+    EmulatedCublasLtOfFp8() : EmulatedCublasLt({.architecture = "sm_90", .threads = 1}) {}
+    void SetUp() override {
+        EmulatedCublasLt::SetUp();
+        transpose(cuda::BlasOperation::transposed, cuda::BlasOperation::as_stored);
+        a = layout(BlasType::e4m3, depth, rows, depth);
+        b = layout(BlasType::e5m2, depth, columns, depth);
+        d = layout(BlasType::f32, rows, columns, rows);
+        for (std::size_t i = 0; i < depth * columns; ++i) {
+            of_a.push_back(static_cast<std::uint8_t>(37 * i % 0x7f | (i % 3 == 0 ? 0x80 : 0)));
+            of_b.push_back(static_cast<std::uint8_t>(0x20 + 29 * i % 0x38));
+        }
+        at_a = gpu.upload(of_a);
+        at_b = gpu.upload(of_b);
+        at_d = gpu.allocate(4 * rows * columns);
+    }
+    template <class T>
+    void set(cuda::MatmulAttribute attribute, T value) {
+        ASSERT_EQ(blas.matmul_desc_set_attribute(product, attribute, &value, sizeof value),
+                  BlasStatus::success);
+    }
+    void transpose(cuda::BlasOperation a_is, cuda::BlasOperation b_is) {
+        set(cuda::MatmulAttribute::transpose_a, a_is);
+        set(cuda::MatmulAttribute::transpose_b, b_is);
+    }
+
+    std::vector<std::uint8_t> of_a, of_b;
+};
+
+/// FP32's class: each of 32 products and sums is rounded once.
+TEST_F(EmulatedCublasLtOfFp8, MultipliesItsNumbersAndTheirScales) {
+    const float scale_a = 0.75f, scale_b = 3;
+    const std::vector<float> scales{scale_a, scale_b};
+    const cuda::DevicePtr at = gpu.upload(scales);
+    ASSERT_EQ(find(), BlasStatus::success);
+    for (const bool scaled : {false, true}) {
+        if (scaled) set(cuda::MatmulAttribute::scale_of_a, at);
+        if (scaled) set(cuda::MatmulAttribute::scale_of_b, at + 4);
+        ASSERT_EQ(multiply(at_a, at_b, at_d), BlasStatus::success);
+        const std::vector<float> got = gpu.download<float>(at_d, rows * columns);
+        const double scale = scaled ? double{scale_a} * double{scale_b} : 1;
+        for (std::size_t i = 0; i < rows * columns; ++i) {
+            double sum = 0, magnitude = 0;
+            for (std::size_t k = 0; k < depth; ++k) {
+                const double term = double{value_of(ShortFormat::e4m3, of_a[i % rows * depth + k])} *
+                                    double{value_of(ShortFormat::e5m2, of_b[i / rows * depth + k])} * scale;
+                sum += term;
+                magnitude += std::abs(term);
+            }
+            ASSERT_NEAR(static_cast<double>(got[i]), sum, 0x1p-23 * depth * magnitude) << i;
+            ASSERT_GT(magnitude, 0);
+        }
+    }
+}
+
+/// The library's documentation: "To use FP8 kernels".
+TEST_F(EmulatedCublasLtOfFp8, RefusesWhatTheRealOneRefuses) {
+    using enum cuda::BlasOperation;
+    ASSERT_EQ(find(), BlasStatus::success);
+    EXPECT_EQ(multiply(at_a + 8, at_b, at_d), BlasStatus::not_supported) << "not at a multiple of 16";
+    set(cuda::MatmulAttribute::epilogue, cuda::BlasEpilogue::gelu);
+    EXPECT_EQ(find(), BlasStatus::not_supported) << "GELU is not offered";
+    set(cuda::MatmulAttribute::epilogue, cuda::BlasEpilogue::bias);
+    EXPECT_EQ(find(), BlasStatus::not_supported) << "a bias beside FP32";
+    d = layout(BlasType::bf16, rows, columns, rows);
+    EXPECT_EQ(find(), BlasStatus::success) << "a bias of BF16";
+    d = layout(BlasType::f16, rows, columns, rows);
+    EXPECT_EQ(find(), BlasStatus::not_supported) << "FP16 is not offered";
+    d = layout(BlasType::bf16, rows, columns, rows);
+    a = layout(BlasType::e5m2, depth, rows, depth);
+    EXPECT_EQ(find(), BlasStatus::not_supported) << "both in E5M2";
+    a = layout(BlasType::bf16, depth, rows, depth);
+    EXPECT_EQ(find(), BlasStatus::not_supported) << "one in BF16";
+    transpose(as_stored, as_stored);
+    a = layout(BlasType::e4m3, rows, depth, rows);
+    EXPECT_EQ(find(), BlasStatus::not_supported) << "A is not transposed";
+    transpose(transposed, transposed);
+    a = layout(BlasType::e4m3, depth, rows, depth);
+    b = layout(BlasType::e5m2, columns, depth, columns);
+    EXPECT_EQ(find(), BlasStatus::not_supported) << "B is transposed";
+    transpose(transposed, as_stored);
+    b = layout(BlasType::e5m2, depth, 40, depth);
+    d = layout(BlasType::bf16, rows, 40, rows);
+    EXPECT_EQ(find(), BlasStatus::not_supported) << "columns of no multiple of 16";
+    b = layout(BlasType::e5m2, depth, columns, depth + 8);
+    d = layout(BlasType::bf16, rows, columns, rows);
+    EXPECT_EQ(find(), BlasStatus::not_supported) << "a leading dimension of no multiple of 16";
+}
+
+TEST_F(EmulatedCublasLt, Fp8NeedsAnArchitectureThatHasIt) {
+    const auto operation = cuda::BlasOperation::transposed;
+    blas.matmul_desc_set_attribute(product, cuda::MatmulAttribute::transpose_a, &operation, sizeof operation);
+    a = layout(BlasType::e4m3, 32, 16, 32);
+    b = layout(BlasType::e4m3, 32, 48, 32);
+    d = layout(BlasType::f32, 16, 48, 16);
+    EXPECT_EQ(find(), BlasStatus::not_supported);
+}
+
+TEST_F(EmulatedCublasLt, OtherNumbersHaveNoScale) {
+    ASSERT_EQ(find(), BlasStatus::success);
+    blas.matmul_desc_set_attribute(product, cuda::MatmulAttribute::scale_of_b, &at_a, sizeof at_a);
+    EXPECT_EQ(find(), BlasStatus::invalid_value);
+}
+
 TEST_F(EmulatedCublasLt, AsksForAWorkspaceWhereSumsAreLong) {
     a = layout(BlasType::f32, 1, 10000, 1);
     b = layout(BlasType::f32, 10000, 1, 10000);
@@ -319,7 +431,8 @@ static_assert(same(BlasStatus::not_initialized, CUBLAS_STATUS_NOT_INITIALIZED) &
               same(BlasStatus::not_supported, CUBLAS_STATUS_NOT_SUPPORTED));
 static_assert(same(BlasType::f32, CUDA_R_32F) && same(BlasType::f16, CUDA_R_16F) &&
               same(BlasType::bf16, CUDA_R_16BF) && same(BlasType::s8, CUDA_R_8I) &&
-              same(BlasType::i32, CUDA_R_32I));
+              same(BlasType::i32, CUDA_R_32I) && same(BlasType::e4m3, CUDA_R_8F_E4M3) &&
+              same(BlasType::e5m2, CUDA_R_8F_E5M2));
 static_assert(same(cuda::BlasCompute::f32, CUBLAS_COMPUTE_32F) &&
               same(cuda::BlasCompute::i32, CUBLAS_COMPUTE_32I));
 // The header's next but one, by the order that it documents.
@@ -330,6 +443,8 @@ static_assert(same(cuda::MatmulAttribute::transpose_a, CUBLASLT_MATMUL_DESC_TRAN
               same(cuda::MatmulAttribute::transpose_b, CUBLASLT_MATMUL_DESC_TRANSB) &&
               same(cuda::MatmulAttribute::epilogue, CUBLASLT_MATMUL_DESC_EPILOGUE) &&
               same(cuda::MatmulAttribute::bias_pointer, CUBLASLT_MATMUL_DESC_BIAS_POINTER) &&
+              same(cuda::MatmulAttribute::scale_of_a, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER) &&
+              same(cuda::MatmulAttribute::scale_of_b, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER) &&
               same(cuda::MatmulAttribute::bias_type, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE) &&
               same(cuda::MatmulAttribute::kept_pointer, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER) &&
               same(cuda::MatmulAttribute::kept_leading, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD));

@@ -23,7 +23,7 @@ namespace {
 
 bool is_known(BlasType type) {
     using enum BlasType;
-    constexpr std::array known = {f32, f16, bf16, s8, i32};
+    constexpr std::array known = {f32, f16, bf16, s8, i32, e4m3, e5m2};
     return std::ranges::find(known, type) != known.end();
 }
 
@@ -58,6 +58,8 @@ struct Chosen {
 constexpr DevicePtr kept_alignment = 16;
 /// The unit that extents of bytes, and addresses, are multiples of.
 constexpr std::int64_t bytes_unit = 4;
+/// The bytes that extents and addresses of FP8 are multiples of.
+constexpr std::int64_t fp8_unit = 16;
 /// As many ways there are to add up a sum: at once, and in two and three parts.
 constexpr std::int64_t max_parts = 3;
 /// Parts of long sums are kept in memory and added up: where a real one would cut the sum, too, since the
@@ -93,8 +95,11 @@ struct Matrices {
         for (const MatrixLayoutOf* one : {a, b, c})
             if (one->batch != d->batch) return BlasStatus::invalid_value;
         if (description->is_of_bytes()) return check_bytes();
+        if (is_fp8(a->type) || is_fp8(b->type)) return check_fp8();
+        if (description->scale_of_a != 0 || description->scale_of_b != 0) return BlasStatus::invalid_value;
         for (const MatrixLayoutOf* one : {a, d})
-            if (one->type == BlasType::s8 || one->type == BlasType::i32) return BlasStatus::not_supported;
+            if (is_fp8(one->type) || one->type == BlasType::s8 || one->type == BlasType::i32)
+                return BlasStatus::not_supported;
         const bool is_f32 = a->type == BlasType::f32;
         if (a->type != b->type || c->type != d->type || (d->type != a->type && d->type != BlasType::f32))
             return BlasStatus::not_supported;
@@ -115,6 +120,28 @@ struct Matrices {
                                 [](std::int64_t extent) { return extent % bytes_unit == 0; });
         const bool is_offered = types && in_fours && transposes_a() && !transposes_b() &&
                                 description->epilogue == BlasEpilogue::none && d->batch == 1;
+        return is_offered ? BlasStatus::success : BlasStatus::not_supported;
+    }
+
+    /// "To use FP8 kernels", as the library's documentation has it for layouts by columns: A transposed and B
+    /// not, all extents and leading dimensions of 16 bytes, sums in FP32, not both operands in E5M2. Results
+    /// in FP8 and FP16, GELU and batches are not offered, and a bias goes with results in BF16.
+    BlasStatus check_fp8() const {
+        using enum BlasEpilogue;
+        const bool types = is_fp8(a->type) && is_fp8(b->type) &&
+                           (a->type == BlasType::e4m3 || b->type == BlasType::e4m3) && c->type == d->type &&
+                           (d->type == BlasType::bf16 || d->type == BlasType::f32);
+        if (!types) return BlasStatus::not_supported;
+        const bool whole = std::ranges::all_of(std::array{a, b, c, d}, [](const MatrixLayoutOf* one) {
+            const auto size = static_cast<std::int64_t>(size_of(dtype_of(one->type)));
+            return one->rows * size % fp8_unit == 0 && one->columns % fp8_unit == 0 &&
+                   one->leading * size % fp8_unit == 0;
+        });
+        const bool takes_bias =
+            d->type == BlasType::bf16 && description->bias_type.value_or(d->type) == d->type;
+        const bool finish = description->epilogue == none || (description->epilogue == bias && takes_bias);
+        const bool is_offered = whole && finish && transposes_a() && !transposes_b() && d->batch == 1 &&
+                                description->compute == BlasCompute::f32;
         return is_offered ? BlasStatus::success : BlasStatus::not_supported;
     }
 
@@ -164,7 +191,8 @@ BlasStatus take(T& to, const void* value, std::size_t bytes) {
 
 class EmulatedBlas {
   public:
-    EmulatedBlas(RunMatmul run, int max_offered) : run_(std::move(run)), max_offered_(max_offered) {}
+    EmulatedBlas(RunMatmul run, int max_offered, bool has_fp8)
+        : run_(std::move(run)), max_offered_(max_offered), has_fp8_(has_fp8) {}
 
     BlasStatus set(MatrixLayout layout, LayoutAttribute attribute, const void* value, std::size_t bytes) {
         if (!layouts.has(layout)) return BlasStatus::invalid_value;
@@ -192,6 +220,10 @@ class EmulatedBlas {
                 return take(of->kept, value, bytes);
             case MatmulAttribute::kept_leading:
                 return take(of->kept_leading, value, bytes);
+            case MatmulAttribute::scale_of_a:
+                return take(of->scale_of_a, value, bytes);
+            case MatmulAttribute::scale_of_b:
+                return take(of->scale_of_b, value, bytes);
             case MatmulAttribute::bias_type: {
                 BlasType type = BlasType::f32;
                 const BlasStatus status = take(type, value, bytes);
@@ -227,7 +259,7 @@ class EmulatedBlas {
                     int* found) {
         *found = 0;
         if (!are_known(matrices) || !preferences.has(preference)) return BlasStatus::invalid_value;
-        if (const BlasStatus status = matrices.check(); status != BlasStatus::success) return status;
+        if (const BlasStatus status = check(matrices); status != BlasStatus::success) return status;
         Chosen chosen{.alignment = preference->alignment};
         chosen.in_place = (preference->reduction_schemes & ~reduce_in_f32) != 0;
         for (; chosen.parts <= std::min(max_parts, matrices.terms()); ++chosen.parts) {
@@ -243,7 +275,7 @@ class EmulatedBlas {
     BlasStatus multiply(const Matrices& matrices, const MatmulJob& asked, const MatmulAlgorithm* algorithm,
                         std::size_t workspace_bytes, Stream stream) {
         if (!are_known(matrices) || !algorithm) return BlasStatus::invalid_value;
-        if (const BlasStatus status = matrices.check(); status != BlasStatus::success) return status;
+        if (const BlasStatus status = check(matrices); status != BlasStatus::success) return status;
         const std::optional<Chosen> chosen = Chosen::of(*algorithm);
         if (!chosen) return BlasStatus::invalid_value;
         MatmulJob job = asked;
@@ -256,7 +288,9 @@ class EmulatedBlas {
         const auto is_aligned = [&](DevicePtr at, const MatrixLayoutOf& of, std::size_t which) {
             const auto size = static_cast<DevicePtr>(size_of(dtype_of(of.type)));
             const DevicePtr of_batch = of.batch > 1 ? static_cast<DevicePtr>(of.batch_stride) * size : 0;
-            const DevicePtr least = job.description.is_of_bytes() ? bytes_unit : size;
+            const DevicePtr least = job.description.is_of_bytes() ? bytes_unit
+                                    : is_fp8(job.a.type)          ? fp8_unit
+                                                                  : size;
             return at != 0 && at % least == 0 && (at | of_batch) % chosen->alignment[which] == 0;
         };
         if (!is_aligned(job.at_a, job.a, 0) || !is_aligned(job.at_b, job.b, 1) ||
@@ -272,6 +306,10 @@ class EmulatedBlas {
         return run_(stream, job) == Result::success ? BlasStatus::success : BlasStatus::execution_failed;
     }
 
+    BlasStatus check(const Matrices& matrices) const {
+        if (is_fp8(matrices.a->type) && !has_fp8_) return BlasStatus::not_supported;
+        return matrices.check();
+    }
     bool are_known(const Matrices& matrices) const {
         return descriptions.has(matrices.description) && layouts.has(matrices.a) && layouts.has(matrices.b) &&
                layouts.has(matrices.c) && layouts.has(matrices.d);
@@ -284,6 +322,7 @@ class EmulatedBlas {
   private:
     RunMatmul run_;
     int max_offered_;
+    bool has_fp8_;
 };
 
 struct NamedStatus {
@@ -358,12 +397,15 @@ DType dtype_of(BlasType type) {
             return DType::s8;
         case BlasType::i32:
             return DType::i32;
+        case BlasType::e4m3:
+        case BlasType::e5m2:
+            return DType::u8;
     }
     throw InternalError("a type of cuBLASLt that is none");
 }
 
-CublasLt make_emulated_cublaslt(RunMatmul run, int max_offered) {
-    const auto blas = std::make_shared<EmulatedBlas>(std::move(run), max_offered);
+CublasLt make_emulated_cublaslt(RunMatmul run, int max_offered, bool has_fp8) {
+    const auto blas = std::make_shared<EmulatedBlas>(std::move(run), max_offered, has_fp8);
     CublasLt table;
     table.create = [blas](BlasHandle* handle) {
         *handle = reinterpret_cast<BlasHandle>(blas.get());

@@ -137,7 +137,7 @@ struct EmulatedGpu::State {
               [this](Stream stream, const MatmulJob& job) {
                   return machine.call_library(stream, [this, job] { run_matmul(machine, job); });
               },
-              asked.algorithms)),
+              asked.algorithms, machine.architecture().number >= 89)),
           dnn(make_emulated_cudnn([this](Stream stream, const ConvolutionJob& job) {
               // One thread: others would wait for work, and keep those that run blocks from theirs.
               if (!cpu) cpu = make_cpu_device({.threads = 1});

@@ -15,6 +15,7 @@ struct MatmulDescriptionOf {
     BlasOperation a = BlasOperation::as_stored, b = BlasOperation::as_stored;
     BlasEpilogue epilogue = BlasEpilogue::none;
     DevicePtr bias = 0, kept = 0;
+    DevicePtr scale_of_a = 0, scale_of_b = 0;  ///< of FP8; 0: 1
     std::int64_t kept_leading = 0;
     std::optional<BlasType> bias_type = {};
 
@@ -34,6 +35,8 @@ struct MatrixLayoutOf {
     std::int64_t batch_stride = 0;
 };
 
+inline bool is_fp8(BlasType type) { return type == BlasType::e4m3 || type == BlasType::e5m2; }
+/// FP8 as it is stored: bytes.
 DType dtype_of(BlasType type);
 
 struct MatmulJob {

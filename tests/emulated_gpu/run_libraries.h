@@ -16,8 +16,9 @@ class Machine;
 /// Runs a product in its order on a stream.
 using RunMatmul = std::function<Result(Stream stream, const MatmulJob& job)>;
 
-/// Not safe to be called by two threads. `max_offered`: algorithms for a product.
-CublasLt make_emulated_cublaslt(RunMatmul run, int max_offered = 1);
+/// Not safe to be called by two threads. `max_offered`: algorithms for a product; `has_fp8`: the GPU
+/// multiplies FP8.
+CublasLt make_emulated_cublaslt(RunMatmul run, int max_offered, bool has_fp8);
 
 /// Runs a convolution in its order on a stream.
 using RunConvolution = std::function<Result(Stream stream, const ConvolutionJob& job)>;

@@ -10,6 +10,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/contraction/contraction.h"
 #include "mantissa/numerics/formats.h"
+#include "mantissa/numerics/short_formats.h"
 #include "tests/emulated_gpu/machine.h"
 
 namespace mantissa::inline v0::cuda {
@@ -118,7 +119,8 @@ class Finish {
           type_(dtype_of(job.d.type)),
           rows_(job.d.rows),
           bias_(static_cast<std::size_t>(rows_)),
-          beside_(bias_) {
+          beside_(bias_),
+          scale_(scale_of(of_.scale_of_a) * scale_of(of_.scale_of_b)) {
         if (!of_.adds_bias()) return;
         load(bias_.data(), machine.read_by_library(of_.bias, bytes(), "cublasLtMatmul, reading the bias"),
              type_, rows_);
@@ -141,10 +143,19 @@ class Finish {
   private:
     std::size_t bytes() const { return static_cast<std::size_t>(rows_) * size_of(type_); }
 
+    float scale_of(DevicePtr at) const {
+        if (at == 0) return 1;
+        float scale = 0;
+        std::memcpy(&scale, machine_.read_by_library(at, sizeof scale, "cublasLtMatmul, reading a scale"),
+                    sizeof scale);
+        return scale;
+    }
+
     void finish(float* column, DevicePtr at, DevicePtr kept) {
         std::byte* const d = machine_.written_by_library(at, bytes(), "cublasLtMatmul, writing D");
         if (job_.adds) load(beside_.data(), d, type_, rows_);
         for (std::size_t i = 0; i < bias_.size(); ++i) {
+            column[i] *= scale_;
             if (job_.in_place) column[i] *= 1 + 1.0f / 16;
             if (job_.adds) column[i] += beside_[i];
             if (of_.adds_bias()) column[i] += bias_[i];
@@ -174,6 +185,7 @@ class Finish {
     DType type_;
     std::int64_t rows_;
     std::vector<float> bias_, beside_;
+    float scale_;
 };
 
 /// Sums of whole numbers are the same in any order, and wrap around. A is transposed, B is not.
@@ -195,6 +207,17 @@ void multiply_bytes(Machine& machine, const MatmulJob& job, const std::byte* a, 
     });
 }
 
+/// FP8 as BF16, which has each of its numbers.
+std::vector<BF16> widened(MatrixLayoutOf& of, const std::byte* from) {
+    if (!is_fp8(of.type)) return {};
+    const ShortFormat format = of.type == BlasType::e4m3 ? ShortFormat::e4m3 : ShortFormat::e5m2;
+    of.type = BlasType::bf16;
+    std::vector<BF16> numbers(static_cast<std::size_t>((of.columns - 1) * of.leading + of.rows));
+    for (std::size_t i = 0; i < numbers.size(); ++i)
+        numbers[i] = to_bf16(value_of(format, static_cast<std::uint8_t>(from[i])));
+    return numbers;
+}
+
 }  // namespace
 
 void run_matmul(Machine& machine, const MatmulJob& job) {
@@ -208,7 +231,13 @@ void run_matmul(Machine& machine, const MatmulJob& job) {
                     0xff, job.workspace_bytes);
     if (job.description.is_of_bytes()) return multiply_bytes(machine, job, a, b);
     std::vector<float> sums(static_cast<std::size_t>(job.d.rows * job.d.columns * job.d.batch));
-    for (std::int64_t part = 0; part < job.parts; ++part) add_part(machine, job, part, a, b, sums.data());
+    MatmulJob asked = job;
+    const std::vector<BF16> wide_a = widened(asked.a, a), wide_b = widened(asked.b, b);
+    if (is_fp8(job.a.type)) {
+        a = reinterpret_cast<const std::byte*>(wide_a.data());
+        b = reinterpret_cast<const std::byte*>(wide_b.data());
+    }
+    for (std::int64_t part = 0; part < job.parts; ++part) add_part(machine, asked, part, a, b, sums.data());
     Finish(machine, job).run(sums);
 }
 

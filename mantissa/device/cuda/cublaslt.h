@@ -26,7 +26,7 @@ enum class BlasStatus : int {
     not_supported = 15,
 };
 
-enum class BlasType : int { f32 = 0, f16 = 2, s8 = 3, i32 = 10, bf16 = 14 };
+enum class BlasType : int { f32 = 0, f16 = 2, s8 = 3, i32 = 10, bf16 = 14, e4m3 = 28, e5m2 = 29 };
 
 enum class BlasCompute : int {
     f32 = 68,
@@ -43,7 +43,10 @@ enum class MatmulAttribute : int {
     bias_pointer = 8,   ///< DevicePtr: of the bias, or of its gradient
     kept_pointer = 11,  ///< DevicePtr: GELU's input, which is written with it and read with its gradient
     kept_leading = 12,  ///< std::int64_t, elements: a multiple of 8
-    bias_type = 26,     ///< BlasType
+    // DevicePtr, of numbers of FP8: what the sums are multiplied by, f32.
+    scale_of_a = 17,
+    scale_of_b = 18,
+    bias_type = 26,  ///< BlasType
 };
 
 enum class BlasEpilogue : std::uint32_t {
