@@ -232,7 +232,9 @@ def ctc_loss(at, log_probs, targets, input_lengths, target_lengths, blank, zero_
     most = nn.stop_gradient(made.max([1])).reshape([N, 1])
     losses = -(nn.log(nn.exp(made - most).sum([1])) + most.reshape([N]))
     none = nn.less(wide(-_LEAST / 2, [N]), losses)
-    return Placed(nn.select(none, wide(0.0 if zero_infinity else math.inf, [N]), losses))
+    if zero_infinity:
+        return Placed(nn.select(none, wide(0.0, [N]), losses))
+    return Placed(losses * nn.select(none, wide(math.inf, [N]), wide(1.0, [N])))  # the gradient, too, is no number, as torch's
 
 
 @row("aten.gaussian_nll_loss", "aten.multilabel_margin_loss", "aten.multi_margin_loss")
