@@ -86,6 +86,10 @@ class Rows(unittest.TestCase):
         self.assertEqual(none.evaluate(*batch), math.inf)  # and no gradient, as there
         self.assertTrue(all(bool(gradient.isnan().all()) for gradient in none.gradients(*batch)[1].values()))
         self.assertFalse(none(*batch, lr=0.1).applied)
+        x, y, steps, ends = possible
+        for beyond in ((x, y, steps + 1, ends), (x, y, steps - 6, ends), (x, y, steps, ends + 1), (x, y, steps, ends - 2)):
+            with self.assertRaisesRegex(mantissa.Error, "out of range, expected 0 to [93];"):
+                none.evaluate(*beyond)
 
         from mantissa.rows import registry
         row = registry.row_of("mantissa.ctc_loss")

@@ -196,7 +196,9 @@ def ctc_loss(at, log_probs, targets, input_lengths, target_lengths, blank, zero_
     2006, section 4.1). A step of the loop is one of the inputs, and the state after the last of each example counts."""
     x, ids, T, N, S = layout.plain(log_probs), layout.plain(targets), *log_probs.shape[:2], targets.shape[1]
     places = [N, 2 * S + 1]
-    steps, ends = (layout.plain(each).reshape(shape) for each, shape in ((input_lengths, [1, N, 1]), (target_lengths, [N, 1])))
+    # Numbers are read at lengths, which says that these are lengths: there is an error where one is too large.
+    steps, ends = (native.gather(native.iota(at.anchor, [most + 1], 0), 0, layout.plain(each)).reshape(shape)
+                   for each, most, shape in ((input_lengths, T, [1, N, 1]), (target_lengths, S, [N, 1])))
 
     def wide(value, shape, dtype="f32"):
         return native.broadcast_to(native.constant(at.anchor, value, dtype), shape)
