@@ -1,5 +1,6 @@
 """Rows that modules of PyTorch seldom need, and buffers that forward changes. Skipped where torch is missing."""
 import copy
+import math
 import sys
 import unittest
 import unittest.mock
@@ -81,7 +82,14 @@ class Rows(unittest.TestCase):
             return (made * torch.tensor([1.0, 3.0, 2.0])).sum()
         self.assertLess(trainer(possible, each).distance.gradient, 2e-5)
         self.assertLess(trainer(possible, lambda out, y, *_: ctc()(out, y, [9, 7, 5], (3, 1, 3))).distance.gradient, 2e-5)
-        self.assertGreater(trainer(possible, ctc()).evaluate(*batch), 1e30)  # infinity, as there
+        none = trainer(possible, ctc())
+        self.assertEqual(none.evaluate(*batch), math.inf)  # and no gradient, as there
+        self.assertTrue(all(bool(gradient.isnan().all()) for gradient in none.gradients(*batch)[1].values()))
+        self.assertFalse(none(*batch, lr=0.1).applied)
+        x, y, steps, ends = possible
+        for beyond in ((x, y, steps + 1, ends), (x, y, steps - 6, ends), (x, y, steps, ends + 1), (x, y, steps, ends - 2)):
+            with self.assertRaisesRegex(mantissa.Error, "out of range, expected 0 to [93];"):
+                none.evaluate(*beyond)
 
         from mantissa.rows import registry
         row = registry.row_of("mantissa.ctc_loss")

@@ -51,9 +51,13 @@ class Side:
     def eager(self, values):
         kind = next(self.model.parameters()).dtype
         values = [each.to(kind) if each.is_floating_point() else each for each in values]
-        if self.names:
-            return self.loss(self.model(**dict(zip(self.names, values))))
-        return self.loss(self.model(*values[:self.split]), *values[self.split:])
+        torch.set_default_dtype(kind)  # of what forward makes itself
+        try:
+            if self.names:
+                return self.loss(self.model(**dict(zip(self.names, values))))
+            return self.loss(self.model(*values[:self.split]), *values[self.split:])
+        finally:
+            torch.set_default_dtype(torch.float32)
 
     def draws_numbers(self):
         """Whether the module draws numbers itself, so that its losses are others in each run."""

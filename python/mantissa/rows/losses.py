@@ -196,7 +196,9 @@ def ctc_loss(at, log_probs, targets, input_lengths, target_lengths, blank, zero_
     2006, section 4.1). A step of the loop is one of the inputs, and the state after the last of each example counts."""
     x, ids, T, N, S = layout.plain(log_probs), layout.plain(targets), *log_probs.shape[:2], targets.shape[1]
     places = [N, 2 * S + 1]
-    steps, ends = (layout.plain(each).reshape(shape) for each, shape in ((input_lengths, [1, N, 1]), (target_lengths, [N, 1])))
+    # Numbers are read at lengths, which says that these are lengths: there is an error where one is too large.
+    steps, ends = (native.gather(native.iota(at.anchor, [most + 1], 0), 0, layout.plain(each)).reshape(shape)
+                   for each, most, shape in ((input_lengths, T, [1, N, 1]), (target_lengths, S, [N, 1])))
 
     def wide(value, shape, dtype="f32"):
         return native.broadcast_to(native.constant(at.anchor, value, dtype), shape)
@@ -232,7 +234,9 @@ def ctc_loss(at, log_probs, targets, input_lengths, target_lengths, blank, zero_
     most = nn.stop_gradient(made.max([1])).reshape([N, 1])
     losses = -(nn.log(nn.exp(made - most).sum([1])) + most.reshape([N]))
     none = nn.less(wide(-_LEAST / 2, [N]), losses)
-    return Placed(nn.select(none, wide(0.0 if zero_infinity else math.inf, [N]), losses))
+    if zero_infinity:
+        return Placed(nn.select(none, wide(0.0, [N]), losses))
+    return Placed(losses * nn.select(none, wide(math.inf, [N]), wide(1.0, [N])))  # the gradient, too, is no number, as torch's
 
 
 @row("aten.gaussian_nll_loss", "aten.multilabel_margin_loss", "aten.multi_margin_loss")
