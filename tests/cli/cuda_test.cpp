@@ -6,8 +6,8 @@
 #include <map>
 #include <string>
 
-#include "mantissa/codegen/compiler.h"
 #include "tests/cli/run_program.h"
+#include "tests/support/compiling_test.h"
 #include "tests/support/random_draws.h"
 #include "tests/support/temporary_directory.h"
 
@@ -26,12 +26,7 @@ Ran train_on_gpu(const std::string& gpu) {
     return testing::run_in_shell(with_emulated_gpu(gpu) + "train " + small_model);
 }
 
-class CudaCommands : public ::testing::Test {
-  protected:
-    void SetUp() override {
-        if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
-    }
-};
+class CudaCommands : public testing::CompilingTest {};
 
 TEST_F(CudaCommands, WithoutADriverIsOneLine) {
     if (dlopen("libcuda.so.1", RTLD_NOW)) GTEST_SKIP() << "a GPU is here";

@@ -12,6 +12,7 @@
 #include "tests/codegen/golden_text.h"
 #include "tests/codegen/ptx_device.h"
 #include "tests/codegen/random_case.h"
+#include "tests/support/compiling_test.h"
 #include "tests/support/fused_graph.h"
 #include "tests/support/gpt2_training.h"
 #include "tests/support/temporary_directory.h"
@@ -89,12 +90,7 @@ Graph of_elements() {
     return fused(graph);
 }
 
-class Ptx : public ::testing::Test {
-  protected:
-    void SetUp() override {
-        if (std::string reason = Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
-    }
-};
+class Ptx : public testing::CompilingTest {};
 
 std::vector<std::string> texts(const std::string& architecture) {
     Compiler compiler(NvptxTarget{.architecture = architecture});

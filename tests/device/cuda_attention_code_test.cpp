@@ -10,6 +10,7 @@
 #include "mantissa/graph/graph.h"
 #include "tests/device/emulated_gpu_harness.h"
 #include "tests/device/nvidias_assembler.h"
+#include "tests/support/compiling_test.h"
 
 namespace mantissa {
 namespace {
@@ -50,19 +51,15 @@ std::string ptx_of(const AttentionKernel& kernel, const std::string& architectur
     return codegen::compile({.name = "k", .code = kernel}, {.architecture = architecture}).assembly;
 }
 
-const cuda::EmulatedGpuOptions with_warpgroups{.architecture = "sm_90a", .threads = 1};
+const cuda::EmulatedGpuOptions by_default{.architecture = "sm_80", .threads = 1},
+    with_warpgroups{.architecture = "sm_90a", .threads = 1};
 
 AttentionKernel by_warpgroups(AttentionKernel kernel) {
     kernel.by_warpgroups = true;
     return kernel;
 }
 
-class CudaAttentionCode : public ::testing::Test {
-  protected:
-    void SetUp() override {
-        if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
-    }
-};
+class CudaAttentionCode : public testing::CompilingTest {};
 
 /// Runs text in place of a kernel's, on tensors of ones.
 Result run_on_ones(GpuUnderTest& gpu, const AttentionKernel& kernel, const std::string& text,
@@ -94,28 +91,36 @@ std::string without(std::string text, const std::string& statement, Which which)
     return text.erase(at, statement.size());
 }
 
+/// A statement that the kernel cannot do without, and words of what is then reported.
+struct Fault {
+    const char* statement;
+    Which which;
+    const char* words;
+};
+
+void expect_faults_are_caught(const cuda::EmulatedGpuOptions& options, const AttentionKernel& kernel,
+                              const std::vector<Fault>& faults) {
+    const std::string text = ptx_of(kernel, options.architecture);
+    {
+        GpuUnderTest gpu(options);
+        ASSERT_EQ(run_on_ones(gpu, kernel, text), Result::success) << gpu.report();
+    }
+    for (const Fault& fault : faults) {
+        GpuUnderTest gpu(options);
+        EXPECT_NE(run_on_ones(gpu, kernel, without(text, fault.statement, fault.which)), Result::success)
+            << name_of(kernel.makes) << " without " << fault.statement;
+        EXPECT_NE(gpu.report().find(fault.words), std::string::npos) << gpu.report();
+    }
+}
+
 TEST_F(CudaAttentionCode, PlantedFaultsAreCaught) {
     for (const Makes makes : all_kernels) {
         const AttentionKernel kernel = of_gpt2(makes, 150, 1, 64);
-        const std::string text = ptx_of(kernel);
-        {
-            GpuUnderTest gpu;
-            ASSERT_EQ(run_on_ones(gpu, kernel, text), Result::success) << gpu.report();
-        }
-        const struct {
-            const char* statement;
-            Which which;
-            const char* words;
-        } faults[] = {{"bar.sync \t0;", Which::first, "race"},
-                      {"bar.sync \t0;", Which::last, "race"},
-                      {"cp.async.wait_all;", Which::first, "has yet to write"},
-                      {"cp.async.wait_all;", Which::last, "has yet to write"}};
-        for (const auto& fault : faults) {
-            GpuUnderTest gpu;
-            EXPECT_NE(run_on_ones(gpu, kernel, without(text, fault.statement, fault.which)), Result::success)
-                << static_cast<int>(makes) << " without " << fault.statement;
-            EXPECT_NE(gpu.report().find(fault.words), std::string::npos) << gpu.report();
-        }
+        expect_faults_are_caught(by_default, kernel,
+                                 {{"bar.sync \t0;", Which::first, "race"},
+                                  {"bar.sync \t0;", Which::last, "race"},
+                                  {"cp.async.wait_all;", Which::first, "has yet to write"},
+                                  {"cp.async.wait_all;", Which::last, "has yet to write"}});
         // A row more than there are is read where the tensor ends.
         GpuUnderTest gpu;
         EXPECT_NE(run_on_ones(gpu, kernel, ptx_of(of_gpt2(makes, 151, 1, 64))), Result::success);
@@ -127,27 +132,14 @@ TEST_F(CudaAttentionCode, PlantedFaultsAreCaught) {
 TEST_F(CudaAttentionCode, PlantedFaultsByWarpgroupsAreCaught) {
     for (const Makes makes : all_kernels) {
         const AttentionKernel kernel = by_warpgroups(of_gpt2(makes, 150, 1, 64));
-        const std::string text = ptx_of(kernel, "sm_90a");
-        {
-            GpuUnderTest gpu(with_warpgroups);
-            ASSERT_EQ(run_on_ones(gpu, kernel, text), Result::success) << gpu.report();
-        }
-        const struct {
-            const char* statement;
-            Which which;
-            const char* words;
-        } faults[] = {{"fence.proxy.async.shared::cta;", Which::last, "with no fence.proxy.async behind it"},
-                      {"cp.async.wait_all;", Which::last, "has yet to write"},
-                      {"wgmma.fence.sync.aligned;", Which::first, "wgmma.fence"},
-                      {"wgmma.commit_group.sync.aligned;", Which::first, "under way"},
-                      {"wgmma.wait_group.sync.aligned 0;", Which::first, "under way"},
-                      {"wgmma.wait_group.sync.aligned 0;", Which::last, "under way"}};
-        for (const auto& fault : faults) {
-            GpuUnderTest gpu(with_warpgroups);
-            EXPECT_NE(run_on_ones(gpu, kernel, without(text, fault.statement, fault.which)), Result::success)
-                << name_of(makes) << " without " << fault.statement;
-            EXPECT_NE(gpu.report().find(fault.words), std::string::npos) << gpu.report();
-        }
+        expect_faults_are_caught(
+            with_warpgroups, kernel,
+            {{"fence.proxy.async.shared::cta;", Which::last, "with no fence.proxy.async behind it"},
+             {"cp.async.wait_all;", Which::last, "has yet to write"},
+             {"wgmma.fence.sync.aligned;", Which::first, "wgmma.fence"},
+             {"wgmma.commit_group.sync.aligned;", Which::first, "under way"},
+             {"wgmma.wait_group.sync.aligned 0;", Which::first, "under way"},
+             {"wgmma.wait_group.sync.aligned 0;", Which::last, "under way"}});
     }
 }
 

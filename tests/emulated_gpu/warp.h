@@ -118,7 +118,7 @@ struct Warp {
     void finish_copies(int lane, std::uint32_t before_group);
 
     // wgmma: run_warpgroup.cpp.
-    /// Of a product that is under way no register is touched, but those of the left operand are read.
+    /// Registers of a product under way must not be touched, except that its left operand may be read.
     void judge_products(const Instruction& instruction) const;
     void finish_products(std::uint32_t before_group);
     /// Bytes of shared memory that a thread writes must not be read by a product, and are not there for the

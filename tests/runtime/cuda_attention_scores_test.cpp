@@ -5,11 +5,11 @@
 #include <map>
 #include <string>
 
-#include "mantissa/codegen/compiler.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/runtime/plan.h"
 #include "tests/support/attention_forms.h"
+#include "tests/support/compiling_test.h"
 #include "tests/support/random_draws.h"
 #include "tests/support/tested_gpu.h"
 
@@ -20,12 +20,7 @@ using testing::In;
 using testing::TestedGpu;
 using namespace testing::scoring;
 
-class CudaAttentionScores : public ::testing::Test {
-  protected:
-    void SetUp() override {
-        if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
-    }
-};
+class CudaAttentionScores : public testing::CompilingTest {};
 
 /// Several tiles each way, none of them whole, and tiles that a window passes over; heads that share keys;
 /// more keys than queries; one query; 32 rows a warp.

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/codegen/compiler.h"
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
 #include "tests/support/attention_cases.h"
+#include "tests/support/compiling_test.h"
 #include "tests/support/kernel_errors.h"
 #include "tests/support/random_draws.h"
 #include "tests/support/tested_gpu.h"
@@ -21,12 +21,7 @@ using testing::OpCase;
 using testing::Recorded;
 using testing::TestedGpu;
 
-class CudaAttention : public ::testing::Test {
-  protected:
-    void SetUp() override {
-        if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
-    }
-};
+class CudaAttention : public testing::CompilingTest {};
 
 struct AttentionSizes {
     const char* name;

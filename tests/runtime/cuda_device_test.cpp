@@ -7,11 +7,11 @@
 #include <cmath>
 #include <cstring>
 
-#include "mantissa/codegen/compiler.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/runtime/execution.h"
 #include "mantissa/runtime/state_block.h"
+#include "tests/support/compiling_test.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/error_of.h"
 #include "tests/support/run_graph.h"
@@ -21,12 +21,7 @@ namespace {
 
 using testing::EmulatedDevice;
 
-class CudaDeviceTest : public ::testing::Test {
-  protected:
-    void SetUp() override {
-        if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
-    }
-};
+class CudaDeviceTest : public testing::CompilingTest {};
 
 TEST_F(CudaDeviceTest, SaysWhatItIs) {
     const EmulatedDevice gpu({.architecture = "sm_90a"});

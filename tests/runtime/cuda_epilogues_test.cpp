@@ -7,7 +7,6 @@
 #include <string>
 
 #include "mantissa/base/random.h"
-#include "mantissa/codegen/compiler.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/tensor.h"
@@ -16,6 +15,7 @@
 #include "mantissa/passes/fuse.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/passes/simplify.h"
+#include "tests/support/compiling_test.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/fused_graph.h"
 #include "tests/support/run_graph.h"
@@ -27,12 +27,7 @@ namespace {
 using testing::given;
 using testing::TestedGpu;
 
-class CudaEpilogues : public ::testing::Test {
-  protected:
-    void SetUp() override {
-        if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
-    }
-};
+class CudaEpilogues : public testing::CompilingTest {};
 
 constexpr std::int64_t rows = 24, terms = 40;
 

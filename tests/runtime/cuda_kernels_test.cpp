@@ -8,11 +8,11 @@
 #include <string>
 
 #include "mantissa/base/error.h"
-#include "mantissa/codegen/compiler.h"
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/passes/expand.h"
 #include "mantissa/runtime/plan.h"
+#include "tests/support/compiling_test.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/image_cases.h"
 #include "tests/support/kernel_errors.h"
@@ -43,12 +43,7 @@ std::string judged(const OpCase& test, Device& device) {
     }
 }
 
-class CudaKernels : public ::testing::Test {
-  protected:
-    void SetUp() override {
-        if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
-    }
-};
+class CudaKernels : public testing::CompilingTest {};
 
 TEST_F(CudaKernels, AgreeWithTheReference) {
     const TestedGpu gpu;

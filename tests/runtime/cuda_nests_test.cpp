@@ -8,10 +8,10 @@
 #include <optional>
 
 #include "mantissa/base/random.h"
-#include "mantissa/codegen/compiler.h"
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
+#include "tests/support/compiling_test.h"
 #include "tests/support/fused_graph.h"
 #include "tests/support/random_draws.h"
 #include "tests/support/run_graph.h"
@@ -25,12 +25,7 @@ using testing::given;
 using testing::loaded;
 using testing::TestedGpu;
 
-class CudaNests : public ::testing::Test {
-  protected:
-    void SetUp() override {
-        if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
-    }
-};
+class CudaNests : public testing::CompilingTest {};
 
 ReferenceFeed rounded_feed(const Graph& graph) {
     ReferenceFeed feed;

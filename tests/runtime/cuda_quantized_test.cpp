@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "mantissa/base/whole_units.h"
-#include "mantissa/codegen/compiler.h"
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
+#include "tests/support/compiling_test.h"
 #include "tests/support/kernel_errors.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/tested_gpu.h"
@@ -76,12 +76,7 @@ const Extents shapes[] = {
     {24, 30, 64, false, DType::f16},
 };
 
-class CudaQuantized : public ::testing::Test {
-  protected:
-    void SetUp() override {
-        if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
-    }
-};
+class CudaQuantized : public testing::CompilingTest {};
 
 TEST_F(CudaQuantized, InEightBitsEverythingHasTheCpusBits) {
     const auto cpu = testing::device_at(testing::levels().back());

@@ -7,9 +7,9 @@
 #include <limits>
 #include <random>
 
-#include "mantissa/codegen/compiler.h"
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
+#include "tests/support/compiling_test.h"
 #include "tests/support/kernel_errors.h"
 #include "tests/support/tested_gpu.h"
 
@@ -106,12 +106,7 @@ bool same(const std::vector<std::byte>& a, const std::vector<std::byte>& b, DTyp
     return of_a.size() == of_b.size();
 }
 
-class CudaRounding : public ::testing::Test {
-  protected:
-    void SetUp() override {
-        if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
-    }
-};
+class CudaRounding : public testing::CompilingTest {};
 
 TEST_F(CudaRounding, HasTheCpusBits) {
     const auto cpu = testing::device_at(testing::levels().back());

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "mantissa/base/random.h"
-#include "mantissa/codegen/compiler.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
+#include "tests/support/compiling_test.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/run_graph.h"
 
@@ -27,12 +27,7 @@ Graph norm_of(std::int64_t rows, std::int64_t columns) {
     return graph;
 }
 
-class CudaTraffic : public ::testing::Test {
-  protected:
-    void SetUp() override {
-        if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
-    }
-};
+class CudaTraffic : public testing::CompilingTest {};
 
 /// Results and counts of norms on a GPU. beta is a half everywhere.
 struct Normed {

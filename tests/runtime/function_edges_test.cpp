@@ -10,6 +10,7 @@
 
 #include "mantissa/codegen/compiler.h"
 #include "mantissa/graph/call.h"
+#include "tests/support/compiling_test.h"
 #include "tests/support/kernel_errors.h"
 #include "tests/support/tested_gpu.h"
 
@@ -89,12 +90,7 @@ void expect_edges(Device& device, const std::string& where) {
         }
 }
 
-class FunctionEdges : public ::testing::Test {
-  protected:
-    void SetUp() override {
-        if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
-    }
-};
+class FunctionEdges : public testing::CompilingTest {};
 
 TEST_F(FunctionEdges, AreTheReferencesAtEveryLevel) {
     for (const std::string& level : levels()) expect_edges(*device_at(level), "at " + level);

@@ -7,12 +7,12 @@
 #include <functional>
 #include <limits>
 
-#include "mantissa/codegen/compiler.h"
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/train/optimizer.h"
 #include "mantissa/train/training_plan.h"
+#include "tests/support/compiling_test.h"
 #include "tests/support/random_draws.h"
 #include "tests/support/run_graph.h"
 #include "tests/support/temporary_directory.h"
@@ -28,12 +28,7 @@ using testing::Split;
 using testing::train;
 using testing::Trained;
 
-class CudaRanks : public ::testing::Test {
-  protected:
-    void SetUp() override {
-        if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
-    }
-};
+class CudaRanks : public testing::CompilingTest {};
 
 /// Terms of unlike sizes, of which no sum is the same in another order.
 ReferenceFeed terms_of(int rank) {

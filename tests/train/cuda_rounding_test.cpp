@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/codegen/compiler.h"
 #include "mantissa/numerics/short_formats.h"
 #include "mantissa/passes/operand_blocks.h"
 #include "mantissa/report/rounding_losses.h"
@@ -14,6 +13,7 @@
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/training_checkpoint.h"
 #include "mantissa/train/training_plan.h"
+#include "tests/support/compiling_test.h"
 #include "tests/support/gpt2_training.h"
 #include "tests/support/run_graph.h"
 #include "tests/support/temporary_directory.h"
@@ -48,12 +48,7 @@ std::vector<float> losses_under(Device& device, const std::string& policy, doubl
     return all;
 }
 
-class CudaRoundedTraining : public ::testing::Test {
-  protected:
-    void SetUp() override {
-        if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
-    }
-};
+class CudaRoundedTraining : public testing::CompilingTest {};
 
 /// BF16's tolerance (cuda_training_test.cpp), and more for coarser elements: a BF16 number that is off by one
 /// place gets another element once in as many times as BF16 is finer, and is then so many times further off.

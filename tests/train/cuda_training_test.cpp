@@ -7,10 +7,10 @@
 #include <map>
 
 #include "mantissa/base/error.h"
-#include "mantissa/codegen/compiler.h"
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/training_checkpoint.h"
 #include "mantissa/train/training_plan.h"
+#include "tests/support/compiling_test.h"
 #include "tests/support/device_around.h"
 #include "tests/support/gpt2_training.h"
 #include "tests/support/planted_clock.h"
@@ -41,12 +41,7 @@ std::vector<float> losses(Device& device, const Gpt2Training& training, int step
     return all;
 }
 
-class CudaTraining : public ::testing::Test {
-  protected:
-    void SetUp() override {
-        if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
-    }
-};
+class CudaTraining : public testing::CompilingTest {};
 
 /// The least passes, those of fused kernels, and all, of which a GPU refuses in FP32 the one that makes
 /// attention one operation.

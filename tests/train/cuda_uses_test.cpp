@@ -6,13 +6,13 @@
 #include <cmath>
 #include <limits>
 
-#include "mantissa/codegen/compiler.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/reference.h"
 #include "mantissa/runtime/non_finite.h"
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/generate.h"
 #include "mantissa/train/perplexity.h"
+#include "tests/support/compiling_test.h"
 #include "tests/support/gpt2_training.h"
 #include "tests/support/largest_difference.h"
 #include "tests/support/run_graph.h"
@@ -32,12 +32,7 @@ using testing::TestedGpu;
 
 std::unique_ptr<Device> a_cpu() { return testing::device_at(testing::levels().back()); }
 
-class CudaUses : public ::testing::Test {
-  protected:
-    void SetUp() override {
-        if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
-    }
-};
+class CudaUses : public testing::CompilingTest {};
 
 /// Three micro-batches of two sequences each, fused.
 Gpt2Training accumulating(const std::string& policy) {
