@@ -279,8 +279,11 @@ TEST(ContractionTiles, WhatStaysInL2FollowsFromTheSums) {
     EXPECT_EQ(blocks({256, 1024, 3136}, 2), (Block{1, 128})) << "sums of 1 MB";
     EXPECT_EQ(blocks({4096, 768, 3072}, 2), (Block{4, 256})) << "of 12 MB, all of b packed";
     EXPECT_EQ(blocks({1024, 768, 50304}, 2), (Block{1, 256})) << "of 3 MB, b too large";
-    EXPECT_EQ(blocks({1024, 768, 50304}, 3), (Block{1, 128})) << "four blocks for three threads";
-    EXPECT_EQ(blocks({1056, 768, 50304}, 2), (Block{7, 128})) << "of more, b in parts";
+    EXPECT_EQ(blocks({1024, 768, 50304}, 3), (Block{1, 192})) << "six blocks for three threads";
+    EXPECT_EQ(blocks({1056, 768, 50304}, 2), (Block{7, 192})) << "of more, b in parts";
+    EXPECT_EQ(blocks({2304, 768, 4096}, 2), (Block{6, 192})) << "nine of 256 rows are not even for two";
+    EXPECT_EQ(blocks({768, 768, 4096}, 2), (Block{6, 192})) << "nor three";
+    EXPECT_EQ(blocks({768, 768, 4096}, 4), (Block{6, 128})) << "too few of any height";
 }
 
 TEST(ContractionTiles, CachesAndThreadsChangeNoBit) {
