@@ -62,7 +62,7 @@ part_ladder() {
 }
 part_contraction() {
     if small; then
-        BENCH_CALLS=1 benchmark 120 contraction --benchmark_filter='small/|/N:768/K:768'
+        BENCH_CALLS=1 benchmark 120 contraction --benchmark_filter='small/|/N:768/K:768|/varied/'
     else
         benchmark 600 contraction --benchmark_filter='^(amx|avx512)'
     fi

@@ -1,7 +1,8 @@
 // The contraction at the shapes of GPT-2 124M and 4,096 tokens: forward, gradient of the input, gradient of
 // the weight, and the products of attention; a small one, where what a call does besides multiplying shows;
 // FP32 on each level this CPU has, and BF16 on the unit for it. On tiles also what is made of several BF16
-// products: TF32 (bf16x3) and FP16; `share` then counts one product.
+// products: TF32 (bf16x3) and FP16; `share` then counts one product. One product also in variations, each
+// with one thing that it may spend time on changed.
 //
 // Each measurement is one call between two measurements of the peak of one thread on the unit that the call
 // runs on; its share is of the larger one times the threads, since a disturbed peak would flatter. Operands
@@ -15,6 +16,7 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/measure.h"
@@ -62,6 +64,7 @@ ContractionProblem linear_problem(Pass pass, std::int64_t out, std::int64_t in, 
     }
     // Gradients of weights are written and summed in FP32.
     if (pass == Pass::weight_gradient) problem.out.dtype = DType::f32;
+    problem.threads = pool().threads();
     return problem;
 }
 
@@ -89,31 +92,43 @@ struct Unit {
     }
 };
 
+enum class Values { normal, zeros };
+
 /// Two sets of operands, of at least 64 MiB together, so that a call finds none of its own in the caches.
 class Operands {
   public:
-    explicit Operands(const ContractionProblem& problem) {
+    Operands(const PreparedContraction& prepared, Values values) {
+        const ContractionProblem& problem = prepared.problem;
         const std::int64_t entries = problem.batch[0] * problem.batch[1];
         const auto bytes_of = [entries](std::int64_t rows, std::int64_t cols, const MatrixLayout& layout) {
             return entries * rows * cols * static_cast<std::int64_t>(size_of(layout.dtype));
         };
         const std::int64_t a = bytes_of(problem.m, problem.k, problem.a);
         const std::int64_t b = bytes_of(problem.k, problem.n, problem.b);
-        const std::int64_t out = bytes_of(problem.m, problem.n, problem.out), bytes = a + b + out;
+        const std::int64_t out = bytes_of(problem.m, problem.out.leading, problem.out), bytes = a + b + out;
+        bias_ = Buffer(static_cast<std::size_t>(problem.n) * size_of(problem.epilogue.bias_dtype));
         sets_ = static_cast<std::size_t>(std::clamp<std::int64_t>((64 << 20) / bytes + 1, 2, 8));
         for (std::size_t set = 0; set < sets_; ++set) {
             a_.emplace_back(static_cast<std::size_t>(a));
             b_.emplace_back(static_cast<std::size_t>(b));
             out_.emplace_back(static_cast<std::size_t>(out));
-            fill(a_.back(), problem.a.dtype, 1);
-            fill(b_.back(), problem.b.dtype, 2);
+            if (values == Values::normal) {
+                fill(a_.back(), problem.a.dtype, 1);
+                fill(b_.back(), problem.b.dtype, 2);
+            }
+            if (prepared.kept_bytes() > 0) {
+                Buffer panels(prepared.kept_bytes());
+                pack_b(prepared, b_.back().data(), panels.as<std::byte>(), pool());
+                b_.back() = std::move(panels);
+            }
             std::ranges::fill(out_.back().as<std::byte>(), std::byte{0});
         }
     }
 
     ContractionArguments next() {
         turn_ = (turn_ + 1) % sets_;
-        return {.a = a_[turn_].data(), .b = b_[turn_].data(), .out = out_[turn_].data()};
+        return {
+            .a = a_[turn_].data(), .b = b_[turn_].data(), .out = out_[turn_].data(), .bias = bias_.data()};
     }
 
   private:
@@ -136,6 +151,7 @@ class Operands {
 
     std::size_t sets_ = 2, turn_ = 0;
     std::vector<Buffer> a_, b_, out_;
+    Buffer bias_;
 };
 
 long preemptions() {
@@ -144,9 +160,9 @@ long preemptions() {
     return usage.ru_nivcsw;
 }
 
-void run(benchmark::State& state, const ContractionProblem& problem, Unit unit) {
-    Operands operands(problem);
+void run(benchmark::State& state, const ContractionProblem& problem, Unit unit, Values values) {
     const PreparedContraction prepared = prepare_contraction(problem, unit.isa);
+    Operands operands(prepared, values);
     Buffer workspace(prepared.workspace_bytes(pool().threads()));
     const double flops = 2.0 * static_cast<double>(problem.batch[0] * problem.batch[1] * problem.m) *
                          static_cast<double>(problem.n) * static_cast<double>(problem.k);
@@ -183,9 +199,10 @@ void run(benchmark::State& state, const ContractionProblem& problem, Unit unit) 
     }
 }
 
-void add(const std::string& name, const ContractionProblem& problem, Unit unit, int calls) {
+void add(const std::string& name, const ContractionProblem& problem, Unit unit, int calls,
+         Values values = Values::normal) {
     benchmark::RegisterBenchmark((unit.name() + "/" + name).c_str(),
-                                 [=](benchmark::State& state) { run(state, problem, unit); })
+                                 [=](benchmark::State& state) { run(state, problem, unit, values); })
         ->UseManualTime()
         ->Iterations(calls)
         ->Unit(benchmark::kMillisecond);
@@ -202,6 +219,24 @@ void add_linears(Unit unit, int calls) {
                     "/K:" + std::to_string(in),
                 problem, unit, out > 10000 ? std::min(calls, 3) : calls);
         }
+}
+
+/// The product before GELU: as it is, with a bias, with rows of output one cache line further apart, with its
+/// weights packed before, and of zeros, at which a tile unit's clock is higher.
+void add_variations(Unit unit, int calls) {
+    const ContractionProblem plain = linear_problem(Pass::forward, 3072, 768, unit.operands);
+    ContractionProblem bias = plain, apart = plain, kept = plain;
+    bias.epilogue = {.bias = true, .bias_dtype = unit.operands};
+    apart.out.leading += 64 / static_cast<std::int64_t>(size_of(unit.operands));
+    kept.keeps_b = true;
+    const auto add_one = [&](const char* name, const ContractionProblem& problem, Values values) {
+        add(std::string("varied/N:3072/K:768/") + name, problem, unit, calls, values);
+    };
+    add_one("plain", plain, Values::normal);
+    add_one("bias", bias, Values::normal);
+    add_one("rows_apart", apart, Values::normal);
+    add_one("b_packed", kept, Values::normal);
+    add_one("zeros", plain, Values::zeros);
 }
 
 /// Some tens of microseconds.
@@ -255,6 +290,7 @@ int main(int argc, char** argv) {
     units.push_back({fastest, mantissa::DType::bf16});
     for (const Unit& unit : units) {
         add_linears(unit, calls);
+        if (!unit.on_vectors()) add_variations(unit, calls);
         add_small(unit, calls);
         add_attention(unit, calls);
         add_rows(unit, calls);

@@ -51,10 +51,12 @@ class TwinUnit {
 
     static void prefetch(const void*) {}
 
-    template <bool Adds, class Out>
-    static void finish_row(const float* sums, const float* addend, Out* out, bool) {
+    template <int Addends, class Out>
+    static void finish_row(const float* sums, const float* first, const float* second, Out* out, bool) {
         for (std::int64_t c = 0; c < 32; ++c) {
-            const float sum = Adds ? sums[c] + addend[c] : sums[c];
+            float sum = sums[c];
+            if constexpr (Addends > 0) sum += first[c];
+            if constexpr (Addends > 1) sum += second[c];
             if constexpr (std::is_same_v<Out, BF16>)
                 out[c] = to_bf16(sum);
             else

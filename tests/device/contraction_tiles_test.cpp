@@ -6,6 +6,8 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <optional>
+#include <span>
 #include <stdexcept>
 
 #include "mantissa/base/whole_units.h"
@@ -36,6 +38,18 @@ struct Sizes {
     std::int64_t m, n, k;
 };
 
+struct Bias {
+    Bias(DType type, std::int64_t n) : dtype(type), data(static_cast<std::size_t>(n) * size_of(type)) {
+        const std::span<const float> drawn = normals(4, static_cast<std::size_t>(n));
+        for (std::int64_t i = 0; i < n; ++i)
+            store_from_f64(data.data(), dtype, i, static_cast<double>(drawn[static_cast<std::size_t>(i)]));
+    }
+    float operator[](std::int64_t i) const { return static_cast<float>(load_as_f64(data.data(), dtype, i)); }
+
+    DType dtype;
+    Buffer data;
+};
+
 struct TileOperands {
     explicit TileOperands(const Sizes& sizes)
         : a(DType::bf16, Transpose::no, sizes.m, sizes.k, {1, 1}, 0),
@@ -46,6 +60,7 @@ struct TileOperands {
         before.fill(Values::normal, 3);
     }
     Operand a, b, before;
+    std::optional<Bias> bias = {};
 };
 
 /// Sums over a part of the depth, [m, n], by the unit's products one after another: no blocks, no threads.
@@ -121,6 +136,7 @@ enum class Rows : std::uint8_t { on_lines, askew };
 std::vector<float> contracted(TileOperands& operands, const Sizes& sizes, Store store, DType type,
                               const ContractionKernels& kernels, int threads, Rows rows = Rows::on_lines) {
     ThreadPool pool(threads, threads);
+    const std::optional<Bias>& bias = operands.bias;
     const std::int64_t elements = sizes.m * sizes.n;
     const std::size_t size = size_of(type);
     const Buffer memory(static_cast<std::size_t>(elements + 1) * size);
@@ -135,8 +151,13 @@ std::vector<float> contracted(TileOperands& operands, const Sizes& sizes, Store 
                                .b = operands.b.layout(),
                                .out = {.dtype = type, .leading = sizes.n},
                                .store = store,
+                               .epilogue = bias ? StandardEpilogue{true, bias->dtype} : StandardEpilogue{},
                                .threads = threads},
-                              {.a = operands.a.data(), .b = operands.b.data(), .out = out}, pool, kernels);
+                              {.a = operands.a.data(),
+                               .b = operands.b.data(),
+                               .out = out,
+                               .bias = bias ? bias->data.data() : nullptr},
+                              pool, kernels);
     std::vector<float> sums;
     for (std::int64_t i = 0; i < elements; ++i) sums.push_back(static_cast<float>(load_as_f64(out, type, i)));
     return sums;
@@ -181,6 +202,32 @@ TEST(ContractionTiles, SumsAreOfOneLoopOverTheDepthOrOfChunksInOrder) {
                     }
                 }
             }
+}
+
+TEST(ContractionTiles, ABiasIsAddedToTheSumsOfAllChunks) {
+    // FP16 and rows askew are what the tile kernel does not finish itself.
+    for (const Unit& unit : units())
+        for (const Sizes& sizes : {Sizes{45, 96, 96}, Sizes{37, 64, 1568}}) {
+            TileOperands operands(sizes);
+            const ContractionKernels kernels = unit.kernels(measured_caches);
+            const std::vector<float> sums = expected_sums(operands, sizes, Store::overwrite, kernels);
+            for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+                const Bias& bias = operands.bias.emplace(type, sizes.n);
+                for (const DType to : {DType::f32, DType::bf16}) {
+                    std::vector<float> expected;
+                    for (std::int64_t i = 0; i < std::ssize(sums); ++i) {
+                        const float sum = sums[static_cast<std::size_t>(i)] + bias[i % sizes.n];
+                        expected.push_back(static_cast<float>(rounded_to(static_cast<double>(sum), to)));
+                    }
+                    for (const Rows rows : {Rows::on_lines, Rows::askew})
+                        EXPECT_EQ(others(contracted(operands, sizes, Store::overwrite, to, kernels, 2, rows),
+                                         expected),
+                                  0)
+                            << unit.name << ", k " << sizes.k << ", a bias in " << name_of(type) << ", to "
+                            << name_of(to) << (rows == Rows::askew ? ", askew" : "");
+                }
+            }
+        }
 }
 
 TEST(ContractionTiles, BlocksFollowFromTheCaches) {
@@ -232,8 +279,11 @@ TEST(ContractionTiles, WhatStaysInL2FollowsFromTheSums) {
     EXPECT_EQ(blocks({256, 1024, 3136}, 2), (Block{1, 128})) << "sums of 1 MB";
     EXPECT_EQ(blocks({4096, 768, 3072}, 2), (Block{4, 256})) << "of 12 MB, all of b packed";
     EXPECT_EQ(blocks({1024, 768, 50304}, 2), (Block{1, 256})) << "of 3 MB, b too large";
-    EXPECT_EQ(blocks({1024, 768, 50304}, 3), (Block{1, 128})) << "four blocks for three threads";
-    EXPECT_EQ(blocks({1056, 768, 50304}, 2), (Block{7, 128})) << "of more, b in parts";
+    EXPECT_EQ(blocks({1024, 768, 50304}, 3), (Block{1, 192})) << "six blocks for three threads";
+    EXPECT_EQ(blocks({1056, 768, 50304}, 2), (Block{7, 192})) << "of more, b in parts";
+    EXPECT_EQ(blocks({2304, 768, 4096}, 2), (Block{6, 192})) << "nine of 256 rows are not even for two";
+    EXPECT_EQ(blocks({768, 768, 4096}, 2), (Block{6, 192})) << "nor three";
+    EXPECT_EQ(blocks({768, 768, 4096}, 4), (Block{6, 128})) << "too few of any height";
 }
 
 TEST(ContractionTiles, CachesAndThreadsChangeNoBit) {

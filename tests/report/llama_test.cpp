@@ -37,7 +37,7 @@ TokenStream some_text() {
     return TokenStream(std::move(text));
 }
 
-TEST(LlamaReports, EveryRungOfTheLadderApplies) {
+TEST(LlamaReportsSlow, EveryRungOfTheLadderApplies) {
     const auto device = make_cpu_device({.threads = 2});
     if (!device->target().cannot_compile.empty()) GTEST_SKIP() << device->target().cannot_compile;
     const TokenStream stream = some_text();

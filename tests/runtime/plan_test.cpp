@@ -6,7 +6,6 @@
 
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/tensor.h"
-#include "mantissa/train/training_plan.h"
 #include "tests/support/fused_graph.h"
 
 namespace mantissa {

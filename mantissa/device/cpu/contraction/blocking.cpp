@@ -80,13 +80,12 @@ std::int64_t max_rows_of(const ContractionKernels& kernels, const Blocking& bloc
     return std::clamp(rows / kernels.height * kernels.height, kernels.height, kernels.max_rows);
 }
 
-/// Whether few blocks of a deep contraction on tiles are as many for each thread. Then they stay as tall as
-/// L2 allows: a panel of b that more rows meet is asked for less often. Not with a custom epilogue: it may
-/// add sums up by blocks of rows, and those must follow from the shape alone.
-bool are_shared_evenly(const ContractionProblem& problem, const ContractionKernels& kernels,
-                       std::int64_t depth_chunks, std::int64_t blocks) {
-    return kernels.interleaves() && depth_chunks > 1 && !problem.custom_epilogue &&
-           blocks >= 2 * problem.threads && blocks % problem.threads == 0;
+/// Whether few blocks of a deep contraction on tiles may be as tall as L2 allows: a panel of b that more rows
+/// meet is asked for less often. Not with a custom epilogue: it may add sums up by blocks of rows, and those
+/// must follow from the shape alone.
+bool may_be_tall(const ContractionProblem& problem, const ContractionKernels& kernels,
+                 std::int64_t depth_chunks) {
+    return kernels.interleaves() && depth_chunks > 1 && !problem.custom_epilogue;
 }
 
 /// Cuts blocks finer where they are few for many threads: rows first, then columns where that packs no row
@@ -149,8 +148,8 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
         out.split_columns = even_part(out.columns, most, kernels.width);
         return row_blocks * ceil_div(out.columns, out.split_columns);
     };
-    const std::int64_t tall_rows = out.rows, tall_blocks = cut_columns();
-    if (!out.entry_per_thread && tall_blocks < enough_blocks) {
+    const std::int64_t tall_rows = out.rows;
+    if (cut_columns() < enough_blocks && !out.entry_per_thread) {
         out.rows = even_part(problem.m, std::min(max_rows_of_block, max_rows / 2), kernels.height);
         cut_columns();
     }
@@ -174,9 +173,15 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
     }
     out.a_in_place = reads_a_in_place(problem, kernels) || reads_a_across(problem, kernels);
     out.few_blocks = ceil_div(problem.m, out.rows) * ceil_div(out.columns, out.split_columns);
-    if (are_shared_evenly(problem, kernels, out.depth_chunks, tall_blocks) && out.rows == low_rows) {
-        out.rows = tall_rows;
-        cut_columns();
+    if (may_be_tall(problem, kernels, out.depth_chunks) && out.rows == low_rows) {
+        // The tallest of which each thread gets equally many, two at least.
+        const auto cut_evenly = [&](std::int64_t rows) {
+            out.rows = even_part(problem.m, rows, kernels.height);
+            const std::int64_t blocks = cut_columns();
+            return blocks >= 2 * problem.threads && blocks % problem.threads == 0;
+        };
+        std::int64_t rows = tall_rows;
+        while (!cut_evenly(rows) && rows > low_rows) rows = std::max(low_rows, rows - kernels.height);
     }
     if (!out.entry_per_thread && many)
         cut_for_many_threads(problem, kernels, out.a_in_place || !too_many, out);

@@ -32,25 +32,27 @@ class AmxUnit {
     static void prefetch(const void* from) { _mm_prefetch(from, _MM_HINT_T1); }
 
     /// 32 sums to a line of BF16 or two of FP32.
-    template <bool Adds>
-    static void finish_row(const float* sums, const float* addend, BF16* out, bool stream) {
-        const __m512bh line =
-            _mm512_cvtne2ps_pbh(sixteen<Adds>(sums + 16, addend + 16), sixteen<Adds>(sums, addend));
+    template <int Addends>
+    static void finish_row(const float* sums, const float* first, const float* second, BF16* out,
+                           bool stream) {
+        const __m512bh line = _mm512_cvtne2ps_pbh(sixteen<Addends, 16>(sums, first, second),
+                                                  sixteen<Addends, 0>(sums, first, second));
         store_line(out, reinterpret_cast<__m512i>(line), stream);
     }
-    template <bool Adds>
-    static void finish_row(const float* sums, const float* addend, float* out, bool stream) {
-        store_line(out, _mm512_castps_si512(sixteen<Adds>(sums, addend)), stream);
-        store_line(out + 16, _mm512_castps_si512(sixteen<Adds>(sums + 16, addend + 16)), stream);
+    template <int Addends>
+    static void finish_row(const float* sums, const float* first, const float* second, float* out,
+                           bool stream) {
+        store_line(out, _mm512_castps_si512(sixteen<Addends, 0>(sums, first, second)), stream);
+        store_line(out + 16, _mm512_castps_si512(sixteen<Addends, 16>(sums, first, second)), stream);
     }
 
   private:
-    template <bool Adds>
-    static __m512 sixteen(const float* sums, const float* addend) {
-        if constexpr (Adds)
-            return _mm512_add_ps(_mm512_load_ps(sums), _mm512_loadu_ps(addend));
-        else
-            return _mm512_load_ps(sums);
+    template <int Addends, int At>
+    static __m512 sixteen(const float* sums, const float* first, const float* second) {
+        __m512 sum = _mm512_load_ps(sums + At);
+        if constexpr (Addends > 0) sum = _mm512_add_ps(sum, _mm512_loadu_ps(first + At));
+        if constexpr (Addends > 1) sum = _mm512_add_ps(sum, _mm512_loadu_ps(second + At));
+        return sum;
     }
     static void store_line(void* out, __m512i line, bool stream) {
         if (stream)

@@ -4,7 +4,7 @@
 //
 // A unit has eight tiles of 16 rows of 64 bytes and offers
 //     zero<T>(), load<T>(from, stride), load_past_l1<T>(from, stride), multiply<Sums, A, B>(),
-//     store<T>(to, stride), prefetch(from), finish_row<Adds>(sums, addend, out, stream)
+//     store<T>(to, stride), prefetch(from), finish_row<Addends>(sums, first, second, out, stream)
 // with tile numbers known at compile time and strides in bytes; tiles of operands are 1 KiB in one piece.
 // multiply() adds to the FP32 tile [16, 16] the product of a BF16 tile of a, [16 rows, 32 deep], and one of
 // b, [16 pairs deep, 16 columns, 2].
@@ -15,6 +15,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -64,46 +65,75 @@ void pack_tiles(const PanelCopy& copy) {
 // 32 rows at once kept them from the products for a fourth of the time.
 constexpr std::int64_t rows_at_a_time = 2;
 
-/// Sums of a whole tile that become whole lines of output as they are, or with an addend: what most are, and
-/// what a call for every two rows would cost a tenth of the products' time for.
+/// Sums of a whole tile that become whole lines of output as they are, or with up to two addends, sums before
+/// and a bias: what most are, and what a call for every two rows would cost a tenth of the products' time
+/// for.
 struct PlainRows {
     explicit PlainRows(const SumsBehind& behind)
         : block(behind.block), left(are_plain(behind) ? behind.rows : 0) {
         block.streaming = block.streaming && block.out != block.addend;
+        if (left > 0 && block.bias) add_bias();
     }
+    PlainRows(const PlainRows&) = delete;
+    PlainRows& operator=(const PlainRows&) = delete;
 
     static bool are_plain(const SumsBehind& behind) {
         const EpilogueBlock& block = behind.block;
+        const auto is_plain = [](DType type) { return type == DType::f32 || type == DType::bf16; };
         const std::int64_t element = block.out_dtype == DType::f32 ? 4 : 2;
-        return (block.out_dtype == DType::f32 || block.out_dtype == DType::bf16) && !behind.finish &&
-               !block.bias && block.cols == tile_panel &&
-               reinterpret_cast<std::uintptr_t>(block.out) % 64 == 0 && block.out_ld * element % 64 == 0;
+        return is_plain(block.out_dtype) && (!block.bias || is_plain(block.bias_dtype)) && !behind.finish &&
+               block.cols == tile_panel && reinterpret_cast<std::uintptr_t>(block.out) % 64 == 0 &&
+               block.out_ld * element % 64 == 0;
     }
 
     template <class Unit>
     void finish(std::int64_t most) {
         const std::int64_t count = std::min(most, left);
         left -= count;
-        if (block.out_dtype == DType::f32)
-            block.addend ? finish_rows<true, Unit, float>(count) : finish_rows<false, Unit, float>(count);
-        else
-            block.addend ? finish_rows<true, Unit, BF16>(count) : finish_rows<false, Unit, BF16>(count);
+        block.out_dtype == DType::f32 ? finish_as<Unit, float>(count) : finish_as<Unit, BF16>(count);
     }
 
-    template <bool Adds, class Unit, class Out>
+    template <class Unit, class Out>
+    void finish_as(std::int64_t count) {
+        if (second)
+            finish_rows<2, Unit, Out>(count);
+        else
+            block.addend ? finish_rows<1, Unit, Out>(count) : finish_rows<0, Unit, Out>(count);
+    }
+
+    template <int Addends, class Unit, class Out>
     void finish_rows(std::int64_t count) {
         auto* out = static_cast<Out*>(block.out);
         for (std::int64_t row = 0; row < count; ++row) {
-            Unit::template finish_row<Adds>(block.sums, block.addend, out, block.streaming);
+            Unit::template finish_row<Addends>(block.sums, block.addend, second, out, block.streaming);
             block.sums += block.ld;
-            block.addend += Adds ? block.addend_ld : 0;
+            block.addend += Addends > 0 ? block.addend_ld : 0;
             out += block.out_ld;
         }
         block.out = out;
     }
 
+    /// A bias is an addend that is the same for every row.
+    void add_bias() {
+        const auto* terms = static_cast<const float*>(block.bias);
+        if (block.bias_dtype == DType::bf16) {
+            const auto* const bias = static_cast<const BF16*>(block.bias);
+            for (std::int64_t c = 0; c < tile_panel; ++c)
+                widened[c] = std::bit_cast<float>(std::uint32_t{bias[c].bits} << 16);
+            terms = widened;
+        }
+        if (block.addend) {
+            second = terms;
+        } else {
+            block.addend = terms;
+            block.addend_ld = 0;
+        }
+    }
+
     EpilogueBlock block;
     std::int64_t left;
+    const float* second = nullptr;
+    alignas(64) float widened[tile_panel];  ///< a bias of BF16
 };
 
 /// Lines that are asked for while a tile's products are formed: equally many each time.
