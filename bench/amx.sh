@@ -34,19 +34,21 @@ case "${1:-}" in
         ;;
 esac
 
-cmake --preset release >/dev/null
-cmake --build build --target mantissa_cli benches
 if [ "$REHEARSAL" = 0 ] && ! grep -qw amx_bf16 /proc/cpuinfo; then
     echo "bench/amx.sh: this CPU has no amx_bf16; --rehearse runs without" >&2
     exit 1
 fi
+cmake --preset release >/dev/null
+cmake --build build --target mantissa_cli benches
 
 # A Google Benchmark program: what it prints goes to the log, and the same as JSON beside it for the table.
 # benchmark SECONDS PROGRAM [ARGUMENTS...]
 benchmark() {
     local seconds=$1 program=$2
     shift 2
+    rm -f "$LOGS/$program.json"
     limited "$seconds" "build/bench_$program" --benchmark_out="$LOGS/$program.json" --benchmark_out_format=json "$@"
+    [ -s "$LOGS/$program.json" ] # a filter that matches none is no error to the program
 }
 # A rehearsal makes one call a shape, of the smallest shapes.
 small() { [ "$REHEARSAL" = 1 ]; }
@@ -76,7 +78,7 @@ part_convolution() {
     done
 }
 part_attention() {
-    if small; then BENCH_CALLS=1 benchmark 120 attention --benchmark_filter='^(amx|avx512)/forward/bf16'
+    if small; then BENCH_CALLS=1 benchmark 120 attention --benchmark_filter='^(amx|avx512-bf16)/forward/bf16'
     else benchmark 400 attention --benchmark_filter='^(amx|avx512)'; fi
 }
 part_rows() {
