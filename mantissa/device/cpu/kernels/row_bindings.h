@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "mantissa/device/cpu/kernels/kernels.h"
-#include "mantissa/device/cpu/rows/image_kernels.h"
 #include "mantissa/device/cpu/rows/rows.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -15,7 +14,6 @@ namespace mantissa::inline v0::on_cpu {
 /// The part of a problem that a launch needs to remember.
 struct BoundRows {
     const RowKernels& kernels;
-    const ImageKernels& images;
     ThreadPool& pool;
     std::int64_t rows = 1;     ///< all axes but the last
     std::int64_t columns = 1;  ///< the last axis

@@ -371,7 +371,6 @@ const RowBinding bindings[] = {
 BoundRows bound_rows(const Context& context, const Problem& problem, const Type& x) {
     const std::int64_t columns = x.shape.rank() == 0 ? 1 : x.shape[-1];
     BoundRows bound{.kernels = row_kernels(context.isa),
-                    .images = image_kernels(context.isa),
                     .pool = context.pool,
                     .rows = columns == 0 ? 0 : x.shape.elements() / columns,
                     .columns = columns};

@@ -35,8 +35,8 @@ void layer_norm_grad(const RowKernels& kernels, const LayerNormGrad& p, ThreadPo
     for_each_range(pool, p.rows, grad_rows_per_block, [&](Range rows, std::int64_t block) {
         kernels.layer_norm_grad(p, rows, stores, dgammas + block * C, dbetas + block * C);
     });
-    add_partial_sums(pool, dgammas, blocks, C, p.dgamma, Accumulate::replace);
-    add_partial_sums(pool, dbetas, blocks, C, p.dbeta, Accumulate::replace);
+    add_partial_sums(pool, dgammas, blocks, C, p.dgamma);
+    add_partial_sums(pool, dbetas, blocks, C, p.dbeta);
 }
 
 void softmax(const RowKernels& kernels, const Softmax& p, ThreadPool& pool, Stores wanted) {

@@ -206,9 +206,8 @@ struct SquaredNorm {
 struct ColumnSum {
     std::int64_t rows = 0;
     std::int64_t channels = 0;
-    ConstView x = {};      // [rows, C]
-    float* sum = nullptr;  // [C]
-    Accumulate accumulate = Accumulate::replace;
+    ConstView x = {};            // [rows, C]
+    float* sum = nullptr;        // [C]
     float* workspace = nullptr;  ///< column_sum_workspace() bytes
 };
 
