@@ -21,7 +21,6 @@
 #include "cli/progress_line.h"
 #include "cli/run_options.h"
 #include "mantissa/base/clock.h"
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
 #include "mantissa/base/function_ref.h"

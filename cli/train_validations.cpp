@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "mantissa/base/atomic_file.h"
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/train/perplexity.h"
 
 namespace mantissa::cli {

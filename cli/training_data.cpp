@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "mantissa/base/count_text.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/data/synthetic_images.h"
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/model_file.h"

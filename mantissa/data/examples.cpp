@@ -1,4 +1,4 @@
-#include "mantissa/base/count_text.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/data/batch.h"
 
 #include <fmt/format.h>

@@ -8,9 +8,9 @@
 #include <initializer_list>
 #include <string_view>
 
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/folder_files.h"
+#include "mantissa/base/printable.h"
 
 namespace mantissa::inline v0 {
 

@@ -5,8 +5,8 @@
 #include <queue>
 #include <vector>
 
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/data/tokenizer_alphabet.h"
 
 namespace mantissa::inline v0 {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "mantissa/base/count_text.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/base/system_memory.h"
 #include "mantissa/report/bench.h"
 #include "mantissa/report/html.h"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "mantissa/base/count_text.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/report/converge.h"
 #include "mantissa/report/html.h"

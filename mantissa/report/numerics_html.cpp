@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "mantissa/base/count_text.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/numerics/formats.h"
 #include "mantissa/report/html.h"
 #include "mantissa/report/html_charts.h"

@@ -8,8 +8,8 @@
 #include <queue>
 #include <tuple>
 
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/report/quantities.h"
 

@@ -7,8 +7,8 @@
 #include <list>
 #include <optional>
 
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/numerics/formats.h"
 #include "mantissa/passes/analysis/example_axis.h"
