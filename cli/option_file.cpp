@@ -12,7 +12,6 @@
 
 #include "cli/command_line.h"
 #include "cli/names_elsewhere.h"
-#include "cli/old_names.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/printable.h"
 

@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "cli/command_line.h"
-#include "cli/old_names.h"
+#include "cli/names_elsewhere.h"
 #include "cli/option_rows.h"
 #include "cli/output_file.h"
 #include "mantissa/base/atomic_file.h"

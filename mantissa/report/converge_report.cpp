@@ -8,7 +8,6 @@
 #include "mantissa/base/whole_units.h"
 #include "mantissa/report/converge.h"
 #include "mantissa/report/html.h"
-#include "mantissa/report/html_charts.h"
 #include "mantissa/report/quantities.h"
 
 namespace mantissa::inline v0 {

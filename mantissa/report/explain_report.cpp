@@ -5,9 +5,7 @@
 #include <algorithm>
 
 #include "mantissa/report/explain.h"
-#include "mantissa/report/explain_kinds.h"
 #include "mantissa/report/html.h"
-#include "mantissa/report/html_charts.h"
 #include "mantissa/report/quantities.h"
 #include "mantissa/report/source_lines.h"
 

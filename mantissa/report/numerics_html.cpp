@@ -8,7 +8,6 @@
 #include "mantissa/base/printable.h"
 #include "mantissa/numerics/formats.h"
 #include "mantissa/report/html.h"
-#include "mantissa/report/html_charts.h"
 #include "mantissa/report/numerics.h"
 #include "mantissa/report/quantities.h"
 

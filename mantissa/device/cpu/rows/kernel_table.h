@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "mantissa/device/cpu/rows/image_problems.h"
+#include "mantissa/device/cpu/rows/problems.h"
 
 namespace mantissa::inline v0::on_cpu {
 
