@@ -43,7 +43,8 @@ struct RowKernels {
     const char* name;  ///< of the level
     /// Writes the sums over these rows to `dgamma` and `dbeta`, [C] each.
     void (*layer_norm_grad)(const LayerNormGrad&, Range rows, Stores, float* dgamma, float* dbeta);
-    void (*softmax)(const Softmax&, Range rows, Stores);
+    /// exp(x - max) / sum(exp(x - max)), in place. A row of -infinity, or with a NaN, gives NaN.
+    void (*softmax)(float* x, std::int64_t count);
     /// limit tanh(x / limit), in place.
     void (*cap)(float* x, std::int64_t count, float limit);
     /// Per row only: the mean is the driver's.

@@ -44,14 +44,6 @@ struct LayerNormGrad {
     float* workspace = nullptr;    ///< layer_norm_grad_workspace() bytes
 };
 
-/// y = exp(x - max) / sum(exp(x - max)) over the last axis. A row of -infinity, or with a NaN, gives NaN.
-struct Softmax {
-    std::int64_t rows = 0;
-    std::int64_t columns = 0;
-    ConstView x = {};  // [rows, columns]
-    View y = {};       // [rows, columns]
-};
-
 /// 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
 struct Gelu {
     std::int64_t count = 0;
@@ -226,15 +218,6 @@ struct CopyRows {
     std::int64_t target_stride = 0;
     const void* source = nullptr;
     void* target = nullptr;
-};
-
-/// target[c, r] = source[r, c], elements of 2 or 4 bytes.
-struct TransposedMatrix {
-    std::int64_t rows = 0;
-    std::int64_t columns = 0;
-    int element_size = 4;
-    const void* source = nullptr;  // [rows, columns]
-    void* target = nullptr;        // [columns, rows]
 };
 
 /// target axis k is source axis axes[k].

@@ -18,7 +18,7 @@ const RowKernels& MANTISSA_OF_LEVEL(row_kernels)() {
     static constexpr RowKernels table = {
         .name = MANTISSA_LEVEL,
         .layer_norm_grad = layer_norm_grad_rows,
-        .softmax = softmax_rows,
+        .softmax = softmax_row,
         .cap = cap_elements,
         .cross_entropy = cross_entropy_rows,
         .cross_entropy_grad = cross_entropy_grad_rows,

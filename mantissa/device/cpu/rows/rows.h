@@ -26,8 +26,6 @@ const RowKernels& row_kernels(Isa isa = chosen_isa());
 std::int64_t layer_norm_grad_workspace(std::int64_t rows, std::int64_t channels);
 void layer_norm_grad(const RowKernels&, const LayerNormGrad&, ThreadPool&, Stores = Stores::automatic);
 
-void softmax(const RowKernels&, const Softmax&, ThreadPool&, Stores = Stores::automatic);
-
 void gelu(const RowKernels&, const Gelu&, ThreadPool&, Stores = Stores::automatic);
 void gelu_grad(const RowKernels&, const GeluGrad&, ThreadPool&, Stores = Stores::automatic);
 
@@ -85,7 +83,6 @@ void running_sums(const RowKernels&, const RunningSums&, ThreadPool&, Stores = S
 
 void copy(const RowKernels&, const Copy&, ThreadPool&, Stores = Stores::automatic);
 void copy_rows(const RowKernels&, const CopyRows&, ThreadPool&, Stores = Stores::automatic);
-void transpose(const RowKernels&, const TransposedMatrix&, ThreadPool&, Stores = Stores::automatic);
 /// Throws InternalError if `axes` is no permutation of 0 ... rank - 1.
 void permute(const RowKernels&, const Permute&, ThreadPool&, Stores = Stores::automatic);
 
