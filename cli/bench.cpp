@@ -18,8 +18,8 @@
 #include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/quantities.h"
 #include "mantissa/runtime/state_block.h"
+#include "mantissa/train/model_file.h"
 #include "mantissa/train/optimizer.h"
-#include "mantissa/train/weights.h"
 
 namespace mantissa::cli {
 

@@ -32,7 +32,6 @@
 #include "mantissa/data/text_files.h"
 #include "mantissa/data/token_file.h"
 #include "mantissa/data/token_manifest.h"
-#include "mantissa/data/token_shard_writer.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/data/tokenizer_train.h"
 #include "mantissa/report/report.h"

@@ -17,7 +17,6 @@
 #include "cli/output_file.h"
 #include "cli/print_error.h"
 #include "cli/progress_line.h"
-#include "cli/train_health.h"
 #include "cli/train_input.h"
 #include "cli/train_log.h"
 #include "cli/train_options.h"

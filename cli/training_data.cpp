@@ -7,7 +7,6 @@
 #include "mantissa/data/synthetic_images.h"
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/model_file.h"
-#include "mantissa/train/weights.h"
 
 namespace mantissa::cli {
 

@@ -15,8 +15,8 @@
 #include "mantissa/runtime/execution.h"
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/forward.h"
+#include "mantissa/train/model_file.h"
 #include "mantissa/train/training_plan.h"
-#include "mantissa/train/weights.h"
 
 namespace mantissa::inline v0 {
 
