@@ -154,25 +154,6 @@ Launch prepare_normalize(const Problem& problem, const BoundRows& b) {
     };
 }
 
-/// dy, x, gamma, mean, 1/sigma.
-Launch prepare_batch_norm_grad(const Problem&, const BoundRows& b) {
-    return [b](const Operands& o) {
-        batch_norm_grad(b.kernels,
-                        {.rows = b.rows,
-                         .channels = b.columns,
-                         .dy = b.in(o, 0),
-                         .x = b.in(o, 1),
-                         .gamma = o.input<float>(2),
-                         .mean = o.input<float>(3),
-                         .rstd = o.input<float>(4),
-                         .dx = b.out(o, 0),
-                         .dgamma = o.output<float>(1),
-                         .dbeta = o.output<float>(2),
-                         .workspace = reinterpret_cast<float*>(o.workspace)},
-                        b.pool);
-    };
-}
-
 /// Rows that are added one after another in FP32: more than the pixels of any image that is averaged whole.
 constexpr std::int64_t max_pixels = 4096;
 
@@ -257,7 +238,7 @@ const RowBinding bindings_of_images[] = {
      [](const Problem& problem) { return problem.inputs[1].bytes(); },
      {1, 2, 3, 4}},
     {"batch_norm_grad",
-     prepare_batch_norm_grad,
+     prepare_norm_grad<BatchNormGrad, batch_norm_grad>,
      1,
      refuse_empty_or_wide,
      [](const Problem& problem) {
