@@ -19,7 +19,7 @@
 #include "bench/measure.h"
 #include "mantissa/base/clock.h"
 #include "mantissa/device/cpu/cpu_device.h"
-#include "mantissa/device/cpu/format_units.h"
+#include "mantissa/device/cpu/unit_rates.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/sampling.h"

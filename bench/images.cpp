@@ -17,7 +17,6 @@
 #include "mantissa/base/buffer.h"
 #include "mantissa/base/random.h"
 #include "mantissa/base/whole_units.h"
-#include "mantissa/device/cpu/rows/image_kernels.h"
 #include "mantissa/device/cpu/rows/rows.h"
 #include "mantissa/graph/pooling.h"
 #include "mantissa/numerics/formats.h"
@@ -60,7 +59,7 @@ class Arena {
 };
 
 struct Run {
-    const ImageKernels& kernels;
+    const RowKernels& kernels;
     ThreadPool& pool;
     Arena& arena;
     std::vector<float>& small;  ///< scales, statistics, workspaces
@@ -207,7 +206,7 @@ void measure(benchmark::State& state, const Kernel& kernel, Isa isa, int threads
     static ThreadPool one(1), two(2);
     ThreadPool& pool = threads == 1 ? one : two;
     std::vector<float> small(1 << 20, 0.5f);
-    const Run run = {image_kernels(isa), pool, arena, small};
+    const Run run = {row_kernels(isa), pool, arena, small};
     const std::int64_t calls = ceil_div(min_bytes, kernel.bytes);
     const auto copy_once = [&] {
         const std::int64_t bytes = kernel.bytes / 2;
@@ -239,7 +238,7 @@ void register_all() {
         for (const int threads : {1, 2})
             for (const Kernel& kernel : all_kernels())
                 benchmark::RegisterBenchmark(
-                    (std::string(image_kernels(isa).name) + "/" + std::to_string(threads) + "/" + kernel.name)
+                    (std::string(row_kernels(isa).name) + "/" + std::to_string(threads) + "/" + kernel.name)
                         .c_str(),
                     [&kernel, isa, threads](benchmark::State& state) {
                         measure(state, kernel, isa, threads);

@@ -11,9 +11,9 @@
 #include "bench/measure.h"
 #include "mantissa/base/buffer.h"
 #include "mantissa/device/cpu/contraction/contraction.h"
-#include "mantissa/device/cpu/format_units.h"
 #include "mantissa/device/cpu/modes/byte_product.h"
 #include "mantissa/device/cpu/peaks.h"
+#include "mantissa/device/cpu/unit_rates.h"
 
 namespace mantissa::on_cpu {
 namespace {

@@ -118,20 +118,6 @@ void add_norm_kernels(std::vector<Kernel>& all) {
                    }});
 }
 
-void add_softmax_kernels(std::vector<Kernel>& all) {
-    constexpr std::int64_t T = 1024;
-    constexpr std::int64_t heads = 24;
-    const std::int64_t matrix = heads * T * T * 4;
-    all.push_back({"softmax f32", 2 * matrix, [](const Run& r) {
-                       softmax(r.kernels,
-                               {.rows = heads * T,
-                                .columns = T,
-                                .x = {r.memory.in.take(heads * T * T)},
-                                .y = {r.memory.out.take(heads * T * T)}},
-                               r.pool);
-                   }});
-}
-
 void add_gelu_kernels(std::vector<Kernel>& all) {
     const auto add = [&](const char* name, DType type) {
         const auto size = static_cast<std::int64_t>(size_of(type));
@@ -277,13 +263,14 @@ void add_movement_kernels(std::vector<Kernel>& all) {
     for (const int size : {4, 2})
         all.push_back({size == 4 ? "transpose 4096 x 3072 f32" : "transpose 4096 x 3072 bf16",
                        rows * 3072 * size * 2, [size](const Run& r) {
-                           transpose(r.kernels,
-                                     {.rows = rows,
-                                      .columns = 3072,
-                                      .element_size = size,
-                                      .source = r.memory.in.take<char>(rows * 3072 * size),
-                                      .target = r.memory.out.take<char>(rows * 3072 * size)},
-                                     r.pool);
+                           permute(r.kernels,
+                                   {.rank = 2,
+                                    .extents = {rows, 3072},
+                                    .axes = {1, 0},
+                                    .element_size = size,
+                                    .source = r.memory.in.take<char>(rows * 3072 * size),
+                                    .target = r.memory.out.take<char>(rows * 3072 * size)},
+                                   r.pool);
                        }});
     all.push_back({"permute heads f32", rows * C * 8, [](const Run& r) {
                        permute(r.kernels,
@@ -299,7 +286,6 @@ void add_movement_kernels(std::vector<Kernel>& all) {
 std::vector<Kernel> all_kernels() {
     std::vector<Kernel> all;
     add_norm_kernels(all);
-    add_softmax_kernels(all);
     add_gelu_kernels(all);
     add_loss_kernels(all);
     add_update_kernels(all);

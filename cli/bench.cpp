@@ -11,15 +11,15 @@
 #include "cli/output_file.h"
 #include "cli/progress_line.h"
 #include "cli/run_options.h"
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/data/synthetic_images.h"
 #include "mantissa/report/bench.h"
 #include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/quantities.h"
 #include "mantissa/runtime/state_block.h"
+#include "mantissa/train/model_file.h"
 #include "mantissa/train/optimizer.h"
-#include "mantissa/train/weights.h"
 
 namespace mantissa::cli {
 

@@ -8,8 +8,8 @@
 
 #include "cli/command_line.h"
 #include "cli/explain_steps.h"
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/ranks/ranks.h"
 #include "mantissa/report/peaks.h"
 #include "mantissa/report/rank_estimate.h"

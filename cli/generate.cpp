@@ -16,7 +16,6 @@
 #include "cli/output_file.h"
 #include "cli/print_error.h"
 #include "cli/run_options.h"
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/printable.h"
 #include "mantissa/data/byte_tokenizer.h"

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <filesystem>
 
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/data/image_folders.h"

@@ -1,5 +1,6 @@
 #include "cli/lora_options.h"
 
+#include "cli/command_line.h"
 #include "cli/run_options.h"
 #include "mantissa/base/error.h"
 #include "mantissa/nn/lora.h"

@@ -24,7 +24,6 @@
 #include "cli/help.h"
 #include "cli/interrupted.h"
 #include "cli/names_elsewhere.h"
-#include "cli/old_names.h"
 #include "cli/option_file.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"

@@ -1,4 +1,5 @@
-// Options under the names that they have in other programs: PyTorch scripts, nanoGPT, Hugging Face's trainer.
+// Options under other names: those of earlier versions, which are still taken, and those that they have in
+// other programs: PyTorch scripts, nanoGPT, Hugging Face's trainer.
 #pragma once
 
 #include <span>
@@ -7,6 +8,16 @@
 #include <vector>
 
 namespace mantissa::cli {
+
+/// The option's name today, without hyphens before it; any other name as it is. Names of earlier versions are
+/// taken on the command line, in option files and from checkpoints, and stand in no help.
+std::string option_today(std::string_view name);
+
+/// A value of the option, or several with commas between, in the words of today.
+std::string value_today(std::string_view option, std::string_view value);
+
+/// A command line in the words of today.
+std::vector<std::string> words_today(const std::vector<std::string>& words);
 
 /// Names that one thing has elsewhere, without hyphens before them.
 struct NamesElsewhere {

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string_view>
 #include <system_error>
-#include "mantissa/base/count_text.h"
+#include "mantissa/base/printable.h"
 
 namespace mantissa::cli {
 

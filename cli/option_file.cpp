@@ -12,9 +12,8 @@
 
 #include "cli/command_line.h"
 #include "cli/names_elsewhere.h"
-#include "cli/old_names.h"
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/printable.h"
 
 namespace mantissa::cli {
 

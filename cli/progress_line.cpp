@@ -7,7 +7,7 @@
 #include <cstdio>
 
 #include "cli/print_error.h"
-#include "mantissa/base/count_text.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/report/quantities.h"
 
 namespace mantissa::cli {

@@ -19,7 +19,6 @@
 #include "cli/print_error.h"
 #include "cli/run_options.h"
 #include "mantissa/base/atomic_file.h"
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/plain_nan.h"
 #include "mantissa/base/printable.h"

@@ -1,14 +1,15 @@
-// The options of `train` on the command line, and what they mean to a trainer.
+// The options of `train` on the command line, what they mean to a trainer, and those that a checkpoint
+// remembers, so that `--resume DIR` alone goes on with the run as it was asked for.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "cli/image_data.h"
-#include "cli/remembered_options.h"
 #include "cli/run_options.h"
 #include "cli/train_sampler.h"
 #include "cli/train_views.h"
@@ -19,6 +20,24 @@
 #include "mantissa/train/training_checkpoint.h"
 
 namespace mantissa::cli {
+
+class Command;
+
+/// Values by option, as they were typed.
+using TypedOptions = std::map<std::string, std::vector<std::string>>;
+
+/// The options of the command that were given or taken over, reports that grow with a run among them; none
+/// that says where to run or what to write this time. Names of files are made absolute: a run may be resumed
+/// from another folder.
+TypedOptions options_to_remember(const Command& command);
+
+/// Whether log, page and event files of the run before grow on.
+enum class Reports : std::uint8_t { go_on, end };
+
+/// Gives the command what was remembered for every option that was not given. Throws UserError, naming the
+/// option, for a value that it does not take. Returns which reports were left out, and why, as they would be
+/// typed: those that end, or that cannot be written any more. Empty: none.
+std::string take_over(Command& command, const TypedOptions& remembered, Reports reports);
 
 struct TrainOptions {
     RunOptions run;

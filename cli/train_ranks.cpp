@@ -14,7 +14,7 @@
 
 #include "cli/interrupted.h"
 #include "cli/print_error.h"
-#include "mantissa/base/count_text.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/ranks/launched.h"
 #include "mantissa/ranks/share_cores.h"

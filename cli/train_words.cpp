@@ -10,13 +10,13 @@
 #include "cli/numa.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"
-#include "mantissa/base/count_text.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/base/system_memory.h"
 #include "mantissa/numerics/coded_weights.h"
 #include "mantissa/passes/operand_blocks.h"
 #include "mantissa/ranks/share_cores.h"
-#include "mantissa/report/plan_text.h"
 #include "mantissa/report/quantities.h"
+#include "mantissa/report/step_estimate.h"
 #include "mantissa/train/memory_fit.h"
 
 namespace mantissa::cli {

@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "mantissa/base/count_text.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/data/synthetic_images.h"
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/model_file.h"
-#include "mantissa/train/weights.h"
 
 namespace mantissa::cli {
 

@@ -53,7 +53,7 @@ function(mantissa_write_sources_of_levels sources)
   file(GLOB_RECURSE of_level CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_of_level.cpp)
   foreach(source IN LISTS of_level)
     set(levels generic avx2 avx512)
-    if(NOT source MATCHES "/(attention/kernels|contraction/(row_product|widen_codes))_of_level")
+    if(NOT source MATCHES "/(attention/kernels|contraction/(row_product|widen_codes)|modes/narrowing)_of_level")
       list(APPEND levels avx512bf16)  # the others' kernels for it are files of their own, or those of AVX-512
     endif()
     file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR} ${source})

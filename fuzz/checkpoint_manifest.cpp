@@ -1,6 +1,6 @@
 // Any bytes as a manifest, also with the checksum that they need to be looked at: refused with a UserError,
 // or a manifest that its own text gives again.
-#include "mantissa/train/checkpoint_manifest.h"
+#include "mantissa/train/checkpoint.h"
 
 #include <cstdint>
 

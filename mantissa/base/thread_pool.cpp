@@ -25,7 +25,6 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/float_environment.h"
 #include "mantissa/base/loop_recorder.h"
-#include "mantissa/base/thread_clock.h"
 #include "mantissa/base/whole_units.h"
 
 namespace mantissa::inline v0 {

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/data/permutation.h"
 

@@ -3,9 +3,9 @@
 // https://www.cs.toronto.edu/~kriz/cifar.html says the layout.
 #include <fmt/format.h>
 
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/folder_files.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/data/image_folders.h"
 
 namespace mantissa::inline v0 {

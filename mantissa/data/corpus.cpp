@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "mantissa/base/checksum.h"
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/data/encode_text.h"
 #include "mantissa/data/held_out.h"
 #include "mantissa/data/packed_chats.h"

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "mantissa/base/checksum.h"
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
 #include "mantissa/base/printable.h"

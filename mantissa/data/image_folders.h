@@ -1,4 +1,4 @@
-// How open_images reads each of the formats that it knows.
+// How open_images reads each of the formats that it knows, and which images a prediction is asked for.
 #pragma once
 
 #include <cstddef>
@@ -41,5 +41,17 @@ inline constexpr std::size_t cifar10_record_bytes = 1 + 3 * cifar10_side * cifar
 
 /// The image of a record, which must be there.
 Image cifar10_image(std::span<const std::byte> file, std::uint32_t record);
+
+struct ImagesToPredict {
+    ImageSet set;
+    std::string left_out = {};  ///< of folders, in words; empty: nothing
+};
+
+/// In the order of the paths, of a folder in the order of names. A image in a folder that is named like a
+/// class counts as one of that class, the innermost such folder of its path; others have unknown_class. A
+/// folder with CIFAR-10's files stands for its test_batch.bin, and then is the only path. Throws UserError
+/// that names a path that is not there, or a folder without images.
+ImagesToPredict images_to_predict(const std::vector<std::string>& paths,
+                                  const std::vector<std::string>& classes);
 
 }  // namespace mantissa

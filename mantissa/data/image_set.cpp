@@ -8,8 +8,8 @@
 #include <optional>
 
 #include "mantissa/base/checksum.h"
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/data/held_out.h"
 #include "mantissa/data/image_folders.h"
 #include "mantissa/data/permutation.h"

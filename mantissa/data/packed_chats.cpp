@@ -8,8 +8,8 @@
 #include <tuple>
 
 #include "mantissa/base/checksum.h"
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/data/permutation.h"
 
 namespace mantissa::inline v0 {

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <map>
 
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/folder_files.h"
+#include "mantissa/base/printable.h"
 
 namespace mantissa::inline v0 {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "mantissa/base/checksum.h"
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/data/permutation.h"
 

@@ -12,7 +12,6 @@
 
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/checksum.h"
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
 #include "mantissa/base/printable.h"

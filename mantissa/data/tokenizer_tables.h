@@ -1,18 +1,87 @@
-// The lookup tables behind Tokenizer and Encoder. Internal to data/tokenizer*.
+// The tables behind Tokenizer and Encoder, tokens that are found in a text before it is cut, and Unigram's
+// model of a piece. Internal to data/tokenizer*.
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
-#include "mantissa/data/added_tokens.h"
+#include "mantissa/base/function_ref.h"
 #include "mantissa/data/pair_table.h"
 #include "mantissa/data/tokenizer.h"
-#include "mantissa/data/tokenizer_unigram.h"
 
 namespace mantissa::inline v0 {
+
+/// Unigram's model of a piece (Kudo 2018, "Subword regularization"): of all ways to make it up from tokens
+/// the one of the largest sum of scores, which are log-probabilities. Ties and unknown characters as in
+/// Hugging Face's tokenizers.
+class UnigramModel {
+  public:
+    UnigramModel() = default;
+    /// The parts have scores, and must outlive this.
+    explicit UnigramModel(const TokenizerParts& parts);
+
+    /// The best way to each place in a piece: kept from piece to piece, for one thread.
+    struct Work {
+        struct Best {
+            double score;
+            std::uint32_t begin;  // of the last token
+            TokenId token;
+        };
+        std::vector<Best> best;
+    };
+    /// Appends the tokens of the piece to `ids`; none that is found in texts on request if `plain`.
+    void encode(std::string_view piece, bool plain, Work& work, std::vector<TokenId>& ids) const;
+
+  private:
+    static constexpr TokenId none = -1;
+
+    void add(std::string_view spelling, TokenId token);
+    /// Calls `found(end, token)` for the tokens that begin at `begin`, the shorter first.
+    template <class Found>
+    void for_each_token(std::string_view text, std::size_t begin, bool plain, Found&& found) const;
+    void append_unknown(std::string_view part, bool plain, std::vector<TokenId>& ids) const;
+
+    const TokenizerParts* parts_ = nullptr;
+    PairTable edges_;               // from a node by a byte to a node; node 0 is the root
+    std::vector<TokenId> tokens_;   // that end at each node, or none
+    std::vector<bool> on_request_;  // of each token
+    double unknown_score_ = 0;
+};
+
+/// Tokens that are found in a text before it is cut, as Hugging Face's added tokens: where, and how much of
+/// the white space around them they take.
+class AddedTokens {
+  public:
+    /// Finds each token by the text beside it. The tokens must outlive this.
+    explicit AddedTokens(std::vector<std::pair<std::string, const SpecialToken*>> tokens);
+    AddedTokens() = default;
+
+    bool empty() const { return tokens_.empty(); }
+
+    struct Found {
+        std::size_t begin = std::string_view::npos, end = begin;
+        const SpecialToken* token = nullptr;
+    };
+    /// Asked of a token whose text lies at begin ... end - 1.
+    using Wanted = FunctionRef<bool(const SpecialToken& token, std::size_t begin, std::size_t end)>;
+    /// Calls `plain` for what lies between the wanted tokens and `token` for them, in order, with the white
+    /// space that they take along. Of several at a place the longest counts.
+    void for_each(std::string_view text, Wanted wanted, FunctionRef<void(std::string_view)> plain,
+                  FunctionRef<void(const Found&)> token) const;
+
+  private:
+    Found next(std::string_view text, std::size_t from, Wanted wanted) const;
+
+    std::vector<std::pair<std::string, const SpecialToken*>> tokens_;  // in order of the texts
+    std::array<bool, 256> begins_{};
+    int first_bytes_ = 0;  // how many of these are true
+};
 
 struct Tokenizer::Tables {
     TokenizerParts parts;

@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "mantissa/base/error.h"
-#include "mantissa/formats/image_kinds.h"
 
 namespace mantissa::inline v0 {
 

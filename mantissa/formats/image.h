@@ -26,4 +26,12 @@ inline constexpr std::int64_t max_pixels = std::int64_t{1} << 27;
 /// kind or larger than max_pixels, or of a kind that this build lacks the library for.
 Image decode_image(std::span<const std::byte> bytes, const std::string& name, std::int64_t enough = 0);
 
+/// The kinds of files that decode_image knows, one function each. They throw UserError without the file's
+/// name.
+Image decode_jpeg(std::span<const std::byte> bytes, std::int64_t enough);
+Image decode_png(std::span<const std::byte> bytes);
+
+/// Throws UserError for more than max_pixels.
+void require_decodable(std::uint64_t height, std::uint64_t width);
+
 }  // namespace mantissa

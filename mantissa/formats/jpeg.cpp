@@ -9,7 +9,7 @@
 #include <jpeglib.h>
 
 #include "mantissa/base/error.h"
-#include "mantissa/formats/image_kinds.h"
+#include "mantissa/formats/image.h"
 
 namespace mantissa::inline v0 {
 

@@ -1,6 +1,6 @@
 // In place of jpeg.cpp where libjpeg was not there.
 #include "mantissa/base/error.h"
-#include "mantissa/formats/image_kinds.h"
+#include "mantissa/formats/image.h"
 
 namespace mantissa::inline v0 {
 

@@ -9,7 +9,7 @@
 #include <png.h>
 
 #include "mantissa/base/error.h"
-#include "mantissa/formats/image_kinds.h"
+#include "mantissa/formats/image.h"
 
 namespace mantissa::inline v0 {
 

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <utility>
 
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/formats/strict_json.h"
 
 namespace mantissa::inline v0 {

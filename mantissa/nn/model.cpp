@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <array>
 
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/name_pattern.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/formats/weight_files.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/nn/metrics.h"

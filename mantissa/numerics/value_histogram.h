@@ -1,5 +1,5 @@
-// How the numbers of a tensor are spread, with their signs: eight parts to each power of two, as fine as
-// what tools for looking at training draw.
+// How the numbers of a tensor are spread: between which powers of two they lie, which decides what format can
+// hold them; and with their signs, as finely as what tools for looking at training draw.
 #pragma once
 
 #include <array>
@@ -8,6 +8,39 @@
 #include <vector>
 
 namespace mantissa::inline v0 {
+
+class ExponentHistogram {
+  public:
+    static constexpr int lowest = -149;  ///< of the smallest FP32 number
+    static constexpr int highest = 128;  ///< of the largest, rounded up
+
+    void add(std::span<const float> values);
+    void add(const ExponentHistogram& other);
+
+    /// Magnitudes in (2^(exponent - 1), 2^exponent].
+    std::int64_t count(int exponent) const { return counts_[static_cast<std::size_t>(exponent - lowest)]; }
+    /// Magnitudes above zero that are at most 2^exponent; any exponent.
+    std::int64_t at_most(int exponent) const;
+
+    std::int64_t numbers() const { return at_most(highest); }  ///< finite and not zero
+    std::int64_t zeros() const { return zeros_; }
+    std::int64_t not_finite() const { return not_finite_; }
+    float greatest() const { return greatest_; }  ///< magnitude among the finite
+
+    /// The share of numbers() that FP16 makes zero once they are multiplied by 2^scale_exponent: to nearest
+    /// even, 2^-25 and less.
+    double lost_in_f16(int scale_exponent) const;
+
+  private:
+    std::array<std::int64_t, highest - lowest + 1> counts_ = {};
+    std::int64_t zeros_ = 0, not_finite_ = 0;
+    float greatest_ = 0;
+};
+
+/// The exponent of the loss scale to choose for gradients, from 0 to 24. It is that of the largest power of
+/// two at which the greatest gradient is still a quarter of what FP16 holds. So the gradient may grow between
+/// two steps.
+int proposed_scale_exponent(const ExponentHistogram& gradients);
 
 class ValueHistogram {
   public:

@@ -10,7 +10,7 @@
 #include <exception>
 #include <filesystem>
 
-#include "mantissa/base/count_text.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/ranks/mpi_plugin.h"
 
 namespace mantissa::inline v0 {

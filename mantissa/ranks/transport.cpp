@@ -9,6 +9,27 @@
 
 namespace mantissa::inline v0 {
 
+namespace {
+
+/// A transport for one rank where the other ranks do not exist.
+class SilentTransport final : public Transport {
+  public:
+    explicit SilentTransport(int ranks) : Transport(0), ranks_(ranks) {}
+    int rank() const override { return 0; }
+    int ranks() const override { return ranks_; }
+    void start(std::span<const std::span<const std::byte>>, std::span<const std::span<std::byte>>) override {}
+    void advance() override {}
+    int finish_oldest() override { return -1; }
+    void abort() noexcept override {}
+
+  private:
+    int ranks_;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> silent_transport(int ranks) { return std::make_unique<SilentTransport>(ranks); }
+
 /// MPI waits by asking without a pause, which would take the core from threads that compute. So this asks and
 /// sleeps by turns. Only where a step waits, and so leaves a core, it lets others run at first instead, which
 /// notices an end some 50 microseconds earlier.

@@ -7,9 +7,9 @@
 #include <span>
 #include <utility>
 
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/plain_nan.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/report/ladder.h"
 #include "mantissa/runtime/non_finite.h"
 #include "mantissa/runtime/state_block.h"

@@ -4,11 +4,10 @@
 
 #include <algorithm>
 
-#include "mantissa/base/count_text.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/report/converge.h"
 #include "mantissa/report/html.h"
-#include "mantissa/report/html_charts.h"
 #include "mantissa/report/quantities.h"
 
 namespace mantissa::inline v0 {

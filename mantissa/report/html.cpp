@@ -1,5 +1,11 @@
 #include "mantissa/report/html.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "mantissa/base/version.h"
 
 namespace mantissa::inline v0::html {
@@ -94,6 +100,195 @@ std::string table(const Grid& grid) {
 std::string footer(const std::string& command) {
     return std::string("<p class='note'>mantissa ") + version() + ", commit " + escaped(commit()) +
            ": <code>" + escaped(command) + "</code></p>\n";
+}
+
+namespace {
+
+constexpr double right = 16, top = 24, bottom = 44;
+
+/// 1, 2 or 5 times a power of ten, so that about `parts` of them make up `range`.
+double round_step(double range, double parts) {
+    const double raw = range / parts, power = std::pow(10, std::floor(std::log10(raw)));
+    for (const double step : {1.0, 2.0, 5.0})
+        if (raw <= step * power) return step * power;
+    return 10 * power;
+}
+
+std::string label_of(double value) { return fmt::format("{:.6g}", value); }
+
+/// The plane on which steps and values lie.
+struct Plane {
+    DrawingOptions options = {};
+    double first_step = 0, last_step = 1, low = 0, high = 1;
+    std::vector<double> marks = {};  ///< values with a line across the drawing
+
+    /// Room for the longest label, and mostly the same for drawings of one width.
+    double left() const {
+        constexpr double of_a_letter = 7;
+        double room = options.width < 600 ? 60 : 80;
+        for (const double mark : marks)
+            room = std::max(room, 12 + of_a_letter * static_cast<double>(label_of(mark).size()));
+        return room;
+    }
+    double end() const { return options.width - right; }
+    double bottom_line() const { return options.height - bottom; }
+    double x(double step) const {
+        return left() + (step - first_step) / (last_step - first_step) * (end() - left());
+    }
+    /// The height of a value between low and high.
+    double height_of(double value) const { return options.logarithmic ? std::log10(value) : value; }
+    double y(double value) const { return y_at(height_of(value)); }
+    double y_at(double value) const {
+        return bottom_line() - (value - low) / (high - low) * (bottom_line() - top);
+    }
+};
+
+double step_of(const Curve& curve, std::size_t i) {
+    return curve.steps.empty() ? static_cast<double>(i) : curve.steps[i];
+}
+
+/// Round values between low and high.
+std::vector<double> marks_of(const Plane& plane) {
+    std::vector<double> values;
+    if (!plane.options.logarithmic) {
+        const double step = round_step(plane.high - plane.low, 5);
+        for (double at = std::ceil(plane.low / step) * step; at <= plane.high; at += step)
+            values.push_back(std::abs(at) < step / 2 ? 0 : at);  // not -1e-17
+        return values;
+    }
+    for (double power = std::floor(plane.low); power <= plane.high; ++power)
+        for (const double part : {1.0, 2.0, 5.0})
+            if (const double value = part * std::pow(10, power); (part == 1 || plane.high - plane.low < 2) &&
+                                                                 std::log10(value) >= plane.low &&
+                                                                 std::log10(value) <= plane.high)
+                values.push_back(value);
+    return values;
+}
+
+Plane plane_of(const std::vector<Curve>& curves, const DrawingOptions& options) {
+    constexpr double infinity = std::numeric_limits<double>::infinity();
+    double low = infinity, high = -infinity, first = infinity, last = -infinity;
+    for (const Curve& curve : curves) {
+        if (curve.values.empty()) continue;
+        first = std::min(first, step_of(curve, 0));
+        last = std::max(last, step_of(curve, curve.values.size() - 1));
+        for (const double given : curve.values) {
+            const double value = options.logarithmic ? std::log10(given) : given;
+            if (!std::isfinite(value)) continue;
+            low = std::min(low, value);
+            high = std::max(high, value);
+        }
+    }
+    if (!(low <= high)) return {.options = options};
+    Plane plane{.options = options, .first_step = first, .last_step = last > first ? last : first + 1};
+    // Values that one label stands for are one value, which has one line.
+    const bool is_constant = label_of(low) == label_of(high);
+    const double margin = !is_constant ? 0.05 * (high - low) : low == 0 ? 1 : 0.5 * std::abs(low);
+    plane.low = low - margin;
+    plane.high = high + margin;
+    if (is_constant)
+        plane.marks = {options.logarithmic ? std::pow(10, low) : low};
+    else
+        plane.marks = marks_of(plane);
+    return plane;
+}
+
+std::string axes(const Plane& plane, const std::string& vertical) {
+    std::string svg;
+    for (const double value : plane.marks)
+        svg += fmt::format(
+            "<path class='axis' d='M{:.1f} {:.1f}H{:.1f}'/><text x='{:.1f}' y='{:.1f}' "
+            "text-anchor='end'>{}</text>\n",
+            plane.left(), plane.y(value), plane.end(), plane.left() - 8, plane.y(value) + 4, label_of(value));
+    const double steps =
+        std::max(1.0, round_step(plane.last_step - plane.first_step, plane.options.width / 100));
+    for (double at = std::ceil(plane.first_step / steps) * steps; at <= plane.last_step; at += steps)
+        svg += fmt::format("<text x='{:.1f}' y='{:.1f}' text-anchor='middle'>{:.0f}</text>\n", plane.x(at),
+                           plane.bottom_line() + 18, at);
+    return svg + fmt::format(
+                     "<text class='faint' x='{:.1f}' y='{:.1f}' text-anchor='middle'>step</text>"
+                     "<text class='faint' x='4' y='14'>{}</text>\n",
+                     (plane.left() + plane.end()) / 2, plane.options.height - 6, escaped(vertical));
+}
+
+std::string curve_path(const Plane& plane, const Curve& curve, double stroke) {
+    std::string path, points;
+    bool pen_down = false;
+    for (std::size_t i = 0; i < curve.values.size(); ++i) {
+        const double value = curve.values[i];
+        if (!std::isfinite(plane.height_of(value))) {
+            pen_down = false;
+            continue;
+        }
+        const double x = plane.x(step_of(curve, i)), y = plane.y(value);
+        path += fmt::format("{}{:.1f} {:.1f}", pen_down ? "L" : "M", x, y);
+        pen_down = true;
+        if (curve.values.size() <= 40)
+            points += fmt::format(
+                "<circle class='fill {}' cx='{:.1f}' cy='{:.1f}' r='{:.1f}'><title>{}, step {:.0f}: {:.6g}"
+                "</title></circle>\n",
+                color_class(curve.color), x, y, stroke / 2 + 1.5, escaped(curve.name), step_of(curve, i),
+                value);
+    }
+    return fmt::format("<path class='curve {}' stroke-width='{:.1f}' d='{}'/>\n", color_class(curve.color),
+                       stroke, path) +
+           points;
+}
+
+/// Each curve is wider by `wider` than the one after it.
+std::string drawing(const std::vector<Curve>& curves, const std::string& vertical, double wider,
+                    const DrawingOptions& options = {}) {
+    const Plane plane = plane_of(curves, options);
+    std::string svg = fmt::format("<svg viewBox='0 0 {} {}' role='img' aria-label='{} over steps'>\n",
+                                  options.width, options.height, escaped(vertical)) +
+                      axes(plane, vertical);
+    std::vector<Named> names;
+    for (std::size_t i = 0; i < curves.size(); ++i) {
+        const auto after = static_cast<double>(curves.size() - 1 - i);
+        svg += curve_path(plane, curves[i], 1.5 + wider * std::min(after, 6.0));
+        names.push_back({curves[i].name, curves[i].color});
+    }
+    return key(names) + svg + "</svg>\n";
+}
+
+}  // namespace
+
+std::string color_class(std::size_t color) { return fmt::format("c{}", color % 8); }
+
+std::string bars(const std::vector<Bar>& bars, double whole) {
+    if (whole <= 0)
+        for (const Bar& bar : bars) {
+            double length = 0;
+            for (const BarPart& part : bar.parts) length += part.value;
+            whole = std::max(whole, length);
+        }
+    std::string text = "<div class='bars'>\n";
+    for (const Bar& bar : bars) {
+        text += fmt::format("<span>{}</span><div>", escaped(bar.label));
+        for (const BarPart& part : bar.parts)
+            text +=
+                fmt::format("<i class='{}' style='width:{:.3f}%' title='{}'></i>", color_class(part.color),
+                            whole > 0 ? 100 * part.value / whole : 0, escaped(part.title));
+        text += fmt::format("</div><b>{}</b>\n", escaped(bar.text));
+    }
+    return text + "</div>\n";
+}
+
+std::string key(const std::vector<Named>& entries) {
+    std::string text = "<p class='key'>";
+    for (const Named& entry : entries)
+        text +=
+            fmt::format("<span><i class='{}'></i>{}</span>", color_class(entry.color), escaped(entry.name));
+    return text + "</p>\n";
+}
+
+std::string curves(const std::vector<Curve>& curves, const std::string& vertical,
+                   const DrawingOptions& options) {
+    return drawing(curves, vertical, 0, options);
+}
+
+std::string nested_curves(const std::vector<Curve>& curves, const std::string& vertical) {
+    return drawing(curves, vertical, 1.5);
 }
 
 }  // namespace mantissa::html

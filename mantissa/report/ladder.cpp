@@ -13,7 +13,6 @@
 #include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/quantities.h"
 #include "mantissa/report/step_estimate.h"
-#include "mantissa/report/time_left.h"
 #include "mantissa/train/step_execution.h"
 
 namespace mantissa::inline v0 {

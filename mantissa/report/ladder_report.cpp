@@ -9,7 +9,6 @@
 
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/report/html.h"
-#include "mantissa/report/html_charts.h"
 #include "mantissa/report/ladder.h"
 #include "mantissa/report/quantities.h"
 #include "mantissa/report/source_lines.h"

@@ -6,8 +6,8 @@
 #include <map>
 #include <numeric>
 
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/graph/attention_layout.h"
 #include "mantissa/passes/analysis/uses.h"

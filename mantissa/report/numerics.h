@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/numerics/exponent_histogram.h"
+#include "mantissa/numerics/value_histogram.h"
 #include "mantissa/report/report.h"
 #include "mantissa/train/trainer.h"
 

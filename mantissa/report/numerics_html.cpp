@@ -5,10 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "mantissa/base/count_text.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/numerics/formats.h"
 #include "mantissa/report/html.h"
-#include "mantissa/report/html_charts.h"
 #include "mantissa/report/numerics.h"
 #include "mantissa/report/quantities.h"
 

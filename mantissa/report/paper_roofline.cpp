@@ -7,8 +7,8 @@
 #include <tuple>
 #include <vector>
 
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/report/peaks.h"
 #include "mantissa/report/quantities.h"
 

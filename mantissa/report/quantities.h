@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/graph/target.h"
 
 namespace mantissa::inline v0 {

@@ -7,8 +7,8 @@
 #include <tuple>
 
 #include "mantissa/base/clock.h"
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/report/explain.h"
 #include "mantissa/report/quantities.h"
 #include "mantissa/report/report.h"

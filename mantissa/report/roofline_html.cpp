@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "mantissa/report/html.h"
-#include "mantissa/report/html_charts.h"
 #include "mantissa/report/roofline.h"
 
 namespace mantissa::inline v0 {

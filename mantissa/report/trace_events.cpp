@@ -1,6 +1,47 @@
 #include "mantissa/report/trace_events.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mantissa/base/error.h"
+
 namespace mantissa::inline v0 {
+
+namespace {
+
+/// Threads are recorded as long as this exists.
+class ThreadsRecorded {
+  public:
+    explicit ThreadsRecorded(Device& device) : device_(device) { device_.record_threads(true); }
+    ~ThreadsRecorded() { device_.record_threads(false); }
+    ThreadsRecorded(const ThreadsRecorded&) = delete;
+    ThreadsRecorded& operator=(const ThreadsRecorded&) = delete;
+
+  private:
+    Device& device_;
+};
+
+}  // namespace
+
+void TimelineRecorder::run(Execution& execution) {
+    const ThreadsRecorded threads(device_);
+    const std::vector<std::unique_ptr<Event>> events = execution.run_with_events();
+    TimedRun run;
+    run.plan = &execution.plan();
+    run.begin = device_.seconds_between(*begin_, *events.front());
+    for (std::size_t i = 0; i + 1 < events.size(); ++i)
+        run.launches.push_back(device_.seconds_between(*events[i], *events[i + 1]));
+    timeline_.runs.push_back(std::move(run));
+}
+
+Timeline TimelineRecorder::finish() {
+    const std::unique_ptr<Event> end = device_.record();
+    device_.wait(*end);
+    timeline_.seconds = device_.seconds_between(*begin_, *end);
+    timeline_.threads = device_.thread_work(*begin_);
+    return std::move(timeline_);
+}
 
 namespace {
 
@@ -49,6 +90,83 @@ TraceEvent launch_event(int track, const TracedLaunch& launch) {
                           {"flops", launch.cost.flops},
                           {"bytes", launch.cost.bytes},
                           {"GFLOP/s", launch.seconds > 0 ? flops / launch.seconds / 1e9 : 0.0}}};
+}
+
+namespace {
+
+/// Every launch of every run, in the order of time.
+std::vector<TracedLaunch> launches_of(const Timeline& timeline) {
+    std::vector<TracedLaunch> launches;
+    for (const TimedRun& run : timeline.runs) {
+        check(run.launches.size() == run.plan->nodes().size(), "a run has a time for each planned node");
+        double begin = run.begin;
+        for (std::size_t i = 0; i < run.launches.size(); ++i) {
+            const PlannedNode& planned = run.plan->nodes()[i];
+            const Node& node = run.plan->graph().node(planned.node);
+            TracedLaunch launch;
+            launch.op = node.op->name;
+            launch.kernel = planned.kernel;
+            launch.scope = node.origin.scope;
+            launch.stage = name_of(node.origin.stage);
+            launch.begin = begin;
+            launch.seconds = run.launches[i];
+            launch.cost = planned.cost;
+            launches.push_back(std::move(launch));
+            begin += run.launches[i];
+        }
+    }
+    return launches;
+}
+
+void add_step(TraceEvents& trace, const Timeline& timeline, const std::string& step) {
+    const int track = trace.add_track("step");
+    trace.add({.track = track, .name = step, .category = "step", .begin = 0, .seconds = timeline.seconds});
+    if (timeline.runs.size() == 1) return;
+    for (std::size_t i = 0; i < timeline.runs.size(); ++i) {
+        const TimedRun& run = timeline.runs[i];
+        double seconds = 0;
+        for (const double each : run.launches) seconds += each;
+        trace.add({.track = track,
+                   .name = fmt::format("micro-batch {}", i),
+                   .category = "step",
+                   .begin = run.begin,
+                   .seconds = seconds});
+    }
+}
+
+/// A thread works for the last launch that began before it did: launches follow one another, and each begins
+/// before its loops do.
+void add_threads(TraceEvents& trace, const Timeline& timeline, const std::vector<TracedLaunch>& launches) {
+    int thread = -1, track = 0;
+    for (const ThreadWork& work : timeline.threads) {  // thread by thread
+        for (; thread < work.thread; ++thread) track = trace.add_track(fmt::format("thread {}", thread + 1));
+        const auto after =
+            std::upper_bound(launches.begin(), launches.end(), work.begin,
+                             [](double time, const TracedLaunch& launch) { return time < launch.begin; });
+        check(after != launches.begin(), "a thread works for a launch");
+        const TracedLaunch& launch = *(after - 1);
+        trace.add({.track = track,
+                   .name = launch.op,
+                   .category = launch.stage,
+                   .begin = work.begin,
+                   .seconds = work.end - work.begin,
+                   .arguments = {{"launch", static_cast<std::int64_t>(after - 1 - launches.begin())},
+                                 {"kernel", launch.kernel},
+                                 {"scope", launch.scope},
+                                 {"blocks", work.blocks}}});
+    }
+}
+
+}  // namespace
+
+std::string step_trace(const Timeline& timeline, const std::string& title, const std::string& step) {
+    TraceEvents trace(title);
+    add_step(trace, timeline, step);
+    const std::vector<TracedLaunch> launches = launches_of(timeline);
+    const int track = trace.add_track("launches");
+    for (const TracedLaunch& launch : launches) trace.add(launch_event(track, launch));
+    add_threads(trace, timeline, launches);
+    return trace.json();
 }
 
 }  // namespace mantissa

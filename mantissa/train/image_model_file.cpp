@@ -8,8 +8,8 @@
 #include <optional>
 #include <sstream>
 
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/data/image_cut.h"
 #include "mantissa/formats/strict_json.h"
 #include "mantissa/formats/weight_files.h"

@@ -1,16 +1,17 @@
 #include "mantissa/train/model_file.h"
 
 #include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
 
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/error.h"
 #include "mantissa/data/text_reading.h"
+#include "mantissa/formats/safetensors.h"
 #include "mantissa/formats/strict_json.h"
 #include "mantissa/formats/weight_files.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/nn/language_model_files.h"
+#include "mantissa/runtime/state_block.h"
 #include "mantissa/train/adapter_files.h"
 #include "mantissa/train/state_tensors.h"
 #include "mantissa/train/training_checkpoint.h"
@@ -83,6 +84,25 @@ void ModelFile::load(StateBlock& state) const {
                      checkpoint_ ? checkpoint_->model.release() : file_->release();
                  });
     if (adapters_) adapters_->merge(state);
+}
+
+UnfitWeights load_weights(const nn::Model& model, const std::filesystem::path& path, StateBlock& state,
+                          Match match) {
+    const SafetensorsModel file(path);
+    const std::vector<TensorView> views = file.views();
+    return read_weights(
+        views, specs_of(state, is_own_weight), nn::files_of(model), file.source(),
+        [&](const TensorSpec& spec, std::span<const std::byte> value) {
+            state.write(spec.name, value);
+            file.release();
+        },
+        match);
+}
+
+void save_weights(const nn::Model& model, const StateBlock& state, const std::filesystem::path& path) {
+    const std::vector<TensorToWrite> stored =
+        stored_weights(tensors_of(state, is_weight), nn::files_of(model));
+    write_safetensors(path, std::span<const TensorToWrite>(stored), {{"format", "pt"}});
 }
 
 }  // namespace mantissa

@@ -1,5 +1,5 @@
 // A language model on disk, as `train` saves it or as other people's tools do: which one it is, and its
-// weights.
+// weights; and the weights of any model in files that other people's tools read and write.
 #pragma once
 
 #include <filesystem>
@@ -7,8 +7,10 @@
 #include <string>
 
 #include "mantissa/data/tokenizer.h"
+#include "mantissa/formats/unfit_weights.h"
 #include "mantissa/nn/documents.h"
 #include "mantissa/nn/language_model.h"
+#include "mantissa/nn/model.h"
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/adapter_files.h"
 #include "mantissa/train/checkpoint.h"
@@ -55,5 +57,13 @@ class ModelFile {
     nn::Documents documents_ = nn::Documents::joined;
     nn::LanguageModel model_;
 };
+
+/// Copies the weights in a safetensors file (or an index, or a directory with one) into the states,
+/// converting F16 and BF16. Throws UserError that names the file, and every tensor that is missing, unknown
+/// or of another shape or type; nothing was copied then. By name, what fits is copied, and the rest returned.
+UnfitWeights load_weights(const nn::Model& model, const std::filesystem::path& path, StateBlock& state,
+                          Match match = Match::strict);
+/// Writes them as one safetensors file, whole or not at all.
+void save_weights(const nn::Model& model, const StateBlock& state, const std::filesystem::path& path);
 
 }  // namespace mantissa

@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "mantissa/base/clock.h"
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/runtime/execution.h"
 #include "mantissa/train/forward.h"

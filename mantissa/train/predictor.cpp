@@ -7,16 +7,16 @@
 #include <list>
 #include <optional>
 
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/numerics/formats.h"
 #include "mantissa/passes/analysis/example_axis.h"
 #include "mantissa/runtime/execution.h"
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/forward.h"
+#include "mantissa/train/model_file.h"
 #include "mantissa/train/training_plan.h"
-#include "mantissa/train/weights.h"
 
 namespace mantissa::inline v0 {
 

@@ -9,9 +9,9 @@
 #include <numeric>
 #include <vector>
 
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/plain_nan.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/base/random.h"
 
 namespace mantissa::inline v0 {

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <utility>
 
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/nn/metrics.h"
 #include "mantissa/ranks/ranks.h"

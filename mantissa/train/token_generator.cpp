@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/runtime/execution.h"
 #include "mantissa/runtime/state_block.h"

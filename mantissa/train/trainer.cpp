@@ -21,11 +21,11 @@
 #include "mantissa/train/diagnosis.h"
 #include "mantissa/train/ema.h"
 #include "mantissa/train/memory_fit.h"
+#include "mantissa/train/model_file.h"
 #include "mantissa/train/schedule.h"
 #include "mantissa/train/step_execution.h"
 #include "mantissa/train/training_checkpoint.h"
 #include "mantissa/train/training_plan.h"
-#include "mantissa/train/weights.h"
 
 namespace mantissa::inline v0 {
 

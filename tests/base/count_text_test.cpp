@@ -1,4 +1,4 @@
-#include "mantissa/base/count_text.h"
+#include "mantissa/base/printable.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "mantissa/base/thread_clock.h"
+#include "mantissa/base/contention.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 
 #include "mantissa/base/checksum.h"
 #include "mantissa/base/file.h"
-#include "mantissa/train/checkpoint_manifest.h"
+#include "mantissa/train/checkpoint.h"
 #include "tests/cli/run_program.h"
 #include "tests/cli/written_files.h"
 #include "tests/support/temporary_directory.h"

@@ -15,7 +15,7 @@
 #include "mantissa/data/text_windows.h"
 #include "mantissa/data/token_file.h"
 #include "mantissa/data/tokenizer_files.h"
-#include "mantissa/train/checkpoint_manifest.h"
+#include "mantissa/train/checkpoint.h"
 #include "tests/cli/run_program.h"
 #include "tests/cli/written_files.h"
 #include "tests/support/random_draws.h"

@@ -14,7 +14,7 @@
 #include "mantissa/base/file.h"
 #include "mantissa/data/tokenizer_alphabet.h"
 #include "mantissa/data/tokenizer_files.h"
-#include "mantissa/train/checkpoint_manifest.h"
+#include "mantissa/train/checkpoint.h"
 #include "tests/cli/run_program.h"
 #include "tests/cli/written_files.h"
 #include "tests/support/temporary_directory.h"

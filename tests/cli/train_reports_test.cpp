@@ -8,7 +8,7 @@
 
 #include "mantissa/base/checksum.h"
 #include "mantissa/base/file.h"
-#include "mantissa/train/checkpoint_manifest.h"
+#include "mantissa/train/checkpoint.h"
 #include "tests/cli/run_program.h"
 #include "tests/support/html_page.h"
 #include "tests/support/temporary_directory.h"

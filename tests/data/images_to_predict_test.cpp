@@ -1,5 +1,5 @@
 // The images to be predicted, and how the file beside the weights says that they are cut.
-#include "mantissa/data/images_to_predict.h"
+#include "mantissa/data/image_folders.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 
 #include "mantissa/data/corpus.h"
 #include "mantissa/data/encode_text.h"
-#include "mantissa/data/token_shard_writer.h"
+#include "mantissa/data/token_file.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/data/tokenizer_train.h"
 #include "tests/support/error_of.h"

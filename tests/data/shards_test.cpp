@@ -7,7 +7,6 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
 #include "mantissa/data/token_file.h"
-#include "mantissa/data/token_shard_writer.h"
 #include "mantissa/data/token_stream.h"
 #include "tests/support/temporary_directory.h"
 

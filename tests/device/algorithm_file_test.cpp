@@ -1,5 +1,5 @@
 // Algorithms that are kept from one run to the next: found as they were kept, or not at all.
-#include "mantissa/device/cuda/algorithm_file.h"
+#include "mantissa/device/cuda/kernels/product_algorithms.h"
 
 #include <gtest/gtest.h>
 

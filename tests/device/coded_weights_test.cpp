@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "mantissa/base/error.h"
-#include "mantissa/device/cpu/contraction/widen_codes.h"
+#include "mantissa/device/cpu/contraction/kernels.h"
 #include "mantissa/numerics/formats.h"
 #include "tests/device/levels.h"
 

@@ -11,7 +11,6 @@
 #include "mantissa/device/cpu/contraction/pack_avx512.h"
 #include "mantissa/device/cpu/contraction/packing.h"
 #include "mantissa/numerics/formats.h"
-#include "mantissa/numerics/tf32.h"
 #include "tests/device/contraction_reference.h"
 #include "tests/device/contraction_twins.h"
 #include "tests/device/normal_floats.h"

@@ -7,8 +7,8 @@
 
 #include <cmath>
 
-#include "mantissa/device/cpu/format_units.h"
 #include "mantissa/device/cpu/peaks.h"
+#include "mantissa/device/cpu/unit_rates.h"
 #include "tests/device/levels.h"
 
 namespace mantissa::on_cpu {

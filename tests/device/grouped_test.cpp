@@ -1,5 +1,5 @@
 // Products with weights of four bits by groups, at every level, for few rows and for many, against FP64.
-#include "mantissa/device/cpu/modes/grouped.h"
+#include "mantissa/device/cpu/modes/quantized.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "mantissa/numerics/formats.h"
-#include "tests/device/images_harness.h"
+#include "tests/device/rows_harness.h"
 
 namespace mantissa::on_cpu {
 namespace {
@@ -89,7 +89,7 @@ TEST(ImagesMoments, AreThoseOfFp64HoweverFarTheMean) {
                 rstd(setting, DType::f32, k.channels),
                 workspace(setting, DType::f32, moments_workspace(k.rows, k.channels) / 4);
             in.assign(x);
-            moments(images(setting),
+            moments(setting.kernels,
                     {.rows = k.rows,
                      .channels = k.channels,
                      .eps = static_cast<float>(epsilon),
@@ -117,7 +117,7 @@ TEST(ImagesMoments, OfEqualValuesHaveNoVarianceAtAll) {
             variance(setting, DType::f32, C), rstd(setting, DType::f32, C),
             workspace(setting, DType::f32, moments_workspace(rows, C) / 4);
         in.assign(x);
-        moments(images(setting),
+        moments(setting.kernels,
                 {.rows = rows,
                  .channels = C,
                  .eps = 0.25f,
@@ -153,7 +153,7 @@ TEST(ImagesNormalize, AgreesWithItsDefinition) {
             shift.assign(beta);
             for (std::size_t c = 0; c < gamma.size(); ++c)
                 scale.f32()[c] = static_cast<float>(e.rstd[c]) * static_cast<float>(gamma[c]);
-            normalize(images(setting),
+            normalize(setting.kernels,
                       {.rows = k.rows,
                        .channels = k.channels,
                        .x = in.in(),
@@ -219,7 +219,7 @@ TEST(ImagesBatchNormGrad, AgreesWithItsDefinition) {
             scale.assign(gamma);
             mean.assign(e.mean);
             rstd.assign(e.rstd);
-            batch_norm_grad(images(setting),
+            batch_norm_grad(setting.kernels,
                             {.rows = k.rows,
                              .channels = k.channels,
                              .dy = gradient.in(),

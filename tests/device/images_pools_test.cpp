@@ -10,7 +10,7 @@
 #include "mantissa/base/random.h"
 #include "mantissa/graph/pooling.h"
 #include "mantissa/graph/type.h"
-#include "tests/device/images_harness.h"
+#include "tests/device/rows_harness.h"
 #include "tests/support/error_of.h"
 
 namespace mantissa::on_cpu {
@@ -154,7 +154,7 @@ TEST(ImagesMaxPool, TakesTheFirstOfEqualsWhateverIsAmongThem) {
                     which(setting, DType::u8, results);
                 in.assign(x);
                 max_pool(
-                    images(setting),
+                    setting.kernels,
                     {.shape = spans.shape, .x = in.in(), .y = out.out(), .index = which.as<std::uint8_t>()},
                     setting.pool, setting.stores);
                 expect_equal(out, y);
@@ -189,7 +189,7 @@ TEST(ImagesMaxPool, ItsGradientGoesToTheMaximaAlone) {
             in.assign(dy);
             std::memcpy(which.as<void>(), index.data(), index.size());
             max_pool_grad(
-                images(setting),
+                setting.kernels,
                 {.shape = spans.shape, .dy = in.in(), .index = which.as<std::uint8_t>(), .dx = out.out()},
                 setting.pool, setting.stores);
             expect_equal(out, dx);
@@ -229,9 +229,9 @@ TEST(ImagesAveragePool, DividesExactSumsOnce) {
                 Guarded gradient(setting, k.type, results), of_image(setting, k.type, size);
                 in.assign(x);
                 gradient.assign(dy);
-                average_pool(images(setting), {.shape = spans.shape, .x = in.in(), .y = out.out()},
+                average_pool(setting.kernels, {.shape = spans.shape, .x = in.in(), .y = out.out()},
                              setting.pool, setting.stores);
-                average_pool_grad(images(setting),
+                average_pool_grad(setting.kernels,
                                   {.shape = spans.shape, .dy = gradient.in(), .dx = of_image.out()},
                                   setting.pool, setting.stores);
                 EXPECT_TRUE(out.bytes() == bytes_in(setting, k.type, y));
@@ -261,7 +261,7 @@ TEST(ImagesAveragePool, PartsThatShareElementsAreAveragedEach) {
     check_everywhere([&](const Setting& setting) {
         Guarded in(setting, DType::f32, size), out(setting, DType::f32, results);
         in.assign(x);
-        average_pool(images(setting), {.shape = spans.shape, .x = in.in(), .y = out.out()}, setting.pool,
+        average_pool(setting.kernels, {.shape = spans.shape, .x = in.in(), .y = out.out()}, setting.pool,
                      setting.stores);
         expect_equal(out, y);
         return out.bytes();
@@ -279,7 +279,7 @@ TEST(ImagesReluGrad, PassesWhatLiesAboveZeroAndNan) {
                     out(setting, type, count);
                 gradient.assign(dy);
                 result.assign(y);
-                relu_grad(images(setting),
+                relu_grad(setting.kernels,
                           {.count = count, .dy = gradient.in(), .y = result.in(), .dx = out.out()},
                           setting.pool, setting.stores);
                 expect_equal(out, dx);
@@ -296,7 +296,7 @@ TEST(ImagesPools, WhatDoesNotFitIsNamed) {
     std::vector<std::uint8_t> index(x.size());
     const MaxPool good{.shape = spans.shape, .x = {x.data()}, .y = {y.data()}, .index = index.data()};
     const auto message = [&](const MaxPool& p) {
-        return testing::error_of<InternalError>([&] { max_pool(image_kernels(Isa::generic), p, pool); });
+        return testing::error_of<InternalError>([&] { max_pool(row_kernels(Isa::generic), p, pool); });
     };
     EXPECT_EQ(message(good), "no error");
     MaxPool bad = good;

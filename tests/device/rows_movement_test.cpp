@@ -65,7 +65,7 @@ TEST(RowsCopy, MovesRowsAtTheirDistances) {
         });
 }
 
-TEST(RowsTranspose, IsExact) {
+TEST(RowsPermute, OfTwoAxesIsExact) {
     const std::int64_t sizes[][2] = {{1, 1}, {1, 37}, {16, 16}, {17, 15}, {31, 33}, {129, 48}, {200, 131}};
     for (const auto& [rows, columns] : sizes)
         for (const int size : {2, 4}) {
@@ -74,13 +74,14 @@ TEST(RowsTranspose, IsExact) {
                 const DType type = size == 2 ? DType::bf16 : DType::f32;
                 Guarded in(setting, type, rows * columns), out(setting, type, rows * columns);
                 number_elements(in, size);
-                transpose(setting.kernels,
-                          {.rows = rows,
-                           .columns = columns,
-                           .element_size = size,
-                           .source = in.as<void>(),
-                           .target = out.as<void>()},
-                          setting.pool, setting.stores);
+                permute(setting.kernels,
+                        {.rank = 2,
+                         .extents = {rows, columns},
+                         .axes = {1, 0},
+                         .element_size = size,
+                         .source = in.as<void>(),
+                         .target = out.as<void>()},
+                        setting.pool, setting.stores);
                 for (std::int64_t c = 0; c < columns; ++c)
                     for (std::int64_t r = 0; r < rows; ++r) {
                         const std::int64_t got = size == 2 ? out.as<std::uint16_t>()[c * rows + r]

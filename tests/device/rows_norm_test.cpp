@@ -1,6 +1,7 @@
 // The gradient of layer norm, and softmax, against their definitions in FP64.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -114,35 +115,25 @@ TEST(RowsLayerNorm, GradientAgreesWithItsDefinition) {
     }
 }
 
-const NormCase softmax_cases[] = {
-    {1, 1, DType::f32, DType::f32},     {5, 15, DType::f32, DType::bf16}, {3, 16, DType::bf16, DType::bf16},
-    {7, 17, DType::bf16, DType::f32},   {3, 129, DType::f16, DType::f32}, {300, 257, DType::f32, DType::f32},
-    {2, 4099, DType::f32, DType::bf16},
-};
-
 TEST(RowsSoftmax, AgreesWithItsDefinition) {
-    for (const auto& [rows, columns, input, output] : softmax_cases) {
-        SCOPED_TRACE(::testing::Message() << rows << " x " << columns << " " << name_of(input));
-        const std::vector<double> x = normal_values(rows * columns, input, 3, 1);
+    for (const std::int64_t count : {1, 15, 16, 17, 129, 257, 4099}) {
+        SCOPED_TRACE(::testing::Message() << count);
+        const std::vector<double> x = normal_values(count, DType::f32, 3, 1);
+        const double greatest = std::ranges::max(x);
+        double sum = 0;
+        for (const double number : x) sum += std::exp(number - greatest);
         std::vector<double> y, size;
-        for (std::int64_t r = 0; r < rows; ++r) {
-            const double* row = &x[static_cast<std::size_t>(r * columns)];
-            double greatest = row[0], sum = 0;
-            for (std::int64_t c = 0; c < columns; ++c) greatest = std::fmax(greatest, row[c]);
-            for (std::int64_t c = 0; c < columns; ++c) sum += std::exp(row[c] - greatest);
-            for (std::int64_t c = 0; c < columns; ++c) {
-                y.push_back(std::exp(row[c] - greatest) / sum);
-                size.push_back(y.back() * (1 + std::fabs(row[c] - greatest)));
-            }
+        for (const double number : x) {
+            y.push_back(std::exp(number - greatest) / sum);
+            size.push_back(y.back() * (1 + std::fabs(number - greatest)));
         }
         check_everywhere([&](const Setting& setting) {
-            Guarded in(setting, input, rows * columns), out(setting, output, rows * columns);
-            in.assign(x);
-            softmax(setting.kernels, {.rows = rows, .columns = columns, .x = in.in(), .y = out.out()},
-                    setting.pool, setting.stores);
+            Guarded row(setting, DType::f32, count);
+            row.assign(x);
+            setting.kernels.softmax(row.f32(), count);
             // exp twice within 1 ULP (2 eps), the argument's rounding, the sum and two roundings more.
-            expect_matches(out, y, Tolerance::bound(1, static_cast<double>(columns) / 64 + 12, eps32, size));
-            return joined({&out});
+            expect_matches(row, y, Tolerance::bound(1, static_cast<double>(count) / 64 + 12, eps32, size));
+            return joined({&row});
         });
     }
 }
@@ -150,15 +141,18 @@ TEST(RowsSoftmax, AgreesWithItsDefinition) {
 TEST(RowsSoftmax, ExtremesAndNan) {
     constexpr double inf = std::numeric_limits<double>::infinity();
     constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+    using Row = std::vector<double>;
     check_everywhere([&](const Setting& setting) {
-        Guarded in(setting, DType::f32, 4 * 3), out(setting, DType::f32, 4 * 3);
-        in.assign(std::vector<double>{3e38, -3e38, 3e38, -inf, 0, -inf, 1, nan, 2, -inf, -inf, -inf});
-        softmax(setting.kernels, {.rows = 4, .columns = 3, .x = in.in(), .y = out.out()}, setting.pool,
-                setting.stores);
-        const std::vector<double> y = out.values();
-        const std::vector<double> finite(y.begin(), y.begin() + 6);
-        EXPECT_EQ(finite, (std::vector<double>{0.5, 0, 0.5, 0, 1, 0}));
-        for (std::size_t i = 6; i < 12; ++i) EXPECT_TRUE(std::isnan(y[i])) << i;
+        const auto softmax = [&](const Row& x) {
+            Guarded row(setting, DType::f32, 3);
+            row.assign(x);
+            setting.kernels.softmax(row.f32(), 3);
+            return row.values();
+        };
+        EXPECT_EQ(softmax({3e38, -3e38, 3e38}), (Row{0.5, 0, 0.5}));
+        EXPECT_EQ(softmax({-inf, 0, -inf}), (Row{0, 1, 0}));
+        for (const Row& x : {Row{1, nan, 2}, Row{-inf, -inf, -inf}})
+            for (const double y : softmax(x)) EXPECT_TRUE(std::isnan(y));
         return std::vector<std::byte>(1);
     });
 }
@@ -166,14 +160,22 @@ TEST(RowsSoftmax, ExtremesAndNan) {
 TEST(RowsChecks, NameTheKernelAndTheArgument) {
     ThreadPool pool(1);
     std::vector<float> a(64), b(64);
-    const auto message = [&](const Softmax& problem) {
-        return testing::error_of<InternalError>([&] { softmax(row_kernels(Isa::generic), problem, pool); });
+    const auto message = [&](const Normalize& problem) {
+        return testing::error_of<InternalError>([&] { normalize(row_kernels(Isa::generic), problem, pool); });
     };
-    Softmax good = {.rows = 4, .columns = 8, .x = {a.data()}, .y = {b.data()}};
+    const std::vector<float> of_channels(8);
+    Normalize good = {.rows = 4,
+                      .channels = 8,
+                      .x = {a.data()},
+                      .mean = of_channels.data(),
+                      .scale = of_channels.data(),
+                      .beta = of_channels.data(),
+                      .y = {b.data()}};
     EXPECT_EQ(message(good), "no error");
-    Softmax bad = good;
+    Normalize bad = good;
     bad.rows = 0;
-    EXPECT_NE(message(bad).find("softmax: rows is 0, expected 1 or more"), std::string::npos) << message(bad);
+    EXPECT_NE(message(bad).find("normalize: rows is 0, expected 1 or more"), std::string::npos)
+        << message(bad);
     bad = good;
     bad.y = {a.data() + 1};
     EXPECT_NE(message(bad).find("output y overlaps input x without being the same memory"),
@@ -181,7 +183,7 @@ TEST(RowsChecks, NameTheKernelAndTheArgument) {
     bad.y = {a.data()};
     EXPECT_EQ(message(bad), "no error") << "in place";
     bad.y = {nullptr};
-    EXPECT_NE(message(bad).find("softmax: y is a null pointer"), std::string::npos);
+    EXPECT_NE(message(bad).find("normalize: y is a null pointer"), std::string::npos);
     bad.y = {b.data(), DType::i32};
     EXPECT_NE(message(bad).find("y is i32, expected f32, bf16 or f16"), std::string::npos);
 }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/device/cuda/planned/architecture.h"
+#include "mantissa/device/cuda/planned/planned_gpu.h"
 
 namespace mantissa::inline v0::cuda::ptx {
 

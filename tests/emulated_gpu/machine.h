@@ -13,7 +13,7 @@
 
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/device/cuda/driver.h"
-#include "mantissa/device/cuda/planned/architecture.h"
+#include "mantissa/device/cuda/planned/planned_gpu.h"
 #include "mantissa/graph/graph.h"
 #include "tests/emulated_gpu/device_memory.h"
 #include "tests/emulated_gpu/emulated_gpu.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/device/cuda/planned/architecture.h"
+#include "mantissa/device/cuda/planned/planned_gpu.h"
 #include "tests/emulated_gpu/lane_functions.h"
 #include "tests/emulated_gpu/ptx_text.h"
 #include "tests/emulated_gpu/races.h"

@@ -1,5 +1,5 @@
 // Messages of Protocol Buffers against the bytes of its documentation.
-#include "mantissa/formats/protobuf.h"
+#include "mantissa/formats/tensorboard.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Counts by powers of two, and what FP16 loses by them.
-#include "mantissa/numerics/exponent_histogram.h"
+#include "mantissa/numerics/value_histogram.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // TF32's rounding: ten bits of fraction, and nothing finite becomes infinite.
-#include "mantissa/numerics/tf32.h"
+#include "mantissa/numerics/formats.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <numeric>
 
-#include "mantissa/ranks/tree_sum.h"
+#include "mantissa/ranks/exchange.h"
 #include "tests/support/rank_threads.h"
 
 namespace mantissa {

@@ -13,7 +13,6 @@
 #include <sstream>
 
 #include "mantissa/device/cpu/cpu_device.h"
-#include "mantissa/report/explain_kinds.h"
 #include "mantissa/train/loss_scale.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_plan.h"

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/report/html_charts.h"
 #include "tests/support/html_page.h"
 
 namespace mantissa {

@@ -5,7 +5,6 @@
 
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/nn/language_model.h"
-#include "mantissa/report/plan_text.h"
 
 namespace mantissa {
 namespace {

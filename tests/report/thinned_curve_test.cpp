@@ -1,4 +1,4 @@
-#include "mantissa/report/thinned_curve.h"
+#include "mantissa/report/training_page.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "mantissa/report/time_left.h"
+#include "mantissa/report/step_estimate.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The list of a checkpoint's files: read as it was written, and refused where a bit of it is another.
-#include "mantissa/train/checkpoint_manifest.h"
+#include "mantissa/train/checkpoint.h"
 
 #include <gtest/gtest.h>
 

@@ -14,7 +14,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/reference.h"
-#include "mantissa/train/stop_sequences.h"
+#include "mantissa/train/text_model.h"
 #include "tests/support/gpt2.h"
 #include "tests/support/largest_difference.h"
 #include "tests/train/tenfold_parameters.h"

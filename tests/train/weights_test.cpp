@@ -1,7 +1,7 @@
 // Weights by name: into and out of a trainer, strictly or not, with all that does not fit in one error.
-#include "mantissa/train/weights.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/runtime/state_block.h"
+#include "mantissa/train/model_file.h"
 
 #include <gtest/gtest.h>
 

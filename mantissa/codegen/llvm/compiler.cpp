@@ -1,28 +1,225 @@
-#include "mantissa/codegen/compiler.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <llvm-c/Core.h>
+#include <llvm/Analysis/CGSCCPassManager.h>
+#include <llvm/Analysis/LoopAnalysisManager.h>
 #include <llvm/ExecutionEngine/Orc/ExecutionUtils.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Module.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/MemoryBuffer.h>
+#include <llvm/Support/SmallVectorMemoryBuffer.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/Target/TargetMachine.h>
+#include <llvm/TargetParser/Host.h>
+#include <llvm/Transforms/InstCombine/InstCombine.h>
+#include <llvm/Transforms/Scalar/EarlyCSE.h>
+#include <llvm/Transforms/Scalar/LICM.h>
+#include <llvm/Transforms/Scalar/LoopPassManager.h>
+#include <llvm/Transforms/Utils/Mem2Reg.h>
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 #include <span>
+#include <sstream>
+#include <string>
 
 #include "mantissa/base/checksum.h"
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
+#include "mantissa/codegen/compiler.h"
+#include "mantissa/codegen/grid_kernel.h"
 #include "mantissa/codegen/kernel_requests.h"
-#include "mantissa/codegen/llvm/machine.h"
-#include "mantissa/codegen/llvm/ptx.h"
+#include "mantissa/codegen/llvm/emit.h"
 #include "mantissa/graph/graph.h"
 
 namespace mantissa::inline v0::codegen {
 
 namespace {
+
+/// The architecture: its first PTX. Later drivers take any earlier one.
+const std::map<std::string, std::string>& versions() {
+    static const std::map<std::string, std::string> all{{"sm_80", "+ptx70"},
+                                                        {"sm_86", "+ptx71"},
+                                                        {"sm_89", "+ptx78"},
+                                                        {"sm_90", "+ptx78"},
+                                                        {"sm_90a", "+ptx80"}};
+    return all;
+}
+
+std::string parameters_of(const LoopNest& nest, const NvptxTarget& target) {
+    if (target.parts > 0)
+        return fmt::format("{} parts of first block, {} operands, {} outputs, elements; elements a block",
+                           target.parts, nest.inputs.size(), nest.outputs.size());
+    std::string text;
+    for (std::size_t i = 0; i < nest.inputs.size(); ++i) text += fmt::format("in{}, ", i);
+    for (std::size_t i = 0; i < nest.outputs.size(); ++i) text += fmt::format("out{}, ", i);
+    return text + (nest.flat ? "elements, elements a block, " : "rows, rows a block, ") +
+           "partial sums, scratch";
+}
+
+/// Throws UserError unless the architecture is one of them.
+void require_known(const NvptxTarget& target) {
+    if (!versions().contains(target.architecture))
+        throw UserError(fmt::format("no code can be made for '{}'; known are {}", target.architecture,
+                                    fmt::join(nvptx_architectures(), ", ")));
+}
+
+/// The version of PTX that the architecture came with, as LLVM's feature.
+std::string ptx_version(const std::string& architecture) { return versions().at(architecture); }
+
+/// Comments: what the code is for, how it is launched, and its pseudo-code.
+std::string ptx_header(const FusedKernel& kernel, const NvptxTarget& target) {
+    std::string text = fmt::format(
+        "// {} for {}.\n"
+        "// Blocks of {} threads, each block the next {}. Parameters: {}.\n"
+        "// FP32 numbers of each block: {} of partial sums, which start at zero; {} of scratch.\n//\n",
+        kernel.name, target.architecture, target.threads, kernel.nest.flat ? "elements" : "rows",
+        parameters_of(kernel.nest, target), kernel.nest.partial_sums, global_scratch_floats(kernel.nest));
+    std::istringstream lines(kernel.text);
+    for (std::string line; std::getline(lines, line);) text += "// " + line + "\n";
+    return text;
+}
+
+/// As LLVM names a processor.
+struct Processor {
+    std::string triple;
+    std::string name;
+    std::string features;
+};
+
+Processor processor_of(const HostFeatures& host) {
+    std::string bits;
+    for (const std::string& bit : host.bits) bits += (bits.empty() ? "+" : ",+") + bit;
+    // The plainest one: what it can do is said by the bits alone.
+    return {llvm::sys::getProcessTriple(), "x86-64", bits};
+}
+
+Processor processor_of(const NvptxTarget& gpu) {
+    return {"nvptx64-nvidia-cuda", gpu.architecture, ptx_version(gpu.architecture)};
+}
+
+/// Tells LLVM which processors there are, before anything else is asked of it.
+void initialize_llvm() {
+    static const bool initialized = [] {
+        llvm::InitializeNativeTarget();
+        llvm::InitializeNativeTargetAsmPrinter();
+        LLVMInitializeNVPTXTargetInfo();
+        LLVMInitializeNVPTXTarget();
+        LLVMInitializeNVPTXTargetMC();
+        LLVMInitializeNVPTXAsmPrinter();
+        return true;
+    }();
+    check(initialized, "LLVM knows the host");
+}
+
+std::unique_ptr<llvm::TargetMachine> make_target_machine(const CodeTarget& code_target) {
+    initialize_llvm();
+    const Processor processor =
+        std::visit([](const auto& target) { return processor_of(target); }, code_target);
+    std::string error;
+    const llvm::Target* target = llvm::TargetRegistry::lookupTarget(processor.triple, error);
+    if (!target) throw InternalError("LLVM: " + error);
+    return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
+        processor.triple, processor.name, processor.features, llvm::TargetOptions(), llvm::Reloc::PIC_,
+        std::nullopt, llvm::CodeGenOptLevel::Default));
+}
+
+/// One thread's LLVM: a context and a target machine, from IR to an object file in memory.
+class Machine {
+  public:
+    explicit Machine(const CodeTarget& target) : code_target_(target), target_(make_target_machine(target)) {}
+
+    /// Emits, improves and assembles one kernel, for the host. Its function is called `entry`.
+    template <class Kernel>
+    std::unique_ptr<llvm::MemoryBuffer> compile(const Kernel& kernel, const std::string& entry) {
+        return write(*make_module(kernel, entry), llvm::CodeGenFileType::ObjectFile);
+    }
+
+    template <class Kernel>
+    Listing list(const Kernel& kernel) {
+        const auto module = make_module(kernel, kernel.name);
+        Listing listing;
+        llvm::raw_string_ostream(listing.ir) << *module;
+        listing.assembly = write(*module, llvm::CodeGenFileType::AssemblyFile)->getBuffer().str();
+        return listing;
+    }
+
+  private:
+    std::unique_ptr<llvm::Module> make_module(const FusedKernel& kernel, const std::string& entry) {
+        return make_module(entry,
+                           [&](llvm::Module& module) { emit(module, entry, kernel.nest, code_target_); });
+    }
+    std::unique_ptr<llvm::Module> make_module(const ScoreKernel& kernel, const std::string& entry) {
+        return make_module(entry, [&](llvm::Module& module) {
+            emit(module, entry, kernel.code, std::get<HostFeatures>(code_target_));
+        });
+    }
+    std::unique_ptr<llvm::Module> make_module(const GridKernel& kernel, const std::string& entry) {
+        return make_module(entry, [&](llvm::Module& module) { emit(module, kernel); });
+    }
+
+    std::unique_ptr<llvm::Module> make_module(const std::string& name,
+                                              const std::function<void(llvm::Module&)>& emit_into) {
+        auto module = std::make_unique<llvm::Module>(name, context_);
+        module->setTargetTriple(target_->getTargetTriple().str());
+        module->setDataLayout(target_->createDataLayout());
+        emit_into(*module);
+        std::string error;
+        llvm::raw_string_ostream errors(error);
+        if (llvm::verifyModule(*module, &errors))
+            throw InternalError(fmt::format("code of {} is not valid: {}", name, error));
+        improve(*module);
+        return module;
+    }
+
+    /// Three passes and no more: what is emitted is in SSA form with explicit lanes, so nothing else finds
+    /// anything to do, and the whole pipeline takes three times as long. A GPU's kernels have variables
+    /// besides, which become registers first.
+    void improve(llvm::Module& module) const {
+        llvm::LoopAnalysisManager loops;
+        llvm::FunctionAnalysisManager functions;
+        llvm::CGSCCAnalysisManager calls;
+        llvm::ModuleAnalysisManager modules;
+        llvm::PassBuilder builder(target_.get());
+        builder.registerModuleAnalyses(modules);
+        builder.registerCGSCCAnalyses(calls);
+        builder.registerFunctionAnalyses(functions);
+        builder.registerLoopAnalyses(loops);
+        builder.crossRegisterProxies(loops, functions, calls, modules);
+        llvm::FunctionPassManager passes;
+        if (std::holds_alternative<NvptxTarget>(code_target_)) passes.addPass(llvm::PromotePass());
+        passes.addPass(llvm::EarlyCSEPass());
+        passes.addPass(llvm::InstCombinePass());
+        passes.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()),
+                                                             /*UseMemorySSA=*/true));
+        for (llvm::Function& function : module)
+            if (!function.isDeclaration()) passes.run(function, functions);
+    }
+
+    std::unique_ptr<llvm::MemoryBuffer> write(llvm::Module& module, llvm::CodeGenFileType type) const {
+        llvm::SmallVector<char, 0> bytes;
+        llvm::raw_svector_ostream stream(bytes);
+        llvm::legacy::PassManager passes;
+        if (target_->addPassesToEmitFile(passes, stream, nullptr, type))
+            throw InternalError("LLVM cannot write this kind of file for " +
+                                target_->getTargetTriple().str());
+        passes.run(module);
+        return std::make_unique<llvm::SmallVectorMemoryBuffer>(std::move(bytes), module.getName(), false);
+    }
+
+    llvm::LLVMContext context_;
+    CodeTarget code_target_;
+    std::unique_ptr<llvm::TargetMachine> target_;
+};
 
 /// The value, or an InternalError with LLVM's words.
 template <class T>
@@ -48,6 +245,14 @@ std::string entry_of(const Kernel& kernel) {
 }
 
 }  // namespace
+
+std::vector<std::string> nvptx_architectures() {
+    std::vector<std::string> names;
+    for (const auto& [name, version] : versions()) names.push_back(name);
+    return names;
+}
+
+Listing compile(const GridKernel& kernel, const NvptxTarget& target) { return Machine(target).list(kernel); }
 
 struct Compiler::State {
     CodeTarget target;
@@ -170,7 +375,12 @@ std::vector<std::shared_ptr<const ScoreKernel>> Compiler::score_kernels() const 
     return State::all(state_->scores);
 }
 
-Listing Compiler::list(const FusedKernel& kernel) const { return Machine(state_->target).list(kernel); }
+Listing Compiler::list(const FusedKernel& kernel) const {
+    Listing listing = Machine(state_->target).list(kernel);
+    if (const auto* gpu = std::get_if<NvptxTarget>(&state_->target))
+        listing.assembly.insert(0, ptx_header(kernel, *gpu));
+    return listing;
+}
 Listing Compiler::list(const ScoreKernel& kernel) const { return Machine(state_->target).list(kernel); }
 
 }  // namespace mantissa::codegen

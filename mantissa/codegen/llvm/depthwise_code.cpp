@@ -9,8 +9,8 @@
 
 #include <map>
 
-#include "mantissa/codegen/llvm/convolution_thread.h"
 #include "mantissa/codegen/llvm/emit.h"
+#include "mantissa/codegen/llvm/grid_thread.h"
 
 namespace mantissa::inline v0::codegen {
 

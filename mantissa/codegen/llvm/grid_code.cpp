@@ -9,7 +9,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/codegen/llvm/emit.h"
-#include "mantissa/codegen/llvm/gpu_table.h"
+#include "mantissa/codegen/llvm/gpu_code.h"
 #include "mantissa/codegen/llvm/grid_thread.h"
 #include "mantissa/codegen/llvm/random_code.h"
 

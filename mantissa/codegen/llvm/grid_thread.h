@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "mantissa/codegen/llvm/gpu_code.h"
+#include "mantissa/graph/convolution_axis.h"
 
 namespace mantissa::inline v0::codegen {
 
@@ -48,6 +49,27 @@ class GridThread : OwnBuilder, protected GpuCode {
     llvm::Value* numbers_of(const char* name, DType dtype, const std::vector<std::uint64_t>& bits);
 
     llvm::Value* number_ = nullptr;  ///< of the thread in the grid
+};
+
+/// Base of kernels of convolutions: where a window's taps lie, and the products that are added up.
+class ConvolutionThread : protected GridThread {
+  protected:
+    using GridThread::GridThread;
+
+    llvm::Value* zero();
+    /// a b + sum, rounded once.
+    llvm::Value* product(llvm::Value* a, llvm::Value* b, llvm::Value* sum);
+
+    llvm::Value* is_inside(llvm::Value* place, std::int64_t extent);
+
+    /// A place along an axis, and whether there is one.
+    struct Place {
+        llvm::Value *at, *is_one;
+    };
+    /// ConvolutionAxis::image_place.
+    Place image_place(const ConvolutionAxis& axis, llvm::Value* place, llvm::Value* tap);
+    /// Its inverse.
+    Place output_place(const ConvolutionAxis& axis, llvm::Value* pixel, llvm::Value* tap);
 };
 
 }  // namespace mantissa::codegen

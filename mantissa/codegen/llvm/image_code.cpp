@@ -5,8 +5,8 @@
 
 #include <limits>
 
-#include "mantissa/codegen/llvm/convolution_thread.h"
 #include "mantissa/codegen/llvm/emit.h"
+#include "mantissa/codegen/llvm/grid_thread.h"
 
 namespace mantissa::inline v0::codegen {
 

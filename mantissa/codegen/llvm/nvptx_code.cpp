@@ -17,7 +17,6 @@
 #include "mantissa/base/function_ref.h"
 #include "mantissa/codegen/llvm/control.h"
 #include "mantissa/codegen/llvm/gpu_code.h"
-#include "mantissa/codegen/llvm/gpu_table.h"
 #include "mantissa/codegen/llvm/target_code.h"
 
 namespace mantissa::inline v0::codegen {

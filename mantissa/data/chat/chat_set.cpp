@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "mantissa/base/checksum.h"
-#include "mantissa/base/count_text.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/printable.h"
 
 namespace mantissa::inline v0 {
 

@@ -77,13 +77,6 @@ Made of_level(Isa isa, Made generic, Made avx2, Made avx512, Made avx512bf16) {
     return of_level(isa, generic, avx2, has_bf16_dot() ? avx512bf16 : avx512);
 }
 
-/// A table of kernels, made by code of its level, so only where it is asked for.
-template <auto Make>
-const auto& made_once() {
-    static const auto made = Make();
-    return made;
-}
-
 /// Bytes of one core's data caches and of the last level; 0 where the machine has none or does not say.
 struct CacheSizes {
     std::int64_t l1d = 0;

@@ -11,9 +11,8 @@
 
 #include "mantissa/base/buffer.h"
 #include "mantissa/base/clock.h"
-#include "mantissa/base/count_text.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/device/cpu/core_rates.h"
-#include "mantissa/device/cpu/format_units.h"
 #include "mantissa/device/cpu/peaks.h"
 #include "mantissa/device/cpu/unit_rates.h"
 

@@ -64,7 +64,7 @@ class SharedKeys {
               16, chunk_bytes / (p.head_size * static_cast<std::int64_t>(size_of(p.dtype))))),
           memory_(memory) {}
 
-    void score(const RowKernels& rows, ThreadPool& pool) const {
+    void score(const RowKernels& rows) const {
         for (std::int64_t member = 0; member < p_.group; ++member)
             read_query(p_, row(member), vector(member));
         for_chunks([&](std::int64_t first, std::int64_t count) {
@@ -81,7 +81,7 @@ class SharedKeys {
             const std::int64_t keys = end_ - begin_;
             for (std::int64_t key = 0; key < keys; ++key) x[key] *= p_.scale;
             if (p_.cap > 0) rows.cap(x, keys, p_.cap);
-            softmax(rows, {.rows = 1, .columns = keys, .x = {x}, .y = {x}}, pool);
+            rows.softmax(x, keys);
         }
     }
 
@@ -146,7 +146,7 @@ void cached_attention(const CachedAttention& p, ThreadPool& pool, Isa isa) {
     const RowKernels& rows = row_kernels(isa);
     pool.for_each_block(p.heads / p.group * p.queries, [&](std::int64_t item, int worker) {
         const SharedKeys keys(p, isa, item, p.workspace + worker * floats_of_worker(p));
-        keys.score(rows, pool);
+        keys.score(rows);
         keys.add_values();
     });
 }

@@ -10,11 +10,17 @@
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/contraction/epilogue_kernels.h"
 #include "mantissa/device/cpu/contraction/row_product.h"
-#include "mantissa/device/cpu/contraction/widen_codes.h"
 #include "mantissa/device/cpu/isa.h"
+#include "mantissa/numerics/coded_weights.h"
 #include "mantissa/numerics/dtype.h"
 
 namespace mantissa::inline v0::on_cpu {
+
+/// Parts of an operand that is stored as codes and scales, as numbers: packing asks for them. The same bits
+/// at every level.
+void widen_codes_generic(const WidenedPart& part);
+void widen_codes_avx2(const WidenedPart& part);
+void widen_codes_avx512(const WidenedPart& part);
 
 /// A block of finished sums that become output some rows at a time. `kernel` makes the block's output of
 /// them. Where there is `finish`, `kernel` only adds the block's addend, and `finish` does the rest.

@@ -1,6 +1,6 @@
 // Codes of weights become numbers on their way into panels. AVX-512 looks up 16 or 32 at a time in a block's
 // table, which it makes of the 16 numbers and the block's scale: some 20 instructions for 64 weights.
-#include "mantissa/device/cpu/contraction/widen_codes.h"
+#include "mantissa/device/cpu/contraction/kernels.h"
 #include "mantissa/numerics/widen_codes_body.h"
 
 #if defined(__AVX512BW__)

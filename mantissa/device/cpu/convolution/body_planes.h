@@ -133,7 +133,7 @@ void permute_row(const SourcePlanes& s, const BlockSource& of, const X* x, float
             const X* from = x + pixel * s.channels;
             const Float lanes_here =
                 of.span == 16 ? Lanes::load(from) : Lanes::load_part(from, static_cast<int>(of.span));
-            Lanes::store(to + pixel * block_lanes, ImageLanes::permuted(lanes_here, index));
+            Lanes::store(to + pixel * block_lanes, Lanes::permuted(lanes_here, index));
         }
     }
 }

@@ -273,8 +273,8 @@ void GroupedConvolution::run_filter_gradient(const GroupedArguments& arguments, 
 }
 
 const GroupedKernels& grouped_kernels(Isa isa) {
-    return of_level(isa, made_once<grouped_kernels_generic>, made_once<grouped_kernels_avx2>,
-                    made_once<grouped_kernels_avx512>, made_once<grouped_kernels_avx512bf16>)();
+    return of_level(isa, grouped_kernels_generic, grouped_kernels_avx2, grouped_kernels_avx512,
+                    grouped_kernels_avx512bf16)();
 }
 
 }  // namespace mantissa::on_cpu

@@ -1,5 +1,5 @@
 // Convolutions in groups of few channels: the table of a level.
-#include "mantissa/device/cpu/rows/image_lanes_of_level.h"
+#include "mantissa/device/cpu/rows/lanes_of_level.h"
 // The lanes come first: the body is written in terms of them.
 #include "mantissa/device/cpu/convolution/body_depthwise.h"
 #include "mantissa/device/cpu/convolution/body_grouped_gradient.h"
@@ -17,8 +17,8 @@ void sums_over_windows(const GroupedSums& p, std::int64_t image, Range rows, Ran
 
 }  // namespace
 
-GroupedKernels MANTISSA_OF_LEVEL(grouped_kernels)() {
-    return {
+const GroupedKernels& MANTISSA_OF_LEVEL(grouped_kernels)() {
+    static constexpr GroupedKernels table = {
         .name = MANTISSA_LEVEL,
         .pairs = Vector::pairs,
         .pack = pack_grouped_filter,
@@ -26,6 +26,7 @@ GroupedKernels MANTISSA_OF_LEVEL(grouped_kernels)() {
         .filter_gradient = grouped_filter_gradient,
         .finish = finish_grouped_filter,
     };
+    return table;
 }
 
 }  // namespace mantissa::on_cpu

@@ -111,9 +111,9 @@ struct GroupedKernels {
     void (*finish)(const GroupedFilterGradient&, std::int64_t block);
 };
 
-GroupedKernels grouped_kernels_generic();
-GroupedKernels grouped_kernels_avx2();
-GroupedKernels grouped_kernels_avx512();
-GroupedKernels grouped_kernels_avx512bf16();
+const GroupedKernels& grouped_kernels_generic();
+const GroupedKernels& grouped_kernels_avx2();
+const GroupedKernels& grouped_kernels_avx512();
+const GroupedKernels& grouped_kernels_avx512bf16();
 
 }  // namespace mantissa::on_cpu

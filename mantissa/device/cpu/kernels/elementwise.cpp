@@ -14,8 +14,8 @@
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/numerics/coded_weights.h"
+#include "mantissa/numerics/formats.h"
 #include "mantissa/numerics/scalar.h"
-#include "mantissa/numerics/tf32.h"
 #include "mantissa/passes/analysis/nest.h"
 
 namespace mantissa::inline v0::on_cpu {

@@ -37,7 +37,7 @@ void finish_sums(ThreadPool& pool, const codegen::LoopNest& nest, float* partial
                  std::span<std::byte* const> outputs) {
     if (nest.partial_sums == 0) return;
     std::vector<float> totals(nest.partial_sums);
-    add_partial_sums(pool, partials, blocks, nest.partial_sums, totals.data(), Accumulate::replace);
+    add_partial_sums(pool, partials, blocks, nest.partial_sums, totals.data());
     for (const codegen::RowSum& sum : sums_of(nest)) {
         const std::int64_t count = sum.columns ? nest.columns : 1;
         std::memcpy(outputs[sum.output], totals.data() + sum.offset,

@@ -47,7 +47,7 @@ std::shared_ptr<const Windows> windows_of(const Attributes& attributes, const Sh
 Launch prepare_max_pool(const Problem& problem, const BoundRows& b) {
     return [b, windows = windows_of(problem.attributes, problem.inputs[0].shape)](const Operands& o) {
         max_pool(
-            b.images,
+            b.kernels,
             {.shape = windows->shape, .x = b.in(o, 0), .y = b.out(o, 0), .index = o.output<std::uint8_t>(1)},
             b.pool);
     };
@@ -57,7 +57,7 @@ Launch prepare_max_pool(const Problem& problem, const BoundRows& b) {
 Launch prepare_max_pool_grad(const Problem& problem, const BoundRows& b) {
     return [b, windows = windows_of(problem.attributes, problem.outputs[0].shape)](const Operands& o) {
         max_pool_grad(
-            b.images,
+            b.kernels,
             {.shape = windows->shape, .dy = b.in(o, 0), .index = o.input<std::uint8_t>(1), .dx = b.out(o, 0)},
             b.pool);
     };
@@ -65,20 +65,20 @@ Launch prepare_max_pool_grad(const Problem& problem, const BoundRows& b) {
 
 Launch prepare_average_pool(const Problem& problem, const BoundRows& b) {
     return [b, windows = windows_of(problem.attributes, problem.inputs[0].shape)](const Operands& o) {
-        average_pool(b.images, {.shape = windows->shape, .x = b.in(o, 0), .y = b.out(o, 0)}, b.pool);
+        average_pool(b.kernels, {.shape = windows->shape, .x = b.in(o, 0), .y = b.out(o, 0)}, b.pool);
     };
 }
 
 Launch prepare_average_pool_grad(const Problem& problem, const BoundRows& b) {
     return [b, windows = windows_of(problem.attributes, problem.outputs[0].shape)](const Operands& o) {
-        average_pool_grad(b.images, {.shape = windows->shape, .dy = b.in(o, 0), .dx = b.out(o, 0)}, b.pool);
+        average_pool_grad(b.kernels, {.shape = windows->shape, .dy = b.in(o, 0), .dx = b.out(o, 0)}, b.pool);
     };
 }
 
 /// dy, y.
 Launch prepare_relu_grad(const Problem&, const BoundRows& b) {
     return [b](const Operands& o) {
-        relu_grad(b.images, {.count = b.count(), .dy = b.in(o, 0), .y = b.in(o, 1), .dx = b.out(o, 0)},
+        relu_grad(b.kernels, {.count = b.count(), .dy = b.in(o, 0), .y = b.in(o, 1), .dx = b.out(o, 0)},
                   b.pool);
     };
 }
@@ -92,7 +92,7 @@ std::int64_t moments_bytes(const Problem& problem) {
 
 Launch prepare_moments(const Problem& problem, const BoundRows& b) {
     return [b, eps = epsilon_of(problem)](const Operands& o) {
-        moments(b.images,
+        moments(b.kernels,
                 {.rows = b.rows,
                  .channels = b.columns,
                  .eps = eps,
@@ -113,7 +113,7 @@ std::int64_t batch_norm_bytes(const Problem& problem) {
 Launch prepare_batch_norm(const Problem& problem, const BoundRows& b) {
     return [b, eps = epsilon_of(problem)](const Operands& o) {
         float* scale = reinterpret_cast<float*>(o.workspace);
-        moments(b.images,
+        moments(b.kernels,
                 {.rows = b.rows,
                  .channels = b.columns,
                  .eps = eps,
@@ -124,7 +124,7 @@ Launch prepare_batch_norm(const Problem& problem, const BoundRows& b) {
                  .workspace = scale + b.columns},
                 b.pool);
         for (std::int64_t i = 0; i < b.columns; ++i) scale[i] = o.output<float>(3)[i] * o.input<float>(1)[i];
-        normalize(b.images,
+        normalize(b.kernels,
                   {.rows = b.rows,
                    .channels = b.columns,
                    .x = b.in(o, 0),
@@ -142,7 +142,7 @@ Launch prepare_normalize(const Problem& problem, const BoundRows& b) {
         float* scale = reinterpret_cast<float*>(o.workspace);
         for (std::int64_t i = 0; i < b.columns; ++i)
             scale[i] = 1 / std::sqrt(o.input<float>(4)[i] + eps) * o.input<float>(1)[i];
-        normalize(b.images,
+        normalize(b.kernels,
                   {.rows = b.rows,
                    .channels = b.columns,
                    .x = b.in(o, 0),
@@ -151,25 +151,6 @@ Launch prepare_normalize(const Problem& problem, const BoundRows& b) {
                    .beta = o.input<float>(2),
                    .y = b.out(o, 0)},
                   b.pool);
-    };
-}
-
-/// dy, x, gamma, mean, 1/sigma.
-Launch prepare_batch_norm_grad(const Problem&, const BoundRows& b) {
-    return [b](const Operands& o) {
-        batch_norm_grad(b.images,
-                        {.rows = b.rows,
-                         .channels = b.columns,
-                         .dy = b.in(o, 0),
-                         .x = b.in(o, 1),
-                         .gamma = o.input<float>(2),
-                         .mean = o.input<float>(3),
-                         .rstd = o.input<float>(4),
-                         .dx = b.out(o, 0),
-                         .dgamma = o.output<float>(1),
-                         .dbeta = o.output<float>(2),
-                         .workspace = reinterpret_cast<float*>(o.workspace)},
-                        b.pool);
     };
 }
 
@@ -257,7 +238,7 @@ const RowBinding bindings_of_images[] = {
      [](const Problem& problem) { return problem.inputs[1].bytes(); },
      {1, 2, 3, 4}},
     {"batch_norm_grad",
-     prepare_batch_norm_grad,
+     prepare_norm_grad<BatchNormGrad, batch_norm_grad>,
      1,
      refuse_empty_or_wide,
      [](const Problem& problem) {
@@ -270,8 +251,7 @@ const RowBinding bindings_of_images[] = {
 }  // namespace
 
 void add_image_kernels(KernelTable& table, const Context& context) {
-    add_bindings(table, context, fmt::format("images {}", image_kernels(context.isa).name),
-                 bindings_of_images);
+    add_bindings(table, context, fmt::format("images {}", row_kernels(context.isa).name), bindings_of_images);
 }
 
 }  // namespace mantissa::on_cpu

@@ -9,7 +9,6 @@
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/device/cpu/modes/block_rounding.h"
-#include "mantissa/device/cpu/modes/grouped.h"
 #include "mantissa/device/cpu/modes/quantized.h"
 #include "mantissa/numerics/short_formats.h"
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "mantissa/device/cpu/kernels/kernels.h"
-#include "mantissa/device/cpu/rows/image_kernels.h"
 #include "mantissa/device/cpu/rows/rows.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -15,7 +14,6 @@ namespace mantissa::inline v0::on_cpu {
 /// The part of a problem that a launch needs to remember.
 struct BoundRows {
     const RowKernels& kernels;
-    const ImageKernels& images;
     ThreadPool& pool;
     std::int64_t rows = 1;     ///< all axes but the last
     std::int64_t columns = 1;  ///< the last axis
@@ -44,6 +42,26 @@ struct RowBinding {
     /// As in device.h.
     std::vector<std::vector<int>> (*may_write_over)(const Problem&) = write_over_nothing;
 };
+
+/// The gradient of a norm: dy, x, gamma, mean, 1/sigma -> dx, dgamma, dbeta.
+template <class Gradient, void (*run)(const RowKernels&, const Gradient&, ThreadPool&, Stores)>
+Launch prepare_norm_grad(const Problem&, const BoundRows& b) {
+    return [b](const Operands& o) {
+        run(b.kernels,
+            {.rows = b.rows,
+             .channels = b.columns,
+             .dy = b.in(o, 0),
+             .x = b.in(o, 1),
+             .gamma = o.input<float>(2),
+             .mean = o.input<float>(3),
+             .rstd = o.input<float>(4),
+             .dx = b.out(o, 0),
+             .dgamma = o.output<float>(1),
+             .dbeta = o.output<float>(2),
+             .workspace = reinterpret_cast<float*>(o.workspace)},
+            b.pool, Stores::automatic);
+    };
+}
 
 /// The bindings must outlive the table.
 void add_bindings(KernelTable& table, const Context& context, const std::string& name,

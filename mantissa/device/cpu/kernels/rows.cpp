@@ -11,25 +11,6 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-/// dy, x, gamma, mean, 1/sigma.
-Launch prepare_layer_norm_grad(const Problem&, const BoundRows& b) {
-    return [b](const Operands& o) {
-        layer_norm_grad(b.kernels,
-                        {.rows = b.rows,
-                         .channels = b.columns,
-                         .dy = b.in(o, 0),
-                         .x = b.in(o, 1),
-                         .gamma = o.input<float>(2),
-                         .mean = o.input<float>(3),
-                         .rstd = o.input<float>(4),
-                         .dx = b.out(o, 0),
-                         .dgamma = o.output<float>(1),
-                         .dbeta = o.output<float>(2),
-                         .workspace = reinterpret_cast<float*>(o.workspace)},
-                        b.pool);
-    };
-}
-
 Launch prepare_gelu(const Problem&, const BoundRows& b) {
     return [b](const Operands& o) {
         gelu(b.kernels, {.count = b.count(), .x = b.in(o, 0), .y = b.out(o, 0)}, b.pool);
@@ -330,7 +311,7 @@ std::vector<std::vector<int>> write_over_addend(const Problem& problem) {
 
 const RowBinding bindings[] = {
     {"layer_norm_grad",
-     prepare_layer_norm_grad,
+     prepare_norm_grad<LayerNormGrad, layer_norm_grad>,
      1,
      refuse_empty_or_wide,
      [](const Problem& p) {
@@ -371,7 +352,6 @@ const RowBinding bindings[] = {
 BoundRows bound_rows(const Context& context, const Problem& problem, const Type& x) {
     const std::int64_t columns = x.shape.rank() == 0 ? 1 : x.shape[-1];
     BoundRows bound{.kernels = row_kernels(context.isa),
-                    .images = image_kernels(context.isa),
                     .pool = context.pool,
                     .rows = columns == 0 ? 0 : x.shape.elements() / columns,
                     .columns = columns};

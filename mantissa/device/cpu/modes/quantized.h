@@ -1,6 +1,6 @@
 // Products of bytes: y = s(x) s(w) * scales + bias, where rows of x are quantised when they come and those
-// of w were quantised before. Pure functions; what quantising means is in docs/ir.md.
-// Weights of four bits are grouped.h.
+// of w were quantised before; and with weights of four bits, where each group of 32 numbers of a row is
+// quantised (mantissa/numerics/weight_groups.h). Pure functions; what quantising means is in docs/ir.md.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,42 @@
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/device/cpu/isa.h"
 #include "mantissa/device/cpu/rows/problems.h"
+#include "mantissa/numerics/sixteen_bit.h"
 
 namespace mantissa::inline v0::on_cpu {
+
+struct QuantizeGroups {
+    std::int64_t rows = 0;
+    std::int64_t depth = 0;           ///< even
+    ConstView x = {};                 // [rows, depth], f32, bf16 or f16
+    std::uint8_t* numbers = nullptr;  // [rows, depth], two in a byte
+    BF16* scales = nullptr;           // [rows, groups]
+    float* workspace = nullptr;       ///< quantize_groups_workspace() bytes
+};
+
+std::int64_t quantize_groups_workspace(std::int64_t depth, int threads);
+void quantize_groups(const QuantizeGroups& problem, ThreadPool& pool);
+
+struct GroupedProduct {
+    std::int64_t m = 0;
+    std::int64_t n = 0;
+    std::int64_t k = 0;               ///< even
+    ConstView x = {};                 // [m, k], f32, bf16 or f16
+    const std::uint8_t* w = nullptr;  // [n, k] as quantize_groups() makes it
+    const BF16* scales = nullptr;     // [n, groups]
+    const float* bias = nullptr;      // [n] or null
+    float* y = nullptr;               // [m, n]
+    std::byte* workspace = nullptr;   ///< grouped_product_workspace() bytes, aligned to 64
+};
+
+/// The kernel of few rows, as reports call it.
+const char* name_of_grouped_rows(Isa isa);
+
+std::int64_t grouped_product_workspace(const GroupedProduct& size, Isa isa, int threads);
+
+/// Few rows are multiplied as whole numbers, straight from where w lies. Many become products in FP32 of what
+/// the numbers stand for, some rows of w at a time.
+void grouped_product(const GroupedProduct& problem, ThreadPool& pool, Isa isa);
 
 /// Rows of whole numbers, each with a scale: the largest absolute value over 127.
 struct QuantizeRows {

@@ -48,10 +48,6 @@ std::int64_t columns_of_few_rows(std::int64_t n, std::int64_t bytes) {
     return std::max<std::int64_t>(16, columns / 16 * 16);
 }
 
-void narrow_to_s8_generic(const float* from, float factor, std::int8_t* to, std::int64_t count) {
-    for (std::int64_t i = 0; i < count; ++i) to[i] = to_s8(from[i] * factor);
-}
-
 NarrowToS8 narrow_to_s8(Isa isa) {
     return of_level(isa, narrow_to_s8_generic, narrow_to_s8_avx2, narrow_to_s8_avx512);
 }

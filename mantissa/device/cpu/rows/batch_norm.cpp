@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "mantissa/base/function_ref.h"
-#include "mantissa/device/cpu/rows/image_kernels.h"
 #include "mantissa/device/cpu/rows/partition.h"
+#include "mantissa/device/cpu/rows/rows.h"
 
 #include "mantissa/base/whole_units.h"
 
@@ -75,7 +75,7 @@ std::int64_t moments_workspace(std::int64_t rows, std::int64_t channels) {
     return row_parts(rows, channels) * channels * 3 * float_bytes;
 }
 
-void moments(const ImageKernels& kernels, const Moments& p, ThreadPool& pool) {
+void moments(const RowKernels& kernels, const Moments& p, ThreadPool& pool) {
     const std::int64_t C = p.channels;
     ProblemCheck check("moments");
     check.size("rows", p.rows).size("channels", C).input("x", p.x, p.rows * C);
@@ -92,7 +92,7 @@ void moments(const ImageKernels& kernels, const Moments& p, ThreadPool& pool) {
                    [&](Range columns, std::int64_t) { join_parts(p, parts, columns); });
 }
 
-void normalize(const ImageKernels& kernels, const Normalize& p, ThreadPool& pool, Stores wanted) {
+void normalize(const RowKernels& kernels, const Normalize& p, ThreadPool& pool, Stores wanted) {
     const std::int64_t C = p.channels;
     ProblemCheck check("normalize");
     check.size("rows", p.rows).size("channels", C).input("x", p.x, p.rows * C);
@@ -108,7 +108,7 @@ std::int64_t batch_norm_grad_workspace(std::int64_t rows, std::int64_t channels)
     return (2 * row_parts(rows, channels) + 3) * channels * float_bytes;
 }
 
-void batch_norm_grad(const ImageKernels& kernels, const BatchNormGrad& p, ThreadPool& pool, Stores wanted) {
+void batch_norm_grad(const RowKernels& kernels, const BatchNormGrad& p, ThreadPool& pool, Stores wanted) {
     const std::int64_t C = p.channels, parts = row_parts(p.rows, C);
     ProblemCheck check("batch_norm_grad");
     check.size("rows", p.rows).size("channels", C).same_type("dx", p.dx.type, p.x.type);
@@ -124,8 +124,8 @@ void batch_norm_grad(const ImageKernels& kernels, const BatchNormGrad& p, Thread
         kernels.batch_norm_grad_sums(p, rows, columns, sums_dy + part * C + columns.first,
                                      sums_dy_x + part * C + columns.first);
     });
-    add_partial_sums(pool, sums_dy, parts, C, p.dbeta, Accumulate::replace);
-    add_partial_sums(pool, sums_dy_x, parts, C, p.dgamma, Accumulate::replace);
+    add_partial_sums(pool, sums_dy, parts, C, p.dbeta);
+    add_partial_sums(pool, sums_dy_x, parts, C, p.dgamma);
     const float count = static_cast<float>(p.rows);
     for (std::int64_t c = 0; c < C; ++c) {
         scale[c] = p.rstd[c] * p.gamma[c];

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "mantissa/device/cpu/rows/body_loops.h"
-#include "mantissa/device/cpu/rows/image_problems.h"
+#include "mantissa/device/cpu/rows/problems.h"
 
 namespace mantissa::inline v0::on_cpu {
 namespace {

@@ -100,7 +100,7 @@ MANTISSA_LANES void store_two(T* to, Float a, Float b, bool stream) {
     else
         Lanes::store_two(to, a, b);
 }
-/// The same for results of arithmetic: see results_avx512bf16.h.
+/// The same for results of arithmetic: see lanes_of_level.h.
 template <class T>
 MANTISSA_LANES void store_results(T* to, Float a, Float b, bool stream) {
     store_two(to, a, b, stream);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "mantissa/device/cpu/rows/body_loops.h"
-#include "mantissa/device/cpu/rows/image_problems.h"
+#include "mantissa/device/cpu/rows/problems.h"
 
 namespace mantissa::inline v0::on_cpu {
 namespace {
@@ -12,7 +12,7 @@ struct Largest {
     Float value, index;
 
     [[gnu::always_inline]] inline void meet(Float x, Float at) {
-        const Lanes::Mask wins = ImageLanes::wins(x, value);
+        const Lanes::Mask wins = Lanes::wins(x, value);
         value = Lanes::select(wins, x, value);
         index = Lanes::select(wins, at, index);
     }
@@ -45,7 +45,7 @@ void max_pool_pixel(const PoolShape& s, const PoolSpan& rows, const PoolSpan& co
             row += s.columns * C;
         }
         store(y + c, largest.value, extent, stream);
-        ImageLanes::store(index + c, largest.index, lanes_in(extent));
+        Lanes::store(index + c, largest.index, lanes_in(extent));
     });
 }
 
@@ -131,7 +131,7 @@ void max_pool_grad_rows(const MaxPoolGrad& p, Range range, Stores stores) {
                                      for (int i = 0; i < own.count; ++i) {
                                          const std::int64_t at = own.outputs[i] + c;
                                          const Lanes::Mask is_own =
-                                             ImageLanes::are(p.index + at, lanes_in(extent), own.elements[i]);
+                                             Lanes::are(p.index + at, lanes_in(extent), own.elements[i]);
                                          const Float d = load(dy + at, extent);
                                          sum = Lanes::add(sum, Lanes::select(is_own, d, zero));
                                      }

@@ -1,8 +1,5 @@
-// Softmax over the last axis, for attention over kept keys, whose rows are of any length. See body_loops.h
-// for how this file is used.
-//
-// The exponentials of a row are kept in L1 where they fit. Else they are computed twice, once for their sum
-// and once for the result, so that the result is written once, past the caches.
+// Softmax of a row, for attention over kept keys, whose rows are of any length. See body_loops.h for how this
+// file is used.
 #pragma once
 
 #include "mantissa/device/cpu/rows/body_loops.h"
@@ -59,62 +56,30 @@ float greatest_of(const X* x, std::int64_t count, const X* ahead) {
         Lanes::maximum(Lanes::maximum(greatest[0], greatest[1]), Lanes::maximum(greatest[2], greatest[3])));
 }
 
-/// 16 KB: half of the smallest L1.
-constexpr std::int64_t scratch_columns = 4096;
-
-/// Sum of exp(x - shift), NaN if one of them is. Keeps the exponentials in `scratch` unless it is null.
-/// `ahead` is fetched meanwhile.
-template <class X>
-float sum_of_exponentials(const X* x, std::int64_t count, float shift, const X* ahead, float* scratch) {
+/// exp(x - shift) of each element, in place. Returns their sum, NaN if one of them is.
+MANTISSA_LONG_LANES float make_exponentials(float* x, std::int64_t count, float shift) {
     FourSums sums = FourSums::zero();
     // A power of two does not keep a NaN, the exponents do; the adder has the time.
     FourSums exponents = FourSums::zero();
     const Float shifts = Lanes::constant(shift);
     for_lanes_in_four(count, [&](std::int64_t c, int slot, auto extent) MANTISSA_BODY {
-        __builtin_prefetch(ahead + c);
         const Float exponent =
             Lanes::maximum(Lanes::constant(elementary::exp2_zero), exponent_of(load(x + c, extent), shifts));
         const Float e = power_of_two(exponent);
         sums.add(slot, keep(e, extent, 0.0f));
         exponents.add(slot, exponent);
-        if (scratch) store(scratch + c, e, extent, false);
+        store(x + c, e, extent, false);
     });
     const float exponent = exponents.total();
     return exponent == exponent ? sums.total() : exponent;
 }
 
-/// `next` is the row that follows.
-template <class X, class Y>
-void softmax_row(const X* x, const X* next, Y* y, std::int64_t columns, bool stream) {
-    if (columns <= scratch_columns) {
-        // The search for the maximum is too short to hide a fetch: the next row is fetched under the
-        // exponentials.
-        const float greatest = greatest_of(x, columns, x);
-        alignas(64) float scratch[scratch_columns];
-        const Float inverse =
-            Lanes::constant(1.0f / sum_of_exponentials(x, columns, greatest, next, scratch));
-        for_stored_lanes(y, columns, stream, [&](std::int64_t c, auto extent) MANTISSA_BODY {
-            return Lanes::multiply(load(scratch + c, extent), inverse);
-        });
-        return;
-    }
-    const float greatest = greatest_of(x, columns, ahead_of(x));
-    const Float shifts = Lanes::constant(greatest);
-    const Float inverse = Lanes::constant(1.0f / sum_of_exponentials<X>(x, columns, greatest, x, nullptr));
-    for_stored_lanes(y, columns, stream, [&](std::int64_t c, auto extent) MANTISSA_BODY {
-        return Lanes::multiply(power_of_two(exponent_of(load(x + c, extent), shifts)), inverse);
+void softmax_row(float* x, std::int64_t count) {
+    const float greatest = greatest_of(x, count, x);
+    const Float inverse = Lanes::constant(1.0f / make_exponentials(x, count, greatest));
+    for_stored_lanes(x, count, false, [&](std::int64_t c, auto extent) MANTISSA_BODY {
+        return Lanes::multiply(load(x + c, extent), inverse);
     });
-}
-
-void softmax_rows(const Softmax& p, Range rows, Stores stores) {
-    with_types(p.x.type, p.y.type, [&](auto* x_type, auto* y_type) {
-        for (std::int64_t row = rows.first; row < rows.last; ++row) {
-            const auto* x = as(p.x, x_type) + row * p.columns;
-            auto* y = as(p.y, y_type) + row * p.columns;
-            softmax_row(x, x + p.columns, y, p.columns, may_stream(stores, y));
-        }
-    });
-    Lanes::fence();
 }
 
 /// limit tanh(x / limit), in place.

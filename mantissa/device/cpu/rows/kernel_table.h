@@ -43,7 +43,8 @@ struct RowKernels {
     const char* name;  ///< of the level
     /// Writes the sums over these rows to `dgamma` and `dbeta`, [C] each.
     void (*layer_norm_grad)(const LayerNormGrad&, Range rows, Stores, float* dgamma, float* dbeta);
-    void (*softmax)(const Softmax&, Range rows, Stores);
+    /// exp(x - max) / sum(exp(x - max)), in place. A row of -infinity, or with a NaN, gives NaN.
+    void (*softmax)(float* x, std::int64_t count);
     /// limit tanh(x / limit), in place.
     void (*cap)(float* x, std::int64_t count, float limit);
     /// Per row only: the mean is the driver's.
@@ -63,6 +64,21 @@ struct RowKernels {
     void (*running_sums)(const RunningSums&, Range rows, Stores);
     void (*copy)(const Runs&, Stores);
     void (*transpose)(const TransposedPart&, Stores);
+    /// Pools: rows of outputs, counted over all images; of gradients, rows of the image.
+    void (*max_pool)(const MaxPool&, Range rows, Stores);
+    void (*max_pool_grad)(const MaxPoolGrad&, Range rows, Stores);
+    void (*average_pool)(const AveragePool&, Range rows, Stores);
+    void (*average_pool_grad)(const AveragePoolGrad&, Range rows, Stores);
+    void (*relu_grad)(const ReluGrad&, Range elements, Stores);
+    /// The deviation of these rows of these columns: how far the mean is from the first row, and the sum of
+    /// the squared differences from the mean. The former tells more than the mean in FP32, where the mean is
+    /// large. [columns.last - columns.first] each.
+    void (*moments)(const Moments&, Range rows, Range columns, const MomentsOfPart& part);
+    void (*normalize)(const Normalize&, Range rows, Stores);
+    /// Sums of dy and of dy (x - mean) over these rows of these columns.
+    void (*batch_norm_grad_sums)(const BatchNormGrad&, Range rows, Range columns, float* sum_dy,
+                                 float* sum_dy_x);
+    void (*batch_norm_grad)(const BatchNormGrad&, const BatchNormGradScales&, Range rows, Stores);
 };
 
 const RowKernels& row_kernels_generic();

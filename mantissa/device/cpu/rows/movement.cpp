@@ -1,4 +1,4 @@
-// Drivers of casts, copies, transposes and permutations.
+// Drivers of copies and permutations.
 #include <algorithm>
 #include <array>
 
@@ -219,18 +219,6 @@ void copy_rows(const RowKernels& kernels, const CopyRows& p, ThreadPool& pool, S
         runs.target_stride = p.target_stride;
         kernels.copy(runs, stores);
     });
-}
-
-void transpose(const RowKernels& kernels, const TransposedMatrix& p, ThreadPool& pool, Stores wanted) {
-    ProblemCheck("transpose").size("rows", p.rows).size("columns", p.columns);
-    permute(kernels,
-            {.rank = 2,
-             .extents = {p.rows, p.columns},
-             .axes = {1, 0},
-             .element_size = p.element_size,
-             .source = p.source,
-             .target = p.target},
-            pool, wanted);
 }
 
 void permute(const RowKernels& kernels, const Permute& p, ThreadPool& pool, Stores wanted) {

@@ -1,4 +1,4 @@
-// Drivers of the gradient of layer norm, softmax, GELU, rotary positions and running sums: checks, blocks of
+// Drivers of the gradient of layer norm, GELU, rotary positions and running sums: checks, blocks of
 // rows, sums over blocks.
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/rows/partition.h"
@@ -35,18 +35,8 @@ void layer_norm_grad(const RowKernels& kernels, const LayerNormGrad& p, ThreadPo
     for_each_range(pool, p.rows, grad_rows_per_block, [&](Range rows, std::int64_t block) {
         kernels.layer_norm_grad(p, rows, stores, dgammas + block * C, dbetas + block * C);
     });
-    add_partial_sums(pool, dgammas, blocks, C, p.dgamma, Accumulate::replace);
-    add_partial_sums(pool, dbetas, blocks, C, p.dbeta, Accumulate::replace);
-}
-
-void softmax(const RowKernels& kernels, const Softmax& p, ThreadPool& pool, Stores wanted) {
-    ProblemCheck check("softmax");
-    check.size("rows", p.rows).size("columns", p.columns);
-    check.input("x", p.x, p.rows * p.columns).output("y", p.y, p.rows * p.columns);
-    const Stores stores = check.finish(wanted);
-    const std::int64_t row_bytes = p.columns * (bytes_of(p.x.type) + bytes_of(p.y.type));
-    for_each_range(pool, p.rows, rows_per_block(row_bytes),
-                   [&](Range rows, std::int64_t) { kernels.softmax(p, rows, stores); });
+    add_partial_sums(pool, dgammas, blocks, C, p.dgamma);
+    add_partial_sums(pool, dbetas, blocks, C, p.dbeta);
 }
 
 void gelu(const RowKernels& kernels, const Gelu& p, ThreadPool& pool, Stores wanted) {

@@ -6,8 +6,13 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
+#include "mantissa/device/cpu/rows/rows.h"
 
 namespace mantissa::inline v0::on_cpu {
+
+const RowKernels& row_kernels(Isa isa) {
+    return of_level(isa, row_kernels_generic, row_kernels_avx2, row_kernels_avx512, row_kernels_avx512bf16)();
+}
 
 std::int64_t rows_per_block(std::int64_t bytes_per_row) {
     return std::clamp<std::int64_t>(block_bytes / std::max<std::int64_t>(bytes_per_row, 1), 1, 4096);
@@ -22,28 +27,23 @@ void for_each_range(ThreadPool& pool, std::int64_t total, std::int64_t per_block
 
 namespace {
 
-void add_columns(float* partials, std::int64_t blocks, std::int64_t width, Range columns, float* sum,
-                 Accumulate accumulate) {
+void add_columns(float* partials, std::int64_t blocks, std::int64_t width, Range columns, float* sum) {
     for (std::int64_t step = 1; step < blocks; step *= 2)
         for (std::int64_t block = 0; block + step < blocks; block += 2 * step) {
             float* into = partials + block * width;
             const float* from = partials + (block + step) * width;
             for (std::int64_t c = columns.first; c < columns.last; ++c) into[c] += from[c];
         }
-    if (accumulate == Accumulate::replace)
-        std::copy(partials + columns.first, partials + columns.last, sum + columns.first);
-    else
-        for (std::int64_t c = columns.first; c < columns.last; ++c) sum[c] += partials[c];
+    std::copy(partials + columns.first, partials + columns.last, sum + columns.first);
 }
 
 }  // namespace
 
-void add_partial_sums(ThreadPool& pool, float* partials, std::int64_t blocks, std::int64_t width, float* sum,
-                      Accumulate accumulate) {
+void add_partial_sums(ThreadPool& pool, float* partials, std::int64_t blocks, std::int64_t width,
+                      float* sum) {
     const std::int64_t columns_per_block = std::max<std::int64_t>(64, block_elements / blocks);
-    for_each_range(pool, width, columns_per_block, [&](Range columns, std::int64_t) {
-        add_columns(partials, blocks, width, columns, sum, accumulate);
-    });
+    for_each_range(pool, width, columns_per_block,
+                   [&](Range columns, std::int64_t) { add_columns(partials, blocks, width, columns, sum); });
 }
 
 void ProblemCheck::fail(const std::string& what) const {

@@ -34,10 +34,9 @@ inline std::int64_t bytes_of(DType type) { return static_cast<std::int64_t>(size
 void for_each_range(ThreadPool& pool, std::int64_t total, std::int64_t per_block,
                     FunctionRef<void(Range range, std::int64_t block)> body);
 
-/// Adds `blocks` arrays of `width` sums, `width` apart in `partials`, in a fixed tree, and replaces or adds
-/// to `sum`. Overwrites `partials`.
-void add_partial_sums(ThreadPool& pool, float* partials, std::int64_t blocks, std::int64_t width, float* sum,
-                      Accumulate accumulate);
+/// Adds `blocks` arrays of `width` sums, `width` apart in `partials`, in a fixed tree, into `sum`.
+/// Overwrites `partials`.
+void add_partial_sums(ThreadPool& pool, float* partials, std::int64_t blocks, std::int64_t width, float* sum);
 
 /// Checks what a kernel was given, naming the kernel and the argument in an InternalError.
 class ProblemCheck {

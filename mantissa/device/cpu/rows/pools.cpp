@@ -1,7 +1,7 @@
 // Drivers of pools and of relu's gradient: checks, and blocks of rows of pixels.
 #include "mantissa/base/error.h"
-#include "mantissa/device/cpu/rows/image_kernels.h"
 #include "mantissa/device/cpu/rows/partition.h"
+#include "mantissa/device/cpu/rows/rows.h"
 
 namespace mantissa::inline v0::on_cpu {
 
@@ -31,7 +31,7 @@ std::int64_t rows_of_block(std::int64_t elements, std::int64_t rows, DType type)
 
 }  // namespace
 
-void max_pool(const ImageKernels& kernels, const MaxPool& p, ThreadPool& pool, Stores wanted) {
+void max_pool(const RowKernels& kernels, const MaxPool& p, ThreadPool& pool, Stores wanted) {
     const PoolShape& s = p.shape;
     ProblemCheck check("max_pool");
     check_shape(check, s);
@@ -44,7 +44,7 @@ void max_pool(const ImageKernels& kernels, const MaxPool& p, ThreadPool& pool, S
                    [&](Range range, std::int64_t) { kernels.max_pool(p, range, stores); });
 }
 
-void max_pool_grad(const ImageKernels& kernels, const MaxPoolGrad& p, ThreadPool& pool, Stores wanted) {
+void max_pool_grad(const RowKernels& kernels, const MaxPoolGrad& p, ThreadPool& pool, Stores wanted) {
     const PoolShape& s = p.shape;
     ProblemCheck check("max_pool_grad");
     check_gradient(check, s);
@@ -57,7 +57,7 @@ void max_pool_grad(const ImageKernels& kernels, const MaxPoolGrad& p, ThreadPool
                    [&](Range range, std::int64_t) { kernels.max_pool_grad(p, range, stores); });
 }
 
-void average_pool(const ImageKernels& kernels, const AveragePool& p, ThreadPool& pool, Stores wanted) {
+void average_pool(const RowKernels& kernels, const AveragePool& p, ThreadPool& pool, Stores wanted) {
     const PoolShape& s = p.shape;
     ProblemCheck check("average_pool");
     check_shape(check, s);
@@ -69,8 +69,7 @@ void average_pool(const ImageKernels& kernels, const AveragePool& p, ThreadPool&
                    [&](Range range, std::int64_t) { kernels.average_pool(p, range, stores); });
 }
 
-void average_pool_grad(const ImageKernels& kernels, const AveragePoolGrad& p, ThreadPool& pool,
-                       Stores wanted) {
+void average_pool_grad(const RowKernels& kernels, const AveragePoolGrad& p, ThreadPool& pool, Stores wanted) {
     const PoolShape& s = p.shape;
     ProblemCheck check("average_pool_grad");
     check_gradient(check, s);
@@ -82,18 +81,13 @@ void average_pool_grad(const ImageKernels& kernels, const AveragePoolGrad& p, Th
                    [&](Range range, std::int64_t) { kernels.average_pool_grad(p, range, stores); });
 }
 
-void relu_grad(const ImageKernels& kernels, const ReluGrad& p, ThreadPool& pool, Stores wanted) {
+void relu_grad(const RowKernels& kernels, const ReluGrad& p, ThreadPool& pool, Stores wanted) {
     ProblemCheck check("relu_grad");
     check.size("count", p.count).input("dy", p.dy, p.count).input("y", p.y, p.count);
     check.same_type("dx", p.dx.type, p.y.type).output("dx", p.dx, p.count);
     const Stores stores = check.finish(wanted);
     for_each_range(pool, p.count, block_elements,
                    [&](Range range, std::int64_t) { kernels.relu_grad(p, range, stores); });
-}
-
-const ImageKernels& image_kernels(Isa isa) {
-    return of_level(isa, made_once<image_kernels_generic>, made_once<image_kernels_avx2>,
-                    made_once<image_kernels_avx512>, made_once<image_kernels_avx512bf16>)();
 }
 
 }  // namespace mantissa::on_cpu

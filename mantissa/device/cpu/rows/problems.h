@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "mantissa/graph/pool_span.h"
 #include "mantissa/numerics/dtype.h"
 #include "mantissa/numerics/sixteen_bit.h"
 
@@ -41,14 +42,6 @@ struct LayerNormGrad {
     float* dgamma = nullptr;       // [C]
     float* dbeta = nullptr;        // [C]
     float* workspace = nullptr;    ///< layer_norm_grad_workspace() bytes
-};
-
-/// y = exp(x - max) / sum(exp(x - max)) over the last axis. A row of -infinity, or with a NaN, gives NaN.
-struct Softmax {
-    std::int64_t rows = 0;
-    std::int64_t columns = 0;
-    ConstView x = {};  // [rows, columns]
-    View y = {};       // [rows, columns]
 };
 
 /// 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
@@ -206,9 +199,8 @@ struct SquaredNorm {
 struct ColumnSum {
     std::int64_t rows = 0;
     std::int64_t channels = 0;
-    ConstView x = {};      // [rows, C]
-    float* sum = nullptr;  // [C]
-    Accumulate accumulate = Accumulate::replace;
+    ConstView x = {};            // [rows, C]
+    float* sum = nullptr;        // [C]
     float* workspace = nullptr;  ///< column_sum_workspace() bytes
 };
 
@@ -228,15 +220,6 @@ struct CopyRows {
     void* target = nullptr;
 };
 
-/// target[c, r] = source[r, c], elements of 2 or 4 bytes.
-struct TransposedMatrix {
-    std::int64_t rows = 0;
-    std::int64_t columns = 0;
-    int element_size = 4;
-    const void* source = nullptr;  // [rows, columns]
-    void* target = nullptr;        // [columns, rows]
-};
-
 /// target axis k is source axis axes[k].
 struct Permute {
     static constexpr int max_rank = 5;
@@ -246,6 +229,116 @@ struct Permute {
     int element_size = 4;  ///< 2 or 4 bytes
     const void* source = nullptr;
     void* target = nullptr;
+};
+
+/// The sizes of a pool, and where its windows lie. Images are [N, H, W, C], row-major and dense.
+struct PoolShape {
+    std::int64_t images = 0;
+    std::int64_t rows = 0, columns = 0;                ///< of an image
+    std::int64_t output_rows = 0, output_columns = 0;  ///< of what is made of it
+    std::int64_t channels = 0;
+    const PoolSpan* row_spans = nullptr;          // [output_rows]
+    const PoolSpan* column_spans = nullptr;       // [output_columns]
+    const PoolOutputs* row_outputs = nullptr;     // [rows]; gradients only
+    const PoolOutputs* column_outputs = nullptr;  // [columns]; gradients only
+    std::int64_t window_columns = 0;              ///< maxima only: elements in a row of a window
+};
+
+/// y = the largest element of each window; NaN wins. index: which element, in row-major order; the first of
+/// equals.
+struct MaxPool {
+    PoolShape shape;
+    ConstView x = {};               // [N, H, W, C]
+    View y = {};                    // [N, P, Q, C]
+    std::uint8_t* index = nullptr;  // [N, P, Q, C]
+};
+
+/// dx = the sum of dy over the windows whose maximum was the element.
+struct MaxPoolGrad {
+    PoolShape shape;
+    ConstView dy = {};                    // [N, P, Q, C]
+    const std::uint8_t* index = nullptr;  // [N, P, Q, C]
+    View dx = {};                         // [N, H, W, C]
+};
+
+/// y = the sum of each window over its count.
+struct AveragePool {
+    PoolShape shape;
+    ConstView x = {};  // [N, H, W, C]
+    View y = {};       // [N, P, Q, C]
+};
+
+/// dx = the sum of dy over its count, over all windows that the element lies in.
+struct AveragePoolGrad {
+    PoolShape shape;
+    ConstView dy = {};  // [N, P, Q, C]
+    View dx = {};       // [N, H, W, C]
+};
+
+/// dx = dy where y is above 0 or NaN, else 0.
+struct ReluGrad {
+    std::int64_t count = 0;
+    ConstView dy = {};  // [count]
+    ConstView y = {};   // [count]
+    View dx = {};       // [count]
+};
+
+/// Columns of which a part of a sum over rows has at most so many.
+inline constexpr std::int64_t columns_of_part = 256;
+
+/// The mean and the biased variance of each channel, and 1 / sqrt(variance + eps).
+struct Moments {
+    std::int64_t rows = 0;  ///< of [rows, C]: all axes but the last
+    std::int64_t channels = 0;
+    float eps = 1e-5f;
+    ConstView x = {};            // [rows, C]
+    float* mean = nullptr;       // [C]
+    float* variance = nullptr;   // [C]
+    float* rstd = nullptr;       // [C]
+    float* workspace = nullptr;  ///< moments_workspace() bytes
+};
+
+/// Numbers of some rows, for each column: the first row, the mean of the differences from it, and the sum of
+/// squares of the differences from the mean.
+struct MomentsOfPart {
+    float* first_row = nullptr;
+    float* off_first = nullptr;
+    float* squares = nullptr;
+};
+
+/// y = (x - mean) * (rstd * gamma) + beta.
+struct Normalize {
+    std::int64_t rows = 0;
+    std::int64_t channels = 0;
+    ConstView x = {};              // [rows, C]
+    const float* mean = nullptr;   // [C]
+    const float* scale = nullptr;  // [C]: rstd * gamma
+    const float* beta = nullptr;   // [C]
+    View y = {};                   // [rows, C]
+};
+
+/// dx = scale * (dy - mean(dy) - (x - mean) * rstd^2 * mean(dy (x - mean))), where scale is rstd * gamma.
+/// dgamma = rstd * sum(dy (x - mean)) and dbeta = sum(dy).
+struct BatchNormGrad {
+    std::int64_t rows = 0;
+    std::int64_t channels = 0;
+    ConstView dy = {};             // [rows, C]
+    ConstView x = {};              // [rows, C]
+    const float* gamma = nullptr;  // [C]
+    const float* mean = nullptr;   // [C]
+    const float* rstd = nullptr;   // [C]
+    View dx = {};                  // [rows, C]
+    float* dgamma = nullptr;       // [C]
+    float* dbeta = nullptr;        // [C]
+    float* workspace = nullptr;    ///< batch_norm_grad_workspace() bytes
+};
+
+/// The factors of the second walk of a batch norm's gradient, a number a channel: dx = scale * ((dy -
+/// mean_dy) - (x - mean) * slope).
+struct BatchNormGradScales {
+    const float* scale = nullptr;    // [C]
+    const float* mean_dy = nullptr;  // [C]
+    const float* slope = nullptr;    // [C]
 };
 
 }  // namespace mantissa::on_cpu

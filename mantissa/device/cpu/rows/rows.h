@@ -26,8 +26,6 @@ const RowKernels& row_kernels(Isa isa = chosen_isa());
 std::int64_t layer_norm_grad_workspace(std::int64_t rows, std::int64_t channels);
 void layer_norm_grad(const RowKernels&, const LayerNormGrad&, ThreadPool&, Stores = Stores::automatic);
 
-void softmax(const RowKernels&, const Softmax&, ThreadPool&, Stores = Stores::automatic);
-
 void gelu(const RowKernels&, const Gelu&, ThreadPool&, Stores = Stores::automatic);
 void gelu_grad(const RowKernels&, const GeluGrad&, ThreadPool&, Stores = Stores::automatic);
 
@@ -85,8 +83,26 @@ void running_sums(const RowKernels&, const RunningSums&, ThreadPool&, Stores = S
 
 void copy(const RowKernels&, const Copy&, ThreadPool&, Stores = Stores::automatic);
 void copy_rows(const RowKernels&, const CopyRows&, ThreadPool&, Stores = Stores::automatic);
-void transpose(const RowKernels&, const TransposedMatrix&, ThreadPool&, Stores = Stores::automatic);
 /// Throws InternalError if `axes` is no permutation of 0 ... rank - 1.
 void permute(const RowKernels&, const Permute&, ThreadPool&, Stores = Stores::automatic);
+
+/// Over images.
+void max_pool(const RowKernels&, const MaxPool&, ThreadPool&, Stores = Stores::automatic);
+void max_pool_grad(const RowKernels&, const MaxPoolGrad&, ThreadPool&, Stores = Stores::automatic);
+void average_pool(const RowKernels&, const AveragePool&, ThreadPool&, Stores = Stores::automatic);
+void average_pool_grad(const RowKernels&, const AveragePoolGrad&, ThreadPool&, Stores = Stores::automatic);
+
+void relu_grad(const RowKernels&, const ReluGrad&, ThreadPool&, Stores = Stores::automatic);
+
+/// Reads x once from memory. The variance of a block of rows is that of its centered values, which are then
+/// in a cache. Blocks are joined by their means, in FP64 and in order (Chan, Golub, LeVeque 1979).
+std::int64_t moments_workspace(std::int64_t rows, std::int64_t channels);
+void moments(const RowKernels&, const Moments&, ThreadPool&);
+
+void normalize(const RowKernels&, const Normalize&, ThreadPool&, Stores = Stores::automatic);
+
+/// Reads dy and x twice: for the sums, and with them for dx.
+std::int64_t batch_norm_grad_workspace(std::int64_t rows, std::int64_t channels);
+void batch_norm_grad(const RowKernels&, const BatchNormGrad&, ThreadPool&, Stores = Stores::automatic);
 
 }  // namespace mantissa::on_cpu

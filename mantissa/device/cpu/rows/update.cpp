@@ -124,7 +124,7 @@ void column_sum(const RowKernels& kernels, const ColumnSum& p, ThreadPool& pool)
         const Range columns = {column, std::min(p.channels, column + sum_columns)};
         kernels.column_sum(p, rows, columns, p.workspace + row_block * p.channels + column);
     });
-    add_partial_sums(pool, p.workspace, row_blocks, p.channels, p.sum, p.accumulate);
+    add_partial_sums(pool, p.workspace, row_blocks, p.channels, p.sum);
 }
 
 }  // namespace mantissa::on_cpu

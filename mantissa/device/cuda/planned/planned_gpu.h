@@ -1,12 +1,45 @@
-// A GPU that is not there, to plan for: what its driver says when it is asked, and a cuBLASLt and a cuDNN
-// that take whatever they are given. Nothing runs on it.
+// GPUs that are not there, to plan for: what their drivers say when they are asked, and a cuBLASLt and a
+// cuDNN that take whatever they are given. Nothing runs on them.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "mantissa/device/cuda/driver.h"
 #include "mantissa/device/cuda/libraries.h"
 
 namespace mantissa::inline v0::cuda {
+
+inline constexpr std::int64_t shared_without_asking = 48 * 1024;
+/// The shared memory that the driver takes of each block for itself.
+inline constexpr std::int64_t reserved_shared = 1024;
+
+struct Architecture {
+    std::string name;  ///< "sm_90a"
+    int number = 0;    ///< 90
+    bool own = false;  ///< has what only this architecture has: the "a" of its name
+    std::string card;  ///< the first of this architecture, for which the figures are
+    int multiprocessors = 0;
+    std::int64_t memory = 0;                                  ///< bytes
+    int shared_per_multiprocessor = 0, shared_per_block = 0;  ///< bytes, the latter if asked for
+    int threads_per_multiprocessor = 0, blocks_per_multiprocessor = 0;
+    int clock = 0, memory_clock = 0;  ///< kHz
+    int memory_bus = 0;               ///< bits
+    int l2_bytes = 0;
+};
+
+const std::vector<Architecture>& architectures();
+
+/// The architecture of the name; null if it is not known.
+const Architecture* find_architecture(const std::string& name);
+
+/// The same; throws UserError, which says what is known, if it is not.
+const Architecture& known_architecture(const std::string& name);
+
+/// The driver's answers about the GPU; none for what is not known.
+std::optional<int> attribute_of(const Architecture& gpu, DeviceAttribute attribute);
 
 /// Throws UserError for an architecture that is not known.
 Libraries planned_libraries(const std::string& architecture);
