@@ -57,7 +57,8 @@ void say_what_stays_bf16(const TrainingPlan& plan) {
     std::map<std::string, std::int64_t> places;
     for (const PassRefusal& refusal : plan.refused())
         if (refusal.pass == "round_operands") ++places[refusal.reason];
-    say("policy {}: layers multiply {}; FP32 sums", policy.name, policy.blocks->text());
+    say("policy {}: layers multiply {}, as {}; FP32 sums", policy.name, policy.blocks->text(),
+        plan.step().nodes_of("scaled_matmul").empty() ? "bf16" : "fp8");
     for (const auto& [reason, count] : places)
         say("policy {}: {} ({})", policy.name, reason, count_text(count, "place"));
 }

@@ -81,12 +81,13 @@ std::int64_t RoundingKernel::threads() const {
 
 std::string text_of(const RoundingKernel& kernel) {
     constexpr const char* lies[] = {"none", "along", "across", "square"};
-    return fmt::format("{} [{}, {}, {}] {} to {} {} in blocks of {} {}{}{}{}{}", name_of(kernel.from),
+    return fmt::format("{} [{}, {}, {}] {} to {} {} in blocks of {} {}{}{}{}{}{}", name_of(kernel.from),
                        kernel.outer, kernel.depth, kernel.inner, kernel.finds_largest ? "largest" : "rounded",
                        limits_of(kernel.element).name, name_of(kernel.rule), kernel.block,
                        lies[static_cast<std::size_t>(kernel.lies)], kernel.hadamard ? ", turned" : "",
                        kernel.random ? ", at random of operation " : "",
-                       kernel.random ? std::to_string(kernel.operation) : "", kernel.askew ? ", askew" : "");
+                       kernel.random ? std::to_string(kernel.operation) : "", kernel.fp8 ? ", as bytes" : "",
+                       kernel.askew ? ", askew" : "");
 }
 
 std::string text_of(const TensorScaleKernel& kernel) {

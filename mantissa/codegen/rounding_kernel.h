@@ -33,6 +33,9 @@ struct RoundingKernel {
     /// Nothing is rounded. Each block of threads gives the largest magnitude of its numbers as i32 bits, of
     /// which those of infinities and NaN are the largest.
     bool finds_largest = false;
+    /// Values go to bytes of FP8: to y by rows, and behind them those of the transpose. Blocks are `across`,
+    /// whole, and of 16 or 32.
+    bool fp8 = false;
     bool askew = false;  ///< x and y begin at any of their elements
 
     std::int64_t elements() const { return outer * depth * inner; }

@@ -41,6 +41,7 @@ struct Target {
     std::int64_t l3_bytes = 0;  ///< shared
     /// The unit that multiplies BF16 faster than FP32: amx, avx512_bf16, tensor cores; empty: there is none.
     std::string bf16_unit = {};
+    std::string fp8_unit = {};            ///< the unit that multiplies FP8; empty: there is none
     std::string reason_of_unit = {};      ///< why that one, for people; empty where there was no choice
     std::string fastest_policy = "fp32";  ///< the one whose steps take the least time, with FP32 sums
     bool tf32_beats_fp32 = false;         ///< FP32 operands are multiplied faster where they are rounded

@@ -9,13 +9,15 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/numerics/formats.h"
+#include "mantissa/numerics/short_formats.h"
 #include "mantissa/numerics/widen_codes_body.h"
 
 namespace mantissa::inline v0 {
 
 namespace {
 
-constexpr std::array<std::string_view, 5> layout_names = {"row_major", "half_bytes", "nf4", "int4", "int8"};
+constexpr std::array<std::string_view, 7> layout_names = {"row_major", "half_bytes", "nf4", "int4",
+                                                          "int8",      "e4m3",       "e5m2"};
 constexpr float largest_byte = 127;
 
 /// Numbers of two's complement in four bits.
@@ -27,6 +29,10 @@ struct PartsOfCodes {
 
     explicit PartsOfCodes(const CodedMatrix& of) {
         const std::int64_t count = of.rows * of.columns;
+        if (is_fp8(of.layout)) {
+            ranges = scales = end = 2 * count;
+            return;
+        }
         ranges = scales = align_up(of.layout == Layout::int8 ? count : (count + 1) / 2, 4);
         if (of.layout == Layout::nf4) {
             scales = ranges + 4 * nf4_ranges(count);
@@ -67,6 +73,18 @@ void write_int8(const CodedMatrix& of, std::span<const float> weights, std::uint
     }
 }
 
+ShortFormat format_of(Layout layout) {
+    return layout == Layout::e4m3 ? ShortFormat::e4m3 : ShortFormat::e5m2;
+}
+
+void write_fp8(const CodedMatrix& of, std::span<const float> numbers, std::uint8_t* codes) {
+    const std::int64_t count = of.rows * of.columns;
+    for (std::int64_t i = 0; i < count; ++i) {
+        codes[i] = code_of(format_of(of.layout), numbers[static_cast<std::size_t>(i)]);
+        codes[count + i % of.columns * of.rows + i / of.columns] = codes[i];
+    }
+}
+
 }  // namespace
 
 std::string_view name_of(Layout layout) { return layout_names.at(static_cast<std::size_t>(layout)); }
@@ -83,6 +101,7 @@ void write_codes(const CodedMatrix& matrix, std::span<const float> weights, std:
     const PartsOfCodes parts(matrix);
     check(std::ssize(weights) == matrix.rows * matrix.columns, "there is a weight for each code");
     auto* const codes = reinterpret_cast<std::uint8_t*>(to);
+    if (is_fp8(matrix.layout)) return write_fp8(matrix, weights, codes);
     if (matrix.layout == Layout::nf4) {
         const Nf4Weights made = nf4_of(weights);
         std::ranges::copy(made.codes, codes);
@@ -97,6 +116,7 @@ void write_codes(const CodedMatrix& matrix, std::span<const float> weights, std:
 }
 
 CodedSource source_of(const CodedMatrix& matrix, const void* bytes) {
+    check(!is_fp8(matrix.layout), "no product widens FP8");
     const PartsOfCodes parts(matrix);
     const auto* const from = static_cast<const std::byte*>(bytes);
     CodedSource source{.layout = matrix.layout,
@@ -113,6 +133,12 @@ CodedSource source_of(const CodedMatrix& matrix, const void* bytes) {
 }
 
 void read_codes(const CodedMatrix& matrix, const std::byte* from, std::int64_t first, std::span<float> to) {
+    if (is_fp8(matrix.layout)) {
+        for (std::size_t i = 0; i < to.size(); ++i)
+            to[i] = value_of(format_of(matrix.layout),
+                             static_cast<std::uint8_t>(from[static_cast<std::size_t>(first) + i]));
+        return;
+    }
     WidenedPart part{.from = source_of(matrix, from), .rows = 1};
     for (std::int64_t done = 0; done < std::ssize(to); done += part.columns) {
         part.row = (first + done) / matrix.columns;

@@ -5,6 +5,9 @@
 //   nf4   mantissa/numerics/nf4.h, over all rows: 4.13 bits a weight
 //   int4  groups of a row by mantissa/numerics/weight_groups.h: 4.5 bits
 //   int8  -127 ... 127 times a scale a row: 8 bits
+//
+// Numbers of FP8, for units that multiply them, are codes without scales: e4m3, e5m2. Only such a product
+// reads them, along either axis: those of the transpose lie behind the matrix's.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +20,9 @@
 namespace mantissa::inline v0 {
 
 constexpr bool has_codes(Layout layout) { return layout >= Layout::nf4; }
+/// Products of FP8 take extents that are multiples of it: 16 bytes.
+constexpr std::int64_t fp8_extent_multiple = 16;
+constexpr bool is_fp8(Layout layout) { return layout >= Layout::e4m3; }
 /// "nf4", "half_bytes".
 std::string_view name_of(Layout layout);
 /// The layout of that name.

@@ -19,6 +19,9 @@ enum class Layout : std::uint8_t {
     nf4,
     int4,
     int8,
+    // FP8 numbers, a byte each: by rows, and behind them those of the transpose.
+    e4m3,
+    e5m2,
 };
 
 /// Bytes of one element. A boolean is one byte, 0 or 1.

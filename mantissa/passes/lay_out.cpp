@@ -88,8 +88,8 @@ class LayOut {
         const std::string_view format = name_of(node.outputs[0].dtype);
         if (node.op->name == "cast") return fmt::format("{}.{}", format, parameter);
         if (node.op->name == "round_blocks")
-            return fmt::format("{}.axis{}.{}{}", node.attributes.word("element"),
-                               node.attributes.integer("axis"),
+            return fmt::format("{}{}.axis{}.{}{}", node.attributes.word("element"),
+                               node.attributes.has("fp8") ? ".fp8" : "", node.attributes.integer("axis"),
                                output == 0   ? ""
                                : output == 1 ? "factor."
                                              : "largest.",

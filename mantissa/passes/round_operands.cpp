@@ -1,6 +1,7 @@
 #include "mantissa/passes/round_operands.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
 #include <cmath>
@@ -8,6 +9,7 @@
 #include <set>
 
 #include "mantissa/graph/call.h"
+#include "mantissa/numerics/coded_weights.h"
 #include "mantissa/numerics/short_formats.h"
 #include "mantissa/passes/operand_blocks.h"
 #include "mantissa/passes/rewriter.h"
@@ -162,7 +164,7 @@ class Rounding {
     struct Wish {
         Value operand;
         int axis = 0;
-        bool is_gradient = false, turned = false;
+        bool is_gradient = false, turned = false, fp8 = false;
 
         friend auto operator<=>(const Wish&, const Wish&) = default;
     };
@@ -174,6 +176,7 @@ class Rounding {
     void round(NodeId id, const Layer& layer) {
         const Node& node = source_.node(id);
         const bool is_forward = node.origin.stage == Stage::forward;
+        const bool fp8 = multiplies_fp8(node);
         const bool of_filter = !is_forward && node.inputs[0] != layer.w && node.inputs[1] != layer.w;
         Origin origin = node.origin;
         origin.rule = fmt::format("{} list: a {}'s product", policy_.name,
@@ -184,7 +187,8 @@ class Rounding {
             Wish wish{.operand = operand,
                       .axis = depth_axis(source_, node, side),
                       .is_gradient = !is_forward && operand != layer.w && operand != layer.x,
-                      .turned = of_filter && blocks_.hadamard};
+                      .turned = of_filter && blocks_.hadamard,
+                      .fp8 = fp8};
             const bool is_whole = blocks_.rule == ScaleRule::tensor || is_square(operand);
             if (is_whole) wish.axis = 0;  // the same along either
             factors[side] = rounded(wish, layer, origin);
@@ -192,8 +196,32 @@ class Rounding {
         const OriginScope scope(rewriter_.target(), std::move(origin));
         std::vector<Value> operands = rewriter_.map(node.inputs);
         for (const int side : {0, 1}) operands[side] = factors[side].value;
+        if (fp8) {
+            operands.insert(operands.begin() + 2, {factors[0].factor, factors[1].factor});
+            const Attributes& as = node.attributes;
+            return rewriter_.place({id, 0},
+                                   {rewriter_.target().add("scaled_matmul", std::move(operands), as), 0});
+        }
         rewriter_.place({id, 0}, has_tensor_scale(blocks_.rule) ? scaled_product(node, operands, factors)
                                                                 : product(node, operands, node.attributes));
+    }
+
+    /// Whether the target's unit multiplies the operands as FP8; where only the shape is in the way, that is
+    /// said.
+    bool multiplies_fp8(const Node& node) {
+        const bool is_fp8 =
+            blocks_.element == ShortFormat::e4m3 &&
+            (blocks_.gradient_element == ShortFormat::e4m3 || blocks_.gradient_element == ShortFormat::e5m2);
+        if (target_.fp8_unit.empty() || blocks_.rule != ScaleRule::tensor || is_convolution(node) || !is_fp8)
+            return false;
+        std::set<std::int64_t> odd;  // the same for a layer's three products
+        for (const int side : {0, 1})
+            for (const std::int64_t extent : source_.type(node.inputs[side]).shape.extents())
+                if (extent % fp8_extent_multiple != 0) odd.insert(extent);
+        if (odd.empty()) return true;
+        keep(node, fmt::format("its products are in bf16: FP8 takes extents that are multiples of {}, got {}",
+                               fp8_extent_multiple, fmt::join(odd, ", ")));
+        return false;
     }
 
     Value product(const Node& node, std::vector<Value> operands, const Attributes& attributes) {
@@ -252,6 +280,7 @@ class Rounding {
                               {"block", blocks_.size}};
         std::vector<Value> operands{rewriter_.map(from)};
         if (is_square(wish.operand)) attributes = attributes.with("square", true);
+        if (wish.fp8) attributes = attributes.with("fp8", true);
         if (wish.turned) attributes = attributes.with("hadamard", true);
         const bool delayed = blocks_.history > 0 && !is_parameter(wish.operand);
         Tensor history;

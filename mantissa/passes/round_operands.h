@@ -10,6 +10,10 @@
 //   %1: bf16, %f: f32 = round_blocks(%x) {element=e4m3, rule=tensor},  %2, %g = round_blocks(%master) {...},
 //   %3: f32 = matmul(%1, %2) {output=f32},  %4: bf16 = cast(mul(%3, mul(%f, %g)))
 //
+// Where the target has a unit for FP8, and extents allow it, they are stored as FP8, and one operation
+// multiplies all:
+//   %1: bf16 as e4m3, %f = round_blocks(%x) {fp8},  ...,  %4: bf16 = scaled_matmul(%1, %2, %f, %g)
+//
 // Under fp8-delayed the scale of x comes from a state, amax.x.NAME of the weight, its largest magnitudes in
 // the micro-batches before.
 //

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <iterator>
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/system_memory.h"
@@ -146,12 +147,19 @@ std::int64_t scratch_beside(std::int64_t arena, const Target& target) {
     return arena >= copy_scratch_bytes(target) ? 0 : copy_scratch_bytes(target);
 }
 
-/// A rung that ran on other kernels than its own is no measurement of it.
+/// A rung that ran on other kernels than its own is no measurement of it. Products of FP8 are made for
+/// policies of FP8 alone.
 void require_own_kernels(const Rung& rung, const Plan& plan) {
     for (const PlannedNode* planned : plan.nodes_of("matmul"))
         if (planned->arithmetic.multiply != rung.multiply || planned->arithmetic.sums != DType::f32)
             throw UserError(fmt::format("rung {} multiplies {} and adds in f32, but '{}' would run",
                                         rung.name, rung.multiply, planned->kernel));
+}
+
+std::vector<std::string> matmul_kernels_of(const Plan& plan) {
+    std::vector<std::string> kernels = plan.kernels_of("matmul");
+    std::ranges::copy(plan.kernels_of("scaled_matmul"), std::back_inserter(kernels));
+    return kernels;
 }
 
 /// Why a rung changes nothing in the plan of this model; empty if it does.
@@ -365,7 +373,7 @@ class LadderRun {
                         .loss_tolerance = judges_losses() ? running.rung.loss_tolerance : INFINITY,
                         .policy = plan.options().policy.name,
                         .passes = chosen_passes(plan.pipeline()),
-                        .matmul_kernels = plan.step().kernels_of("matmul"),
+                        .matmul_kernels = matmul_kernels_of(plan.step()),
                         .attention_kernels = plan.step().kernels_of("attention"),
                         .loss_kernels = plan.step().kernels_of("linear_cross_entropy"),
                         .pads = running.rung.pad,

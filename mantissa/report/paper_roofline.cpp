@@ -34,11 +34,13 @@ CardRates measured_of_h200(const CardRates& sheet) {
     return {.f32 = reached * sheet.f32,
             .tf32 = reached * sheet.tf32,
             .sixteen_bits = 790 * trillion,
-            .memory = 4.3 * trillion};
+            .memory = 4.3 * trillion,
+            .fp8 = reached * sheet.fp8};
 }
 
 double rate_of(const Arithmetic& arithmetic, const CardRates& rates) {
     if (arithmetic.multiply == "bf16" || arithmetic.multiply == "f16") return rates.sixteen_bits;
+    if (arithmetic.multiply == "fp8") return rates.fp8;
     return arithmetic.multiply == "tf32" ? rates.tf32 : rates.f32;
 }
 
@@ -125,22 +127,24 @@ PaperSums indispensable(const Plan& plan, const Card& card) {
     return sums;
 }
 
-/// The least time of the step if products of 16-bit matrices took a shorter format's rate and all else what
-/// it takes: attention's and the head's stay, as under the policies.
+/// The least time of the step if products of matrices of 16 bits or FP8 took a shorter format's rate and all
+/// else what it takes: attention's and the head's stay, as under the policies.
 double seconds_below_sixteen_bits(const Plan& plan, const Card& card, double rate) {
     CardRates shorter = card.sheet;
-    shorter.sixteen_bits = rate;
+    shorter.sixteen_bits = shorter.fp8 = rate;
     double seconds = 0;
     for (const PlannedNode& planned : plan.nodes()) {
         const std::string_view op = plan.graph().node(planned.node).op->name;
-        const bool is_product = op == "matmul" || op == "fused" || op.starts_with("conv2d");
+        const bool is_product =
+            op == "matmul" || op == "scaled_matmul" || op == "fused" || op.starts_with("conv2d");
         seconds += min_time(planned.cost, planned.arithmetic, is_product ? shorter : card.sheet).seconds();
     }
     return seconds;
 }
 
 std::string rates_text(const CardRates& rates) {
-    return fmt::format("{:.0f} TFLOP/s in 16 bits, {:.0f} in TF32, {:.1f} in FP32, {:.2f} TB/s",
+    return fmt::format("{}{:.0f} TFLOP/s in 16 bits, {:.0f} in TF32, {:.1f} in FP32, {:.2f} TB/s",
+                       rates.fp8 > 0 ? fmt::format("{:.0f} TFLOP/s in FP8, ", rates.fp8 / trillion) : "",
                        rates.sixteen_bits / trillion, rates.tf32 / trillion, rates.f32 / trillion,
                        rates.memory / trillion);
 }
@@ -166,10 +170,11 @@ Card card_of(const std::string& accelerator) {
                         .tf32 = sheet_rate(peaks, "tf32"),
                         .sixteen_bits = sheet_rate(peaks, "bf16"),
                         .memory = peaks.memory.value()}};
-    if (accelerator == "h200") card.measured = measured_of_h200(card.sheet);
     for (const char* format : {"e4m3", "e2m1"})
         for (const MatrixPeak& peak : peaks.matrix)
             if (peak.inputs == format) card.shorter.emplace_back(format, peak.dense.value());
+    if (!card.shorter.empty()) card.sheet.fp8 = card.shorter.front().second;
+    if (accelerator == "h200") card.measured = measured_of_h200(card.sheet);
     return card;
 }
 

@@ -14,6 +14,7 @@ namespace mantissa::inline v0 {
 /// FLOP/s of products that are summed in FP32, and bytes per second with reads and writes counted.
 struct CardRates {
     double f32 = 0, tf32 = 0, sixteen_bits = 0, memory = 0;
+    double fp8 = 0;  ///< 0: it multiplies none
 };
 
 struct Card {

@@ -80,7 +80,8 @@ std::string plan_text(const TrainingPlan& plan, const Peaks& peaks) {
 
 std::vector<const PlannedNode*> contractions_of(const Plan& plan) {
     std::vector<const PlannedNode*> first;
-    for (const char* op : {"matmul", "conv2d", "conv2d_input_gradient", "conv2d_filter_gradient"})
+    for (const char* op :
+         {"matmul", "scaled_matmul", "conv2d", "conv2d_input_gradient", "conv2d_filter_gradient"})
         for (const PlannedNode* planned : plan.nodes_of(op))
             if (std::ranges::find(first, planned->kernel, &PlannedNode::kernel) == first.end())
                 first.push_back(planned);

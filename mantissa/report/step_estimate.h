@@ -54,10 +54,12 @@ double estimated_seconds(const TrainingPlan& plan, const Peaks& peaks, const Tar
 std::vector<const PlannedNode*> contractions_of(const Plan& plan);
 
 /// The peak that a kernel is measured against: the BF16 unit's where the machine has one and the kernel runs
-/// on it, as TF32 by three products of BF16 does; else FP32's.
+/// on it, as TF32 by three products of BF16 does; else FP32's. FP8's is taken to be twice BF16's, as all data
+/// sheets of GPUs that multiply it have it.
 inline double unit_peak(const Arithmetic& arithmetic, const Peaks& peaks, const Target& target) {
     const bool on_unit = !target.bf16_unit.empty() && arithmetic.unit == target.bf16_unit;
-    return on_unit && peaks.bf16_matrix > 0 ? peaks.bf16_matrix : peaks.f32_fma;
+    if (!on_unit || peaks.bf16_matrix <= 0) return peaks.f32_fma;
+    return arithmetic.multiply == "fp8" ? 2 * peaks.bf16_matrix : peaks.bf16_matrix;
 }
 
 }  // namespace mantissa

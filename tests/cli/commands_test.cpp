@@ -353,7 +353,7 @@ TEST(Commands, PoliciesBelowSixteenBitsSayWhatTheyRound) {
     const Ran train = run("train --batch 1 --sequence 16 --steps 1 --policy mxfp4");
     ASSERT_EQ(train.status, 0) << train.output;
     for (const char* part :
-         {"policy mxfp4: layers multiply e2m1 in blocks of 32, scales rounded down; FP32 sums",
+         {"policy mxfp4: layers multiply e2m1 in blocks of 32, scales rounded down, as bf16; FP32 sums",
           "policy mxfp4: no operand is a parameter, as in attention: it stays in bf16 (4 places)",
           "policy mxfp4: the head, joined with the loss, stays in bf16 (1 place)"})
         EXPECT_NE(train.output.find(part), std::string::npos) << part << " is missing in " << train.output;

@@ -41,6 +41,26 @@ TEST(CodedWeights, TakeSoManyBytes) {
     EXPECT_EQ(coded_bytes({Layout::int4, 512, 1024}), 512 * 1024 / 2 + 512 * 32 * 2);
     EXPECT_EQ(coded_bytes({Layout::int8, 512, 1024}), 512 * 1024 + 512 * 4);
     EXPECT_EQ(coded_bytes({Layout::nf4, 1, 3}), 4 + 8 + 1);
+    EXPECT_EQ(coded_bytes({Layout::e4m3, 16, 3}), 2 * 16 * 3);
+}
+
+/// By hand: 1 is exponent 7 and fraction 0 in E4M3, 15 and 0 in E5M2.
+TEST(CodedWeights, Fp8LiesByRowsAndThenTransposed) {
+    const std::vector<float> numbers{1, 2, 4, -1, -2, -4};
+    for (const auto& [layout, one, octave] : {std::tuple{Layout::e4m3, 0x38, 8}, {Layout::e5m2, 0x3c, 4}}) {
+        const CodedMatrix matrix{layout, 2, 3};
+        const std::vector<std::byte> codes = codes_of(matrix, numbers);
+        std::vector<std::byte> expected;
+        for (const int code : {one, one + octave, one + 2 * octave, one | 0x80, (one + octave) | 0x80,
+                               (one + 2 * octave) | 0x80,  // and its columns
+                               one, one | 0x80, one + octave, (one + octave) | 0x80, one + 2 * octave,
+                               (one + 2 * octave) | 0x80})
+            expected.push_back(static_cast<std::byte>(code));
+        EXPECT_EQ(codes, expected) << name_of(layout);
+        std::vector<float> again(4);
+        read_codes(matrix, codes.data(), 2, again);
+        EXPECT_EQ(again, (std::vector<float>{4, -1, -2, -4})) << name_of(layout);
+    }
 }
 
 /// The roundings of normally distributed weights, as shares of their standard deviation: NF4's and INT4's by

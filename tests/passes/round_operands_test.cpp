@@ -10,6 +10,7 @@
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/verifier.h"
+#include "mantissa/numerics/coded_weights.h"
 #include "mantissa/numerics/short_formats.h"
 #include "mantissa/passes/operand_blocks.h"
 #include "mantissa/passes/pipeline.h"
@@ -82,9 +83,9 @@ struct ThreeProducts {
     std::vector<NodeId> products = {};
 };
 
-ThreeProducts three_products(const Policy& policy) {
-    const auto network = [](Graph& graph) {
-        const Tensor x(graph, graph.add_input("x", {DType::f32, {48, 32}}));
+ThreeProducts three_products(const Policy& policy, const std::string& fp8_unit = "", std::int64_t rows = 48) {
+    const auto network = [rows](Graph& graph) {
+        const Tensor x(graph, graph.add_input("x", {DType::f32, {rows, 32}}));
         Tensor h = x;
         for (const char* name : {"a", "b", "c"}) {
             const Tensor w(
@@ -93,11 +94,12 @@ ThreeProducts three_products(const Policy& policy) {
         }
         return sum(h * h, {0, 1});
     };
-    ThreeProducts made{build_training_step(network, testing::show_gradients, {.policy = policy})};
+    ThreeProducts made{build_training_step(network, testing::show_gradients, {.policy = policy},
+                                           {.target = {.fp8_unit = fp8_unit}})};
     for (NodeId id = 0; id < made.built.graph.end(); ++id)
         if (made.built.graph.node(id).origin.rule.find(" list: a linear layer's product") !=
                 std::string::npos &&
-            made.built.graph.node(id).op->name == "matmul")
+            made.built.graph.node(id).op->name.ends_with("matmul"))
             made.products.push_back(id);
     return made;
 }
@@ -134,6 +136,44 @@ TEST(RoundOperands, WithAScaleATensorSumsAreMultipliedByBoth) {
             EXPECT_EQ(factor.inputs[side], (Value{graph.node(product).inputs[side].node, 1}));
     }
     EXPECT_EQ(roundings.size(), 3u);  // x, w and dy, each once for both of its products
+}
+
+/// Three roundings to bytes, and factors beside them: nothing is multiplied or cast behind the products.
+TEST(RoundOperands, AUnitForFp8MultipliesExtentsThatAreWhole) {
+    for (const char* policy : {"fp8", "fp8-delayed"}) {
+        const auto [built, products] = three_products(policy, "a unit");
+        const Graph& graph = built.graph;
+        verify(graph, policy);
+        ASSERT_EQ(products.size(), 3u);
+        std::set<NodeId> roundings;
+        for (const NodeId product : products) {
+            const Node& node = graph.node(product);
+            EXPECT_EQ(node.op->name, "scaled_matmul");
+            ASSERT_EQ(node.inputs.size(), 4u);
+            for (const std::size_t side : {0u, 1u}) {
+                const Node& operand = graph.node(node.inputs[side].node);
+                EXPECT_TRUE(operand.attributes.has("fp8")) << print(graph, product);
+                EXPECT_EQ(name_of(operand.outputs[0].layout), operand.attributes.word("element"));
+                EXPECT_EQ(node.inputs[2 + side], (Value{node.inputs[side].node, 1}));
+                roundings.insert(node.inputs[side].node);
+            }
+        }
+        EXPECT_EQ(roundings.size(), 3u);
+    }
+    const auto products_and_reasons = [](const char* policy, std::int64_t rows) {
+        const auto [built, products] = three_products(policy, "a unit", rows);
+        std::set<std::string> all;
+        for (const NodeId product : products) all.emplace(built.graph.node(product).op->name);
+        for (const PassRefusal& refusal : built.refused)
+            if (refusal.reason.find("FP8") != std::string::npos) all.insert(refusal.reason);
+        return all;
+    };
+    using Words = std::set<std::string>;
+    EXPECT_EQ(
+        products_and_reasons("fp8", 40),
+        (Words{"its products are in bf16: FP8 takes extents that are multiples of 16, got 40", "matmul"}));
+    for (const char* policy : {"fp8-block", "mxfp8", "nvfp4"})
+        EXPECT_EQ(products_and_reasons(policy, 48), Words{"matmul"}) << policy;
 }
 
 TEST(RoundOperands, Fp8InBlocksHasRowsOf128AndSquareWeights) {

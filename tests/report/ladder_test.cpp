@@ -65,6 +65,8 @@ TEST(Ladder, EveryKindOfMachineClimbsWhatIsWorthTryingThere) {
         const std::string by = target.bf16_unit.empty() ? target.isa : target.bf16_unit;
         EXPECT_EQ(unit_peak({.multiply = "bf16", .unit = by}, peaks, target),
                   target.bf16_unit.empty() ? 1 : 2);
+        EXPECT_EQ(unit_peak({.multiply = "fp8", .unit = by}, peaks, target),
+                  target.bf16_unit.empty() ? 1 : 4);
     }
 }
 

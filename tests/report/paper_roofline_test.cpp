@@ -13,8 +13,12 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/device/cuda/cuda_device.h"
+#include "mantissa/device/cuda/planned/planned_gpu.h"
+#include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
+#include "tests/support/compiling_test.h"
 
 namespace mantissa {
 namespace {
@@ -28,13 +32,14 @@ void expect_sheet(const std::string& accelerator, const CardRates& published) {
     EXPECT_NEAR(card.sheet.sixteen_bits, published.sixteen_bits * tera, 0.01 * published.sixteen_bits * tera)
         << accelerator;
     EXPECT_NEAR(card.sheet.memory, published.memory * tera, 0.01 * published.memory * tera) << accelerator;
+    EXPECT_NEAR(card.sheet.fp8, published.fp8 * tera, 0.01 * published.fp8 * tera) << accelerator;
 }
 
 TEST(PaperRoofline, CardsHaveTheRatesOfTheirDataSheets) {
-    expect_sheet("a100", {.f32 = 19.5, .tf32 = 156, .sixteen_bits = 312, .memory = 2.039});
-    expect_sheet("h100", {.f32 = 66.9, .tf32 = 494.5, .sixteen_bits = 989, .memory = 3.35});
-    expect_sheet("h200", {.f32 = 66.9, .tf32 = 494.5, .sixteen_bits = 989, .memory = 4.8});
-    expect_sheet("b200", {.f32 = 75, .tf32 = 1125, .sixteen_bits = 2250, .memory = 8});
+    expect_sheet("a100", {.f32 = 19.5, .tf32 = 156, .sixteen_bits = 312, .memory = 2.039, .fp8 = 0});
+    expect_sheet("h100", {.f32 = 66.9, .tf32 = 494.5, .sixteen_bits = 989, .memory = 3.35, .fp8 = 1979});
+    expect_sheet("h200", {.f32 = 66.9, .tf32 = 494.5, .sixteen_bits = 989, .memory = 4.8, .fp8 = 1979});
+    expect_sheet("b200", {.f32 = 75, .tf32 = 1125, .sixteen_bits = 2250, .memory = 8, .fp8 = 4500});
     EXPECT_EQ(card_of("a100").architecture, "sm_80");
     EXPECT_EQ(card_of("h100").architecture, "sm_90");
 }
@@ -143,6 +148,31 @@ TEST(PaperRoofline, ShorterFormatsMultiplyProductsOfLinearLayersAndOfConvolution
     const std::string text = paper_roofline_table(Plan(graph, *device), 2 * flops_of_product, card);
     EXPECT_NE(text.find("the step: 2 launches, 0.00 TFLOP, 0.00 GB, 2.000 ms\n"), std::string::npos) << text;
     EXPECT_NE(text.find("with layers' products in e4m3 (0 TFLOP/s): 1.000 ms\n"), std::string::npos) << text;
+}
+
+class PaperRooflineOfAGpu : public testing::CompilingTest {};
+
+TEST_F(PaperRooflineOfAGpu, ProductsOfFp8HaveARateOfTheirOwn) {
+    Graph graph;
+    const Type fp8{DType::bf16, {64, 64}, Layout::e4m3};
+    const Tensor x(graph, graph.add_input("x", fp8)), y(graph, graph.add_input("y", fp8));
+    const Tensor factor(graph, graph.add_input("factor", {DType::f32, {}}));
+    graph.add_result("z", call(graph, "scaled_matmul", std::vector{x, y, factor, factor},
+                               {{"transpose_a", false}, {"transpose_b", true}})[0]
+                              .value());
+    const double rate = flops_of_product / 1e-3;
+    const Card card{
+        .name = "a card",
+        .architecture = "sm_90",
+        .sheet = {.f32 = rate, .tf32 = rate, .sixteen_bits = rate, .memory = 1e30, .fp8 = 2 * rate},
+        .shorter = {{"e2m1", 4 * rate}}};
+    const Expected<std::unique_ptr<Device>> device =
+        make_cuda_device(cuda::planned_libraries(card.architecture));
+    const std::string text = paper_roofline_table(Plan(graph, **device), flops_of_product, card);
+    for (const char* words :
+         {"the step: 1 launch, 0.00 TFLOP, 0.00 GB, 0.500 ms\n", "cublasLt fp8*fp8+f32 tensor cores\n",
+          "with layers' products in e2m1 (0 TFLOP/s): 0.250 ms\n"})
+        EXPECT_NE(text.find(words), std::string::npos) << text;
 }
 
 TEST(PaperRoofline, MeasuredRatesStandBesideThoseOfTheDataSheet) {

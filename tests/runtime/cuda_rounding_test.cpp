@@ -9,6 +9,8 @@
 
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
+#include "mantissa/numerics/coded_weights.h"
+#include "mantissa/runtime/plan.h"
 #include "tests/support/compiling_test.h"
 #include "tests/support/kernel_errors.h"
 #include "tests/support/tested_gpu.h"
@@ -135,6 +137,93 @@ TEST_F(CudaRounding, HasTheCpusBits) {
                      testing::run(recorded.graph, recorded.feed, *cpu))
             << test.name;
     }
+}
+
+/// A product of two rounded matrices, stored as FP8 or as BF16.
+struct Fp8Case {
+    std::int64_t rows, columns, depth;
+    bool turned_a, turned_b, bias;
+    const char *element_a, *element_b;
+    DType output;
+
+    OpCase test() const {
+        std::vector<testing::Operand> operands{
+            testing::f32(turned_a ? Shape{depth, rows} : Shape{rows, depth}),
+            testing::f32(turned_b ? Shape{columns, depth} : Shape{depth, columns})};
+        if (bias) operands.push_back(testing::f32({columns}));
+        const auto build = [of = *this](Graph& graph, const std::vector<Tensor>& x) {
+            const auto rounded = [&](const Tensor& tensor, const char* element) {
+                return call(graph, "round_blocks", std::vector{tensor},
+                            Attributes{{"element", std::string(element)},
+                                       {"rule", std::string("tensor")},
+                                       {"axis", std::int64_t{0}},
+                                       {"block", std::int64_t{32}},
+                                       {"fp8", true}});
+            };
+            const auto a = rounded(x[0], of.element_a), b = rounded(x[1], of.element_b);
+            std::vector<Tensor> inputs{a[0], b[0], a[1], b[1]};
+            if (of.bias) inputs.push_back(cast(x[2], DType::bf16));
+            return call(
+                graph, "scaled_matmul", inputs,
+                Attributes{
+                    {"transpose_a", of.turned_a}, {"transpose_b", of.turned_b}, {"output", of.output}});
+        };
+        // Sums in FP32 of so many terms; two products by the factors.
+        return {"scaled_matmul",
+                fmt::format("{} x {} x {}{}{}", rows, columns, depth, turned_a ? ", a turned" : "",
+                            turned_b ? ", b turned" : ""),
+                operands,
+                build,
+                {4, static_cast<double>(depth) + 4}};
+    }
+};
+
+/// FP32's class beside the reference, which rounds and multiplies the same numbers; results in BF16 are
+/// rounded once more.
+TEST_F(CudaRounding, ProductsOfFp8AreThoseOfTheirNumbers) {
+    testing::EmulatedDevice gpu({.architecture = "sm_90"});
+    for (const Fp8Case& of : {Fp8Case{32, 48, 64, false, true, true, "e4m3", "e4m3", DType::bf16},
+                              {16, 32, 80, false, false, false, "e5m2", "e4m3", DType::bf16},
+                              {64, 16, 48, true, false, false, "e4m3", "e5m2", DType::f32},
+                              {48, 80, 16, true, true, false, "e4m3", "e4m3", DType::f32},
+                              {16, 16, 1040, false, true, false, "e4m3", "e4m3", DType::f32}}) {
+        const OpCase test = of.test();
+        const Recorded recorded(test);
+        const Plan plan(recorded.graph, *gpu);
+        for (const PlannedNode* planned : plan.nodes_of("scaled_matmul"))
+            EXPECT_EQ(planned->kernel, "cublasLt fp8*fp8+f32 tensor cores");
+        EXPECT_EQ(plan.nodes_of("scaled_matmul").size(), 1u);
+        EXPECT_LE(testing::worst_ratio(test, recorded.graph, recorded.feed, *gpu), 1) << test.name;
+        OpCase strict = test;
+        strict.error = {};
+        if (of.output == DType::f32 && of.depth > 16) {
+            EXPECT_GT(testing::worst_ratio(strict, recorded.graph, recorded.feed, *gpu), 1) << test.name;
+        }
+    }
+    EXPECT_EQ(gpu.gpu.report(), "");
+}
+
+/// By rows, and behind them the transpose: the codes of what the CPU rounds to.
+TEST_F(CudaRounding, BytesOfFp8AreTheCodesOfTheCpusNumbers) {
+    const auto cpu = testing::device_at(testing::levels().back());
+    const TestedGpu gpu({.architecture = "sm_90"});
+    for (const char* element : {"e4m3", "e5m2"})
+        for (const DType dtype : {DType::f32, DType::bf16})
+            for (const Shape& shape : {Shape{64, 48}, Shape{48, 80}}) {
+                RoundingCase of{element, "tensor", shape, 0, 32};
+                const Recorded plain(rounding_case(of, dtype));
+                of.more = {"fp8"};
+                const Recorded as_bytes(rounding_case(of, dtype));
+                ReferenceFeed feed = plain.feed;
+                feed["x0"] = awkward(feed["x0"].size(), 1, true);
+                const auto values = testing::loaded(testing::run(plain.graph, feed, *cpu)[0], DType::bf16);
+                const std::vector<float> numbers(values.begin(), values.end());
+                std::vector<std::byte> codes(2 * numbers.size());
+                write_codes({layout_named(element), shape[0], shape[1]}, numbers, codes.data());
+                EXPECT_TRUE(testing::run(as_bytes.graph, feed, *gpu)[0] == codes) << plain.graph.size();
+                feed["x0"].front() += 400;
+                EXPECT_FALSE(testing::run(as_bytes.graph, feed, *gpu)[0] == codes) << "a number is seen";
+            }
 }
 
 }  // namespace

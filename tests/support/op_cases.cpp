@@ -324,6 +324,14 @@ std::vector<OpCase> contraction_cases() {
          {f32({17, 9}), f32({11, 9}), f32({11})},
          [](Graph&, In x) { return std::vector{matmul(x[0], x[1], {.transpose_b = true, .bias = x[2]})}; },
          {1, 11}});
+    // Three products, a sum and a rounding behind the sums of 9 terms.
+    cases.push_back({"scaled_matmul",
+                     "scaled_matmul with a bias",
+                     {f32({17, 9}), f32({11, 9}), f32({}), f32({}), f32({11})},
+                     [](Graph& g, In x) {
+                         return call(g, "scaled_matmul", x, {{"transpose_a", false}, {"transpose_b", true}});
+                     },
+                     {4, 12}});
     return cases;
 }
 

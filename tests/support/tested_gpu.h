@@ -11,11 +11,11 @@ namespace mantissa::testing {
 
 class TestedGpu {
   public:
-    TestedGpu() {
+    explicit TestedGpu(const cuda::EmulatedGpuOptions& emulated = {}) {
         if (std::getenv("MANTISSA_TEST_GPU"))
             device_ = std::move(*make_cuda_device());
         else
-            emulated_.emplace();
+            emulated_.emplace(emulated);
     }
     /// With attention by warpgroups, on an emulated sm_90a, or where the machine's GPU has them.
     static TestedGpu by_warpgroups() {

@@ -183,8 +183,10 @@ TEST_F(CudaRanks, ANormOfPartsHasTheBitsOfOneGpu) {
 }
 
 TEST_F(CudaRanks, TrainToTheSameBitsHoweverAStepIsSplitAndWhoeverHoldsTheStates) {
-    for (const std::string policy : {"fp32", "bf16"}) {
+    for (const std::string policy : {"fp32", "bf16", "fp8"}) {
         Split split{.accumulate = 2, .policy = policy, .steps = 2, .on_gpus = true};
+        // Rows are a multiple of 16, so that products are of FP8.
+        if (policy == "fp8") split.architecture = "sm_90", split.batch = 4;
         const Trained alone = train(split);
         split.ranks = 2;
         split.accumulate = 1;

@@ -2,10 +2,14 @@
 // from a checkpoint too.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "mantissa/formats/safetensors.h"
 #include "mantissa/numerics/short_formats.h"
 #include "mantissa/passes/operand_blocks.h"
 #include "mantissa/report/rounding_losses.h"
@@ -103,31 +107,76 @@ TEST_F(CudaRoundedTraining, TheGpuRoundsAndMultipliesInBf16) {
     EXPECT_EQ(with_tensor_scales.found_where_written, 2 * 4 * 2 - 2 * 2);  // all but what attention writes
 }
 
+/// On an architecture with the unit all products of layers are of FP8: as near to the CPU's losses as above.
+TEST_F(CudaRoundedTraining, Fp8MultipliesByTheUnitThatHasIt) {
+    const auto cpu = testing::device_at(testing::levels().back());
+    const TestedGpu gpu({.architecture = "sm_90"});
+    if ((*gpu).target().fp8_unit.empty()) GTEST_SKIP() << "no FP8: a GPU before sm_89";
+    for (const char* policy : {"fp8", "fp8-delayed"}) {
+        const TrainingPlan training = gpt2_plan(*gpu, training_under(policy));
+        const Plan& plan = training.step();
+        EXPECT_EQ(std::ranges::count(plan.nodes(), "cublasLt fp8*fp8+f32 tensor cores", &PlannedNode::kernel),
+                  2 * 4 * 3)
+            << policy;
+        const std::vector<float> expected = losses_under(*cpu, policy), got = losses_under(*gpu, policy);
+        for (std::size_t i = 0; i < expected.size(); ++i)
+            EXPECT_NEAR(got[i], expected[i], 0x1p-8 * 6.2 / 8 * 4) << policy << ", step " << i;
+    }
+    Gpt2Training odd = training_under("fp8");
+    odd.sequence = odd.model.context = 12;
+    const TrainingPlan plan = gpt2_plan(*gpu, odd);
+    EXPECT_TRUE(plan.step().nodes_of("scaled_matmul").empty());
+    EXPECT_TRUE(std::ranges::any_of(plan.refused(), [](const PassRefusal& refusal) {
+        return refusal.reason.find("FP8 takes extents that are multiples of 16, got ") != std::string::npos;
+    }));
+}
+
 TEST_F(CudaRoundedTraining, ResumesToTheSameBits) {
-    const TestedGpu gpu;
-    for (const char* policy : {"fp8-delayed", "nvfp4"}) {
+    const auto resumes = [](Device& gpu, const char* policy) {
         const Gpt2Training training = training_under(policy);
         const TemporaryDirectory directory;
-        Trainer whole = gpt2_trainer(*gpu, training), after = gpt2_trainer(*gpu, training);
+        Trainer whole = gpt2_trainer(gpu, training), after = gpt2_trainer(gpu, training);
         for (int i = 0; i < 2; ++i) rounded_step(whole);
         save_training(directory / "run", whole);
         EXPECT_EQ(resume_training(directory / "run", after).warning, "");
         for (int i = 0; i < 2; ++i) EXPECT_EQ(rounded_step(after), rounded_step(whole)) << policy;
         EXPECT_TRUE(testing::states_of(after) == testing::states_of(whole)) << policy;
-    }
+    };
+    const TestedGpu gpu;
+    for (const char* policy : {"fp8-delayed", "nvfp4"}) resumes(*gpu, policy);
+    resumes(*TestedGpu({.architecture = "sm_90"}), "fp8-delayed");
+}
+
+RoundingReport losses_of_rounding(Device& device, const std::string& policy,
+                                  const std::filesystem::path& tensors = {}) {
+    Gpt2Training training = training_under(policy);
+    training.passes = passes_to_look_into(device.target(), training.policy);
+    Trainer trainer = gpt2_trainer(device, training);
+    return measure_rounding(trainer, {batch_of_tokens().tokens, batch_of_tokens().targets}, tensors);
+}
+
+/// The first tensor of a step is the same wherever it is multiplied, and so is what becomes of it.
+TEST_F(CudaRoundedTraining, NumericsReadsTheNumbersThatAreStoredAsFp8) {
+    const TemporaryDirectory directory;
+    const auto first_on = [&](const char* architecture) {
+        const testing::EmulatedDevice gpu({.architecture = architecture});
+        const std::filesystem::path path = directory / architecture;
+        EXPECT_EQ(losses_of_rounding(*gpu, "fp8", path).tensors.size(), 2u * 4 * 3);
+        const SafetensorsFile file(path);
+        const TensorView y = file.view("0.y");
+        return std::vector(y.data, y.data + 2 * y.shape.at(0) * y.shape.at(1));
+    };
+    const std::vector<std::byte> of_bf16 = first_on("sm_80");
+    EXPECT_TRUE(std::ranges::any_of(of_bf16, [](std::byte each) { return each != std::byte{0}; }));
+    EXPECT_TRUE(first_on("sm_90") == of_bf16);
 }
 
 /// `numerics` counts what the GPU's tensors lose as the CPU's do, but for numbers that differ a little.
 TEST_F(CudaRoundedTraining, NumericsCountsWhatIsLost) {
     const auto cpu = testing::device_at(testing::levels().back());
     const TestedGpu gpu;
-    const auto report_on = [&](Device& device) {
-        Gpt2Training training = training_under("mxfp4");
-        training.passes = passes_to_look_into(device.target(), training.policy);
-        Trainer trainer = gpt2_trainer(device, training);
-        return measure_rounding(trainer, {batch_of_tokens().tokens, batch_of_tokens().targets}, {});
-    };
-    const RoundingReport got = report_on(*gpu), expected = report_on(*cpu);
+    const RoundingReport got = losses_of_rounding(*gpu, "mxfp4"),
+                         expected = losses_of_rounding(*cpu, "mxfp4");
     ASSERT_EQ(got.tensors.size(), expected.tensors.size());
     for (std::size_t i = 0; i < got.tensors.size(); ++i) {
         EXPECT_EQ(got.tensors[i].name, expected.tensors[i].name);

@@ -50,11 +50,13 @@ struct Split {
     std::int64_t bucket_bytes = 40000;
     Wire wire = Wire::fp32;
     bool on_gpus = false;  ///< emulated ones, each rank its own
+    std::string architecture = "sm_80";
+    std::int64_t batch = 2;
 };
 
 inline std::unique_ptr<Device> device_of(const Split& split, Ranks* ranks) {
     if (!split.on_gpus) return make_cpu_device({.threads = 1, .ranks = ranks});
-    const cuda::EmulatedGpu gpu({.threads = 1});
+    const cuda::EmulatedGpu gpu({.architecture = split.architecture, .threads = 1});
     return std::move(*make_cuda_device({gpu.driver(), gpu.cublaslt(), gpu.cudnn(), gpu.nccl()},
                                        {.kernels = codegen::folder_of_kernels(), .ranks = ranks}));
 }
@@ -69,7 +71,7 @@ struct Trained {
 
 inline TrainerOptions options_of(const Device& device, const Split& split, Ranks* ranks) {
     TrainerOptions options{.optimizer = clipped(split.optimizer, 0.3),
-                           .batch = 2,
+                           .batch = split.batch,
                            .accumulate = split.accumulate,
                            .loss_scale = split.loss_scale};
     const Policy policy = find_policy(split.policy);
@@ -107,8 +109,9 @@ class RankRun {
         : device_(device_of(split, ranks)),
           ranks_(ranks),
           trainer(*device_, small_gpt2(split.dropout), options_of(*device_, split, ranks)),
-          examples_(some_examples(trainer.model(), trainer.plan().options().micro_batches())),
-          buffer_(trainer.model(), 2, split.accumulate, trainer.plan().options().first_micro_batch()) {
+          examples_(some_examples(trainer.model(), split.batch, trainer.plan().options().micro_batches())),
+          buffer_(trainer.model(), split.batch, split.accumulate,
+                  trainer.plan().options().first_micro_batch()) {
         if (!split.resume.empty()) resume_training(split.resume, trainer);
     }
 
@@ -127,7 +130,7 @@ class RankRun {
     }
 
   private:
-    static Examples some_examples(const nn::Model& model, std::int64_t micro_batches) {
+    static Examples some_examples(const nn::Model& model, std::int64_t batch, std::int64_t micro_batches) {
         std::vector<std::int32_t> tokens, targets;
         for (int i = 0; i < 40 * length; ++i) {
             tokens.push_back((i * i / 5 + 3 * i) % 61);
@@ -135,7 +138,7 @@ class RankRun {
         }
         return {model,
                 {tokens, targets},
-                {.batch = 2, .accumulate = micro_batches, .order = BatchOrder::random, .seed = 3}};
+                {.batch = batch, .accumulate = micro_batches, .order = BatchOrder::random, .seed = 3}};
     }
 
     std::unique_ptr<Device> device_;

@@ -439,12 +439,63 @@ class RoundingCode : GridThread {
         step_ = load(parameter(behind + 1), integer(0), DType::i64);
     }
 
+    /// The byte of FP8 of a value, which its FP32 bits are, as 32 bits.
+    Value* code_of(Value* y) {
+        Value* const size = b_.CreateAnd(y, word(magnitude_bits));
+        const int fraction = limits_.fraction_bits;
+        Value* const normal = b_.CreateSub(b_.CreateLShr(size, word(23 - fraction)),
+                                           word(std::int64_t{126 + limits_.min_exponent} << fraction));
+        const double units = std::ldexp(1.0, fraction - limits_.min_exponent);
+        Value* const small = b_.CreateFPToSI(b_.CreateFMul(float_of(size), number(units)), b_.getInt32Ty());
+        Value* const is_small = b_.CreateICmpSLT(size, word(bits_of(std::ldexp(1.0f, limits_.min_exponent))));
+        return b_.CreateOr(b_.CreateSelect(is_small, small, normal),
+                           b_.CreateAnd(b_.CreateLShr(y, word(24)), word(0x80)));
+    }
+
+    /// A block's values, row after row: two bytes a row, and 16 at a time of the transpose.
+    void store_fp8(const Values& y) {
+        check(columns_ == 2, "a thread has two columns");
+        Values codes;
+        for (Value* const each : y) codes.push_back(code_of(each));
+        const auto code = [&](std::int64_t r, std::int64_t c) {
+            return codes[static_cast<std::size_t>(2 * r + c)];
+        };
+        const std::int64_t rows = std::ssize(y) / columns_;
+        const auto address = [&](Value* byte) { return control_.at(parameter(1), byte, DType::u8); };
+        if_then(is_own_, [&] {
+            for (std::int64_t r = 0; r < rows; ++r) {
+                Value* const both = b_.CreateOr(code(r, 0), b_.CreateShl(code(r, 1), word(8)));
+                const Row of = row(integer(r));
+                b_.CreateAlignedStore(b_.CreateTrunc(both, b_.getInt16Ty()), address(plus(of.line, of.first)),
+                                      llvm::Align(2));
+            }
+            auto* const piece_type = llvm::FixedVectorType::get(b_.getInt32Ty(), 4);
+            const Row top = row(integer(0));
+            for (std::int64_t c = 0; c < columns_; ++c)
+                for (std::int64_t first = 0; first < rows; first += 16) {
+                    Value* piece = llvm::PoisonValue::get(piece_type);
+                    for (std::int64_t i = 0; i < 4; ++i) {
+                        Value* of_four = code(first + 4 * i, c);
+                        for (std::int64_t k = 1; k < 4; ++k)
+                            of_four =
+                                b_.CreateOr(of_four, b_.CreateShl(code(first + 4 * i + k, c), word(8 * k)));
+                        piece = b_.CreateInsertElement(piece, of_four, static_cast<std::uint64_t>(i));
+                    }
+                    Value* const column = times(plus(top.first, integer(c)), kernel_.depth);
+                    b_.CreateAlignedStore(
+                        piece, address(plus(plus(column, top.number), integer(kernel_.elements() + first))),
+                        llvm::Align(16));
+                }
+        });
+    }
+
     void round_rows(Value* first, const Values& x, const std::vector<Share>& shares) {
         std::vector<Draws> of_columns;  // one word of each for each of four blocks
         for (std::int64_t i = 0; kernel_.has_four_blocks() && i < columns_; ++i)
             of_columns.push_back(draws_of(row(integer(0)), plus(times(at_[1], hadamard_size),
                                                                 plus(times(at_[3], columns_), integer(i)))));
         const std::int64_t rows = std::ssize(x) / columns_;
+        Values all;
         for (std::int64_t r = 0; r < rows; ++r) {
             const Row of = row(plus(first, integer(r)));
             const Draws of_row = kernel_.spread() ? draws_of(of, at_[2]) : Draws{};
@@ -457,8 +508,12 @@ class RoundingCode : GridThread {
                 y.push_back(
                     rounded(x[static_cast<std::size_t>(r * columns_ + i)], shares[scale_of(r, i)], draw));
             }
-            store_row(of, y);
+            if (kernel_.fp8)
+                all.insert(all.end(), y.begin(), y.end());
+            else
+                store_row(of, y);
         }
+        if (kernel_.fp8) store_fp8(all);
     }
 
     /// Long blocks: some rows at a time, for the maximum and again to be rounded.

@@ -197,6 +197,7 @@ Target target_of(const Facts& facts, const Driver& driver) {
             .l1_bytes = facts.shared_bytes,
             .l2_bytes = facts.l2_bytes,
             .bf16_unit = "tensor cores",
+            .fp8_unit = facts.capability >= 89 ? "tensor cores" : "",
             .fastest_policy = "bf16",
             .tf32_beats_fp32 = true,
             .alignment = gpu_alignment,
@@ -242,6 +243,7 @@ class CudaDevice final : public Device {
                    .algorithms = algorithms_,
                    .unit = fmt::format("sm_{}", facts.capability),
                    .matrix_unit = target_.bf16_unit,
+                   .fp8_unit = target_.fp8_unit,
                    .resident_threads = std::int64_t{facts.multiprocessors} * facts.threads,
                    .warpgroup_attention = has_warpgroups(facts, options),
                    .loss_chunks = options.loss_chunks} {

@@ -2,6 +2,7 @@
 #include "mantissa/base/whole_units.h"
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/ops/rules.h"
+#include "mantissa/numerics/coded_weights.h"
 #include "mantissa/numerics/short_formats.h"
 #include "mantissa/numerics/weight_groups.h"
 
@@ -135,6 +136,8 @@ std::int64_t quantized_matmul_flops(std::span<const Type> inputs, std::span<cons
 /// without it: then there are two more results, f32 []: by what they are multiplied, which is NaN if x holds
 /// a number that is not finite, and x's largest magnitude.
 ///
+/// With `fp8` the values of a matrix are stored as FP8 numbers, for `scaled_matmul`.
+///
 /// Further operands: a largest magnitude to take instead of x's own, where `given`; x's own, where it was
 /// `measured`; seed and step, where rounding is random, then `random` tells it from others.
 std::vector<Type> round_blocks_types(const OpCall& call) {
@@ -164,6 +167,13 @@ std::vector<Type> round_blocks_types(const OpCall& call) {
     expect(rule == ScaleRule::two_level || (!random && !attributes.has("hadamard")),
            "random bits and Hadamard transforms go with the rule two-level");
     std::vector<Type> types{{DType::bf16, x.shape}};
+    if (attributes.has("fp8")) {
+        const std::string& element = attributes.word("element");
+        expect(rule == ScaleRule::tensor && x.shape.rank() == 2 && (element == "e4m3" || element == "e5m2"),
+               "matrices with a scale of the tensor are stored as e4m3 or e5m2, got {} of {} by the rule {}",
+               element, x.text(), attributes.word("rule"));
+        types[0].layout = layout_named(element);
+    }
     if (has_tensor_scale(rule)) {
         types.push_back({DType::f32, {}});
         types.push_back({DType::f32, {}});
@@ -171,6 +181,36 @@ std::vector<Type> round_blocks_types(const OpCall& call) {
         expect(numbers == 0, "the rule {} has no scale for the tensor", attributes.word("rule"));
     }
     return types;
+}
+
+/// a, b, by what their sums are multiplied each, perhaps a bias -> as a matmul.
+std::vector<Type> scaled_matmul_types(const OpCall& call) {
+    std::vector<Type> operands{call.inputs[0], call.inputs[1]};
+    for (const std::size_t factor : {2u, 3u}) {
+        expect_dtype(call, factor, DType::f32);
+        expect_shape(call, factor, {});
+    }
+    if (call.inputs.size() == 5) operands.push_back(call.inputs[4]);
+    return matmul_types({call.op, operands, call.attributes});
+}
+
+/// Half of the bytes of an operand in FP8: those of the matrix or those of its transpose.
+std::int64_t scaled_matmul_bytes(std::span<const Type> inputs, std::span<const Type> outputs,
+                                 const Attributes&) {
+    std::int64_t bytes = outputs[0].bytes();
+    for (const Type& input : inputs) bytes += is_fp8(input.layout) ? input.bytes() / 2 : input.bytes();
+    return bytes;
+}
+
+std::vector<Tensor> scaled_matmul_definition(const DefinitionCall& call) {
+    const std::span<const Tensor> x = call.inputs;
+    const DType output = call.attributes.has("output") ? call.attributes.dtype("output") : x[0].dtype();
+    const Tensor sums(call.graph, {call.graph.add("matmul", {x[0].value(), x[1].value()},
+                                                  call.attributes.with("output", DType::f32)),
+                                   0});
+    Tensor y = call1("mul", {sums, call1("mul", {x[2], x[3]})});
+    if (x.size() == 5) y = call1("add", {y, cast(x[4], DType::f32)});
+    return {cast(y, output)};
 }
 
 constexpr std::string_view rounds_everything = "it rounds to whole numbers, for inference";
@@ -188,8 +228,19 @@ std::span<const Op> contraction_ops() {
          .fuser = FuserClass::contraction,
          .flops = matmul_flops,
          .padding = pass_matmul,
-         .reads_codes = 0b10,
+         .reads_codes = 0b11,
          .gains_by_padding = true},
+        // The sums times both factors, then the bias, in FP32.
+        {.name = "scaled_matmul",
+         .min_inputs = 4,
+         .max_inputs = 5,
+         .types = scaled_matmul_types,
+         .no_gradient = "it is made after differentiation",
+         .fuser = FuserClass::contraction,
+         .flops = matmul_flops,
+         .bytes = scaled_matmul_bytes,
+         .definition = scaled_matmul_definition,
+         .reads_codes = 0b11},
         // By mantissa/numerics/short_formats.h.
         {.name = "round_blocks",
          .max_inputs = 5,

@@ -210,6 +210,9 @@ std::string ContractionUnit::refusal(const Problem& problem) const {
     for (const Type& type : problem.inputs)
         if (is_floating(type.dtype) && type.shape.rank() > 0 && type.dtype != operands)
             return fmt::format("it multiplies {}, got {}", mantissa::name_of(operands), type.text());
+    if (is_fp8(problem.inputs[0].layout) || is_fp8(problem.inputs[1].layout))
+        return "a CPU multiplies no FP8";
+    if (has_codes(problem.inputs[0].layout)) return "it widens no codes of its first operand";
     const bool as_tf32 = multiply == Multiply::tf32;
     const bool wants_tf32 = problem.attributes.has("multiply");
     if (wants_tf32 && !as_tf32)

@@ -234,6 +234,8 @@ void add_quantized_kernels(KernelTable& table, const Context& context) {
                                                     const Problem& problem) -> Expected<PreparedKernel> {
                                          if (problem.outputs[0].shape.elements() == 0)
                                              return Unexpected{"it needs one element or more"};
+                                         if (problem.attributes.has("fp8"))
+                                             return Unexpected{"it stores no FP8"};
                                          return prepare_block_rounding(problem, pool, isa);
                                      }});
     table["quantized_matmul"].push_back(product_kernel(

@@ -21,7 +21,9 @@ constexpr std::uint64_t max_workspace = std::uint64_t{32} << 20;
 /// Addresses that are multiples of it are read 16 bytes at a time: nothing is gained by larger ones.
 constexpr std::uint32_t best_alignment = 16;
 
-BlasType blas_type(DType dtype) {
+BlasType blas_type(DType dtype, Layout layout = Layout::row_major) {
+    if (layout == Layout::e4m3) return BlasType::e4m3;
+    if (layout == Layout::e5m2) return BlasType::e5m2;
     switch (dtype) {
         case DType::f32:
             return BlasType::f32;
@@ -93,6 +95,10 @@ class Descriptions {
             set(bias_type, blas_type(product.y.dtype));
             set(bias_pointer, some);
         }
+        if (product.is_scaled()) {
+            set(scale_of_a, some);
+            set(scale_of_b, some);
+        }
         if (has(kind, cuda::BlasEpilogue::gelu_kept) || has(kind, cuda::BlasEpilogue::gelu_gradient)) {
             set(kept_leading, product.y.columns);
             set(kept_pointer, some);
@@ -161,7 +167,8 @@ class Descriptions {
 
     cuda::MatrixLayout layout(const Product::Matrix& of, std::int64_t batch) {
         cuda::MatrixLayout made = nullptr;
-        take(blas_.matrix_layout_create(&made, blas_type(of.dtype), static_cast<std::uint64_t>(of.columns),
+        take(blas_.matrix_layout_create(&made, blas_type(of.dtype, of.layout),
+                                        static_cast<std::uint64_t>(of.columns),
                                         static_cast<std::uint64_t>(of.rows), of.columns),
              "a matrix's layout");
         if (batch == 1) return made;
@@ -188,7 +195,7 @@ std::uint32_t alignment_of(const Product& product, std::uint64_t addresses) {
     std::uint64_t all = addresses | best_alignment;
     if (product.batch > 1)
         for (const Product::Matrix* one : {&product.a, &product.b, &product.y})
-            all |= static_cast<std::uint64_t>(one->rows * one->columns) * size_of(one->dtype);
+            all |= static_cast<std::uint64_t>(one->rows * one->columns) * one->size();
     return static_cast<std::uint32_t>(all & (~all + 1));
 }
 
@@ -196,7 +203,7 @@ std::uint32_t alignment_of(const Product& product, std::uint64_t addresses) {
 /// bf16[4096, 3072], aligned to 16 bytes".
 std::string text_of(const Product& product, std::uint32_t alignment) {
     const auto matrix = [](const Product::Matrix& of) {
-        return fmt::format("{}[{}, {}]{}", name_of(of.dtype), of.rows, of.columns, of.transposed ? "^T" : "");
+        return fmt::format("{}[{}, {}]{}", of.name(), of.rows, of.columns, of.transposed ? "^T" : "");
     };
     return fmt::format("{} x {} x {}{}{} -> {}{}{}, aligned to {} bytes", product.batch, matrix(product.a),
                        matrix(product.b), product.bias ? " + bias" : "", product.tf32 ? " as tf32" : "",
@@ -218,7 +225,12 @@ struct BoundProduct {
 
     BlasStatus multiply(const cuda::MatmulHeuristic& algorithm, const Operands& operands) {
         using enum cuda::MatmulAttribute;
-        if (product.bias) descriptions.set(bias_pointer, address_of(operands.inputs[2]));
+        if (product.bias)
+            descriptions.set(bias_pointer, address_of(operands.inputs[product.place_of_bias()]));
+        if (product.is_scaled()) {
+            descriptions.set(scale_of_b, address_of(operands.inputs[2]));
+            descriptions.set(scale_of_a, address_of(operands.inputs[3]));
+        }
         if (product.epilogue == Product::Epilogue::gelu_gradient_and_its_sums)
             descriptions.set(bias_pointer, address_of(operands.outputs[1]));
         if (const std::byte* kept = kept_of(operands)) descriptions.set(kept_pointer, address_of(kept));
@@ -277,6 +289,42 @@ Expected<PreparedKernel> prepare_matmul(Context& context, const ProductUnit& uni
     return prepare_product(context, *product);
 }
 
+/// The library takes FP8 alone with the terms of both operands side by side: as a lies, or as its transpose
+/// does behind it.
+Expected<PreparedKernel> prepare_scaled(Context& context, const Problem& problem) {
+    const Type &a = problem.inputs[0], &b = problem.inputs[1], &y = problem.outputs[0];
+    if (!is_fp8(a.layout) || !is_fp8(b.layout))
+        return Unexpected{fmt::format("it multiplies FP8, got {} and {}", a.text(), b.text())};
+    const bool ta = problem.attributes.flag("transpose_a"), tb = problem.attributes.flag("transpose_b");
+    const auto side_by_side = [](const Type& of, bool turned) {
+        const std::int64_t rows = of.shape[turned ? 1 : 0], columns = of.shape[turned ? 0 : 1];
+        return Product::Matrix{.dtype = of.dtype, .rows = rows, .columns = columns, .layout = of.layout};
+    };
+    Product product{.a = side_by_side(a, ta),
+                    .b = side_by_side(b, !tb),
+                    .y = {y.dtype, y.shape[0], y.shape[1]},
+                    .bias = problem.inputs.size() == 5};
+    product.b.transposed = true;
+    for (const std::int64_t extent : {product.a.rows, product.a.columns, product.b.rows})
+        if (extent % fp8_extent_multiple != 0)
+            return Unexpected{
+                fmt::format("cuBLASLt multiplies FP8 of extents that are multiples of {}, got {} and {}",
+                            fp8_extent_multiple, a.text(), b.text())};
+    if (product.bias && problem.inputs[4].dtype != y.dtype)
+        return Unexpected{fmt::format("cuBLASLt adds a bias of the output's {}, got {}", name_of(y.dtype),
+                                      problem.inputs[4].text())};
+    Expected<PreparedKernel> prepared = prepare_product(context, product);
+    if (!prepared) return prepared;
+    const std::int64_t at_a = ta ? a.shape.elements() : 0, at_b = tb ? 0 : b.shape.elements();
+    prepared->launch = [at_a, at_b, multiply = prepared->launch](const Operands& operands) {
+        std::vector<const std::byte*> inputs(operands.inputs.begin(), operands.inputs.end());
+        inputs[0] += at_a;
+        inputs[1] += at_b;
+        multiply({inputs, operands.outputs, operands.workspace});
+    };
+    return prepared;
+}
+
 }  // namespace
 
 Expected<Product> product_of(const ProductUnit& unit, const Problem& matmul) {
@@ -312,6 +360,7 @@ Expected<PreparedKernel> prepare_product(Context& context, const Product& produc
                                             context.algorithms.asked());
     if (!offered) return Unexpected{offered.reason()};
     const auto type = [&](const Product::Matrix& of) {
+        if (is_fp8(of.layout)) return Type{of.dtype, {of.rows, of.columns}, of.layout};
         return Type{of.dtype, {product.batch, of.rows, of.columns}};
     };
     bound->chosen = std::make_shared<ChosenAlgorithm>(ChosenAlgorithm{
@@ -324,6 +373,7 @@ Expected<PreparedKernel> prepare_product(Context& context, const Product& produc
                         const Operands& operands) { return bound->multiply(algorithm, operands); },
         .expected = [bound = bound.get()] { return sample_of(bound->product); }});
     const Type row{product.y.dtype, {product.y.columns}};
+    if (product.is_scaled()) bound->chosen->inputs.insert(bound->chosen->inputs.end(), 2, Type{});
     if (product.bias) bound->chosen->inputs.push_back(row);
     if (product.reads_gelu_input()) bound->chosen->inputs.push_back(type(product.y));
     if (product.epilogue == Product::Epilogue::gelu_and_input)
@@ -339,7 +389,7 @@ Expected<PreparedKernel> prepare_product(Context& context, const Product& produc
 
 std::string ProductUnit::refusal(const Problem& problem) const {
     for (const Type& type : problem.inputs)
-        if (type.dtype != operands)
+        if (type.dtype != operands || has_codes(type.layout))
             return fmt::format("it multiplies {}, got {}", name_of(operands), type.text());
     const bool wants_tf32 = problem.attributes.has("multiply");
     if (wants_tf32 && !tf32)
@@ -374,6 +424,11 @@ void add_contraction_kernels(KernelTable& table, Context& context) {
                                    .prepare = [&context, unit](const Problem& problem) {
                                        return prepare_matmul(context, unit, problem);
                                    }});
+    if (!context.fp8_unit.empty())
+        table["scaled_matmul"].push_back(
+            {.name = "cublasLt fp8*fp8+f32 " + context.fp8_unit,
+             .arithmetic = {.multiply = "fp8", .unit = context.fp8_unit},
+             .prepare = [&context](const Problem& problem) { return prepare_scaled(context, problem); }});
     add_fused_product_kernels(table, context);
 }
 

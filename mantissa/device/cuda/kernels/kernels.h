@@ -42,6 +42,7 @@ struct Context {
     // As Arithmetic::unit names what computes.
     std::string unit;                   ///< FP32: "sm_80"
     std::string matrix_unit;            ///< TF32 and shorter
+    std::string fp8_unit = {};          ///< empty: there is none
     std::int64_t resident_threads = 0;  ///< that all multiprocessors hold at a time
     // Two i32 of the device and of the host: what went wrong in a kernel, as `reports` numbers it from 1, and
     // an index that was outside.

@@ -146,7 +146,7 @@ class Scratch {
 
     void fill(std::byte* memory, const Type& type) {
         const auto bytes = static_cast<std::size_t>(type.bytes());
-        const std::vector<std::byte> drawn = numbers_to_multiply(type.dtype);
+        const std::vector<std::byte> drawn = numbers_to_multiply(type.dtype, type.layout);
         std::size_t there = std::min(bytes, drawn.size());
         require(context_.driver,
                 context_.driver.memcpy_htod_async(address_of(memory), drawn.data(), there, context_.work),

@@ -6,6 +6,7 @@
 
 #include "mantissa/base/random.h"
 #include "mantissa/numerics/formats.h"
+#include "mantissa/numerics/short_formats.h"
 
 namespace mantissa::inline v0::on_cuda {
 
@@ -17,13 +18,19 @@ constexpr std::uint64_t places = 64;
 /// An operand full of the numbers.
 class Numbers {
   public:
-    explicit Numbers(DType dtype) : dtype_(dtype), stored_(numbers_to_multiply(dtype)) {}
+    explicit Numbers(const Product::Matrix& of)
+        : dtype_(of.dtype), layout_(of.layout), stored_(numbers_to_multiply(of.dtype, of.layout)) {}
     double operator[](std::int64_t element) const {
+        if (is_fp8(layout_))
+            return double{value_of(
+                find_short_format(name_of(layout_)),
+                static_cast<std::uint8_t>(stored_[static_cast<std::size_t>(element % drawn_numbers)]))};
         return load_as_f64(stored_.data(), dtype_, element % drawn_numbers);
     }
 
   private:
     DType dtype_;
+    Layout layout_;
     std::vector<std::byte> stored_;
 };
 
@@ -38,8 +45,11 @@ struct Sum {
         largest = std::max({largest, std::abs(value), std::abs(term)});
         ++terms;
     }
-    double allowed(bool tf32) const {
-        return 0x1p-23 * static_cast<double>(terms) * largest + (tf32 ? 0x1p-9 * magnitude : 0.0);
+    /// Units of FP8 are said to keep 13 bits of a sum's fraction between two that are added in FP32: terms
+    /// are cut there, which magnitudes stand for with four times that.
+    double allowed(const Product& product) const {
+        const double operands = product.tf32 ? 0x1p-9 : product.is_scaled() ? 0x1p-11 : 0.0;
+        return 0x1p-23 * static_cast<double>(terms) * largest + operands * magnitude;
     }
 };
 
@@ -55,8 +65,9 @@ Gelu gelu_at(double x) {
 
 class Sample {
   public:
-    explicit Sample(const Product& product)
-        : product_(product), a_(product.a.dtype), b_(product.b.dtype), y_(product.y.dtype) {}
+    explicit Sample(const Product& product) : product_(product), a_(product.a), b_(product.b), y_(product.y) {
+        if (product.is_scaled()) scale_ = std::pow(Numbers({})[0], 2);
+    }
 
     void add(std::int64_t batch, std::int64_t row, std::int64_t column) {
         const auto& [a, b, y] = std::tie(product_.a, product_.b, product_.y);
@@ -67,10 +78,10 @@ class Sample {
         for (std::int64_t k = 0; k < terms; ++k) {
             const std::int64_t in_a = a.transposed ? k * a.columns + row : row * a.columns + k;
             const std::int64_t in_b = b.transposed ? column * b.columns + k : k * b.columns + column;
-            sum.add(a_[batch * a.rows * a.columns + in_a] * b_[batch * b.rows * b.columns + in_b]);
+            sum.add(scale_ * a_[batch * a.rows * a.columns + in_a] * b_[batch * b.rows * b.columns + in_b]);
         }
         if (product_.bias) sum.add(y_[column]);
-        const double exact = y.dtype == DType::i32 ? 0 : sum.allowed(product_.tf32);
+        const double exact = y.dtype == DType::i32 ? 0 : sum.allowed(product_);
         using enum Product::Epilogue;
         if (product_.epilogue == gelu_and_input) expect(1, place, sum.value, exact);
         switch (product_.epilogue) {
@@ -101,16 +112,21 @@ class Sample {
 
     const Product& product_;
     Numbers a_, b_, y_;
+    double scale_ = 1;  ///< both factors begin as operands of FP32 do
 };
 
 }  // namespace
 
-std::vector<std::byte> numbers_to_multiply(DType dtype) {
-    std::vector<std::byte> drawn(static_cast<std::size_t>(drawn_numbers) * size_of(dtype));
+std::vector<std::byte> numbers_to_multiply(DType dtype, Layout layout) {
+    const std::size_t size = is_fp8(layout) ? 1 : size_of(dtype);
+    std::vector<std::byte> drawn(static_cast<std::size_t>(drawn_numbers) * size);
     const RandomStream random{.seed = 1};
     for (std::int64_t i = 0; i < drawn_numbers; ++i) {
         const double number = 2.0 * random.uniform(static_cast<std::uint64_t>(i)) - 1;
-        if (dtype == DType::s8)
+        if (is_fp8(layout))
+            drawn[static_cast<std::size_t>(i)] = static_cast<std::byte>(
+                code_of(find_short_format(name_of(layout)), static_cast<float>(number)));
+        else if (dtype == DType::s8)
             drawn[static_cast<std::size_t>(i)] = static_cast<std::byte>(std::lround(127 * number));
         else if (dtype != DType::i32)  // sums, which are zeros
             store_from_f64(drawn.data(), dtype, i, number);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "mantissa/device/cuda/kernels/kernels.h"
+#include "mantissa/numerics/coded_weights.h"
 
 namespace mantissa::inline v0::on_cuda {
 
@@ -29,6 +30,13 @@ struct Product {
         DType dtype = DType::f32;
         std::int64_t rows = 0, columns = 0;  ///< as they are stored, row by row
         bool transposed = false;
+        Layout layout = Layout::row_major;  ///< or FP8
+
+        /// Bytes of an element.
+        std::size_t size() const { return is_fp8(layout) ? 1 : size_of(dtype); }
+        std::string_view name() const {
+            return is_fp8(layout) ? mantissa::name_of(layout) : mantissa::name_of(dtype);
+        }
     };
     /// The epilogue of the sums before they are stored.
     enum class Epilogue : std::uint8_t {
@@ -44,6 +52,10 @@ struct Product {
     bool adds = false;  ///< to what lies in y
     Epilogue epilogue = Epilogue::none;
 
+    /// FP8 alone: operands 2 and 3 are what the sums are multiplied by, f32.
+    bool is_scaled() const { return is_fp8(a.layout); }
+    /// The bias' place among the operands.
+    std::size_t place_of_bias() const { return is_scaled() ? 4 : 2; }
     bool reads_gelu_input() const {
         return epilogue == Epilogue::gelu_gradient || epilogue == Epilogue::gelu_gradient_and_its_sums;
     }
@@ -53,8 +65,8 @@ struct Product {
 /// up.
 Expected<Product> product_of(const ProductUnit& unit, const Problem& matmul);
 
-/// Operands a, b, a bias where there is one, and GELU's input where its gradient is made; outputs y, and what
-/// its epilogue stores besides. None of its extents is 0.
+/// Operands a, b, factors of FP8, a bias where there is one, and GELU's input where its gradient is made;
+/// outputs y, and what its epilogue stores besides. None of its extents is 0.
 Expected<PreparedKernel> prepare_product(Context& context, const Product& product);
 
 /// Adds the kernels of fused nodes that are a product with an epilogue that cuBLASLt has. The table must stay

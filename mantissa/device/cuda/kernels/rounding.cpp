@@ -24,6 +24,14 @@ RoundingKernel rounding_of(const Problem& problem) {
                           .element = find_short_format(attributes.word("element")),
                           .askew = problem.askew};
     if (kernel.random) kernel.operation = attributes.integer("random");
+    if (attributes.has("fp8")) {
+        kernel.fp8 = true;
+        kernel.lies = RoundingKernel::Block::across;
+        kernel.depth = shape[0];
+        kernel.inner = shape[1];
+        kernel.block = kernel.depth % 32 == 0 ? 32 : 16;
+        return kernel;
+    }
     if (kernel.rule == ScaleRule::tensor) {
         kernel.depth = kernel.block = shape.elements();
         return kernel;
@@ -70,7 +78,7 @@ struct TensorScale {
     void find_largest(Context& context, const RoundingKernel& rounding) {
         RoundingKernel finds = rounding;
         finds.finds_largest = true;
-        finds.random = false;
+        finds.random = finds.fp8 = false;
         if (!rounding.hadamard) {
             finds.lies = RoundingKernel::Block::none;
             finds.block = 1;
@@ -99,6 +107,9 @@ struct TensorScale {
 Expected<PreparedKernel> prepare_rounding(Context& context, const Problem& problem) {
     if (problem.outputs[0].shape.elements() == 0) return Unexpected{"it needs one element or more"};
     const RoundingKernel kernel = rounding_of(problem);
+    if (kernel.fp8 && (kernel.askew || kernel.depth % 16 != 0 || kernel.inner % 16 != 0))
+        return Unexpected{fmt::format("FP8 is written in whole pieces of 16 bytes, got {}{}",
+                                      problem.inputs[0].text(), kernel.askew ? " that begin anywhere" : "")};
     if (kernel.random && (kernel.lies == RoundingKernel::Block::square ||
                           problem.attributes.integer("block") != hadamard_size))
         return Unexpected{fmt::format("it rounds at random in lines of {} alone", hadamard_size)};
