@@ -223,6 +223,9 @@ TEST_F(CudaRounding, BytesOfFp8AreTheCodesOfTheCpusNumbers) {
                 EXPECT_TRUE(testing::run(as_bytes.graph, feed, *gpu)[0] == codes) << plain.graph.size();
                 feed["x0"].front() += 400;
                 EXPECT_FALSE(testing::run(as_bytes.graph, feed, *gpu)[0] == codes) << "a number is seen";
+                feed["x0"].front() = std::numeric_limits<double>::infinity();
+                for (const std::byte code : testing::run(as_bytes.graph, feed, *gpu)[0])
+                    ASSERT_EQ(code | std::byte{0x80}, std::byte{0xff}) << "with an infinity all is NaN";
             }
 }
 

@@ -439,7 +439,7 @@ class RoundingCode : GridThread {
         step_ = load(parameter(behind + 1), integer(0), DType::i64);
     }
 
-    /// The byte of FP8 of a value, which its FP32 bits are, as 32 bits.
+    /// The byte of FP8 of a value, which its FP32 bits are, as 32 bits; NaN for what is not finite.
     Value* code_of(Value* y) {
         Value* const size = b_.CreateAnd(y, word(magnitude_bits));
         const int fraction = limits_.fraction_bits;
@@ -448,8 +448,9 @@ class RoundingCode : GridThread {
         const double units = std::ldexp(1.0, fraction - limits_.min_exponent);
         Value* const small = b_.CreateFPToSI(b_.CreateFMul(float_of(size), number(units)), b_.getInt32Ty());
         Value* const is_small = b_.CreateICmpSLT(size, word(bits_of(std::ldexp(1.0f, limits_.min_exponent))));
-        return b_.CreateOr(b_.CreateSelect(is_small, small, normal),
-                           b_.CreateAnd(b_.CreateLShr(y, word(24)), word(0x80)));
+        Value* const is_finite = b_.CreateICmpSLT(size, word(infinity_bits));
+        Value* const code = b_.CreateSelect(is_finite, b_.CreateSelect(is_small, small, normal), word(0x7f));
+        return b_.CreateOr(code, b_.CreateAnd(b_.CreateLShr(y, word(24)), word(0x80)));
     }
 
     /// A block's values, row after row: two bytes a row, and 16 at a time of the transpose.
