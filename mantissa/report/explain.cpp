@@ -57,6 +57,7 @@ std::string multiply_of(const Node& node, std::span<const Type> inputs) {
         case FuserClass::movement:
             return "";
         case FuserClass::contraction:
+            if (is_fp8(inputs[0].layout)) return "fp8";
             return node.attributes.has("multiply") ? node.attributes.word("multiply")
                                                    : std::string(name_of(inputs[0].dtype));
         default:
