@@ -13,8 +13,7 @@ namespace mantissa::inline v0 {
 
 struct ImagesOptions {
     std::int64_t image = 224;  ///< H = W of what is cut out of each
-    /// To what the shorter side is resized before; 0: to 8/7 of `image`.
-    std::int64_t resize = 0;
+    std::int64_t resize = 0;   ///< the shorter side before that; 0: 8/7 of `image`
     BatchOptions batches = {.order = BatchOrder::random};
     bool random_place = true;  ///< where a image of training is cut; else in the middle
     bool random_flip = true;

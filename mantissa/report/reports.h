@@ -30,16 +30,14 @@ struct Options {
     std::function<void(const std::string&)> progress = {};  ///< called with what is being done
 };
 
-/// Each operation of a training step: what it is stored, multiplied and summed in, by which rule, and by
-/// which kernel. Plans, and runs nothing.
+/// Each operation of a step: stored, multiplied and summed in what, by which rule and kernel. Runs nothing.
 Report explain(Device& device, const nn::Model& model, const Options& options = {});
 
 /// Each kernel of a step: arithmetic, bytes, time, and what bounds it. Runs steps on the first batch.
 Report roofline(Device& device, const nn::Model& model, const BatchSource& batches,
                 const Options& options = {});
 
-/// The model on each rung from FP32 to the fastest, trained and timed. Throws UserError as run_ladder
-/// (report/ladder.h) does, such as for losses that leave those of the first rung.
+/// The model on each rung, trained and timed. Throws UserError as run_ladder (report/ladder.h) does.
 Report ladder(Device& device, const nn::Model& model, const BatchSource& batches,
               const Options& options = {});
 
