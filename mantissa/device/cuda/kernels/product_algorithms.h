@@ -21,7 +21,7 @@ namespace mantissa::inline v0::on_cuda {
 using TimedAlgorithms = std::map<std::string, cuda::MatmulAlgorithm>;
 
 /// The algorithm of cuBLASLt that multiplies what, as it was once timed, in a file from one run to the next.
-/// What cannot be read or is damaged is as if it were not there, and made again.
+/// A damaged file, or one that cannot be read, is as if it were not there, and made again.
 class AlgorithmFile {
   public:
     /// Nothing is kept where `file` is empty.
