@@ -111,7 +111,7 @@ void compare(Device& device, const Case& of) {
     for (const Type& type : of.inputs)
         if (type.shape.rank() > 0) text += (text.empty() ? "" : ", ") + type.text();
     const double first = on_cpu::median(times[0]);
-    fmt::print("{:20} {:60.60} {} {:.3f} ms, {:.1f} GB/s, again {:.2f}", of.op, text, all[0].name,
+    fmt::print("{:20} {:60.60} {} {:.3f} ms, {:.2f} GB/s, again {:.2f}", of.op, text, all[0].name,
                1e3 * first / static_cast<double>(calls), 1e-9 * static_cast<double>(bytes * calls) / first,
                first / on_cpu::median(times.back()));
     for (std::size_t i = 1; i < all.size(); ++i)
