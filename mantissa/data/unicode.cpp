@@ -54,13 +54,12 @@ CategorySet categories_of(std::string_view name) {
 
 unsigned category_of(char32_t code_point) {
     static const CodePointTable<std::uint8_t> table = [] {
-        std::vector<std::uint8_t> of_all(code_points);
-        const auto starts = unicode_category_starts();
-        for (std::size_t i = 0; i < starts.size(); ++i) {
-            const std::size_t end = i + 1 < starts.size() ? starts[i + 1] >> 5 : code_points;
-            std::fill(of_all.begin() + (starts[i] >> 5), of_all.begin() + end,
-                      static_cast<std::uint8_t>(starts[i] & 31U));
-        }
+        constexpr std::uint32_t by_turns = 31;
+        std::vector<std::uint8_t> of_all;
+        for (const std::uint32_t word : unicode_categories())
+            for (std::uint32_t i = 0; i < word >> 5; ++i)
+                of_all.push_back((word & 31) == by_turns ? of_all[of_all.size() - 2]
+                                                         : static_cast<std::uint8_t>(word & 31));
         return CodePointTable(of_all);
     }();
     static const unsigned unassigned = static_cast<unsigned>(category_names.find("Cn")) / 2;

@@ -13,9 +13,8 @@
 
 namespace mantissa::inline v0 {
 
-/// 32 * first code point + category of each maximal range of one category, in order, from code point 0 on. A
-/// category is a place in category_names.
-std::span<const std::uint32_t> unicode_category_starts();
+/// Ranges of one category, as unicode_tables.cpp tells. A category is a place in category_names.
+std::span<const std::uint32_t> unicode_categories();
 
 /// The general categories, two letters each; the last one, of control characters that are white space, is
 /// ours, so that White_Space is a union of categories.

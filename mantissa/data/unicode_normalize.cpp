@@ -73,15 +73,17 @@ class NormalTables {
             changed[c] = static_cast<std::uint8_t>(changed[c] | forms);
         };
         const auto words = unicode_decompositions();
+        char32_t code_point = 0;
         for (std::size_t at = 0; at < words.size();) {
-            const std::uint32_t header = words[at++];
-            const std::uint32_t count = (header >> 28 & 1) != 0 ? words[at++] : 1;
-            const std::size_t length = header >> 21 & 31;
-            const bool compatible = (header >> 26 & 1) != 0, composes = (header >> 27 & 1) != 0;
-            for (char32_t i = 0; i < count; ++i) {
-                const char32_t code_point = (header & 0x1FFFFF) + i;
+            const std::uint32_t header = words[at++], count = words[at] >> 3, moves = words[at++] & 7;
+            const std::size_t length = header & 31;
+            const bool compatible = (header >> 5 & 1) != 0, composes = (header >> 6 & 1) != 0;
+            code_point += header >> 7;
+            for (char32_t i = 0; i < count; ++i, ++code_point) {
                 Decomposition step{.into = {}, .compatible = compatible};
-                for (std::size_t part = 0; part < length; ++part) step.into.push_back(words[at + part] + i);
+                for (std::size_t part = 0; part < length; ++part)
+                    step.into.push_back(moves == 0 ? words[at + i * length + part]
+                                                   : words[at + part] + (moves >> part & 1) * i);
                 if (composes) compositions_[std::uint64_t{step.into[0]} << 32 | step.into[1]] = code_point;
                 if (composes) change(step.into[1], composed);
                 change(code_point, compatible ? for_compatibility
@@ -90,18 +92,20 @@ class NormalTables {
                 places[code_point] = static_cast<std::uint16_t>(list_.size());
                 list_.push_back(std::move(step));
             }
-            at += length;
+            at += moves == 0 ? count * length : length;
         }
-        for (const std::uint32_t word : unicode_combining_classes()) {
-            classes[word >> 8] = static_cast<std::uint8_t>(word);
-            change(word >> 8, composed | decomposed);
-        }
+        code_point = 0;
+        for (const std::uint32_t word : unicode_combining_classes())
+            for (std::uint32_t i = 0; i < word >> 8; ++i, ++code_point) {
+                classes[code_point] = static_cast<std::uint8_t>(word);
+                if (classes[code_point] != 0) change(code_point, composed | decomposed);
+            }
         for (char32_t i = 0; i < leads * vowels * tails; ++i) change(first_syllable + i, decomposed);
         for (char32_t i = 0; i < vowels; ++i) change(first_vowel + i, composed);
         for (char32_t i = 1; i < tails; ++i) change(first_tail + i, composed);
         // A code point that is composed of a part that is composed changes with it in the forms of
         // compatibility.
-        for (char32_t code_point = 0; code_point < 0x110000; ++code_point) {
+        for (code_point = 0; code_point < 0x110000; ++code_point) {
             if (places[code_point] == 0 || (changed[code_point] & bit(NormalForm::nfkc)) != 0) continue;
             const auto& into = list_[places[code_point]].into;
             if (std::ranges::any_of(
