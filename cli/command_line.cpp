@@ -10,7 +10,6 @@
 
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/error.h"
-#include "mantissa/data/byte_tokenizer.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/data/unicode.h"
 

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "cli/commands.h"
-#include "cli/interrupted.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"
 #include "cli/progress_line.h"
@@ -26,7 +25,6 @@
 #include "cli/train_words.h"
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/error.h"
-#include "mantissa/base/lock_file.h"
 #include "mantissa/base/printable.h"
 #include "mantissa/base/system_memory.h"
 #include "mantissa/nn/lora.h"

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace mantissa::inline v0 {
 
 std::string printable(std::string_view text) {
@@ -19,6 +21,21 @@ std::string printable(std::string_view text) {
         }
     }
     return shown;
+}
+
+std::string wrapped(std::string_view text, std::size_t columns, std::size_t indent) {
+    std::string out, line;
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t end = std::min(text.find_first_of(" \n", at), text.size());
+        const std::string_view word = text.substr(at, end - at);
+        if (!line.empty() && indent + line.size() + 1 + word.size() > columns) {
+            out += line + "\n" + std::string(indent, ' ');
+            line.clear();
+        }
+        if (!word.empty()) line.append(line.empty() ? "" : " ").append(word);
+        at = end + 1;
+    }
+    return out + line;
 }
 
 }  // namespace mantissa

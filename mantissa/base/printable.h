@@ -18,6 +18,9 @@ std::string count_text(std::integral auto count, std::string_view one, std::stri
 /// UTF-8 text with each control character but line breaks and tabs as \xNN.
 std::string printable(std::string_view text);
 
+/// The text in lines of at most so many columns, each but the first behind so many spaces.
+std::string wrapped(std::string_view text, std::size_t columns, std::size_t indent = 0);
+
 /// The word as a shell takes it: in single quotes where it has characters that mean something there.
 inline std::string shell_word(std::string_view word) {
     constexpr const char* plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+,./:@%";

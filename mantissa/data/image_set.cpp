@@ -10,7 +10,6 @@
 #include "mantissa/base/checksum.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/printable.h"
-#include "mantissa/data/held_out.h"
 #include "mantissa/data/image_folders.h"
 #include "mantissa/data/permutation.h"
 

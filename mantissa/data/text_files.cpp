@@ -7,7 +7,7 @@
 #include <map>
 
 #include "mantissa/base/error.h"
-#include "mantissa/base/folder_files.h"
+#include "mantissa/base/file.h"
 #include "mantissa/base/printable.h"
 
 namespace mantissa::inline v0 {

@@ -8,7 +8,6 @@
 #include "mantissa/base/random.h"
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
-#include "mantissa/graph/printer.h"
 #include "mantissa/graph/reference.h"
 #include "mantissa/train/optimizer_update.h"
 #include "tests/support/error_of.h"
