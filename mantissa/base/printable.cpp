@@ -1,10 +1,17 @@
 #include "mantissa/base/printable.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 namespace mantissa::inline v0 {
+
+std::string names_text(std::span<const std::string> names, std::size_t most) {
+    const std::size_t shown = std::min(names.size(), most);
+    const std::string text = fmt::format("{}", fmt::join(names.first(shown), ", "));
+    return shown < names.size() ? fmt::format("{} and {} more", text, names.size() - shown) : text;
+}
 
 std::string printable(std::string_view text) {
     std::string shown;

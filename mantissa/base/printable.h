@@ -3,6 +3,8 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -14,6 +16,9 @@ std::string count_text(std::integral auto count, std::string_view one, std::stri
     if (count == 1) return text.append(one);
     return many.empty() ? text.append(one) + "s" : text.append(many);
 }
+
+/// "a, b, c and 7 more": so many of the names, and how many others there are.
+std::string names_text(std::span<const std::string> names, std::size_t most = 10);
 
 /// UTF-8 text with each control character but line breaks and tabs as \xNN.
 std::string printable(std::string_view text);

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <utility>
 
@@ -14,15 +15,8 @@
 namespace mantissa::inline v0 {
 
 std::string_view name_of(Stage stage) {
-    switch (stage) {
-        case Stage::forward:
-            return "forward";
-        case Stage::backward:
-            return "backward";
-        case Stage::update:
-            return "update";
-    }
-    throw InternalError("a stage has a name");
+    static constexpr std::array<std::string_view, 3> names = {"forward", "backward", "update"};
+    return names.at(static_cast<std::size_t>(stage));
 }
 
 Line::Line(std::string_view path, std::uint32_t number_in_it)
@@ -55,9 +49,9 @@ void refuse(std::string_view op, const Origin& origin, std::string_view what) {
 
 bool is_constant(const Node& node) { return node.op->name == "constant" || node.op->name == "literal"; }
 
-bool is_source(const Node& node) {
-    return node.op->name == "input" || node.op->name == "state" || is_constant(node);
-}
+bool is_from_outside(const Node& node) { return node.op->name == "input" || node.op->name == "state"; }
+
+bool is_source(const Node& node) { return is_from_outside(node) || is_constant(node); }
 
 NodeId Graph::add(std::string_view name, std::vector<Value> inputs, Attributes attributes) {
     const Op& op = find_op(name);
@@ -197,7 +191,7 @@ namespace {
 
 std::string value_text(const Graph& graph, Value value) {
     const Node& node = graph.node(value.node);
-    if (node.op->name == "input" || node.op->name == "state") return "%" + node.attributes.word("name");
+    if (is_from_outside(node)) return "%" + node.attributes.word("name");
     if (node.op->name == "constant" && node.outputs[0].shape.rank() == 0)
         return fmt::format("{}", node.attributes.number("value"));
     return node.outputs.size() == 1 ? fmt::format("%{}", value.node)

@@ -72,6 +72,8 @@ struct Node {
 
 /// Whether its value is there without running: an input, a state, or a constant.
 bool is_source(const Node& node);
+/// Whether it is an input or a state of the graph.
+bool is_from_outside(const Node& node);
 /// Whether its value is written once, when the graph is bound to memory.
 bool is_constant(const Node& node);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "mantissa/base/printable.h"
 #include "mantissa/report/html.h"
 #include "mantissa/report/lint.h"
 #include "mantissa/report/quantities.h"
@@ -13,10 +14,9 @@ namespace {
 
 /// "h.0.attn (gpt2.cpp:42) and 47 more".
 std::string places(const LintFinding& finding) {
-    std::string text = finding.where[0];
-    if (!finding.line.empty()) text += fmt::format(" ({})", finding.line);
-    if (finding.where.size() > 1) text += fmt::format(" and {} more", finding.where.size() - 1);
-    return text;
+    std::vector<std::string> where = finding.where;
+    if (!finding.line.empty()) where[0] += fmt::format(" ({})", finding.line);
+    return names_text(where, 1);
 }
 
 std::string measurement_text(const LintFinding& finding) {

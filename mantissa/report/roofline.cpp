@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 #include <tuple>
@@ -89,15 +90,8 @@ Bound RooflineLine::bound() const {
 }
 
 std::string_view name_of(Bound bound) {
-    switch (bound) {
-        case Bound::compute:
-            return "compute";
-        case Bound::memory:
-            return "memory";
-        case Bound::latency:
-            return "latency";
-    }
-    throw InternalError("a bound outside of its enumeration");
+    static constexpr std::array<std::string_view, 3> names = {"compute", "memory", "latency"};
+    return names.at(static_cast<std::size_t>(bound));
 }
 
 double Roofline::explained() const {

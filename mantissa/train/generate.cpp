@@ -313,17 +313,8 @@ std::vector<std::vector<float>> next_scores(TokenGenerator& generator, std::vect
 std::int64_t slid_length(std::int64_t context) { return (context + 1) / 2; }
 
 std::string_view name_of(TextEnd end) {
-    switch (end) {
-        case TextEnd::length:
-            return "length";
-        case TextEnd::context:
-            return "context";
-        case TextEnd::end_of_text:
-            return "end_of_text";
-        case TextEnd::stopped:
-            return "stop";
-    }
-    throw InternalError("the end of a text has a name");
+    static constexpr std::array<std::string_view, 4> names = {"length", "context", "end_of_text", "stop"};
+    return names.at(static_cast<std::size_t>(end));
 }
 
 std::vector<Generated> generate_together(TokenGenerator& generator,
