@@ -610,35 +610,30 @@ void dump_kernels_for(const std::string& architecture, const std::string& direct
 
 }  // namespace
 
-void dump_plan(const RunOptions& options, const std::string& name, const Plan& plan) {
-    if (!options.dump.empty()) write_output(options.dump + "/" + name, plan.text());
-}
-
-void dump_refused(const RunOptions& options, const TrainingPlan& plan) {
-    if (options.dump.empty() || plan.refused().empty()) return;
-    std::string text;
-    for (const PassRefusal& refusal : plan.refused())
-        text += fmt::format("{}: {}\n    {}\n", refusal.pass,
-                            refusal.place.empty() ? refusal.op : refusal.place, refusal.reason);
-    write_output(options.dump + "/refused.txt", text);
-}
-
-void dump_padding(const RunOptions& options, const TrainingPlan& plan) {
-    if (options.dump.empty() || plan.padded().empty()) return;
-    std::string text;
-    for (const PaddedParameter& parameter : plan.padded())
-        text += fmt::format("{}: {}, {} of zeros behind them\n", parameter.name,
-                            count_text(parameter.rows, "row"), parameter.zero_rows);
-    write_output(options.dump + "/padding.txt", text);
-}
-
-void dump_kernels(const RunOptions& options, const TrainingPlan& plan) {
-    if (!options.dump_target.empty()) {
-        if (options.dump.empty())
+void dump_training(const RunOptions& options, const TrainingPlan& plan) {
+    if (options.dump.empty()) {
+        if (!options.dump_target.empty())
             throw UserError("--dump-target says for which GPU --dump writes kernels: give --dump DIR");
-        dump_kernels_for(options.dump_target, options.dump, plan.step().graph());
+        return;
     }
-    if (!options.dump.empty()) dump_kernels(options.dump, plan.device());
+    const auto write = [&](const std::string& file, const std::string& text) {
+        if (!text.empty()) write_output(options.dump + "/" + file, text);
+    };
+    write("plan.txt", plan.step().text());
+    for (std::size_t level = 0; level < plan.accumulate().size(); ++level)
+        write(fmt::format("accumulate-{}-plan.txt", level), plan.accumulate()[level]->text());
+    std::string refused, padding;
+    for (const PassRefusal& refusal : plan.refused())
+        refused += fmt::format("{}: {}\n    {}\n", refusal.pass,
+                               refusal.place.empty() ? refusal.op : refusal.place, refusal.reason);
+    for (const PaddedParameter& parameter : plan.padded())
+        padding += fmt::format("{}: {}, {} of zeros behind them\n", parameter.name,
+                               count_text(parameter.rows, "row"), parameter.zero_rows);
+    write("refused.txt", refused);
+    write("padding.txt", padding);
+    if (!options.dump_target.empty())
+        dump_kernels_for(options.dump_target, options.dump, plan.step().graph());
+    dump_kernels(options.dump, plan.device());
 }
 
 std::string pass_table(const std::vector<PassTime>& times) {
