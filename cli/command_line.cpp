@@ -81,6 +81,16 @@ bool is_utf8(std::string_view text) {
     return true;
 }
 
+std::vector<std::string> split_at(char separator, std::string_view text) {
+    std::vector<std::string> parts(1);
+    for (const char c : text)
+        if (c == separator)
+            parts.emplace_back();
+        else
+            parts.back() += c;
+    return parts;
+}
+
 std::string not_utf8(std::span<const std::string> words) {
     for (std::size_t i = 0; i < words.size(); ++i) {
         const std::string& word = words[i];

@@ -544,7 +544,7 @@ void choose_passes(const RunOptions& options, const Target& target, TrainerOptio
     if (options.passes == "all") {
         names = runnable_passes(target, trainer.policy);
     } else if (options.passes != "none") {
-        names = split_at_commas(options.passes);
+        names = split_at(',', options.passes);
         for (const char* word : {"all", "none"})
             if (std::ranges::find(names, word) != names.end())
                 throw UserError(fmt::format("--passes {}: {} stands alone; name the passes, or only {}",
@@ -553,17 +553,6 @@ void choose_passes(const RunOptions& options, const Target& target, TrainerOptio
     PipelineOptions tried;
     in_option("--passes", [&] { mantissa::choose_passes(tried, names); });
     trainer.passes = names;
-}
-
-std::vector<std::string> split_at_commas(const std::string& text) {
-    std::vector<std::string> parts(1);
-    for (char c : text) {
-        if (c == ',')
-            parts.emplace_back();
-        else
-            parts.back() += c;
-    }
-    return parts;
 }
 
 Policy policy_for(const RunOptions& options, const Target& target) {

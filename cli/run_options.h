@@ -162,9 +162,6 @@ std::string device_text(const Target& target);
 /// Switches on the passes of --passes; all: those that the machine can run.
 void choose_passes(const RunOptions& options, const Target& target, TrainerOptions& trainer);
 
-/// Text between commas; one empty part of an empty text.
-std::vector<std::string> split_at_commas(const std::string& text);
-
 /// Writes plans, what the passes left as it was, and why, what was padded, and the code of fused kernels, if
 /// --dump asks for them. Throws UserError for a --dump-target without --dump, or one that is not known.
 void dump_training(const RunOptions& options, const TrainingPlan& plan);
