@@ -162,21 +162,9 @@ std::string device_text(const Target& target);
 /// Switches on the passes of --passes; all: those that the machine can run.
 void choose_passes(const RunOptions& options, const Target& target, TrainerOptions& trainer);
 
-/// Text between commas; one empty part of an empty text.
-std::vector<std::string> split_at_commas(const std::string& text);
-
-/// Writes the plan as DIR/FILE, if --dump asks for it.
-void dump_plan(const RunOptions& options, const std::string& file, const Plan& plan);
-
-/// Writes what the passes left as it was, and why, if --dump asks for it.
-void dump_refused(const RunOptions& options, const TrainingPlan& plan);
-
-/// Writes what was padded, if --dump asks for it.
-void dump_padding(const RunOptions& options, const TrainingPlan& plan);
-
-/// Writes the code of fused kernels, if --dump asks for it. Throws UserError for a --dump-target without
-/// --dump, or one that is not known.
-void dump_kernels(const RunOptions& options, const TrainingPlan& plan);
+/// Writes plans, what the passes left as it was, and why, what was padded, and the code of fused kernels, if
+/// --dump asks for them. Throws UserError for a --dump-target without --dump, or one that is not known.
+void dump_training(const RunOptions& options, const TrainingPlan& plan);
 
 /// The times of the passes, a line each.
 std::string pass_table(const std::vector<PassTime>& times);

@@ -1,4 +1,5 @@
-// How token files spell bytes: each byte as one printable character (openai/gpt-2, src/encoder.py).
+// How token files spell bytes: each byte as one printable character (openai/gpt-2, src/encoder.py), or in
+// base64.
 #pragma once
 
 #include <array>
@@ -18,5 +19,8 @@ std::string spell_bytes(std::string_view bytes);
 
 /// The bytes that a spelling stands for, or nothing if a character of it stands for none.
 std::optional<std::string> read_spelling(std::string_view spelling);
+
+/// RFC 4648 section 4, padding required, bits that are cut off zero. Nothing for other text.
+std::optional<std::string> decode_base64(std::string_view text);
 
 }  // namespace mantissa

@@ -1,5 +1,6 @@
 // Tokenizers in files: the pairs of GPT-2 and of Hugging Face, tokenizer.json, and tiktoken's rank files.
-// What a file asks for and mantissa does not do is refused by name, never left out.
+// What a file asks for and mantissa does not do is refused by name, never left out. Also the tokenizer of a
+// model that was trained on bytes: token i is the byte i.
 #pragma once
 
 #include <filesystem>
@@ -61,5 +62,12 @@ HfTokenIds token_ids_of(const Tokenizer& tokenizer);
 /// Writes tokenizer_texts into `directory`, which is made if need be. Each file appears whole or not at all.
 /// Throws UserError if a file cannot be written.
 void write_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& directory);
+
+/// Its source is named "bytes".
+Tokenizer byte_tokenizer();
+
+inline constexpr const char* bytes_word = "bytes";
+/// The byte tokenizer for `bytes_word`, else that of a path (tokenizer_files.h).
+Tokenizer named_tokenizer(const std::string& given);
 
 }  // namespace mantissa

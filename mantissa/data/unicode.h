@@ -1,5 +1,6 @@
-// The tokenizer's Unicode: UTF-8 decoding that never fails, and the general category of a code point. The
-// tables are our own, so that the answer depends on no library's version.
+// The tokenizer's Unicode: UTF-8 decoding that never fails, the general category of a code point, and normal
+// forms (UAX #15): of Unicode 9.0, as Hugging Face's tokenizers normalises. The tables are our own, made by
+// scripts/make_unicode_tables.py, so that the answer depends on no library's version.
 #pragma once
 
 #include <array>
@@ -13,9 +14,8 @@
 
 namespace mantissa::inline v0 {
 
-/// 32 * first code point + category of each maximal range of one category, in order, from code point 0 on. A
-/// category is a place in category_names.
-std::span<const std::uint32_t> unicode_category_starts();
+/// Ranges of one category, as unicode_tables.cpp tells. A category is a place in category_names.
+std::span<const std::uint32_t> unicode_categories();
 
 /// The general categories, two letters each; the last one, of control characters that are white space, is
 /// ours, so that White_Space is a union of categories.
@@ -91,5 +91,15 @@ std::size_t character_before(std::string_view text, std::size_t end);
 
 /// Appends a code point as UTF-8.
 void append_utf8(std::string& text, char32_t code_point);
+
+enum class NormalForm : std::uint8_t { nfc, nfd, nfkc, nfkd };
+
+/// The text in that form, written to `normal`. False, and `normal` is not touched, if it is in that form
+/// already. What is not UTF-8 stays as it is. Time is O(n) in the text but for long rows of combining marks.
+bool normalize_unicode(std::string_view text, NormalForm form, std::string& normal);
+
+/// Tables, as unicode_decompositions.cpp tells.
+std::span<const std::uint32_t> unicode_decompositions();
+std::span<const std::uint32_t> unicode_combining_classes();
 
 }  // namespace mantissa

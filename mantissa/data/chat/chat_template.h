@@ -51,8 +51,6 @@ class ChatTemplate {
     const std::string& source() const;
     /// Whether it says itself what is trained, by {% generation %}.
     bool has_marks() const;
-    /// Whether it writes the date of the day.
-    bool tells_date() const;
 
     /// Variables of every chat, as bos_token: they count as the template's own words.
     void set_tokens(std::map<std::string, std::string> tokens);

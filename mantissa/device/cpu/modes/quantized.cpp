@@ -12,8 +12,8 @@
 #include "mantissa/device/cpu/modes/narrowing.h"
 #include "mantissa/device/cpu/modes/row_mode.h"
 #include "mantissa/device/cpu/modes/row_scales.h"
+#include "mantissa/numerics/coded_weights.h"
 #include "mantissa/numerics/formats.h"
-#include "mantissa/numerics/weight_groups.h"
 
 namespace mantissa::inline v0::on_cpu {
 
