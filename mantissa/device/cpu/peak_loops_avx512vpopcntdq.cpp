@@ -1,5 +1,5 @@
 // Binary products, the ones counted by vpopcntd.
-#include "mantissa/device/cpu/modes/lanes_avx512.h"
+#include "mantissa/device/cpu/intrinsics.h"
 #include "mantissa/device/cpu/peak_body.h"
 #include "mantissa/device/cpu/peak_loops.h"
 
@@ -7,11 +7,9 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-/// Bits, 32 to a word, their ones counted by vpopcntd: the twin of GenericB1Lanes.
-struct Avx512B1Lanes : Avx512IntegerLanes {
-    static constexpr int depth_of_word = 32;
-    MANTISSA_MODE_LANES Sums multiply_add(Words row, Words column, Sums sums) {
-        return _mm512_add_epi32(sums, _mm512_popcnt_epi32(_mm512_xor_si512(row, column)));
+struct Avx512B1Lanes : VectorLanes<std::uint32_t, 64, 32> {
+    MANTISSA_PEAK_LANES Sums multiply_add(Words row, Words column, Sums sums) {
+        return sums + reinterpret_cast<Sums>(_mm512_popcnt_epi32(reinterpret_cast<__m512i>(row ^ column)));
     }
 };
 

@@ -1,14 +1,12 @@
 #include "mantissa/device/cpu/unit_rates.h"
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 
 #include "mantissa/base/buffer.h"
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/contraction/contraction.h"
-#include "mantissa/device/cpu/modes/byte_product.h"
 #include "mantissa/numerics/formats.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -36,33 +34,25 @@ double best_rate(double work, const std::function<void()>& multiply) {
     return best;
 }
 
-double contraction_rate(DType type, Multiply as, std::int64_t rows, double work, ThreadPool& pool, Isa isa) {
-    const PreparedContraction prepared =
-        prepare_contraction({.m = rows,
-                             .n = columns,
-                             .k = depth,
-                             .a = {.dtype = type, .leading = depth},
-                             .b = {.dtype = type, .transpose = Transpose::yes, .leading = depth},
-                             .out = {.leading = columns},
-                             .multiply = as},
-                            isa);
-    const Buffer a = operand(type, rows), b = operand(type, columns);
-    const Buffer out(static_cast<std::size_t>(rows * columns) * sizeof(float), "their product");
+ContractionProblem problem_of(DType type, Multiply as, std::int64_t rows, std::int64_t k) {
+    return {.m = rows,
+            .n = columns,
+            .k = k,
+            .a = {.dtype = type, .leading = k},
+            .b = {.dtype = type, .transpose = Transpose::yes, .leading = k},
+            .out = {.leading = columns},
+            .multiply = as};
+}
+
+double contraction_rate(const PreparedContraction& prepared, double work, ThreadPool& pool) {
+    const ContractionProblem& problem = prepared.problem;
+    const Buffer a = operand(problem.a.dtype, problem.m), b = operand(problem.b.dtype, columns);
+    const Buffer out(static_cast<std::size_t>(problem.sums()) * sizeof(float), "their product");
     const Buffer workspace(prepared.workspace_bytes(pool.threads()));
     return best_rate(work, [&] {
         contract(prepared, {.a = a.data(), .b = b.data(), .out = out.data()}, workspace.as<std::byte>(),
                  pool);
     });
-}
-
-double byte_rate(std::int64_t rows, double work, ThreadPool& pool, Isa isa) {
-    const Buffer a(static_cast<std::size_t>(rows * depth)), b(static_cast<std::size_t>(columns * depth));
-    for (const Buffer* each : {&a, &b}) std::memset(each->data(), 3, each->size());
-    const Buffer d(static_cast<std::size_t>(rows * columns) * sizeof(std::int32_t));
-    const ByteProduct product{
-        .m = rows, .n = columns, .k = depth, .a = a.data(), .b = b.data(), .d = d.data()};
-    const Buffer workspace(byte_product_workspace(product, isa, pool.threads()));
-    return best_rate(work, [&] { multiply_bytes(product, workspace.as<std::byte>(), pool, isa); });
 }
 
 }  // namespace
@@ -72,10 +62,14 @@ std::optional<double> whole_rate(std::string_view inputs, std::string_view accum
     constexpr double of_row = 2.0 * columns * depth;
     const auto rows = static_cast<std::int64_t>(std::clamp(operations / of_row / 16, 1.0, 64.0)) * 16;
     const double work = of_row * static_cast<double>(rows);
-    if (inputs == "s8") return byte_rate(rows, work, pool, isa);
+    if (inputs == "s8")
+        return contraction_rate(
+            prepare_contraction(problem_of(DType::f32, Multiply::as_stored, rows, depth / 4),
+                                byte_kernels_of(rows, isa)),
+            work, pool);
     if (accumulator != "f32") return std::nullopt;
     const auto contracts = [&](DType type, Multiply as = Multiply::as_stored) {
-        return contraction_rate(type, as, rows, work, pool, isa);
+        return contraction_rate(prepare_contraction(problem_of(type, as, rows, depth), isa), work, pool);
     };
     if (inputs == "f32") return contracts(DType::f32);
     if (inputs == "tf32") return contracts(DType::f32, Multiply::tf32);
