@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "mantissa/device/cpu/peak_loops.h"
+
 namespace mantissa::inline v0::on_cpu {
 
 namespace {
@@ -51,12 +53,16 @@ struct OddLanes : VectorLanes<float, Bytes> {
     }
 };
 
+/// Words of factors, as bits.
+constexpr std::uint64_t f32_one = 0x3f800000, f64_one = 0x3ff0000000000000, s8_ones = 0x01010101;
+
 /// `one` is a word that holds the factors of each lane. More sums are in flight than latency times units, 4
 /// or 5 times 2. The sums grow until they no longer do, so that none is subnormal. The compiler cannot see
 /// through the factors, so it neither leaves products out nor computes them only once.
-template <class Lanes, int InFlight, class Word>
-double multiply_add_loop(std::int64_t rounds, Word one) {
-    auto factor = Lanes::broadcast(reinterpret_cast<const std::byte*>(&one));
+template <class Lanes, int InFlight, std::uint64_t one, int elements_of_word>
+double multiply_add_loop(std::int64_t rounds) {
+    const std::uint64_t word = one;  // its first bytes are the lowest
+    auto factor = Lanes::broadcast(reinterpret_cast<const std::byte*>(&word));
     auto other = factor;  // a bit and itself are no product
     Lanes::hide(other);
     typename Lanes::Sums sums[InFlight];
@@ -74,7 +80,13 @@ double multiply_add_loop(std::int64_t rounds, Word one) {
     }
 #pragma GCC unroll 16
     for (int i = 0; i < InFlight; ++i) Lanes::hide(sums[i]);
-    return static_cast<double>(rounds) * InFlight * Lanes::width * Lanes::depth_of_word * 2;
+    return static_cast<double>(rounds) * InFlight * Lanes::width * elements_of_word * 2;
+}
+
+template <class Lanes, int InFlight, std::uint64_t one, int elements_of_word = Lanes::depth_of_word>
+FormatUnit unit_of(int instructions, const char* name) {
+    return {multiply_add_loop<Lanes, InFlight, one, elements_of_word>, 2.0 * Lanes::width * elements_of_word,
+            instructions, name};
 }
 
 /// Multiply-adds of a 2:4 sparse first operand, whose zeros are skipped but counted. Each number that is kept

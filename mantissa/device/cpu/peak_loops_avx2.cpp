@@ -1,7 +1,6 @@
 // Multiply-adds of AVX2 and FMA.
 #include "mantissa/device/cpu/contraction/lanes_avx2.h"
 #include "mantissa/device/cpu/peak_body.h"
-#include "mantissa/device/cpu/peak_loops.h"
 
 namespace mantissa::inline v0::on_cpu {
 
@@ -37,21 +36,17 @@ struct Avx2B1Lanes : VectorLanes<std::uint32_t, 32, 32> {
 
 }  // namespace
 
-double fma_loop_avx2(std::int64_t rounds) { return multiply_add_loop<Avx2Lanes, 12>(rounds, 1.0F); }
-double sparse_loop_avx2(std::int64_t rounds) { return sparse_multiply_add_loop<Avx2Lanes, 3, 4>(rounds); }
-double f64_loop_avx2(std::int64_t rounds) { return multiply_add_loop<Avx2F64Lanes, 12>(rounds, 1.0); }
-// Sums and what it takes to round one of them fill the 16 registers; instructions, not latency, bound it.
-double f16_loop_avx2(std::int64_t rounds) { return multiply_add_loop<Avx2F16Lanes, 6>(rounds, 1.0F); }
-double s32_loop_avx2(std::int64_t rounds) {
-    return multiply_add_loop<VectorLanes<std::uint32_t, 32>, 12>(rounds, 1);
-}
-double s8_loop_avx2(std::int64_t rounds) {
-    return 4 * multiply_add_loop<Avx2S8Lanes, 10>(rounds, 0x01010101);
-}
-double b1_loop_avx2(std::int64_t rounds) { return multiply_add_loop<Avx2B1Lanes, 8>(rounds, 1); }
-
-void read_loop_avx2(const float* data, std::int64_t count, std::int64_t repeats) {
-    read_floats<Avx2Lanes>(data, count, repeats);
+FormatUnits peak_units_avx2() {
+    return {.f64 = unit_of<Avx2F64Lanes, 12, f64_one>(1, "FMA, 256 bits"),
+            .f32 = unit_of<Avx2Lanes, 12, f32_one>(1, "FMA, 256 bits"),
+            .s32 = unit_of<VectorLanes<std::uint32_t, 32>, 12, 1>(2, "vpmulld and vpaddd, 256 bits"),
+            .s8 = unit_of<Avx2S8Lanes, 10, s8_ones, 4>(4, "vpmaddwd and vpaddd of each half, 256 bits"),
+            .b1 = unit_of<Avx2B1Lanes, 8, 1>(10, "vpxor, vpshufb and sums, 256 bits"),
+            // Sums and what it takes to round one of them fill the 16 registers; instructions, not latency,
+            // bound it.
+            .f16_as_f32 = unit_of<Avx2F16Lanes, 6, f32_one>(18, "FP32, each sum rounded to FP16, 256 bits"),
+            .sparse = sparse_multiply_add_loop<Avx2Lanes, 3, 4>,
+            .read = read_floats<Avx2Lanes>};
 }
 
 }  // namespace mantissa::on_cpu

@@ -2,7 +2,6 @@
 #include "mantissa/device/cpu/contraction/lanes_avx512.h"
 #include "mantissa/device/cpu/intrinsics.h"
 #include "mantissa/device/cpu/peak_body.h"
-#include "mantissa/device/cpu/peak_loops.h"
 
 namespace mantissa::inline v0::on_cpu {
 
@@ -30,16 +29,16 @@ struct Avx512F16Lanes : VectorLanes<float, 64> {
 
 }  // namespace
 
-double fma_loop_avx512(std::int64_t rounds) { return multiply_add_loop<Avx512Lanes, 16>(rounds, 1.0F); }
-double sparse_loop_avx512(std::int64_t rounds) { return sparse_multiply_add_loop<Avx512Lanes, 4, 6>(rounds); }
-double f64_loop_avx512(std::int64_t rounds) { return multiply_add_loop<Avx512F64Lanes, 16>(rounds, 1.0); }
-double f16_loop_avx512(std::int64_t rounds) { return multiply_add_loop<Avx512F16Lanes, 16>(rounds, 1.0F); }
-double s32_loop_avx512(std::int64_t rounds) {
-    return multiply_add_loop<VectorLanes<std::uint32_t, 64>, 16>(rounds, 1);
-}
-
-void read_loop_avx512(const float* data, std::int64_t count, std::int64_t repeats) {
-    read_floats<Avx512Lanes>(data, count, repeats);
+FormatUnits peak_units_avx512() {
+    const FormatUnits avx2 = peak_units_avx2();
+    return {.f64 = unit_of<Avx512F64Lanes, 16, f64_one>(1, "FMA, 512 bits"),
+            .f32 = unit_of<Avx512Lanes, 16, f32_one>(1, "FMA, 512 bits"),
+            .s32 = unit_of<VectorLanes<std::uint32_t, 64>, 16, 1>(2, "vpmulld and vpaddd, 512 bits"),
+            .s8 = avx2.s8,
+            .b1 = avx2.b1,
+            .f16_as_f32 = unit_of<Avx512F16Lanes, 16, f32_one>(6, "FP32, each sum rounded to FP16, 512 bits"),
+            .sparse = sparse_multiply_add_loop<Avx512Lanes, 4, 6>,
+            .read = read_floats<Avx512Lanes>};
 }
 
 }  // namespace mantissa::on_cpu

@@ -1,7 +1,6 @@
 // Multiply-adds of FP16 numbers, for the row of `peaks`; no training step uses them.
 #include "mantissa/device/cpu/intrinsics.h"
 #include "mantissa/device/cpu/peak_body.h"
-#include "mantissa/device/cpu/peak_loops.h"
 
 namespace mantissa::inline v0::on_cpu {
 
@@ -16,9 +15,8 @@ struct Avx512F16NativeLanes : VectorLanes<_Float16, 64> {
 
 }  // namespace
 
-double f16_loop_avx512_fp16(std::int64_t rounds) {
-    constexpr std::uint16_t f16_one = 0x3c00;
-    return multiply_add_loop<Avx512F16NativeLanes, 16>(rounds, f16_one);
+FormatUnit f16_unit_avx512_fp16() {
+    return unit_of<Avx512F16NativeLanes, 16, 0x3c00>(1, "FMA of FP16, 512 bits");
 }
 
 }  // namespace mantissa::on_cpu

@@ -1,7 +1,6 @@
 // Binary products, the ones counted by vpopcntd.
 #include "mantissa/device/cpu/intrinsics.h"
 #include "mantissa/device/cpu/peak_body.h"
-#include "mantissa/device/cpu/peak_loops.h"
 
 namespace mantissa::inline v0::on_cpu {
 
@@ -15,8 +14,8 @@ struct Avx512B1Lanes : VectorLanes<std::uint32_t, 64, 32> {
 
 }  // namespace
 
-double b1_loop_avx512_vpopcntdq(std::int64_t rounds) {
-    return multiply_add_loop<Avx512B1Lanes, 16>(rounds, 1);
+FormatUnit b1_unit_avx512_vpopcntdq() {
+    return unit_of<Avx512B1Lanes, 16, 1>(3, "vpxord, vpopcntd and vpaddd, 512 bits");
 }
 
 }  // namespace mantissa::on_cpu

@@ -1,7 +1,6 @@
 // Multiply-adds of SSE, the level every x86-64 CPU has.
 #include "mantissa/device/cpu/contraction/lanes_generic.h"
 #include "mantissa/device/cpu/peak_body.h"
-#include "mantissa/device/cpu/peak_loops.h"
 #include "mantissa/numerics/formats.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -30,24 +29,16 @@ struct GenericB1Lanes : VectorLanes<std::uint32_t, 16, 32> {
 
 }  // namespace
 
-double fma_loop_generic(std::int64_t rounds) { return multiply_add_loop<GenericLanes, 12>(rounds, 1.0F); }
-double sparse_loop_generic(std::int64_t rounds) {
-    return sparse_multiply_add_loop<GenericLanes, 3, 4>(rounds);
-}
-double f64_loop_generic(std::int64_t rounds) {
-    return multiply_add_loop<VectorLanes<double, 16>, 12>(rounds, 1.0);
-}
-double f16_loop_generic(std::int64_t rounds) { return multiply_add_loop<GenericF16Lanes, 4>(rounds, 1.0F); }
-double s32_loop_generic(std::int64_t rounds) {
-    return multiply_add_loop<VectorLanes<std::uint32_t, 16>, 12>(rounds, 1);
-}
-double s8_loop_generic(std::int64_t rounds) {
-    return 4 * multiply_add_loop<GenericS8Lanes, 8>(rounds, 0x01010101);
-}
-double b1_loop_generic(std::int64_t rounds) { return multiply_add_loop<GenericB1Lanes, 8>(rounds, 1); }
-
-void read_loop_generic(const float* data, std::int64_t count, std::int64_t repeats) {
-    read_floats<GenericLanes>(data, count, repeats);
+FormatUnits peak_units_generic() {
+    // The compiler makes about so many SSE2 instructions of whole numbers and of FP16, not one or two.
+    return {.f64 = unit_of<VectorLanes<double, 16>, 12, f64_one>(2, "mulpd and addpd"),
+            .f32 = unit_of<GenericLanes, 12, f32_one>(2, "mulps and addps"),
+            .s32 = unit_of<VectorLanes<std::uint32_t, 16>, 12, 1>(7, "pmuludq, shuffles and paddd"),
+            .s8 = unit_of<GenericS8Lanes, 8, s8_ones, 4>(40, "SSE2 without dot products"),
+            .b1 = unit_of<GenericB1Lanes, 8, 1>(18, "SSE2 without counts of ones"),
+            .f16_as_f32 = unit_of<GenericF16Lanes, 4, f32_one>(150, "SSE2, each sum rounded to FP16"),
+            .sparse = sparse_multiply_add_loop<GenericLanes, 3, 4>,
+            .read = read_floats<GenericLanes>};
 }
 
 }  // namespace mantissa::on_cpu
