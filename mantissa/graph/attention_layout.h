@@ -1,5 +1,4 @@
-// Where attention finds its operands and leaves its result: the axes of each tensor, in the order in which
-// they are stored.
+// Where attention finds its operands and leaves its result: the axes of each tensor, in the order of storage.
 //
 // A tensor's axes are a word of the letters b (sequences), h (heads), t (positions) and d (elements of a
 // head); d is the last, so that rows of a head are one run of memory. Queries, keys and values, or two of
@@ -49,7 +48,7 @@ AttentionPart part_of(const AttentionLayout& layout, char name);
 
 /// B, H, T and D of a tensor that is stored so.
 Shape heads_of_stored(const std::string& axes, const Shape& stored);
-/// The shape in which [B, H, T, D], or `parts` of them, are stored.
+/// The stored shape of [B, H, T, D], or of `parts` such tensors in one.
 Shape stored_shape(const std::string& axes, const Shape& heads, std::int64_t parts = 1);
 /// As in "[B, T, 3, H, D]".
 std::string axes_text(const AttentionTensor& tensor);

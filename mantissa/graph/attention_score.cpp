@@ -71,7 +71,7 @@ bool stretches_to(const Shape& shape, const Shape& all) {
     return true;
 }
 
-/// Whether each element of the results follows from those of the inputs at the same place, and from the
+/// Throws unless each element of the results follows from the inputs' elements at its place, and from the
 /// place.
 void expect_elementwise(const Graph& body) {
     for (NodeId id = 0; id < body.end(); ++id) {

@@ -107,7 +107,7 @@ class Rounding {
         for (std::size_t i = 0; i < block.size(); ++i) x_[block[i]] = numbers[i];
     }
 
-    /// As bits, of which those of infinities and NaN are the largest.
+    /// The largest magnitude, found in bits: infinities and NaN have the largest.
     template <class Numbers>
     static float largest(const Numbers& numbers) {
         std::uint32_t bits = 0;

@@ -100,7 +100,7 @@ Tensor operator-(double a, Operand b);
 Tensor operator*(double a, Operand b);
 Tensor operator/(double a, Operand b);
 Tensor operator-(Operand a);
-// `a` names another tensor then; tensors are values, and what was recorded of the old one stays.
+// `a` names another tensor then; tensors are values, and operations recorded on the old one stay.
 Tensor& operator+=(Tensor& a, Operand b);
 Tensor& operator-=(Tensor& a, Operand b);
 Tensor& operator*=(Tensor& a, Operand b);
@@ -141,7 +141,7 @@ Tensor cast(Tensor x, DType dtype, Where at = Where::current());
 Tensor stop_gradient(Tensor x, Where at = Where::current());
 
 // Movement.
-/// One extent may be -1: it is what is left.
+/// One extent may be -1: it follows from the others.
 Tensor reshape(Tensor x, Shape shape, Where at = Where::current());
 /// Axis i of the result is axis order[i] of x.
 Tensor transpose(Tensor x, std::vector<std::int64_t> order, Where at = Where::current());
@@ -205,7 +205,7 @@ Tensor conv_transpose2d(Tensor x, Tensor filter, const Conv2dOptions& options = 
 
 struct Conv1dOptions {
     std::int64_t stride = 1, dilation = 1, groups = 1;
-    std::array<std::int64_t, 2> padding = {0, 0};  ///< zeros before and behind; those of causal ones before
+    std::array<std::int64_t, 2> padding = {0, 0};  ///< zeros before and behind; causal: all before
     std::optional<Tensor> bias = {};               ///< [K]
 };
 /// x [N, T, C] under filters [R, C / groups, K] -> [N, T', K].
@@ -274,7 +274,7 @@ BatchNormed batch_norm(Tensor x, Tensor gamma, Tensor beta, double epsilon = 1e-
 struct ChannelStatistics {
     Tensor mean, variance;  ///< [C]
 };
-/// The same with given statistics [C], as batch normalisation is evaluated. mean and variance get no
+/// Normalisation with given statistics [C], as batch normalisation is evaluated. mean and variance get no
 /// gradient.
 Tensor normalize(Tensor x, Tensor gamma, Tensor beta, const ChannelStatistics& statistics,
                  double epsilon = 1e-5, Where at = Where::current());
@@ -284,7 +284,7 @@ Tensor normalize(Tensor x, Tensor gamma, Tensor beta, const ChannelStatistics& s
 struct Pool2dOptions {
     std::array<std::int64_t, 2> window, stride;          ///< rows, columns
     std::array<std::int64_t, 4> padding = {0, 0, 0, 0};  ///< top, bottom, left, right; less than the window
-    bool count_padding = false;  ///< averages only: divide by the window, not by what of it is in the image
+    bool count_padding = false;  ///< averages only: divide by the window, not by its part in the image
     bool ceil_mode = false;
 };
 /// Padding never wins. NaN does; the gradient goes to the first of equals.
@@ -293,7 +293,7 @@ Tensor average_pool2d(Tensor x, const Pool2dOptions& options, Where at = Where::
 /// [N, H, W, C] -> [N, rows, columns, C]: averages over as many parts of the image, of nearly equal size.
 Tensor adaptive_average_pool2d(Tensor x, std::array<std::int64_t, 2> extents, Where at = Where::current());
 
-/// The same of volumes [N, D, H, W, C].
+/// Pools of volumes [N, D, H, W, C], by the rules of Pool2dOptions.
 struct Pool3dOptions {
     std::array<std::int64_t, 3> window, stride;  ///< depth, rows, columns
     std::array<std::int64_t, 6> padding = {};    ///< before and behind each of the three
@@ -341,8 +341,8 @@ inline Tensor pow(Tensor x, Tensor y, Where at = Where::current()) { return by_e
 inline Tensor copysign(Tensor x, Tensor y, Where at = Where::current()) {
     return by_elements("copysign", {x, y}, at);
 }
-/// The remainder of division toward minus infinity, with the sign of y; i32 too, of which it is 0 by 0. Of
-/// floating-point numbers by 0, and where x / y is 2^46 in size or more, it is NaN.
+/// The remainder of division toward minus infinity, with the sign of y. i32 too: by 0 it is 0. In floating
+/// point it is NaN by 0, and where x / y is 2^46 in size or more.
 inline Tensor remainder(Tensor x, Tensor y, Where at = Where::current()) {
     return by_elements(x.dtype() == DType::i32 ? "integer_remainder" : "remainder", {x, y}, at);
 }
@@ -350,7 +350,7 @@ inline Tensor remainder(Tensor x, Tensor y, Where at = Where::current()) {
 inline Tensor floor_divide(Tensor x, Tensor y, Where at = Where::current()) {
     return by_elements("integer_division", {x, y}, at);
 }
-/// x held between two numbers; NaN stays. The gradient is that of x from `least` to `most`, else 0.
+/// x held between two numbers; NaN stays. The gradient is dy where x lies from `least` to `most`, else 0.
 Tensor clamp(Tensor x, double least, double most, Where at = Where::current());
 Tensor logical_not(Tensor a, Where at = Where::current());
 Tensor logical_or(Tensor a, Tensor b, Where at = Where::current());
@@ -361,8 +361,7 @@ Tensor slice(Tensor x, int axis, std::int64_t start, std::int64_t stop, std::int
              Where at = Where::current());
 /// Element i goes to i + shift, around the end.
 Tensor roll(Tensor x, int axis, std::int64_t shift, Where at = Where::current());
-/// How what is added before and after follows from x: its ends again, or x flipped at its ends, which are
-/// not repeated.
+/// The elements that `pad` adds: x's outermost ones again, or x mirrored at its ends, which are not repeated.
 enum class Edges : std::uint8_t { replicated, reflected };
 Tensor pad(Tensor x, int axis, std::int64_t before, std::int64_t after, Edges edges,
            Where at = Where::current());
@@ -371,11 +370,11 @@ Tensor cumsum(Tensor x, int axis, Where at = Where::current());
 /// i32: where the greatest element stands, the first of equals; NaN is greatest. It has no gradient.
 Tensor argmax(Tensor x, int axis, Where at = Where::current());
 /// x [..., V, ...] at i32 indices of its own shape but along the axis. An index outside [0, V) is an error of
-/// the run, as in those below.
+/// the run, as in the functions below.
 Tensor gather(Tensor x, int axis, Tensor index, Where at = Where::current());
 /// The parts of x that indices, of any shape, name along the axis, which stand where it stood.
 Tensor take(Tensor x, int axis, Tensor index, Where at = Where::current());
-/// x with `parts` added where `gather` would read them: what several add to one element is added in their
+/// x with `parts` added where `gather` would read them. Several parts for one element are added in their
 /// order.
 Tensor scatter_add(Tensor x, int axis, Tensor index, Tensor parts, Where at = Where::current());
 
@@ -401,7 +400,7 @@ struct ResizeOptions {
 /// Resizes to these rows and columns, without smoothing, as PyTorch's `interpolate` of the same names.
 Tensor resize(Tensor x, std::array<std::int64_t, 2> extents, const ResizeOptions& options = {},
               Where at = Where::current());
-/// The values outside of an image: zero, or those of its outermost pixel.
+/// The values outside of an image: zero, or its outermost pixel.
 enum class Outside : std::uint8_t { zeros, border };
 struct GridOptions {
     Sampling sampling = Sampling::bilinear;
@@ -409,7 +408,7 @@ struct GridOptions {
     bool align_corners = false;  ///< -1 and 1 are the middles of the outermost pixels, not their edges
 };
 /// x at the places that a grid [N, rows, columns, 2] names: across, then down, from -1 to 1. Both have
-/// gradients; those of the grid are of the bilinear function.
+/// gradients; the grid's is the bilinear function's.
 Tensor grid_sample(Tensor x, Tensor grid, const GridOptions& options = {}, Where at = Where::current());
 
 /// x [N, ..., C] normalised over all but N and each of so many groups of channels; gamma and beta [C]. Wu, He
@@ -437,7 +436,7 @@ Tensor embedding_bag(Tensor table, Tensor ids, const BagOptions& options = {}, W
 enum class GroupedWeights : std::uint8_t { as_multiplied, transposed };
 Tensor grouped_matmul(Tensor x, Tensor w, Tensor counts,
                       GroupedWeights weights = GroupedWeights::as_multiplied, Where at = Where::current());
-/// Rows given to experts, each to so many, expert by expert: what grouped_matmul takes, and the way back.
+/// Rows given to experts, each to so many, expert by expert: operands of grouped_matmul, and the way back.
 struct Routed {
     Tensor source;   ///< i32 [R experts of a row]: which row stands at each place
     Tensor counts;   ///< i32 [E]
@@ -452,7 +451,7 @@ struct CrossEntropyOptions {
     Tensor class_weights = {};   ///< FP32 [V]: a row counts as its target's. No gradient flows to them
     double label_smoothing = 0;  ///< that part of a target goes to all classes alike. Szegedy et al. 2016
     std::optional<std::int64_t> ignore_index = {};  ///< rows of this target are 0 and count for nothing
-    /// `mean`: over what the rows count, as PyTorch has it; 0 where nothing counts.
+    /// `mean`: divided by the sum of the rows' weights, as PyTorch has it; 0 where nothing counts.
     Reduction reduction = Reduction::mean;
 };
 /// Targets are indices, i32 [...], or parts of classes, floating [..., V]; the mean of these is over rows, as

@@ -84,7 +84,7 @@ Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options, 
     const std::int64_t D = q.dim(-1), of_values = v.dim(-1);
     const double scale = options.scale.value_or(1.0 / std::sqrt(static_cast<double>(D)));
     Heads heads{with_four_axes(q), with_four_axes(k), with_four_axes(v)};
-    // Zeros behind queries and keys leave their products as they are; those behind values are cut off again.
+    // Zeros behind queries and keys leave their products as they are; zeros behind values are cut off again.
     if (const std::int64_t widest = std::max(D, of_values); k.dim(-1) == D)
         heads = {widened(heads.q, widest), widened(heads.k, widest), widened(heads.v, widest)};
     Tensor o = !options.causal                            ? call_attention(heads, false, scale)

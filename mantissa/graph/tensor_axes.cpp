@@ -1,4 +1,4 @@
-// Functions of tensors along an axis, made of other operations: cuts with steps, padding by what is there,
+// Functions of tensors along an axis, made of other operations: cuts with steps, padding by own elements,
 // sums up to each element, places of the greatest, and reading and adding by indices.
 #include <fmt/format.h>
 

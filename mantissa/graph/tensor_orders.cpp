@@ -1,5 +1,5 @@
-// Sorting and the greatest few along an axis: an order, and what stands there. Gradients go where the values
-// came from. And rows in the order of the experts that they are given to.
+// Sorting and the greatest few along an axis: an order, and the values in it. Gradients go where the values
+// came from. Also rows in the order of the experts that they are given to.
 #include <fmt/format.h>
 
 #include "mantissa/graph/call.h"

@@ -30,7 +30,7 @@ using Rule = Interval (*)(In);
 
 Interval truth(bool always, bool ever) { return {always ? 1.0 : 0.0, ever ? 1.0 : 0.0}; }
 
-/// Rules of primitives whose values over a box follow from those of their operands; truth is 0 or 1.
+/// Rules of primitives whose values over a box follow from the operands' values; truth is 0 or 1.
 constexpr std::pair<std::string_view, Rule> rules[] = {
     {"add",
      [](In x) {

@@ -1,5 +1,5 @@
 // Attention over the last two axes, softmax(f(scale q k^T)) v, and its gradient (Vaswani et al. 2017); f is
-// the identity, or what graph/attention_score.h says.
+// the identity, or the score of graph/attention_score.h.
 #include <algorithm>
 #include <limits>
 
@@ -69,7 +69,7 @@ AttentionExtents expect_attention_operands(const OpCall& call, std::size_t first
     return e;
 }
 
-/// So many operands beside the tensors of queries, keys and values and those of the score.
+/// Expects the tensors of queries, keys and values, the score's operands, and so many others.
 void expect_tensors(const OpCall& call, const AttentionLayout& layout, const AttentionScore& score,
                     std::size_t others) {
     const std::size_t wanted = layout.operands.size() + score.operands.size() + others;
@@ -270,7 +270,7 @@ std::vector<Tensor> attention_grad_definition(const DefinitionCall& call) {
                                                               .cotangents = {d_o, d_lse},
                                                               .saved = {{0, o}, {1, call.inputs[o_at + 1]}}},
                                                              call.graph, plain);
-    for (std::size_t i = 0; i < gradients.size(); ++i)  // of what the score does not read
+    for (std::size_t i = 0; i < gradients.size(); ++i)  // of operands that the score does not read
         if (const Type& type = inputs[i].type(); !gradients[i] && is_floating(type.dtype))
             gradients[i] = broadcast_to(constant(call.graph, 0.0, type.dtype), type.shape);
     std::vector<Tensor> stored = stored_as(layout, gradients);
@@ -338,8 +338,8 @@ std::vector<Type> cached_attention_types(const OpCall& call) {
     return {q};
 }
 
-/// The query at position p sees the keys 0 to p of those that are kept, or the last `window` of them:
-/// softmax(scale q k^T) v of these, with scores x as c tanh(x / c) where `cap` is c.
+/// The query at position p sees the kept keys 0 to p, or the last `window` of them: softmax(scale q k^T) v
+/// over these keys, with scores x as c tanh(x / c) where `cap` is c.
 std::vector<Tensor> cached_attention_definition(const DefinitionCall& call) {
     const Tensor q = as_f32(call.inputs[0]), k = as_f32(call.inputs[1]), v = as_f32(call.inputs[2]);
     const std::int64_t T = q.dim(2), S = k.dim(2);

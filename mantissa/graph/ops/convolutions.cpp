@@ -40,7 +40,7 @@ std::vector<Type> filter_gradient_types(const OpCall& call) {
     return {output_type(call, convolution_of(call).filter_shape())};
 }
 
-/// All three do the same products; those with zeros outside of the image are counted, as is usual.
+/// All three do the same products; products with zeros outside of the image are counted, as is usual.
 std::int64_t convolution_flops(std::span<const Type> inputs, std::span<const Type>,
                                const Attributes& attributes) {
     const Convolution convolution = mantissa::convolution_of(inputs, attributes);

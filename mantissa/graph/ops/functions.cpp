@@ -1,5 +1,5 @@
-// Functions of numbers, element by element, of which no kernel is written by hand: the generator makes them,
-// on every device (codegen/llvm/lanes.cpp). They take FP32, BF16 and FP16, or i32 where that is said.
+// Functions of numbers, element by element, without a kernel written by hand: the generator makes them, on
+// every device (codegen/llvm/lanes.cpp). They take FP32, BF16 and FP16, or i32 where that is said.
 #include <cmath>
 #include <cstdint>
 #include <functional>

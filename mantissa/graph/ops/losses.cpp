@@ -15,7 +15,7 @@ using namespace rules;
 
 DType loss_dtype(const Type& logits) { return logits.dtype == DType::f64 ? DType::f64 : DType::f32; }
 
-/// Logits of the first `classes` columns count; those behind are padding.
+/// Checks that the first `classes` columns of the logits count; the columns behind are padding.
 void expect_classes(const OpCall& call, std::int64_t columns) {
     if (!call.attributes.has("classes")) return;
     const std::int64_t classes = call.attributes.integer("classes");
@@ -163,7 +163,7 @@ std::vector<Tensor> linear_cross_entropy_definition(const DefinitionCall& call) 
     return outputs;
 }
 
-/// The product that makes the logits, those that make dx and dw, and the work of both operations above.
+/// The products that make the logits, dx and dw, and the work of both operations above.
 std::int64_t linear_cross_entropy_flops(std::span<const Type> inputs, std::span<const Type>,
                                         const Attributes& attributes) {
     const std::int64_t logits = inputs[0].shape[0] * inputs[1].shape[0], C = inputs[0].shape[1];

@@ -129,7 +129,7 @@ std::vector<Type> embedding_types(const OpCall& call) {
     return {{table.dtype, Shape(extents)}};
 }
 
-/// dy [..., C], ids [...] and, where there is one, what the sum begins with, [rows, C].
+/// dy [..., C], ids [...] and perhaps the addend that the sum begins with, [rows, C].
 std::vector<Type> embedding_grad_types(const OpCall& call) {
     expect_dtype(call, 1, DType::i32);
     const Shape& dy = call.inputs[0].shape;
@@ -259,7 +259,7 @@ std::int64_t slice_bytes(std::span<const Type>, std::span<const Type> outputs, c
     return 2 * outputs[0].bytes();
 }
 
-/// The part is, over what lies there.
+/// Bytes of the part, which is read and written, and of its place.
 std::int64_t write_slice_bytes(std::span<const Type> inputs, std::span<const Type>, const Attributes&) {
     return 2 * inputs[1].bytes() + inputs[2].bytes();
 }

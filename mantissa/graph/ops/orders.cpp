@@ -1,4 +1,4 @@
-// Orders of the elements along the last axis: what sorting and the greatest few are made of.
+// Orders of the elements along the last axis, for sorting and the greatest few.
 #include "mantissa/graph/ops/rules.h"
 
 namespace mantissa::inline v0 {
