@@ -9,7 +9,7 @@
 //                                                   %43 = global_norm(%42.0, %42.1, ...)
 //
 // A rank gets the sum of its part of a gradient that is cut (ranks/shard.h): reduce_scatter_start and
-// reduce_scatter_wait. It updates its part of the parameter alone, and what all have made of theirs is put
+// reduce_scatter_wait. It updates its part of the parameter alone, and the updated parts of all ranks are put
 // together: all_gather_start and all_gather_wait.
 //
 // In two parts, since the update is recorded between: `all_reduced`, `reduce_scattered` and `all_gathered`
@@ -36,15 +36,15 @@ struct Distribution {
     States states = States::sharded;
     /// How gradients travel; losses always do in FP32.
     Wire wire = Wire::fp32;
-    /// Parameters of which a rank has a part, as the graph that updates them says (shard_parameters.h): for
-    /// those that do not.
+    /// Parameters that a rank has only a part of, as BuiltGraph::sharded of the updating graph
+    /// (shard_parameters.h): for graphs that update none.
     std::set<std::string> sharded = {};
 };
 
 /// A term of a sum.
 struct ReducedTerm {
     Tensor term;       // f32
-    NodeId made = -1;  ///< by what the backward pass is done with it: buckets are filled in this order
+    NodeId made = -1;  ///< the node after which the gradient is finished: buckets are filled in this order
 };
 
 /// The sums over all ranks, in the order of the terms, which travel as the distribution says. With one rank:

@@ -1,4 +1,4 @@
-// Makes what is added to an embedding's gradient an operand of it.
+// Makes the addend of an embedding's gradient an operand of that gradient.
 //
 //   %2 = embedding_grad(%dy, %ids) {rows=V}  %3 = add(%g, %2)
 // becomes

@@ -32,7 +32,7 @@ class BodyMaker {
         for (NodeId id : group) copy(id);
         for (std::size_t i = 0; i < border.outputs.size(); ++i)
             body_.add_result(fmt::format("out{}", i), placed_.at(border.outputs[i]));
-        return simplify(body_);  // groups of two stages may have computed the same
+        return simplify(body_);  // groups of two stages may have computed equal values
     }
 
   private:
@@ -102,7 +102,7 @@ class Placing {
   private:
     const Nodes& members(int group) const { return grouping_.groups()[group]; }
 
-    /// A counter, or what is computed of counters: where a nest alone reads it, it need not be there.
+    /// A counter, or a node computed from counters: where a nest alone reads it, it need not be there.
     bool made_inside(NodeId id) const {
         return graph_.node(id).op->name != "constant" && grouping_.from_source({id, 0});
     }

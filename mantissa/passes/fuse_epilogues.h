@@ -5,8 +5,8 @@
 // becomes
 //   %3 = fused(%x, %w, %bias) {body = matmul, gelu}
 //
-// A second output is what others read of the contraction, as a gradient does. An epilogue that reduces along
-// rows stays by itself: an epilogue sees blocks of some rows and columns.
+// The contraction's result is a second output where other nodes, such as a gradient, read it. An epilogue
+// that reduces along rows stays by itself: an epilogue sees blocks of some rows and columns.
 #pragma once
 
 #include "mantissa/graph/graph.h"

@@ -1,4 +1,4 @@
-// How a policy below sixteen bits rounds what linear layers and convolutions multiply.
+// How a policy below sixteen bits rounds the operands of linear layers and convolutions.
 #pragma once
 
 #include <cstdint>

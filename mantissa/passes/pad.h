@@ -1,6 +1,5 @@
-// Pads parameters as a layout: rows of zeros behind a parameter's own make the extents of the contractions
-// that read it multiples of what the machine likes. The parameter stays what it is, in name, shape, gradient
-// and update.
+// Pads parameters as a layout: rows of zeros behind a parameter's own bring the extents of its contractions
+// to multiples that the machine likes. The parameter keeps its name, shape, gradient and update.
 //
 //   %w = state() [50257, 768]      %1 = matmul(%x, %w) {transpose_b}      %2 = cross_entropy(%1, %t)
 // becomes

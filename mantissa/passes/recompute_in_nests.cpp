@@ -17,7 +17,7 @@ namespace {
 /// The nodes that computing a value again takes.
 struct Cone {
     std::set<NodeId> inside;  ///< nodes that are computed again
-    std::set<Value> leaves;   ///< what they read, counters and constants apart
+    std::set<Value> leaves;   ///< their operands, without counters and constants
     int instructions = 0;     ///< for sixteen lanes
 };
 
@@ -191,7 +191,7 @@ class NestRecompute {
     const Grouping& grouping_;
     const Uses& uses_;
     const double instructions_per_byte_;
-    std::set<NodeId> chosen_;         // what is computed again
+    std::set<NodeId> chosen_;         // nodes that are computed again
     std::map<NodeId, Value> copies_;  // by node of the source
 };
 

@@ -22,8 +22,8 @@
 // are square or the scale is the tensor's. A weight is rounded from the parameter itself, not from its BF16
 // copy, once a step where `lay_out` runs.
 //
-// The depth of a convolution is its channels: of x those that it reads, of dy those that it makes, of the
-// filter either. Its filter gradient is rounded along the batch: other places meet others in each tap.
+// The depth of a convolution is its channels: the input's for x, the output's for dy, either for the filter.
+// Its filter gradient is rounded along the batch: in each tap other places meet.
 //
 // BF16 stay: the first and last layers, as many as the policy says; the head, which is the fused loss or else
 // the last layer; a first layer, which reads an input; convolutions in groups; the products of attention and

@@ -20,7 +20,7 @@ namespace {
 State part_of_state(State state, int ranks) {
     state.shard_of = state.type.shape;
     state.type.shape = {shard_elements(state.type.shape.elements(), ranks)};
-    state.zero_rows = 0;  // behind what is read, which it is not
+    state.zero_rows = 0;  // only values that are read need them
     return state;
 }
 
@@ -31,7 +31,7 @@ bool is_unread(const Uses& uses, NodeId id) { return uses.of({id, 0}).empty(); }
 struct Master {
     Value updated;   // a part
     Value gathered;  // on its way: an output of all_gather_start
-    Value arrived;   // the same of all_gather_wait
+    Value arrived;   // an output of all_gather_wait
     NodeId copy = -1;
 };
 
@@ -143,7 +143,8 @@ class InParts {
     std::map<int, Master> masters_;
     int ranks_;
     Rewriter rewriter_;
-    std::map<NodeId, Value> copies_;                         // casts, by what arrives in their place
+    std::map<NodeId, Value> copies_;                         // casts, by the arriving value that replaces
+                                                             // them
     std::map<NodeId, std::map<std::int32_t, NodeId>> sent_;  // by exchange and output: the cast of it
     std::map<NodeId, Value> parts_;                          // by node of a state of the source
 };

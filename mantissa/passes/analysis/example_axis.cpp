@@ -135,7 +135,7 @@ class Examples {
         return moved;
     }
 
-    /// Parts along an axis, which is not that of the examples.
+    /// Parts along an axis other than the examples'.
     std::optional<Share> of_parts(const Node& node) const {
         const int axis = static_cast<int>(node.attributes.integer("axis"));
         Share share;

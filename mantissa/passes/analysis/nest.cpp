@@ -73,7 +73,7 @@ class NestMaker {
 
     bool inside(Value value) const { return nest_.values.contains(value); }
 
-    /// The shape that the loops go over: what a reduction reduces, else the largest output. It is flat if
+    /// The shape that the loops go over: the operand of a reduction, else the largest output. It is flat if
     /// every operand has its elements, or one.
     void choose_domain() {
         Shape domain;
@@ -177,7 +177,7 @@ class NestMaker {
         return by_elements(node.outputs[0].shape, most == Varies::not_at_all ? most : Varies::by_both);
     }
 
-    /// A reshape of a value inside changes nothing; one from outside is read as what it becomes.
+    /// A reshape of a value inside changes nothing; one from outside is read in its new shape.
     void visit_reshape(const Node& node, Value output) {
         if (!inside(node.inputs[0])) {
             refuse("a reshape of what lies outside is a view already");

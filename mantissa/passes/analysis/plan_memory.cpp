@@ -87,8 +87,8 @@ class MemoryPlanner {
         return std::ranges::count_if(node.inputs, [&](Value input) { return root(input) == owner; }) == 1;
     }
 
-    /// Whether the operation may write this output over the state, its operand, of which no other operand is
-    /// a part.
+    /// Whether the operation may write this output over the state, its operand; no other operand may be a
+    /// part of the state.
     bool may_overwrite(const Node& node, std::int32_t output, Value state) const {
         const int operand =
             node.op->written_over(node.attributes, node.inputs.size(), static_cast<std::size_t>(output));
@@ -188,7 +188,7 @@ class MemoryPlanner {
         return *node.op->view(graph_, node, value.output);
     }
 
-    /// Bytes. What is written over an operand lies where that begins.
+    /// Bytes. A value written over an operand lies where that operand begins.
     std::int64_t offset_in_root(Value value) const {
         const Node& node = graph_.node(value.node);
         if (!is_view(graph_, node)) return 0;
@@ -209,8 +209,8 @@ class MemoryPlanner {
         }
     }
 
-    /// The lowest offset at which `wanted` fits among those already given that live when it does, preferring
-    /// the tightest gap. `given` is sorted by offset.
+    /// The lowest offset at which `wanted` fits among the given allocations that live when it does,
+    /// preferring the tightest gap. `given` is sorted by offset.
     static std::int64_t best_fit(const std::vector<const Allocation*>& given, const Allocation& wanted) {
         std::int64_t best = -1, best_gap = std::numeric_limits<std::int64_t>::max(), free_from = 0;
         for (const Allocation* other : given) {

@@ -40,7 +40,7 @@ std::vector<bool> behind_inputs(const Graph& graph) {
     return behind;
 }
 
-/// Operands of the score whose numbers reach it by arithmetic: what only chooses has become a boolean.
+/// Operands of the score whose numbers reach it by arithmetic: operands that only choose are boolean by now.
 std::vector<bool> that_are_numbers(const AttentionScore& score) {
     const Graph& body = score.body->graph();
     std::vector<bool> needed(body.size());

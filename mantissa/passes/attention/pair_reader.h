@@ -1,9 +1,9 @@
-// Reads what a graph computes for each pair of a query and a key as an expression of the scaled product.
+// Reads a graph's computation for each pair of a query and a key as an expression of the scaled product.
 //
 // A value that does not depend on the product may be made inside of the expression. That is so where it
 // follows from positions, or from whole numbers and truth values. It is also so where the value is larger
-// than what it is made of, as a slope for each head times the distance. Else the value is an operand,
-// computed outside as before. A row of a table taken by distance is an operand of distances.
+// than its sources, as a slope for each head times the distance. Else the value is an operand, computed
+// outside as before. A row of a table taken by distance is an operand of distances.
 #pragma once
 
 #include <map>
@@ -39,8 +39,8 @@ struct PairFrame {
     std::vector<int> batch_axes = {};
 
     std::int64_t extent(int axis) const { return axis < 0 ? 1 : shape[axis]; }
-    /// The place of a frame's axis among those of pairs: sequences, the first of the batch; heads, all others
-    /// of it.
+    /// The place of a frame's axis among the axes of pairs: sequences, the first of the batch; heads, all
+    /// others of the batch.
     int pair_axis(int axis) const;
     /// [B, H, T, S]
     Shape pairs() const;
@@ -57,7 +57,7 @@ struct PairPlace {
 };
 
 struct PairOperand {
-    Value value = {};  ///< by distance: the table of which rows are taken
+    Value value = {};  ///< by distance: the table whose rows are taken
     AxisMap axes = {};
     PairId rows = -1;          ///< by distance: which, as an expression of positions
     std::string letters;       ///< its axes, each as it stands there
@@ -84,7 +84,7 @@ class PairReader {
     std::string no_product() const;
     Value product() const { return product_; }
     const AxisMap& product_axes() const { return product_axes_; }
-    /// Nodes that were read and depend on the product, and those of sums and maxima over them.
+    /// Nodes that were read and depend on the product, and the nodes of sums and maxima over them.
     const std::set<NodeId>& passed() const { return passed_; }
     const std::vector<PairOperand>& operands() const { return operands_; }
     const std::vector<PairRandom>& randoms() const { return randoms_; }

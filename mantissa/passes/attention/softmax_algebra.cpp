@@ -27,8 +27,8 @@ void add_power_of(std::map<Key, int>& to, const Key& key, int power) {
 
 }  // namespace
 
-/// The terms of an expression, each with its number; a factor that does not change along the keys goes into
-/// each term, so that those that do not change either are seen.
+/// The terms of an expression, each with its number. A factor that does not change along the keys goes into
+/// each term, so that terms that do not change either are seen.
 void SoftmaxAlgebra::add_terms(PairId id, double factor, PairSum& to) {
     const PairTerm term = x_[id];
     if (term.op == "number") return add_to(to, x_.number(1), factor * term.value);
@@ -171,7 +171,7 @@ void SoftmaxAlgebra::multiply(WeightProduct& into, PairId id, int power) {
     }
 }
 
-/// exp(x): what of x is -unbounded is a mask, what is the logarithm of something is that.
+/// exp(x): terms of -unbounded become masks, terms log(y) become y.
 void SoftmaxAlgebra::multiply_exponential(WeightProduct& into, PairId exponent, int power) {
     const Masked parts = unmasked(exponent, 1, -unbounded);
     if (parts.visible != x_.truth(true) && power < 0)
@@ -188,7 +188,7 @@ void SoftmaxAlgebra::multiply_exponential(WeightProduct& into, PairId exponent, 
     }
 }
 
-/// A sum over the keys: what does not change along them stands before it.
+/// A sum over the keys: factors that do not change along them stand before it.
 void SoftmaxAlgebra::multiply_sum(WeightProduct& into, PairId summed, int power) {
     WeightProduct inner = product_of(summed);
     KeySum sum{.exponent = inner.exponent, .masks = inner.masks, .factors = inner.factors, .sinks = {}};
