@@ -1,10 +1,10 @@
 // Depthwise convolutions of images [N, H, W, C], as plain data: each filter sees one channel alone. Sizes are
 // part of a kernel.
 //
-// A thread has neighbouring channels, and columns side by side: what it reads of a row of the images serves
-// several of its results. Windows and images' gradients are whole in a thread. Of a filter's gradient each
-// thread has some taps of one row of the filter, and adds up a part of all pixels; another kernel adds the
-// parts. Sums are FP32 and have one order.
+// A thread has neighbouring channels, and columns side by side: the numbers that it reads of a row of the
+// images serve several of its results. Windows and images' gradients are whole in a thread. Of a filter's
+// gradient each thread has some taps of one row of the filter, and adds up a part of all pixels; another
+// kernel adds the parts. Sums are FP32 and have one order.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@
 
 namespace mantissa::inline v0::codegen {
 
-/// Parameters: those of the convolution; of a filter's gradient the third is the address of its sums over
-/// parts of the pixels, f32 [parts, R, S, C].
+/// Parameters: the convolution's. For a filter's gradient the third is the address of its sums over parts of
+/// the pixels, f32 [parts, R, S, C].
 struct DepthwiseKernel {
     ConvolutionKernel convolution;  ///< of groups of one channel and one filter
     std::int64_t channels = 1;  ///< of a thread, which lie at a multiple of their bytes: 1, or 2 of 16 bits

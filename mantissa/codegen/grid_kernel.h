@@ -1,8 +1,8 @@
-// Kernels of a GPU for what no nest is, as plain data: each thread, or each block of threads, makes one
-// element of its output out of elements that lie anywhere. Sizes are part of a kernel, so that indices are
-// divided by constants. Attention's are in attention_kernel.h, those over images in image_kernel.h,
-// depthwise_kernel.h and filter_gradient_kernel.h, those of quantised weights in quantized_kernel.h, those of
-// rounding below sixteen bits in rounding_kernel.h.
+// Kernels of a GPU for operations that are no nest, as plain data: each thread, or each block of threads,
+// makes one element of its output out of elements that lie anywhere. Sizes are part of a kernel, so that
+// indices are divided by constants. Other kernels: attention_kernel.h; images in image_kernel.h,
+// depthwise_kernel.h and filter_gradient_kernel.h; quantised weights in quantized_kernel.h; rounding below
+// sixteen bits in rounding_kernel.h.
 //
 // Parameters of each: the operands' addresses, the output's, and further numbers as said below, 64 bits each.
 #pragma once
@@ -37,13 +37,13 @@ struct Indexed {
     std::optional<std::size_t> operand = {};  ///< that is moved; none: the output
     std::int64_t pitch = 0;                   ///< elements for each index
     std::int64_t limit = 0;                   ///< indices are below; others are reported, and nothing is done
-    std::int32_t report = 1;                  ///< as what
+    std::int32_t report = 1;                  ///< the number reported
 };
 
 /// A thread an element, or `at_once` neighbours of a row. `op`: an element-wise operation of the op table;
 /// "copy", bits as they are; "iota", the place that `counter` counts; "random_uniform", of the operands seed
 /// and step; "round_to F" for a format F. With `indexed` a further parameter: the address of two i32, at a
-/// multiple of 8, of which the first becomes what is reported, and the second an index that is outside.
+/// multiple of 8. The first becomes `report`, and the second an index that is outside.
 struct ElementKernel {
     std::string op;
     std::vector<std::int64_t> extents;  ///< outermost first
@@ -57,8 +57,8 @@ struct ElementKernel {
     std::int64_t operation = 0;              ///< of "random_uniform"
 };
 
-/// A sum or maximum: result i of `chunks` times the kept elements is that of kept element i % kept, over the
-/// terms of chunk i / kept. A result has a thread, or several of a block, which add in one order.
+/// A sum or maximum, `chunks` results a kept element: result i is kept element i % kept, over the terms of
+/// chunk i / kept. A result has a thread, or several of a block, which add in one order.
 struct ReductionKernel {
     struct Axis {
         std::int64_t extent = 1;
@@ -69,8 +69,8 @@ struct ReductionKernel {
     std::int64_t chunks = 1;
     std::int64_t terms_of_chunk = 0;
     int threads = 1;  ///< of a result: 1, or a power of two up to 256
-    /// The threads of a result are no neighbours: those are of neighbouring results, whose terms lie side by
-    /// side.
+    /// The threads of a result are no neighbours: neighbouring threads have neighbouring results, whose terms
+    /// lie side by side.
     bool spread = false;
     /// Neighbouring results of a thread, whose terms lie side by side and begin at a multiple of as many.
     int at_once = 1;
@@ -88,8 +88,8 @@ struct EmbeddingGradientKernel {
         /// A block a token: dy [N, columns], ids, firsts -> sums [N, columns]: at the first token of an id in
         /// its stretch, dy of all of them, in order.
         stretches,
-        /// A block a token: sums, ids, firsts -> what is added to the table: at the id's first token of all,
-        /// the sums of all stretches, in order.
+        /// A block a token: sums, ids, firsts -> the addend of the table: at the id's first token of all, the
+        /// sums of all stretches, in order.
         rows,
     };
     Stage stage = Stage::firsts;

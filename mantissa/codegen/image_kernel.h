@@ -1,5 +1,5 @@
-// Pools and convolutions of images [N, H, W, C], as plain data: a thread makes one element of the output, out
-// of the elements that it looks at in the order in which they lie. Sizes are part of a kernel.
+// Pools and convolutions of images [N, H, W, C], as plain data: a thread makes one element of the output, and
+// reads its elements in the order of memory. Sizes are part of a kernel.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct PoolKernel {
     bool is_maximum() const {
         return makes == PoolResult::maximum || makes == PoolResult::gradient_of_maximum;
     }
-    /// Elements of what it makes.
+    /// Elements of the result.
     std::int64_t results() const;
 };
 

@@ -43,7 +43,7 @@ std::optional<std::size_t> number_in(std::string_view word) {
     return number;
 }
 
-/// A line of first words, checksum of what follows and three sizes; then key, IR and assembly.
+/// A line of first words, checksum of the rest and three sizes; then key, IR and assembly.
 std::string written(std::string_view key, const Listing& kernel) {
     std::string content(key);
     content += kernel.ir;

@@ -19,8 +19,8 @@ class KernelFolder {
   public:
     /// Keeps nothing.
     KernelFolder() = default;
-    /// `maker`: what makes kernels; those of another one are never taken. Of makers, the four that last added
-    /// one are kept. Nothing is kept where the folder or the maker is empty.
+    /// `maker`: the program that makes kernels; another maker's are never taken. Kernels of the four makers
+    /// that last added one are kept. Nothing is kept where the folder or the maker is empty.
     KernelFolder(std::filesystem::path folder, std::string maker);
     /// The folder of this program: its build, its compiler.
     explicit KernelFolder(std::filesystem::path folder);

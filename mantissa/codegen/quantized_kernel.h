@@ -1,5 +1,5 @@
 // Weights in eight and four bits, and their products with rows that are quantised when they come, as kernels
-// of a GPU: plain data. What quantising means is in docs/ir.md; sizes are part of a kernel.
+// of a GPU: plain data. docs/ir.md defines quantising; sizes are part of a kernel.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ struct WeightGroupsKernel {
 struct QuantizedRowsKernel {
     bool four_bits = false;
     std::int64_t rows = 0, columns = 0, depth = 0;
-    std::int64_t pitch = 0;    ///< bytes of a row of x: a multiple of what is read of it at a time
+    std::int64_t pitch = 0;    ///< bytes of a row of x: a multiple of the bytes read at a time
     std::int64_t leading = 0;  ///< elements from one row of y to the next
     bool bias = false;
 
@@ -50,7 +50,7 @@ struct QuantizedRowsKernel {
     std::int64_t bytes_of_row() const { return four_bits ? depth / 2 : depth; }
     /// Bytes of w that a lane takes at a time: of four bits a group.
     std::int64_t bytes_at_once() const;
-    /// Whether those are read in one piece; else byte by byte.
+    /// Whether these bytes are read in one piece; else byte by byte.
     bool is_aligned() const { return bytes_of_row() % bytes_at_once() == 0; }
     std::int64_t rows_of_warp() const;
     std::int64_t columns_of_warp() const;

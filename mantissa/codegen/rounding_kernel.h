@@ -1,5 +1,5 @@
 // Numbers rounded to the values of a format below sixteen bits that share scales, as kernels of a GPU: plain
-// data. What rounding means is in numerics/short_formats.h; the bits are the CPU's
+// data. numerics/short_formats.h defines rounding; the bits are the CPU's
 // (device/cpu/modes/block_rounding.h).
 #pragma once
 
@@ -30,11 +30,11 @@ struct RoundingKernel {
     std::int64_t operation = 0;  ///< tells random numbers from others
     ScaleRule rule = ScaleRule::up;
     ShortFormat element = ShortFormat::e4m3;
-    /// Nothing is rounded. Each block of threads gives the largest magnitude of its numbers as i32 bits, of
-    /// which those of infinities and NaN are the largest.
+    /// Nothing is rounded. Each block of threads gives the largest magnitude of its numbers as i32 bits;
+    /// infinities and NaN have the largest.
     bool finds_largest = false;
-    /// Values go to bytes of FP8: to y by rows, and behind them those of the transpose. Blocks are `across`,
-    /// whole, and of 16 or 32.
+    /// Values go to bytes of FP8: to y by rows, and behind them the transpose. Blocks are `across`, whole,
+    /// and of 16 or 32.
     bool fp8 = false;
     bool askew = false;  ///< x and y begin at any of their elements
 
@@ -57,9 +57,9 @@ struct RoundingKernel {
     std::int64_t threads() const;
 };
 
-/// The tensor's scale by the largest of so many largest magnitudes. Parameters: the magnitudes'
-/// bits, i32 [parts]; where `given`, f32, one that is taken for the scale in their place; the scale, what
-/// products are multiplied by, and the largest magnitude, f32. One block of threads.
+/// The tensor's scale by the largest of so many largest magnitudes. Parameters: the magnitudes' bits, i32
+/// [parts]; where `given`, f32, a magnitude that is taken for the scale in their place; the scale, which is
+/// the factor of products, and the largest magnitude, f32. One block of threads.
 struct TensorScaleKernel {
     ScaleRule rule = ScaleRule::tensor;
     ShortFormat element = ShortFormat::e4m3;

@@ -11,7 +11,7 @@
 namespace mantissa::inline v0::codegen {
 
 struct ScoreBlock {
-    // Blocks [rows, stride] of whole vectors. What a function does not make may be null.
+    // Blocks [rows, stride] of whole vectors. Blocks that a function neither reads nor makes may be null.
     const float* from = nullptr;        ///< times `scale`: the scaled scores
     float* scores = nullptr;            ///< the new ones, -infinity where hidden; may be `from`
     float* slopes = nullptr;            ///< backward: the derivatives of the new ones by the scaled ones
@@ -26,7 +26,7 @@ struct ScoreBlock {
     /// By operand: the element of the first row and lane.
     const std::byte* const* operands = nullptr;
     const std::int64_t* operand_rows = nullptr;  ///< by operand: elements from one row to the next
-    /// Sums, by gradient: what the contributions are added to, the element of the first row and lane.
+    /// Sums, by gradient: the element of the first row and lane that contributions are added to.
     float* const* gradients = nullptr;
     const std::int64_t* gradient_rows = nullptr;  ///< by gradient: elements from one row to the next
 };

@@ -21,7 +21,7 @@ class Execution {
     /// type; `arena` has the bytes that the plan asks for. Both are shared with whoever else uses them, and
     /// must outlive this.
     Execution(const Plan& plan, StateBlock& state, DeviceMemory& arena);
-    /// Waits for what was started and not finished.
+    /// Waits for queued work that is not finished.
     ~Execution();
     Execution(Execution&&) = default;
 
@@ -38,7 +38,7 @@ class Execution {
     void run(Profile* profile = nullptr);
     /// Queues everything, and the copies of small results to the host.
     void start();
-    /// Waits until what was started is done.
+    /// Waits until all queued work is done.
     void finish();
 
     /// Runs everything and waits until it is done. Returns an event from before the first launch, and one
@@ -59,7 +59,7 @@ class Execution {
     /// Bytes of a value from `offset` on, while it is there: between the operation that makes it and the last
     /// that reads it.
     void read_value(Value value, std::int64_t offset, std::span<std::byte> bytes) const;
-    /// The same of all of it, a piece at a time, so that looking at the largest tensor takes no memory of its
+    /// Reads all of a value, a piece at a time, so that looking at the largest tensor takes no memory of its
     /// size: `piece` is given the index of the first element and the elements' bytes, and stops the reading
     /// where its answer is false. Returns whether all was read.
     bool read_in_pieces(Value value,
@@ -99,8 +99,8 @@ class Execution {
     std::unique_ptr<Program> program_;  // a step a planned node, then one an update that is copied
     std::unique_ptr<HostMemory> small_results_memory_;
     std::vector<std::span<std::byte>> small_results_;  // by result; empty: it is not small
-    bool small_results_are_there_ = false;             // or will be, when what was started is done
-    std::unique_ptr<Event> done_;                      // what was started; null: waited for
+    bool small_results_are_there_ = false;             // or will be, when the queued work is done
+    std::unique_ptr<Event> done_;                      // after the queued work; null: it was waited for
 };
 
 }  // namespace mantissa

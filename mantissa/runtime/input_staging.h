@@ -26,7 +26,7 @@ class InputStaging {
     /// Takes the value of an input for the next run, at once; the copy to the device begins.
     void give(std::size_t input, std::span<const std::byte> value);
 
-    /// Queues, as work, that what was given since the last call takes its place.
+    /// Queues, as work, the move of the values given since the last call to their places.
     void queue();
 
   private:

@@ -28,8 +28,8 @@ struct NonFinite {
 /// Runs the plan operation by operation until one is found; nothing then happens after it, so updates that
 /// come later are not made. None is found: the run was made whole.
 ///
-/// Infinities may be meant: those of a constant, as of a mask, and what element-wise operations and movement
-/// make of them, are no finding. A NaN always is. Nothing of a stage behind `last` is run.
+/// Intended infinities are no finding: a constant's, as in a mask, and the results of element-wise operations
+/// and movement on them. A NaN always is. Nothing of a stage behind `last` is run.
 std::optional<NonFinite> run_to_first_non_finite(Execution& execution, Stage last = Stage::update);
 
 }  // namespace mantissa

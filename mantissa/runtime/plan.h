@@ -1,5 +1,5 @@
-// The plan of a graph on a device: which kernel runs each node and why, where every value lives, and in what
-// order things happen. A flat list; no decision is left for the run.
+// The plan of a graph on a device: which kernel runs each node and why, where every value lives, and the
+// order of all work. A flat list; no decision is left for the run.
 #pragma once
 
 #include <span>
@@ -13,7 +13,7 @@
 
 namespace mantissa::inline v0 {
 
-/// A kernel that was asked before the chosen one, and what it answered.
+/// A kernel that was asked before the chosen one, and its answer.
 struct Refusal {
     std::string kernel;
     std::string reason;
@@ -40,8 +40,8 @@ enum class MakeKernels : std::uint8_t { yes, no };
 class Plan {
   public:
     /// Chooses kernels and places values. Throws UserError, with every kernel's reason, if a node has none.
-    /// `lasting`: inputs that stay as they are from run to run; who runs the nodes then calls what they keep
-    /// of those before the first run. `askew`: inputs and results may begin where Problem::askew says.
+    /// `lasting`: inputs that stay as they are from run to run; whoever runs the nodes calls kernels' `keep`
+    /// for them before the first run. `askew`: inputs and results may begin where Problem::askew says.
     Plan(Graph graph, Device& device, MakeKernels make = MakeKernels::yes,
          std::span<const NodeId> lasting = {}, bool askew = false);
 
@@ -61,7 +61,7 @@ class Plan {
     std::int64_t input_bytes() const;
     /// Bytes of the graph's constants.
     std::int64_t constant_bytes() const;
-    /// The plan as text: a line a node with its kernel, its place and the reasons of those refused.
+    /// The plan as text: a line a node with its kernel, its place and the reasons of refused kernels.
     std::string text() const;
 
   private:
@@ -71,7 +71,7 @@ class Plan {
     std::vector<PlannedNode> nodes_;
 };
 
-/// The device as passes see it. It must outlive what is returned.
+/// The device as passes see it. It must outlive the machine.
 Machine machine_for_passes(const Device& device);
 
 }  // namespace mantissa

@@ -154,7 +154,7 @@ class BoundScan {
         return {.base = Where::Base::output, .number = i, .of_step = bytes};
     }
 
-    /// Each is computed where it belongs, but for those that are another value, too: these are copied.
+    /// Each result is computed in its place; results that are also another value are copied.
     void place_results() {
         for (std::size_t i = 0; i < graph().results().size(); ++i) {
             const Value value = graph().results()[i].value, from = owner(value);
@@ -237,7 +237,7 @@ class BoundScan {
         return launch;
     }
 
-    /// States that are kept begin with what is given; without a step it is all there is.
+    /// Kept states begin with the given ones; without a step the given ones are the result.
     void begin_states() {
         if (!form_.keeps_states && form_.steps > 0) return;
         for (std::size_t i = 0; i < form_.states; ++i) {

@@ -11,7 +11,7 @@ namespace mantissa::inline v0 {
 
 struct Underflow {
     std::int64_t elements = 0;  ///< that are stored in 16 bits and should not be zero
-    std::int64_t lost = 0;      ///< of those, that are zero
+    std::int64_t lost = 0;      ///< elements of these that are zero
 
     double share() const {
         return elements == 0 ? 0 : static_cast<double>(lost) / static_cast<double>(elements);

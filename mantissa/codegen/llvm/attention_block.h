@@ -73,14 +73,14 @@ class AttentionBlock : OwnBuilder, protected MatrixCode {
     };
     /// The function's result on products of a tile, whose first column this is; `head`: of the queries.
     Remade remade(const Sums& products, llvm::Value* tile_first, llvm::Value* head);
-    /// Adds what pairs give to the gradients that this kernel makes. `cotangents`: of the new scores, 0 where
-    /// hidden. `rows`: for each gradient by rows a sum for each of the thread's rows.
+    /// Adds the contributions of pairs to the gradients that this kernel makes. `cotangents`: of the new
+    /// scores, 0 where hidden. `rows`: for each gradient by rows a sum for each of the thread's rows.
     void add_score_gradients(const Sums& products, const Sums& cotangents, llvm::Value* tile_first,
                              llvm::Value* head, std::span<llvm::Value*> rows);
     std::size_t row_sums_of_thread() const;
-    /// Gradients of new scores as those of scaled ones.
+    /// Gradients of scaled scores, from gradients of new scores.
     Sums through_slopes(Sums gradients, const Sums& slopes);
-    /// Writes those sums. `all`: rows of a head.
+    /// Writes the sums of add_score_gradients. `all`: rows of a head.
     void write_row_sums(std::span<llvm::Value* const> rows, std::int64_t all);
     /// The scores of a tile after the mask, by the part's byte of its word.
     Sums hidden_by_mask(const Sums& scores, llvm::Value* tile_first, llvm::Value* head, llvm::Value* sees);
@@ -89,7 +89,7 @@ class AttentionBlock : OwnBuilder, protected MatrixCode {
     struct Tile {
         llvm::Value* number = nullptr;  ///< i64: how many came before it
         llvm::Value* place = nullptr;   ///< i64: which of all
-        llvm::Value* sees = nullptr;  ///< i32: what the part sees of it, as in SeenTilesKernel; null: no mask
+        llvm::Value* sees = nullptr;    ///< i32: SeenTilesKernel's word of it; null: no mask
     };
     struct TileWork {
         llvm::Value* count = nullptr;  ///< i64
@@ -131,7 +131,7 @@ class AttentionBlock : OwnBuilder, protected MatrixCode {
     llvm::GlobalVariable* pool_ = nullptr;
     // i64: the block's head among all of its kind, its sequence, its head in it, its first row.
     llvm::Value *head_of_all_ = nullptr, *sequence_ = nullptr, *head_ = nullptr, *first_ = nullptr;
-    // i32: the warp's first row in the block and among all, and that of its part among all.
+    // i32: the warp's first row in the block and among all, and its part's first row among all.
     llvm::Value *own_row_ = nullptr, *warp_first_ = nullptr, *part_first_ = nullptr;
 
   private:
@@ -144,7 +144,7 @@ class AttentionBlock : OwnBuilder, protected MatrixCode {
                        const PairValues::Pair& pair, llvm::Value* value, llvm::Value* to);
     llvm::Value* part();
 
-    /// A tile in which a part sees something.
+    /// A tile that a part sees pairs of.
     struct Seen {
         llvm::Value *place = nullptr, *word = nullptr;  ///< i64, i32
     };

@@ -19,7 +19,7 @@ namespace mantissa::inline v0::codegen {
 class BodyValues {
   public:
     struct Pair {
-        std::size_t query = 0, key = 0;  ///< of those at hand; along lanes the number of a vector
+        std::size_t query = 0, key = 0;  ///< place among the rows at hand; along lanes the number of a vector
         llvm::Value* score = nullptr;
         llvm::Value* cotangent = nullptr;
     };
@@ -45,7 +45,7 @@ class BodyValues {
     }
     bool in_lanes(NodeId id) const { return lane_axis_ && changes_along(*lane_axis_, id); }
     llvm::Value* of(mantissa::Value value, const Pair& pair);
-    /// Forgets what changes along an axis.
+    /// Forgets values that change along an axis.
     void forget(std::size_t axis);
     void forget_all() { known_.clear(); }
 

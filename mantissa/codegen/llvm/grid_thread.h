@@ -37,7 +37,7 @@ class GridThread : OwnBuilder, protected GpuCode {
     llvm::Value* number(double value);      ///< f32
     llvm::Value* bits(llvm::Value* x);      ///< of an f32, as i32
     llvm::Value* larger(llvm::Value* a, llvm::Value* b);
-    /// An i32 over the lanes of a warp, all of which come here, by that intrinsic.
+    /// Reduces an i32 over the lanes of a warp by that intrinsic; all lanes come here.
     llvm::Value* across_warp(unsigned reduction, llvm::Value* x);
     /// The largest i32 of all threads of the block. Once in a kernel.
     llvm::Value* largest_of_block(llvm::Value* own);

@@ -28,8 +28,8 @@ class Lanes {
     enum class By : std::uint8_t {
         bits,
         instruction,
-        /// The same of integers of 16 bits, which LLVM looks into no further: else it compares what was
-        /// widened as FP16, and a GPU that flushes subnormals of FP32 then flushes those of FP16.
+        /// The instruction on integers of 16 bits, which LLVM does not look into. Else it compares widened
+        /// numbers as FP16, and a GPU that flushes subnormals of FP32 then flushes subnormals of FP16, too.
         instruction_on_integers,
     };
     /// How numbers of 16 bits are made and read; both ways give the same bits.
@@ -71,7 +71,7 @@ class Lanes {
     llvm::Value* read(llvm::Value* raw, DType dtype) const;
     /// `mask` null: all lanes.
     llvm::Value* load(llvm::Value* address, DType dtype, llvm::Value* mask = nullptr) const;
-    /// The same of FP32 sums that a contraction just made.
+    /// Loads FP32 sums that a contraction just made.
     llvm::Value* load_sums(llvm::Value* address, llvm::Value* mask = nullptr) const;
     /// `rounded`: the value is exact in its type already.
     llvm::Value* stored(llvm::Value* value, DType dtype, bool rounded) const;

@@ -81,7 +81,7 @@ class TargetCode {
 
 /// How the host makes and reads numbers of 16 bits.
 Lanes::Conversions host_conversions(const HostFeatures& features);
-/// Adds a function that takes one pointer and gives nothing; what is built next stands in it. The pointer.
+/// Adds a function that takes one pointer and returns nothing, and builds in it. Returns the pointer.
 llvm::Value* begin_host_function(llvm::IRBuilderBase& builder, llvm::Module& module, const std::string& name);
 /// Serial functions of the type `FusedFunction`, over sixteen lanes.
 std::unique_ptr<TargetCode> make_host_code(llvm::IRBuilderBase& builder, const LoopNest& nest,
