@@ -1,5 +1,5 @@
-// A value, or the reason why there is none: what is answered by a search that may rightly find nothing. What
-// ought to be there and is not throws an error (error.h).
+// A value, or the reason why there is none: the answer of a search that may rightly find nothing. A search
+// that must find something throws an error (error.h).
 #pragma once
 
 #include <string>

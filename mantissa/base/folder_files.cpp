@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// `entered`: the folders, without links, in which nothing is looked for any more.
+/// `entered`: the folders, without links, that were looked into.
 void add_files(const fs::path& folder, std::set<fs::path>& entered, FolderFiles& found) {
     std::error_code error;
     if (!entered.insert(fs::canonical(folder, error)).second) {

@@ -14,9 +14,9 @@ struct FolderFiles {
     std::uint64_t hidden = 0;  ///< files and folders that were passed over
 };
 
-/// All files in a folder and in those inside it. What is hidden (its name begins with a dot) is passed over,
-/// folders with all that they hold. Links are followed, but no folder is entered twice. Throws UserError that
-/// names a folder that cannot be read.
+/// All files in a folder and in the folders inside it. Hidden entries (the name begins with a dot) are passed
+/// over, folders with all their files. Links are followed, but no folder is entered twice. Throws UserError
+/// that names a folder that cannot be read.
 FolderFiles files_below(const std::filesystem::path& folder);
 
 /// The entries of one folder, linked or not, that are not hidden.

@@ -1,5 +1,5 @@
 // Records loops block by block while one thread runs them: how long each block takes, and which earlier
-// blocks it waits for. From that follows what the loops would take on more threads.
+// blocks it waits for. The time of the loops on more threads follows from that.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,7 @@
 
 namespace mantissa::inline v0 {
 
-/// A loop as one thread ran it. Seconds are those in which it had a core, so that other programs do not
-/// count.
+/// A loop as one thread ran it. Seconds count only while it had a core, so that other programs do not count.
 struct RecordedLoop {
     struct Wait {
         std::int64_t block = 0, awaited = 0;  ///< the second comes before the first
@@ -33,7 +32,7 @@ class LoopRecorder {
     /// The one that records the calling thread; null: none does.
     static LoopRecorder* of_this_thread();
 
-    /// Seconds in which the calling thread had a core so far.
+    /// Seconds that the calling thread had a core so far.
     static double seconds_on_core();
 
     /// The loops since the last call.

@@ -115,7 +115,7 @@ class InsideALoop {
 
 using Clock = std::chrono::steady_clock;
 
-/// Periods in which control group v2 stopped this process for its quota; 0 where there is none.
+/// Periods when control group v2 stopped this process for its quota; 0 where there is none.
 std::int64_t throttled_periods() {
     std::ifstream file("/sys/fs/cgroup/cpu.stat");
     std::int64_t value = 0;
@@ -302,8 +302,8 @@ struct ThreadPool::State {
         if (failure) std::rethrow_exception(failure);
     }
 
-    /// How long the calling thread lacked a core in loops. What it does between them counts as in its favour;
-    /// of a thread that calls for the first time nothing is known.
+    /// How long the calling thread lacked a core in loops. Its work between them counts as in its favour;
+    /// nothing is known about a thread that calls for the first time.
     std::int64_t missing_of_caller() {
         ThreadClock& clock = clocks[0];
         if (clock.owner() == std::this_thread::get_id())

@@ -13,8 +13,8 @@
 
 namespace mantissa::inline v0 {
 
-/// How many threads to use where nothing was asked for: OMP_NUM_THREADS if set, else what the affinity mask
-/// and the control group's CPU quota allow. Throws UserError if OMP_NUM_THREADS is no positive number.
+/// How many threads to use by default: OMP_NUM_THREADS if set, else as many as the affinity mask and the
+/// control group's CPU quota allow. Throws UserError if OMP_NUM_THREADS is no positive number.
 int default_thread_count();
 
 /// Cores that the affinity mask and the control group's CPU quota allow.
@@ -39,8 +39,8 @@ class ThreadPool {
     /// flushed inside. The first exception that a body throws is thrown again here. A loop inside a body runs
     /// on its own thread.
     void for_each_block(std::int64_t blocks, Body body);
-    /// The same of blocks that may wait for blocks before them. They are taken one at a time: of several, the
-    /// last would keep waiting who needs it, though nobody has begun it.
+    /// A loop of blocks that may wait for blocks before them. They are taken one at a time: in a batch, the
+    /// last block would keep its readers waiting, though nobody has begun it.
     void for_each_in_turn(std::int64_t blocks, Body body);
 
     /// How many blocks a thread takes at a time of a loop, not in turn, that so many threads share.

@@ -7,7 +7,7 @@
 //   int8  -127 ... 127 times a scale a row: 8 bits
 //
 // Numbers of FP8, for units that multiply them, are codes without scales: e4m3, e5m2. Only such a product
-// reads them, along either axis: those of the transpose lie behind the matrix's.
+// reads them, along either axis: the transpose's codes lie behind the matrix's.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ struct CodedMatrix {
     std::int64_t rows = 0, columns = 0;  ///< of int4, columns are even
 };
 
-/// Codes, then what their scales are made of.
+/// Bytes of the codes, then of the data that their scales follow from.
 std::int64_t coded_bytes(const CodedMatrix& matrix);
 
 /// Writes the codes and scales of the weights, row after row, to coded_bytes() bytes that are aligned to 4. A

@@ -114,7 +114,7 @@ template <int quarters, class Ops>
     const auto is_odd = ops.less(ops.constant(0.5f), ops.to_float(ops.and_int(quarter, ops.integer(1))));
     const auto sign = ops.template shift_left<30>(ops.and_int(quarter, ops.integer(2)));
     const auto value = ops.bits(ops.select(is_odd, cosine, sine));
-    // The sign bit is flipped where `sign` has it: what is carried out of it is lost.
+    // The sign bit is flipped where `sign` has it: the carry out of it is lost.
     const auto y = ops.from_bits(ops.add_int(value, sign));
     return ops.select(ops.less(x, ops.constant(circle_greatest)), y, ops.constant(__builtin_nanf("")));
 }

@@ -6,13 +6,12 @@
 
 namespace mantissa::inline v0::elementary {
 
-/// 2^r = 1 + r (c0 + c1 r + ...), |r| <= 1/2. A minimax fit like those of elementary_coefficients.h.
-/// Error 3.0e-9.
+/// 2^r = 1 + r (c0 + c1 r + ...), |r| <= 1/2. A minimax fit as in elementary_coefficients.h. Error 3.0e-9.
 inline constexpr float exp2_series[] = {0x1.62e430p-1f, 0x1.ebfbdcp-3f,  0x1.c6af7cp-5f,
                                         0x1.3b2de0p-7f, 0x1.5f0830p-10f, 0x1.416b5cp-13f};
 /// Between these the result is finite and normal.
 inline constexpr float exp2_least = -126, exp2_greatest = 127;
-/// Here the sum of exponents is that of zero, and that of infinity: what exp2_inside gives, with no test.
+/// Here the sum of exponents is zero's, and infinity's: exp2_inside gives these, with no test.
 inline constexpr float exp2_zero = -127, exp2_infinite = 128;
 inline constexpr float log2_e = 1.4426950408889634f;
 
@@ -50,7 +49,7 @@ template <class Ops>
     return exp2_inside(ops, ops.maximum(ops.constant(exp2_zero), y));
 }
 
-/// The same for every y: from exp2_infinite up it is infinity.
+/// 2^y for every y: from exp2_infinite up it is infinity.
 template <class Ops>
 [[gnu::always_inline]] inline typename Ops::Float exp2(Ops& ops, typename Ops::Float y) {
     return exp2_below(ops, ops.minimum(ops.constant(exp2_infinite), y));

@@ -29,7 +29,7 @@ template <class Ops>
     return {ops.template shift_right_signed<23>(above), ops.from_bits(fraction)};
 }
 
-/// log(1 + x): what 1 + x lost by rounding is added to its fraction. -1 gives -infinity, below it NaN.
+/// log(1 + x): the rounding error of 1 + x is added to its fraction. -1 gives -infinity, below it NaN.
 template <class Ops>
 [[gnu::always_inline]] inline typename Ops::Float log1p(Ops& ops, typename Ops::Float x) {
     const auto one = ops.constant(1.0f);
@@ -111,7 +111,7 @@ template <class Ops>
     return {high, ops.subtract(low, ops.subtract(high, sum))};
 }
 
-/// a^y of a number a >= 0; 0, whose logarithm is -infinity, and infinity are as their limits. What is beyond
+/// a^y of a number a >= 0; 0, whose logarithm is -infinity, and infinity are as their limits. A number beyond
 /// the exponential's range goes through it as any number, and is replaced.
 template <class Ops>
 [[gnu::always_inline]] inline typename Ops::Float power_of_positive(Ops& ops, typename Ops::Float a,

@@ -87,8 +87,8 @@ float tensor_scale(ShortFormat element, float largest);
 /// Two levels of scales, as NVFP4 has them: numbers of E2M1 times a scale of E4M3 a block times one of FP32 a
 /// tensor.
 struct TwoLevelScale {
-    float decode;  ///< of the block, an E4M3 number: what E2M1 values are multiplied by
-    float encode;  ///< what the tensor's numbers are multiplied by to become E2M1
+    float decode;  ///< of the block, an E4M3 number: the factor of E2M1 values
+    float encode;  ///< the factor that makes E2M1 of the tensor's numbers
 };
 /// Factor of the tensor's numbers, 448 x 6 / largest, with tensor_scale's exceptions.
 float two_level_tensor_scale(float largest);
@@ -99,7 +99,7 @@ TwoLevelScale two_level_scale(float largest_of_block, float tensor);
 std::uint32_t rounding_bits(const RandomStream& stream, std::int64_t row, std::int64_t column,
                             std::int64_t columns);
 
-/// Numbers of a random Hadamard transform: those which NVFP4's filter gradient turns before it rounds them.
+/// Numbers of a random Hadamard transform, which NVFP4's filter gradient applies before rounding.
 constexpr int hadamard_size = 16;
 /// Signs first, then Sylvester's matrix / 4, summed in FP32 by halves; results are BF16 numbers. Both factors
 /// of a product turned along its depth, the product stays. NVIDIA's signs.

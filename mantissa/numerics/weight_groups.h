@@ -17,10 +17,10 @@ struct WeightGroup {
     BF16 scale = {};
 };
 
-/// At most 32 weights. Of some scales under which the weight of the largest absolute value becomes a number
-/// between -7 and -9, each is replaced by that of least squares for its numbers; the one with the smallest
-/// sum of squared errors is rounded to BF16, and weights go to the nearest multiples of it. A group of zeros
-/// has scale 0; if a weight is not finite, the scale is NaN.
+/// At most 32 weights. Some scales make the weight of the largest absolute value a number between -7 and -9;
+/// each is replaced by the least-squares scale of its numbers. The scale with the smallest sum of squared
+/// errors is rounded to BF16, and weights go to the nearest multiples of it. A group of zeros has scale 0; if
+/// a weight is not finite, the scale is NaN.
 WeightGroup group_of(std::span<const float> weights);
 
 }  // namespace mantissa

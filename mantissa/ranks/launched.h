@@ -1,4 +1,4 @@
-// Whether this process was started as one of several ranks, and by whom: what a launcher says in the
+// Whether this process was started as one of several ranks, and by whom: a launcher's variables in the
 // environment, and the transport that belongs to it.
 #pragma once
 
@@ -20,7 +20,7 @@ struct Launched {
 std::optional<Launched> launched();
 
 /// Connects with the other ranks, which are waited for so many seconds. Throws UserError in one line where
-/// the plug-in or what it needs is not there, naming what to install.
+/// the plug-in or a library that it needs is not there, naming the package to install.
 std::unique_ptr<Transport> connect(const Launched& launched, double seconds);
 
 }  // namespace mantissa

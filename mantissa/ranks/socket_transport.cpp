@@ -67,7 +67,7 @@ class SocketTransport final : public Transport {
         }
     }
 
-    /// Part of an exchange, by its number: what is left of it.
+    /// The unfinished part of an exchange, by its number.
     template <class Byte>
     struct Passing {
         std::uint64_t exchange = 0;
@@ -208,7 +208,7 @@ std::unique_ptr<Transport> meet_ranks(const std::string& name, int rank, int ran
         try {
             until(accepted, first_missing(), seconds);
         } catch (const LostRank&) {
-            transport();  // closes those that are there
+            transport();  // closes the open connections
             throw;
         }
         const bool told = ::recv(socket, &other, sizeof other, MSG_WAITALL) == sizeof other;
