@@ -35,14 +35,13 @@ class HostMemory {
     virtual std::span<std::byte> bytes() const = 0;
 };
 
-/// A queue runs its work in the order in which it was queued, beside what is queued in the other but for
-/// where one is told to wait.
+/// A queue runs its work in the order of queueing, and beside the other queue unless one is told to wait.
 enum class Queue : std::uint8_t {
     work,    ///< programs, and copies that follow on them
     copies,  ///< between the host's memory and the device's
 };
 
-/// One operation to be done: what kernels are chosen by.
+/// One operation to be done, for the choice of its kernel.
 struct Problem {
     const Op& op;
     std::span<const Type> inputs;
@@ -92,15 +91,14 @@ struct BoundCopy {
 
 using BoundStep = std::variant<BoundLaunch, BoundCopy>;
 
-/// Steps bound to memory, to be run again and again: one list of calls, or one graph of a GPU. What is
-/// queued, as work, may not be done, nor have begun, when the call returns. A program and its memory must
-/// outlive it.
+/// Steps bound to memory, to be run again and again: one list of calls, or one graph of a GPU. Queued work
+/// may not be done, nor have begun, when the call returns. A program and its memory must outlive it.
 class Program {
   public:
     virtual ~Program() = default;
     /// Queues all steps.
     virtual void run() = 0;
-    /// Queues one step, for those who look at what it made, or when it was made.
+    /// Queues one step, for callers that look at its results, or at its time.
     virtual void run_step(std::size_t step) = 0;
 };
 
@@ -158,7 +156,7 @@ struct KernelListing {
     std::string assembly;
 };
 
-/// A point in what was queued, with the time at which the device passed it.
+/// A point in a queue's work, with the time at which the device passed it.
 class Event {
   public:
     virtual ~Event() = default;
@@ -204,16 +202,16 @@ class Device {
     /// Takes about a tenth of a second. `scratch` is written over; it should be several times the last cache.
     virtual Peaks measure_peaks(DeviceMemory& scratch) = 0;
 
-    /// Called when all kernels of a plan are prepared, before the first launch: makes code for those that are
-    /// held, and for no other that was asked.
+    /// Called when all kernels of a plan are prepared, before the first launch: makes code for the kernels
+    /// that are held, and for no others.
     virtual void compile_kernels() {}
     /// All that were made in process so far.
     virtual std::vector<KernelListing> compiled_kernels() const { return {}; }
 
-    /// Peaks of every format, with what the device's facts let one expect. Takes seconds.
+    /// Peaks of every format, with the peaks that the device's facts let one expect. Takes seconds.
     virtual FormatPeaks measure_formats() = 0;
 
-    /// The steps in the order in which they run.
+    /// Binds the steps, in the order of their run.
     virtual std::unique_ptr<Program> bind(std::span<const BoundStep> steps) = 0;
     /// Memory of the host for copies that are queued. Throws UserError, naming `purpose`, if there is not
     /// enough.
@@ -226,15 +224,15 @@ class Device {
     /// Queues an event behind all that was queued there before.
     virtual std::unique_ptr<Event> record(Queue queue) = 0;
     std::unique_ptr<Event> record() { return record(Queue::work); }
-    /// Lets what is queued there from now on begin when the device has passed the event.
+    /// Lets work queued there from now on begin when the device has passed the event.
     virtual void queue_wait(Queue queue, const Event& event) = 0;
     /// Returns when the device has passed the event.
     virtual void wait(const Event& event) = 0;
     /// Between two events that the device has passed.
     virtual double seconds_between(const Event& first, const Event& second) = 0;
 
-    /// Whether it is recorded when each thread works, where threads of the host do what is launched. At first
-    /// it is not, and costs nothing.
+    /// Whether to record when each thread works, if threads of the host run the launches. At first it is off,
+    /// and costs nothing.
     virtual void record_threads(bool) {}
     /// Everything that was recorded since the last call, by thread and then by time; `since` was passed
     /// before.

@@ -15,8 +15,8 @@ class Ranks;
 /// number of threads.
 Device& cpu(int threads = 0);
 
-/// An NVIDIA GPU: the first that CUDA_VISIBLE_DEVICES leaves, likewise. Throws UserError that says what is
-/// missing (the driver, cuBLASLt, a version, the compiler), and for another index, since a process has one.
+/// An NVIDIA GPU: the first that CUDA_VISIBLE_DEVICES leaves, likewise. Throws UserError that names the
+/// missing driver, cuBLASLt, version or compiler, and for another index, since a process has one.
 Device& gpu(int index = 0);
 
 struct RankOptions {
@@ -27,12 +27,12 @@ struct RankOptions {
     int rank = 0, ranks = 1;
 };
 
-/// The processes that train one model together, *ranks*: those that `mpirun -n 4 program`, or srun, started
-/// (docs/ranks.md), or those of a name. Where there are none, this process is the only one. To be made before
-/// trainers, and to outlive them; an exception that leaves it behind ends the others.
+/// The processes that train one model together, *ranks*: started by `mpirun -n 4 program`, or srun
+/// (docs/ranks.md), or meeting under a name. Where there are none, this process is the only one. To be made
+/// before trainers, and to outlive them; an exception that leaves it behind ends the others.
 class RankGroup {
   public:
-    /// Connects. Throws UserError that says what is missing, and LostRank for a rank that does not come.
+    /// Connects. Throws UserError that names the missing library, and LostRank for a rank that does not come.
     explicit RankGroup(const RankOptions& options = {});
     ~RankGroup();
     RankGroup(const RankGroup&) = delete;

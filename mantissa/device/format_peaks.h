@@ -37,7 +37,7 @@ struct FormatPeaks {
     std::optional<double> memory_measured = {};
     std::optional<double> l2_measured = {};
     std::optional<double> l1_measured = {};
-    std::vector<std::string> notes = {};  ///< what was assumed, and what is left out: a line each
+    std::vector<std::string> notes = {};  ///< assumptions, and peaks left out: a line each
 };
 
 }  // namespace mantissa

@@ -26,7 +26,7 @@ std::string refuse_results(const Graph& body, const Nest& nest) {
     return "";
 }
 
-/// The shape that an operand is first given by what reads it; its own where nothing gives it another.
+/// The shape that an operand's first reader gives it; its own where no reader gives it another.
 Shape shape_as_read(const Graph& body, NodeId operand) {
     for (NodeId id = 0; id < body.end(); ++id)
         if (body.node(id).op->name == "reshape" && body.node(id).inputs[0].node == operand)

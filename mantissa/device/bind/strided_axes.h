@@ -1,4 +1,4 @@
-// Tensors as they are walked, axis by axis, with a stride for each: what both devices copy and stretch by.
+// Tensors as loops over axes, with a stride for each axis: both devices copy and stretch by them.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ std::vector<CopiedPiece> copied_pieces(const Problem& problem);
 /// The strides with which an operand is read to fill `shape`: 0 along axes that it is stretched over.
 std::vector<std::int64_t> broadcast_strides(const Shape& operand, const Shape& shape);
 
-/// The axes with those merged that lie behind one another in all operands, and extents of 1 gone.
+/// Merges axes that lie behind one another in all operands, and removes extents of 1.
 void merge_axes(std::vector<std::int64_t>& extents, const std::vector<std::vector<std::int64_t>*>& strides);
 
 }  // namespace mantissa

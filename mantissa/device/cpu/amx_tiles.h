@@ -38,7 +38,7 @@ template <int T>
 inline void load_tile(const void* from, std::int64_t stride) {
     asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(stride), "i"(T) : "memory");
 }
-/// The same of lines that are not wanted in L1: they pass through it and drive nothing out.
+/// As load_tile, for lines that L1 need not keep: they pass through it and drive nothing out.
 template <int T>
 inline void load_tile_past_l1(const void* from, std::int64_t stride) {
     asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(stride), "i"(T) : "memory");
@@ -54,7 +54,7 @@ inline void multiply_tiles_bf16() {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(Sums), "i"(A), "i"(B));
 }
 
-/// The same of signed bytes, with sums of 32 bits.
+/// As multiply_tiles, for signed bytes, with sums of 32 bits.
 template <int Sums, int A, int B>
 inline void multiply_tiles_s8() {
     asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(Sums), "i"(A), "i"(B));

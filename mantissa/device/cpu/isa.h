@@ -1,6 +1,6 @@
-// The instruction sets that this CPU offers, which of them kernels shall use, and how large its caches are.
-// The offer comes from CPUID feature bits and what the operating system enabled, never from the CPU's name,
-// which lies in virtual machines. The choice among what is offered comes from measured rates (core_rates.h).
+// The instruction sets that this CPU offers, the ones that kernels shall use, and the sizes of its caches.
+// The offer comes from CPUID feature bits and the operating system's enabled ones, never from the CPU's name,
+// which lies in virtual machines. The choice from the offer comes from measured rates (core_rates.h).
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace mantissa::inline v0::on_cpu {
 
 struct CoreRates;
 
-/// Levels of instruction sets; each includes those before it.
+/// Levels of instruction sets; each includes the levels before it.
 enum class Isa : std::uint8_t {
     generic,      ///< plain x86-64
     avx2,         ///< AVX2, FMA, F16C
@@ -66,7 +66,7 @@ constexpr Bf16Unit bf16_unit(Isa isa) {
     return isa == Isa::avx512_bf16 ? Bf16Unit::avx512_bf16 : Bf16Unit::none;
 }
 
-/// That of the level among things that are made for each; amx has none of its own.
+/// The level's among objects that are made for each; amx has none of its own.
 template <class Made>
 Made of_level(Isa isa, Made generic, Made avx2, Made avx512) {
     return isa == Isa::generic ? generic : isa == Isa::avx2 ? avx2 : avx512;
@@ -84,7 +84,7 @@ struct CacheSizes {
     std::int64_t l3 = 0;
 };
 
-/// Sizes by CPUID (leaf 4, or AMD's 0x8000001D); what CPUID leaves open, from sysfs.
+/// Sizes by CPUID (leaf 4, or AMD's 0x8000001D); sizes that CPUID leaves open, from sysfs.
 CacheSizes cache_sizes();
 
 }  // namespace mantissa::on_cpu

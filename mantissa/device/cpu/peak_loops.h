@@ -22,7 +22,7 @@ double f64_loop_avx2(std::int64_t rounds);
 double f64_loop_avx512(std::int64_t rounds);
 /// FP16, summed in FP16.
 double f16_loop_avx512_fp16(std::int64_t rounds);
-/// The same as FP32, each sum rounded to FP16.
+/// As FP32, each sum rounded to FP16.
 double f16_loop_generic(std::int64_t rounds);
 double f16_loop_avx2(std::int64_t rounds);
 double f16_loop_avx512(std::int64_t rounds);

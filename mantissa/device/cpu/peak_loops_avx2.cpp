@@ -22,7 +22,7 @@ struct S32Lanes : Avx2IntegerSums {
 double fma_loop_avx2(std::int64_t rounds) { return multiply_add_loop<Avx2Lanes, 12>(rounds, 1.0F); }
 double sparse_loop_avx2(std::int64_t rounds) { return sparse_multiply_add_loop<Avx2Lanes, 3, 4>(rounds); }
 double f64_loop_avx2(std::int64_t rounds) { return multiply_add_loop<Avx2F64Lanes, 12>(rounds, 1.0); }
-// Sums and what it takes to round one of them fill the 16 registers; instructions, not latency, bound it.
+// Sums and the rounding of one of them fill the 16 registers; instructions, not latency, bound it.
 double f16_loop_avx2(std::int64_t rounds) { return multiply_add_loop<Avx2F16Lanes, 6>(rounds, 1.0F); }
 double s32_loop_avx2(std::int64_t rounds) { return multiply_add_loop<S32Lanes, 12>(rounds, 1); }
 double s8_loop_avx2(std::int64_t rounds) { return multiply_add_loop<Avx2S8Lanes, 10>(rounds, 0x01010101); }

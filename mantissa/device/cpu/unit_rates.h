@@ -1,5 +1,5 @@
 // The instructions that multiply and add in each number format, level by level, and the rate of one unit:
-// reckoned from instructions a cycle, the clock and the cores, beside what the cores do. Knows no clock and
+// reckoned from instructions a cycle, the clock and the cores, beside the measured rate. Knows no clock and
 // no core itself, so that tests can play a machine that others disturb.
 #pragma once
 
@@ -29,7 +29,7 @@ struct FormatUnits {
     ReadLoop read = nullptr;
 };
 
-/// Those of a level on this CPU.
+/// The units of a level on this CPU.
 FormatUnits format_units(Isa isa);
 
 struct UnitRates {
@@ -45,9 +45,9 @@ struct UnitMeasurements {
     FunctionRef<double(double)> all_cores;  ///< operations a second of all; so many are enough
 };
 
-/// The theoretical rate is never below the measured one. All cores together faster than reckoned say that one
-/// core was disturbed when it was measured, so that is done again; if that does not help, what each of them
-/// did together with the others counts as what a core can do.
+/// The theoretical rate is never below the measured one. If all cores together are faster than reckoned, one
+/// core was disturbed when it was measured, so it is measured again. If that does not help, a core's share of
+/// the joint rate counts as its rate.
 UnitRates rates_of(const FormatUnit& unit, int cores, const UnitMeasurements& measurements);
 
 /// The smallest rate of issue that a core may have, 1/16, 1/8, 1/4, 1/2, 1, 2, 3 or 4 instructions a cycle,

@@ -39,11 +39,11 @@ class KernelModules {
     /// `compile` gives the kernel of this text, whose entry is `name`.
     std::shared_ptr<const GpuKernel> add(std::string name, const std::string& text,
                                          std::function<codegen::Listing()> compile);
-    /// Compiles and loads those that are held. Throws UserError in the driver's words.
+    /// Compiles and loads the kernels that are held. Throws UserError in the driver's words.
     void finish();
     /// The number of modules that were loaded.
     const std::vector<KernelListing>& listings() const { return listings_; }
-    /// The number of those that were found.
+    /// The number of modules found in the folder.
     std::int64_t found() const { return found_; }
 
   private:

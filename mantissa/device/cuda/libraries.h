@@ -21,7 +21,7 @@ struct Libraries {
 
 enum class Alone : bool { no, yes };
 
-/// The machine's, or one line that says what is missing. NCCL is looked for where the program is not alone.
+/// The machine's, or one line that names the missing one. NCCL is looked for where the program is not alone.
 Expected<Libraries> find_libraries(Alone alone = Alone::yes);
 
 }  // namespace mantissa::cuda

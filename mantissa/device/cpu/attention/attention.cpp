@@ -26,7 +26,7 @@ constexpr std::int64_t min_pieces = 16;
 
 /// N
 std::int64_t all_heads(const AttentionSize& size) { return size.sequences * size.heads; }
-/// Those of keys and values.
+/// All heads of keys and values.
 std::int64_t all_key_heads(const AttentionSize& size) { return all_heads(size) / size.group; }
 
 std::int64_t segment_keys(const AttentionSize& size, const Score* score) {
@@ -93,8 +93,8 @@ std::int64_t each_forward_scratch(const AttentionSize& size, const Score* score)
     return forward_scratch(size.head_size) + (score ? forward_score_scratch(*score) : 0);
 }
 
-/// Whether the functions and operands of a score are such as kernels can call. `plain` and `masked`: those of
-/// the pass.
+/// Checks that kernels can call the functions and operands of a score. `plain` and `masked`: the pass's
+/// functions.
 void check_score(ProblemCheck& check, const AttentionSize& size, const Score* score,
                  codegen::ScoreFunction plain, codegen::ScoreFunction masked) {
     if (!score) return;
@@ -164,7 +164,7 @@ bool equal(const HeadExtents& a, const HeadExtents& b) {
            a.head_size == b.head_size;
 }
 
-/// Those that interleave, as in [B, T, 3, H, D], count as one output.
+/// Gradients that interleave, as in [B, T, 3, H, D], count as one output.
 void check_gradients(ProblemCheck& check, const AttentionSize& size, std::span<Gradient> gradients) {
     const auto bytes = static_cast<std::int64_t>(size_of(size.dtype));
     for (std::size_t i = 0; i < gradients.size(); ++i) {
@@ -324,8 +324,8 @@ class GradRun {
     void run() {
         cut();
         sums_.begin(pool_);
-        // The first keys are seen by the most queries: of all heads they come first, so that what ends last
-        // is short.
+        // The first keys are seen by the most queries: they come first, for all heads, so that the last items
+        // are short.
         const std::int64_t pieces = order_.pieces(s_);
         pool_.for_each_block(pieces * count_, [&](std::int64_t item, int worker) {
             order_.for_each_head(s_, item % pieces, [&](std::int64_t key_head) {

@@ -15,7 +15,7 @@ struct QueryBlock {
     Block scores;    // [key_rows, lanes], then their exponentials
     float* maximum;  // [lanes]
     float* sum;      // [lanes], of exp(score - maximum)
-    float* factors;  // [lanes], what sums up to here are multiplied with
+    float* factors;  // [lanes], factors of the sums up to here
 };
 
 QueryBlock laid_out(float* scratch, std::int64_t head_size) {
@@ -60,8 +60,8 @@ MANTISSA_LANES Float largest_score(const float* scores, std::int64_t keys, Float
 }
 
 /// Turns the scores of so many keys into weights, as the product with the values takes them, and carries
-/// maximum and sum on. The maximum is of scores as they are stored, `scale` what is yet to come. Weights that
-/// meet the values have `factors` [keys, lanes], where there are any.
+/// maximum and sum on. The maximum is of scores as they are stored, `scale` their factor still to come.
+/// Weights that meet the values have `factors` [keys, lanes], where there are any.
 template <bool Multiplied>
 void softmax_step(const QueryBlock& block, std::int64_t keys, float scale, const float* factors) {
     constexpr int word = Operands::word;

@@ -28,7 +28,7 @@ struct HeadRows {
 MANTISSA_LANES std::int64_t head_offset(std::int64_t heads, const HeadStrides& at, std::int64_t head) {
     return head / heads * at.sequence + head % heads * at.head;
 }
-/// Rows of a head of the queries, and of what has their shape.
+/// Rows of a head of the queries, or of a tensor of their shape.
 template <class T>
 MANTISSA_LANES HeadRows<const T> head_of(const AttentionSize& s, const ConstHeads& x, std::int64_t head,
                                          const T*) {

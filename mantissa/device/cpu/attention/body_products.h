@@ -135,8 +135,8 @@ template <int R, int V>
         for (int v = 0; v < V; ++v) Lanes::store(sum + i * step + 16 * v, sums[i][v]);
 }
 
-/// Rows of `width` floats on their way into L1: those of a tensor in which others lie between them follow no
-/// pattern that the hardware finds.
+/// Brings rows of `width` floats into L1: where rows of other heads lie between them, they follow no pattern
+/// that the hardware finds.
 MANTISSA_LANES void prefetch_rows(const float* rows, std::int64_t stride, std::int64_t count,
                                   std::int64_t width) {
     for (std::int64_t r = 0; r < count; ++r)

@@ -71,7 +71,7 @@ MANTISSA_LANES void for_seen(const SeenLine& line, Range within, std::int64_t mo
         return position / Operands::first_unit * Operands::first_unit;
     };
     std::int64_t first = begin_at(within.first);
-    bool begins = true;  // behind what nothing sees
+    bool begins = true;  // behind positions that nothing sees
     while (first < within.last) {
         const std::int64_t block_end = end_of_table_block(first);
         if (line.at(first) == Sees::nothing) {
@@ -106,7 +106,7 @@ MANTISSA_LANES void for_seen(const SeenLine& line, Range within, std::int64_t mo
     }
 }
 
-/// A block's place, and what its score function reads and makes.
+/// A block's place, and the data of its score function.
 struct ScoreMeeting {
     const Score& score;
     std::int64_t sequence, head;  // head: of its sequence
@@ -128,7 +128,7 @@ MANTISSA_LANES std::int64_t row_step(const ScoreMeeting& m, const PairStrides& s
     return m.lanes_are_queries ? strides.key : strides.query;
 }
 
-/// Whether lanes are no neighbours in memory, so that a function is given a copy in which they are.
+/// Whether lanes are no neighbours in memory: then a function is given a copy that has them as neighbours.
 MANTISSA_LANES bool is_staged(std::int64_t step) { return step > 1 || step < -1; }
 
 /// Elements of an operand as lanes of 32 bits: floating ones in FP32, others as integers.
@@ -304,7 +304,7 @@ void call_functions(const ScorePair& functions, const ScoreMeeting& m, const See
     }
 }
 
-/// Adds what a block gives to the gradients of the operands.
+/// Adds a block's contributions to the gradients of the operands.
 void call_sums(const ScoreMeeting& m, ScoreBlock block, const MetOperands& met,
                const ScoreGradient* gradients, float* staged) {
     float* to[max_score_gradients];

@@ -52,7 +52,7 @@ struct PackedOperand {
     std::int64_t count = 0;   ///< queries or keys
     float* along = nullptr;   // [heads, count / 16, D / 32] tiles of [position, element]; null: not wanted
     float* across = nullptr;  // [heads, count / 32, D / 16] tiles of [element, position]; null: not wanted
-    std::int64_t first_head = 0;  ///< of those that are packed
+    std::int64_t first_head = 0;  ///< of the packed heads
 };
 
 /// Floats of a head in either form; behind its last position it is filled up with zeros.
@@ -94,9 +94,9 @@ struct AttentionKernels {
     /// delta [N, T] = sum(do * o) of each of these queries of one head, of whole blocks of 32, and which
     /// blocks are silent.
     void (*delta)(const AttentionGrad&, std::int64_t head, Range queries, float* delta) = nullptr;
-    /// Computes dk and dv of these keys of one of the B G heads of keys. Adds what they give to dq of each
-    /// head of queries that reads them, and to the gradients of the score's operands. `delta` has all rows.
-    /// `scratch`: backward_scratch() and score_scratch floats.
+    /// Computes dk and dv of these keys of one of the B G heads of keys. Adds their contributions to dq of
+    /// each head of queries that reads them, and to the gradients of the score's operands. `delta` has all
+    /// rows. `scratch`: backward_scratch() and score_scratch floats.
     void (*backward)(const AttentionGrad&, std::int64_t key_head, Range keys, const float* delta,
                      const QueryGradients& to, float* scratch) = nullptr;
     /// dq of these queries of one head.

@@ -71,9 +71,9 @@ struct PairedOperands : VectorProducts {
     }
     /// exp(scale score - shift ln 2) as 2^floor(x) times 2^f, f between 0 and 1, by a polynomial: the minimax
     /// fit of relative error (Remez exchange), its coefficients rounded as in elementary_coefficients.h. NaN
-    /// and infinities come through; what is too small is 0.
+    /// and infinities come through; results too small for the format are 0.
     struct Exponential {
-        Float scale, factor;  // that of scores, and over ln 2
+        Float scale, factor;  // the scale of scores, and the scale over ln 2
         explicit Exponential(float of_scores)
             : scale(Lanes::constant(of_scores)), factor(Lanes::constant(of_scores * 0x1.715476p+0f)) {}
 

@@ -18,8 +18,8 @@ constexpr std::int64_t tile_words = tile_rows * tile_rows;
 /// Rows of words (pairs of BF16) as tiles in one piece each.
 struct TileRows {
     const float* data;
-    std::int64_t next_rows;   // words from a tile to that of the 16 rows after it
-    std::int64_t next_words;  // words from a tile to that of the 16 words after it
+    std::int64_t next_rows;   // words from a tile to the tile of the 16 rows after it
+    std::int64_t next_words;  // words from a tile to the tile of the 16 words after it
     std::int64_t steps;       // tiles side by side
 };
 
@@ -141,8 +141,8 @@ struct PackedRows : TileRows {
 
 /// Heads are a multiple of 32 elements.
 struct TiledOperands : PairedOperands {
-    /// Scores and gradients of weights of 32 x 64 pairs, k and v are 32 KB together, and what is made of 64
-    /// x 64 pairs 24 KB: most of it stays in L1.
+    /// Scores and gradients of weights of 32 x 64 pairs, k and v are 32 KB together, and weights and
+    /// gradients of scores of 64 x 64 pairs 24 KB: most of it stays in L1.
     static constexpr std::int64_t score_rows = 32;
     static constexpr std::int64_t first_unit = packed_positions;
 

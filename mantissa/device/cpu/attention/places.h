@@ -27,8 +27,8 @@ std::int64_t reach(const HeadExtents& extents, const HeadStrides& strides);
 /// that lies within.
 bool rows_are_apart(const HeadExtents& extents, const HeadStrides& strides);
 
-/// The same for the rows of two tensors of equal extents and strides, one `distance` elements behind the
-/// other. The rows of each must be apart.
+/// Whether the rows of two tensors of equal extents and strides are apart, one tensor `distance` elements
+/// behind the other. The rows of each must be apart.
 bool tensors_are_apart(const HeadExtents& extents, const HeadStrides& strides, std::int64_t distance);
 
 }  // namespace mantissa::on_cpu

@@ -44,7 +44,7 @@ struct Heads {
     HeadStrides strides = {};
 };
 
-/// Elements from one sequence, head, query and key to the next; 0: what is there is the same for all.
+/// Elements from one sequence, head, query and key to the next; 0: all share one element.
 struct PairStrides {
     std::int64_t sequence = 0, head = 0, query = 0, key = 0;
 };
@@ -78,11 +78,11 @@ struct BlockTable {
 /// The function of a scaled score s: f(s, operands), -infinity where it is hidden, and after the softmax a
 /// factor of its weight. Functions get the query's and the key's position, so that they may count.
 struct Score {
-    // Null: f is s, and no block but those of which `some` is seen meets a function.
+    // Null: f is s, and only blocks where `some` is seen meet a function.
     codegen::ScoreFunction forward = nullptr, backward = nullptr;
     codegen::ScoreFunction forward_masked = nullptr, backward_masked = nullptr;  ///< where `some` is seen
-    /// Functions of scores of 0: 0 where they are seen, else -infinity. Null: blocks of which some is seen
-    /// are met whole.
+    /// Functions of scores of 0: 0 where they are seen, else -infinity. Null: whole blocks are met where some
+    /// is seen.
     codegen::ScoreFunction forward_mask = nullptr, backward_mask = nullptr;
     codegen::ScoreFunction sums = nullptr;  ///< adds to the gradients of operands; null: there are none
     bool slopes = false;                    ///< backward makes them; else they are 1
@@ -127,7 +127,7 @@ struct AttentionGrad {
     ConstHeads v = {};           // [B, G, S, D]
     ConstHeads o = {};           // [B, H, T, D]
     const float* lse = nullptr;  // [N, T]
-    /// The gradient of lse, which it adds to that of the scores; null: nothing reads lse.
+    /// The gradient of lse, which is added to the scores' gradients; null: nothing reads lse.
     const float* d_lse = nullptr;  // [N, T]
     Heads dq = {};                 // [B, H, T, D]
     Heads dk = {};                 // [B, G, S, D]

@@ -24,7 +24,7 @@ constexpr std::int64_t max_columns_of_entry = 1024;
 constexpr std::int64_t enough_blocks = 12;
 // So many blocks or a multiple, where they are few: 13 on two threads wait for one, a fourteenth of the time.
 constexpr std::int64_t even_blocks = 4, many_blocks = 64;
-// A chunk of a that is packed for all blocks is to stay in L3, beside that of b.
+// A chunk of a that is packed for all blocks is to stay in L3, beside b's.
 constexpr std::int64_t max_shared_bytes = 8 << 20;
 // All of k packed at a time must be worth its memory: GPT-2 124M's widest activation is 25 MB. Where that is
 // more, or an entry of a batch is one thread's, so that each has as much, a part of k packed, and the next
@@ -81,8 +81,8 @@ std::int64_t max_rows_of(const ContractionKernels& kernels, const Blocking& bloc
 }
 
 /// Whether few blocks of a deep contraction on tiles may be as tall as L2 allows: a panel of b that more rows
-/// meet is asked for less often. Not with a custom epilogue: it may add sums up by blocks of rows, and those
-/// must follow from the shape alone.
+/// meet is asked for less often. Not with a custom epilogue: it may add sums up by blocks of rows, and such
+/// blocks must follow from the shape alone.
 bool may_be_tall(const ContractionProblem& problem, const ContractionKernels& kernels,
                  std::int64_t depth_chunks) {
     return kernels.interleaves() && depth_chunks > 1 && !problem.custom_epilogue;
@@ -174,7 +174,7 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
     out.a_in_place = reads_a_in_place(problem, kernels) || reads_a_across(problem, kernels);
     out.few_blocks = ceil_div(problem.m, out.rows) * ceil_div(out.columns, out.split_columns);
     if (may_be_tall(problem, kernels, out.depth_chunks) && out.rows == low_rows) {
-        // The tallest of which each thread gets equally many, two at least.
+        // The tallest blocks that give each thread equally many, two at least.
         const auto cut_evenly = [&](std::int64_t rows) {
             out.rows = even_part(problem.m, rows, kernels.height);
             const std::int64_t blocks = cut_columns();

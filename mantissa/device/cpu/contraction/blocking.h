@@ -29,7 +29,7 @@ struct Blocking {
     /// Whether a is read in place: not packed at all, or as words of pixels (ImagePairs).
     bool a_in_place = false;
     /// A chunk of a, [m, depth], is packed in `a_groups` items of `pack_rows` rows where several blocks read
-    /// the same rows of it, or channels of its images where those are packed. Else there are no such items.
+    /// its rows, or of channels of its images where these are packed. Else there are no such items.
     std::int64_t pack_rows = 0;
     std::int64_t a_groups = 0;
     /// A chunk is multiplied in row_blocks * column_splits items of `rows` x `split_columns`; where a is not
@@ -64,7 +64,7 @@ struct Blocking {
     std::int64_t depth_groups() const { return ceil_div(depth_chunks, depths_inside); }
     std::int64_t chunks() const { return depth_groups() * column_chunks; }
     std::int64_t blocks() const { return row_blocks * column_splits; }
-    /// Whether all chunks have the same rows of a: those of the whole depth.
+    /// Whether all chunks have the same rows of a, of the whole depth.
     bool rows_once() const { return depth_groups() == 1; }
     std::int64_t pack_groups() const { return depths_inside * (b_groups + a_groups); }
     /// Items of one entry, see matrix_run.h.

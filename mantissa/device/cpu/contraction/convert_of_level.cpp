@@ -29,7 +29,7 @@ inline std::uint32_t shortened(std::uint32_t bits) {
     return (is_nan ? bits | 0x00400000u : kept) & ~cut;
 }
 
-/// Zero in place of a subnormal number: what units that multiply BF16 take it for.
+/// Zero in place of a subnormal number, as units that multiply BF16 take it.
 inline std::uint32_t flushed(std::uint32_t bits) {
     return (bits & magnitude_mask) < 0x00800000u ? bits & ~magnitude_mask : bits;
 }

@@ -1,6 +1,6 @@
 // The standard epilogue over the lanes of the row kernels. All levels give the same bits.
 #include "mantissa/device/cpu/rows/lanes_of_level.h"
-// The lanes come first: what follows is written in terms of them.
+// The lanes come first, since the files below use them.
 #include <cstdint>
 #include <type_traits>
 

@@ -27,9 +27,9 @@ struct Elements<4> {
     static void store(Mask some, std::byte* to, __m512i line) { _mm512_mask_storeu_epi32(to, some, line); }
 };
 
-/// The elements of the piece that lie in the image, for sixteen rows from `row` on, a bit each: those from
-/// `low` to `high`, none of a pixel row outside. Counted from the beginning of a row of the image, elements
-/// of its pixels are 0 to `row_elements`.
+/// The elements of the piece that lie in the image, for sixteen rows from `row` on, a bit each: `low` to
+/// `high`, and none of a pixel row outside. Counted from the beginning of a row of the image, elements of its
+/// pixels are 0 to `row_elements`.
 __m512i inside(const WindowPiece& piece, std::int64_t row) {
     const auto all = [](std::int64_t number) { return _mm512_set1_epi32(static_cast<int>(number)); };
     const __m512i zero = _mm512_setzero_si512(), one = all(1), length = all(piece.length);

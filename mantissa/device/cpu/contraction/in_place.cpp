@@ -15,7 +15,7 @@ namespace {
 /// Below, a run is a few steps, and its addresses cost as much as its products.
 constexpr std::int64_t min_channels = 16;
 
-/// Zeros that are read for rows outside of the image, and for those that fill up a tile.
+/// Zeros that are read for rows outside of the image, and for rows that fill up a tile.
 constexpr std::int64_t max_run_bytes = 4096;
 alignas(64) constexpr std::array<std::byte, max_run_bytes> zeros{};
 

@@ -81,16 +81,16 @@ struct Tile {
     bool streaming = false;
     /// Lines that are wanted in L2 soon; kernels may ask for them, and never fault.
     const void* ahead = nullptr;
-    /// Sums of another tile, all of which a kernel that interleaves finishes between products. Such kernels
+    /// Sums of another tile; a kernel that interleaves finishes all of them between products. Such kernels
     /// begin with zeros.
     SumsBehind* behind = nullptr;
-    /// For those, too: how much of the depth of the panel of b stays in L1; the rest passes it.
+    /// For kernels that interleave: the depth of the panel of b that stays in L1; the rest passes it.
     std::int64_t resident_depth = 0;
-    /// For those, too: b is no panel, but all its columns word after word (PixelWords).
+    /// For kernels that interleave: b is no panel, but all its columns word after word (PixelWords).
     bool b_in_words = false;
-    /// For those, too: instead of a panel of a, `run_count` of all the depth, in its order.
+    /// For kernels that interleave: instead of a panel of a, `run_count` of all the depth, in its order.
     const TileRun* tile_runs = nullptr;
-    /// For those, too: how many lines `ahead` are asked for with this tile, and more lines, so many.
+    /// For kernels that interleave: lines `ahead` to ask for with this tile, and further lines.
     std::int64_t lines_ahead = 0;
     const void* rows_ahead = nullptr;
     std::int64_t row_lines_ahead = 0;
@@ -108,8 +108,7 @@ struct PanelCopy {
     std::int64_t depth = 0;  ///< 1 or more
     void* panel = nullptr;
     std::int64_t panel_bytes = 0;  ///< from one panel to the next
-    /// So many stored rows behind those that are copied are read soon; kernels may ask for them, and never
-    /// fault.
+    /// So many stored rows behind the copied ones are read soon; kernels may ask for them, and never fault.
     std::int64_t rows_ahead = 0;
     /// The panels may go past the caches.
     bool streaming = false;
@@ -134,8 +133,8 @@ using GatherKernel = void (*)(const WindowPiece& piece);
 struct PixelRun;
 using PixelRunKernel = void (*)(const PixelRun& run);
 
-/// Turns `count` numbers into parts: parts[i] gets part i of each. What the parts are, the kind of conversion
-/// says. False where a first part of several may be infinite or a NaN.
+/// Turns `count` numbers into parts: parts[i] gets part i of each. The kind of conversion defines the parts.
+/// False where a first part of several may be infinite or a NaN.
 using ConvertKernel = bool (*)(const void* from, std::int64_t count, void* const* parts);
 
 /// How operands that the panels do not take as they are become numbers that they do: `parts` numbers for each
@@ -182,13 +181,13 @@ struct ContractionKernels {
     /// The kernel that the standard epilogue calls.
     EpilogueKernel finish = nullptr;
     TileKernel multiply = nullptr;
-    /// The same of operands in two parts, by three products or four; null where the kernels have none.
+    /// multiply() of operands in two parts, by three products or four; null where the kernels have none.
     TileKernel multiply_by_three = nullptr;
     TileKernel multiply_by_four = nullptr;
-    /// The same for rows of a that are read in place, of elements as wide as a panel's; null where the
+    /// multiply() for rows of a that are read in place, of elements as wide as a panel's; null where the
     /// kernels only read panels.
     TileKernel multiply_in_place = nullptr;
-    /// The same where the words of the rows are neighbours at each step of the depth.
+    /// multiply_in_place() where the words of the rows are neighbours at each step of the depth.
     TileKernel multiply_across = nullptr;
     /// null for a type of operand that these kernels do not take
     PanelKernels pack_a = {};

@@ -212,7 +212,7 @@ void MatrixRun::multiply(std::int64_t chunk, std::int64_t block, std::byte* work
                 multiply_panels(chunk, inner, block, columns, worker_memory);
         behind.finish_rows(kernels_.height);
     }
-    _mm_sfence();  // what went past the caches is visible before the counter is
+    _mm_sfence();  // stores past the caches are visible before the counter is
     atomic(done(block)).store(chunk + 1, std::memory_order_release);
     record_reached(done(block), chunk + 1);
 }

@@ -2,10 +2,10 @@
 // blocks read the same rows of it, and multiplying one block of rows with a packed chunk. The chunk after the
 // one being multiplied is packed meanwhile, so threads meet no barrier; an item waits only for items before
 // it, which some thread has taken already, so no wait is for ever. A chunk is some columns and one chunk of
-// the depth, or several, where a block goes through those before the next (Blocking::depths_inside).
-//
-// Items of one matrix:   pack chunk 0 | multiply half of chunk 0, pack chunk 1, multiply the rest | the same
-// of chunk 1 and 2 | ...
+// the depth, or several, where a block goes through all of them before the next (Blocking::depths_inside).
+// //
+// Items of one matrix:   pack chunk 0 | multiply half of chunk 0, pack chunk 1, multiply the rest | likewise
+// for chunks 1 and 2 | ...
 #pragma once
 
 #include <cstddef>
@@ -33,11 +33,11 @@ struct MatrixCall {
 
 class MatrixRun {
   public:
-    /// One matrix of the batch, and the memory in which it is computed.
+    /// One matrix of the batch, and the memory for computing it.
     MatrixRun(const MatrixCall& call, std::int64_t entry, std::byte* memory);
 
     void run_item(std::int64_t item, std::byte* worker_memory);
-    /// Lets those who wait for an item that failed go on.
+    /// Lets the threads that wait for a failed item go on.
     void abandon();
 
   private:
@@ -61,7 +61,7 @@ class MatrixRun {
     /// Panels of the columns of a chunk, and of its rows.
     std::byte* buffer_of_b(std::int64_t chunk, std::int64_t inner) const;
     std::byte* buffer_of_a(std::int64_t chunk, std::int64_t inner) const;
-    /// Those that are kept, or those of the buffer.
+    /// The kept panels, or the buffer's.
     const std::byte* panels_of_b(std::int64_t chunk, std::int64_t inner) const;
     /// The one that begins with this column of the chunk.
     const std::byte* panel_of_b(std::int64_t chunk, std::int64_t inner, std::int64_t column) const;
@@ -95,8 +95,8 @@ class MatrixRun {
     Sums sums_of(std::int64_t chunk, PanelRange rows, PanelRange columns, std::byte* worker_memory) const;
     void multiply_panels(std::int64_t chunk, std::int64_t inner, std::int64_t block, PanelRange columns,
                          std::byte* worker_memory) const;
-    /// The same on kernels that interleave. `behind`: what the call before left to be finished, and then what
-    /// this one leaves.
+    /// Multiplies as above, with kernels that interleave. `behind`: the sums that the previous call left
+    /// unfinished, and on return the sums that this call leaves.
     void multiply_interleaved(std::int64_t chunk, std::int64_t inner, std::int64_t block, PanelRange columns,
                               std::byte* worker_memory, SumsBehind& behind) const;
     /// One product of a block and a part of a chunk: here the next one of this thread, where it is known.

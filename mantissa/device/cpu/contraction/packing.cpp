@@ -19,7 +19,7 @@ void prefetch_run(const std::byte* from, std::int64_t bytes) {
     for (std::int64_t at = 0; at < bytes; at += 64) _mm_prefetch(from + at, _MM_HINT_T1);
 }
 
-/// Whether all are zeros of either sign: `bits` has those that a sign is not.
+/// Whether all are zeros of either sign: `bits` has all bits but the signs.
 bool are_zeros(const std::byte* from, std::int64_t bytes, std::uint64_t bits) {
     // A line at a time: its words are looked at together, in vectors.
     std::array<std::uint64_t, 8> line;

@@ -46,7 +46,7 @@ class OperandPanels {
                   PanelStores stores = PanelStores::plain);
 
     std::int64_t panel_size() const { return panel_size_; }
-    /// All lines, with those that fill up the last panel.
+    /// All lines, with the filling of the last panel.
     std::int64_t padded_lines() const;
     /// Writes the panels of `lines` x the depth of the chunk from where the operand lies in memory; `lines`
     /// begins with a panel.
@@ -86,7 +86,7 @@ class OperandPanels {
               std::int64_t stride) const;
     void gather_window(const OperandSource& source, std::int64_t entry, PanelRange rows, PanelRange columns,
                        const GatheredTo& to) const;
-    /// Whether what is gathered can go straight into panels.
+    /// Whether gathered elements can go straight into panels.
     bool gathers_blocks() const;
     /// pack_part() of such an operand, a whole chunk of the depth.
     void pack_blocks(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,

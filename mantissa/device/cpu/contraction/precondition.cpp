@@ -140,7 +140,7 @@ std::string refusal_of_map(const ContractionProblem& problem) {
     return {};
 }
 
-/// Codes lie whole, without gaps; what they are widened to.
+/// Checks that codes are whole, without gaps, and have a type to be widened to.
 std::string refusal_of_codes(const ContractionProblem& problem) {
     const MatrixLayout& b = problem.b;
     if (has_codes(problem.a.codes) || has_codes(problem.out.codes)) return "only b can be codes and scales";

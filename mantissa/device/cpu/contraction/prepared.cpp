@@ -11,8 +11,8 @@ namespace mantissa::inline v0::on_cpu {
 namespace {
 
 // An output of 8 MiB, or 4 of BF16, stays in no L2, and will be read from memory anyway. Products that are
-// quick enough to keep their sums in L2 wait for every cache behind it: there, what one core's L2 does not
-// hold, 2 MiB of sums, is as good as in memory.
+// quick enough to keep their sums in L2 wait for every cache behind it. For them, 2 MiB of sums, more than
+// one core's L2 holds, are as good as in memory.
 constexpr std::int64_t large_from = 2 << 20;
 constexpr std::int64_t large_from_beside_quick_products = 1 << 19;
 

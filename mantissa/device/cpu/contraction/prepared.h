@@ -1,6 +1,6 @@
-// A contraction of which everything is decided but the addresses: the kernels that it runs on, how it is cut,
-// how its operands are packed, where the parts of its workspace lie, what memory it demands. All of that
-// follows from the problem and the level, finer for many threads.
+// A contraction with everything decided but the addresses: its kernels, its division into blocks, the packing
+// of its operands, the layout of its workspace, the memory it demands. All of that follows from the problem
+// and the level, finer for many threads.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@
 
 namespace mantissa::inline v0::on_cpu {
 
-/// Bytes of the parts of the workspace, each in whole cache lines: those of each worker, then those of each
-/// matrix that is computed at a time.
+/// Bytes of the parts of the workspace, each in whole cache lines: each worker's parts, then the parts of
+/// each matrix that is computed at a time.
 struct WorkspaceLayout {
     WorkspaceLayout(const ContractionProblem& problem, const Blocking& blocking,
                     const ContractionKernels& kernels);
@@ -118,9 +118,9 @@ struct PreparedContraction {
 /// Throws InternalError, with the reason, where the problem is refused.
 PreparedContraction prepare_contraction(const ContractionProblem& problem, Isa isa);
 
-/// On a given set of inner kernels, whatever CPU they were made for: what the level's choice ends in, and
-/// what tests call to choose for themselves. The problem must be one that refusal() accepts, with operands of
-/// types that the kernels pack.
+/// Prepares on a given set of inner kernels, whatever CPU they were made for; the level's choice ends here,
+/// and tests call it with their own. The problem must be one that refusal() accepts, with operands of types
+/// that the kernels pack.
 PreparedContraction prepare_contraction(const ContractionProblem& problem, const ContractionKernels& kernels);
 
 /// The choice by the level, the types of the operands and the number of columns.

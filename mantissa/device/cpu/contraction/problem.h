@@ -41,10 +41,10 @@ struct MatrixLayout {
     std::array<std::int64_t, 2> batch_stride = {0, 0};
     /// a only: its elements become others as they are packed, by ContractionArguments::map_a.
     bool mapped = false;
-    /// a and b: what is stored is gathered from images; `leading` means nothing.
+    /// a and b: the stored elements are gathered from images; `leading` means nothing.
     std::optional<ImageWindow> window = {};
-    /// b only: nf4, int4 or int8; what is stored is the codes and scales of a whole matrix
-    /// (numerics/coded_weights.h), which are widened to `dtype` as they are packed.
+    /// b only: nf4, int4 or int8. Codes and scales of a whole matrix are stored (numerics/coded_weights.h),
+    /// and widened to `dtype` as they are packed.
     Layout codes = Layout::row_major;
 
     /// Where the matrix of one entry begins, in elements, in a batch whose inner dimension is `inner`.
@@ -53,7 +53,7 @@ struct MatrixLayout {
     }
 };
 
-/// Treatment of what `out` held before.
+/// Treatment of the former contents of `out`.
 enum class Store : std::uint8_t { overwrite, accumulate };
 
 /// The function of each sum before it is stored: out = cast(sum + bias[column]).
@@ -70,7 +70,7 @@ struct MappedPart {
     std::int64_t column = 0;
     std::int64_t rows = 0;
     std::int64_t columns = 0;
-    void* to = nullptr;  ///< what the elements become, of the same type
+    void* to = nullptr;  ///< where the mapped elements go, of the same type
     std::int64_t to_leading = 0;
 };
 

@@ -9,7 +9,7 @@ namespace mantissa::inline v0::on_cpu {
 
 /// sums[r][j] = sum over k of rows[r][k] * b(k, j). A row among others has the same bits whichever these are.
 struct RowProduct {
-    const void* rows = nullptr;   ///< FP32, or what the kernel takes
+    const void* rows = nullptr;   ///< FP32, or the kernel's own type
     std::int64_t row_stride = 0;  ///< in elements
     std::int64_t count = 1;       ///< of rows
     const void* b = nullptr;

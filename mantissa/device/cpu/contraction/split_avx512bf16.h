@@ -1,5 +1,4 @@
-// Numbers in two parts of BF16, by the vectors that round to it: convert_of_level.cpp says what the parts
-// are.
+// Numbers in two parts of BF16, by the vectors that round to it: convert_of_level.cpp defines the parts.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +25,7 @@ inline Parts parts_of(__m512 first, __m512 second) {
     return {hi, rounded(rest_of_first, rest_of_second)};
 }
 
-/// Writes the parts of up to 32 ordinary numbers, those of the mask.
+/// Writes the parts of up to 32 ordinary numbers, chosen by the mask.
 inline void write_split(__m512 first, __m512 second, __mmask32 mask, std::uint16_t* hi, std::uint16_t* lo) {
     const Parts parts = parts_of(first, second);
     _mm512_mask_storeu_epi16(hi, mask, parts.hi);

@@ -60,14 +60,13 @@ void pack_tiles(const PanelCopy& copy) {
     }
 }
 
-// Rows of the sums before that are finished at a time. Their stores go past the caches, and each holds one of
-// a core's 16 line buffers for as long as memory takes; loads of tiles from L2 need those buffers, too. All
-// 32 rows at once kept them from the products for a fourth of the time.
+// Rows of the previous sums that are finished at a time. Their stores go past the caches, and each holds one
+// of a core's 16 line buffers for as long as memory takes; loads of tiles from L2 need those buffers, too.
+// All 32 rows at once kept the buffers from the products for a fourth of the time.
 constexpr std::int64_t rows_at_a_time = 2;
 
-/// Sums of a whole tile that become whole lines of output as they are, or with up to two addends, sums before
-/// and a bias: what most are, and what a call for every two rows would cost a tenth of the products' time
-/// for.
+/// Sums of a whole tile that become whole lines of output as they are, or with up to two addends, earlier
+/// sums and a bias. Most tiles are such; a call for every two rows would cost a tenth of the products' time.
 struct PlainRows {
     explicit PlainRows(const SumsBehind& behind)
         : block(behind.block), left(are_plain(behind) ? behind.rows : 0) {
@@ -113,7 +112,7 @@ struct PlainRows {
         block.out = out;
     }
 
-    /// A bias is an addend that is the same for every row.
+    /// A bias is an addend that all rows share.
     void add_bias() {
         const auto* terms = static_cast<const float*>(block.bias);
         if (block.bias_dtype == DType::bf16) {
@@ -154,9 +153,9 @@ struct LinesAhead {
     std::int64_t left, a_time;
 };
 
-/// Work that is due between a tile's products, after every four: what is wanted soon is asked for, and sums
-/// made before are finished. An epilogue of the caller's gets all 32 rows of a tile at once, behind the
-/// products: what it does for each call, as looking for targets, costs more than two rows of it.
+/// Work that is due between a tile's products, after every four: lines are asked for that are needed soon,
+/// and earlier sums are finished. An epilogue of the caller's gets all 32 rows of a tile at once, behind the
+/// products: its cost a call, as looking for targets, exceeds the work on two rows.
 struct DueBetween {
     DueBetween(const Tile& tile, std::int64_t times)
         : panel(tile.ahead, tile.lines_ahead, times),
@@ -263,7 +262,7 @@ struct InPlace {
     explicit InPlace(const Tile& tile)
         : run_(*tile.tile_runs), next_(tile.tile_runs + 1), b_(static_cast<const std::byte*>(tile.b)) {}
 
-    void skip() {}  // never: what is gathered meets no block that is left out
+    void skip() {}  // never: gathered rows meet no block that is left out
 
     template <PanelOfB Panel, class Unit>
     void step(Unit& unit, DueBetween& due) {
@@ -396,10 +395,10 @@ constexpr std::int64_t resident_depth_of(std::int64_t l1_bytes) {
     return std::max(tile_depth, (l1_bytes - beside) / bytes_of_k / tile_depth * tile_depth);
 }
 
-/// The share of L2, three eighths, for three things: the rows of a block of a, those of the next block, which
-/// are fetched meanwhile, and a block's sums where k is several chunks. Two of the three are there at a time,
-/// or all where chunks are short, with two panels of b and lines that are written. Of 2 MB that is 768 KB:
-/// 512 rows 768 deep, 256 rows 1,536 deep, or sums of 256 x 768.
+/// The share of L2, three eighths, for three things: the rows of a block of a, the rows of the next block,
+/// which are fetched meanwhile, and a block's sums where k is several chunks. Two of the three are there at a
+/// time, or all where chunks are short, with two panels of b and lines that are written. Of 2 MB that is 768
+/// KB: 512 rows 768 deep, 256 rows 1,536 deep, or sums of 256 x 768.
 constexpr std::int64_t part_of_l2_of(std::int64_t l2_bytes) { return l2_bytes * 3 / 8; }
 
 // A step of the depth, four products, takes as long as three lines take to come from memory. It wants 1,024 /

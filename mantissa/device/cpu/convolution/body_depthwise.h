@@ -12,7 +12,7 @@
 namespace mantissa::inline v0::on_cpu {
 namespace {
 
-/// One channel, for those beyond the last whole vector where vectors have no masks.
+/// One channel, for the channels beyond the last whole vector where vectors have no masks.
 struct OneChannel {
     using Float = float;
     static constexpr int width = 1;
@@ -48,7 +48,7 @@ struct ImageRow {
 };
 
 /// Pixels of each row, elements from one to the next, and channels of the block. Its elements lie so far
-/// behind those of the first block, and its taps behind theirs.
+/// behind the first block's, and its taps behind the first block's taps.
 struct Pixels {
     std::int64_t count, pitch;
     int channels;
@@ -100,7 +100,7 @@ MANTISSA_LANES void sum_vector(Several<ImageRow<T>> rows, const Pixels& x, const
     for (int q = 0; q < Columns; ++q) sums.set(q, channel, sum[q]);
 }
 
-/// The same for windows of any size, step and distance.
+/// As above, for windows of any size, step and distance.
 template <class V, int Columns, class T>
 MANTISSA_LANES void sum_vector_of_any(Several<ImageRow<T>> rows, const Pixels& x, const WindowPhase& phase,
                                       std::int64_t first, int channel, Sums<Columns>& sums) {
@@ -146,7 +146,7 @@ template <class T, int Taps, int Step>
                          });
 }
 
-/// Windows that networks have, and the phases of those of stride 2, which are the gradients of inputs.
+/// Windows that networks have, and the phases of windows of stride 2, for the gradients of inputs.
 template <class T>
 SumImageRowFunction<T> sum_image_row_function(const WindowPhase& phase) {
     const auto is = [&](std::int64_t taps, std::int64_t step) {
@@ -276,7 +276,7 @@ MANTISSA_LANES void add_products_of_rows(const ImageRow<T>* rows, const Pixels& 
         }
 }
 
-/// The same for windows of any size, step and distance.
+/// As above, for windows of any size, step and distance.
 template <class V, class T>
 MANTISSA_LANES void add_any_products(Several<ImageRow<T>> rows, const Pixels& x, const RowOfDy<T>& row,
                                      const ConvolutionAxis& across, int channel) {

@@ -1,5 +1,5 @@
-// Planes of the source of a convolution in groups, and what kernels load of them. See rows/body_loops.h for
-// how this file is used.
+// Planes of the source of a convolution in groups, and kernels' loads of them. See rows/body_loops.h for how
+// this file is used.
 //
 // Rows of the source become planes in FP32 once, in a ring of as many as a row of the output meets: small
 // enough for L1 where images are as wide as networks have them. Depthwise convolutions have none: see
@@ -80,8 +80,8 @@ struct BlockSource {
     }
 };
 
-/// Blocks of channels of pixels `pitch` apart become rows in FP32, `apart` from one block to the next. What
-/// lies `ahead` is fetched, if that is not 0.
+/// Widens blocks of channels of pixels `pitch` apart to rows in FP32, `apart` from one block to the next.
+/// Elements `ahead` are fetched, if that is not 0.
 template <class X>
 void widen_row(const X* x, std::int64_t pixels, std::int64_t pitch, std::int64_t channels, std::int64_t apart,
                std::int64_t ahead, float* to) {
@@ -95,8 +95,8 @@ void widen_row(const X* x, std::int64_t pixels, std::int64_t pitch, std::int64_t
     }
 }
 
-/// The same for blocks of `each` channels, fewer than lanes: no kernel reads the lanes beyond them. Half a
-/// vector, as pairs have it, is copied: a load of a part took twice as long from beyond L1.
+/// Widens blocks of `each` channels, fewer than lanes: no kernel reads the lanes beyond them. Half a vector,
+/// as pairs have it, is copied: a load of a part took twice as long from beyond L1.
 template <class X>
 void widen_narrow_row(const X* x, std::int64_t pixels, std::int64_t pitch, std::int64_t channels, int each,
                       std::int64_t apart, std::int64_t ahead, float* to) {
@@ -112,7 +112,7 @@ void widen_narrow_row(const X* x, std::int64_t pixels, std::int64_t pitch, std::
     }
 }
 
-/// Pixels of a plane's row become pairs with those that lie behind them; those before its first, too.
+/// Pairs pixels of a plane's row with the pixels behind them; pixels before its first, too.
 template <class V>
 void pair_pixels(const SourcePlanes& s, float* row) {
     std::int64_t q = -least(s.margin, s.pixels_apart);

@@ -15,8 +15,8 @@ namespace {
 
 /// Items that keep any number of threads about equally busy.
 constexpr std::int64_t enough_items = 64;
-/// Bytes of the source that an item reads. With what it writes, they are half of an L2 of 1 MB. So the lines
-/// of which one block read a part are still there for the next.
+/// Bytes of the source that an item reads. With the bytes that it writes, they are half of an L2 of 1 MB. So
+/// lines that one block reads in part are still there for the next.
 constexpr std::int64_t item_bytes = 256 << 10;
 
 /// All outputs along an axis meet all taps.
@@ -28,7 +28,7 @@ std::vector<WindowPhase> phases_of_output(const ConvolutionAxis& axis) {
              .distance = axis.dilation}};
 }
 
-/// Pixels of x along an axis, every `stride`, meet the same taps of dy, the last of which comes first.
+/// Pixels of x along an axis, every `stride`, meet the same taps of dy; the last tap comes first.
 std::vector<WindowPhase> phases_of_input(const ConvolutionAxis& axis) {
     std::vector<WindowPhase> phases;
     std::int64_t packed = 0;
@@ -51,7 +51,7 @@ std::vector<WindowPhase> phases_of_input(const ConvolutionAxis& axis) {
     return phases;
 }
 
-/// Columns that are read of a row: with those of outputs that fill up whole vectors.
+/// Columns that are read of a row, with the columns of outputs that fill up whole vectors.
 void pad_columns(SourcePlanes& source, const std::vector<WindowPhase>& phases) {
     constexpr std::int64_t columns_at_once = 7;  // or twice as many, where more are left
     std::int64_t last = source.columns;

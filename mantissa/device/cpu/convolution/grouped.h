@@ -1,5 +1,5 @@
-// Convolutions in groups of few channels: what the CPU's kernel table binds. Sums are FP32, in an order that
-// follows from the shape alone.
+// Convolutions in groups of few channels, for the CPU's kernel table. Sums are FP32, in an order that follows
+// from the shape alone.
 #pragma once
 
 #include "mantissa/base/thread_pool.h"

@@ -3,9 +3,9 @@
 //
 // A block is sixteen channels of the output. Where groups are one channel, kernels read the images as they
 // lie. Elsewhere each of the channels that a group reads has a plane of the source in FP32. The plane's lanes
-// hold what the block's channels meet, with zeros beside the image. So every convolution is sums of vectors
-// by vectors, of whatever type, groups, padding and stride. A unit that multiplies pairs of BF16 gets planes
-// of pairs: half as many of them, or as many for half of the pixels.
+// hold the channels that the block's channels meet, with zeros beside the image. So every convolution is sums
+// of vectors by vectors, of whatever type, groups, padding and stride. A unit that multiplies pairs of BF16
+// gets planes of pairs: half as many of them, or as many for half of the pixels.
 #pragma once
 
 #include "mantissa/device/cpu/rows/kernel_table.h"
@@ -29,7 +29,7 @@ struct WindowPhase {
     std::int64_t count = 0;
     std::int64_t taps = 0;
     std::int64_t filter_first = 0, filter_step = 1;  ///< tap q is this element of the filter
-    std::int64_t packed_first = 0;                   ///< where tap 0 is among those that are packed
+    std::int64_t packed_first = 0;                   ///< place of tap 0 among the packed taps
     std::int64_t source_first = 0, source_step = 1, distance = 1;
 };
 
@@ -45,8 +45,8 @@ enum class LaneSource : std::uint8_t {
 struct SourcePlanes {
     ConstView data = {};  // [N, rows, columns, channels]
     std::int64_t rows = 0, columns = 0, channels = 0;
-    /// Channels of a group, here and in the output: that output's channel o reads o / group_outputs
-    /// group_channels and those behind it.
+    /// Channels of a group, here and in the output. The output's channel o reads channels from o /
+    /// group_outputs group_channels on.
     std::int64_t group_channels = 1, group_outputs = 1;
     std::int64_t margin = 0;          ///< zeros before a row
     std::int64_t padded_columns = 0;  ///< of a row with all zeros

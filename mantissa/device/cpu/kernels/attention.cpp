@@ -82,8 +82,8 @@ std::string refusal(const Problem& problem, std::size_t first, DType operands,
     return refusal(kernels, size);
 }
 
-/// Calls run with the score of a launch, or with null; what the score needs lies behind the kernel's own
-/// workspace. `first`: of the score's operands.
+/// Calls run with the score of a launch, or with null; the score's workspace lies behind the kernel's own.
+/// `first`: of the score's operands.
 void with_score(const Prepared& at, const Operands& o, std::size_t first, std::size_t first_gradient,
                 std::int64_t own_workspace, ThreadPool& pool, FunctionRef<void(const Score*)> run) {
     if (!at.score) return run(nullptr);
@@ -190,7 +190,7 @@ CachedAttention placed(CachedAttention kept, const Operands& o) {
     return kept;
 }
 
-/// Queries one after another, as those of a prompt: the last sees the last key. `size.keys` is the most.
+/// Queries one after another, as a prompt's: the last sees the last key. `size.keys` is the most.
 struct PromptAttention {
     const AttentionKernels& kernels;
     AttentionSize size;

@@ -1,7 +1,7 @@
-// Binds the scores of attention: compiles what a body makes of them, finds its operands among a node's, and
+// Binds the scores of attention: compiles a body's score functions, finds its operands among a node's, and
 // sees that each launch has the table of blocks that see each other.
-//
-// These are the blocks of 32 queries and 32 keys, by interval arithmetic over what a score says is visible:
+// //
+// These blocks have 32 queries and 32 keys. Interval arithmetic over the score's `visible` answers for each,
 // once where that follows from positions, else at the start of each launch, from the operands that the mask
 // reads. Where the intervals leave it open, some of a block is seen.
 //
@@ -36,7 +36,7 @@ class VisibleBlocks {
     bool by_positions() const { return by_positions_; }
     /// Bytes of all tables, one after another.
     std::int64_t bytes() const { return tables() * rows_ * columns_; }
-    /// Where each sequence and head has its own, and in which part of them.
+    /// The tables, with the steps between sequences and heads that have their own.
     BlockTable table(const Sees* blocks) const;
 
     /// Fills the tables. `operands`: with pointers; unread where it goes by positions.
@@ -80,7 +80,7 @@ class BoundScore {
 
     /// Without addresses, to size workspaces by.
     const Score& sizes() const { return sizes_; }
-    /// The table of what each sees by positions; of others nothing.
+    /// The table of the blocks that positions alone decide; empty for other scores.
     const BlockTable& fixed_table() const { return fixed_table_; }
     /// Bytes beside the kernel's own workspace: tables, and gradients that are not stored in FP32.
     std::int64_t workspace() const { return table_bytes_ + gradient_bytes_; }

@@ -1,5 +1,5 @@
-// Binds sums of gradients: additions here, and sums that travel between ranks, whole or in parts; and what
-// goes on from parts: norms, and tensors that are put together again.
+// Binds sums of gradients: additions here, and sums that travel between ranks, whole or in parts. Binds
+// operations on parts, too: norms, and tensors that are put together again.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -60,7 +60,7 @@ std::vector<std::vector<int>> each_over_its_operand(const Problem& problem) {
     return over;
 }
 
-/// Those among which the device is one. With none it is the only one.
+/// The ranks that the device belongs to; without ranks it is alone.
 struct AmongRanks {
     Ranks* ranks = nullptr;
     std::int64_t size() const { return ranks ? ranks->size() : 1; }
@@ -155,7 +155,7 @@ PreparedKernel prepare_all_gather_start(const Problem& problem, AmongRanks among
     return {.launch = launch};
 }
 
-/// Zeros stand for the other ranks' rows until what is theirs arrives: where a rank looks alone, they stay.
+/// Zeros stand for the other ranks' rows until these arrive: where a rank looks alone, they stay.
 PreparedKernel prepare_all_gather_rows_start(const Problem& problem, AmongRanks among) {
     std::vector<std::size_t> bytes;  // of a rank
     for (const Type& type : problem.inputs) bytes.push_back(static_cast<std::size_t>(type.bytes()));
@@ -178,8 +178,8 @@ PreparedKernel prepare_all_gather_rows_start(const Problem& problem, AmongRanks 
 /// The number of the sum that the norm of parts exchanges: no other sum has it.
 constexpr int norms = -2;
 
-/// A gradient of which sums over blocks are known to whoever has them, at [first, first + of all) of the
-/// workspace.
+/// A gradient whose sums over blocks lie at [first, first + of all) of the workspace; each rank knows the
+/// sums of its blocks.
 struct NormedPart {
     std::int64_t elements = 0, first = 0;
     bool whole = true;
@@ -187,7 +187,7 @@ struct NormedPart {
     std::span<double> of_all(double* sums) const {
         return {sums + first, static_cast<std::size_t>(blocks())};
     }
-    /// Those of the sums that a rank has.
+    /// The rank's sums among them.
     std::span<double> of(double* sums, Shard part) const {
         const std::int64_t begin = std::min(blocks(), part.first / norm_block);
         return of_all(sums).subspan(begin, static_cast<std::size_t>(ceil_div(part.count, norm_block)));

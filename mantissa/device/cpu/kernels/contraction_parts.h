@@ -33,16 +33,16 @@ struct PixelRows {
 };
 
 /// One contraction of operand 0 by operand 1, and perhaps a bias, operand 2; repeated for each group, whose
-/// operands and output lie so many elements behind those of the one before.
+/// operands and output lie so many elements behind the previous group's.
 struct ContractionPart {
     ContractionProblem problem;
     std::int64_t repeats = 1;
     std::int64_t step_of_a = 0, step_of_b = 0, step_of_out = 0, step_of_bias = 0;
-    /// The rows of the output that its rows are; none: all, in order. `problem.out` then is that of a row.
+    /// Rows of the output that receive its rows; none: all, in order. `problem.out` then is a row's.
     std::optional<PixelRows> rows = {};
 };
 
-/// Those of a matmul, a conv2d, a conv2d_input_gradient or a conv2d_filter_gradient, multiplied as the
+/// The parts of a matmul, a conv2d, a conv2d_input_gradient or a conv2d_filter_gradient, multiplied as the
 /// operands are stored. Together they write the output once.
 std::vector<ContractionPart> contraction_parts(const Problem& problem);
 

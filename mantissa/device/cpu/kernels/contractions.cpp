@@ -223,7 +223,7 @@ std::string ContractionUnit::refusal(const Problem& problem) const {
 }
 
 std::vector<ContractionUnit> contraction_units(Isa best, int threads) {
-    // Levels from the CPU's best to plain C++: the plan shows the first that can, and why those before it
+    // Levels from the CPU's best to plain C++: the plan shows the first that can, and why earlier ones
     // cannot.
     std::vector<ContractionUnit> units;
     for (int level = static_cast<int>(best); level >= 0; --level) {

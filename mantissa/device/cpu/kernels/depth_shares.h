@@ -32,7 +32,7 @@ class DepthShares {
 
     std::int64_t shares() const { return contraction_.problem.batch[1]; }
     std::int64_t sums() const { return contraction_.problem.m * contraction_.problem.n; }
-    /// Adds so many rows, those of all shares, into those of the first, and from there to `out`.
+    /// Adds so many rows of all shares into the first share's rows, and from there to `out`.
     void add(float* first, std::int64_t rows, std::byte* out) const;
 
     PreparedContraction contraction_;

@@ -49,7 +49,7 @@ struct Inner {
     bool backward;
 };
 
-/// As the unit does them, with an epilogue of ours in place of what it would do with the sums.
+/// The unit's parts, with an epilogue of ours in place of the unit's own.
 std::vector<ContractionPart> contraction_parts(const Inner& inner, const ContractionUnit& unit) {
     std::vector<ContractionPart> parts = unit.parts(inner.problem());
     for (ContractionPart& part : parts) {

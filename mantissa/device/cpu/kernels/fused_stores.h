@@ -1,5 +1,5 @@
-// The outputs of fused kernels: those that are stored past the caches, and sums over rows, which are made a
-// block at a time.
+// The outputs of fused kernels: outputs stored past the caches, and sums over rows, which are made a block at
+// a time.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ class StreamedOutputs {
     /// output.
     StreamedOutputs(const Problem& problem, std::int64_t columns);
 
-    /// Those of them, as FusedArguments::streamed has them, that lie on cache lines, and not over an operand,
-    /// which was just read and lies in a cache.
+    /// The streamed outputs, as FusedArguments::streamed has them, that lie on cache lines, and not over an
+    /// operand, which was just read and is in a cache.
     std::uint64_t of(const Operands& operands) const;
 
   private:

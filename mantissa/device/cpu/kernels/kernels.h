@@ -40,7 +40,7 @@ struct ContractionUnit {
     std::vector<ContractionPart> parts(const Problem& problem) const;
 };
 
-/// Those of this level and below, in order of preference.
+/// The units of this level and below, in order of preference.
 std::vector<ContractionUnit> contraction_units(Isa best, int threads);
 
 /// A kernel without workspace, that writes over no operand. `refuse` says why it cannot do a problem; empty:
@@ -66,7 +66,7 @@ using KernelTable = std::map<std::string, std::vector<Kernel>, std::less<>>;
 
 void add_contraction_kernels(KernelTable& table, const Context& context);
 void add_grouped_contraction_kernels(KernelTable& table, const Context& context);
-/// Puts its kernels before those of contractions, which take any groups.
+/// Puts its kernels before the contractions' kernels, which take any groups.
 void add_grouped_convolution_kernels(KernelTable& table, const Context& context);
 void add_loss_kernels(KernelTable& table, const Context& context);
 void add_attention_kernels(KernelTable& table, const Context& context, codegen::Compiler& compiler);

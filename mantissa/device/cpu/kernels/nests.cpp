@@ -18,7 +18,7 @@ namespace {
 
 using codegen::FusedKernel;
 
-/// Blocks of a nest with sums over rows: their partial sums should take little beside what is read.
+/// Blocks of a nest with sums over rows: their partial sums should be small beside the operands.
 constexpr std::int64_t max_blocks_with_sums = 64;
 
 struct Partition {

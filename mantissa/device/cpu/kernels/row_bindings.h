@@ -1,4 +1,4 @@
-// Kernels of rows and of images as lines of tables: what each takes, and how it is bound to a problem.
+// Kernels of rows and of images as lines of tables: the operands of each, and its binding to a problem.
 #pragma once
 
 #include <cstdint>

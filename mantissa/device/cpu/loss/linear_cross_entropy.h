@@ -21,8 +21,8 @@
 namespace mantissa::inline v0::on_cpu {
 
 /// Rows whose exponentials exist at a time, unless a problem says otherwise. For BF16 and a vocabulary of
-/// 50,257 they take 103 MB. What each chunk repeats is the traffic of w and dw: in BF16 w is read, packed and
-/// read again twice, dw read and written, 20 C V bytes beside 6 * 1,024 C V FLOP, so 300 FLOP a byte.
+/// 50,257 they take 103 MB. Each chunk repeats the traffic of w and dw: in BF16 w is read, packed and read
+/// again twice, dw read and written, 20 C V bytes beside 6 * 1,024 C V FLOP, so 300 FLOP a byte.
 inline constexpr std::int64_t rows_of_loss_chunk = 1024;
 
 /// Rows without a loss are left out in whole blocks of so many: products of other numbers of rows are
@@ -36,7 +36,7 @@ struct LinearCrossEntropy {
     std::int64_t rows = 0;      // N
     std::int64_t channels = 0;  // C
     std::int64_t classes = 0;   // V
-    /// Rows of w and dw. Those from `classes` on are padding: they are read and get no gradient. 0: no
+    /// Rows of w and dw. Rows from `classes` on are padding: they are read and get no gradient. 0: no
     /// padding.
     std::int64_t columns = 0;
     DType dtype = DType::f32;  ///< of x, w and dx
@@ -70,8 +70,8 @@ struct LinearCrossEntropyArguments {
 /// Why the problem cannot be done; empty if it can.
 std::string refusal(const LinearCrossEntropy& problem);
 
-/// How classes are cut: into those that one product makes, and these into groups whose exponentials have
-/// bases of their own, those that reach the epilogue in order, on one thread.
+/// The division of classes: into the classes that one product makes, and these into groups. A group's
+/// exponentials share a base; it reaches the epilogue in order, on one thread.
 struct ClassGroups {
     std::int64_t columns = 0, product = 0, rows = 0, last_rows = 0;
 
@@ -124,16 +124,16 @@ struct LossKernels;
 struct PreparedLinearCrossEntropy {
     LossWorkspace workspace(int threads) const;
     /// Bytes of scratch: one chunk of exponentials where there are gradients, some numbers a token and group
-    /// of classes, and what a contraction needs.
+    /// of classes, and a contraction's workspace.
     std::size_t workspace_bytes(int threads) const { return workspace(threads).bytes; }
     const PreparedLossChunk& chunk_of(std::int64_t tokens) const;
-    /// Rows to compute where so many have a loss: those, filled up with others to whole chunks and a last one
-    /// that is prepared; or simply all.
+    /// Rows to compute where so many have a loss: these rows, filled up with others to whole chunks and a
+    /// last one that is prepared; or simply all.
     std::int64_t rows_of(std::int64_t with_loss) const;
 
     LinearCrossEntropy problem;
     const LossKernels& kernels;
-    /// The largest first: those of all rows, and where rows may be left out, shorter last ones.
+    /// The largest first: chunks for all rows, and where rows may be left out, shorter last ones.
     std::vector<PreparedLossChunk> chunks;
 };
 

@@ -1,7 +1,7 @@
 // The data that ranks exchange. Each rank gets everybody's terms of its own part of a sum. It adds them over
-// the tree that ranks on CPUs add over (ranks/tree_sum.h), so the bits are those of CPUs, and the same on
-// every rank. Where all ranks need the whole sum, each sends its part to them. The work is queued on a stream
-// of its own, so that gradients travel while the backward pass works.
+// the tree that ranks on CPUs add over (tree_sum of ranks/exchange.h), so the bits are the CPUs', and all
+// ranks have the same. Where all ranks need the whole sum, each sends its part to them. The work is queued on
+// a stream of its own, so that gradients travel while the backward pass works.
 #include <fmt/format.h>
 
 #include <bit>
@@ -102,8 +102,8 @@ class TreeOfTerms {
     std::map<std::pair<DType, DType>, OverNumbers> additions_;
 };
 
-/// The sum of FP32 tensors over all ranks, prepared. `wire`: what terms are rounded to before they travel,
-/// a rank's own as those of the others; sums are of FP32, and travel as such.
+/// The sum of FP32 tensors over all ranks, prepared. `wire`: the format that terms are rounded to before they
+/// travel, a rank's own as the others'; sums are of FP32, and travel as such.
 class SumOverRanks {
   public:
     SumOverRanks(Context& context, std::span<const Type> tensors, Cut cut, DType wire)
@@ -144,7 +144,7 @@ class SumOverRanks {
             if (tensors_[i].own > 0) add_up(context, at, i);
     }
 
-    /// Queues what brings every rank's sums to all.
+    /// Queues the copies that bring every rank's sums to all.
     void queue_to_all(const std::vector<std::uint64_t>& at) const {
         GpuRanks::Places sends = no_places(), receives = no_places();
         for (int rank = 0; rank < ranks_.ranks(); ++rank) {
@@ -177,8 +177,8 @@ class SumOverRanks {
         return places[static_cast<std::size_t>(rank)];
     }
 
-    // The ranks' room: what arrives, by rank; where terms are rounded to travel, those that are sent, and
-    // sums on their way, by rank.
+    // The ranks' room: received terms, by rank. Where terms are rounded to travel, sent terms, and sums on
+    // their way, by rank.
     std::uint64_t received(std::size_t i, int rank) const {
         return number_at(ranks_.room(), own_numbers_ * rank + tensors_[i].room, wire_);
     }
@@ -310,8 +310,8 @@ PreparedKernel prepare_own_shards(Context& context, const Problem& problem) {
     return {.launch = launch, .launches = std::ssize(problem.inputs)};
 }
 
-/// Brings what each rank has to all: `places`, by tensor and rank, is where it lies in the outputs. Of the
-/// others there are zeros where a rank looks alone.
+/// Brings each rank's data to all: `places`, by tensor and rank, is where it lies in the outputs. The others'
+/// places are zeros where a rank looks alone.
 PreparedKernel prepare_gather(Context& context, const Problem& problem,
                               std::vector<std::vector<ByteRange>> places) {
     const auto launch = [&context, places = std::move(places), bytes = bytes_of(problem.outputs),

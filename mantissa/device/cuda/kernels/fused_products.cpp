@@ -1,7 +1,7 @@
 // Products with one of cuBLASLt's epilogues: fused nodes whose body is a matmul and GELU, which may keep its
 // input, or GELU's gradient, and perhaps its sums over rows, the gradient of a bias.
 //
-// A body is known by its primitives: they are compared with those that the operation is made of.
+// A body is known by its primitives: they are compared with the primitives of the operation's definition.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,8 +19,8 @@ namespace mantissa::inline v0::on_cuda {
 
 namespace {
 
-/// A product and what is made of it, in primitives. Inputs are the product's, then GELU's where its gradient
-/// is made; results y and the product.
+/// A product and its epilogue, in primitives. Inputs are the product's, then GELU's where its gradient is
+/// made; results y and the product.
 struct EpiloguePattern {
     Graph graph;
 

@@ -18,9 +18,9 @@ namespace {
 
 /// Elements of a flat nest that a block has, of a table's parts: four a thread.
 constexpr std::int64_t elements_of_block = 4 * codegen::grid_threads;
-/// Blocks of a nest with sums over rows: their partial sums should take little beside what is read, and keep
-/// all multiprocessors busy. A row is read, summed twice and written before the next one: only many blocks
-/// hide that.
+/// Blocks of a nest with sums over rows: their partial sums should be small beside the operands, and keep all
+/// multiprocessors busy. A row is read, summed twice and written before the next one: only many blocks hide
+/// that.
 constexpr std::int64_t max_blocks_with_sums = 1024;
 /// Threads that add up the partial sums of a column: as many blocks then read at a time as there are results
 /// for, and each reads a few.
@@ -47,7 +47,7 @@ bool holds_sums(const codegen::LoopNest& nest, std::int64_t rows) {
     return rows * nest.partial_sums * static_cast<std::int64_t>(sizeof(float)) <= max_bytes;
 }
 
-/// NvptxTarget::at_once: 16 bytes of the shortest of what varies by column, while that leaves a thread
+/// NvptxTarget::at_once: 16 bytes of the shortest type that varies by column, while that leaves a thread
 /// registers.
 int at_once_of(const codegen::LoopNest& nest) {
     std::size_t shortest = 16, columns = 0;
@@ -74,8 +74,8 @@ int at_once_of(const codegen::LoopNest& nest) {
     return static_cast<int>(count_at_once);
 }
 
-/// As many as there are columns for, in whole warps. Of rows that are too long for one place a thread a block
-/// should be large: what is walked again then lies in the L2 cache, as few rows are on their way.
+/// As many as there are columns for, in whole warps. For rows that are too long for one place a thread a
+/// block should be large: its second walk then finds the row in the L2 cache, as few rows are on their way.
 void choose_threads(const codegen::LoopNest& nest, codegen::NvptxTarget& target) {
     target.threads = codegen::grid_threads;
     if (nest.flat) return;
@@ -152,7 +152,7 @@ struct BoundNest {
     }
 };
 
-/// Adds up `terms` of each of some neighbouring partial sums, of which the first is number `first`.
+/// Adds up `terms` of each of some neighbouring partial sums, from number `first` on.
 SizedKernel added_sums(Context& context, const codegen::LoopNest& nest, std::int64_t first, std::int64_t sums,
                        std::int64_t terms) {
     constexpr int at_once = 4;
@@ -166,7 +166,7 @@ SizedKernel added_sums(Context& context, const codegen::LoopNest& nest, std::int
     return add_sized(context, {.name = "sum_of_blocks", .code = code});
 }
 
-/// Says how the partial sums of all blocks become what the nest writes.
+/// Says how the partial sums of all blocks become the nest's outputs.
 void add_sums(Context& context, const codegen::LoopNest& nest, BoundNest& bound) {
     for (const codegen::Walk& walk : nest.walks)
         for (const auto* sums : {&walk.sums, &walk.row_sums})

@@ -28,7 +28,7 @@ constexpr std::string_view words_of_algorithms = "mantissa algorithms 2 ";
 constexpr std::size_t digits_of_word = 16;
 
 /// The file's text. Its first line has the first words and the checksum of the other lines. Each of these has
-/// the words of a product's algorithm in hexadecimal digits, and then what is multiplied.
+/// the words of a product's algorithm in hexadecimal digits, and then the product.
 std::string text_of(const TimedAlgorithms& all) {
     std::string lines;
     for (const auto& [product, algorithm] : all) {
@@ -162,7 +162,7 @@ class Scratch {
     std::vector<cuda::DevicePtr> held_;
 };
 
-/// Times what is queued between two events.
+/// Times the work queued between two events.
 class Timer {
   public:
     explicit Timer(const Context& context) : context_(context) {
@@ -196,7 +196,7 @@ std::string name_of(const MatmulHeuristic& algorithm) {
     return checksum_text(checksum_of(std::as_bytes(std::span(algorithm.algorithm.data))));
 }
 
-/// One of those offered as it is timed.
+/// An offered algorithm as it is timed.
 struct Candidate {
     const MatmulHeuristic* algorithm = nullptr;
     int launches = 1;
@@ -209,7 +209,7 @@ double median_of(std::vector<double> values) {
     return *middle;
 }
 
-/// The worst error of what lies in `outputs`, in units of what is allowed: above 1 is wrong.
+/// The worst error of `outputs`, in units of the allowed error: above 1 is wrong.
 double worst_error(const Context& context, const ChosenAlgorithm& chosen,
                    const std::vector<ExpectedNumber>& expected, const std::vector<std::byte*>& outputs) {
     std::vector<std::array<std::byte, sizeof(double)>> stored(expected.size());
@@ -256,7 +256,7 @@ const MatmulHeuristic* quickest_of(const Context& context, ChosenAlgorithm& chos
                                           chosen.refused.empty() ? "" : "; ", name_of(algorithm), error);
             continue;
         }
-        // Timed after a first launch, in which the library loads its kernel.
+        // Timed after a first launch, since the library loads its kernel then.
         const double once = timer.milliseconds(run);
         const double launches = std::ceil(min_milliseconds / std::max(once, 1e-6));
         candidates.push_back({.algorithm = &algorithm,

@@ -49,10 +49,10 @@ struct Product {
     Matrix a, b, y;
     std::int64_t batch = 1;
     bool bias = false, tf32 = false;
-    bool adds = false;  ///< to what lies in y
+    bool adds = false;  ///< to y's former contents
     Epilogue epilogue = Epilogue::none;
 
-    /// FP8 alone: operands 2 and 3 are what the sums are multiplied by, f32.
+    /// FP8 alone: operands 2 and 3 are factors of the sums, f32.
     bool is_scaled() const { return is_fp8(a.layout); }
     /// The bias' place among the operands.
     std::size_t place_of_bias() const { return is_scaled() ? 4 : 2; }
@@ -61,12 +61,12 @@ struct Product {
     }
 };
 
-/// That of a matmul; why the unit does not make it, where the library would not or there is nothing to add
-/// up.
+/// The product of a matmul. Or the reason why the unit does not make it, where the library would not or there
+/// is nothing to add up.
 Expected<Product> product_of(const ProductUnit& unit, const Problem& matmul);
 
 /// Operands a, b, factors of FP8, a bias where there is one, and GELU's input where its gradient is made;
-/// outputs y, and what its epilogue stores besides. None of its extents is 0.
+/// outputs y, and the epilogue's further results. None of its extents is 0.
 Expected<PreparedKernel> prepare_product(Context& context, const Product& product);
 
 /// Adds the kernels of fused nodes that are a product with an epilogue that cuBLASLt has. The table must stay

@@ -9,7 +9,7 @@ namespace mantissa::inline v0::on_cuda {
 
 namespace {
 
-/// Up to so many rows share what a warp reads of the weights.
+/// Up to so many rows share a warp's reads of the weights.
 constexpr std::int64_t max_rows_as_they_lie = 8;
 /// The unit of extents of bytes that cuBLASLt asks for.
 constexpr std::int64_t unit = codegen::numbers_of_word;
@@ -130,7 +130,7 @@ Expected<PreparedKernel> prepare_as_it_lies(Context& context, const std::string&
     const QuantizedRows x(context, problem, of, 0);
     const ProductAsItLies product(context, of, 0);
     Cost cost = problem.op.cost(problem.inputs, problem.outputs, problem.attributes);
-    cost.bytes += 2 * of.rows * of.pitch();  // of w what is read again lies in the cache
+    cost.bytes += 2 * of.rows * of.pitch();  // second reads of w come from the cache
     return PreparedKernel{.launch =
                               [&context, x, product](const Operands& operands) {
                                   x.queue(context, operands);
