@@ -75,7 +75,7 @@ class AtomicDirectory {
     void commit();
 
     static std::filesystem::path previous_of(const std::filesystem::path& target);
-    /// The directory whose previous_of this is, going by the name; empty if it is no such name.
+    /// The directory whose previous_of this is, by its name; empty for any other name.
     static std::filesystem::path target_of(const std::filesystem::path& previous);
     /// Renames `target` to TARGET.aside, or TARGET.aside-2, -3 ..., the first that is free, so that the next
     /// commit() leaves TARGET.previous as it is. The new name; empty if nothing is there.

@@ -50,7 +50,7 @@ class Expected {
 /// Why a search found nothing: the first reason counts.
 class FirstReason {
   public:
-    /// False, as a step of the search that ends here.
+    /// Notes a reason; returns false, for the search to end with.
     bool refuse(std::string reason) {
         if (reason_.empty()) reason_ = std::move(reason);
         return false;

@@ -1,4 +1,4 @@
-// The files below a folder, as everything that is given a folder takes them; and the folder of caches.
+// The files below a folder, for every option that takes a folder; and the folder of caches.
 #pragma once
 
 #include <cstdint>

@@ -6,8 +6,8 @@
 
 namespace mantissa::inline v0 {
 
-/// Held from construction to destruction, or until the process ends in whatever way: the system lets go of
-/// it. The file is removed at the end; one that a killed process left behind is held by nobody.
+/// Held from construction to destruction, or until the process ends in any way: the system lets go of it. The
+/// file is removed at the end; nobody holds a file that a killed process left behind.
 class LockFile {
   public:
     /// Creates the file's folder, too. Throws UserError that begins with `place` if another process holds the

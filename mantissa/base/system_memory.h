@@ -1,5 +1,5 @@
-// Memory in bytes, as the system tells it. Linux only: read from /proc, the control groups and the limits of
-// the process.
+// Memory in bytes, as the system reports it. Linux only: read from /proc, the control groups and the limits
+// of the process.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace mantissa::inline v0 {
 
-/// Where the system says it; other folders in tests.
+/// The sources of the system's numbers; other folders in tests.
 struct MemorySources {
     std::filesystem::path proc = "/proc";
     std::filesystem::path control_groups = "/sys/fs/cgroup";

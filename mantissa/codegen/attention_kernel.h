@@ -48,7 +48,7 @@ struct PairScore {
     /// Hides pairs (score -infinity) by conditions that do not depend on scores: needed only in tiles that a
     /// part sees some pairs of.
     std::optional<ScoreCode> mask = {};
-    bool mask_by_sequence = false, mask_by_head = false;  ///< it is another one for each
+    bool mask_by_sequence = false, mask_by_head = false;  ///< the mask differs between them
     std::optional<ScoreCode> sums = {};
     std::vector<Gradient> gradients = {};
 
@@ -90,13 +90,13 @@ struct AttentionTiles {
     int head_size = 0;       ///< rounded up to whole matrices of 16
     bool keeps_both = true;  ///< of `key_gradients`: values, as keys, are held in registers
     int together = 1;  ///< warps that multiply together: a part of the block, which sees any warp's pairs
-    int blocks = 0;    ///< that a multiprocessor shall have registers for; 0: it is not said
+    int blocks = 0;    ///< that a multiprocessor shall have registers for; 0: not said
 
     int rows() const { return warps * rows_of_warp; }
     int rows_of_part() const { return together * rows_of_warp; }
     int parts() const { return warps / together; }
     int threads() const { return 32 * warps; }
-    /// Bytes of shared memory from one row of a tile to the next: 16 more than it holds, so that eight rows
+    /// Bytes of shared memory from one row of a tile to the next: 16 more than a row has, so that eight rows
     /// lie in banks of their own.
     int pitch() const { return 2 * head_size + 16; }
 };
@@ -121,7 +121,7 @@ struct SeenTilesKernel {
 std::vector<std::size_t> score_gradients_of(const AttentionKernel& kernel);
 std::size_t parameters_of(const AttentionKernel& kernel);
 
-/// Why it cannot be made; empty if it can.
+/// Why the kernel cannot be made; empty if it can.
 std::string refuse_attention(const AttentionKernel& kernel);
 
 /// Whether rows are read and written 16 bytes at a time: then addresses must be multiples of 16.

@@ -1,6 +1,6 @@
 // Makes code of fused kernels, in process: machine code of the host to be called, or text for a GPU. A kernel
-// that was asked for twice is compiled once, one that nobody holds any more never, and the host's are kept
-// for later runs.
+// that was asked for twice is compiled once, one that nobody holds any more never. The host's kernels are
+// kept for later runs.
 #pragma once
 
 #include <cstdint>
@@ -54,9 +54,9 @@ struct NvptxTarget {
     /// Threads of a row, or of a flat nest's block: eight warps. Four such blocks fill a multiprocessor of
     /// sm_80 by half while each thread may have 64 registers.
     int threads = 256;
-    /// Neighbouring columns, or elements of a flat nest, that a thread makes at one time, and reads and
-    /// writes up to 16 bytes at once: every operand and output then begins at a multiple of 16, and rows are
-    /// a multiple of it.
+    /// Neighbouring columns, or elements of a flat nest, that a thread makes at one time. It reads and writes
+    /// up to 16 bytes at once: every operand and output then begins at a multiple of 16, and rows are a
+    /// multiple of `at_once`.
     int at_once = 1;
     /// Rows that a block has side by side, each with `threads` of its own, as if they were blocks: where no
     /// thread waits for another one. Their sums over rows are added up: a block has one of each.
@@ -75,7 +75,7 @@ inline bool has_one_place(const LoopNest& nest, const NvptxTarget& target) {
     return !nest.flat && nest.columns <= std::int64_t{target.threads} * target.at_once;
 }
 
-/// The table of a nest of so many operands and outputs.
+/// The table of a nest with so many operands and outputs.
 inline PartTable table_of(const NvptxTarget& target, std::size_t operands, std::size_t outputs) {
     return {target.parts, static_cast<std::int64_t>(operands + outputs) + 2};
 }
@@ -105,8 +105,8 @@ struct ScoreKernel {
 
 class Compiler {
   public:
-    /// Code for the host is kept in the folder, from which it comes the next time. Throws UserError for an
-    /// architecture that is not known.
+    /// Code for the host is kept in the folder, and read from it the next time. Throws UserError for an
+    /// unknown architecture.
     explicit Compiler(CodeTarget target, KernelFolder folder = {});
     ~Compiler();
 
@@ -115,8 +115,8 @@ class Compiler {
     /// The compiler's name and version: "LLVM 19.1.7"; empty where there is none.
     static std::string version();
 
-    /// The kernel for a body, compiled by the next `compile_pending` unless it is already, or is held no
-    /// more.
+    /// The kernel for a body. The next `compile_pending` compiles it unless it is compiled already, or is no
+    /// longer held.
     std::shared_ptr<const FusedKernel> add(const Graph& body) { return add(lower(body)); }
     std::shared_ptr<const FusedKernel> add(LoopNest nest);
     /// Adds a score function, for the host alone.

@@ -20,11 +20,11 @@ namespace mantissa::inline v0::codegen {
 /// the pixels, f32 [parts, R, S, C].
 struct DepthwiseKernel {
     ConvolutionKernel convolution;  ///< of groups of one channel and one filter
-    std::int64_t channels = 1;  ///< of a thread, which lie at a multiple of their bytes: 1, or 2 of 16 bits
-    std::int64_t side_by_side = 1;  ///< threads along the channels before the next row's: a divisor of theirs
-    /// Columns of the output that a thread has at a time; of the images, where it makes their gradient.
+    std::int64_t channels = 1;      ///< of a thread, at a multiple of their bytes: 1, or 2 of 16 bits
+    std::int64_t side_by_side = 1;  ///< threads along the channels before the next row's: a divisor
+    /// Columns of the output that a thread has at a time; of the images, for their gradient.
     std::int64_t columns = 1;
-    std::int64_t taps = 1;  ///< neighbours of a row of the filter that a thread has: all but of its gradient
+    std::int64_t taps = 1;  ///< neighbours of a filter's row that a thread has: all but for its gradient
     // A filter's gradient is added up over strips of so many columns.
     std::int64_t rows_of_strip = 1;
     std::int64_t strips_of_part = 1;  ///< that a thread adds up
@@ -36,9 +36,9 @@ struct DepthwiseKernel {
     /// Columns that are gone over in steps of `columns`.
     std::int64_t columns_of_all() const;
     std::int64_t column_steps() const;
-    /// By how much the columns that are met move from one step to the next.
+    /// The distance that met columns move from one step to the next.
     std::int64_t step_of_met() const;
-    /// The column that a column of a step meets by a tap, counted from where the first step counts from.
+    /// The column that a column of a step meets by a tap, counted as the first step counts.
     std::optional<std::int64_t> met(std::int64_t column, std::int64_t tap) const;
     std::set<std::int64_t> all_met() const;
 
@@ -55,7 +55,7 @@ std::string text_of(const DepthwiseKernel& kernel);
 /// Why there is no such kernel; empty if there is.
 std::string refuse_depthwise(const ConvolutionKernel& convolution);
 
-/// `askew`: operands may begin at any of their elements.
+/// `askew`: operands may begin at any of their elements, not at multiples of 16 bytes.
 DepthwiseKernel depthwise_kernel(const ConvolutionKernel& convolution, bool askew);
 
 }  // namespace mantissa::codegen

@@ -23,10 +23,10 @@ namespace mantissa::inline v0::codegen {
 /// Shared memory of a block for one stage.
 struct FilterGradientStage {
     std::int64_t places = 0;      ///< of dy; 0: too few fit
-    std::int64_t lines = 1;       ///< of dy, that have as many places each
+    std::int64_t lines = 1;       ///< of dy, with equally many places
     std::int64_t pixel_rows = 0;  ///< of x
-    std::int64_t pixels = 0;      ///< of each of them
-    std::int64_t buffers = 0;     ///< one is multiplied while the others come
+    std::int64_t pixels = 0;      ///< of each row of x
+    std::int64_t buffers = 0;     ///< one is multiplied while the others are filled
 
     std::int64_t columns() const { return places / lines; }
     std::int64_t rows() const { return places + pixel_rows * pixels; }

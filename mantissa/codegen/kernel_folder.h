@@ -1,6 +1,6 @@
 // Compiled kernels in a folder, from one run to the next: each a file, found by the kernel's text, processor
-// and compiler. A file that cannot be read, is damaged or is another's is as if it were not there, and made
-// again.
+// and compiler. A file that cannot be read, is damaged or is of another kernel is as if it were not there,
+// and made again.
 #pragma once
 
 #include <filesystem>
@@ -27,7 +27,7 @@ class KernelFolder {
 
     /// The kernel of that key, if it was kept. The host's have an object file as their assembly.
     std::optional<Listing> find(const std::string& key) const;
-    /// Keeps it, or not, where the folder cannot be written.
+    /// Keeps the kernel, unless the folder cannot be written.
     void keep(const std::string& key, const Listing& kernel) const;
 
     std::filesystem::path file_of(const std::string& key) const;

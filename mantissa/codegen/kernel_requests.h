@@ -12,7 +12,7 @@ namespace mantissa::inline v0::codegen {
 template <class Kernel>
 class KernelRequests {
   public:
-    /// The kernel of that text. It is forgotten with who holds it, until it is taken to be made.
+    /// The kernel of that text. Until it is taken to be made, it is forgotten when nobody holds it.
     template <class Make>
     std::shared_ptr<Kernel> find(const std::string& text, Make&& make) {
         std::weak_ptr<Kernel>& known = by_text_[text];
@@ -23,7 +23,7 @@ class KernelRequests {
         ++count_;
         return asked;
     }
-    /// How many were asked for, made or not.
+    /// How many kernels were asked for, made or not.
     std::size_t count() const { return count_; }
 
     /// Kernels that are held and not made yet, in the order of the requests.

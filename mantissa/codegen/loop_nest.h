@@ -36,7 +36,7 @@ struct Reduction {
     int result = -1;  ///< the step that stands for the finished reduction
     int value = -1;   ///< the reduced step
     bool maximum = false;
-    /// A NaN may be lost: all that is made of the maximum of a row meets the NaN elsewhere, too.
+    /// A NaN may be lost: every value made from the maximum of a row meets the NaN elsewhere, too.
     bool of_numbers = false;
 };
 
@@ -80,7 +80,7 @@ struct LoopNest {
     std::vector<DType> inputs;
     std::vector<DType> outputs;
     std::vector<Step> steps;
-    std::vector<int> once;       ///< steps that vary not at all
+    std::vector<int> once;       ///< steps that do not vary
     std::vector<int> row_steps;  ///< steps of a row that the first walk needs
     std::vector<Walk> walks;
     int scratch_rows = 0;
@@ -98,7 +98,7 @@ inline std::int64_t scratch_stride(const LoopNest& nest) {
 /// Numbers in all scratch rows of one thread, or of one block of a GPU's.
 inline std::int64_t scratch_floats(const LoopNest& nest) { return nest.scratch_rows * scratch_stride(nest); }
 
-/// The part of them that a block of a GPU's threads needs in global memory: none where they fit the shared.
+/// The part of them that a block of a GPU's threads needs in global memory: 0 where they fit the shared.
 std::int64_t global_scratch_floats(const LoopNest& nest);
 
 /// Lowers a fused node's body. Of a body that starts with a contraction, it lowers the epilogue

@@ -16,7 +16,7 @@ namespace mantissa::inline v0::codegen {
 struct RoundingKernel {
     /// Numbers of a block, which share a scale.
     enum class Block : std::uint8_t {
-        none,    ///< they have the tensor's scale alone
+        none,    ///< numbers have the tensor's scale alone
         along,   ///< they lie side by side: inner is 1
         across,  ///< one below another
         square,  ///< as many rows, of the depth, as columns
@@ -27,7 +27,7 @@ struct RoundingKernel {
     std::int64_t block = 1;  ///< numbers along an axis; the last block may be shorter
     bool hadamard = false;   ///< whole blocks, of `hadamard_size`, are turned before
     bool random = false;     ///< blocks are of `hadamard_size`, as numbers that share a block of Philox lie
-    std::int64_t operation = 0;  ///< tells random numbers from others
+    std::int64_t operation = 0;  ///< tells its random numbers from other operations'
     ScaleRule rule = ScaleRule::up;
     ShortFormat element = ShortFormat::e4m3;
     /// Nothing is rounded. Each block of threads gives the largest magnitude of its numbers as i32 bits;
@@ -44,7 +44,7 @@ struct RoundingKernel {
     bool spread() const { return random && lies == Block::across; }
     /// Whether a thread has numbers of four blocks of a line.
     bool has_four_blocks() const { return random && lies == Block::along; }
-    /// Whether they are all there, at a multiple of their bytes or of 16: read and written in few pieces.
+    /// Whether a thread's numbers all exist, at a multiple of their bytes or of 16: moved in few pieces.
     bool in_pieces() const;
     std::int64_t rows_of_thread() const;
     /// Threads that share a scale: a power of two.

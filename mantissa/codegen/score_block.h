@@ -19,7 +19,7 @@ struct ScoreBlock {
     const float* cotangents = nullptr;  ///< sums: the gradients of the new scores
     std::int64_t stride = 0;
     std::int64_t rows = 0;
-    std::int64_t lanes = 0;  ///< that there are; of the last block fewer than `stride`
+    std::int64_t lanes = 0;  ///< existing lanes; the last block has fewer than `stride`
     float scale = 1;
     // First values of the counters of the four axes.
     std::int64_t sequence = 0, head = 0, query = 0, key = 0;

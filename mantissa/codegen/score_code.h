@@ -69,7 +69,7 @@ struct ScoreForm {
     ScoreCode forward_mask, backward_mask;  ///< the scaled score where it is seen, else -infinity
 };
 
-/// Or why no function can be made of it.
+/// The score form, or why no function can be made of the body.
 Expected<ScoreForm> score_form(const ScoreRequest& request);
 
 }  // namespace mantissa::codegen

@@ -2,8 +2,8 @@
 // a mask. The attributes `score` and `score_operands` describe it.
 //
 // `score` is a body of element-wise primitives over [B, H, T, S]. Its first input is the scaled product, FP32
-// (FP64 where queries, keys and values are); each further one is an operand of the score as it looks beside
-// it: of rank 4, an axis along which it does not change of extent 1. Its results, by name:
+// (FP64 where queries, keys and values are). Each further input is an operand of the score, of rank 4: an
+// axis along which it does not change has extent 1. Its results, by name:
 //
 //   score       the argument of the softmax, of the first input's type and shape
 //   visible     optional, boolean: whether the query sees the key; where it does not, the score is
@@ -36,7 +36,7 @@ struct AttentionScore {
 
 /// The score that the attributes describe. Throws UserError if the words are none of the above.
 AttentionScore attention_score(const Attributes& attributes);
-/// The attributes with the score; nothing of it where it is plain.
+/// The attributes with the score; a plain score needs none.
 Attributes with_score(const Attributes& attributes, const AttentionScore& score);
 
 /// The stored shape of an operand of the score with these axes.

@@ -25,7 +25,7 @@ namespace mantissa::inline v0 {
 enum class Stage : std::uint8_t { forward, backward, update };
 std::string_view name_of(Stage stage);
 
-/// A line of the program that traces a model, in whatever language that is written.
+/// A line of the program that traces a model, in any language.
 struct Line {
     std::string file;          ///< its name without folders: "gpt2.cpp"
     std::uint32_t number = 0;  ///< from 1; 0: unknown

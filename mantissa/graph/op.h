@@ -71,11 +71,11 @@ struct LongerOperands {
     std::int64_t rows = 0;       ///< along that axis, as they were
     std::int64_t zero_rows = 0;  ///< that were added
 
-    /// As it was.
+    /// The operand's type without the added zeros.
     const Type& type(std::size_t operand) const;
 };
 
-/// The effect of an operation on them.
+/// The effect of an operation on longer operands.
 struct LongerOutputs {
     std::vector<int> axes;  ///< by output: along which axis it is longer, zeros there again; -1 for none
     Attributes attributes;
@@ -100,7 +100,7 @@ using CostRule = std::int64_t (*)(std::span<const Type> inputs, std::span<const 
                                   const Attributes&);
 /// The operand that is the copy of an update.
 using CopyRule = std::size_t (*)(const Attributes&);
-/// How many operands, from the first on.
+/// The number of operands that `lower` means, from the first on.
 using LoweredRule = std::size_t (*)(const Attributes&);
 /// Bytes from the start of operand 0 to an output that is part of its memory as it stands; nothing where the
 /// output needs memory of its own.
@@ -113,7 +113,7 @@ using PaddingRule = std::optional<LongerOutputs> (*)(const LongerOperands&);
 struct Op {
     std::string_view name;
     int min_inputs = 1;
-    int max_inputs = min_inputs;  ///< as many, where the row does not say
+    int max_inputs = min_inputs;  ///< as many as `min_inputs`, unless the row says otherwise
     TypeRule types = nullptr;
     GradientRule gradient = nullptr;    ///< null only with a reason in `no_gradient`
     std::string_view no_gradient = {};  ///< why there is none
@@ -134,7 +134,7 @@ struct Op {
     CopyRule copy = nullptr;
     ViewRule view = nullptr;        ///< null: its outputs have memory of their own
     PaddingRule padding = nullptr;  ///< null: it takes no operand with zeros behind it
-    /// Output i is operand i, which was on its way and now is there: where that may be, it lies where it lay.
+    /// Output i is operand i after its arrival, in the operand's memory where that may be.
     bool passes_through = false;
     std::uint32_t reads_codes = 0;  ///< bit i: operand i may be codes and scales (numerics/coded_weights.h)
     bool gains_by_padding = false;  ///< a contraction: zeros behind an operand round off its extents

@@ -1,7 +1,7 @@
 // The reference evaluator: computes a graph in FP64 from the definitions, slowly and plainly.
 //
-// Every kernel and every rewriting pass is held against it. Integers and booleans are held as doubles, which
-// are exact for all that appear here. Casts to f16 and bf16 round (to nearest even); f32 is not rounded to.
+// Every kernel and every rewriting pass is compared with it. Integers and booleans are held as doubles, which
+// are exact for all values here. Casts to f16 and bf16 round (to nearest even); f32 is not rounded to.
 #pragma once
 
 #include <map>

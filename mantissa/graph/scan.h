@@ -30,8 +30,8 @@ using ScanBody = std::function<ScanStep(std::span<const Tensor> states, std::spa
                                         std::span<const Tensor> whole)>;
 
 struct Scanned {
-    /// [steps + 1, ...]: as given, then after each step. Of steps that go back, the state after the step that
-    /// read index i is at i, and the given one is the last.
+    /// [steps + 1, ...]: the given state, then the state after each step. With backward steps, the state
+    /// after the step that read index i is at i, and the given one is last.
     std::vector<Tensor> states;
     std::vector<Tensor> outputs;  ///< [steps, ...], each where its step read the sequences
 };
@@ -46,7 +46,7 @@ struct ScanForm {
     std::size_t states = 0, sequences = 0;
     std::int64_t steps = 0;
     bool backward = false;
-    bool keeps_states = true;  ///< else a state is given as it is at the end alone
+    bool keeps_states = true;  ///< else only the last state is given
 
     /// The index that a step reads and writes.
     std::int64_t index_of(std::int64_t step) const { return backward ? steps - 1 - step : step; }

@@ -13,8 +13,8 @@
 namespace mantissa::inline v0 {
 
 struct ScoreFormula {
-    std::string score;       ///< "s" of a plain one
-    std::string visible;     ///< with the causal mask; empty: every pair is
+    std::string score;       ///< "s" of a plain score
+    std::string visible;     ///< with the causal mask; empty: every pair is visible
     std::string multiplier;  ///< empty: 1
 
     /// All in one line, as above; a multiplier as in "s, weights times x1[h]".

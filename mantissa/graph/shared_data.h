@@ -12,13 +12,13 @@
 
 namespace mantissa::inline v0 {
 
-/// Elements as they are stored, in row-major order. Copies of one are one memory, so that graphs and passes
-/// hand it on at no cost, however large it is.
+/// Elements as they are stored, in row-major order. Copies share one memory, so that graphs and passes hand
+/// it on at no cost, however large it is.
 class SharedData {
   public:
     /// Throws UserError if the bytes are no whole number of elements, or a bool is neither 0 nor 1.
     SharedData(DType dtype, std::vector<std::byte> bytes);
-    /// Each rounded once to a floating type. Throws UserError for a number that another type cannot hold.
+    /// Rounds each number once to a floating type. Throws UserError if another type cannot hold a number.
     SharedData(DType dtype, std::span<const double> numbers);
 
     DType dtype() const { return content_->dtype; }
@@ -28,8 +28,8 @@ class SharedData {
     }
     /// An element. I64 beyond 2^53 is rounded.
     double number(std::int64_t index) const;
-    /// The numbers where they are few, as in "[1, 2.5]". Else their type, their bytes and 128 bits that
-    /// follow from them, as in "[f32, 4096 bytes, 1c0f...]".
+    /// The numbers of a small tensor, as in "[1, 2.5]". Else their type, their bytes and 128 bits that follow
+    /// from them, as in "[f32, 4096 bytes, 1c0f...]".
     const std::string& text() const { return content_->text; }
 
     friend bool operator==(const SharedData& a, const SharedData& b);

@@ -41,8 +41,8 @@ struct Target {
     /// The unit that multiplies BF16 faster than FP32: amx, avx512_bf16, tensor cores; empty: there is none.
     std::string bf16_unit = {};
     std::string fp8_unit = {};            ///< the unit that multiplies FP8; empty: there is none
-    std::string reason_of_unit = {};      ///< why that one, for people; empty where there was no choice
-    std::string fastest_policy = "fp32";  ///< the one whose steps take the least time, with FP32 sums
+    std::string reason_of_unit = {};      ///< why that unit, for people; empty where there was no choice
+    std::string fastest_policy = "fp32";  ///< the policy whose steps take the least time, with FP32 sums
     bool tf32_beats_fp32 = false;         ///< FP32 operands are multiplied faster where they are rounded
     /// Contractions whose extents are multiples of it end on whole tiles, of all kernels alike: it is eight
     /// tiles of 16 numbers, and as many BF16 numbers as four cache lines hold.
@@ -57,8 +57,8 @@ struct Target {
     bool joins_updates = false;
     /// Contractions with the attribute `leaves_zeros_out` take less time for rows of zeros.
     bool leaves_zeros_out = false;
-    /// A tensor's largest number is found by the kernel that writes it where that can be: memory is read as
-    /// slowly again as it was written.
+    /// A tensor's largest number is found by the kernel that writes it, where possible: a second reading
+    /// would take as long as the writing.
     bool finds_largest_where_written = false;
     FusionCosts fusion = {};
     std::string cannot_compile = {};  ///< why fused nodes have no kernels; empty if they have

@@ -1,5 +1,5 @@
-// The symbolic tensor: ordinary C++ expressions over it record a graph. Operations live in mantissa::ops,
-// where an operand of theirs leads to them without a name in front.
+// The symbolic tensor: ordinary C++ expressions over it record a graph. Operations are in mantissa::ops; C++
+// finds them there by their operands, without a name in front.
 //
 // Two-operand arithmetic broadcasts as NumPy does. Axes may be negative: they count from the end. Every
 // function throws UserError, naming the operation, the model's scope and the line, if shapes or types do not
@@ -77,8 +77,7 @@ Tensor constant(Graph& graph, double value, DType dtype = DType::f32, Shape shap
 /// A tensor of these values, in row-major order, each rounded once to the type.
 Tensor literal(Graph& graph, std::vector<double> values, DType dtype, Shape shape,
                Where at = Where::current());
-/// A tensor of these elements, of any type (graph/shared_data.h). Tables however large cost the graph
-/// nothing.
+/// A tensor of these elements, of any type (graph/shared_data.h). Large tables cost the graph nothing.
 Tensor literal(Graph& graph, SharedData data, Shape shape, Where at = Where::current());
 /// Element = its index along `axis`.
 Tensor iota(Graph& graph, Shape shape, int axis, DType dtype = DType::i32, Where at = Where::current());
@@ -132,8 +131,8 @@ Tensor cos(Tensor x,
 Tensor sqrt(Tensor x, Where at = Where::current());
 Tensor rsqrt(Tensor x, Where at = Where::current());
 Tensor abs(Tensor x, Where at = Where::current());  ///< its gradient at 0 is 0
-/// x to the power of a number. Up to 64, a whole one is multiplied out; of others x must be 0 or more, else
-/// the result is NaN.
+/// x to the power of a number. A whole exponent up to 64 is multiplied out; with others x must be 0 or more,
+/// else the result is NaN.
 Tensor pow(Tensor x, double exponent, Where at = Where::current());
 Tensor is_finite(Tensor x, Where at = Where::current());
 Tensor cast(Tensor x, DType dtype, Where at = Where::current());
@@ -225,7 +224,7 @@ Tensor conv_transpose3d(Tensor x, Tensor filter, const Conv3dOptions& options = 
 
 /// Where the diagonal of a causal mask begins if there are more keys than queries, or fewer.
 enum class AttentionCorner : std::uint8_t {
-    last,   ///< the last query sees the last key, the one before it all but that, ...; who sees none gives 0
+    last,   ///< the last query sees all keys, the one before all but the last, ...; one without keys gives 0
     first,  ///< the first query sees the first key, the next one more, ..., as PyTorch's is_causal has it
 };
 struct AttentionOptions {
@@ -234,8 +233,8 @@ struct AttentionOptions {
     std::optional<double> scale = {};  ///< of the scores; 1 / sqrt(D) if not given
 };
 /// softmax(scale q k^T) v: q [..., H, T, D], k [..., G, S, D], v [..., G, S, E] -> [..., H, T, E]. Vaswani et
-/// al. 2017. G divides H: query head h reads keys and values of head h / (H / G). Ainslie et al. 2023. Of
-/// three axes the first counts sequences, of two there is one head. Where E is not D, the shorter of both is
+/// al. 2017. G divides H: query head h reads keys and values of head h / (H / G). Ainslie et al. 2023. With
+/// three axes the first counts sequences, with two there is one head. Where E is not D, the shorter one is
 /// computed as if it were the longer.
 Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options = {},
                  Where at = Where::current());
@@ -268,7 +267,7 @@ struct BatchNormed {
     Tensor variance;  ///< FP32 [C]; biased: divided by the number of elements
 };
 /// (x - mean) / sqrt(variance + epsilon) * gamma + beta, with mean and variance of each channel over all axes
-/// but the last; gamma and beta [C]. Of the three, y alone has a gradient. Ioffe, Szegedy 2015.
+/// but the last; gamma and beta [C]. Only y has a gradient. Ioffe, Szegedy 2015.
 BatchNormed batch_norm(Tensor x, Tensor gamma, Tensor beta, double epsilon = 1e-5,
                        Where at = Where::current());
 struct ChannelStatistics {
@@ -287,7 +286,7 @@ struct Pool2dOptions {
     bool count_padding = false;  ///< averages only: divide by the window, not by its part in the image
     bool ceil_mode = false;
 };
-/// Padding never wins. NaN does; the gradient goes to the first of equals.
+/// Padding never wins. NaN does; the gradient goes to the first of equal elements.
 Tensor max_pool2d(Tensor x, const Pool2dOptions& options, Where at = Where::current());
 Tensor average_pool2d(Tensor x, const Pool2dOptions& options, Where at = Where::current());
 /// [N, H, W, C] -> [N, rows, columns, C]: averages over as many parts of the image, of nearly equal size.
@@ -306,8 +305,8 @@ Tensor adaptive_average_pool3d(Tensor x, std::array<std::int64_t, 3> extents, Wh
 
 /// Mean over all rows of -log softmax(logits)[target]. logits [..., V], targets i32 [...] in [0, V).
 Tensor cross_entropy(Tensor logits, Tensor targets, Where at = Where::current());
-/// The same without the rows whose target is below 0: the sum over the others divided by `counted`, a
-/// floating scalar. Where `counted` is empty, the sum is divided by the number of the others (by 1 where
+/// The loss without the rows whose target is below 0: the sum over the other rows divided by `counted`, a
+/// floating scalar. Where `counted` is empty, the sum is divided by the number of these rows (by 1 where
 /// there are none, and the loss is 0).
 Tensor counted_cross_entropy(Tensor logits, Tensor targets, Tensor counted = {}, Where at = Where::current());
 struct RandomState {
@@ -333,9 +332,9 @@ inline Tensor log1p(Tensor x, Where at = Where::current()) { return by_elements(
 inline Tensor expm1(Tensor x, Where at = Where::current()) { return by_elements("expm1", {x}, at); }
 /// The angle in radians, between -pi/2 and pi/2.
 inline Tensor atan(Tensor x, Where at = Where::current()) { return by_elements("atan", {x}, at); }
-/// 1 - erf(x), exact in the last digits where that is small.
+/// 1 - erf(x), exact in the last digits where the result is small.
 inline Tensor erfc(Tensor x, Where at = Where::current()) { return by_elements("erfc", {x}, at); }
-/// x^y as C has it: of a negative x for whole y alone, else NaN.
+/// x^y as C has it: negative x gives a number for whole y alone, else NaN.
 inline Tensor pow(Tensor x, Tensor y, Where at = Where::current()) { return by_elements("pow", {x, y}, at); }
 /// |x| with the sign of y, whose gradient is 0.
 inline Tensor copysign(Tensor x, Tensor y, Where at = Where::current()) {
@@ -372,14 +371,14 @@ Tensor argmax(Tensor x, int axis, Where at = Where::current());
 /// x [..., V, ...] at i32 indices of its own shape but along the axis. An index outside [0, V) is an error of
 /// the run, as in the functions below.
 Tensor gather(Tensor x, int axis, Tensor index, Where at = Where::current());
-/// The parts of x that indices, of any shape, name along the axis, which stand where it stood.
+/// The parts of x at indices along the axis; axes of the indices, of any shape, replace that axis.
 Tensor take(Tensor x, int axis, Tensor index, Where at = Where::current());
 /// x with `parts` added where `gather` would read them. Several parts for one element are added in their
 /// order.
 Tensor scatter_add(Tensor x, int axis, Tensor index, Tensor parts, Where at = Where::current());
 
-// Orders. NaN is greatest, a zero's sign does not count, and of equals the one that stands first in x comes
-// first, whatever the order. x: f32, bf16, f16, or i32 where only the order is asked for.
+// Orders. NaN is greatest, a zero's sign does not count, and equal elements keep their order in x, also in
+// descending orders. x: f32, bf16, f16, or i32 where only the order is asked for.
 enum class Order : std::uint8_t { ascending, descending };
 /// i32: which element stands at each place of the order along the axis. It has no gradient.
 Tensor argsort(Tensor x, int axis = -1, Order order = Order::ascending, Where at = Where::current());
@@ -388,7 +387,7 @@ struct Sorted {
     Tensor indices;  ///< i32
 };
 Sorted sort(Tensor x, int axis = -1, Order order = Order::ascending, Where at = Where::current());
-/// The greatest along the axis, the first of them first.
+/// The `count` greatest elements along the axis, in descending order.
 Sorted top_k(Tensor x, std::int64_t count, int axis = -1, Where at = Where::current());
 
 // Images [N, H, W, C] read at other places.
@@ -430,9 +429,9 @@ struct BagOptions {
 /// One row, [bags, C], for each bag of ids, i32 [bags, ids]: the rows of a table [V, C] put together.
 Tensor embedding_bag(Tensor table, Tensor ids, const BagOptions& options = {}, Where at = Where::current());
 
-/// Rows x [R, K] that lie group by group, each group times a matrix of its own, w [E, K, N] or, if so said,
-/// [E, N, K]: [R, N]. counts: i32 [E], how many rows each group has; rows behind all groups give 0. More rows
-/// than there are is an error of the run.
+/// Rows x [R, K] that lie group by group, each group times a matrix of its own, w [E, K, N] or, if
+/// `transposed`, [E, N, K]: [R, N]. counts: i32 [E], how many rows each group has; rows behind all groups
+/// give 0. Counts of more rows than R are an error of the run.
 enum class GroupedWeights : std::uint8_t { as_multiplied, transposed };
 Tensor grouped_matmul(Tensor x, Tensor w, Tensor counts,
                       GroupedWeights weights = GroupedWeights::as_multiplied, Where at = Where::current());
@@ -448,13 +447,13 @@ Routed route(Tensor scores, std::int64_t experts_of_row, Where at = Where::curre
 
 enum class Reduction : std::uint8_t { mean, sum, none };
 struct CrossEntropyOptions {
-    Tensor class_weights = {};   ///< FP32 [V]: a row counts as its target's. No gradient flows to them
+    Tensor class_weights = {};   ///< FP32 [V]: a row has its target's weight. No gradient flows to them
     double label_smoothing = 0;  ///< that part of a target goes to all classes alike. Szegedy et al. 2016
     std::optional<std::int64_t> ignore_index = {};  ///< rows of this target are 0 and count for nothing
     /// `mean`: divided by the sum of the rows' weights, as PyTorch has it; 0 where nothing counts.
     Reduction reduction = Reduction::mean;
 };
-/// Targets are indices, i32 [...], or parts of classes, floating [..., V]; the mean of these is over rows, as
+/// Targets are indices, i32 [...], or shares of classes, floating [..., V], whose mean is over rows, as
 /// PyTorch has it. Where the logits are a product with weights, no pass needs them in memory.
 Tensor cross_entropy(Tensor logits, Tensor targets, const CrossEntropyOptions& options,
                      Where at = Where::current());

@@ -23,7 +23,7 @@ struct PairBox {
     std::int64_t pairs() const;
 };
 
-/// All values that something has among some pairs lie between these.
+/// Bounds of all values that an expression has among some pairs.
 struct Interval {
     double low = -std::numeric_limits<double>::infinity();
     double high = std::numeric_limits<double>::infinity();

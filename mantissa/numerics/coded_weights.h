@@ -1,6 +1,5 @@
-// Matrices of weights that stay as they are, as codes and scales: a code of half a byte or of one stands for
-// a number, and that number times the scale of its block is the weight, which products widen when they read
-// it.
+// Matrices of fixed weights as codes and scales. A code of half a byte or of a byte stands for a number; that
+// number times the scale of its block is the weight. Products widen the codes when they read them.
 //
 //   nf4   mantissa/numerics/nf4.h, over all rows: 4.13 bits a weight
 //   int4  groups of a row by mantissa/numerics/weight_groups.h: 4.5 bits
@@ -20,7 +19,7 @@
 namespace mantissa::inline v0 {
 
 constexpr bool has_codes(Layout layout) { return layout >= Layout::nf4; }
-/// Products of FP8 take extents that are multiples of it: 16 bytes.
+/// Products of FP8 take extents that are multiples of this: 16 bytes.
 constexpr std::int64_t fp8_extent_multiple = 16;
 constexpr bool is_fp8(Layout layout) { return layout >= Layout::e4m3; }
 /// "nf4", "half_bytes".
@@ -56,7 +55,7 @@ struct CodedSource {
 };
 CodedSource source_of(const CodedMatrix& matrix, const void* bytes);
 
-/// Some of its elements as a row-major matrix in FP32 or, rounded to the nearest, BF16.
+/// Some of a matrix's elements as a row-major matrix in FP32 or, rounded to the nearest, BF16.
 struct WidenedPart {
     CodedSource from;
     std::int64_t row = 0, column = 0, rows = 0, columns = 0;

@@ -119,7 +119,7 @@ template <int quarters, class Ops>
     return ops.select(ops.less(x, ops.constant(circle_greatest)), y, ops.constant(__builtin_nanf("")));
 }
 
-/// Sine of |x| < circle_greatest, odd in every bit; beyond, and of infinities and NaN, NaN.
+/// Sine of |x| < circle_greatest, odd in every bit; NaN for larger |x|, infinities and NaN.
 template <class Ops>
 [[gnu::always_inline]] inline typename Ops::Float sin(Ops& ops, typename Ops::Float x) {
     const auto sign = ops.and_int(ops.bits(x), ops.integer(static_cast<int>(0x80000000u)));
@@ -127,7 +127,7 @@ template <class Ops>
     return ops.from_bits(ops.add_int(ops.bits(circle<0>(ops, a)), sign));
 }
 
-/// Cosine of |x| < circle_greatest, even in every bit; beyond, and of infinities and NaN, NaN.
+/// Cosine of |x| < circle_greatest, even in every bit; NaN for larger |x|, infinities and NaN.
 template <class Ops>
 [[gnu::always_inline]] inline typename Ops::Float cos(Ops& ops, typename Ops::Float x) {
     return circle<1>(ops, ops.from_bits(ops.and_int(ops.bits(x), ops.integer(0x7fffffff))));

@@ -1,7 +1,7 @@
-// Coefficients of exp, log, tanh, erf, sin and cos in FP32: the one set from which kernels, generated code
-// and the scalar functions are made. Each polynomial is a minimax fit of relative error (Remez exchange), its
-// coefficients rounded to FP32 one after another from the lowest, the rest fitted again after each. The error
-// of the rounded polynomial alone stands beside it; half an ULP of FP32 is 6e-8.
+// Coefficients of exp, log, tanh, erf, sin and cos in FP32: the one set for kernels, generated code and the
+// scalar functions. Each polynomial is a minimax fit of relative error (Remez exchange), its coefficients
+// rounded to FP32 one after another from the lowest, the rest fitted again after each. The error of the
+// rounded polynomial alone stands beside it; half an ULP of FP32 is 6e-8.
 #pragma once
 
 namespace mantissa::inline v0::elementary {

@@ -32,7 +32,7 @@ template <class Ops>
 }
 
 /// e^x for x <= 0, which softmax needs: the rounding of the exponent, at most 126, weighs little where the
-/// result is small. A NaN stays one without a test, since the power of two is a factor.
+/// result is small. A NaN stays NaN without a test, since the power of two is a factor.
 template <class Ops>
 [[gnu::always_inline]] inline typename Ops::Float exp_up_to_zero(Ops& ops, typename Ops::Float x) {
     const auto y = ops.maximum(ops.constant(exp2_zero), ops.multiply(x, ops.constant(log2_e)));
@@ -41,7 +41,7 @@ template <class Ops>
     return ops.multiply(exp2_of_rest(ops, y, shifted), ops.from_bits(power));
 }
 
-/// 2^y for y <= exp2_greatest, which is not tested. From exp2_zero down it is zero. Between that and
+/// 2^y for y <= exp2_greatest, which is not tested. From exp2_zero down it is zero. Between exp2_zero and
 /// exp2_least it is subnormal, so zero to code that flushes subnormals. NaN gives a number of no meaning: the
 /// caller takes care of NaN.
 template <class Ops>

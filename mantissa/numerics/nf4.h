@@ -45,8 +45,8 @@ struct Nf4Weights {
     std::vector<float> ranges;         ///< of blocks of scales, and the mean
 };
 
-/// A weight goes to the nearest number times its block's largest magnitude; of two as near, to the lower one.
-/// A block that has a number that is not finite is not a number, whole.
+/// A weight goes to the nearest number times its block's largest magnitude; at a tie, to the lower one. All
+/// of a block becomes NaN if one of its numbers is not finite.
 Nf4Weights nf4_of(std::span<const float> weights);
 
 }  // namespace mantissa

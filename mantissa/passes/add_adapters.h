@@ -41,8 +41,8 @@ struct AdapterRules {
     std::function<std::optional<Adapter>(const std::string& layer)> of;
     /// The format of frozen matrices that only products and embeddings read; none: as they are.
     std::optional<DType> stored = {};
-    /// The layout of frozen matrices of linear layers, but the last one and tables: nf4, int4 or int8, which
-    /// products widen to that format; row_major: as all else.
+    /// The codes of frozen matrices of linear layers, but the last one and tables: nf4, int4 or int8, which
+    /// products widen to `stored`; row_major: none.
     Layout trunk = Layout::row_major;
     /// Random numbers of dropout, values of the graph, and the first operation that takes some; none: nothing
     /// is dropped.
@@ -58,11 +58,11 @@ struct AdaptableLayers {
 };
 AdaptableLayers adaptable_layers(const Graph& graph);
 
-/// `kept`: values of the graph; each is replaced by where it is found afterwards. Throws UserError for a
-/// layer whose weight is not frozen.
+/// `kept`: values of the graph; each becomes its value in the new graph. Throws UserError for a layer whose
+/// weight is not frozen.
 Graph add_adapters(const Graph& graph, const AdapterRules& rules, std::span<Value> kept);
 
-/// The name of a layer whose weight that is.
+/// The name of the layer that has this weight.
 std::string layer_of_weight(const std::string& weight);
 
 }  // namespace mantissa

@@ -30,9 +30,8 @@ struct Fusion {
 /// Composites are left alone: expand the ones that shall take part first.
 Fusion fuse(const Graph& graph, const Machine& machine = {});
 
-/// The attribute by which a node in the body of a fused one keeps where it came from: the rule that decided
-/// its formats, for reports. Scope and stage would make equal bodies differ, and one that is computed again
-/// in a body is like any other there.
+/// The origin that a node keeps in a fused body: the rule that decided its formats, for reports. Scope and
+/// stage would make equal bodies differ, and a recomputed node is like any other there.
 Origin origin_in_body(const Node& node);
 
 /// Whether a composite's definition, all the way down, consists of operations that nests can hold.

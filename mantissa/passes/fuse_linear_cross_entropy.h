@@ -26,7 +26,7 @@ struct ChunkedLoss {
 };
 
 /// `kept`: values that stay though nothing in the graph reads them, such as the loss and the gradients; each
-/// is replaced by where it is found afterwards.
+/// becomes its value in the new graph.
 ChunkedLoss fuse_linear_cross_entropy(const Graph& graph, std::span<Value> kept = {});
 
 }  // namespace mantissa

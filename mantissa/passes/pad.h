@@ -8,8 +8,8 @@
 //   {classes=50257}
 //
 // `pad` is a view, since the state keeps these rows. The zeros are followed from operation to operation: each
-// must keep them zeros, sum over them, or leave them out. Where something else reads a value, it gets a slice
-// without them, if that is a view; if it were a copy, the parameter stays as it was, with a reason.
+// must keep them zeros, sum over them, or leave them out. Any other reader of a value gets a slice without
+// them, if that is a view; if it were a copy, the parameter stays as it was, with a reason.
 #pragma once
 
 #include <cstdint>

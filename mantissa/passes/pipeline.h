@@ -66,11 +66,10 @@ std::string pass_name_today(std::string_view name);
 /// Padding is for speed, and an emulation says nothing about speed.
 std::vector<std::string> runnable_passes(const Target& target, const Policy& policy);
 
-/// All of these, switched on.
+/// Options with all of these switched on.
 PipelineOptions all_passes(const Target& target, const Policy& policy = {});
 
-/// Switches on the optional passes of these names and off all others. Throws UserError for a name that is
-/// none.
+/// Switches on the optional passes of these names and off all others. Throws UserError for any other name.
 void choose_passes(PipelineOptions& options, std::span<const std::string> names);
 
 /// The names of the passes that are on.
@@ -79,7 +78,7 @@ std::vector<std::string> chosen_passes(const PipelineOptions& options);
 struct BuiltGraph {
     Graph graph;
     Graph derive = {};                   ///< makes the derived states of `graph`; see lay_out.h
-    std::set<std::string> sharded = {};  ///< parameters of which each rank has a part; see shard_parameters.h
+    std::set<std::string> sharded = {};  ///< parameters that ranks have a part of; see shard_parameters.h
     std::vector<PassTime> times;
     std::vector<PaddedParameter> padded = {};
     std::vector<PassRefusal> refused = {};  ///< nodes that passes left as they were, in the order of passes
@@ -87,7 +86,7 @@ struct BuiltGraph {
 };
 
 /// Builds the graph of one training step. Throws UserError if fusing or TF32 is asked of a machine that
-/// cannot, or an emulation of operations that multiply inside of themselves.
+/// cannot do it, or an emulation of operations that multiply inside of themselves.
 BuiltGraph build_training_step(const TraceModel& model, const TraceUpdate& update,
                                const PipelineOptions& options = {}, const Machine& machine = {});
 

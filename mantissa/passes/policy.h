@@ -30,7 +30,7 @@ struct Policy {
     const OperandBlocks* blocks = nullptr;  ///< of a table; null: operands have sixteen bits or more
 
     bool changes_nothing() const { return !low && multiply.empty(); }
-    /// FP16's range is small; all others have FP32's.
+    /// FP16's range is small; other formats have FP32's.
     bool needs_loss_scale() const { return low == DType::f16 || emulate == "f16"; }
 };
 

@@ -21,8 +21,8 @@ namespace mantissa::inline v0 {
 /// own micro-batches are a part of it, and ranks go on where they end.
 ///
 /// sum[i] = the terms' i-th numbers added in pairs of ranks, then pairs of pairs; `count` of each. Terms are
-/// in the order of ranks. Where their number is no power of two, the first 2^k that there are make one part.
-/// The sum may lie over one of the terms.
+/// in the order of ranks. Where their number is no power of two, the first 2^k, with the greatest k, make one
+/// part. The sum may lie over one of the terms.
 void tree_sum(std::span<const float* const> terms, std::int64_t count, float* sum);
 
 /// The sum of terms in BF16, added in FP32; the sum lies apart from them.
@@ -53,7 +53,7 @@ class Scattered {
         }
     }
 
-    /// How many of the `most` from there on there are.
+    /// The number of elements from `from` on, `most` at most.
     std::int64_t left(std::int64_t from, std::int64_t most) const {
         return std::clamp<std::int64_t>(count_ - from, 0, most);
     }
@@ -78,15 +78,15 @@ ByRank<T> scattered(std::vector<std::vector<std::span<T>>> by_rank) {
 ///
 /// A sum or gather is begun, and goes on with each call of `go_on`, also while later ones are begun; `done`
 /// is called when it is complete. Its numbers stay where they are, and are left alone, until then. The
-/// exchanges of all pieces begin in an order that does not depend on time, so that they meet their like on
-/// every rank: a sum or gather begins its first piece when the one before has begun its last exchange.
+/// exchanges of all pieces begin in an order that does not depend on time, so that all ranks begin the same
+/// ones: a sum or gather begins its first piece when the one before has begun its last exchange.
 class Exchange {
   public:
     /// Bytes of a piece, of all ranks together. They are some hundred times the bytes that a network of 10
     /// Gb/s carries while an exchange begins. And they are few enough to stay in a cache between the copies.
     static constexpr std::int64_t piece_bytes = std::int64_t{2} << 20;
-    /// Pieces under way at a time: one that is added up here, one that arrives, and one that has begun when
-    /// that has arrived.
+    /// Pieces under way at a time: one that is added up here, one that arrives, and one that begins when the
+    /// second has arrived.
     static constexpr std::int64_t pieces_under_way = 3;
     using Done = std::function<void()>;
 
@@ -109,7 +109,7 @@ class Exchange {
     /// Begins pieces that have room, then completes the oldest piece if it has arrived, else waits for it:
     /// between the two there is time to begin a piece that travels meanwhile.
     void go_on(const WaitingFor& waiting);
-    /// Forgets all that is under way, whose numbers are not touched any more: after an error.
+    /// Forgets all work under way, whose numbers are not touched any more: after an error.
     void drop();
 
     /// Memory that it holds: terms or sums of each piece, and the received terms.
@@ -129,9 +129,9 @@ class Exchange {
     };
     /// A sum or gather under way.
     struct Work {
-        std::int64_t count = 0, step = 0;  // all of it, and of a piece
+        std::int64_t count = 0, step = 0;  // numbers of the whole, and of a piece
         std::function<void(const Piece&)> start;
-        /// Returns whether sums were sent, which are awaited.
+        /// Returns whether it sent sums, which are then awaited.
         std::function<bool(const Piece&)> complete;
         bool has_sums_to_send = false;  // of each piece
         Done done;

@@ -36,7 +36,7 @@ class Ranks {
     /// Ranks on the host of this one, itself included.
     int on_this_host() const;
 
-    /// The words of each rank, by rank. All must call it, between sums. These and all that follow throw
+    /// The words of each rank, by rank. All must call it, between sums. This and all functions below throw
     /// LostRank, whose text names rank, host and cause.
     std::vector<std::string> gather(const std::string& mine);
     /// Returns when every rank has called it.
@@ -54,15 +54,15 @@ class Ranks {
     /// Begins to bring every rank's part to all: this rank's lies in its places, the others' are filled. Else
     /// as `start_sum`.
     void start_gather(int sum, std::vector<std::vector<std::span<std::byte>>> by_rank);
-    /// Returns when that is done.
+    /// Returns when the sum is done.
     void wait(int sum);
 
     /// Returns when nothing travels any more, done or failed: then the numbers of sums that nobody will wait
-    /// for may go.
+    /// for may be freed.
     void settle() noexcept;
 
-    /// While alive, sums are this rank's own terms and nothing travels: for a look at a step that the others
-    /// do not take.
+    /// While alive, sums are this rank's own terms and nothing travels: for a step that the other ranks do
+    /// not take.
     class Alone {
       public:
         explicit Alone(Ranks* ranks) : ranks_(ranks) {

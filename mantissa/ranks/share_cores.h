@@ -1,4 +1,4 @@
-// Cores that ranks of one host share: each keeps to its own.
+// Cores that ranks of one host share: each rank keeps to its own.
 #pragma once
 
 #include <vector>
@@ -11,8 +11,8 @@ namespace mantissa::inline v0 {
 std::vector<int> usable_cores();
 
 /// Threads for this rank where none were asked for (0): its threads from now on keep to their cores. Returns
-/// `asked` where the launcher gave each rank cores of its own, or OMP_NUM_THREADS says how many; 0 then: as
-/// many as there may be. All ranks call it.
+/// `asked` where the launcher gave each rank cores of its own, or OMP_NUM_THREADS sets the number; 0 then
+/// means as many as possible. All ranks call it.
 int share_cores(Ranks& ranks, int asked);
 
 }  // namespace mantissa

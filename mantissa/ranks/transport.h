@@ -22,7 +22,7 @@ class LostRank : public UserError {
 
 /// A question that is asked again and again while an exchange is waited for.
 struct WaitingFor {
-    /// Whether there is something else to do: then the wait ends early.
+    /// Whether there is other work to do: then the wait ends early.
     FunctionRef<bool()> is_called;
     /// Whether a step waits, so that a core is free to look without a pause.
     FunctionRef<bool()> is_urgent;
@@ -54,14 +54,14 @@ class Transport {
     /// Ends the run on every rank, where the network can; else returns, and the others find this one gone.
     virtual void abort() noexcept = 0;
 
-    /// Waits until the oldest exchange is finished. Returns false where it was called away. Throws LostRank
-    /// where that takes longer than ranks are waited for.
+    /// Waits until the oldest exchange is finished. Returns false where `waiting` called it away. Throws
+    /// LostRank where that takes longer than ranks are waited for.
     bool wait_for_oldest(const WaitingFor& waiting);
-    /// An exchange with no other under way.
+    /// An exchange, with no other under way.
     void exchange(std::span<const std::span<const std::byte>> send,
                   std::span<const std::span<std::byte>> receive);
 
-    /// Where more ranks than cores are on a host, one that waits leaves its core to the others at once.
+    /// Where a host has more ranks than cores, a waiting rank leaves its core to the others at once.
     void set_shares_core(bool shares_core) { shares_core_ = shares_core; }
 
   private:
@@ -71,8 +71,8 @@ class Transport {
     bool shares_core_ = false;
 };
 
-/// Ranks that are connected in pairs by sockets of this machine. They are for threads of one process, or for
-/// processes that it is forked into; each process keeps one rank. They wait for `seconds`.
+/// Ranks that are connected in pairs by sockets of this machine, for threads of one process, or for processes
+/// forked from it; each process keeps one rank. They wait for `seconds`.
 std::vector<std::unique_ptr<Transport>> connected_ranks(int ranks, double seconds);
 
 /// One of so many ranks, processes of this machine or threads, that meet under a name which no others use:

@@ -18,8 +18,7 @@ using Profile = std::vector<double>;
 class Execution {
   public:
     /// `state` holds every state of the plan's graph, or a UserError says which is missing or has another
-    /// type; `arena` has the bytes that the plan asks for. Both are shared with whoever else uses them, and
-    /// must outlive this.
+    /// type; `arena` has the bytes that the plan asks for. Both may be shared, and must outlive this.
     Execution(const Plan& plan, StateBlock& state, DeviceMemory& arena);
     /// Waits for queued work that is not finished.
     ~Execution();
@@ -45,12 +44,12 @@ class Execution {
     /// from after each.
     std::vector<std::unique_ptr<Event>> run_with_events();
 
-    /// The same, one operation after the other, each asked about before and after and each awaited. Stops
-    /// where an answer is false; updates that are copied at the end are then not made. Returns whether it ran
-    /// to the end.
+    /// Runs one operation after the other and awaits each; asks `before` and `after` about each. Stops where
+    /// an answer is false; updates that are copied at the end are then not made. Returns whether it ran to
+    /// the end.
     bool run_while(FunctionRef<bool(NodeId)> before, FunctionRef<bool(NodeId)> after);
 
-    /// The rest of a run that `run_while` stopped before this node, inputs given since then among it; waits
+    /// Runs the rest of a run that `run_while` stopped before this node, with inputs given since then; waits
     /// until it is done.
     void run_from(NodeId node);
 
@@ -67,10 +66,10 @@ class Execution {
 
     const Plan& plan() const { return plan_; }
 
-    /// A result of the last run, which is done. Throws UserError if there is none of that name. One of more
-    /// than 64 bytes is gone once something else runs in the arena.
+    /// A result of the last run, which is done. Throws UserError if there is none of that name. A result of
+    /// more than 64 bytes is gone once something else runs in the arena.
     std::vector<std::byte> read_result(std::string_view name) const;
-    /// A scalar f32 result. Throws UserError for another.
+    /// A scalar f32 result. Throws UserError for a result of another size.
     float read_scalar(std::string_view name) const;
 
   private:
@@ -85,7 +84,7 @@ class Execution {
     void wait_for_all();
     void place_small_results();
     void give_inputs();
-    /// Queues that small results come to the host.
+    /// Queues the copies of small results to the host.
     void bring_small_results();
 
     const Plan& plan_;

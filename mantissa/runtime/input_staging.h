@@ -1,5 +1,5 @@
-// Inputs on their way to a device whose copies run beside its work: given while one run works, they are there
-// when the next one begins. Two slots take turns, each a part of the host's memory and one of the device's.
+// Inputs on their way to a device whose copies run beside its work: an input given while one run works is
+// there when the next one begins. Two slots take turns, each in the host's memory and in the device's.
 #pragma once
 
 #include <array>

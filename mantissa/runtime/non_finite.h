@@ -9,7 +9,7 @@
 namespace mantissa::inline v0 {
 
 struct NonFinite {
-    /// Whether the tensor was so before the run (a state or an input, read by the operation), or the
+    /// Whether the tensor was not finite before the run (a state or an input, read by the operation), or the
     /// operation made it so.
     enum class Source : std::uint8_t { state, input, operation } source = Source::operation;
     std::string tensor;  ///< the name of the state or input, or as in "%12"
@@ -25,8 +25,8 @@ struct NonFinite {
     std::string text() const;
 };
 
-/// Runs the plan operation by operation until one is found; nothing then happens after it, so updates that
-/// come later are not made. None is found: the run was made whole.
+/// Runs the plan operation by operation until a number that is not finite is found; operations and updates
+/// behind it are not run. Without such a number the run is made whole.
 ///
 /// Intended infinities are no finding: a constant's, as in a mask, and the results of element-wise operations
 /// and movement on them. A NaN always is. Nothing of a stage behind `last` is run.

@@ -30,11 +30,11 @@ struct PlannedNode {
     std::int64_t kept = 0;       ///< bytes
     std::int64_t launches = 1;   ///< PreparedKernel's
     Cost cost;
-    std::string algorithm = {};  ///< of a library, by which the kernel runs; empty: none was to choose
+    std::string algorithm = {};  ///< of a library, that the kernel runs; empty: there was no choice
 };
 
-/// Whether kernels that are made in process are made, which is most of the time that a plan takes. Else they
-/// are only named, for a plan that is read and never run.
+/// Whether kernels are made in process, which takes most of a plan's time. Else they are only named, for a
+/// plan that is read and never run.
 enum class MakeKernels : std::uint8_t { yes, no };
 
 class Plan {
@@ -57,7 +57,7 @@ class Plan {
     std::vector<std::string> kernels_of(std::string_view op) const;
     /// Bytes, filled up to the device's alignment.
     std::int64_t aligned(std::int64_t bytes) const;
-    /// Bytes of the graph's inputs: where they are read, and where they wait for their turn.
+    /// Bytes of the graph's inputs: of their places, and of the staging slots.
     std::int64_t input_bytes() const;
     /// Bytes of the graph's constants.
     std::int64_t constant_bytes() const;

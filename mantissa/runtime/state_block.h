@@ -33,14 +33,14 @@ class StateBlock {
     const Type& type(const std::string& name) const;
     /// How many rows of zeros lie behind the state's own. `read` and `write` know nothing of them.
     std::int64_t zero_rows(const std::string& name) const;
-    /// Whether the states of these names lack rows of zeros that are asked for here.
+    /// Whether the block has states of these names with fewer rows of zeros than asked for here.
     bool lacks_zeros(std::span<const State> states) const;
 
     /// Copies of a state's value in host memory. `write` and `read` throw InternalError if sizes differ. If a
     /// state is in parts, `read` gives this rank's part, with its filling, and `write` takes such a part or
-    /// the whole. Of one that is codes and scales `write` takes these or FP32, which it quantises.
+    /// the whole. For codes and scales `write` takes these or FP32, which it quantises.
     std::vector<std::byte> read(const std::string& name) const;
-    /// Reads some of its bytes, from `begin` on, which must be there.
+    /// Reads bytes of a state from `begin` on; all must be in it.
     void read(const std::string& name, std::int64_t begin, std::span<std::byte> to) const;
     void write(const std::string& name, std::span<const std::byte> value);
     std::vector<float> read_f32(const std::string& name) const;

@@ -1,5 +1,5 @@
-// How much of the gradients a 16-bit format loses: elements of the backward pass that are zero, and are not
-// where the loss is scaled up. So it is seen wherever it happens, in a cast or inside of an operation that
+// How much of the gradients a 16-bit format loses: elements of the backward pass that are zero, but are not
+// with a larger loss scale. So a loss is seen wherever it happens, in a cast or inside of an operation that
 // writes 16 bits.
 #pragma once
 
@@ -28,8 +28,8 @@ struct RoundedGradients {
 /// Runs the plan up to its first operation of the update, which changes no state.
 RoundedGradients rounded_gradients(Execution& execution);
 
-/// The numbers of a step that the same step with a larger loss scale does not lose; 0 of 0 where that is not
-/// all finite.
+/// The numbers of a step that the same step with a larger loss scale does not lose; 0 of 0 where that step is
+/// not all finite.
 Underflow underflow_between(const RoundedGradients& step, const RoundedGradients& scaled_up);
 
 }  // namespace mantissa

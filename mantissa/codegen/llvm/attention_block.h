@@ -29,13 +29,13 @@ class AttentionBlock : OwnBuilder, protected MatrixCode {
         return std::int64_t{tiles_.columns} * (format_.warpgroups ? 2 * tiles_.head_size : tiles_.pitch());
     }
     std::int64_t rows_bytes() const { return std::int64_t{tiles_.rows()} * tiles_.pitch(); }
-    /// Keys that a query of position 0 sees before it, where causal: query i sees keys up to i + these.
+    /// Keys that query 0 sees behind key 0, where causal: query i sees keys up to i + these.
     std::int64_t keys_before() const { return kernel_.keys - kernel_.queries; }
-    /// Scores that a function made are natural logarithms as they stand; others wait for the scale.
+    /// Scores that a function made are natural logarithms already; others wait for the scale.
     double scale_left() const { return remakes() ? 1 : kernel_.scale; }
     double to_binary() const;
 
-    /// Takes the block's rows, of `all` in each of `heads`; `last_first` where the last have the most to do.
+    /// Takes the block's rows, of `all` in each of `heads`; `last_first` where the last have the most work.
     void take_rows(std::int64_t all, std::int64_t heads, bool last_first);
 
     llvm::Value* narrow(llvm::Value* x);
@@ -87,25 +87,25 @@ class AttentionBlock : OwnBuilder, protected MatrixCode {
 
     // Tiles.
     struct Tile {
-        llvm::Value* number = nullptr;  ///< i64: how many came before it
-        llvm::Value* place = nullptr;   ///< i64: which of all
+        llvm::Value* number = nullptr;  ///< i64: how many tiles came before it
+        llvm::Value* place = nullptr;   ///< i64: its number among all
         llvm::Value* sees = nullptr;    ///< i32: SeenTilesKernel's word of it; null: no mask
     };
     struct TileWork {
         llvm::Value* count = nullptr;  ///< i64
-        /// Begins to bring one in.
+        /// Begins to bring in a tile.
         std::function<void(const Tile&)> bring;
-        /// Whether the warp's part has any, where there is no mask.
+        /// Whether the warp's part has work at a tile, where there is no mask.
         std::function<llvm::Value*(llvm::Value* place)> has_work;
         /// The head of queries and the tile of columns at a place, i64.
         std::function<std::pair<llvm::Value*, llvm::Value*>(llvm::Value* place)> seen_at;
         std::function<Values(const Tile&, const Values&)> body;
     };
-    /// Begins to bring in the first.
+    /// Begins to bring in the first tile.
     void begin_tiles(const TileWork& work);
     Values over_tiles(const TileWork& work, const Values& start);
 
-    // These are for rows that are queries.
+    // For rows that are queries.
     /// -infinity where a query does not see a key.
     Sums hidden_by_keys(const Sums& scores, llvm::Value* tile_first);
     llvm::Value* key_tiles_of_rows();

@@ -14,8 +14,8 @@
 
 namespace mantissa::inline v0::codegen {
 
-/// Each value is made where the builder stands when it is first asked for, once for all pairs between which
-/// it does not change, and is for the code behind it. A value that changes along no lanes is a single number.
+/// A value is made where the builder stands when it is first asked for, for the code behind, and once for all
+/// pairs between which it does not change. A value that changes along no lanes is a single number.
 class BodyValues {
   public:
     struct Pair {
@@ -72,7 +72,7 @@ class BodyValues {
 struct PairSite {
     llvm::Value *sequence = nullptr, *head = nullptr;   ///< i64
     std::vector<llvm::Value*> queries = {}, keys = {};  ///< i32
-    /// Some may be beyond the last: operands are then read at the last.
+    /// Some pairs may be beyond the last: operands are then read at the last.
     bool queries_may_end = true, keys_may_end = true;
 };
 

@@ -53,7 +53,7 @@ struct GpuFunction {
     std::size_t parameters = 0;  ///< addresses in global memory
     int threads = 0;             ///< of a block
     PartTable table = {};        ///< the first parameter, where it has one
-    /// Blocks that a multiprocessor shall have registers for; 0: it is not said.
+    /// Blocks that a multiprocessor shall have registers for; 0: not said.
     int blocks = 0;
 };
 

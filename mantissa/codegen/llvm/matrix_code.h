@@ -40,7 +40,7 @@ class MatrixCode : public GpuCode {
     struct Rows {
         llvm::Value* at = nullptr;    ///< the first row, global
         std::int64_t position = 0;    ///< elements from one to the next
-        llvm::Value* left = nullptr;  ///< i64: how many there are; others are zeros in the tile
+        llvm::Value* left = nullptr;  ///< i64: how many rows there are; others are zeros in the tile
         llvm::Value* tile = nullptr;  ///< shared
         int count = 0;
         /// 64 columns of all rows after the other, in rows of 128 bytes whose 16-byte pieces change places:
@@ -88,7 +88,7 @@ class MatrixCode : public GpuCode {
         llvm::Value* tile;
         TileHas has;
     };
-    /// Several that do not wait for one another.
+    /// Multiplies several products that do not wait for one another.
     void multiply(const std::vector<Product>& products);
     /// Sums [16 I, 16 J] rounded to the format, as a left operand.
     Operand rounded(const Sums& sums, int columns);
@@ -99,7 +99,7 @@ class MatrixCode : public GpuCode {
     llvm::Value* number(double value);
     llvm::Value* fma(llvm::Value* a, llvm::Value* b, llvm::Value* c);
     llvm::Value* exp2(llvm::Value* x);
-    /// Over the four threads that share rows.
+    /// Reduces over the four threads that share rows.
     llvm::Value* across_row(llvm::Value* x, bool maximum);
 
     Format format_;

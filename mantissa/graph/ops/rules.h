@@ -94,7 +94,7 @@ inline Tensor onto(const GradientCall& call, std::size_t index, Tensor gradient)
     return cast(reduce_to(gradient, call.inputs[index].shape()), call.inputs[index].dtype());
 }
 
-/// Composites are computed in FP32 whatever they are stored in.
+/// An operand as composites compute with it: in FP32, or FP64 where it has that type.
 inline Tensor as_f32(Tensor x) { return x.dtype() == DType::f64 ? x : cast(x, DType::f32); }
 
 /// The gradient of an operand has its type. For a parameter that was only cast for this contraction, it has

@@ -28,15 +28,15 @@ class Grouping {
   public:
     Grouping(const Graph& graph, const FusionCosts& costs, std::vector<PassRefusal>& refused);
 
-    /// Some are empty: they were joined with others, or were not worth a kernel.
+    /// Some are empty: groups that were joined with others, or were not worth a kernel.
     const std::vector<Nodes>& groups() const { return groups_; }
     /// -1: none.
     int group_of(NodeId id) const { return id < 0 ? -1 : group_of_[id]; }
     const Uses& uses() const { return uses_; }
-    /// Made of constants and counters alone.
+    /// Whether the value is made of constants and counters alone.
     bool from_source(Value value) const { return source_operations_[value.node] >= 0; }
     Border border(const Nodes& group) const;
-    /// By running the group as one kernel instead of node by node.
+    /// Bytes saved by running the group as one kernel instead of node by node.
     std::int64_t bytes_saved(const Nodes& group, const Border& border) const;
 
   private:
@@ -45,8 +45,8 @@ class Grouping {
     void refuse_alone(NodeId id, std::string reason);
     void visit(NodeId id);
     static Nodes merged(const Nodes& a, const Nodes& b);
-    /// Whole groups of two stages that read the same or one the other's values, as the loss and its gradient
-    /// do, are joined where nothing lies between them.
+    /// Joins whole groups of two stages that share operands or read one the other's values, as the loss and
+    /// its gradient do, where no node lies between them.
     void join_stages();
     bool any_recomputed(const Nodes& group) const;
     bool joins_two_walks(const Nodes& group) const;

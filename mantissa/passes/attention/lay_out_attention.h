@@ -25,8 +25,8 @@ struct LaidOutAttention {
     std::vector<PassRefusal> refused;  ///< movements beside attention that stay
 };
 
-/// `kept`: values that stay though nothing in the graph reads them, such as the loss; each is replaced by
-/// where it is found afterwards.
+/// `kept`: values that stay though nothing in the graph reads them, such as the loss; each becomes its value
+/// in the new graph.
 LaidOutAttention lay_out_attention(const Graph& graph, std::span<Value> kept = {});
 
 }  // namespace mantissa

@@ -10,7 +10,7 @@
 // (mantissa/graph/attention_score.h). An extra logit becomes a factor sigmoid(log-sum-exp - logit) of the
 // result.
 //
-// Keys and values that were repeated for heads of queries are taken as they were before. A softmax that is
+// Keys and values that were repeated for heads of queries are read without the repetition. A softmax that is
 // not part of attention stays as it was, with a reason.
 #pragma once
 
@@ -34,8 +34,8 @@ struct AttentionMatch {
 /// may.
 using AcceptAttention = std::function<std::string(const Graph&, const Node& attention)>;
 
-/// `kept`: values that stay though nothing in the graph reads them, such as the loss; each is replaced by
-/// where it is found afterwards.
+/// `kept`: values that stay though nothing in the graph reads them, such as the loss; each becomes its value
+/// in the new graph.
 AttentionMatch match_attention(const Graph& graph, std::span<Value> kept = {},
                                const AcceptAttention& accept = {});
 

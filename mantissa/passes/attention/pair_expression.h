@@ -3,7 +3,7 @@
 // applies the rules of algebra: constants are folded, signs and scales collected, numbers made of truth
 // values become choices. So two spellings of one thing mostly are one expression.
 //
-// Zero times anything is zero here, as a score that a mask of zeros takes away is meant to be.
+// Zero times anything is zero here, since masks of zeros are meant to take scores away.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@
 
 namespace mantissa::inline v0 {
 
-/// An expression, by its place among all.
+/// An expression, by its place among all expressions.
 using PairId = int;
 
 /// Axes of pairs along which an expression changes: bits.

@@ -31,7 +31,7 @@ class ValueNumbers {
     std::vector<int> numbers_;
 };
 
-/// The tensor of weights, by whose axes all others are named: the batch, queries and keys.
+/// The tensor of weights; its axes name the axes of all others: the batch, queries and keys.
 struct PairFrame {
     Shape shape;
     int query_axis = -1;  ///< -1 where there is one query and no axis for it
@@ -48,7 +48,7 @@ struct PairFrame {
     AxisAtoms heads() const;
 };
 
-/// Where the axes of a value lie in the frame, and at which index of each the part of it begins that is read.
+/// Places of a value's axes in the frame, and the index along each where the part begins that is read.
 struct PairPlace {
     AxisMap axes;
     std::vector<std::int64_t> start = {};
@@ -88,7 +88,7 @@ class PairReader {
     const std::set<NodeId>& passed() const { return passed_; }
     const std::vector<PairOperand>& operands() const { return operands_; }
     const std::vector<PairRandom>& randoms() const { return randoms_; }
-    /// Where values lie that were read and do not change along the keys.
+    /// Places of the values read that do not change along the keys.
     const std::map<Value, PairPlace>& rows() const { return known_rows_; }
     bool same_value(Value a, Value b) const { return numbers_.of(a) == numbers_.of(b); }
     bool depends(NodeId id) const { return depends_[static_cast<std::size_t>(id)]; }
