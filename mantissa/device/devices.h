@@ -10,9 +10,9 @@ class Device;
 class Ranks;
 
 /// The CPU, with so many threads; 0: as many as the affinity mask, the CPU quota and OMP_NUM_THREADS allow.
-/// One for the whole program, made when it is first asked for. Uses the instruction set that MANTISSA_ISA
-/// names, else the best that the CPU has. Throws UserError for a level that the CPU lacks, and for a negative
-/// number of threads.
+/// One device for the whole program, made when it is first asked for. Uses the instruction set that
+/// MANTISSA_ISA names, else the best that the CPU has. Throws UserError for a level that the CPU lacks, and
+/// for a negative number of threads.
 Device& cpu(int threads = 0);
 
 /// An NVIDIA GPU: the first that CUDA_VISIBLE_DEVICES leaves, likewise. Throws UserError that names the
@@ -21,8 +21,8 @@ Device& gpu(int index = 0);
 
 struct RankOptions {
     double seconds = 300;  ///< ranks are waited for so long, here and in a step
-    /// Processes of one machine that no launcher started meet under this name, which no others use; each says
-    /// which of how many it is.
+    /// Processes of one machine that no launcher started meet under this name, which no others use. Each
+    /// gives its number and the number of all.
     std::string name = {};
     int rank = 0, ranks = 1;
 };
@@ -44,7 +44,7 @@ class RankGroup {
     operator Ranks*() const;  // NOLINT(google-explicit-constructor)
 
     /// The devices of this rank, as above. Ranks of one host share its cores, unless threads are given, and
-    /// have a GPU each. All ranks call the same.
+    /// have a GPU each. All ranks call the same function.
     Device& cpu(int threads = 0);
     Device& gpu();
 

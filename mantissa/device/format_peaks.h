@@ -18,7 +18,7 @@ struct MatrixPeak {
     /// Measured on whole matrices in memory; and with an A that is 2:4 sparse, whose zeros count as if they
     /// were multiplied.
     std::optional<double> whole = {}, whole_sparse = {};
-    std::string by = {};  ///< which instruction does it, and how many a cycle
+    std::string by = {};  ///< the instruction, and how many a cycle
 };
 
 /// Arithmetic of vectors, outside of matrix units.

@@ -1,5 +1,5 @@
 // Computations that a device makes as one nest: a composite by its definition, an element-wise operation, a
-// reduction; or why one is no nest.
+// reduction; or the reason why a computation is no nest.
 #pragma once
 
 #include <functional>

@@ -21,7 +21,7 @@ struct alignas(64) TileConfiguration {
 /// Gives the calling thread eight tiles of 16 rows of 64 bytes; release_tiles() takes them back.
 inline void configure_tiles() {
     const TileConfiguration configuration;
-    // GCC 12 takes the instruction to read 8 bytes only; the fence keeps the other stores before it.
+    // GCC 12 assumes that the instruction reads only 8 bytes; the fence keeps the other stores before it.
     asm volatile("" ::"m"(configuration) : "memory");
     _tile_loadconfig(&configuration);
 }

@@ -34,8 +34,8 @@ void set_core_rates(std::optional<CoreRates> rates);
 /// half of a factor of two, and tiles whatever is left.
 Isa fastest_isa(Isa best, const CoreRates& rates);
 
-/// Whether FP32 and FP16 operands in parts of BF16, so three products and more for one, beat FP32's own: on
-/// tiles, whose 16 rows and columns make them 16 times as fast by design. Dot products are at most twice.
+/// Whether FP32 and FP16 operands in parts of BF16, so three products and more for one, beat FP32's own.
+/// Tiles do: 16 rows and columns make them 16 times as fast by design. Dot products gain twice at most.
 constexpr bool splitting_pays(Bf16Unit unit) { return unit == Bf16Unit::amx; }
 
 /// Why BF16 is multiplied as it is at a level, for people: "BF16 is multiplied by vdpbf16ps, 2.0 times FP32's

@@ -29,8 +29,8 @@ std::string_view instructions_of(Isa isa);
 /// when the kernel grants its register state, for which this process asks once, here.
 Isa best_isa();
 
-/// Makes a level the highest from now on: for tests, which run a level elsewhere, too. Who calls it answers
-/// for instructions that the CPU lacks.
+/// Makes a level the highest from now on: for tests, which run a level elsewhere, too. The caller answers for
+/// instructions that the CPU lacks.
 void set_best_isa(Isa isa);
 
 /// The level that `name` asks for on a CPU whose highest is `best`. "avx512" asks for the faster of two by
@@ -51,8 +51,8 @@ enum class Bf16Unit : std::uint8_t {
 /// "", "avx512_bf16", "amx".
 std::string_view name_of(Bf16Unit unit);
 
-/// Whether this CPU has AVX512_BF16: its instruction that rounds to BF16 serves every level from avx512 on,
-/// whatever multiplies.
+/// Whether this CPU has AVX512_BF16. Its instruction that rounds to BF16 serves every level from avx512 on,
+/// with any unit.
 inline bool has_bf16_dot() { return best_isa() >= Isa::avx512_bf16; }
 
 // Features of some CPUs within the level avx512, without a name of their own in MANTISSA_ISA.

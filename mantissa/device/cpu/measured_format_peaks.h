@@ -7,7 +7,7 @@
 
 namespace mantissa::inline v0::on_cpu {
 
-/// Seconds that are spent on each figure at most, about.
+/// Seconds spent on each figure, at most, about.
 struct MeasuringTime {
     double unit = 2, memory = 2, cache = 1;
 };

@@ -11,8 +11,8 @@ namespace mantissa::inline v0::on_cpu {
 namespace {
 
 /// `one` is a word that holds the factors of each lane. More sums are in flight than latency times units, 4
-/// or 5 times 2. The sums grow until they no longer do, so that none is subnormal. The compiler cannot see
-/// through the factors, so it neither leaves products out nor computes them only once.
+/// or 5 times 2. The sums grow to a fixed point, so that none is subnormal. The compiler cannot see through
+/// the factors, so it neither leaves products out nor computes them only once.
 template <class Lanes, int InFlight, class Word>
 double multiply_add_loop(std::int64_t rounds, Word one) {
     auto factor = Lanes::broadcast(reinterpret_cast<const std::byte*>(&one));
@@ -36,8 +36,8 @@ double multiply_add_loop(std::int64_t rounds, Word one) {
     return static_cast<double>(rounds) * InFlight * Lanes::width * Lanes::depth_of_word * 2;
 }
 
-/// Multiply-adds of a 2:4 sparse first operand, whose zeros are skipped but counted. Each number that is kept
-/// meets words that its position names, so these are read from L1, and tiles are wide and low.
+/// Multiply-adds of a 2:4 sparse first operand, whose zeros are skipped but counted. Each kept number meets
+/// words that its position names, so these are read from L1, and tiles are wide and low.
 template <class Lanes, int Height, int Vectors>
 double sparse_multiply_add_loop(std::int64_t rounds) {
     constexpr int depth = 16, line_bytes = Vectors * Lanes::width * 4;

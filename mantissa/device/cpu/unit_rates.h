@@ -15,7 +15,7 @@ namespace mantissa::inline v0::on_cpu {
 
 /// A step adds products into one register of sums.
 struct FormatUnit {
-    PeakLoop loop = nullptr;  ///< null: there is none
+    PeakLoop loop = nullptr;  ///< null: the CPU has none
     double operations = 0;    ///< of a step
     int instructions = 1;     ///< of a step
     const char* name = "";
@@ -42,7 +42,7 @@ struct UnitRates {
 struct UnitMeasurements {
     FunctionRef<double()> core;             ///< operations a second of one core
     FunctionRef<double()> clock;            ///< its clock right after that
-    FunctionRef<double(double)> all_cores;  ///< operations a second of all; so many are enough
+    FunctionRef<double(double)> all_cores;  ///< operations a second of all cores; the argument is enough
 };
 
 /// The theoretical rate is never below the measured one. If all cores together are faster than reckoned, one
@@ -54,8 +54,8 @@ UnitRates rates_of(const FormatUnit& unit, int cores, const UnitMeasurements& me
 /// that is no less than a measured one. The clock may have been read 4 % low.
 double possible_issue(double measured);
 
-/// Operations a second, a multiply-add counted as two: the best of a few turns. Of 1,024 columns, 768 deep,
-/// and as many rows (16 ... 1,024) as take `operations` or less. None for other modes.
+/// Operations a second, a multiply-add counted as two: the best of a few turns. Products have 1,024 columns,
+/// are 768 deep, and have as many rows (16 ... 1,024) as take `operations` or less. None for other modes.
 std::optional<double> whole_rate(std::string_view inputs, std::string_view accumulator, double operations,
                                  ThreadPool& pool, Isa isa);
 

@@ -51,7 +51,7 @@ enum class MatmulAttribute : int {
 
 enum class BlasEpilogue : std::uint32_t {
     none = 1,
-    bias = 4,  ///< one number a row of D, which is as good as a column of it transposed
+    bias = 4,  ///< one number a row of D, so a column of its transpose
     gelu = 32,
     gelu_bias = gelu | bias,
     gelu_kept = gelu | 128,
@@ -61,7 +61,7 @@ enum class BlasEpilogue : std::uint32_t {
     gelu_and_bias_gradient = gelu_gradient | 16,
 };
 
-/// Whether all bits of a part of an epilogue are there.
+/// Whether all bits of a part of an epilogue are set.
 inline bool has(BlasEpilogue epilogue, BlasEpilogue part) {
     const auto bits = static_cast<std::uint32_t>(part);
     return (static_cast<std::uint32_t>(epilogue) & bits) == bits;
@@ -82,7 +82,7 @@ enum class PreferenceAttribute : int {
 };
 
 /// Sums of parts of a contraction are added up in FP32, in one order; the other schemes add in the output's
-/// type, or in whatever order parts are done.
+/// type, or in the order in which parts finish.
 constexpr std::uint32_t reduce_in_f32 = 2;
 
 using BlasHandle = struct BlasHandleOf*;
@@ -90,7 +90,7 @@ using MatmulDescription = struct MatmulDescriptionOf*;
 using MatrixLayout = struct MatrixLayoutOf*;
 using MatmulPreference = struct MatmulPreferenceOf*;
 
-/// How a contraction is done, as the library answered; nobody else looks into it.
+/// An algorithm for a contraction, as the library answered; only the library looks into it.
 struct MatmulAlgorithm {
     std::array<std::uint64_t, 8> data = {};
 
@@ -113,7 +113,7 @@ struct CublasLt {
 
     Call<BlasStatus(BlasHandle* handle)> create;
     Call<BlasStatus(BlasHandle handle)> destroy;
-    Call<std::size_t()> get_version;  ///< 10000 times the major one, 100 times the minor one and the patch
+    Call<std::size_t()> get_version;  ///< 10000 times the major number, 100 times the minor one and the patch
     Call<const char*(BlasStatus status)> get_status_name;
     Call<const char*(BlasStatus status)> get_status_string;
     Call<BlasStatus(MatrixLayout* layout, BlasType type, std::uint64_t rows, std::uint64_t columns,

@@ -14,8 +14,8 @@ namespace mantissa::inline v0 {
 class Ranks;
 
 struct CudaOptions {
-    std::filesystem::path kernels = {};  ///< where compiled ones are kept; empty: nowhere
-    /// The file that keeps which of cuBLASLt's algorithms were the quickest; empty: none.
+    std::filesystem::path kernels = {};  ///< the folder of compiled kernels; empty: none
+    /// The file of cuBLASLt's quickest algorithms; empty: none.
     std::filesystem::path algorithms = {};
     /// The ranks that it belongs to, and sums over by NCCL, which must outlive it. Null: there are none.
     Ranks* ranks = nullptr;

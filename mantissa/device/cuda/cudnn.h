@@ -139,7 +139,7 @@ struct Cudnn {
     template <class Signature>
     using Call = std::function<Signature>;
 
-    Call<std::size_t()> get_version;  ///< 10000 times the major one, 100 times the minor one and the patch
+    Call<std::size_t()> get_version;  ///< 10000 times the major number, 100 times the minor one and the patch
     Call<const char*(DnnStatus status)> get_error_string;
     /// More words on the last failure, at most so many bytes with the zero behind them.
     Call<void(char* message, std::size_t most)> get_last_error_string;

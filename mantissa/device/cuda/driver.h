@@ -14,7 +14,7 @@
 
 namespace mantissa::inline v0::cuda {
 
-/// The answer of a function of the driver. Others than these are passed on by number.
+/// The answer of a function of the driver. Other results are passed on by number.
 enum class Result : int {
     success = 0,
     invalid_value = 1,

@@ -39,7 +39,7 @@ class GpuRanks {
     void exchange(const Places& sends, const Places& receives);
     void abort() noexcept;
 
-    /// Whether a look is taken that the others do not take: then nothing is exchanged.
+    /// Whether this rank takes a step that the others do not take: then nothing is exchanged.
     bool is_alone() const;
     cuda::Stream stream() const { return stream_; }
 

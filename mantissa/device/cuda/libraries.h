@@ -14,7 +14,7 @@ namespace mantissa::inline v0::cuda {
 struct Libraries {
     Driver driver;
     CublasLt blas;
-    /// Or why there is none: then convolutions run by kernels of our own.
+    /// Or the reason why there is none: then convolutions run by kernels of our own.
     Expected<Cudnn> dnn = Unexpected{"cuDNN was not looked for"};
     std::optional<Nccl> nccl = {};
 };

@@ -24,7 +24,7 @@ enum class NcclResult : int {
 };
 enum class NcclType : int { uint8 = 1, f32 = 7 };
 
-/// The id that ranks which are to meet must know.
+/// The id that ranks need to meet.
 struct NcclUniqueId {
     char internal[128] = {};
 };
@@ -35,7 +35,7 @@ struct Nccl {
     template <class Signature>
     using Call = std::function<Signature>;
 
-    Call<NcclResult(int* version)> get_version;  ///< 10000 times the major one, 100 times the minor one
+    Call<NcclResult(int* version)> get_version;  ///< 10000 times the major number, 100 times the minor one
     Call<NcclResult(NcclUniqueId* id)> get_unique_id;
     Call<NcclResult(NcclComm* comm, int ranks, NcclUniqueId id, int rank)> comm_init_rank;
     Call<NcclResult(NcclComm comm)> comm_destroy;

@@ -47,8 +47,8 @@ void hide_later(const Block& scores, std::int64_t first_row, std::int64_t rows, 
         }
 }
 
-/// The largest of the scores of so many keys and of `before`. A NaN is not taken for one: it comes through by
-/// its exponential.
+/// The largest of the scores of so many keys and of `before`. NaN is not taken for a maximum: it comes
+/// through by its exponential.
 MANTISSA_LANES Float largest_score(const float* scores, std::int64_t keys, Float before) {
     Float two[2] = {before, before};
     std::int64_t r = 0;

@@ -27,7 +27,7 @@ MANTISSA_LANES void with_count(std::int64_t count, F f) {
     if constexpr (Most > 1) with_count<Most - 1>(count, f);
 }
 
-/// Calls f for tiles of Most rows, then for one of the rows that are left.
+/// Calls f for tiles of Most rows, then for one tile of the remaining rows.
 template <int Most, class F>
 MANTISSA_LANES void for_tiles(std::int64_t rows, F f) {
     std::int64_t row = 0;
@@ -68,7 +68,7 @@ struct Rows {
     std::int64_t count = 0;
 };
 
-/// One head of the operands that the level packs, `count` positions each.
+/// One head of the operands that the level packs, `count` positions in each.
 struct PackedHead {
     const PackedHeads& packed;
     std::int64_t head, head_size, count;

@@ -1,5 +1,5 @@
-// How the kernels meet a score function: which blocks are seen, its operands as it reads them, and the calls.
-// See body_products.h for how this file is used.
+// How the kernels meet a score function: the blocks that are seen, the operands as the function reads them,
+// and the calls. See body_products.h for how this file is used.
 #pragma once
 
 #include "mantissa/base/whole_units.h"
@@ -17,7 +17,7 @@ struct SeenLine {
     std::int64_t step = 0;         ///< from one block to the next
     std::int64_t across = 0;       ///< from a line to its neighbour
     std::int64_t lines = 1;
-    const float* silent = nullptr;  ///< by block: not 0 where it counts as one that nothing sees; null: none
+    const float* silent = nullptr;  ///< by block: not 0 where the block counts as unseen; null: none does
 
     bool is_whole() const { return !blocks && !silent; }
     /// Visibility of the block that a position lies in.
@@ -152,7 +152,7 @@ struct StagedPart {
     std::int64_t rows, row_step, count, lane_step;
 };
 
-/// to[row][lane] = the element of that row and lane, 0 in lanes that are not there.
+/// to[row][lane] = the element of that row and lane, 0 in missing lanes.
 template <class T>
 void stage(const T* from, const StagedPart& part, const Block& to) {
     if (part.row_step == 1) {
@@ -268,7 +268,7 @@ Range rows_seen(const ScoreMeeting& m, codegen::ScoreFunction mask, std::int64_t
     return seen;
 }
 
-/// Calls the functions: of rows that all are seen the one, of others the other.
+/// Calls the functions: one for rows that are seen whole, the other for other rows.
 struct ScorePair {
     ScoreFunction plain, masked;
 };

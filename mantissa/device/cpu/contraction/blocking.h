@@ -32,14 +32,14 @@ struct Blocking {
     /// its rows, or of channels of its images where these are packed. Else there are no such items.
     std::int64_t pack_rows = 0;
     std::int64_t a_groups = 0;
-    /// A chunk is multiplied in row_blocks * column_splits items of `rows` x `split_columns`; where a is not
-    /// packed for all of them, each packs its block of a, [rows, depth], for itself.
+    /// A chunk is multiplied in row_blocks * column_splits items of `rows` x `split_columns`. Where a is not
+    /// packed for all items, each packs its block of a, [rows, depth], for itself.
     std::int64_t rows = 0;
     std::int64_t row_blocks = 0;
     std::int64_t split_columns = 0;
     std::int64_t column_splits = 0;
-    /// Blocks before they are cut for many threads: by how many there are it is decided whether the depth is
-    /// shared out, which decides the order of sums.
+    /// Blocks before they are cut for many threads. Their number decides whether the depth is shared out, and
+    /// so the order of sums.
     std::int64_t few_blocks = 0;
     /// Many entries of a batch: each is done by one thread, from beginning to end.
     bool entry_per_thread = false;
@@ -56,7 +56,7 @@ struct Blocking {
     std::int64_t depth_index(std::int64_t chunk, std::int64_t inner) const {
         return chunk % depth_groups() * depths_inside + inner;
     }
-    /// That part, of a depth of k.
+    /// The depth of that part; the whole depth is k.
     PanelRange depth_of(std::int64_t k, std::int64_t chunk, std::int64_t inner) const {
         return part_of(k, depth, depth_index(chunk, inner));
     }

@@ -29,7 +29,7 @@ struct EpilogueBlock {
     void* out = nullptr;  ///< may be `sums` or `addend`
     DType out_dtype = DType::f32;
     std::int64_t out_ld = 0;
-    /// Too large for the caches, and only written: whole lines may go past them.
+    /// The output is too large for the caches, and only written: whole lines may go past them.
     bool streaming = false;
 };
 

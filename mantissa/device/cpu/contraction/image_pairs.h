@@ -14,7 +14,7 @@
 
 namespace mantissa::inline v0::on_cpu {
 
-/// A value, that refers to neither problem nor kernels.
+/// A value without references to problem or kernels.
 ///
 /// Packed rows are counted over all images, or all pairs of them. Each is blocks of as many channels as a
 /// tile is high, [channels / height][pixels][height] words.

@@ -72,7 +72,7 @@ class ChannelsInPlace {
     /// `images`: the images of one entry, or the packed pairs of the chunk.
     Steps write(const std::byte* images, PanelRange rows, PanelRange depth, std::byte* memory) const;
 
-    /// Lets a tile that begins with row `row` of the block read them.
+    /// Lets a tile that begins with row `row` of the block read the steps.
     void place(const Steps& steps, std::int64_t row, Tile& tile) const;
 
   private:
@@ -86,7 +86,7 @@ class ChannelsInPlace {
     PanelRange image_rows_;       ///< existing rows
     std::int64_t depth_of_word_;  ///< in elements
     std::int64_t channels_of_tile_;
-    // Distances between one and the next, in bytes.
+    // Distances from each to the next, in bytes.
     std::int64_t image_bytes_, row_bytes_, pixel_bytes_, tile_bytes_;
 };
 

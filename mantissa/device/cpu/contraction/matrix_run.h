@@ -3,7 +3,7 @@
 // one being multiplied is packed meanwhile, so threads meet no barrier; an item waits only for items before
 // it, which some thread has taken already, so no wait is for ever. A chunk is some columns and one chunk of
 // the depth, or several, where a block goes through all of them before the next (Blocking::depths_inside).
-// //
+//
 // Items of one matrix:   pack chunk 0 | multiply half of chunk 0, pack chunk 1, multiply the rest | likewise
 // for chunks 1 and 2 | ...
 #pragma once
@@ -47,7 +47,7 @@ class MatrixRun {
     std::int64_t& packed(std::int64_t chunk) { return counter(1 + chunk % 2); }
     // The block counters count chunks done.
     std::int64_t& done(std::int64_t block) { return counter(first_block_counter + block); }
-    /// Until a counter has a value, whose last `steps` steps several items make.
+    /// Waits until a counter has a value; several items may make its last `steps` steps.
     void wait(std::int64_t& what, std::int64_t least, std::int64_t steps = 1);
 
     std::int64_t depth_index(std::int64_t chunk, std::int64_t inner) const {
@@ -63,7 +63,7 @@ class MatrixRun {
     std::byte* buffer_of_a(std::int64_t chunk, std::int64_t inner) const;
     /// The kept panels, or the buffer's.
     const std::byte* panels_of_b(std::int64_t chunk, std::int64_t inner) const;
-    /// The one that begins with this column of the chunk.
+    /// The panel that begins with this column of the chunk.
     const std::byte* panel_of_b(std::int64_t chunk, std::int64_t inner, std::int64_t column) const;
     /// Null where each block packs its own.
     const std::byte* shared_panels_of_a(std::int64_t chunk, std::int64_t inner, PanelRange rows) const;
@@ -71,20 +71,20 @@ class MatrixRun {
                                  std::byte* worker_memory) const;
 
     /// Numbers of the panels that begin with these rows or this column of the chunk, as
-    /// OperandPanels::find_zeros() gives them; null where none are looked for.
+    /// OperandPanels::find_zeros() gives them; null where zeros are not looked for.
     std::uint64_t* zeros_of_a(std::int64_t chunk, std::int64_t inner, std::int64_t row,
                               std::byte* worker_memory) const;
     std::uint64_t* zeros_of_b(std::int64_t chunk, std::int64_t inner, std::int64_t column) const;
 
     OperandSource source_of_a() const;
-    /// Where a gathered operand lies, of this entry.
+    /// The images of a gathered operand, for this entry.
     const std::byte* images(const void* data, const MatrixLayout& layout) const;
     void pack(std::int64_t chunk, std::int64_t group);
     void pack_columns(std::int64_t chunk, std::int64_t inner, std::int64_t group) const;
     void pack_rows(std::int64_t chunk, std::int64_t inner, std::int64_t group) const;
     void multiply(std::int64_t chunk, std::int64_t block, std::byte* worker_memory);
-    /// Where sums lie while they are made: the element of the first of `rows` and `columns`, and from one row
-    /// to the next. `each_tile`: in a scratch where every tile begins.
+    /// The place of sums while they are made: the element of the first of `rows` and `columns`, and from one
+    /// row to the next. `each_tile`: in a scratch where every tile begins.
     struct Sums {
         float* first;
         std::int64_t leading;
@@ -99,7 +99,7 @@ class MatrixRun {
     /// unfinished, and on return the sums that this call leaves.
     void multiply_interleaved(std::int64_t chunk, std::int64_t inner, std::int64_t block, PanelRange columns,
                               std::byte* worker_memory, SumsBehind& behind) const;
-    /// One product of a block and a part of a chunk: here the next one of this thread, where it is known.
+    /// One product of a block and a part of a chunk. next_part(): this thread's next one, where it is known.
     struct Part {
         std::int64_t chunk, inner, block;
     };
@@ -129,7 +129,7 @@ struct RowCall {
     const ContractionProblem& problem;
     const PreparedRows& rows;
     const ContractionArguments& arguments;
-    /// Gets every block of sums; null: they go to an FP32 output as they are, added where `store` says so.
+    /// Gets every block of sums; null: sums go to an FP32 output as they are, added where `store` says so.
     EpilogueFunction finish = nullptr;
     const void* finish_args = nullptr;
 };

@@ -28,7 +28,7 @@ PanelKernels paired_panels_avx512<32>();
 template <>
 PanelKernels paired_panels_avx512<48>();
 
-/// Panels of tiles. Only the BF16 entries are there.
+/// Panels of tiles. Only the BF16 entries are set.
 PanelKernels tile_panels_a_avx512();
 PanelKernels tile_panels_b_avx512();
 /// Packing of operands in two parts.

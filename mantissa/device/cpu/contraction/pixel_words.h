@@ -29,7 +29,7 @@ struct PixelRun {
 /// or behind the image before it.
 std::int64_t outputs_with_zeros(const ConvolutionAxis& axis);
 
-/// A value, that refers to neither problem nor kernels.
+/// A value without references to problem or kernels.
 ///
 /// Packed are blocks of 32 channels: twice [words of two pixels][32].
 class PixelWords {

@@ -13,7 +13,7 @@ struct Parts {
     __m512i hi, lo;
 };
 
-/// The parts of ordinary numbers. Subnormal ones are flushed.
+/// The parts of ordinary numbers. Subnormal numbers are flushed.
 inline Parts parts_of(__m512 first, __m512 second) {
     const auto rounded = [](__m512 a, __m512 b) { return (__m512i)_mm512_cvtne2ps_pbh(b, a); };
     const auto wide = [](__m256i words) {
@@ -40,7 +40,7 @@ class Largest {
             _mm512_and_si512(_mm512_castps_si512(numbers), _mm512_set1_epi32(0x7fffffff));
         largest_ = _mm512_max_epu32(largest_, magnitude);
     }
-    /// Whether no number is so large that its first part needs a rule of its own, infinite, or a NaN.
+    /// Whether all are ordinary: none is infinite, a NaN, or so large that its first part needs its own rule.
     bool is_ordinary() const { return _mm512_reduce_max_epu32(largest_) < 0x7f7e8000u; }
 
   private:
@@ -52,8 +52,8 @@ inline __mmask32 first_lanes(std::int64_t count) {
     return count >= 32 ? ~__mmask32{0} : (__mmask32{1} << count) - 1;
 }
 
-/// Writes the parts of numbers; false where one is so large that its first part needs a rule of its own,
-/// infinite, or a NaN.
+/// Writes the parts of numbers; false where one is infinite, a NaN, or so large that its first part needs a
+/// rule of its own.
 inline bool split_ordinary(const float* x, std::int64_t count, std::uint16_t* hi, std::uint16_t* lo) {
     Largest largest;
     for (std::int64_t i = 0; i < count; i += 32) {

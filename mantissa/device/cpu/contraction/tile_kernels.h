@@ -255,7 +255,7 @@ struct AsTheyAre {
     const std::byte *a_, *b_;
 };
 
-/// Rows of a where they lie, and a panel of b.
+/// Rows of a in place, and a panel of b.
 struct InPlace {
     static constexpr std::int64_t products = 1;
 
@@ -294,9 +294,9 @@ inline const std::byte* finite_of(const std::byte* tiles, std::uint16_t* finite)
     return reinterpret_cast<const std::byte*>(finite);
 }
 
-/// Panels of two parts, hi and lo: a product of numbers is lo hi + hi hi + hi lo, and lo lo where that is
-/// wanted. Each part is loaded once or twice for three or four products. Only hi meets hi as it is: elsewhere
-/// an infinite hi counts as zero, since infinity times a lo of zero would be NaN, where FP32 gives infinity.
+/// Panels of two parts, hi and lo: a product of numbers is lo hi + hi hi + hi lo, and lo lo where LoLo says
+/// so. Each part is loaded once or twice for three or four products. Only hi meets hi as it is: elsewhere an
+/// infinite hi counts as zero, since infinity times a lo of zero would be NaN, where FP32 gives infinity.
 template <bool LoLo>
 struct InTwoParts {
     static constexpr std::int64_t products = LoLo ? 4 : 3;
@@ -383,13 +383,13 @@ void multiply_bf16_tiles(const Tile& tile) {
         multiply_tiles<Unit, AsTheyAre<false>>(tile);
 }
 
-// The caches of the Xeon that all of this was measured on, taken where a CPU does not tell its own.
+// The caches of the Xeon for all these measurements, taken where a CPU does not tell its own.
 constexpr std::int64_t measured_l1 = 48 << 10, measured_l2 = 2 << 20;
 
-/// How much of the depth of a panel of b stays in L1, 64 bytes for each k, while the rows of a block pass:
-/// all that two tiles of sums, 4 KB each, and 4 KB for the rows that are finished and all else leave of it.
-/// At least one product. Of 48 KB that are 576. Measured there at a depth of 768, as shares of the peak: 384
-/// 0.79, 512 0.83, 576 0.84, 640 0.81, 768 0.67.
+/// The depth of a panel of b that stays in L1, 64 bytes for each k, while the rows of a block pass. It is the
+/// rest beside two tiles of sums, 4 KB each, and 4 KB for the rows that are finished and all else. At least
+/// one product. Of 48 KB that are 576. Measured there at a depth of 768, as shares of the peak: 384 0.79, 512
+/// 0.83, 576 0.84, 640 0.81, 768 0.67.
 constexpr std::int64_t resident_depth_of(std::int64_t l1_bytes) {
     constexpr std::int64_t beside = 3 * 4 << 10, bytes_of_k = tile_panel * 2;
     return std::max(tile_depth, (l1_bytes - beside) / bytes_of_k / tile_depth * tile_depth);

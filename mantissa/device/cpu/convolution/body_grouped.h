@@ -114,8 +114,8 @@ MANTISSA_LANES void sum_columns_of_any(Several<SumRow> rows, const WindowPhase& 
 /// As many columns as registers hold.
 constexpr int most_columns = Vector::twice ? 2 * Vector::columns : Vector::columns;
 
-/// All columns of a phase, up to `Most` at a time: sum(place of the source that the first meets, sums). They
-/// are stored from registers where y is known to be of type T.
+/// All columns of a phase, up to `Most` at a time: sum(place of the source that the first column meets,
+/// sums). They are stored from registers where y is known to be of type T.
 template <int Most = most_columns, class T = void, class Sum>
 MANTISSA_LANES void for_columns(const WindowPhase& phase, Next& next, const RowOfY& y, Sum sum) {
     const auto some = [&]<int Columns>(std::integral_constant<int, Columns>, std::int64_t q) MANTISSA_BODY {
@@ -215,7 +215,7 @@ void sums_of_blocks(const GroupedSums& p, std::int64_t image, Range rows, std::i
     const Planes planes(s, image, blocks, p.channels, scratch);
     const Permutations permutations(s);
     const std::int64_t taps = p.filter_columns * block_lanes;
-    // Rows of the source that come new for a row of the output, and their pixels for each of its.
+    // Rows of the source that come new for a row of the output, and their pixels for a pixel of it.
     const std::int64_t next_rows = (s.rows + p.rows - 1) / p.rows;
     const std::int64_t source_pixels = (next_rows * s.columns + p.columns - 1) / p.columns;
     const float* const filter = p.packed + blocks.first * p.filter_rows * s.group_channels * taps;

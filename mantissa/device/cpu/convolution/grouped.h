@@ -9,7 +9,7 @@
 
 namespace mantissa::inline v0::on_cpu {
 
-/// The best for a CPU of this level.
+/// The best kernels for a CPU of this level.
 const GroupedKernels& grouped_kernels(Isa);
 
 enum class GroupedResult : std::uint8_t { output, gradient_of_input, gradient_of_filter };
@@ -51,7 +51,7 @@ class GroupedConvolution {
     GroupedSums sums_;
     GroupedFilterGradient gradient_;
     std::int64_t blocks_ = 0;          ///< of sixteen channels
-    std::int64_t blocks_of_item_ = 0;  ///< that a thread does one after another
+    std::int64_t blocks_of_item_ = 0;  ///< done by a thread one after another
     std::int64_t rows_of_item_ = 0;
     std::int64_t scratch_floats_ = 0;  ///< of a thread
     std::int64_t shared_floats_ = 0;   ///< the packed filter, or the sums of parts

@@ -17,7 +17,7 @@ namespace mantissa::inline v0::on_cpu {
 inline constexpr std::int64_t block_lanes = 16;
 /// Channels of the source that a block may read.
 inline constexpr std::int64_t max_span = 512;
-/// Columns that lie so far apart meet the same taps in the gradient of the input.
+/// Columns that lie so far apart meet equal taps in the gradient of the input.
 inline constexpr std::int64_t max_phases = 8;
 
 /// Room for three addresses of each of so many rows, in whole lines.
@@ -51,13 +51,13 @@ struct SourcePlanes {
     std::int64_t margin = 0;          ///< zeros before a row
     std::int64_t padded_columns = 0;  ///< of a row with all zeros
     std::int64_t slots = 0;           ///< rows that are kept at a time
-    std::int64_t blocks = 1;          ///< whose rows are
+    std::int64_t blocks = 1;          ///< that have rows in the slots
     LaneSource lanes_from = LaneSource::planes;
     /// Rows that are fetched while as many are made planes; 0: while sums are made, which then take longer.
     std::int64_t rows_ahead = 0;
-    /// A lane is a pair of BF16, channels of a pixel. Every count of channels here is one of pairs.
+    /// A lane is a pair of BF16, channels of a pixel. Every count of channels here then counts pairs.
     bool channel_pairs = false;
-    /// Where it is not 0, a lane is a pair of BF16: its own pixel and the one so many columns behind.
+    /// Where it is not 0, a lane is a pair of BF16: its own pixel and the pixel so many columns behind.
     std::int64_t pixels_apart = 0;
 
     std::int64_t row_floats() const { return padded_columns * block_lanes; }

@@ -13,11 +13,11 @@
 namespace mantissa::inline v0::on_cpu {
 
 /// Rows of a contraction that are every so many pixels of images: row (n, i, j) of [N, outputs, outputs] is
-/// the pixel of image n that element 0 of a filter meets there.
+/// the pixel of image n that element 0 of a filter meets at (i, j).
 struct PixelRows {
     ConvolutionAxis vertical, horizontal;
 
-    /// The row of the output, all pixels of all images, that a row is.
+    /// The output's row, among all pixels of all images, for a row of the contraction.
     std::int64_t of(std::int64_t row) const {
         const std::int64_t j = row % horizontal.output, i = row / horizontal.output % vertical.output;
         const std::int64_t n = row / (vertical.output * horizontal.output);
@@ -25,8 +25,8 @@ struct PixelRows {
                horizontal.image_place(j, 0);
     }
 
-    /// Rows from `row` on, at most `most`, that are pixels of one row of an image: the first is `of(row)`,
-    /// and each lies `horizontal.stride` behind the one before. How many.
+    /// The number of rows from `row` on, at most `most`, that are pixels of one row of an image: the first is
+    /// `of(row)`, and each lies `horizontal.stride` behind the one before.
     std::int64_t run_from(std::int64_t row, std::int64_t most) const {
         return std::min(most, horizontal.output - row % horizontal.output);
     }

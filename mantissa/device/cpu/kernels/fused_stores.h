@@ -11,7 +11,7 @@ namespace mantissa::inline v0::on_cpu {
 
 class StreamedOutputs {
   public:
-    /// Finds the large outputs. `columns`, as many as are stored at a time, must be whole cache lines of an
+    /// Finds the large outputs. `columns`, the number stored at a time, must be whole cache lines of an
     /// output.
     StreamedOutputs(const Problem& problem, std::int64_t columns);
 

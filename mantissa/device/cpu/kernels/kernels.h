@@ -16,15 +16,15 @@
 
 namespace mantissa::inline v0::on_cpu {
 
-/// The place where kernels run, and with which instructions.
+/// The threads and ranks that kernels run on, and their instructions.
 struct Context {
     ThreadPool& pool;
     Isa isa;
-    Ranks* ranks = nullptr;  ///< null: it is the only one
+    Ranks* ranks = nullptr;  ///< null: it is alone
     int threads = 1;         ///< that contractions are cut for
 };
 
-/// A unit that multiplies matrices: a level, with operands of one type, as they are stored or as another
+/// A unit that multiplies matrices: a level, with operands of one type, as they are stored or in another
 /// format.
 struct ContractionUnit {
     Isa isa;
@@ -36,7 +36,7 @@ struct ContractionUnit {
 
     /// Why it cannot multiply a problem's tensors, whatever their shapes; empty if it can.
     std::string refusal(const Problem& problem) const;
-    /// The parts of a problem, as it multiplies them.
+    /// The parts of a problem, as the unit multiplies them.
     std::vector<ContractionPart> parts(const Problem& problem) const;
 };
 

@@ -45,12 +45,12 @@ MANTISSA_LANES void stream_two(T* to, Float first, Float second) {
     store(to + 16, second, Whole{}, true);
 }
 
-/// 2^y of a whole number: exactly, or 2^-126 where that is too small.
+/// 2^y of a whole number: exactly, or 2^-126 where the power is smaller.
 MANTISSA_LONG_LANES Float whole_power_of_two(Float y) {
     return elementary::exp2_inside(lanes, Lanes::maximum(Lanes::constant(elementary::exp2_least), y));
 }
 
-/// A block's classes that are no padding, for sixteen tokens (or fewer) from `column` on.
+/// A block's classes without padding, for sixteen tokens (or fewer) from `column` on.
 template <class X>
 struct Strip {
     const Exponentials& p;

@@ -69,7 +69,7 @@ struct LossKernels {
 const LossKernels& loss_kernels_generic();
 const LossKernels& loss_kernels_avx2();
 const LossKernels& loss_kernels_avx512();
-/// For CPUs with AVX512_BF16, whose rounding to BF16 is an instruction.
+/// For CPUs with AVX512_BF16, which round to BF16 by an instruction.
 const LossKernels& loss_kernels_avx512bf16();
 
 }  // namespace mantissa::on_cpu

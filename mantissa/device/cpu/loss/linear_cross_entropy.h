@@ -29,9 +29,9 @@ inline constexpr std::int64_t rows_of_loss_chunk = 1024;
 /// prepared for each multiple, and 64 fill the panels of every level.
 inline constexpr std::int64_t rows_left_out = 64;
 
-/// loss = mean over N of lse(x w^T) - (x w^T)[target]; dx and dw are its gradients times the seed. Of
-/// `by_rows` losses there are N, with a seed each, and one for the lse of each. Exponentials and gradients of
-/// logits are stored as `dtype`, each rounded once from FP32; lse, losses, dw are FP32.
+/// loss = mean over N of lse(x w^T) - (x w^T)[target]; dx and dw are its gradients times the seed. With
+/// `by_rows` there are N losses, with a seed each, and a seed for the lse of each. Exponentials and gradients
+/// of logits are stored as `dtype`, each rounded once from FP32; lse, losses, dw are FP32.
 struct LinearCrossEntropy {
     std::int64_t rows = 0;      // N
     std::int64_t channels = 0;  // C
@@ -43,7 +43,7 @@ struct LinearCrossEntropy {
     Multiply multiply = Multiply::as_stored;
     std::int64_t max_rows_of_chunk = rows_of_loss_chunk;
     bool gradients = false;        ///< else dx, dw and the seed mean nothing
-    bool frozen = false;           ///< w is: there is no dw
+    bool frozen = false;           ///< w is frozen: there is no dw
     bool ignore_negative = false;  ///< rows with a target below 0 have no loss and no gradient
     bool by_rows = false;          ///< no mean
     int threads = 1;               ///< that its products are cut for
@@ -56,7 +56,7 @@ struct LinearCrossEntropy {
 struct LinearCrossEntropyArguments {
     const void* x = nullptr;                // [N, C]
     const void* w = nullptr;                // [columns, C]
-    const std::int32_t* targets = nullptr;  // [N], each in [0, V), or below 0 where that is ignored
+    const std::int32_t* targets = nullptr;  // [N], each in [0, V), or below 0 where such rows are ignored
     float seed = 1;
     // Seeds of losses by rows, [N]; null without gradients.
     const float* seeds = nullptr;
@@ -94,7 +94,7 @@ struct PreparedLossChunk {
     struct Gradients {
         PreparedContraction dx;
         std::optional<PreparedContraction> dw;        ///< of the first chunk; none: w is frozen
-        std::optional<PreparedContraction> added_dw;  ///< of the others, if there are
+        std::optional<PreparedContraction> added_dw;  ///< of the other chunks, if there are any
     };
 
     PreparedLossChunk(const LinearCrossEntropy& problem, std::int64_t tokens, Isa isa);
@@ -111,9 +111,9 @@ struct PreparedLossChunk {
     ClassGroups classes;
 };
 
-/// The beginnings of the workspace's parts. The exponentials are at its start. Sums are there as long as the
-/// first product, whose own memory is before them. Behind all else lie copies of rows that are kept, where
-/// others may be left out: their order, targets, x and dx.
+/// The beginnings of the workspace's parts. The exponentials are at its start. Sums exist as long as the
+/// first product, whose own memory is before them. At the end lie copies of the kept rows, where others may
+/// be left out: their order, targets, x and dx.
 struct LossWorkspace {
     std::size_t bases, token_numbers, losses, contraction, sums, order, targets, x, dx, bytes;
 };
@@ -145,7 +145,7 @@ PreparedLinearCrossEntropy prepare_linear_cross_entropy(const LinearCrossEntropy
 
 /// `workspace` is aligned to 64 bytes. The same bits for any number of threads: chunks follow from the shape,
 /// the first writes dw and the others add to it in order. Where blocks of rows are ignored, the other rows
-/// are gathered, and products are as many fewer: of them chunks follow from the count of targets. Throws
+/// are gathered, and products are as many fewer; their chunks follow from the count of targets. Throws
 /// UserError naming the position and the value if a target is outside [0, V), InternalError where memory is
 /// missing or misaligned.
 void linear_cross_entropy(const PreparedLinearCrossEntropy& prepared,

@@ -1,4 +1,4 @@
-// A convolution as cuDNN is asked for it, and the plan that it was answered with.
+// A convolution as a request to cuDNN, and the plan that cuDNN answers with.
 #pragma once
 
 #include <memory>

@@ -28,7 +28,7 @@ class GpuRanks;
 /// Places in a row that get a thread each, at most: up to eight neighbouring columns of 16 bits.
 constexpr std::int64_t max_places_of_row = 512;
 
-/// The place that kernels are bound to. Lives as long as the device, at one address.
+/// The device's objects that kernels are bound to. Lives as long as the device, at one address.
 struct Context {
     const cuda::Driver& driver;
     const cuda::CublasLt& blas;
@@ -78,7 +78,7 @@ void launch(const Context& context, const GpuKernel& kernel, std::int64_t blocks
 /// Launches on another stream.
 void launch_on(const Context& context, cuda::Stream stream, const GpuKernel& kernel, std::int64_t blocks,
                std::vector<std::uint64_t> parameters);
-/// One of many small problems of a kind, as the words of its table have it but for the first.
+/// One of many small problems of a kind: the words of its table, without the first.
 struct Part {
     std::int64_t blocks = 0;
     std::vector<std::uint64_t> words;
@@ -111,12 +111,12 @@ void add_loss_kernels(KernelTable& table, Context& context);
 /// Sums over ranks.
 void add_collective_kernels(KernelTable& table, Context& context);
 
-/// Why a problem is not for the ranks among which the device is one; empty if it is.
+/// Why a problem does not suit the ranks that the device belongs to; empty if it does.
 std::string refuse_ranks(const Context& context, const Problem& problem);
 
 // Parts that kernels of several files are made of.
 
-/// A reduction over any axes, or one of chunks and one over the chunks.
+/// A reduction over any axes: one kernel, or one over chunks and one over the chunks' results.
 struct Stages {
     std::shared_ptr<const GpuKernel> first, second;  // second: null
     std::int64_t first_blocks = 0, second_blocks = 0;
@@ -141,11 +141,11 @@ enum class NestOutputs : std::uint8_t {
     over_operands,  ///< may lie where operands of their shape do
 };
 
-/// The kernel of a graph whose operations, taken apart into primitives, are one nest; its operands are the
-/// graph's inputs, in their order.
+/// The kernel of a graph whose operations, as primitives, are one nest; its operands are the graph's inputs,
+/// in their order.
 Expected<PreparedKernel> prepare_definition(Context& context, const Graph& definition, NestOutputs place);
 
-/// How an operand is read to fill a shape: repeated along axes that it is stretched over.
+/// The strides that read an operand to fill a shape: repeated along axes that it is stretched over.
 codegen::Strided stretched(const Type& operand, const Shape& shape);
 
 /// Adds the kernel, with axes merged where that changes nothing, and a name that is an identifier.

@@ -42,14 +42,14 @@ struct Context;
 
 /// A number that a product is to store.
 struct ExpectedNumber {
-    std::size_t output = 0;  ///< which of its outputs
+    std::size_t output = 0;  ///< number among its outputs
     std::int64_t element = 0;
     double value = 0, allowed = 0;  ///< allowed: the largest error
 };
 
 /// A product whose algorithm is taken, or will be when kernels are finished.
 struct ChosenAlgorithm {
-    std::string product;                         ///< the product, in a line
+    std::string product;                         ///< as a line of text
     std::vector<cuda::MatmulHeuristic> offered;  ///< the library's best first
     /// The data of the timing: operands of these types, filled with numbers, and outputs.
     std::vector<Type> inputs = {}, outputs = {};
@@ -60,9 +60,9 @@ struct ChosenAlgorithm {
     bool without_memory = false;                   ///< to time it in: the library's best was taken
     std::string refused = {};                      ///< algorithms, and why; empty if there are none
 
-    /// Bytes: of the one that is taken, before it is the most of all.
+    /// Bytes: of the algorithm taken; before that, the most of all offered.
     std::size_t workspace() const;
-    /// "algorithm 0123456789abcdef of cuBLASLt for " and the product; or that it is yet to be timed.
+    /// "algorithm 0123456789abcdef of cuBLASLt for " and the product; or that it is not yet timed.
     std::string text() const;
 };
 
@@ -74,7 +74,7 @@ class ProductAlgorithms {
     ProductAlgorithms(Choose choose, std::string where, AlgorithmFile file)
         : choose_(choose), where_(std::move(where)), file_(std::move(file)) {}
 
-    /// How many the library is to be asked for.
+    /// How many algorithms to ask the library for.
     int asked() const { return choose_ == Choose::the_first ? 1 : max_offered; }
     /// Takes an offered algorithm if the best is known; else `finish` will, if anybody still wants it then.
     void add(const std::shared_ptr<ChosenAlgorithm>& chosen);
@@ -83,7 +83,7 @@ class ProductAlgorithms {
     void finish(const Context& context);
 
   private:
-    // The library offers them in the order of the times that it expects.
+    // The library offers algorithms in the order of the times that it expects.
     static constexpr int max_offered = 8;
 
     bool take_if_known(ChosenAlgorithm& chosen) const;

@@ -9,8 +9,8 @@
 
 namespace mantissa::inline v0::on_cuda {
 
-/// Operands to time products with, as stored: 65,536 numbers between -1 and 1, whole ones between -127 and
-/// 127; operands that are larger repeat them. With zeros a GPU makes less heat, and is quicker.
+/// Operands to time products with, as stored: 65,536 numbers between -1 and 1, whole numbers between -127 and
+/// 127; larger operands repeat them. With zeros a GPU makes less heat, and is quicker.
 std::vector<std::byte> numbers_to_multiply(DType dtype, Layout layout = Layout::row_major);
 
 /// Elements of y, and of GELU's input where it is stored, computed in FP64: 64 places, among them corners of

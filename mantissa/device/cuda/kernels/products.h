@@ -1,4 +1,4 @@
-// Matrix products by cuBLASLt, for operations that are made of several.
+// Matrix products by cuBLASLt, for operations that consist of several.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace mantissa::inline v0::on_cuda {
 
-/// A unit by which kernels of contractions multiply.
+/// A unit that kernels of contractions multiply by.
 struct ProductUnit {
     DType operands = DType::f32;
     bool tf32 = false;  ///< FP32 operands, as TF32
     std::string name;
     Arithmetic arithmetic = {};
 
-    /// Why the operands are not its own; empty if they are.
+    /// Why the unit does not take the operands; empty if it does.
     std::string refusal(const Problem& problem) const;
 };
 
@@ -24,7 +24,7 @@ struct ProductUnit {
 std::vector<ProductUnit> product_units(const Context& context, const std::string& by,
                                        const std::string& matrix_unit);
 
-/// A product of one batch of matrices, as the library is asked for it. Of bytes, the sums are i32.
+/// A product of one batch of matrices, as a request to the library. For bytes, the sums are i32.
 struct Product {
     struct Matrix {
         DType dtype = DType::f32;
@@ -70,7 +70,7 @@ Expected<Product> product_of(const ProductUnit& unit, const Problem& matmul);
 Expected<PreparedKernel> prepare_product(Context& context, const Product& product);
 
 /// Adds the kernels of fused nodes that are a product with an epilogue that cuBLASLt has. The table must stay
-/// where it is.
+/// at its address.
 void add_fused_product_kernels(KernelTable& table, Context& context);
 
 }  // namespace mantissa::on_cuda
