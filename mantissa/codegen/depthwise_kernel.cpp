@@ -49,7 +49,7 @@ void choose_columns(DepthwiseKernel& kernel) {
         if (instructions(other) <= instructions(kernel)) kernel.columns = other.columns;
 }
 
-/// As even as may be, each of at most so many.
+/// The size of equal pieces of at most `most` each.
 std::int64_t even_pieces(std::int64_t all, std::int64_t most) { return ceil_div(all, ceil_div(all, most)); }
 
 }  // namespace

@@ -95,7 +95,7 @@ std::optional<Listing> KernelFolder::find(const std::string& key) const {
         if (!fs::is_regular_file(file, ignored)) return {};
         return read(read_file(file), maker_ + "\n" + key);
     } catch (const UserError&) {
-        return {};  // it went, or may not be read
+        return {};  // it is gone, or may not be read
     }
 }
 

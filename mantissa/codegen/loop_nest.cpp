@@ -250,7 +250,7 @@ class Lowering {
         return node.op->name == "reshape" || node.op->name == "broadcast";
     }
 
-    /// Whether `holds` for all that reads a node, beyond new names for it, and it is no result.
+    /// Whether `holds` for all readers of a node, beyond new names for it, and it is no result.
     bool all_readers(NodeId id, FunctionRef<bool(const Node&, NodeId)> holds) const {
         const auto is_it = [&](const Result& result) { return result.value.node == id; };
         if (std::ranges::any_of(body_.results(), is_it)) return false;

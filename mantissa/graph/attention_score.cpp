@@ -84,7 +84,7 @@ void expect_elementwise(const Graph& body) {
     expect_of_score(body.states().empty() && body.updates().empty(), "a score keeps no state");
 }
 
-/// [B|1, H|1, T|1, S|1], as it looks beside the scores.
+/// An operand beside the scores, [B|1, H|1, T|1, S|1].
 Tensor beside_scores(Tensor x, const std::string& axes, const AttentionExtents& e) {
     std::string order;
     for (const char letter : {'r', 'b', 'h', 't', 's'})

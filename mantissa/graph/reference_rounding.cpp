@@ -63,7 +63,7 @@ class Rounding {
         return static_cast<std::int64_t>(in_[operand]->values[0]);
     }
 
-    /// The numbers behind one of the axis.
+    /// Numbers behind one index of the axis.
     std::int64_t inner() const {
         std::int64_t inner = 1;
         for (int i = axis_ + 1; i < shape_.rank(); ++i) inner *= shape_[i];

@@ -63,7 +63,7 @@ Tensor from_the_start(const Heads& of, double scale) {
     return concat(std::vector{o, others}, positions);
 }
 
-/// The last query sees the last key, each before it one less; who sees none gives 0.
+/// The last query sees all keys, each query before it one key less; a query without keys gives 0.
 Tensor to_the_end(const Heads& of, double scale) {
     const std::int64_t T = of.q.dim(positions), S = of.k.dim(positions);
     const std::int64_t blind = std::max<std::int64_t>(T - S, 0);

@@ -48,7 +48,7 @@ std::uint8_t nearest(const std::array<float, count>& numbers, float x) {
     return static_cast<std::uint8_t>(low);
 }
 
-/// Codes of a block: how many middles between neighbours are below x. As nearest() finds, for many at once.
+/// Codes of a block, as nearest() finds them, for all at once: how many middles of neighbours are below x.
 void find_codes(std::span<const float> block, float inverse, std::array<std::int32_t, nf4_block>& codes) {
     std::array<float, 15> middles{};
     for (std::size_t i = 0; i < middles.size(); ++i)

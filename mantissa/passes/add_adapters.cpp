@@ -98,7 +98,7 @@ class AddAdapters {
         });
     }
 
-    /// Whether it is a frozen weight that only its linear layer multiplies, in whatever format that wants.
+    /// Whether it is a frozen weight that only its linear layer multiplies, in any format.
     bool is_of_trunk(const State& state) const {
         if (rules_.trunk == Layout::row_major || !state.frozen || state.type.dtype != DType::f32)
             return false;

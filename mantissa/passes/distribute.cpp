@@ -61,7 +61,7 @@ class EarlyOrder {
                                    [&](const Value& input) { return rewriter_.placed(input); });
     }
 
-    /// In the order of nodes: one that is copied may let another, behind it.
+    /// Copies waiting nodes that may stand now, in their order: a copy may let another follow, behind it.
     void copy_what_may() {
         std::erase_if(waiting_, [&](NodeId id) {
             if (!may_be_copied(id)) return false;

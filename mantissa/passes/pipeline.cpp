@@ -261,8 +261,8 @@ Graph built_body(const Graph& body, const PipelineOptions& options, const Machin
 
 /// Turns the graph of a step into one whose every node has a kernel.
 ///
-/// To be fused, composites go whose definition nests can hold, too. The update keeps its own kernels: they
-/// move each byte once already, and nothing beside them is of their shape.
+/// For fusing, composites whose definition nests can hold are expanded, too. The update keeps its own
+/// kernels: they move each byte once already, and nothing beside them has their shape.
 BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions& options) {
     BuiltGraph built;
     std::map<std::pair<const Op*, std::vector<DType>>, bool>

@@ -87,7 +87,7 @@ class NestRecompute {
         return elsewhere;
     }
 
-    /// Whether the backward pass reads a value whatever is decided here.
+    /// Whether the backward pass reads a value in any case.
     bool kept(Value value) const {
         const std::string_view op = graph_.node(value.node).op->name;
         if (op == "input" || op == "state") return true;

@@ -160,7 +160,7 @@ class Rounding {
         round(id, *layer);
     }
 
-    /// How an operand is rounded. One rounding serves all who want it.
+    /// How an operand is rounded. One rounding serves all readers.
     struct Wish {
         Value operand;
         int axis = 0;
@@ -243,7 +243,7 @@ class Rounding {
 
     bool is_square(Value operand) const { return blocks_.square_weights && is_parameter(operand); }
 
-    /// A tensor that several layers read has the first one's.
+    /// The history of a tensor; if several layers read the tensor, the first one's.
     Tensor history_of(const Wish& wish, const Layer& layer) {
         const int weight = source_.state_of(uncast(layer.w).node);
         std::string name =
@@ -335,7 +335,7 @@ class Rounding {
         return graph.add_input(name, {DType::i64, {}});
     }
 
-    /// Said once for each place and reason.
+    /// Notes a product that stays, once for each place and reason.
     void keep(const Node& node, const std::string& why) {
         if (!said_.emplace(node.origin.scope, why).second) return;
         kept_.push_back(

@@ -24,10 +24,10 @@ State part_of_state(State state, int ranks) {
     return state;
 }
 
-/// Nodes that a pass left behind are run for nobody.
+/// Whether nobody reads a node, as a pass may have left one behind.
 bool is_unread(const Uses& uses, NodeId id) { return uses.of({id, 0}).empty(); }
 
-/// A parameter, how its new value comes about, and the copy of it that is all that the run reads.
+/// A parameter, the nodes of its new value, and the copy that alone is read by the run.
 struct Master {
     Value updated;   // a part
     Value gathered;  // on its way: an output of all_gather_start
@@ -122,7 +122,7 @@ class InParts {
         }
     }
 
-    /// The same exchange, of copies where these are all that is read.
+    /// Sends copies by the exchange, where only copies are read.
     void send_copies(NodeId id, const std::map<std::int32_t, NodeId>& copies) {
         const Node& node = source_.node(id);
         std::vector<Value> parts = rewriter_.map(node.inputs);

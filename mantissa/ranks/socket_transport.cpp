@@ -21,7 +21,7 @@ namespace {
 
 class SocketTransport final : public Transport {
   public:
-    /// A socket a rank, -1 for itself; they are closed with it.
+    /// A socket a rank, -1 for itself; closed with the transport.
     SocketTransport(int rank, std::vector<int> sockets, double seconds)
         : Transport(seconds), rank_(rank), sockets_(std::move(sockets)), ways_(sockets_.size()) {}
     ~SocketTransport() override { close_all(); }
@@ -89,7 +89,7 @@ class SocketTransport final : public Transport {
         throw LostRank(rank, fmt::format("{}: {}", call, std::strerror(error)));
     }
 
-    /// Both return whether something moved.
+    /// Both functions return whether bytes moved.
     bool take(std::size_t rank) {
         auto& from = ways_[rank].from;
         if (from.empty()) return false;

@@ -135,7 +135,7 @@ class Search {
     Execution& execution_;
     const Graph& graph_;
     Stage last_;
-    std::set<Value> meant_;  ///< values that may hold infinities that are meant
+    std::set<Value> meant_;  ///< values that may hold intended infinities
     std::set<Value> seen_;
     std::optional<NonFinite> found_;
 };

@@ -43,7 +43,7 @@ std::vector<NodeId> whole_inputs(const Graph& body, const ScanForm& form) {
     return {first, body.inputs().end()};
 }
 
-/// Whether something of a step begins between multiples of 16 bytes, since steps lie one behind the other.
+/// Whether any value of a step begins between multiples of 16 bytes, since steps lie one behind the other.
 bool lies_askew(const Graph& body, const ScanForm& form) {
     const auto is_odd = [&](Value value) { return body.type(value).bytes() % 16 != 0; };
     const auto inputs = std::span(body.inputs()).first(form.states + form.sequences);
@@ -138,7 +138,7 @@ class BoundScan {
                                    constant_bytes(graph().node(id)));
     }
 
-    /// The value whose memory a value lies in, where that is all of it.
+    /// The value whose memory a value fills.
     Value owner(Value value) const {
         while (is_view(graph(), graph().node(value.node))) {
             const Node& node = graph().node(value.node);

@@ -66,7 +66,7 @@ std::string parameters_of(const LoopNest& nest, const NvptxTarget& target) {
            "partial sums, scratch";
 }
 
-/// Throws UserError unless the architecture is one of them.
+/// Throws UserError unless the architecture is known.
 void require_known(const NvptxTarget& target) {
     if (!versions().contains(target.architecture))
         throw UserError(fmt::format("no code can be made for '{}'; known are {}", target.architecture,

@@ -541,7 +541,7 @@ void emit_code(llvm::Module& module, const GridKernel& named, const NormKernel&)
 void emit_code(llvm::Module& module, const GridKernel& named, const TurnKernel& kernel) {
     TurnCode(module, named, kernel).run();
 }
-/// One that has a source of its own.
+/// Emits a kernel that has a source of its own.
 void emit_code(llvm::Module& module, const GridKernel& named, const auto& kernel) {
     emit(module, named.name, kernel);
 }

@@ -37,7 +37,7 @@ struct Instructions {
     Float fma(Float x, Float y, Float z) const {
         return b.CreateIntrinsic(llvm::Intrinsic::fma, {x->getType()}, {x, y, z});
     }
-    /// The second, where one of the two is a NaN: as one instruction of x86.
+    /// y, where one of the two is a NaN, as x86's instruction has it.
     Float minimum(Float x, Float y) const { return b.CreateSelect(b.CreateFCmpOLT(x, y), x, y); }
     Float maximum(Float x, Float y) const { return b.CreateSelect(b.CreateFCmpOLT(y, x), x, y); }
     Int bits(Float x) const { return b.CreateBitCast(x, lanes.type(DType::i32)); }

@@ -149,7 +149,7 @@ class NvptxCode final : public TargetCode {
         return b_.CreateLoad(type, one_place_ ? variable(kept_, keep.value, type) : address);
     }
 
-    /// Each thread's sums over rows, for which it has had variables.
+    /// Writes each thread's sums over rows, which it has in variables.
     void end() override {
         if (sums_.empty()) return;
         if (side_by_side_ == 1) {

@@ -39,7 +39,7 @@ llvm::CallInst* call_assembly(llvm::IRBuilderBase& builder, llvm::Type* result, 
 
 }  // namespace
 
-/// Threads, and cp.async too, write on another way than the unit reads.
+/// Threads and cp.async write by another path than the unit reads by.
 void MatrixCode::show_to_warpgroups() {
     call_assembly(b_, b_.getVoidTy(), "fence.proxy.async.shared::cta;", "~{memory}", {});
 }

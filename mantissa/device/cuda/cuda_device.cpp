@@ -213,7 +213,7 @@ Target target_of(const Facts& facts, const Driver& driver) {
             .cannot_multiply_tf32 = tf32_refusal()};
 }
 
-/// Ranks must all multiply alike, to the bit, so none goes by its own clock.
+/// Ranks must all multiply alike, to the bit, so no rank goes by its own clock.
 on_cuda::ProductAlgorithms::Choose choice_of(const CudaOptions& options) {
     using enum on_cuda::ProductAlgorithms::Choose;
     return options.ranks || options.first_algorithms ? the_first : the_quickest;
@@ -430,7 +430,7 @@ class CudaDevice final : public Device {
         std::fill_n(context_.report_on_host, 2, 0);
     }
 
-    /// A fault that a kernel found is told once; after it the device works on.
+    /// Throws for a fault that a kernel found, once; after it the device works on.
     void look_at_reports() {
         const std::int32_t number = context_.report_on_host ? context_.report_on_host[0] : 0;
         if (number == 0) return;

@@ -88,7 +88,7 @@ namespace {
 
 constexpr int timed_runs = 5;
 
-/// Fills it with the same numbers again and again.
+/// Fills memory with the same numbers again and again.
 void fill(Device& device, std::span<std::byte> memory, DType dtype) {
     const std::vector<std::byte> drawn = numbers_to_multiply(dtype);
     for (std::size_t at = 0; at < memory.size(); at += drawn.size())

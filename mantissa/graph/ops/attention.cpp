@@ -86,7 +86,7 @@ std::vector<Type> attention_types(const OpCall& call) {
     return {result_type(dtype, layout, e), log_sum_exp_type(dtype, e)};
 }
 
-/// Axis i of the result is the one that `to` has at i, of a tensor whose axes are `from`.
+/// x, whose axes are `from`, with its axes in the order `to`.
 Tensor reordered(Tensor x, const std::string& from, const std::string& to) {
     if (from == to) return x;
     std::vector<std::int64_t> order;
@@ -158,7 +158,7 @@ Weights weights_of_seen(const Tensor& scores) {
     const Tensor total = sum(exp(scores - shift), {-1}, KeepAxes::yes);
     const Tensor log_sum_exp = select(none, number(-std::numeric_limits<double>::infinity()),
                                       log(select(none, number(1), total)) + shift);
-    // A score of -infinity less any number, here 0, is one.
+    // A score of -infinity less any number, here 0, is -infinity.
     return {exp(scores - select(none, number(0), log_sum_exp)), log_sum_exp};
 }
 
@@ -360,7 +360,7 @@ std::vector<Tensor> cached_attention_definition(const DefinitionCall& call) {
     return {cast(weighted(softmax(select(visible, scores, hidden)), v), call.inputs[0].dtype())};
 }
 
-/// As if every query saw every key: which it sees is known when it runs.
+/// As if every query saw every key: the visible keys are known only in the run.
 std::int64_t cached_attention_flops(std::span<const Type> inputs, std::span<const Type>, const Attributes&) {
     const Shape& q = inputs[0].shape;
     return q[0] * q[1] * q[2] * inputs[1].shape[2] * (4 * q[3] + 14);

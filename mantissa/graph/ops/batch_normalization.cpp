@@ -233,7 +233,7 @@ std::span<const Op> batch_normalization_ops() {
          .min_inputs = 2,
          .types = running_average_types,
          .no_gradient = "it is an update, through which nothing is differentiated",
-         // No pass makes it part of something else: it has the same bits wherever statistics come from.
+         // No pass makes it part of another operation: it has the same bits wherever statistics come from.
          .flops = flops_per_input<3>,
          .definition = running_average_definition},
         {.name = "running_history",

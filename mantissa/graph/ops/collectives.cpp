@@ -36,14 +36,14 @@ Type part_type(const Type& whole, std::int64_t ranks) {
     return {whole.dtype, {shard_elements(whole.shape.elements(), ranks)}};
 }
 
-/// terms... -> of each sum over all ranks this rank's part, with zeros where it is filled up.
+/// terms... -> this rank's part of each sum over all ranks, filled up with zeros.
 std::vector<Type> reduce_scatter_wait_types(const OpCall& call) {
     std::vector<Type> parts;
     for (const Type& sum : all_reduce_types(call)) parts.push_back(part_type(sum, ranks_of(call)));
     return parts;
 }
 
-/// tensor -> this rank's part of it, with zeros where it is filled up.
+/// tensor -> this rank's part of it, filled up with zeros.
 std::vector<Type> own_shard_types(const OpCall& call) {
     expect_floating(call, 0);
     return {part_type(call.inputs[0], ranks_of(call))};
@@ -107,8 +107,8 @@ constexpr std::string_view sums_of_gradients = "sums of gradients are not differ
 
 std::span<const Op> collective_ops() {
     static const std::vector<Op> rows = {
-        // An addition that no pass makes part of something else: its operands have the bits that they would
-        // have if they were results.
+        // An addition that no pass makes part of another operation: its operands have the bits that they
+        // would have as results.
         {.name = "tree_add",
          .min_inputs = 2,
          .types = tree_add_types,

@@ -65,7 +65,7 @@ std::vector<Tensor> matmul_gradient(const GradientCall& c) {
     return {da, db, reduce_to(dy, c.inputs[2].shape(), gradient_dtype(c.inputs[2]))};
 }
 
-/// Zeros in rows of one side make rows or columns of zeros, unless a bias is added to them that is none;
+/// Zeros in rows of one side make rows or columns of zeros, unless a bias that is not zero is added to them;
 /// zeros on both sides of the sum add nothing.
 std::optional<LongerOutputs> pass_matmul(const LongerOperands& x) {
     const int last = x.type(0).shape.rank() - 1;

@@ -47,7 +47,7 @@ std::int64_t convolution_flops(std::span<const Type> inputs, std::span<const Typ
     return 2 * convolution.y_shape().elements() * convolution.depth();
 }
 
-/// The attributes that all three have.
+/// The attributes that all three convolutions have.
 Attributes common(const Attributes& attributes) {
     Attributes out{{"dilation", attributes.list("dilation")},
                    {"groups", attributes.integer("groups")},

@@ -172,7 +172,7 @@ Op with_padding(Op row, PaddingRule rule) {
     return row;
 }
 
-/// That many instructions in a nest.
+/// The row with so many instructions in a nest.
 Op taking(int instructions, Op row) {
     row.instructions = instructions;
     return row;

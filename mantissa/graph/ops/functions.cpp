@@ -49,7 +49,7 @@ std::vector<Tensor> erfc_gradient(const GradientCall& c) {
     return {c.cotangents[0] * (exp(-(x * x)) * (-2 * std::numbers::inv_sqrtpi))};
 }
 
-/// Between its steps a function of steps does not change.
+/// A step function does not change between its steps.
 std::vector<Tensor> step_gradient(const GradientCall&) { return {Tensor{}}; }
 
 /// x^0 and 0^y do not change with x and y.
@@ -72,7 +72,7 @@ std::vector<Tensor> remainder_gradient(const GradientCall& c) {
     return {onto(c, 0, dy), onto(c, 1, -(dy * quotient))};
 }
 
-/// |x| with the sign of y: the derivative by x is the product of both signs, that by y is 0.
+/// |x| with the sign of y: the derivative by x is the product of both signs, the derivative by y is 0.
 std::vector<Tensor> copysign_gradient(const GradientCall& c) {
     const Tensor x = c.inputs[0], y = c.inputs[1];
     const Tensor dx = c.cotangents[0] * (copysign(sign(x), y) * sign(x));

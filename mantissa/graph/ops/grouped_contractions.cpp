@@ -74,7 +74,7 @@ std::vector<Tensor> grouped_matmul_gradient(const GradientCall& c) {
     return gradients;
 }
 
-/// bool [R, 1], by group: whether a row is one of its own.
+/// bool [R, 1], by group: whether a row belongs to it.
 std::vector<Tensor> rows_of_groups(const Tensor& counts, std::int64_t rows) {
     Graph& graph = counts.graph();
     const Tensor row = iota(graph, {rows, 1}, 0);

@@ -80,7 +80,7 @@ std::vector<Tensor> cross_entropy_gradient(const GradientCall& c) {
     return {call(c.graph, "cross_entropy_grad", inputs, c.attributes)[0], Tensor{}};
 }
 
-/// dloss, logits, targets, log-sum-exp, of rows also the gradient of the log-sum-exp -> dlogits.
+/// dloss, logits, targets, log-sum-exp, with `rows` also the gradient of the log-sum-exp -> dlogits.
 std::vector<Type> cross_entropy_grad_types(const OpCall& call) {
     const bool rows = gives_rows(call.attributes);
     expect_shape(call, 0, rows ? call.inputs[2].shape : Shape{});
@@ -104,12 +104,12 @@ std::vector<Tensor> cross_entropy_grad_definition(const DefinitionCall& call) {
         call.graph, call.attributes)[0]};
 }
 
-/// Whether w is, so that no gradient of it is made.
+/// Whether w is frozen, so that it has no gradient.
 bool is_frozen(const Attributes& attributes) { return attributes.has("frozen"); }
 
 /// x [N, C], w [V, C], targets [N], and a seed where gradients are wanted -> loss, dx [N, C], dw [V, C]. With
 /// the attribute `classes`, rows of w from there on are padding. With `frozen` there is no dw. With `rows`
-/// the loss is [N], as are the seed, a second one for the log-sum-exp, and the last output, which is that.
+/// these are [N]: the loss, the seed, a second seed for the log-sum-exp, and that, the last output.
 std::vector<Type> linear_cross_entropy_types(const OpCall& call) {
     const Type &x = call.inputs[0], &w = call.inputs[1];
     expect_floating(call, 0);

@@ -185,7 +185,7 @@ class ScanGradient {
         return slice(call_.outputs[state], 0, first, first + form_.steps);
     }
 
-    /// The gradient of the states after each step, in one of all states, [steps + 1, ...].
+    /// The gradient of the states after each step, among the gradients of all states, [steps + 1, ...].
     Tensor after_each_step(const Tensor& d) const {
         const std::int64_t first = form_.first_after();
         return slice(d, 0, first, first + form_.steps);

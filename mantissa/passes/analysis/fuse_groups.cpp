@@ -132,7 +132,7 @@ bool Grouping::any_recomputed(const Nodes& group) const {
     return std::any_of(group.begin(), group.end(), [&](NodeId id) { return is_recomputed(graph_.node(id)); });
 }
 
-/// None of the update, and none for it: a step that stops at its gradients has the loss (train/gradients.h).
+/// None of or for the update: a step that stops at its gradients has the loss (train/gradients.h).
 std::set<int> Grouping::groups_of_another_stage(NodeId id) const {
     std::set<int> found;
     const Stage stage = graph_.node(id).origin.stage;

@@ -104,7 +104,7 @@ class MemoryPlanner {
         // A value that replaces several states has its place in the first of them.
         if (is_source(node) || is_view(graph_, node) || place(update.value).kind != Place::Kind::none)
             return false;
-        // One that nobody reads has no last use but its own node, which may stand anywhere.
+        // A state that nobody reads has no last use but its own node, which may stand anywhere.
         if (last_use(state) > maker && last_use(state) != state.node) return false;
         if (last_use(state) == maker && !may_overwrite(node, update.value.output, state)) return false;
         place(update.value) = place(state);

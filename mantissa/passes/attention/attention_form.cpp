@@ -142,7 +142,7 @@ class AttentionRecognition {
     }
 
     const Node& node(Value value) const { return graph_.node(value.node); }
-    /// Who reads a value and is read, too.
+    /// Readers of a value that are read themselves.
     std::vector<NodeId> users_of(Value value) const {
         std::vector<NodeId> users = uses_.of(value);
         std::erase_if(users, [&](NodeId user) { return user >= 0 && !live_[user]; });
@@ -253,7 +253,7 @@ class AttentionRecognition {
         return true;
     }
 
-    /// One key has an axis of extent 1: the last of them.
+    /// The last axis of extent 1, for a single key.
     int unit_axis() const {
         int axis = form_.shape.rank() - 1;
         while (axis >= 0 && form_.shape[axis] != 1) --axis;
@@ -535,7 +535,7 @@ class AttentionRecognition {
         return border;
     }
 
-    /// Whether that follows from the condition: the key at a query's own position, the first or the last one.
+    /// Whether the condition shows it, at the key of the query's own position, the first or the last key.
     bool every_query_sees_a_key(PairId visible) {
         PairExpressions& x = *expressions_;
         for (const int which : {0, 1, 2}) {
@@ -586,7 +586,7 @@ class AttentionRecognition {
                                   is_floating(dtype) ? DType::f32 : dtype, axes);
     }
 
-    /// The number that the product is multiplied with wherever it stands: attention's scale.
+    /// Takes the factor of the product, the same wherever the product stands: attention's scale.
     bool take_scale() {
         PairExpressions& x = *expressions_;
         std::set<double> factors;
@@ -693,7 +693,7 @@ class AttentionRecognition {
         return true;
     }
 
-    /// Keys and values that were repeated for heads in a row are read from before that.
+    /// Lets keys and values that were repeated for neighbouring heads be read without the repetition.
     void share_heads() {
         const auto k = before_repeat(graph_, form_.k), v = before_repeat(graph_, form_.v);
         if (!k && !v) return;

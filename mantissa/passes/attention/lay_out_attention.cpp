@@ -341,7 +341,7 @@ class AttentionLayouts {
         return choice;
     }
 
-    /// A tensor that attention reads in the order that it had is the operand that it was.
+    /// Keeps the former operand where attention reads it in its former order.
     static void keep_unchanged(Choice& choice, const AttentionLayout& before, const Node& node) {
         for (std::size_t i = 0; i < choice.tensors.size(); ++i) {
             const auto same = std::ranges::find(before.operands, choice.layout.operands[i]);

@@ -8,7 +8,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// A constant this small may be added to scores without their losing more than they do by a scale.
+/// A constant this small may be added to scores: they lose no more by it than by a scale.
 constexpr double max_shift = 100;
 
 constexpr double unbounded = std::numeric_limits<double>::infinity();
@@ -199,7 +199,7 @@ void SoftmaxAlgebra::multiply_sum(WeightProduct& into, PairId summed, int power)
     add_power_of(into.sums, sum, power);
 }
 
-/// A sum over the keys and exponentials that are no key's, each times the same.
+/// A sum over the keys and exponentials that are no key's, each times one common factor.
 bool SoftmaxAlgebra::multiply_with_sinks(WeightProduct& into, PairId id, int power) {
     PairSum terms;
     add_terms(id, 1, terms);

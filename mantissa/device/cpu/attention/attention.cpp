@@ -58,12 +58,12 @@ std::int64_t packed_form(const AttentionKernels& kernels, const AttentionSize& s
     return kernels.pack ? heads * packed_floats(size.head_size, rows) : 0;
 }
 
-/// Heads of keys whose operands are packed at a time: a thread's one, or all.
+/// Heads of keys whose operands are packed at a time: a thread's current one, or all.
 std::int64_t packed_key_heads(const AttentionSize& size, int threads) {
     return packs_by_heads(size, threads) ? 1 : all_key_heads(size);
 }
 
-/// Where things lie in the workspace of the gradient, in floats; q and do, packed both ways, come first.
+/// The layout of the gradient's workspace, in floats; q and do, packed both ways, come first.
 struct GradWorkspace {
     bool by_heads;
     std::int64_t packed, delta, each_scratch, scratch, segments, sums, dq, total;
@@ -130,7 +130,7 @@ HeadExtents key_extents(const AttentionSize& size) {
     return {size.sequences, size.heads / size.group, size.keys, size.head_size};
 }
 
-/// Rows must be apart, and whole words of the unit from one another.
+/// Rows must be apart, and each must be whole words of the unit from the next.
 void check_place(ProblemCheck& check, const AttentionSize& size, const HeadExtents& extents,
                  const HeadStrides& strides) {
     check.that(rows_are_apart(extents, strides), "rows of a tensor overlap");
@@ -286,7 +286,7 @@ void attention(const AttentionKernels& kernels, const Attention& p, ThreadPool& 
     pack(kernels, s, operands(p.workspace, 0), pool);
     Attention one = p;
     one.packed = {p.workspace, 0, heads};
-    // One head after another, so that its keys and values stay in L2.
+    // One head after another, so that a head's keys and values stay in L2.
     pool.for_each_block(all_heads(s) * blocks, [&](std::int64_t item, int worker) {
         run(one, item / blocks, item % blocks, worker);
     });

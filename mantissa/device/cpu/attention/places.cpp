@@ -13,7 +13,7 @@ struct Axis {
     std::int64_t stride, extent;
 };
 
-/// Outermost first; axes of one element nowhere.
+/// Axes with the outermost first; axes of one element are left out.
 std::array<Axis, 3> by_stride(const HeadExtents& extents, const HeadStrides& strides) {
     std::array axes = {Axis{strides.sequence, extents.sequences}, Axis{strides.head, extents.heads},
                        Axis{strides.position, extents.positions}};

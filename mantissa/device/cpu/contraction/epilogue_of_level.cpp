@@ -25,7 +25,7 @@ inline bool are_whole_lines(const EpilogueBlock& block) {
            block.out_ld * bytes % 64 == 0;
 }
 
-/// Addends of the sums as these are stored, `ld` elements from one row to the next; 0 for a bias.
+/// Addends of the sums, at the sums' places, `ld` elements from one row to the next; 0 for a bias.
 template <class Term>
 struct Terms {
     const Term* first;

@@ -49,8 +49,8 @@ __m512i inside(const WindowPiece& piece, std::int64_t row) {
 // for 31.
 constexpr std::int64_t bytes_ahead = 4096;
 
-/// Pieces of a pixel are inside of the image, or none is. All but the last row of a piece are followed by
-/// others, which are written after them, so a whole line may be written where the rows are lines.
+/// The pieces of a pixel are inside of the image, or none is. All but the last row of a piece are followed by
+/// others, which are written later, so a whole line may be written where the rows are lines.
 template <int ElementBytes>
 void gather_elements(const WindowPiece& piece) {
     using Line = Elements<ElementBytes>;
@@ -76,7 +76,8 @@ void gather_elements(const WindowPiece& piece) {
     }
 }
 
-/// Sixteen words of two pixels, from channel 0 or 16 on: of each a channel of the one, then of the other.
+/// Sixteen words of two pixels, from channel 0 or 16 on: of each channel the first pixel's, then the
+/// second's.
 __m512i words_of(__m512i before, __m512i here, int channel) {
     const __m512i channels = _mm512_add_epi32(
         _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), _mm512_set1_epi32(channel));

@@ -9,8 +9,8 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-// How a panel lies: 16 words of each of 16 lines, from `line` and `word` on, are 16 rows `row_bytes` apart,
-// the first `at` so many bytes.
+// The order of a panel: 16 words of each of 16 lines, from `line` and `word` on, are 16 rows `row_bytes`
+// apart; `at` is the byte of the first.
 
 /// [words along the depth][Size lines]. Ends with the depth.
 template <int Size>
@@ -82,7 +82,7 @@ inline void pack_block(const Place<Words>& place) {
             store<Streaming>(place.to + i * Panel::row_bytes, block[i]);
 }
 
-/// Two words of each of eight lines, which are all of the panel, or the one that is left.
+/// Two words of each of eight lines, which are the whole panel, or the one word that remains.
 template <bool Streaming>
 inline void store_eight(std::byte* to, __m512i two_words, std::int64_t words) {
     if (words > 1)
@@ -286,7 +286,7 @@ template <class Words, class Panel>
 constexpr std::array<PanelKernel, 2> kernels_of = {pack<Words, PanelSource::along_depth, Panel>,
                                                    pack<Words, PanelSource::across_depth, Panel>};
 
-/// Panels of pairs: there are none of FP32.
+/// Panels of pairs; FP32 has none.
 template <class Panel>
 PanelKernels panels_of_pairs() {
     const auto& [along, across] = kernels_of<PairedBf16, Panel>;

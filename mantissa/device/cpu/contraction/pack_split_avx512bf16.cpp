@@ -22,7 +22,7 @@ inline __m512 sixteen(const std::uint16_t* from, std::int64_t count) {
     return _mm512_cvtph_ps(sixteen_halves(from, Whole, count));
 }
 
-/// Half i of the first sixteen, then half i of the others.
+/// Half i of the first sixteen, then half i of the other sixteen.
 inline __m512i interleaved(__m512i halves) {
     const __m512i lower = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     const __m512i upper = _mm512_slli_epi32(_mm512_add_epi32(lower, _mm512_set1_epi32(16)), 16);

@@ -34,7 +34,7 @@ struct Place {
 };
 
 /// Columns that lie behind one another in memory: of one r, and of one s or, where neighbours in the window
-/// are neighbours in the image, of several.
+/// are neighbours in the image, of several s.
 struct Run {
     std::int64_t down = 0, across = 0;  ///< from the corner to its first pixel
     std::int64_t element = 0;           ///< from that pixel's first channel
@@ -97,7 +97,7 @@ class Gathering {
         ++place.r;
     }
 
-    /// At most so many columns that are one run.
+    /// The run at a place, of at most `most` columns.
     Run run_at(const Place& place, std::int64_t most) const {
         const std::int64_t pixels = neighbours_ ? window_.horizontal.filter - place.s : 1;
         return {.down = place.r * window_.vertical.dilation,

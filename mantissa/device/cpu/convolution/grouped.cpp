@@ -64,7 +64,7 @@ void pad_columns(SourcePlanes& source, const std::vector<WindowPhase>& phases) {
     source.padded_columns = source.margin + std::max(last, source.columns + source.pixels_apart);
 }
 
-/// Rows of the source that must be there at a time, while rows of the output are made in order.
+/// Rows of the source that are needed at a time, while rows of the output are made in order.
 std::int64_t rows_at_once(const std::vector<WindowPhase>& phases, std::int64_t rows, std::int64_t most) {
     const auto count = static_cast<std::int64_t>(phases.size());
     const auto min_of = [&](std::int64_t row) {
@@ -103,8 +103,8 @@ bool reads_one_plane(const ConvolutionAxis& across) {
     return across.filter == 3 && across.stride <= 2 && across.dilation == 1;
 }
 
-/// Groups of one channel are read as they lie. Groups of several and windows of three have kernels that read
-/// one plane: planes of so many channels would not fit L1.
+/// Groups of one channel are read in place. Groups of several channels with windows of three have kernels
+/// that read one plane: planes of so many channels would not fit L1.
 LaneSource lane_source(const SourcePlanes& source, const ConvolutionAxis& across, Isa isa) {
     const std::int64_t group = source.group_channels;
     if (group == 1 && source.group_outputs == 1) return LaneSource::image;

@@ -221,7 +221,7 @@ struct PromptAttention {
 };
 
 /// The number of keys that the last query sees, where queries of one sequence stand one after another and see
-/// all keys before them, which there are; else 0.
+/// all existing keys before them; else 0.
 std::int64_t keys_of_prompt(const CachedAttention& p) {
     if (p.sequences != 1 || p.positions[0] < 0 || p.positions[0] + p.queries > p.keys) return 0;
     if (p.window > 0 && p.window < p.positions[0] + p.queries) return 0;
@@ -230,7 +230,7 @@ std::int64_t keys_of_prompt(const CachedAttention& p) {
     return p.positions[0] + p.queries;
 }
 
-/// More than so many queries, of a prompt, are attention's: it reads keys and values fewer times.
+/// A prompt of more queries than this is attention's: it reads keys and values fewer times.
 constexpr std::int64_t max_single_queries = 8;
 
 PreparedKernel prompt_kernel(const CachedAttention& fixed, const AttentionKernels& kernels, Isa isa,

@@ -45,7 +45,7 @@ struct Region {
     std::int64_t first, rows, row_step, columns, column_step;
 };
 
-/// The least and the greatest; of whole numbers in their own type, so that the loop is one of vectors.
+/// The least and the greatest element; whole numbers in their own type, so that the loop is one of vectors.
 template <class T>
 Interval extremes_of_whole(const T* data, const Region& region) {
     T low = std::numeric_limits<T>::max(), high = std::numeric_limits<T>::min();
@@ -217,7 +217,7 @@ std::vector<VisibleBlocks::OperandBounds> VisibleBlocks::bounds_of(
 }
 
 void VisibleBlocks::fill(std::span<const ScoreOperand> operands, Sees* blocks, ThreadPool& pool) const {
-    // Eight blocks by eight at first, and each of them only where that leaves something open.
+    // Eight blocks by eight at first; the blocks one by one only where that leaves something open.
     constexpr std::int64_t coarse = 8;
     const auto ranges = [](std::int64_t first, std::int64_t last, std::int64_t step, std::int64_t end) {
         std::vector<Range> made;

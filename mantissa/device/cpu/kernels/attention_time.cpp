@@ -44,7 +44,7 @@ bool is_seen(const AttentionSize& s, const BlockTable& table, std::int64_t row, 
     return !table.blocks || table.blocks[row * ceil_div(s.keys, table_positions) + column] != Sees::nothing;
 }
 
-/// Pairs of a head that blocks of queries, all their lanes, and of keys have.
+/// Pairs of a head in blocks of queries, all their lanes, and blocks of keys.
 double forward_pairs(const AttentionSize& s, const BlockTable& table) {
     static_assert(query_lanes == table_positions);
     double pairs = 0;

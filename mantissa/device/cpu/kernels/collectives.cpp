@@ -30,7 +30,7 @@ PreparedKernel prepare_tree_add(const Problem& problem, ThreadPool& pool) {
     return {.launch = launch, .may_write_over = {{1, 0}}};
 }
 
-/// Where each output lies over its operand, as it does where nobody else reads that, nothing is copied.
+/// The outputs, filled with their operands; nothing is copied where an output lies over its operand.
 std::vector<std::span<float>> copied_to_outputs(std::span<const std::int64_t> counts,
                                                 const Operands& operands) {
     std::vector<std::span<float>> outputs;
@@ -94,7 +94,7 @@ PreparedKernel prepare_reduce_scatter_start(const Problem& problem, AmongRanks a
     return {.launch = launch, .may_write_over = each_over_its_operand(problem)};
 }
 
-/// Data that passed lies where it lay, or is copied to where it is wanted.
+/// Data that passed stays in place, or is copied to its output.
 PreparedKernel prepare_wait(const Problem& problem, AmongRanks among) {
     std::vector<std::int64_t> bytes;
     for (const Type& type : problem.outputs) bytes.push_back(type.bytes());
@@ -208,7 +208,7 @@ PreparedKernel prepare_norm_of_parts(const Problem& problem, AmongRanks among, c
     const Launch launch = [=, parts = std::move(parts), &pool = context.pool,
                            &kernels = row_kernels(context.isa)](const Operands& o) {
         auto* const sums = reinterpret_cast<double*>(o.workspace);
-        std::fill_n(sums, blocks, 0.0);  // of the others there are none where a rank looks alone
+        std::fill_n(sums, blocks, 0.0);  // other ranks have none where a rank looks alone
         std::vector<std::vector<std::span<std::byte>>> by_rank(among.size());
         for (std::size_t i = 0; i < parts.size(); ++i) {
             const NormedPart& each = parts[i];
@@ -243,7 +243,7 @@ PreparedKernel prepare_norm_of_parts(const Problem& problem, AmongRanks among, c
 
 using PrepareAmongRanks = PreparedKernel (*)(const Problem&, AmongRanks);
 
-/// The same where the problem is one of as many ranks as the device is one of.
+/// Prepares for the device's ranks; refuses a problem of another number of ranks.
 auto among_ranks(Ranks* ranks, std::function<PreparedKernel(const Problem&, AmongRanks)> prepare) {
     return [=](const Problem& problem) -> Expected<PreparedKernel> {
         const std::int64_t wanted = problem.attributes.integer("ranks");

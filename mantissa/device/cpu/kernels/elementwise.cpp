@@ -35,7 +35,7 @@ StridedLoops loops_of(const Problem& problem) {
 
 /// The operation on rows of some elements, and on operands that are one number all along a row.
 Graph operation_on_rows(const Problem& problem, const StridedLoops& loops) {
-    constexpr std::int64_t some = 64;  // the compiled loop is told how many
+    constexpr std::int64_t some = 64;  // the compiled loop is told the count
     Graph body;
     std::vector<Tensor> operands;
     for (std::size_t i = 0; i < problem.inputs.size(); ++i) {
@@ -72,7 +72,7 @@ struct BoundElements {
     }
 };
 
-/// Rows that follow one another are as one: then pieces begin on whole vectors.
+/// Rows that follow one another count as one: then pieces begin on whole vectors.
 StreamedOutputs streamed_outputs(const Problem& problem, const StridedLoops& loops) {
     constexpr std::int64_t of_piece = 64;
     return {problem, loops.rows == 1 ? of_piece : loops.inner.extent};

@@ -87,7 +87,7 @@ void SwappedGradient::run(const ContractionArguments& arguments, std::span<std::
         shares_->run(swapped, rest, pool);
     else
         contract(swapped_, swapped, rest, pool);
-    // A zero between rows times an infinite pixel is NaN, which no product of the gradient may be.
+    // A zero between rows times an infinite pixel is NaN, and no product of the gradient may be that.
     if (write(sums, arguments.out, pool)) contract(whole_, arguments, workspace, pool);
 }
 

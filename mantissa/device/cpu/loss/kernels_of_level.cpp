@@ -59,7 +59,7 @@ MANTISSA_LANES void stream_two(BF16* to, Lanes::Float first, Lanes::Float second
 }  // namespace
 }  // namespace mantissa::on_cpu
 
-// The bodies are written in terms of these.
+// The bodies use these.
 #include "mantissa/device/cpu/loss/body_exponentials.h"
 
 namespace mantissa::inline v0::on_cpu {

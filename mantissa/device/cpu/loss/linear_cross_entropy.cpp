@@ -17,7 +17,7 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-// Rows that do not stay in an L2 of 2 MB until they are read again.
+// Rows of more bytes do not stay in an L2 of 2 MB until they are read again.
 constexpr std::int64_t streaming_from = 2 << 20;
 
 // Tokens whose sums one thread adds up, in whole lines of FP32.
@@ -246,7 +246,7 @@ class Run {
             totals.bases[group * totals.stride + token] *= factor;
     }
 
-    /// Its exponentials become gradients times 0, of whatever they are.
+    /// The token's exponentials become gradients times 0, whatever they are.
     static float ignore_token(const TokenTotals& totals, std::int64_t token) {
         for (std::int64_t group = 0; group < totals.groups; ++group)
             totals.bases[group * totals.stride + token] = 0;

@@ -268,7 +268,7 @@ Expected<BoundScore> bound_score(Context& context, const Problem& problem, std::
 
 using codegen::AttentionKernel;
 
-/// The attention of the graph: which operand holds each of q, k and v, and the kernels' common part.
+/// The attention of the graph: the operands that hold q, k and v, and the kernels' common part.
 struct DescribedAttention {
     AttentionKernel kernel;
     std::size_t tensors = 0;          ///< operands that hold q, k and v
@@ -378,8 +378,8 @@ PreparedKernel forward_kernel(Context& context, const DescribedAttention& of) {
     return {.launch = queue, .workspace = made.table_bytes, .launches = made.launches()};
 }
 
-/// do, the tensors of q, k and v, the operands of the score, then o and the log-sum-exp, and that one's
-/// gradient where there is one.
+/// do, the tensors of q, k and v, the operands of the score, then o and the log-sum-exp, and the
+/// log-sum-exp's gradient where there is one.
 class BoundGradient {
   public:
     BoundGradient(Context& context, const DescribedAttention& of, const ScoreGradients& gradients)

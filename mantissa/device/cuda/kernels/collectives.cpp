@@ -61,13 +61,13 @@ class OverNumbers {
     SizedKernel made_;
 };
 
-/// The terms of the sum: as they came, or the sum of some.
+/// The terms of the sum: the received ones, or the sum of some.
 struct Term {
     std::uint64_t address = 0;
     DType dtype = DType::f32;
 };
 
-/// Additions of so many numbers of `ranks` terms, in FP32, over the tree of ranks/tree_sum.h.
+/// Additions of so many numbers of `ranks` terms, in FP32, over the tree of tree_sum (ranks/exchange.h).
 class TreeOfTerms {
   public:
     TreeOfTerms(Context& context, std::int64_t count, int ranks, DType terms) {
@@ -75,7 +75,7 @@ class TreeOfTerms {
     }
 
     /// `places`: where the sum of some terms may lie on its way, by the first of them; may be the terms' own
-    /// where they are of FP32. The last one lies at `to`.
+    /// places where they are FP32. The last sum lies at `to`.
     Term queue(const Context& context, cuda::Stream stream, std::span<const Term> terms,
                std::span<const std::uint64_t> places, std::uint64_t to) const {
         if (terms.size() == 1) return terms[0];
@@ -88,7 +88,7 @@ class TreeOfTerms {
     }
 
   private:
-    /// The subject of a sum of so many terms.
+    /// Makes the additions for a sum of so many terms; returns the sum's type.
     DType make_additions(Context& context, std::int64_t count, int terms, DType dtype) {
         if (terms == 1) return dtype;
         const int half = static_cast<int>(std::bit_ceil(static_cast<unsigned>(terms)) / 2);

@@ -16,9 +16,9 @@ namespace {
 using cuda::BlasStatus;
 using cuda::BlasType;
 
-/// NVIDIA's recommendation for sm_90; others need less.
+/// NVIDIA's recommendation for sm_90; other architectures need less.
 constexpr std::uint64_t max_workspace = std::uint64_t{32} << 20;
-/// Addresses that are multiples of it are read 16 bytes at a time: nothing is gained by larger ones.
+/// Addresses that are multiples of this are read 16 bytes at a time: larger multiples gain nothing.
 constexpr std::uint32_t best_alignment = 16;
 
 BlasType blas_type(DType dtype, Layout layout = Layout::row_major) {

@@ -328,7 +328,7 @@ Expected<PreparedKernel> prepare_by_channel(Context& context, const NamedConvolu
     return PreparedKernel{.launch = launch_of(context, made)};
 }
 
-/// A thread an output: for sizes that no library takes, and machines that have none.
+/// A thread an output: for sizes that no library takes, and machines without cuDNN.
 Expected<PreparedKernel> prepare_plainly(Context& context, const NamedConvolution& named,
                                          const ProductUnit& unit, const Problem& problem) {
     if (std::string reason = unit.refusal(problem); !reason.empty()) return Unexpected{std::move(reason)};

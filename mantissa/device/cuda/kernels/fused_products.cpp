@@ -119,7 +119,7 @@ std::optional<Results> results_of(const Graph& body, const EpiloguePattern& patt
     return results;
 }
 
-/// The fused node as a product that has the epilogue of the pattern; nothing where it has another.
+/// The fused node as a product with the epilogue of the pattern; nothing where it has another.
 std::optional<FusedProduct> as_pattern(const Graph& body, const Product& plain, const Node& matmul,
                                        bool gradient) {
     for (std::size_t y = 0; y < body.results().size(); ++y) {
@@ -205,7 +205,7 @@ Expected<PreparedKernel> prepare_fused(const KernelTable& table, Context& contex
         sums = std::move(*made);
         prepared.workspace = std::max(prepared.workspace, sums->workspace);
         prepared.launches += sums->launches;
-        // Their sources are read again.
+        // The sums' sources are read again.
         prepared.cost = problem.op.cost(problem.inputs, problem.outputs, problem.attributes);
         prepared.cost->bytes += problem.outputs[fused->outputs[0]].bytes();
     }

@@ -101,7 +101,7 @@ Graph loss_of_chunk(const DescribedLoss& of, std::int64_t rows) {
 struct LossOfRows {
     PreparedKernel logits, loss, dx, dw, added_dw;
 
-    /// The algorithms of the products that there are.
+    /// The algorithms of the existing products.
     std::string algorithms() const {
         std::string text;
         for (const PreparedKernel* kernel : {&logits, &dx, &dw, &added_dw})

@@ -123,7 +123,7 @@ struct BoundNest {
         return 1 + (starts_at_zero ? 1 : 0) + static_cast<std::int64_t>(sums.size());
     }
 
-    /// Whether operands and outputs begin where it may read several elements at once.
+    /// Whether operands and outputs begin where the kernel may read several elements at once.
     bool takes(const Operands& operands) const {
         const auto is_aligned = [&](const std::byte* address) {
             return at_once == 1 || address_of(address) % 16 == 0;

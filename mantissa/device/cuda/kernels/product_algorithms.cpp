@@ -51,7 +51,7 @@ std::optional<cuda::MatmulAlgorithm> algorithm_of_digits(std::string_view digits
     return algorithm;
 }
 
-/// None of a text that is not as it was written, to the byte.
+/// The algorithms of a text; none if a byte of it was changed.
 TimedAlgorithms algorithms_in(const std::string& text) {
     TimedAlgorithms all;
     std::string_view rest = text;
@@ -73,7 +73,7 @@ TimedAlgorithms algorithms_in_file(const fs::path& file) {
         if (!fs::is_regular_file(file, ignored)) return {};
         return algorithms_in(read_file(file));
     } catch (const UserError&) {
-        return {};  // it went, or may not be read
+        return {};  // it is gone, or may not be read
     }
 }
 
@@ -116,7 +116,7 @@ constexpr int timed_rounds = 5;
 constexpr double min_milliseconds = 0.2;
 constexpr int max_launches = 100;
 
-/// Memory of the GPU that goes when nobody times any more.
+/// Memory of the GPU that is freed when timing ends.
 class Scratch {
   public:
     explicit Scratch(const Context& context) : context_(context) {}
@@ -126,7 +126,7 @@ class Scratch {
     Scratch(const Scratch&) = delete;
     Scratch& operator=(const Scratch&) = delete;
 
-    /// Null where there is not so much.
+    /// Null where there is not enough memory.
     std::byte* allocate(std::size_t bytes) {
         cuda::DevicePtr address = 0;
         const cuda::Result result = context_.driver.mem_alloc(&address, std::max<std::size_t>(bytes, 1));

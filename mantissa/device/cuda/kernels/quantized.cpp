@@ -1,5 +1,5 @@
 // Quantised weights and their products. Few rows are multiplied by a kernel of our own, which reads the
-// weights once, many by cuBLASLt's products of bytes; of four bits the library has none.
+// weights once, many rows by cuBLASLt's products of bytes; the library has none of four bits.
 #include <fmt/format.h>
 
 #include "mantissa/base/whole_units.h"
@@ -91,7 +91,7 @@ struct QuantizedRows {
     }
 };
 
-/// Columns from `first` on, by a kernel that reads w where it lies.
+/// Columns from `first` on, by a kernel that reads w in place.
 struct ProductAsItLies {
     Bound kernel;
     Extents of;
@@ -141,8 +141,8 @@ Expected<PreparedKernel> prepare_as_it_lies(Context& context, const std::string&
                           .cost = cost};
 }
 
-/// Sums by the library, scaled where they lie if it takes rows as long as y's. Else they are apart, and the
-/// last one to three columns are made without it.
+/// Sums by the library, scaled in place if it takes rows as long as y's. Else the sums are apart, and the
+/// last one to three columns are made without the library.
 Expected<PreparedKernel> prepare_many_rows(Context& context, const Problem& problem) {
     if (const std::string asked = problem.attributes.word("multiply"); asked != "s8")
         return Unexpected{fmt::format("cuBLASLt multiplies no {}", asked)};
