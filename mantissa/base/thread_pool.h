@@ -1,7 +1,7 @@
 // The thread pool: hands out the blocks of one loop at a time to a fixed set of threads.
 //
 // How work is cut into blocks is the caller's business and must follow from shapes, never from the number of
-// threads: then the result has the same bits whoever computes which block.
+// threads: then the result has the same bits whichever thread computes a block.
 #pragma once
 
 #include <chrono>

@@ -21,7 +21,7 @@
 
 namespace mantissa::inline v0 {
 
-/// The part of a training step to which a node belongs.
+/// The part of a training step that a node belongs to.
 enum class Stage : std::uint8_t { forward, backward, update };
 std::string_view name_of(Stage stage);
 

@@ -62,7 +62,7 @@ struct GradientCall {
     std::vector<bool> wanted;  ///< by input: whether anybody asks for its gradient
 };
 
-/// A node some of whose operands are longer than before, by rows of zeros at the end of an axis. The pass
+/// A node with some operands that are longer than before, by rows of zeros at the end of an axis. The pass
 /// `pad` asks a row about it.
 struct LongerOperands {
     const Graph& graph;

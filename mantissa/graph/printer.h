@@ -1,4 +1,4 @@
-// A graph as text that a person can read, one node a line. Also the form in which golden tests hold graphs.
+// A graph as text for people, one node a line. Golden tests hold graphs in this form, too.
 #pragma once
 
 #include <string>

@@ -19,7 +19,7 @@
 
 namespace mantissa::inline v0 {
 
-/// The order in which steps read sequences and write outputs: from index 0 on, or from the last.
+/// The order of steps over sequences and outputs: from index 0 on, or from the last.
 enum class Steps : std::uint8_t { forward, backward };
 
 struct ScanStep {

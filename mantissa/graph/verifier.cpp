@@ -41,7 +41,7 @@ class Verifier {
             fmt::format("graph after {}: {}", after_, fmt::format(message, std::forward<Args>(args)...)));
     }
 
-    /// For arguments that cost nothing: the text of a node takes longer than all that is verified of it.
+    /// For arguments that cost nothing: the text of a node takes longer than its whole verification.
     template <class... Args>
     void require(bool holds, fmt::format_string<Args...> message, Args&&... args) const {
         if (!holds) fail(message, std::forward<Args>(args)...);

@@ -90,7 +90,7 @@ class PositionMask {
 };
 
 /// Pairs that attention with this score computes: the visible pairs where they follow from positions alone,
-/// else all that the causal mask shows.
+/// else every pair that the causal mask shows.
 std::int64_t visible_pairs(const AttentionScore& score, bool causal, const AttentionExtents& extents);
 
 /// Blocks of pairs that a kernel meets.

@@ -220,7 +220,7 @@ class AddAdapters {
         return reshape(matmul(pixels, reshape(b, {-1, shape[-1]})), shape);
     }
 
-    /// 1 / |W + s B A| by output, of the magnitude's shape, to which no gradient flows.
+    /// 1 / |W + s B A| by output, of the magnitude's shape; no gradient flows to it.
     Tensor inverse_norm(const Node& node, Tensor weight, const States& states, double scale) {
         // Matrices of a convolution are transposed: W [RSC, K], A [RSC, r], B [r, K].
         const bool is_transposed = is_convolution(node);

@@ -62,7 +62,7 @@ class BodyMaker {
         } else if (node.op->name == "iota") {
             const auto axis = static_cast<int>(node.attributes.integer("axis"));
             const Shape& own = node.outputs[0].shape;
-            // Along an axis of one it is 0, but its shape may be all that gives its user one.
+            // Along an axis of extent 1 it is 0, but its user may take its shape from it alone.
             made = own[axis] == 1
                        ? constant(body_, 0, node.outputs[0].dtype, shape).value()
                        : iota(body_, shape, axis + shape.rank() - own.rank(), node.outputs[0].dtype).value();

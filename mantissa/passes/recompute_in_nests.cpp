@@ -47,7 +47,7 @@ class NestRecompute {
         return value;
     }
 
-    /// Who reads a value, as it is or reshaped.
+    /// Adds the readers of a value, as it is or reshaped.
     void add_readers(NodeId id, std::set<NodeId>& readers) const {
         for (NodeId user : uses_.of(id)) {
             if (user >= 0 && is_reshape(user))

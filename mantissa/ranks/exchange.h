@@ -94,7 +94,7 @@ class Exchange {
     Exchange(const Exchange&) = delete;
     Exchange& operator=(const Exchange&) = delete;
 
-    /// The words of every rank, by rank. Completes all that is under way first.
+    /// The words of every rank, by rank. Completes all work under way first.
     std::vector<std::string> gather(const std::string& mine);
     /// The numbers become their sums over all ranks. With BF16 on the wire each term is rounded once, a
     /// rank's own as the others'; they are added in FP32, and sums travel in FP32.

@@ -1,5 +1,5 @@
 // How a tensor is cut among ranks: each has a part of one size, whole blocks of it, the last filled up with
-// zeros. Norms are summed over the same blocks whoever has them, and so have the same bits.
+// zeros. Norms are summed over the same blocks whatever rank has them, and so have the same bits.
 #pragma once
 
 #include <algorithm>

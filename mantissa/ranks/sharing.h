@@ -5,7 +5,7 @@
 
 namespace mantissa::inline v0 {
 
-/// Who holds the optimizer's states of a parameter.
+/// The holders of the optimizer's states of a parameter.
 enum class States : std::uint8_t {
     whole,   ///< every rank holds the states of all parameters
     sharded  ///< every rank holds a part; parameters too small to be cut, or kept whole, are whole

@@ -33,7 +33,7 @@ class InputStaging {
     struct Slot {
         std::vector<std::span<std::byte>> on_host, on_device;  // by input
         std::unique_ptr<Program> into_place;                   // a step an input
-        std::unique_ptr<Event> copied;                         // to the device, all that was given last
+        std::unique_ptr<Event> copied;                         // to the device, of every input given last
         std::unique_ptr<Event> emptied;                        // into place
     };
     void begin(Slot& slot);

@@ -401,8 +401,8 @@ llvm::Value* Lanes::arithmetic(std::string_view op, llvm::Value* a, llvm::Value*
     return b_.CreateSelect(b_.CreateFCmpUNO(a, a), a, taken);
 }
 
-/// e^x in FP64: 2^n e^r with |r| at most ln(2) / 2, of whose series the terms up to r^13 are added, which
-/// leaves less than 2^-57 of it. Results below the smallest normal number are zero. NaN gives NaN.
+/// e^x in FP64: 2^n e^r with |r| at most ln(2) / 2. The terms of e^r's series up to r^13 are added; the rest
+/// is less than 2^-57 of it. Results below the smallest normal number are zero. NaN gives NaN.
 llvm::Value* Lanes::exp_of_f64(llvm::Value* x) const {
     constexpr double log2_e = 0x1.71547652b82fep+0, ln2_high = 0x1.62e42fefa39efp-1,
                      ln2_low = 0x1.abc9e3b39803fp-56, shift = 0x1.8p52, least = -708, greatest = 709.78;

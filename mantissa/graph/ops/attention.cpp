@@ -309,7 +309,7 @@ std::int64_t attention_grad_flops(std::span<const Type> inputs, std::span<const 
     return pairs * (10 * e.head_size + 14) + 2 * score_flops(score, e, pairs);
 }
 
-/// Operands of the score keep the formats in which the model made them.
+/// Operands of the score keep the formats that the model made them in.
 std::size_t attention_lowered(const Attributes& attributes) {
     return attention_layout(attributes).operands.size();
 }

@@ -48,7 +48,7 @@ std::vector<Tensor> add_bias_definition(const DefinitionCall& call) {
     return {cast(as_f32(x) + as_f32(call.inputs[1]), x.dtype())};
 }
 
-/// As a contraction's bias: its gradient is summed and kept in the format in which the parameter lies.
+/// As a contraction's bias: its gradient is summed and kept in the parameter's format.
 std::vector<Tensor> add_bias_gradient(const GradientCall& c) {
     const Tensor dy = c.cotangents[0], bias = c.inputs[1];
     return {dy, reduce_to(dy, bias.shape(), gradient_dtype(bias))};

@@ -121,7 +121,7 @@ class ScanGradient {
             results.push_back(given[i]);
             cotangents.emplace_back(step_, step_.add_input(fmt::format("d{}", i), type_of_result(i)));
         }
-        // States pass gradients on from step to step, whoever asks for them.
+        // States pass gradients on from step to step in any case.
         for (std::size_t i = 0; i < inputs.size(); ++i)
             if (is_floating(type_of_input(i).dtype) && (i < form_.states || call_.wanted[i])) {
                 by_input_.push_back(i);

@@ -65,7 +65,7 @@ struct AttentionForm {
 /// The result of a search for attention around a softmax or an exponential.
 struct AttentionSearch {
     Expected<AttentionForm> form;
-    NodeId product = -1;  ///< with the values, to which the weights go; -1: not found
+    NodeId product = -1;  ///< of the weights with the values; -1: not found
     /// Whether the node's values are summed over an axis, or meet a product of queries and keys.
     bool is_softmax = false;
 };

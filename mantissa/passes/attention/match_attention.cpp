@@ -392,8 +392,7 @@ AttentionMatch match_attention(const Graph& graph, std::span<Value> kept, const 
             match.refused.push_back({"match_attention", "broadcast", scope, form.copies});
         forms.emplace(form.root, form);
     }
-    // The exponentials of a softmax that was written out are one, and that which meets the values tells of
-    // it.
+    // Exponentials of one written-out softmax count once: the one that meets the values reports it.
     std::set<std::string> met, said;
     for (const Core& core : left)
         if (core.product >= 0) met.insert(graph.node(core.id).origin.scope);

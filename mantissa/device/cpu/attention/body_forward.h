@@ -102,8 +102,8 @@ void softmax_step(const QueryBlock& block, std::int64_t keys, float scale, const
     Operands::end_rows(block.scores, keys);
 }
 
-/// 1 / sum into `factors`, the log-sum-exp into `maximum`. A query all of whose scores are -infinity has
-/// neither: both are NaN, or 0 and -infinity where there is a score function.
+/// 1 / sum into `factors`, the log-sum-exp into `maximum`. A query with scores of -infinity only has neither:
+/// both are NaN, or 0 and -infinity where there is a score function.
 void finish_softmax(const QueryBlock& block, float scale, bool has_function) {
     const Float scales = Lanes::constant(Operands::scale_in_operands ? 1.0f : scale);
     const Float nan = Lanes::constant(__builtin_nanf(""));

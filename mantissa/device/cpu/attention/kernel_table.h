@@ -1,6 +1,6 @@
-// One table of attention kernels per instruction-set level: serial functions over a part of a problem. Who
-// runs which part on which thread is decided in attention.cpp, from shapes alone. Plain data without
-// functions, since files compiled for one instruction set include it.
+// One table of attention kernels per instruction-set level: serial functions over a part of a problem.
+// attention.cpp divides the parts among threads, from shapes alone. Plain data without functions, since files
+// compiled for one instruction set include it.
 #pragma once
 
 #include <cstdint>

@@ -89,8 +89,8 @@ bool may_be_tall(const ContractionProblem& problem, const ContractionKernels& ke
 }
 
 /// Cuts blocks finer where they are few for many threads: rows first, then columns where that packs no row
-/// twice. Each sum is made as before: whoever finishes the sums adds some of them up a block of rows, so such
-/// rows stay together.
+/// twice. Each sum is made as before. An epilogue adds some sums up a block of rows, so the rows of such a
+/// block stay together.
 void cut_for_many_threads(const ContractionProblem& problem, const ContractionKernels& kernels,
                           bool packs_rows_once, Blocking& blocking) {
     const std::int64_t splits = ceil_div(blocking.columns, blocking.split_columns);

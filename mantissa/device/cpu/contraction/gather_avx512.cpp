@@ -76,8 +76,7 @@ void gather_elements(const WindowPiece& piece) {
     }
 }
 
-/// Sixteen words of two pixels, from channel 0 or 16 on: of each channel the first pixel's, then the
-/// second's.
+/// Sixteen words of two pixels, from channel 0 or 16 on: each channel of the first, then of the second.
 __m512i words_of(__m512i before, __m512i here, int channel) {
     const __m512i channels = _mm512_add_epi32(
         _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), _mm512_set1_epi32(channel));

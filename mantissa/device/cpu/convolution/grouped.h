@@ -27,7 +27,7 @@ struct GroupedArguments {
     float* workspace = nullptr;
 };
 
-/// One of the three products, with all that follows from its sizes.
+/// One of the three products, with everything that follows from its sizes.
 class GroupedConvolution {
   public:
     /// `pairs` asks for a unit that multiplies pairs of BF16.

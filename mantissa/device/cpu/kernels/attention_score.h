@@ -41,7 +41,7 @@ class VisibleBlocks {
 
     /// Fills the tables. `operands`: with pointers; unread if by_positions().
     void fill(std::span<const ScoreOperand> operands, Sees* blocks, ThreadPool& pool) const;
-    /// Whether every block is seen by all that the causal mask lets see it.
+    /// Whether every block is seen by all queries that the causal mask lets see it.
     bool sees_everything(const Sees* blocks) const;
 
   private:
