@@ -55,8 +55,8 @@ constexpr std::chrono::microseconds spin{200};
 /// Pauses between looks at the clock, of 10 to 60 nanoseconds each.
 constexpr int pauses_a_look = 32;
 
-/// Tickets of a loop for each thread, if it has more blocks: threads that take tickets from one word stand in
-/// each other's way, and the last ticket delays the end by 1/64 of the loop at most.
+/// Tickets of a loop for each thread, if it has more blocks. Threads that take tickets from one word stand in
+/// each other's way; the last ticket delays the end by 1/64 of the loop at most.
 constexpr std::int64_t tickets_a_thread = 64;
 
 /// Waits until `done` holds or the time is over; returns whether it holds.

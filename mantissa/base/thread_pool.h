@@ -1,7 +1,7 @@
 // The thread pool: hands out the blocks of one loop at a time to a fixed set of threads.
 //
-// How work is cut into blocks is the caller's business and must follow from shapes, never from the number of
-// threads: then the result has the same bits whichever thread computes a block.
+// The caller cuts work into blocks, by shapes and never by the number of threads: then the result has the
+// same bits whichever thread computes a block.
 #pragma once
 
 #include <chrono>
@@ -34,7 +34,7 @@ class ThreadPool {
     int threads() const;
 
     /// Calls `body(block, worker)` once for every block in [0, blocks), 0 <= worker < threads(), and returns
-    /// when all are done, whether or not every thread took part: a thread without a core holds nobody up.
+    /// when all are done, whether or not every thread took part. A thread without a core holds nobody up.
     /// Blocks are taken in order by whichever thread is free, several at once where they are many. Subnormals
     /// are flushed inside. The first exception that a body throws is thrown again here. A loop inside a body
     /// runs on its own thread.

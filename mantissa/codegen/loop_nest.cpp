@@ -16,8 +16,8 @@ namespace mantissa::inline v0::codegen {
 
 namespace {
 
-/// Cost up to which a later walk computes a value again rather than keeping it: about the time that a store
-/// to a scratch row and a load from it take, with a load of an operand counted as one.
+/// Cost up to which a later walk computes a value again rather than keeping it. That is about the time of a
+/// store to a scratch row and a load from it, with a load of an operand counted as one.
 constexpr int cheap = 8;
 
 /// Instructions of a step; some steps are no operations of a graph.

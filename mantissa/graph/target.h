@@ -15,7 +15,7 @@ struct FusionCosts {
     std::int64_t min_bytes_saved = 32 << 10;
     /// Operands and outputs of one kernel. Each takes a register for its address; x86-64 has 16 of them.
     std::size_t max_operands = 16;
-    /// Instructions on sixteen lanes in the time that memory moves one byte: a core of a CPU runs about 3.5
+    /// Instructions on sixteen lanes in the time that memory moves one byte. A core of a CPU runs about 3.5
     /// of them in a nanosecond, while both directions together move some 8 bytes for it.
     double instructions_per_byte = 0.44;
     /// Columns of the widest rows whose sums, one a column, stay on the chip while a kernel goes over rows.
@@ -44,7 +44,7 @@ struct Target {
     std::string reason_of_unit = {};      ///< why that unit, for people; empty where there was no choice
     std::string fastest_policy = "fp32";  ///< the policy whose steps take the least time, with FP32 sums
     bool tf32_beats_fp32 = false;         ///< FP32 operands are multiplied faster where they are rounded
-    /// Contractions whose extents are multiples of it end on whole tiles, of all kernels alike: it is eight
+    /// Contractions whose extents are multiples of this end on whole tiles, for all kernels. It is eight
     /// tiles of 16 numbers, and as many BF16 numbers as four cache lines hold.
     std::int64_t extent_multiple = 128;
     /// Alignment of values in memory, in bytes: the CPU's cache line.

@@ -18,9 +18,9 @@
 // the micro-batches before.
 //
 // It runs after differentiation: each of a layer's three products (Y, dX, dW) has its operands rounded along
-// its own depth, so X, W and dY are rounded twice, both times from the tensor as it was; once where blocks
-// are square or the scale is the tensor's. A weight is rounded from the parameter itself, not from its BF16
-// copy, once a step where `lay_out` runs.
+// its own depth. So X, W and dY are rounded twice, both times from the tensor as it was. They are rounded
+// once where blocks are square or the scale is the tensor's. A weight is rounded from the parameter itself,
+// not from its BF16 copy, once a step where `lay_out` runs.
 //
 // The depth of a convolution is its channels: the input's for x, the output's for dy, either for the filter.
 // Its filter gradient is rounded along the batch: in each tap other places meet.

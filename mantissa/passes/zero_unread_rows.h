@@ -10,9 +10,9 @@
 //   %6 = matmul(%s, %w) {leaves_zeros_out}
 //   ...
 //
-// A row is read unless all ways from it to the loss pass something that does not look at it: attention whose
-// score hides it as a key from every query, a loss that ignores it, a product with a mask that is zero there,
-// as in a mean over tokens. Between these stand operations that make a row from the same row of their
+// A row is read unless all ways from it to the loss pass an operation that does not look at it. Such are
+// attention that hides it as a key from every query, a loss that ignores it, and a product with a mask that
+// is zero there, as in a mean over tokens. Other operations between make a row from the same row of their
 // operands. The loss is the same function of the parameters, so gradients are, too: for finite numbers.
 #pragma once
 

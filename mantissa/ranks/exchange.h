@@ -79,7 +79,7 @@ ByRank<T> scattered(std::vector<std::vector<std::span<T>>> by_rank) {
 /// A sum or gather is begun, and goes on with each call of `go_on`, also while later ones are begun; `done`
 /// is called when it is complete. Its numbers stay where they are, and are left alone, until then. The
 /// exchanges of all pieces begin in an order that does not depend on time, so that all ranks begin the same
-/// ones: a sum or gather begins its first piece when the one before has begun its last exchange.
+/// ones. A sum or gather begins its first piece when the one before has begun its last exchange.
 class Exchange {
   public:
     /// Bytes of a piece, of all ranks together. They are some hundred times the bytes that a network of 10

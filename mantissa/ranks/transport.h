@@ -39,7 +39,7 @@ class Transport {
     virtual int rank() const = 0;
     virtual int ranks() const = 0;
     /// Begins to send send[r] to rank r and to fill receive[r] with r's bytes, for all r at a time, behind
-    /// the exchanges that were begun before; where a span is empty, nothing passes. A rank's spans for itself
+    /// the exchanges that were begun before. Where a span is empty, nothing passes. A rank's spans for itself
     /// must be empty. All ranks begin the same exchanges in the same order, and agree on the sizes. The spans
     /// are left alone until the exchange is finished. This and the functions below throw LostRank if a rank
     /// is gone.

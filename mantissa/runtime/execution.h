@@ -59,8 +59,8 @@ class Execution {
     /// that reads it.
     void read_value(Value value, std::int64_t offset, std::span<std::byte> bytes) const;
     /// Reads all of a value, a piece at a time, so that looking at the largest tensor takes no memory of its
-    /// size: `piece` is given the index of the first element and the elements' bytes, and stops the reading
-    /// where its answer is false. Returns whether all was read.
+    /// size. `piece` gets the index of the first element and the elements' bytes, and stops the reading where
+    /// its answer is false. Returns whether all was read.
     bool read_in_pieces(Value value,
                         FunctionRef<bool(std::int64_t first, std::span<const std::byte> bytes)> piece) const;
 

@@ -148,7 +148,7 @@ class HostCode final : public TargetCode {
     }
 
     /// Chooses the walk that fetches an operand of the next rows, where short rows are walked over more than
-    /// once: the one that has most to do beside, so that memory is never idle.
+    /// once. It is the walk with the most other work, so that memory is never idle.
     void fetch_by_walks() {
         std::vector<int> work;
         for (const Walk& walk : nest_.walks) {

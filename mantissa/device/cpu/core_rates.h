@@ -1,7 +1,7 @@
 // How fast one core multiplies BF16 by each unit that it has, beside FP32. The unit is chosen by these rates
-// and never by feature bits: where a hypervisor hides AMX, the dot products that are left run at half of
-// FP32's rate, on other CPUs at twice. Every unit here multiplies exactly and sums in FP32; FP16's own
-// instructions sum in FP16, so they are no candidates at any rate.
+// and never by feature bits. Where a hypervisor hides AMX, the remaining dot products run at half of FP32's
+// rate, on other CPUs at twice. Every unit here multiplies exactly and sums in FP32; FP16's own instructions
+// sum in FP16, so they are no candidates at any rate.
 #pragma once
 
 #include <optional>

@@ -19,7 +19,7 @@ std::string processor_name() {
 }
 
 /// Compiled code works on 16 columns at a time. Plain C++ makes tiles of 8, for which compiled code takes
-/// twice as long: a step of GPT-2 tiny, 8 x 256, took 1.11 of the time with epilogues that it takes without.
+/// twice as long. A step of GPT-2 tiny, 8 x 256, took 1.11 of the time with epilogues that it takes without.
 std::string refusal_of_epilogues(Isa isa) {
     if (isa != Isa::generic) return {};
     return "contractions of the level generic make tiles of 8 columns, compiled code works on 16";

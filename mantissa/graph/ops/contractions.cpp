@@ -139,7 +139,7 @@ std::int64_t quantized_matmul_flops(std::span<const Type> inputs, std::span<cons
 /// With `fp8` the values of a matrix are stored as FP8 numbers, for `scaled_matmul`.
 ///
 /// Further operands: a largest magnitude to take instead of x's own, where `given`; x's own, where it was
-/// `measured`; seed and step, where rounding is random, then `random` tells it from others.
+/// `measured`; seed and step, where rounding is random. Then `random` tells it from other roundings.
 std::vector<Type> round_blocks_types(const OpCall& call) {
     const Type& x = call.inputs[0];
     const Attributes& attributes = call.attributes;

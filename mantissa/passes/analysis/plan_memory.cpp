@@ -95,7 +95,7 @@ class MemoryPlanner {
         return operand >= 0 && node.inputs[operand] == state && reads_once(node, state);
     }
 
-    /// Lets a value that replaces a state be written straight into it, if that is safe: nobody reads the
+    /// Lets a value that replaces a state be written straight into it, if that is safe. Then nobody reads the
     /// state later, and the operation does not read it either or may write over that operand.
     bool write_in_place(const Update& update) {
         const NodeId maker = update.value.node;

@@ -1,5 +1,5 @@
 // Finds attention by its algebra: a softmax over the keys of any function f of the scaled product of queries
-// and keys, of positions and of operands, under any mask, times values; whatever it was spelled with.
+// and keys, of positions and of operands, under any mask, times values, in any spelling.
 //
 //   %1 = matmul(%q, %k) {transpose_b}, %2 = mul(%1, 0.125), %3 = less_equal(keys, queries),
 //   %4 = select(%3, %2, -infinity), %5 = softmax(%4), %6 = matmul(%5, %v)

@@ -19,7 +19,7 @@ namespace mantissa::inline v0::on_cpu {
 namespace {
 
 /// The backward pass cuts the keys of a head into segments where there are few heads, so that threads have
-/// something to share; each has a dq of its own, which are then added. Sixteen pieces of work and no more
+/// work to share. Each segment has a dq of its own; these are then added. Sixteen pieces of work and no more
 /// than max_segments: then the causal triangle, largest segment first, leaves two threads within a tenth of
 /// one another.
 constexpr std::int64_t min_pieces = 16;

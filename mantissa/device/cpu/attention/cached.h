@@ -1,4 +1,4 @@
-// Attention of one query, or a few, over the keys and values that are kept while a text grows: each key is
+// Attention of one query, or a few, over the keys and values that are kept while a text grows. Each key is
 // read once, in place, for all heads that share it, and none beyond the query's position. A pure function;
 // see attention.h for whole sequences.
 #pragma once

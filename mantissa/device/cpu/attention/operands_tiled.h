@@ -1,6 +1,6 @@
 // How the products take their operands where AMX tiles multiply them: pairs of BF16, as operands_paired.h
 // lays them out, and depths filled up with zeros to whole tiles. Operands whose rows meet many blocks were
-// packed beforehand, once for all of them, so that each of their tiles is one KB in one piece: rows of a
+// packed beforehand, once for all of them, so that each of their tiles is one KB in one piece. Rows of a
 // tensor lie thousands of bytes apart, on few sets of L1, and no hardware foresees them. See body_products.h
 // for how this file is used.
 #pragma once
@@ -188,7 +188,7 @@ struct TiledOperands : PairedOperands {
         multiply_whole_tiles({p, y.data, y.lanes, sum.data, sum.lanes, /*add=*/true}, p.count, y.lanes);
     }
 
-    /// A product that nothing reads. The tile unit falls asleep after some 300 ns without a product, and the
+    /// A product that nothing reads. The tile unit falls asleep after some 300 ns without a product. The
     /// product that wakes it takes 250 ns longer: as long as 40 products, or a fourth of the softmax of a
     /// block.
     MANTISSA_LANES void between_vectors() { multiply_tiles_bf16<0, 4, 6>(); }

@@ -1,6 +1,6 @@
-// How the gradient of attention with a score function is cut, from shapes and masks alone: segments of keys
-// with equally many visible blocks, and where each piece of work adds up the gradients of the score's
-// operands.
+// The division of the gradient of attention with a score function, from shapes and masks alone: segments of
+// keys with equally many visible blocks. Also the places where each piece of work adds up the gradients of
+// the score's operands.
 #pragma once
 
 #include <span>

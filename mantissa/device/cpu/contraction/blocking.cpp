@@ -27,8 +27,8 @@ constexpr std::int64_t even_blocks = 4, many_blocks = 64;
 // A chunk of a that is packed for all blocks is to stay in L3, beside b's.
 constexpr std::int64_t max_shared_bytes = 8 << 20;
 // All of k packed at a time must be worth its memory: GPT-2 124M's widest activation is 25 MB. Where all of k
-// is more, or each thread has an entry of a batch to itself, a part of k is packed, and the next beside it: 8
-// MB of b 768 wide are 13 chunks, after which sums go to memory and back.
+// is more, or each thread has an entry of a batch to itself, a part of k is packed, and the next beside it. 8
+// MB of b 768 wide are 13 chunks; after these, sums go to memory and back.
 constexpr std::int64_t max_packed_bytes = 32 << 20;
 constexpr std::int64_t max_packed_bytes_of_entry = 4 << 20;
 constexpr std::int64_t max_packed_bytes_of_part = 8 << 20;

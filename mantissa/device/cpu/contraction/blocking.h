@@ -14,7 +14,7 @@ namespace mantissa::inline v0::on_cpu {
 struct Blocking {
     /// The whole of k is done in chunks of at most `depth`, the columns in chunks of at most `columns`. One
     /// chunk of b, [depth, columns], is packed at a time (and the next one beside it), or `depths_inside` of
-    /// them: a block goes through so many chunks of the depth before the next, and its sums stay in L2
+    /// them. A block goes through so many chunks of the depth before the next, and its sums stay in L2
     /// meanwhile.
     std::int64_t depth = 0;
     std::int64_t depth_chunks = 0;

@@ -159,7 +159,7 @@ struct ContractionKernels {
     std::int64_t width = 0;   ///< columns of a tile, lines of a panel of b
     /// A panel is a multiple of `depth_unit` deep; chunks are at most `max_depth`, and a block of a takes at
     /// most `max_block_bytes` and has at most `max_rows`. For FP32 vectors, 384 makes the block of a, 256 x
-    /// 384 x 4 bytes, 384 KB and one panel of b, 48 wide, 72 KB: both stay in an L2 of 1 MB while every row
+    /// 384 x 4 bytes, 384 KB and one panel of b, 48 wide, 72 KB. Both stay in an L2 of 1 MB while every row
     /// of a passes the panel. Deeper chunks mean fewer passes over the sums; best between 256 and 512.
     std::int64_t depth_unit = 1;
     std::int64_t max_depth = 384;

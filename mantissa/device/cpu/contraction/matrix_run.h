@@ -1,6 +1,6 @@
 // One matrix of a contraction as items handed out in order: packing a chunk of b, and of a where several
 // blocks read the same rows of it, and multiplying one block of rows with a packed chunk. The chunk after the
-// one being multiplied is packed meanwhile, so threads meet no barrier; an item waits only for items before
+// one being multiplied is packed meanwhile, so threads meet no barrier. An item waits only for items before
 // it, which some thread has taken already, so no wait is for ever. A chunk is some columns and one chunk of
 // the depth, or several, where a block goes through all of them before the next (Blocking::depths_inside).
 //

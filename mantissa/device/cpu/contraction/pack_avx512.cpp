@@ -231,8 +231,8 @@ inline void pack_words_across(const PanelCopy& copy, std::int64_t line, std::int
 }
 
 /// Packs stored rows in the order of memory, and asks for the rows 4 KB further on. Hardware foresees few
-/// rows at a time best: rows of one word, or of two where one gives a panel less than two lines of cache
-/// (measured on tiles: 0.6 to 0.8 of a copy with one word, 0.75 to 0.9 with two, less with four).
+/// rows at a time best: rows of one word, or of two where one gives a panel less than two lines of cache.
+/// Measured on tiles: 0.6 to 0.8 of a copy with one word, 0.75 to 0.9 with two, less with four.
 template <class Words, class Panel, bool Streaming>
 inline void pack_rows_across(const PanelCopy& copy) {
     using Element = typename Words::Element;

@@ -1,7 +1,7 @@
 // The loss of a linear layer's logits and its gradients, a chunk of rows at a time, so that N x V logits
-// never exist: for each chunk a contraction makes logits, its epilogue keeps their exponentials, which become
-// gradients as two more contractions pack them, for dx and to add to dw. It knows nothing of graphs; it
-// allocates nothing.
+// never exist. For each chunk a contraction makes logits, and its epilogue keeps their exponentials. These
+// become gradients as two more contractions pack them, for dx and to add to dw. It knows nothing of graphs;
+// it allocates nothing.
 #pragma once
 
 #include <algorithm>

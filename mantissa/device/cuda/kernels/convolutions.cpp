@@ -1,7 +1,7 @@
-// The three products of a convolution: by kernels of our own where each channel has a filter, by cuBLASLt
-// where windows share no pixel, gradients of larger filters in 16 bits by a kernel of our own on the matrix
-// units, by cuDNN, or by a slow kernel of our own. cuDNN has filters as [K, R, S, C], so the graph's filters,
-// [R, S, C, K], are transposed on their way.
+// The three products of a convolution. Kernels of our own are for filters of one channel, cuBLASLt for
+// windows that share no pixel. A kernel on the matrix units makes gradients of larger filters in 16 bits.
+// Else cuDNN does the product, or a slow kernel of our own. cuDNN has filters as [K, R, S, C], so the graph's
+// filters, [R, S, C, K], are transposed on their way.
 #include <fmt/format.h>
 
 #include <algorithm>

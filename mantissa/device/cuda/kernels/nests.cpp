@@ -27,8 +27,8 @@ constexpr std::int64_t max_blocks_with_sums = 1024;
 constexpr std::int64_t max_threads_of_sum = 32, terms_of_thread = 4;
 
 /// How often the multiprocessors are filled with blocks of one nest by rows. Operands that all rows share are
-/// read once a block, so that few blocks read little; one wave alone would leave many idle where blocks are
-/// not equally long, or a little more than one holds.
+/// read once a block, so that few blocks read little. One wave alone would leave many multiprocessors idle
+/// where blocks are not equally long, or are a few more than one wave holds.
 constexpr std::int64_t waves = 2;
 
 /// Whether threads of a row wait for one another.
