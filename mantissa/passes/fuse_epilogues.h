@@ -1,5 +1,5 @@
-// Puts element-wise work on the output of a contraction into the contraction's epilogue: it and the fused
-// node that reads it become one fused node, whose body starts with the contraction.
+// Puts element-wise work on the output of a contraction into the contraction's epilogue. The contraction and
+// the fused node that reads it become one fused node, whose body starts with the contraction.
 //
 //   %3 = matmul(%x, %w, %bias)  %4 = fused(%3) {body = gelu}
 // becomes

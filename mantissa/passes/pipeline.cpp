@@ -141,8 +141,8 @@ class Pipeline {
     std::vector<PassRefusal> refused_;
 };
 
-/// Whether a pass made an operation that nothing runs whole: taken apart again it would multiply in FP32,
-/// whatever the policy, and so the graph is better left as it was.
+/// Whether a pass made an operation that nothing runs whole. Taken apart again it would multiply in FP32,
+/// whatever the policy, so the graph is better left as it was.
 bool made_without_kernel(Pipeline& pipeline, const Graph& graph, const std::string& pass,
                          std::string_view op) {
     for (NodeId id = 0; id < graph.end(); ++id) {

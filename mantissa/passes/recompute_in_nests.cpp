@@ -41,7 +41,7 @@ class NestRecompute {
     bool is_reshape(NodeId id) const { return graph_.node(id).op->name == "reshape"; }
     std::int64_t bytes(Value value) const { return graph_.type(value).bytes(); }
 
-    /// The value that a reshape, or one of a reshape, is a view of.
+    /// The value that a chain of reshapes views.
     Value root(Value value) const {
         while (is_reshape(value.node)) value = graph_.node(value.node).inputs[0];
         return value;

@@ -17,7 +17,7 @@
 
 namespace mantissa::inline v0 {
 
-/// The sum of the ranks' terms, over the tree that micro-batches add up over (train/accumulate.h): a rank's
+/// The sum of the ranks' terms, over the tree that micro-batches add up over (train/accumulate.h). A rank's
 /// own micro-batches are a part of it, and ranks go on where they end.
 ///
 /// sum[i] = the terms' i-th numbers added in pairs of ranks, then pairs of pairs; `count` of each. Terms are
@@ -106,8 +106,8 @@ class Exchange {
 
     /// Whether something was begun and is not complete.
     bool is_busy() const { return !under_way_.empty(); }
-    /// Begins pieces that have room, then completes the oldest piece if it has arrived, else waits for it:
-    /// between the two there is time to begin a piece that travels meanwhile.
+    /// Begins pieces that have room, then completes the oldest piece if it has arrived, else waits for it.
+    /// Between the two there is time to begin a piece that travels meanwhile.
     void go_on(const WaitingFor& waiting);
     /// Forgets all work under way, whose numbers are not touched any more: after an error.
     void drop();

@@ -44,7 +44,7 @@ class StateBlock {
     void read(const std::string& name, std::int64_t begin, std::span<std::byte> to) const;
     void write(const std::string& name, std::span<const std::byte> value);
     std::vector<float> read_f32(const std::string& name) const;
-    /// Elements of a floating state from `first` on, whatever it is stored as.
+    /// Elements of a floating state from `first` on, in FP32, from any stored format.
     void read_numbers(const std::string& name, std::int64_t first, std::span<float> to) const;
     /// How often states were written from outside: values that follow from them may be out of date then.
     std::int64_t writes() const { return writes_; }

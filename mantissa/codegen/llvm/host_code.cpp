@@ -52,8 +52,8 @@ class HostCode final : public TargetCode {
 
     void once_a_row(const std::function<void()>& body) override { body(); }
 
-    /// An epilogue reads a line or two a row beside the sums, which no hardware foresees: it asks for the
-    /// rows below, which are next, when the contraction has made their sums.
+    /// An epilogue reads a line or two a row beside the sums, which no hardware foresees. It asks for the
+    /// rows below when the contraction has made their sums.
     Value* load(Value* address, DType dtype, const Columns& columns) override {
         Value* value = now_->load(address, dtype, columns.mask);
         if (!columns.from_memory || size_of(dtype) == 1) return value;

@@ -301,8 +301,8 @@ class QuantizedRowsCode : QuantizedCode {
         return sum;
     }
 
-    /// The upper half of a byte is the number times 16, the lower one is moved there: sums are 16 times too
-    /// large, exactly.
+    /// The upper half of a byte is its number times 16, and the lower half is moved up: sums are exactly 16
+    /// times too large.
     Value* with_group(const Values& x, const Values& w, std::size_t row, std::size_t column, Value* piece,
                       Value* total) {
         Value* sum = word(0);

@@ -137,7 +137,7 @@ class NestMaker {
         }
     }
 
-    /// Whether an operand is made again from counters: in the node's shape, with nothing else to go by.
+    /// Whether an operand is made again from counters, in the node's shape.
     bool reads_counter(const Node& node) const {
         return std::any_of(node.inputs.begin(), node.inputs.end(), [this](Value input) {
             return from_source_(input) && !inside(input) && graph_.node(input.node).op->name != "constant";

@@ -63,7 +63,7 @@ class SoftmaxAlgebra {
     void multiply(WeightProduct& into, PairId id, int power);
     /// The weights that the product is, if everything but the weights cancels.
     Expected<SoftmaxWeights> weights(const WeightProduct& product);
-    /// Whether it is the logarithm of this sum alone.
+    /// Whether an expression is the logarithm of this sum alone.
     bool is_log_of(PairId id, const KeySum& sum);
 
     struct Masked {

@@ -2,7 +2,7 @@
 // vectors of sums in registers. Included once by the one source of each instruction-set level, after its
 // lanes and its Tile.
 //
-// One operand is always read row by row as it lies in memory, one element at a time into all lanes; so keys,
+// One operand is always read row by row as it lies in memory, one element at a time into all lanes. So keys,
 // queries and values are never packed for it. The other is a block of whole vectors.
 #pragma once
 

@@ -1,5 +1,5 @@
 // How a contraction is cut into blocks. The order of sums follows from the problem's sizes alone, so that the
-// result has the same bits for any number of threads; many threads get finer blocks of the same sums.
+// result has the same bits for any number of threads. Many threads get finer blocks of the same sums.
 #pragma once
 
 #include <cstdint>

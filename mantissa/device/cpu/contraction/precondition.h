@@ -16,8 +16,8 @@ void require_accepted(const ContractionProblem& problem);
 struct OperandMemory {
     const char* name = nullptr;
     DType dtype = DType::f32;
-    /// Bytes of an operand from its first byte to behind its last, over all entries of the batch; 0: none is
-    /// touched.
+    /// Bytes of an operand from its first byte to behind its last, over all entries of the batch; 0: no byte
+    /// is touched.
     std::size_t bytes = 0;
 };
 

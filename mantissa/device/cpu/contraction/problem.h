@@ -87,7 +87,7 @@ enum class Multiply : std::uint8_t {
 
 /// op(a) [m, k] times op(b) [k, n] for each of batch[0] * batch[1] entries. Products and sums are FP32. BF16
 /// and FP16 operands are widened, which is exact, unless both are BF16 and the level has a unit for them
-/// (bf16_unit), which flushes subnormal operands and sums to zero. With up to eight rows b is not packed; dot
+/// (bf16_unit), which flushes subnormal operands and sums to zero. With up to eight rows b is not packed. Dot
 /// products of pairs take two rows or more, with both operands along the depth, and other operands are
 /// widened there, too. Sizes may be 0: with k = 0 all sums are 0.
 struct ContractionProblem {

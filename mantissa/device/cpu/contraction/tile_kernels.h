@@ -61,7 +61,7 @@ void pack_tiles(const PanelCopy& copy) {
 }
 
 // Rows of the previous sums that are finished at a time. Their stores go past the caches, and each holds one
-// of a core's 16 line buffers for as long as memory takes; loads of tiles from L2 need those buffers, too.
+// of a core's 16 line buffers for as long as memory takes. Loads of tiles from L2 need those buffers, too.
 // All 32 rows at once kept the buffers from the products for a fourth of the time.
 constexpr std::int64_t rows_at_a_time = 2;
 

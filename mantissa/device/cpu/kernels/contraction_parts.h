@@ -25,7 +25,7 @@ struct PixelRows {
                horizontal.image_place(j, 0);
     }
 
-    /// The number of rows from `row` on, at most `most`, that are pixels of one row of an image: the first is
+    /// The number of rows from `row` on, at most `most`, that are pixels of one row of an image. The first is
     /// `of(row)`, and each lies `horizontal.stride` behind the one before.
     std::int64_t run_from(std::int64_t row, std::int64_t most) const {
         return std::min(most, horizontal.output - row % horizontal.output);

@@ -76,7 +76,7 @@ std::vector<std::int64_t> filter_extents(const Convolution& of) {
 }
 
 /// The call of cuDNN and the conversions around it. Where the result is FP32 and the operands are shorter,
-/// which cuDNN does not offer, they are widened: TF32 has every number of BF16 and FP16, so the products are
+/// which cuDNN does not offer, they are widened. TF32 has every number of BF16 and FP16, so the products are
 /// as exact.
 class BoundDnn {
   public:

@@ -110,7 +110,7 @@ struct BoundNest {
     bool starts_at_zero = false;  ///< partial sums are added to in memory
     std::vector<FinishedSum> sums = {};
 
-    /// Each of `side_by_side` times `per_block` rows.
+    /// Blocks of `side_by_side` times `per_block` rows.
     std::int64_t blocks() const { return ceil_div(ceil_div(count, per_block), side_by_side); }
     std::int64_t partial_bytes() const {
         return blocks() * partial_sums * static_cast<std::int64_t>(sizeof(float));
