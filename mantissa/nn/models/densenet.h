@@ -1,11 +1,11 @@
-// DenseNet: each layer reads what all layers of its block before it made. Huang, Liu, van der Maaten,
+// DenseNet: each layer reads the outputs of all earlier layers of its block. Huang, Liu, van der Maaten,
 // Weinberger, "Densely connected convolutional networks", 2016; bottleneck layers, and transitions that halve
-// the channels (DenseNet-BC), as Keras and torchvision have them. The growth rate is half the width.
+// the channels (DenseNet-BC), as in Keras and torchvision. The growth rate is half the width.
 //
-// Parameters of 1,000 classes: 7,978,856. Keras counts 8,062,504, with the 83,648 running means and variances
-// of its 121 batch norms.
+// Parameters for 1,000 classes: 7,978,856. Keras counts 8,062,504, with the 83,648 running means and
+// variances of its 121 batch norms.
 //
-// Parameters carry torchvision's names: features.conv0.weight, features.norm0.weight,
+// Parameters have torchvision's names: features.conv0.weight, features.norm0.weight,
 // features.denseblock1.denselayer1.norm1.weight, features.transition1.conv.weight, classifier.weight...
 #pragma once
 
@@ -23,7 +23,7 @@ struct DenseNetConfig {
     ImageSizes sizes = {};
 };
 
-/// Throws UserError, naming the model, for sizes that make none.
+/// Throws UserError, naming the model, for sizes that no model can have.
 ImageModel densenet_model(const DenseNetConfig& config);
 
 }  // namespace mantissa::nn
