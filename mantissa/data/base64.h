@@ -1,4 +1,4 @@
-// Bytes that are spelled in base64.
+// Decoding of base64.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace mantissa::inline v0 {
 
-/// RFC 4648 section 4, padding required, bits that are cut off zero. Nothing for other text.
+/// RFC 4648 section 4, with padding and unused bits zero. None for other text.
 std::optional<std::string> decode_base64(std::string_view text);
 
 }  // namespace mantissa

@@ -1,5 +1,5 @@
-// The tokenizer of a model that was trained on bytes: token i is the byte i. Also finds tokenizers by name,
-// this one among them.
+// The tokenizer of a model trained on bytes: token i is byte i. Also finds tokenizers by name, this one
+// included.
 #pragma once
 
 #include <string>
@@ -8,11 +8,10 @@
 
 namespace mantissa::inline v0 {
 
-/// Its source is named "bytes".
 Tokenizer byte_tokenizer();
 
 inline constexpr const char* bytes_word = "bytes";
-/// The byte tokenizer for `bytes_word`, else that of a path (tokenizer_files.h).
+/// The byte tokenizer for `bytes_word`, else the tokenizer at a path (tokenizer_files.h).
 Tokenizer named_tokenizer(const std::string& given);
 
 }  // namespace mantissa

@@ -1,5 +1,5 @@
-// The choice of what is held out for validation: by a checksum of an item's own name, so that an item stays
-// on its side whatever is added, removed or renamed beside it, and whatever the seed of a run.
+// The choice of items held out for validation, by a checksum of the item's own name: an item stays on its
+// side when others are added, removed or renamed, and for every seed.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,13 @@
 
 namespace mantissa::inline v0 {
 
-/// The share that is held out where nothing else is asked for.
+/// The default share held out.
 inline constexpr double held_out_part = 0.1;
 
-/// The place of a name in an order that has nothing to do with names: evenly spread over 64 bits.
+/// A hash of a name, evenly spread over 64 bits.
 std::uint64_t place_by_name(std::string_view name);
 
-/// Whether an item of this place is among this part, from 0 to 1, of all.
+/// Whether an item with this hash is among this part, from 0 to 1, of all items.
 bool is_held_out(std::uint64_t place, double part = held_out_part);
 
 }  // namespace mantissa

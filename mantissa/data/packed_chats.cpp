@@ -21,7 +21,7 @@ std::vector<std::vector<std::uint64_t>> pack_chats(const ChatSet& set, TokenRang
     std::ranges::stable_sort(chats, std::greater<>{},
                              [&](std::uint64_t i) { return set.range_of(i).size(); });
     std::vector<std::vector<std::uint64_t>> sequences;
-    std::set<std::pair<std::uint64_t, std::size_t>> open;  // by the room that is left, and the place
+    std::set<std::pair<std::uint64_t, std::size_t>> open;  // by remaining room, and index
     for (const std::uint64_t chat : chats) {
         const std::uint64_t size = set.range_of(chat).size();
         const auto fullest = open.lower_bound({size, 0});

@@ -1,4 +1,4 @@
-// A table from pairs of numbers. Internal to data/tokenizer*.
+// A table with pairs of numbers as keys. Internal to data/tokenizer*.
 #pragma once
 
 #include <cstdint>

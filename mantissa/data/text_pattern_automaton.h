@@ -1,6 +1,6 @@
-// A deterministic automaton for text_pattern.h's expressions: from state to state by one look into a table
-// for an ASCII character, by its class for others. Made once for an expression, it walks a text without going
-// back. Part of text_pattern.h.
+// A deterministic automaton for text_pattern.h's expressions: one table look-up per ASCII character, and one
+// by class for others. Made once for an expression, it reads a text without going back. Part of
+// text_pattern.h.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,7 @@ class PatternAutomaton {
   public:
     static constexpr std::size_t none = std::string_view::npos;
 
-    /// Follows the choices in their order, as a search that goes back would. The reason names what it cannot
-    /// follow.
+    /// Follows the choices in order, as a backtracking search would. The error names the unsupported part.
     static Expected<PatternAutomaton> of_syntax(const std::vector<std::vector<PatternItem>>& choices);
 
     /// The end of the match that begins at `begin`, or `none`.
@@ -54,8 +53,8 @@ class PatternAutomaton {
   private:
     friend class AutomatonBuilder;
 
-    /// Twice a state, plus `matched` if a match ends before the character, which is kept in mind in case that
-    /// the better one that goes on does not end. State 0 is the end of the search.
+    /// Twice a state, plus `matched` if a match ends before the character: it is kept in case the preferred
+    /// longer match fails. State 0 ends the search.
     using Entry = std::uint16_t;
     static constexpr Entry matched = 1, start = 2, beyond_ascii = 0xFFFF;
 
@@ -65,12 +64,12 @@ class PatternAutomaton {
         return class_of_category_[segment << 5 | category_of(code_point)];
     }
 
-    std::vector<Entry> by_byte_;   // [state, 256]; beyond_ascii: by_class_ has it
+    std::vector<Entry> by_byte_;   // [state, 256]; beyond_ascii: see by_class_
     std::vector<Entry> by_class_;  // [state, class]
     std::vector<bool> at_end_;     // whether a match ends at the end of the text
     std::size_t classes_ = 0;
-    /// Where ranges of the expression's sets begin and end: the code points of one category between two of
-    /// these are of one class.
+    /// Borders of ranges in the expression's sets: code points of one category between two borders are one
+    /// class.
     std::vector<char32_t> segments_;
     std::vector<std::uint16_t> class_of_category_;  // [segment, 32]
 };

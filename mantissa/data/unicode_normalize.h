@@ -1,5 +1,5 @@
-// The normal forms of Unicode (UAX #15), by the tables of scripts/make_unicode_tables.py: of Unicode 9.0, as
-// Hugging Face's tokenizers normalises. What is not UTF-8 stays as it is.
+// The normal forms of Unicode (UAX #15), with tables of Unicode 9.0 by scripts/make_unicode_tables.py, as in
+// Hugging Face's tokenizers. Invalid UTF-8 stays unchanged.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@ namespace mantissa::inline v0 {
 
 enum class NormalForm : std::uint8_t { nfc, nfd, nfkc, nfkd };
 
-/// The text in that form, written to `normal`. False, and `normal` is not touched, if it is in that form
-/// already. Time is O(n) in the text but for long rows of combining marks.
+/// Writes the normalized text to `normal`. Returns false, and leaves `normal` untouched, if the text is
+/// already in that form. Time is O(n) in the text, except for long rows of combining marks.
 bool normalize_unicode(std::string_view text, NormalForm form, std::string& normal);
 
-/// Tables, as unicode_decompositions.cpp tells.
+/// Tables; see unicode_decompositions.cpp.
 std::span<const std::uint32_t> unicode_decompositions();
 std::span<const std::uint32_t> unicode_combining_classes();
 

@@ -1,4 +1,4 @@
-// A chat template cut into words, with its white space as trim_blocks and lstrip_blocks leave it. Internal to
+// A chat template cut into words, with white space removed by trim_blocks and lstrip_blocks. Internal to
 // data/chat.
 #pragma once
 
@@ -24,7 +24,7 @@ enum class Word : std::uint8_t {
 
 struct Token {
     Word word;
-    std::u32string text;  ///< of data and texts what they say
+    std::u32string text;  ///< of data and texts: the content
     int line;
 
     bool is(std::u32string_view sign) const { return word == Word::sign && text == sign; }
@@ -34,7 +34,7 @@ struct Token {
 /// Throws TemplateError.
 std::vector<Token> cut_template(std::string_view source);
 
-/// For names and messages.
+/// UTF-8, for names and errors.
 std::string utf8(std::u32string_view text);
 
 }  // namespace mantissa::inline v0::jinja
