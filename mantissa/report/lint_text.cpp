@@ -30,7 +30,7 @@ std::string measurement_text(const LintFinding& finding) {
                        measured.gains() ? "" : fmt::format(", noise {:.3f}", measured.noise));
 }
 
-/// Text in lines of at most 100 characters, each behind an indentation.
+/// Text in indented lines of at most 100 characters.
 std::string wrapped(std::string_view text) {
     constexpr std::size_t width = 100;
     std::string lines;

@@ -1,4 +1,4 @@
-// The model of a report, what one of its steps takes, and on which machine.
+// The model of a report, the size of its step, and the machine.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct ReportedModel {
     std::string name;
     std::int64_t parameters = 0;
     std::int64_t batch = 0;              ///< examples of a step
-    std::string unit = "examples";       ///< what throughput counts: "tokens", "images"
+    std::string unit = "examples";       ///< unit of throughput: "tokens", "images"
     std::int64_t units_per_example = 1;  ///< tokens of a sequence
     std::string examples = {};           ///< of a step, in words: "4 x 1024 tokens", "16 images"
 };

@@ -23,7 +23,7 @@ void write(const std::filesystem::path& path, const std::string& text) {
     file.commit();
 }
 
-/// The words on a page in place of the command that was typed.
+/// The text on a page in place of a command line.
 std::string call_of(const char* report, const nn::Model& model) {
     return fmt::format("report::{} of {}", report, model.name);
 }
@@ -76,7 +76,8 @@ Report ladder(Device& device, const nn::Model& model, const BatchSource& batches
 Report numerics(Device& device, const nn::Model& model, const BatchSource& batches, const Options& options) {
     TrainerOptions settings = options.trainer;
     settings.policy = {};
-    if (!settings.passes) settings.passes = {"simplify"};  // no number is hidden inside of an operation
+    if (!settings.passes)
+        settings.passes = {"simplify"};  // so that no number is hidden inside a fused operation
     settings.loss_scale = traced_loss_scale();
     Trainer trainer(device, model, settings);
     const NumericsReport made = run_numerics(

@@ -13,7 +13,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// The work that one line asks for.
+/// The work of one line.
 struct OnLine {
     std::string line;
     std::vector<std::string> places = {};  ///< modules, each once
