@@ -1,5 +1,5 @@
 // The subcommands, one source file each, in the order of the help. Each runs in its callback and throws
-// UserError. `typed`: the command line, which a command's page repeats.
+// UserError. `typed`: the command line, repeated on a command's page.
 #pragma once
 
 #include <string>
@@ -22,9 +22,9 @@ void add_numerics_command(CLI::App& app, const std::string& typed);
 void add_converge_command(CLI::App& numerics, const std::string& typed);
 void add_bench_command(CLI::App& app, const std::string& typed);
 void add_tokenize_command(CLI::App& app);
-/// Knows the commands that were added before it.
+/// Completes the commands that were added before it.
 void add_completion_command(CLI::App& app);
-/// Describes the commands that the program has when it runs.
+/// Describes all commands of the running program.
 void add_manual_command(CLI::App& app);
 
 }  // namespace mantissa::cli

@@ -10,8 +10,8 @@ namespace mantissa::cli {
 
 namespace {
 
-/// Tokens without a text: a roofline depends on sizes, not on what the words are. Of packed documents each
-/// sequence is one, which sees the most.
+/// Tokens without a text: a roofline depends on sizes, not on words. A sequence of packed documents is one
+/// document, with the largest attention.
 class SomeTokens final : public BatchSource {
   public:
     SomeTokens(std::int64_t vocabulary, std::int64_t sequence)

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t columns = 80, text_column = 28;
 
-/// The text in lines of at most 80 columns, each behind so many spaces; the first line behind none.
+/// The text in lines of at most 80 columns; all but the first are indented.
 std::string wrapped(const std::string& text, std::size_t indent) {
     std::string out, line;
     std::size_t at = 0;
@@ -31,7 +31,7 @@ std::string wrapped(const std::string& text, std::size_t indent) {
     return out + line;
 }
 
-/// A line of two columns; the text begins below a name that is long.
+/// An entry in two columns; after a long name, the text begins on the next line.
 std::string entry(const std::string& name, const std::string& text) {
     const std::string gap = name.size() + 1 < text_column ? std::string(text_column - name.size(), ' ')
                                                           : "\n" + std::string(text_column, ' ');
@@ -48,7 +48,7 @@ class Help : public CLI::Formatter {
         return entry("  " + make_option_name(option, is_positional) + make_option_opts(option), text);
     }
 
-    /// The kind of value, or the words that it may be, and how many.
+    /// The kind of value, or its words, and the number of values.
     std::string make_option_opts(const CLI::Option* option) const override {
         if (option->get_type_size() == 0) return "";
         std::string type = option->get_type_name();
@@ -70,7 +70,7 @@ class Help : public CLI::Formatter {
         return wrapped(command->get_description(), 0) + "\n";
     }
 
-    /// A group of options of which one is given.
+    /// A group with exactly one of its options given.
     std::string make_expanded(const CLI::App* group) const override {
         std::string text = "\n" + wrapped(group->get_description(), 0) + ":\n";
         for (const CLI::Option* option : group->get_options())

@@ -1,4 +1,4 @@
-// The end of a command that a signal asked to end, when what it did is safe.
+// The end of a command after a signal, once its work is safe.
 #pragma once
 
 #include <string>
@@ -7,8 +7,7 @@
 
 namespace mantissa::cli {
 
-/// The program then ends with 128 and the signal's number, as a shell says it of a program that a signal
-/// ended.
+/// The program's status is then 128 plus the signal's number, as shells report it.
 class Interrupted : public UserError {
   public:
     Interrupted(int signal, const std::string& what) : UserError(what), signal_(signal) {}
@@ -18,7 +17,7 @@ class Interrupted : public UserError {
     int signal_;
 };
 
-/// The end of a command that went wrong and has said so.
+/// The end of a command after an error that was already printed.
 class AlreadySaid : public UserError {
   public:
     explicit AlreadySaid(int exit_status) : UserError("it was said already"), exit_status_(exit_status) {}

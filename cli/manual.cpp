@@ -1,4 +1,4 @@
-// `mantissa manual`: the manual page, made of what the commands say of themselves.
+// `mantissa manual`: the manual page, made of the commands' own descriptions.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -13,7 +13,7 @@ namespace mantissa::cli {
 
 namespace {
 
-/// Text as roff takes it: hyphens are to be copied, and no line begins with a request.
+/// Text for roff: hyphens can be copied, and no line begins with a request.
 std::string roff(std::string_view text) {
     std::string out;
     for (const char c : text) {
@@ -36,7 +36,7 @@ std::string of_option(const CLI::Option& option) {
                        roff(option.get_description()));
 }
 
-/// A section a command, and one each of its own commands.
+/// A section per command, and one for each of its subcommands.
 std::string of_command(const CLI::App& command, const std::string& before) {
     const std::string name = before + " " + command.get_name();
     std::string text = fmt::format(".SH {}\n{}.\n", roff(name), roff(command.get_description()));
