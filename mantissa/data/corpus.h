@@ -75,8 +75,8 @@ TokenSplit split_chats(Corpus& corpus, bool last);
 std::unique_ptr<BatchSource> text_batches(const Corpus& corpus, TokenRange range, std::int64_t sequence,
                                           const BatchOptions& options);
 
-/// Size of a tokenizer trained on so much text: a token for 64 bytes, so that each occurs often enough to be
-/// learnt, at least 257 and at most 4,096 or the model's vocabulary.
+/// Size of a tokenizer trained on a text of this size: one token for 64 bytes, so that each occurs often
+/// enough to be learnt. At least 257, and at most 4,096 or the model's vocabulary.
 std::int64_t trained_vocabulary(std::int64_t text_bytes, std::int64_t model_vocabulary);
 
 /// English text of every Debian and Ubuntu machine: the licences in /usr/share/common-licenses, sorted by

@@ -69,10 +69,10 @@ struct ImageSplitOptions {
 };
 
 /// The images of a directory: data_batch_*.bin and test_batch.bin, with the names of batches.meta.txt; or
-/// train/CLASS/ and val/CLASS/; or CLASS/. training/ may replace train/; valid/ or validation/ may replace
-/// val/, and test/ does if none of these exists; case does not matter. Files are sorted by name; a class
-/// includes its subfolders, linked ones too, except hidden ones. Throws UserError that names a missing, empty
-/// or damaged item, or a class only in val/.
+/// train/CLASS/ and val/CLASS/; or CLASS/. training/ may replace train/. valid/, validation/ or, if none of
+/// these exists, test/ may replace val/; case does not matter. Files are sorted by name; a class includes its
+/// subfolders, linked ones too, except hidden ones. Throws UserError that names a missing, empty or damaged
+/// item, or a class only in val/.
 ImageSplit open_images(const std::filesystem::path& directory, const ImageSplitOptions& options);
 
 }  // namespace mantissa

@@ -15,8 +15,8 @@ namespace mantissa::inline v0 {
 /// Chats by sequences of `room` tokens: the longest first, each into the fullest sequence with room.
 std::vector<std::vector<std::uint64_t>> pack_chats(const ChatSet& set, TokenRange range, std::int64_t room);
 
-/// Inputs are those of packed documents (mantissa/nn/documents.h). An epoch has each sequence once. A
-/// sequence is filled up with tokens 0 without targets, each a document of its own.
+/// Inputs are packed documents (mantissa/nn/documents.h). An epoch has each sequence once. A sequence is
+/// filled up with tokens 0 without targets, each a document of its own.
 class PackedChats : public BatchSource {
   public:
     /// Takes the chats in a range of tokens that begins and ends with a chat. `set` must outlive this. Throws

@@ -57,7 +57,7 @@ struct PackedSequence {
 void tell_documents_apart(const PackedSequence& sequence, std::span<const std::uint64_t> ends,
                           std::uint64_t start);
 
-/// Inputs are those of packed documents (mantissa/nn/documents.h).
+/// Inputs are packed documents (mantissa/nn/documents.h).
 class PackedDocuments : public BatchSource {
   public:
     /// `stream` and `ends` must outlive this. Throws UserError as TextWindows does.

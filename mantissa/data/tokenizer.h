@@ -107,9 +107,9 @@ struct EncodeOptions {
 /// Immutable: threads may share it.
 class Tokenizer {
   public:
-    /// Throws UserError, naming `parts.source`, if the parts disagree: a byte without a token, a token twice,
-    /// a merge with a result that differs from its parts, a pair with two ranks, an empty special token. A
-    /// pipeline without cuts gets cuts where no token could span them.
+    /// Throws UserError, naming `parts.source`, if the parts disagree. Examples: a byte without a token, a
+    /// token twice, a merge with another result, a pair with two ranks, an empty special token. A pipeline
+    /// without cuts gets cuts where no token could span them.
     explicit Tokenizer(TokenizerParts parts);
     ~Tokenizer();
     Tokenizer(Tokenizer&&) noexcept;

@@ -13,11 +13,10 @@
 
 namespace mantissa::inline v0 {
 
-/// Loads from a directory, with tokenizer.json, vocab.json + merges.txt, encoder.json + vocab.bpe or
-/// tokenizer.tiktoken, in that order, or from a file *.json or *.tiktoken. generation_config.json and
-/// config.json in the same folder name the tokens that end and begin a text (hf_token_ids.h); without them,
-/// spelling decides. Throws UserError, naming the file and, for text files, the line, also if both pairs
-/// exist and disagree.
+/// Loads tokenizer.json, vocab.json + merges.txt, encoder.json + vocab.bpe or tokenizer.tiktoken, in that
+/// order, from a directory, or a file *.json or *.tiktoken. generation_config.json and config.json beside it
+/// name the tokens that end and begin a text (hf_token_ids.h); without them, spelling decides. Throws
+/// UserError, naming file and line, also if both pairs exist and disagree.
 Tokenizer load_tokenizer(const std::filesystem::path& path);
 
 /// Whether the directory has files that load_tokenizer reads.
@@ -50,8 +49,8 @@ Tokenizer parse_tokenizer_json(const NamedText& json);
 /// r50k_base and p50k_base. Vocabularies known to have another rule are refused.
 Tokenizer parse_tiktoken(const NamedText& ranks);
 
-/// Files, by name, from which load_tokenizer makes this tokenizer again: the original files, or, for a
-/// tokenizer trained here, vocab.json and merges.txt; with that pair, tokenizer.json, which others need for
+/// Files, by name, from which load_tokenizer makes this tokenizer again. These are the original files or,
+/// after training here, vocab.json and merges.txt. That pair comes with tokenizer.json, which others need for
 /// models that are not GPT-2. New files are verified by reading them back.
 std::map<std::string, std::string> tokenizer_texts(const Tokenizer& tokenizer);
 

@@ -309,7 +309,7 @@ class PipelineReader {
                                         : "a decoder that does not make spaces and bytes again");
     }
 
-    // Tokens around those of a text.
+    // Tokens added around a text's own.
 
     void read_post_processor(const Json& step) {
         const std::string type = type_of(step, "post_processor");

@@ -1,5 +1,5 @@
 // The way from a text to the pieces that BPE merges within: changes of the text, then cuts, as in
-// tokenizer.json (normalizer and pre_tokenizer); and the places where a text may be cut beforehand.
+// tokenizer.json (normalizer and pre_tokenizer). Also the places where a text may be cut beforehand.
 #pragma once
 
 #include <array>
@@ -146,8 +146,8 @@ void for_each_piece(const CutStep& step, std::string_view text, Piece&& piece) {
     if (pending && !(step.behavior == removed && last_matched)) piece(text.substr(begin));
 }
 
-/// Places where a text may be cut so that both parts, the second one as a text that `continues`, give the
-/// pieces of the whole: before white space after a letter, a number or another mark, where certain.
+/// Places where a text may be cut: both parts, the second as one that `continues`, give the pieces of the
+/// whole. These are before white space after a letter, number or other mark, where certain.
 class SafeCuts {
   public:
     explicit SafeCuts(const TextPipeline& pipeline);

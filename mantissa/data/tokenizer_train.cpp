@@ -106,8 +106,8 @@ struct Word {
 
 /// The words and the counts of all pairs in them.
 ///
-/// Each token is made by one merge only: the tokens of a byte range follow from earlier merges and those
-/// bytes, as long as no token crosses its ends. So a pair first appears when one of its two tokens is made,
+/// Each token is made by one merge only. So the tokens of a byte range follow from earlier merges and its
+/// bytes, if no token crosses its ends. A pair therefore first appears when one of its two tokens is made,
 /// and its count only falls afterwards.
 class Trainer {
   public:

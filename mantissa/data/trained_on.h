@@ -1,5 +1,5 @@
-// A record of a run's training data, small enough for its checkpoint, so that a later run, with other files
-// or another split, can warn if it validates on data that was learnt before.
+// A record of a run's training data, small enough for its checkpoint. A later run with other files or another
+// split can warn if it validates on data that was learnt before.
 //
 // It keeps marks: numbers that follow only from the content of an item (an image, a run of tokens), wherever
 // it is and whatever its name. For many items it keeps a sample that does not depend on the split.

@@ -19,9 +19,9 @@ struct JsonLimits {
 };
 
 /// Parses `text`, one whole JSON document (RFC 8259). Throws UserError that begins with `source`, normally
-/// the file's path, for syntax errors; for a key that appears twice in one object, an integer outside 64
-/// bits, which the JSON library would round to a double, and a NUL byte or byte order mark, which the library
-/// would skip; and beyond `limits`.
+/// the file's path, for a syntax error, a repeated key, or a document beyond `limits`. Also throws it for
+/// input that the JSON library would take silently: an integer outside 64 bits (rounded), a NUL byte or a
+/// byte order mark (skipped).
 nlohmann::json parse_strict_json(std::string_view text, const std::string& source,
                                  const JsonLimits& limits = {});
 

@@ -46,8 +46,8 @@ PackedInputs packed_inputs(std::span<const Tensor> inputs);
 /// bool [B, 1, T, T]: whether query (row) and key (column) are in one document. documents i32 [B, T].
 Tensor in_one_document(Tensor documents);
 
-/// logits [B, T, V], targets i32 [B, T] -> the mean cross-entropy of the targets; where the mode says that
-/// targets may lack, of those at 0 or above.
+/// logits [B, T, V], targets i32 [B, T] -> the mean cross-entropy of the targets; if Mode::may_lack_targets,
+/// of targets at 0 or above.
 Tensor loss_of_text(Tensor logits, Tensor targets, const Mode& mode);
 
 /// logits [B, T, V] -> the sum of the counted targets' cross-entropies over PackedInputs::counted. The mean

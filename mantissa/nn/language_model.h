@@ -33,7 +33,7 @@ struct LanguageModel {
     /// values of earlier tokens are states of the kind `cache`, stored as `kept`.
     std::function<Tensor(Tensor tokens, Tensor positions, DType kept)> next_logits = {};
 
-    /// The longest T for predictions: the weights know no positions, or distances, beyond those of training.
+    /// The longest T for predictions: the weights know no positions, or distances, beyond training's.
     std::int64_t used_context() const { return trained_on > 0 && trained_on < reach ? trained_on : context; }
 };
 

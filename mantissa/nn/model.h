@@ -168,7 +168,7 @@ struct Model {
     std::string unit = "examples";
     std::int64_t units_per_example = 1;
     std::vector<InputSpec> inputs = {};
-    /// Whether inputs may have other shapes of one rank: the trace follows the shapes of its inputs. The
+    /// Whether inputs may have other shapes of equal rank: the trace follows the shapes of its inputs. The
     /// weights are the same for all shapes.
     bool shapes_vary = false;
     /// Records the forward pass on all inputs, and returns the loss: one floating number, a mean over the

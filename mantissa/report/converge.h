@@ -82,7 +82,7 @@ struct ConvergeReport {
     std::uint64_t seed = 0;
     LearningRateSchedule learning_rate = {};
     std::int64_t averaged =
-        1;  ///< losses at the end whose mean is judged: a quarter of the steps, at most 20
+        1;  ///< losses at the end with the judged mean: a quarter of the steps, at most 20
     SeedSpread spread = {};
     std::vector<ConvergedRun> runs;
 

@@ -146,7 +146,7 @@ class RunningProbe {
     std::vector<double> milliseconds_;
 };
 
-/// Limits the rows, if the size is not that of the rows.
+/// Limits the rows, unless they are the size in question.
 LintProbe shortened(LintProbe probe, const LintProbe& other) {
     if (probe.kind == LintProbe::Kind::contraction && probe.extents[0] == other.extents[0])
         probe.extents[0] = std::min(probe.extents[0], max_rows);

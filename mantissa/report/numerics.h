@@ -1,5 +1,5 @@
-// The numbers of one training step, weights, activations and gradients, compared with the ranges of FP16,
-// BF16 and TF32; the share of gradients that FP16 loses at each loss scale, and the scale to choose.
+// The numbers of one training step (weights, activations, gradients), compared with the ranges of FP16, BF16
+// and TF32. The share of gradients that FP16 loses at each loss scale, and the scale to choose.
 #pragma once
 
 #include <cstdint>

@@ -32,7 +32,7 @@ void add_once(std::vector<std::string>& to, const std::string& text) {
     if (!text.empty() && std::ranges::find(to, text) == to.end()) to.push_back(text);
 }
 
-/// Entries by line, in order of first use; those without a line come last.
+/// Entries by line, in order of first use; entries without a line come last.
 template <class Entry, class Add>
 std::vector<OnLine> by_line(const std::vector<Entry>& entries, const Add& add) {
     std::vector<OnLine> lines;

@@ -48,9 +48,9 @@ struct CheckpointToSave {
     /// optimizer.safetensors: moments and other optimizer states. Rank R > 0 writes its states, if it has
     /// any, to optimizer.R.safetensors.
     std::span<const TensorToWrite> optimizer;
-    /// Small text files by name. "state.json" must be among them: a JSON object with step, schedule, scaler,
-    /// random state, data position and configuration, whose members are the training loop's. "config.json"
-    /// lets others read the model.
+    /// Small text files by name. One must be "state.json": a JSON object, filled by the training loop, with
+    /// step, schedule, scaler, random state, data position and configuration. "config.json" lets others read
+    /// the model.
     std::map<std::string, std::string> texts;
     /// Whether `model` holds adapters alone: then its file is called adapter_model.safetensors.
     bool adapters = false;

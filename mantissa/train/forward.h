@@ -17,8 +17,8 @@ namespace mantissa::inline v0 {
 class Forward {
   public:
     /// Plans the trace without taking memory. The traced tensor becomes the result named `result`.
-    /// `parameters`: the states to bind to, if they exist. Operands are then not padded to rows of zeros that
-    /// those states lack: the output of one example may be padded although that of many is not.
+    /// `parameters`: the states to bind to, if they exist. Operands are not padded to rows of zeros that
+    /// these states lack, as one example's output would be where many examples' output is not.
     Forward(Device& device, const TraceModel& trace, const PipelineOptions& pipeline,
             const std::string& result = "loss", const StateBlock* parameters = nullptr,
             MakeKernels make = MakeKernels::yes);

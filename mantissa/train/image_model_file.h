@@ -19,7 +19,7 @@ class ImageModelFile {
     explicit ImageModelFile(const std::filesystem::path& directory);
 
     const nn::ImageModel& network() const { return network_; }
-    /// Names by number. Classes beyond those of the training images are named by their numbers.
+    /// Names by number. Classes beyond the training images' classes are named by their numbers.
     const std::vector<std::string>& classes() const { return classes_; }
     const ImageCut& cut() const { return cut_; }
     /// Empty, or a warning to show: the checkpoint was damaged, and the one before it was read.

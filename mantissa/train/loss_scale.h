@@ -2,9 +2,9 @@
 // backward pass, and gradients are divided by it before use. It lives in the graph, like the update, so the
 // host never waits for it.
 //
-// Dynamic, as Micikevicius et al., "Mixed precision training" (ICLR 2018), and PyTorch's GradScaler have it:
-// a step whose gradients are not finite is skipped and the scale halved; after `interval` good steps in a row
-// it is doubled. Unlike GradScaler's it never falls below a floor.
+// Dynamic, as in Micikevicius et al., "Mixed precision training" (ICLR 2018), and PyTorch's GradScaler. A
+// step with gradients that are not finite is skipped, and the scale is halved; after `interval` good steps in
+// a row it is doubled. Unlike GradScaler's, it never falls below a floor.
 #pragma once
 
 #include "mantissa/graph/graph.h"

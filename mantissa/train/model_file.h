@@ -19,9 +19,9 @@ namespace mantissa::inline v0 {
 
 class ModelFile {
   public:
-    /// A directory with a checkpoint, whose checksums are compared, or with model.safetensors (or its index)
-    /// and config.json. Throws UserError that names the file if it holds no known model, or if `dropout` is
-    /// given for a family without dropout.
+    /// A directory with a checkpoint, or with model.safetensors (or its index) and config.json. Compares a
+    /// checkpoint's checksums. Throws UserError that names the file if it holds no known model, or if
+    /// `dropout` is given for a family without dropout.
     explicit ModelFile(const std::filesystem::path& directory, double dropout = 0);
 
     const nn::LanguageModel& model() const { return model_; }

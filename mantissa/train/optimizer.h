@@ -101,7 +101,7 @@ struct MuonOptions {
     std::int64_t iterations = 5;
     Rates rates = Rates::like_adamw;
     bool in_bf16 = true;  ///< the iterations multiply BF16; else FP32
-    /// The matrices, by patterns of names (base/name_pattern.h); none: those of hidden layers.
+    /// The matrices, by patterns of names (base/name_pattern.h); none: all in hidden layers.
     std::optional<std::vector<std::string>> matrices = {};
     AdamWOptions others = {};  ///< for all other parameters
 };

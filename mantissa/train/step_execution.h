@@ -102,7 +102,7 @@ class StepExecution {
     std::vector<std::unique_ptr<Execution>> accumulate_;  // as TrainingPlan::accumulate
     std::list<ShapedForward> evaluations_;                // the last used first
     std::string derived_;                                 // as TrainingMemory::derived
-    std::int64_t brought_ = -1;                           // the step whose first inputs were given ahead
+    std::int64_t brought_ = -1;                           // the step with first inputs given ahead
 };
 
 }  // namespace mantissa

@@ -35,7 +35,7 @@ class FunctionRef;
 
 struct LossScaleOptions {
     enum class Kind : std::uint8_t {
-        by_policy,  ///< dynamic for FP16, none for all else
+        by_policy,  ///< dynamic for FP16, none for other policies
         none,
         dynamic,
         fixed

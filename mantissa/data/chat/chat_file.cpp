@@ -174,7 +174,7 @@ class RecordReader {
         return whole;
     }
 
-    /// Messages; those from `first_answer` on may be answers.
+    /// Reads messages; from `first_answer` on they may be answers.
     void take_messages(const Json& given, const char* name, std::int64_t first_answer) {
         if (!given.is_array())
             refuse(fmt::format("\"{}\": expected a list of messages, found {}", name, type_text(given)));

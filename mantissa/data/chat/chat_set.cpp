@@ -125,7 +125,7 @@ ChatSet read_chat_set(const ChatSetOptions& options, const Tokenizer& tokenizer,
         kinds.push_back(fmt::format("{} ({})", path.filename().string(), name_of(file.kind)));
         for (const std::string& name : file.unread)
             if (std::ranges::find(unread, name) == unread.end()) unread.push_back(name);
-        // In parts: a loop's first exception need not be that of the first chat.
+        // In parts: a loop's first exception need not come from the first chat.
         constexpr std::size_t at_once = 1024;
         for (std::size_t first = 0; first < file.chats.size(); first += at_once) {
             const std::size_t count = std::min(at_once, file.chats.size() - first);

@@ -11,7 +11,7 @@ namespace mantissa::inline v0::nn {
 /// Whether read_rotary and write_rotary handle the key, for a family with rotary positions.
 bool is_rotary_key(const DecoderFamily& family, std::string_view key);
 
-/// Reads rotary positions into `parts`, whose sizes are known. Throws UserError as read_decoder_config does.
+/// Reads rotary positions into `parts`, with known sizes. Throws UserError as read_decoder_config does.
 void read_rotary(const ConfigFile& file, const DecoderFamily& family, Decoder& parts);
 
 void write_rotary(const DecoderFamily& family, const Decoder& parts, nlohmann::ordered_json& config);
