@@ -1,5 +1,5 @@
-// The choice of items held out for validation, by a checksum of the item's own name: an item stays on its
-// side when others are added, removed or renamed, and for every seed.
+// The choice of items held out for validation, by a checksum of the item's own name. So an item stays on its
+// side for every seed, and when others are added, removed or renamed.
 #pragma once
 
 #include <cstdint>

@@ -25,9 +25,9 @@ struct ConvergeOptions {
     std::function<void(StateBlock&)> begin = {};
     std::int64_t steps = 20;
     LearningRateSchedule learning_rate = {};  ///< over `steps`
-    /// The allowed difference of the mean of last losses from the first run's. Negative: the spread of the
-    /// first precision over `seeds` initial weights, or the ladder's tolerance of the policy if it is larger,
-    /// or if the seeds' spread exceeds the loss's fall.
+    /// The allowed difference of the mean of last losses from the first run's. Negative: the first
+    /// precision's spread over `seeds` initial weights. The ladder's tolerance of the policy replaces the
+    /// spread if it is larger, or if the spread exceeds the loss's fall.
     double tolerance = -1;
     int seeds = 3;                                          ///< 1: only the ladder's tolerances
     double fixed_loss_scale = 0;                            ///< for policies that need one; 0: dynamic

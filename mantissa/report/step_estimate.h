@@ -45,9 +45,9 @@ std::vector<PlannedBytes> planned_bytes(const TrainingPlan& plan);
 /// The bytes as a table, and the step's estimated_seconds.
 std::string plan_text(const TrainingPlan& plan, const Peaks& peaks);
 
-/// Products, recomputed ones too, at half of their unit's peak, and each byte that the step holds moved
-/// twelve times, which is within a factor of 1.5 of records of several machines. Without a peak of copying,
-/// bytes cost nothing.
+/// Products, recomputed ones too, run at half of their unit's peak; each byte that the step holds moves
+/// twelve times. Records of several machines agree within a factor of 1.5. Without a peak of copying, bytes
+/// cost nothing.
 double estimated_seconds(const TrainingPlan& plan, const Peaks& peaks, const Target& target);
 
 /// The first node of each kernel among the step's contractions, matrix multiplies and convolutions.

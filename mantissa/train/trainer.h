@@ -83,8 +83,8 @@ struct TrainerOptions {
     /// Placement of the optimizer's states on the ranks, and format of gradients in transit.
     States states = States::sharded;
     Wire wire = Wire::fp32;
-    /// Bytes of a message with gradients: small, so that most of the backward pass is left when the first
-    /// message is full; large, so that a message's fixed cost does not count.
+    /// Bytes of a message with gradients: large, so that a message's fixed cost does not count, and small, so
+    /// that the first is full when most of the backward pass is left.
     std::int64_t bucket_bytes = std::int64_t{16} << 20;
 
     MakeKernels make_kernels = {};  ///< runtime/plan.h

@@ -37,16 +37,16 @@ std::vector<TextRange> find_answers(const RenderedChat& chat, const AnswersToFin
 std::vector<TextRange> marked_ranges(const RenderedChat& chat);
 
 /// Texts before an answer: the text that a generation prompt adds to a chat, or else the text after a
-/// question's words; and, where earlier answers begin differently, the part common to both. Empty if the
+/// question's words. If earlier answers begin differently, also the part common to both. Empty if the
 /// template refuses such chats.
 std::vector<std::string> ways_into_answers(const ChatTemplate& chat_template);
 
 /// Finds the first special token of a text.
 using FindSpecial = std::function<std::optional<TextRange>(std::string_view)>;
 
-/// Texts that end an answer's turn: the first special token that the template writes after an answer that is
-/// the last message, and after an answer that a question follows. If it always writes further special tokens
-/// right after it, as Cohere's does, all together come first. None if it refuses such chats.
+/// Texts that end an answer's turn: the first special token that the template writes after an answer, either
+/// the last message or one before a question. If it always writes further special tokens right after it, as
+/// Cohere's does, all together come first. None if it refuses such chats.
 std::vector<std::string> ends_of_turns(const ChatTemplate& chat_template, const FindSpecial& find);
 
 /// Whether a template reads text only from lists of parts and drops messages that are plain texts.
