@@ -1,12 +1,11 @@
-// Attention of one layer of GPT-2 124M, and longer: forward, and forward with backward, beside the eager
-// graph, which scales, masks and stores the scores, through the contraction and the row kernels.
+// Attention of one layer of GPT-2 124M, and at longer contexts: forward, and forward with backward. Compared
+// with the eager graph, which scales, masks and stores the scores, through contraction and row kernels.
 //
-// Each sample runs both, the kernel between two measurements of the peak of one thread on the unit that
-// multiplies. Reported are medians. `share`: of that peak times the threads, counting two products forward
-// and five backward, of the visible pairs only; `share_cpu` by the time that the threads
-// had a core, which is the one to read on a machine shared with others; `speedup`: the eager graph's time
-// over the kernel's, by that clock too. Environment: BENCH_THREADS (2), BENCH_CALLS, samples a shape (5).
-// Names are LEVEL/PASS/TYPE/...
+// Each sample runs both; the kernel runs between two measurements of one thread's peak on its multiplying
+// unit. Medians are reported. `share`: of that peak times the threads, for two products forward and five
+// backward, of visible pairs only. `share_cpu`: by the threads' core time, the one to read on a shared
+// machine. `speedup`: the eager graph's time over the kernel's, also by core time. Environment: BENCH_THREADS
+// (2), BENCH_CALLS, samples a shape (5). Names are LEVEL/PASS/TYPE/...
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>
@@ -130,7 +129,7 @@ int main(int argc, char** argv) {
     using namespace mantissa::on_cpu;
     for (const Isa isa : {Isa::amx, Isa::avx512_bf16, Isa::avx512, Isa::avx2}) {
         if (isa > best_isa()) continue;
-        if (isa >= Isa::avx512_bf16) {  // FP32 is that of AVX-512
+        if (isa >= Isa::avx512_bf16) {  // AVX-512 runs its FP32
             add_bf16(isa);
             continue;
         }

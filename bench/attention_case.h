@@ -1,5 +1,4 @@
-// Attention as the benchmarks run it: the kernels on operands of their own, and the eager graph of the same
-// shape.
+// Attention for the benchmarks: the kernels on operands of their own, and the eager graph of the same shape.
 #pragma once
 
 #include <algorithm>
@@ -54,7 +53,7 @@ inline Buffer attention_tensor(const AttentionShape& shape, std::uint32_t operat
     return buffer;
 }
 
-/// As it is written down, in FP32: every step an operation, the scores in memory.
+/// The textbook form in FP32: every step an operation, the scores in memory.
 inline Graph eager_attention(const AttentionShape& shape, bool backward) {
     Graph graph;
     const std::int64_t T = shape.positions;
@@ -76,7 +75,7 @@ inline Graph eager_attention(const AttentionShape& shape, bool backward) {
     return simplify(graph);
 }
 
-/// As the device chooses them.
+/// The kernels that the device chooses.
 inline const AttentionKernels& kernels_for(const AttentionSize& size, Isa isa) {
     const AttentionKernels* const of_unit = attention_kernels(bf16_unit(isa));
     return of_unit && refusal(*of_unit, size).empty() ? *of_unit : attention_kernels(isa);
@@ -137,8 +136,8 @@ class AttentionRun {
     }
 
   private:
-    /// [B, H, T, D], one tensor after another; or [B, T, H, D], and [B, T, 3, H, D] where three belong
-    /// together, as GPT-2's linear layers give and take them.
+    /// [B, H, T, D], one tensor after another; or [B, T, H, D], and [B, T, 3, H, D] for groups of three, the
+    /// layout of GPT-2's linear layers.
     template <class T>
     T at(std::size_t i) {
         const std::int64_t H = size_.heads, D = size_.head_size;

@@ -1,13 +1,13 @@
-// Attention as one operation beside the lines that say it, which stay where match_attention leaves a softmax
-// as it is: product, scale, what is done to scores, softmax, product; forward, and with backward.
+// Attention as one operation, compared with its separate lines, which stay where match_attention leaves a
+// softmax unchanged: product, scale, score function, softmax, product; forward, and with backward.
 //
-// Both are built by the same passes from the same lines, with match_attention and without, and run as plans,
-// their samples in turns. `ratio`: the time of the one operation over that of the lines, the median of the
-// samples' ratios; `one_ms` and `lines_ms`: their times. Queries, keys and values are parameters, which lie
-// in the policy's format beside. With one thread the processor's time is taken, with more the wall's. Six
-// heads a sequence. Environment: BENCH_THREADS (1), BENCH_CALLS, samples (9), BENCH_SEQUENCES (2),
-// BENCH_HEAD, the size of a head (64), BENCH_POSITIONS, of the longest text (1024). MANTISSA_ISA chooses the
-// level. Names are FORM/PASS/POLICY/T:positions.
+// The same passes build both from the same lines, with match_attention and without; their plans' samples
+// alternate. `ratio`: time of the one operation over the lines' time, the median of the samples' ratios;
+// `one_ms` and `lines_ms`: their times. Queries, keys and values are parameters, with copies in the policy's
+// format. One thread is timed by its processor time, more threads by wall time. Six heads a sequence.
+// Environment: BENCH_THREADS (1), BENCH_CALLS, samples (9), BENCH_SEQUENCES (2), BENCH_HEAD, the size of a
+// head (64), BENCH_POSITIONS, of the longest text (1024). MANTISSA_ISA chooses the level. Names are
+// FORM/PASS/POLICY/T:positions.
 #include <benchmark/benchmark.h>
 
 #include <limits>
@@ -43,7 +43,7 @@ Tensor causal(Tensor scores, std::int64_t T) {
     return shown(less_equal(keys_of(graph, T), queries_of(graph, T)), scores);
 }
 
-/// The function of scaled scores [B, H, T, T], and the one of their softmax.
+/// The function of scaled scores [B, H, T, T], and the function of their softmax.
 struct Lines {
     std::string name;
     std::function<Tensor(Tensor scores, std::int64_t positions)> score = causal;
@@ -118,7 +118,7 @@ BuiltGraph built(const Case& c, bool as_one, Device& device) {
     options.match_attention = as_one;
     Machine machine = machine_for_passes(device);
     machine.kernel_of = [asked = machine.kernel_of](const Graph& graph, const Node& node) {
-        return KernelAnswer{.why_none = asked(graph, node).why_none};  // made even where it loses
+        return KernelAnswer{.why_none = asked(graph, node).why_none};  // made even if it is slower
     };
     const auto model = [&](Graph& graph) { return loss_of(graph, c); };
     if (!c.backward) return build_evaluation(model, options, machine);
@@ -132,7 +132,7 @@ BuiltGraph built(const Case& c, bool as_one, Device& device) {
         options, machine);
 }
 
-/// A built graph as a plan runs it.
+/// Runs a built graph as a plan.
 class Run {
   public:
     Run(const Case& c, bool as_one, Device& device) : device_(device) {
@@ -168,7 +168,7 @@ class Run {
             return execution_->set_input(node.attributes.word("name"),
                                          random_of(type, ++filled_).as<const std::byte>());
         if (type.dtype == DType::i64) return give(node, std::vector<std::int64_t>{1});
-        std::vector<std::int32_t> documents;  // two, of three fifths and two
+        std::vector<std::int32_t> documents;  // two: three fifths and two fifths of the text
         for (std::int64_t i = 0; i < type.shape.elements(); ++i)
             documents.push_back(i % T * 5 < T * 3 ? 1 : 2);
         give(node, documents);
@@ -200,7 +200,7 @@ void compare(benchmark::State& state, const Case& c) {
                calls;
     };
     seconds(one, 1);
-    // As many calls a sample as take 2 ms.
+    // Enough calls a sample for 2 ms.
     const int calls = 1 + static_cast<int>(2e-3 / seconds(lines, 1));
     seconds(one, 1);
     std::vector<double> ratios, of_one, of_lines;

@@ -1,12 +1,12 @@
-// Attention of other scores than the scaled product, beside the plain causal one: windows, prefixes,
-// documents, capped scores, biases, tables of distances, scales that are learned, dropped weights; forward,
-// and with backward.
+// Attention with other scores than the scaled product, compared with the plain causal one: windows, prefixes,
+// documents, capped scores, biases, tables of distances, learned scales, dropped weights; forward, and with
+// backward.
 //
-// Samples of a form and of plain causal attention of the same shape alternate, each the whole operation as a
-// plan runs it, on the unit of the chosen level. `rate`: visible scores a second over those of the causal
-// one, the median of the samples' ratios; `time`: its time over the causal one's; `visible`: its share of the
-// pairs that the causal mask shows; `median_ms`: its own time. Environment: BENCH_THREADS (2), BENCH_CALLS,
-// samples (9). Names are FORM/PASS/TYPE/N:heads/T:positions.
+// Samples of a form and of plain causal attention of the same shape alternate. Each is the whole operation in
+// a plan, on the unit of the chosen level. `rate`: visible scores a second over the causal one's, the median
+// of the samples' ratios; `time`: its time over the causal one's; `visible`: its share of the causal mask's
+// pairs; `median_ms`: its own time. Environment: BENCH_THREADS (2), BENCH_CALLS, samples (9). Names are
+// FORM/PASS/TYPE/N:heads/T:positions.
 #include <benchmark/benchmark.h>
 
 #include <cmath>
@@ -38,7 +38,7 @@ struct Sizes {
     AttentionExtents extents() const { return {1, heads, positions, positions, 64, heads}; }
 };
 
-/// A body, what it reads, and how many pairs it shows.
+/// A body, its operands, and its number of visible pairs.
 struct Form {
     std::string name;
     std::vector<std::string> axes = {};
@@ -49,8 +49,8 @@ struct Form {
     std::function<double(std::int64_t positions)> pairs = {};                 ///< none: by the mask
 };
 
-/// The document that a position lies in. Long ones: two in a short text, four of unequal lengths in a long
-/// one. Short ones: about four, and about eight. All end within blocks.
+/// The document of a position. Long documents: two in a short text, four of unequal lengths in a long one.
+/// Short documents: about four, and about eight. All end within blocks.
 std::int64_t document_of(bool are_short, std::int64_t position, std::int64_t positions) {
     const bool short_text = positions < 4096;
     if (are_short) return position / (short_text ? 261 : 1043);
@@ -153,7 +153,7 @@ std::vector<Form> forms(const Sizes& sizes) {
     return all;
 }
 
-/// One graph of one attention, forward or with all gradients, as a plan runs it.
+/// Runs the graph of one attention, forward or with all gradients, as a plan.
 class Run {
   public:
     Run(const Form& form, const Sizes& sizes, bool backward, Device& device)

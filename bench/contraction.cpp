@@ -1,15 +1,15 @@
 // The contraction at the shapes of GPT-2 124M and 4,096 tokens: forward, gradient of the input, gradient of
-// the weight, and the products of attention; a small one, where what a call does besides multiplying shows;
-// FP32 on each level this CPU has, and BF16 on the unit for it. On tiles also what is made of several BF16
-// products: TF32 (bf16x3) and FP16; `share` then counts one product. One product also in variations, each
-// with one thing that it may spend time on changed.
+// the weight, and attention's products; also a small one, which shows a call's fixed cost. FP32 runs on each
+// level of this CPU, BF16 on its unit. On tiles, also products made of several BF16 products: TF32 (bf16x3)
+// and FP16; `share` then counts one product. One product runs in variations, each with a possible cause of
+// lost time changed.
 //
-// Each measurement is one call between two measurements of the peak of one thread on the unit that the call
-// runs on; its share is of the larger one times the threads, since a disturbed peak would flatter. Operands
-// are normal-distributed and rotate, so that none lies in a cache from the call before. Reported are medians,
-// by two clocks: `share` by wall time; `share_cpu` by the time that the threads had a core, which is the one
-// to read on a machine shared with others. `disturbed` counts calls in which the system took a core from one
-// of our threads. Environment: BENCH_THREADS (2), BENCH_CALLS, measurements a shape (7).
+// Each measurement is one call between two measurements of one thread's peak on the call's unit. Its share is
+// of the larger peak times the threads, since a disturbed peak would flatter. Operands are normal-distributed
+// and rotate, so that none is in a cache from the call before. Medians by two clocks are reported: `share` by
+// wall time; `share_cpu` by the threads' core time, the one to read on a shared machine. `disturbed` counts
+// calls in which the system took a core from one of our threads. Environment: BENCH_THREADS (2), BENCH_CALLS,
+// measurements a shape (7).
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
 
@@ -68,7 +68,7 @@ ContractionProblem linear_problem(Pass pass, std::int64_t out, std::int64_t in, 
     return problem;
 }
 
-/// The unit that a benchmark runs on.
+/// The unit of a benchmark.
 struct Unit {
     Isa isa = Isa::generic;
     DType operands = DType::f32;
@@ -132,7 +132,7 @@ class Operands {
     }
 
   private:
-    /// Normal values, a block of 2^16 of them repeated.
+    /// Fills with a repeated block of 2^16 normal values.
     static void fill(Buffer& buffer, DType type, std::uint32_t operation) {
         const RandomStream random{.seed = 1, .operation = operation};
         if (type == DType::bf16)
@@ -221,8 +221,8 @@ void add_linears(Unit unit, int calls) {
         }
 }
 
-/// The product before GELU: as it is, with a bias, with rows of output one cache line further apart, with its
-/// weights packed before, and of zeros, at which a tile unit's clock is higher.
+/// The product before GELU: plain, with a bias, with output rows one cache line further apart, with weights
+/// packed before, and with zeros, at which a tile unit's clock is higher.
 void add_variations(Unit unit, int calls) {
     const ContractionProblem plain = linear_problem(Pass::forward, 3072, 768, unit.operands);
     ContractionProblem bias = plain, apart = plain, kept = plain;
@@ -239,14 +239,14 @@ void add_variations(Unit unit, int calls) {
     add_one("zeros", plain, Values::zeros);
 }
 
-/// Some tens of microseconds.
+/// A contraction of some tens of microseconds.
 void add_small(Unit unit, int calls) {
     ContractionProblem problem = linear_problem(Pass::forward, 128, 128, unit.operands);
     problem.m = 64;
     add("small/M:64/N:128/K:128", problem, unit, calls);
 }
 
-/// The products of generating a token, with matrices stored either way.
+/// The products for generating a token, with matrices in either layout.
 void add_rows(Unit unit, int calls) {
     for (const auto& [out, in] : {std::array{3072, 768}, std::array{50304, 768}}) {
         const std::string sizes = "/N:" + std::to_string(out) + "/K:" + std::to_string(in);

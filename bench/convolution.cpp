@@ -1,14 +1,13 @@
 // Every convolution of ResNet50 (v1.5), VGG19, DenseNet121, ResNeXt50 (32x4d), MobileNetV3-L, EfficientNet-B0
-// and ConvNeXt-T at 224 x 224, three products each: the share of
-// the peak of the unit that it runs on, measured right before and after, and the bytes that operands and
-// result are. Last, for each network, the mean share weighted by FLOPs, as all its convolutions are run in a
-// step.
+// and ConvNeXt-T at 224 x 224, three products each: the share of its unit's peak, measured right before and
+// after, and the bytes of operands and result. Last, for each network, the mean share weighted by FLOPs, with
+// all its convolutions run as in a step.
 //
-// BENCH_BATCH images (4), BENCH_FORMAT f32, tf32, bf16 or f16 (f32), BENCH_NETWORK (all), BENCH_CALLS (5) of
-// which the median counts, or with BENCH_MINIMUM 1 the fastest, BENCH_THREADS (1), BENCH_LEAST share: shapes
-// above it are not printed (1: all are), BENCH_LIST (0) 1: their names and how often they are there, none is
-// run; BENCH_ONLY those whose line begins with this ("14 x  128 ->   32, 3x3, stride 1, dW"); BENCH_GROUPED
-// (0) 1: only those in groups.
+// BENCH_BATCH images (4), BENCH_FORMAT f32, tf32, bf16 or f16 (f32), BENCH_NETWORK (all), BENCH_CALLS (5),
+// the median counts, or with BENCH_MINIMUM 1 the fastest, BENCH_THREADS (1), BENCH_LEAST share: shapes above
+// it are not printed (1: all are), BENCH_LIST (0) 1: prints names and counts, and runs none; BENCH_ONLY:
+// shapes with lines that begin with this ("14 x  128 ->   32, 3x3, stride 1, dW"); BENCH_GROUPED (0) 1: only
+// grouped ones.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,7 +37,7 @@ std::string text_option(const char* name, const std::string& standard) {
 
 struct Layer {
     std::int64_t pixels, channels, filters, filter, stride;
-    bool reads_images = false;  ///< nobody asks for the gradient of its input
+    bool reads_images = false;  ///< its input needs no gradient
     std::int64_t groups = 1;
 
     bool operator==(const Layer&) const = default;
@@ -91,7 +90,7 @@ Layers densenet121() {
     return all;
 }
 
-/// CIFAR's.
+/// ResNet20 for CIFAR.
 Layers resnet20() {
     Layers all{{32, 3, 16, 3, 1, true}};
     std::int64_t pixels = 32, channels = 16;
@@ -118,13 +117,13 @@ Layers resnext50() {
     return all;
 }
 
-/// A block of MobileNets: 1x1 to more channels, a filter for each of them, 1x1 to fewer.
+/// A block of MobileNets: 1x1 to more channels, one filter per channel, 1x1 to fewer.
 struct Bottleneck {
     std::int64_t filter, expanded, outputs, stride;
 };
 
-/// Blocks behind a stem that leaves 112 x 112 pixels. Squeeze and excitation, a product a image, is left
-/// out.
+/// Blocks after a stem that leaves 112 x 112 pixels. Squeeze and excitation, one small product per image, is
+/// left out.
 Layers bottlenecks(std::int64_t stem, const std::vector<Bottleneck>& blocks, std::int64_t last) {
     Layers all{{224, 3, stem, 3, 2, true}};
     std::int64_t pixels = 112, channels = stem;
@@ -205,7 +204,7 @@ Format format_of(const std::string& name) {
 enum class Product { forward, input_gradient, filter_gradient };
 constexpr const char* names[] = {"forward", "dX", "dW"};
 
-/// One product of a layer, bound to the first kernel that takes it, with operands of its own.
+/// A product of a layer, bound to the first kernel that takes it, with operands of its own.
 class Bound {
   public:
     Bound(Device& device, const Layer& layer, Product product, std::int64_t batch, const Format& format) {
@@ -267,7 +266,7 @@ class Bound {
         }
     }
 
-    /// Small whole numbers, in whatever format.
+    /// Small integers, in any format.
     static Buffer filled(const Type& type) {
         Buffer memory(static_cast<std::size_t>(type.bytes()));
         const RandomStream random{.seed = 3};
@@ -363,7 +362,7 @@ class Bench {
         std::vector<double> seconds;
         double best = peak(bound.kernel);
         bound.run();
-        // One after another, as in a step: between others' work memory is slower for some milliseconds.
+        // Back to back, as in a step: between other work, memory is slower for some milliseconds.
         for (int i = 0; i < on_cpu::option("BENCH_CALLS", 5); ++i) {
             const Stopwatch watch;
             bound.run();

@@ -1,4 +1,4 @@
-// How quickly the emulated GPU runs: instructions of lanes a second, one thread, races looked for and not.
+// Speed of the emulated GPU: lane instructions a second, one thread, with and without a search for races.
 //
 //   bench_emulated_gpu [--benchmark_filter=...]     names are KERNEL/RACES
 //

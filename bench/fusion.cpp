@@ -1,11 +1,11 @@
-// GELU written as its formula, on FP32: operation by operation, where each makes its round trip through
-// memory, against one fused kernel, one read and one write; both beside a copy of the same machine in the
-// same run.
+// GELU written as its formula, on FP32: operation by operation, each with a round trip through memory,
+// compared with one fused kernel, one read and one write. Both are compared with a copy on the same machine
+// in the same run.
 //
 //   bench_fusion [--megabytes 256] [--threads N]
 //
-// Peaks and both forms are measured in turns; the best of each is compared. Bytes are those that the
-// operations read and write.
+// Peaks and both forms are measured in turns; the best of each is compared. Bytes are the operations' reads
+// and writes.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -1,14 +1,13 @@
-// Bytes that generating a token reads, and how near that is to the memory's speed: bytes a token (weights
-// that are multiplied, keys and values of the tokens so far) over the seconds of a token, as a share of the
-// rate at which the same threads read memory with a loop that does nothing but load. The two take turns, a
-// token and 64 MB, since that rate is another from one second to the next where machines are shared; medians
-// count.
+// Memory speed in generating a token: bytes a token (multiplied weights, keys and values of the tokens so
+// far) over a token's seconds, as a share of the rate at which the same threads read memory with a loop of
+// loads. The two take turns, a token and 64 MB, since that rate varies from second to second on shared
+// machines; medians count.
 //
 //   bench_generating
 //
 // BENCH_MODEL (gpt2-124m), with random weights; BENCH_POLICIES (fp32,bf16,int8,int4); BENCH_TOKENS (256);
-// BENCH_TEXTS (1): texts at once, of which weights are read once; BENCH_PROMPT (0: none): tokens of a prompt
-// whose multiply-adds a second are printed, too, beside the peak of the level's FP32; BENCH_THREADS (all).
+// BENCH_TEXTS (1): texts at once, for which weights are read once; BENCH_PROMPT (0: none): tokens of a
+// prompt, with its multiply-adds a second, printed beside the level's FP32 peak; BENCH_THREADS (all).
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -42,7 +41,7 @@ class Reading {
     explicit Reading(ThreadPool& pool) : pool_(pool), memory_(std::size_t{512} << 20, "memory to read") {
         std::memset(memory_.data(), 1, memory_.size());
     }
-    /// Seconds a byte, of the next part.
+    /// Seconds a byte, for the next part.
     double seconds() {
         constexpr std::size_t part = std::size_t{64} << 20;
         constexpr std::int64_t block = (256 << 10) / sizeof(float);
@@ -63,7 +62,7 @@ class Reading {
 
 struct BytesOfToken {
     std::int64_t weights = 0;  ///< of all products with matrices
-    double keys = 0;           ///< on average over the texts, of all
+    double keys = 0;           ///< average over the texts, for all
 };
 
 BytesOfToken bytes_of(const Plan& plan, std::int64_t tokens, std::int64_t context) {
@@ -82,7 +81,7 @@ BytesOfToken bytes_of(const Plan& plan, std::int64_t tokens, std::int64_t contex
     return bytes;
 }
 
-/// FLOPs of a prompt's products with matrices; scores are made of the last token alone.
+/// FLOPs of a prompt's products with matrices; only the last token has scores.
 double flops_of_prompt(const Plan& plan, std::int64_t tokens, std::int64_t vocabulary) {
     double flops = 0;
     const Graph& graph = plan.graph();

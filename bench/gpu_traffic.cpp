@@ -1,14 +1,14 @@
-// The memory of a GPU that kernels of a training step touch, beside what their operands and results have:
+// The GPU memory that kernels of a training step touch, compared with the size of their operands and results:
 // counted by the emulated GPU in sectors of 32 bytes, for the first, the middle and the last block of each
 // grid.
 //
-// A step of GPT-2 124M's widths with all passes runs operation by operation. What a block touches again, and
-// what another one does, comes from the caches: a share above one is traffic between them and the
-// multiprocessors. Products of the library are not counted, and no node that has one. Nothing else of the
-// step runs, so its numbers mean nothing.
+// A step of GPT-2 124M's widths with all passes runs operation by operation. A block's repeated accesses, and
+// accesses to other blocks' sectors, come from the caches: a share above one is traffic between caches and
+// multiprocessors. Nodes with products of the library are not counted. Nothing else of the step runs, so its
+// numbers mean nothing.
 //
-// BENCH_LAYERS (2), BENCH_BATCH (16), BENCH_SEQUENCE (1024), BENCH_POLICY (bf16); BENCH_KERNELS=1: also each
-// launch.
+// BENCH_LAYERS (2), BENCH_BATCH (16), BENCH_SEQUENCE (1024), BENCH_POLICY (bf16); BENCH_KERNELS=1: also
+// prints each launch.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,8 +33,8 @@ namespace {
 
 constexpr double sector = 32;
 
-/// Bytes that the blocks of a launch touch, each block for itself. Where the first is as the middle one, so
-/// are all but the last; elsewhere they touch more and more, or less, as under a causal mask, for which
+/// Bytes that the blocks of a launch touch, counted block by block. If the first equals the middle one, all
+/// but the last are taken as equal. Otherwise they grow or shrink linearly, as under a causal mask, and
 /// Simpson's rule is exact.
 double bytes_touched(const cuda::LaunchCount& count) {
     const auto of = [&](std::size_t block) {
@@ -136,7 +136,7 @@ void run() {
         for (const PlannedNode& each : plan.nodes()) planned[each.node] = &each;
         gpu.count(true);
         const auto before = [&](NodeId) {
-            device->wait(*device->record(Queue::work));  // for what was queued before the step began
+            device->wait(*device->record(Queue::work));  // work queued before the step began
             gpu.take_counts();
             return true;
         };

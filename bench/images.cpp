@@ -1,10 +1,9 @@
-// Kernels over images against the machine's copy: pools, batch normalisation, relu's gradient. Each sample
-// times a copy and the kernel one after the other, on memory that no cache holds (slices taken in turn from
-// an arena ten times the last cache), as bench_rows does. Sizes are those of ResNet50 on 8 images of 224 x
-// 224.
+// Image kernels compared with the machine's copy: pools, batch normalisation, relu's gradient. Each sample
+// times a copy and the kernel one after the other, on memory that no cache holds (slices of an arena ten
+// times the last cache), as bench_rows does. Sizes are ResNet50's on 8 images of 224 x 224.
 //
-// Printed are medians: the kernel's bytes a second, each tensor counted as often as the kernel walks over it,
-// and the share of the copy's in the same sample.
+// Medians are printed: the kernel's bytes a second, with each tensor counted once per pass over it, and the
+// share of the copy's rate in the same sample.
 //
 //   bench_images [--benchmark_filter=avx512.*/2/]     names are LEVEL/THREADS/KERNEL
 #include <benchmark/benchmark.h>
@@ -29,11 +28,11 @@ using namespace mantissa::on_cpu;
 constexpr std::int64_t arena_bytes = 640 << 20;
 constexpr std::int64_t min_bytes = 128 << 20;  // of a sample
 
-/// Hands out slices of one buffer in turn, so that a slice is cold when it comes round again.
+/// Hands out slices of one buffer in turn, so that a slice is cold when it is used again.
 class Arena {
   public:
     Arena() : buffer_(arena_bytes, "benchmark arena") {
-        // Normal numbers in either format: FP32 ones have the upper halves of BF16 ones.
+        // Normal numbers in either format: the upper halves of FP32 ones are BF16 ones.
         const auto values = buffer_.as<float>();
         constexpr std::size_t period = 1 << 18;
         const RandomStream random{.seed = 1};
@@ -76,7 +75,7 @@ struct Kernel {
     std::function<void(const Run&)> run;
 };
 
-/// The pool behind ResNet's first convolution.
+/// The pool after ResNet's first convolution.
 struct StemPool {
     Attributes attributes{{"window", std::vector<std::int64_t>{3, 3}},
                           {"stride", std::vector<std::int64_t>{2, 2}},
@@ -133,7 +132,7 @@ void add_pools(std::vector<Kernel>& all, DType type) {
                    }});
 }
 
-/// Rows of 8 images of 56 x 56, as 64 and as 256 channels have them.
+/// Rows of 8 images of 56 x 56, with 64 and with 256 channels.
 void add_norms(std::vector<Kernel>& all, DType type, std::int64_t C) {
     constexpr std::int64_t rows = 8 * 56 * 56;
     const std::int64_t image = rows * C * static_cast<std::int64_t>(size_of(type));

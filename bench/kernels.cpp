@@ -1,6 +1,6 @@
-// The kernels of an operation that take a problem, one beside the other: the first of the list, which plans
-// run, in turns with each of the rest, and with itself once more, whose rate is the spread. Large problems
-// are beyond the last cache.
+// All kernels that take an operation's problem, compared: the first of the list, which plans run, in turns
+// with each other kernel and with itself; the rate of the latter is the spread. Large problems exceed the
+// last cache.
 //
 //   bench_kernels [PATTERN]     BENCH_TURNS (9), BENCH_THREADS (1). MANTISSA_ISA chooses the level.
 #include <fmt/format.h>

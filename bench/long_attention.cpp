@@ -1,12 +1,12 @@
-// Attention of one long head, BF16 and causal, on the unit of the chosen level: what a second thread gains,
-// and what memory grows with.
+// Attention of one long head, BF16 and causal, on the unit of the chosen level: the gain of a second thread,
+// and the growth of memory.
 //
 // threads/PASS/T: samples alternate between a pool of one thread and one of two; `speedup` is the median of
 // their ratios, by wall time, so both cores must be free. memory/T: forward and backward once, with operands
 // of their own. In MiB: `tensors`, q, k, v, do, o, dq, dk, dv and the log-sum-exp; `workspace`, the
-// operation's own, of the pass that needs more; `resident`, by how much the process grew until both had run;
-// `scores`, one T x T in BF16, and `eager`, the arena of the eager graph in FP32 as planned, neither of which
-// is allocated. Environment: BENCH_CALLS, samples (7).
+// operation's own, of the pass with the larger need; `resident`, the growth of the process until both had
+// run; `scores`, one T x T in BF16, and `eager`, the planned arena of the eager graph in FP32, neither of
+// which is allocated. Environment: BENCH_CALLS, samples (7).
 #include <benchmark/benchmark.h>
 
 #include <string>
@@ -60,7 +60,7 @@ std::int64_t eager_arena_bytes(const AttentionShape& shape) {
 
 void run_memory(benchmark::State& state, std::int64_t positions) {
     static ThreadPool two(2);
-    AttentionRun(one_head(64), chosen_isa(), two).run(true);  // stacks and code are there before
+    AttentionRun(one_head(64), chosen_isa(), two).run(true);  // maps stacks and code before
     const AttentionShape shape = one_head(positions);
     const std::int64_t eager = eager_arena_bytes(shape), before = resident_memory();
     AttentionRun attention(shape, chosen_isa(), two);

@@ -1,9 +1,9 @@
-// The time that planning takes where a graph holds large tables, and where it holds a loop; and a step of
-// recurrent networks.
+// Planning time of a graph with large tables, and of a graph with a loop; and the time of a step of recurrent
+// networks.
 //
-// A LLaMA of 134 million parameters with its rotary tables as constants beside the model of this project, in
-// turns. Then LSTM and GRU of two layers. BENCH_TURNS (5),
-// BENCH_STEPS (512), BENCH_HIDDEN (512), BENCH_BATCH (16), BENCH_POLICY (fp32), BENCH_WITHOUT_PLANS.
+// A LLaMA of 134 million parameters with its rotary tables as constants, in turns with this project's model.
+// Then LSTM and GRU of two layers. BENCH_TURNS (5), BENCH_STEPS (512), BENCH_HIDDEN (512), BENCH_BATCH (16),
+// BENCH_POLICY (fp32), BENCH_WITHOUT_PLANS.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -42,7 +42,7 @@ nn::DecoderConfig llama() {
     return config;
 }
 
-/// The function of the angle of each position and pair of elements of a head.
+/// A function of the angle of each position and pair of a head's elements.
 SharedData table(double (*of)(double)) {
     std::vector<double> values;
     for (std::int64_t t = 0; t < sequence; ++t)

@@ -13,7 +13,7 @@
 
 namespace mantissa::on_cpu {
 
-/// The value of the environment variable, or the standard where it is not set.
+/// The value of the environment variable, or `standard` if it is not set.
 inline int option(const char* name, int standard) {
     const char* const text = std::getenv(name);
     return text ? std::atoi(text) : standard;
@@ -26,8 +26,8 @@ inline double cpu_seconds() {
     return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-/// One thread's work is timed by its own CPU clock, which other programs on the machine do not stretch
-/// (though they take memory bandwidth and cache); work of several, by the wall's.
+/// Time for one thread by its own CPU clock, which other programs do not stretch (though they take memory
+/// bandwidth and cache); for several threads by the wall clock.
 inline double seconds_now(int threads) {
     timespec now{};
     ::clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &now);
@@ -45,11 +45,11 @@ inline double median(std::vector<double> values) {
     return values[values.size() / 2];
 }
 
-/// Bytes a second, read and written, of the better of plain and streaming copies.
+/// Bytes a second, reads and writes counted, of the better of plain and streaming copies.
 inline double copy_bandwidth(ThreadPool& pool) {
     static Buffer scratch = [] {
         Buffer memory(std::size_t{256} << 20);
-        std::ranges::fill(memory.as<std::byte>(), std::byte{1});  // pages never written are no memory
+        std::ranges::fill(memory.as<std::byte>(), std::byte{1});  // pages never written have no memory
         return memory;
     }();
     return measured_copy_bandwidth(pool, scratch.as<std::byte>()).best();

@@ -1,7 +1,6 @@
-// Products of bytes, at M=4096, N=3072, K=768. Each call stands beside a contraction of BF16 operands of the
-// same shape, and between two measurements of the peak of its unit; `share` is of that peak, `over_bf16` a
-// ratio of rates. Times are those for which the threads had a core (BENCH_THREADS, 1); medians of BENCH_CALLS
-// (7).
+// Products of bytes, at M=4096, N=3072, K=768. Each call is compared with a BF16 contraction of the same
+// shape, and runs between two measurements of its unit's peak; `share` is of that peak, `over_bf16` a ratio
+// of rates. Times are the threads' core time (BENCH_THREADS, 1); medians of BENCH_CALLS (7).
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -28,7 +27,7 @@ double timed(Work work) {
     return cpu_seconds() - start;
 }
 
-/// As bytes 59, as BF16 0.0029.
+/// Filled with 59 as bytes, or 0.0029 as BF16.
 Buffer operand(std::int64_t bytes) {
     Buffer buffer(static_cast<std::size_t>(bytes));
     std::memset(buffer.data(), 0x3b, buffer.size());

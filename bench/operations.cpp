@@ -1,5 +1,5 @@
-// The time of operations made of others, or by the generator, beside those that they are measured by: both in
-// turns, with the reference once more, whose ratio to itself is the spread.
+// Times of operations made of others, or by the generator, compared with their reference operations: both in
+// turns, and the reference again, with its ratio to itself as the spread.
 //
 // BENCH_TURNS (9), BENCH_THREADS (all). Tensors are beyond the last cache. MANTISSA_ISA chooses the level.
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ namespace {
 using In = const std::vector<Tensor>&;
 using Build = std::function<Tensor(Graph&, In)>;
 
-/// One operation on operands of its own.
+/// An operation on operands of its own.
 class Timed {
   public:
     Timed(Device& device, const std::vector<Type>& types, const Build& build, std::int64_t ids_below) {
@@ -99,7 +99,7 @@ Side function(const char* op) {
     return {op, {f32({16, 1 << 20})}, [op](Graph&, In x) { return call1(op, {x[0]}); }};
 }
 
-/// y = x W of rows that lie by groups of unequal size, and of all rows with one matrix.
+/// y = x W for rows in groups of unequal size, and for all rows with one matrix.
 void compare_groups(Device& device, Shape w) {
     const std::int64_t R = 4096, E = w[0];
     std::vector<double> counts;

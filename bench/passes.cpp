@@ -1,8 +1,8 @@
-// Every combination of the optional passes on one model: what a step takes, and how far the choice that
-// `train` makes by itself lies from the best.
+// Every combination of the optional passes on one model: the time of a step, and the distance of `train`'s
+// own choice from the best.
 //
-// Combinations whose plans are equal are one. First each alone, then the best ones and train's own in turns,
-// on one state; of each turn the first step is not counted. BENCH_MODEL (gpt2-tiny), BENCH_BATCH (1),
+// Combinations with equal plans are one. First each runs alone, then the best ones and train's own in turns,
+// on one state; the first step of each turn is not counted. BENCH_MODEL (gpt2-tiny), BENCH_BATCH (1),
 // BENCH_SEQUENCE (the context), BENCH_POLICY (the fastest), BENCH_STEPS (5), BENCH_TURNS (7), BENCH_THREADS
 // (all); BENCH_PAIRS=1: only train's own choice and those with one pass or two switched. MANTISSA_ISA chooses
 // the level.
@@ -129,7 +129,7 @@ class Comparison {
         fmt::print("{} combinations, {} different plans\n", 1U << names.size(), candidates_.size());
     }
 
-    /// The first step finds caches and derived states as another left them.
+    /// The first step finds another candidate's caches and derived states.
     void time(Candidate& candidate, int steps, std::vector<double>& into) {
         for (int i = 0; i < steps + 1; ++i) {
             const StepResult result = candidate.trainer->step({tokens_, targets_}, 1e-4);

@@ -1,7 +1,7 @@
-// Prediction of one row, and the start from a file of weights, of two networks of 1 M parameters: fully
-// connected layers, few and wide, or many and narrow. With BENCH_IMAGES 1, of one image of 224 x 224 pixels
-// in FP32 and BF16 by the networks for images. Prints the median microseconds of a row, and the milliseconds
-// from the file to the first row's output, as JSON, for bench/peers/prediction.py.
+// Prediction of one row, and the start from a file of weights, for two networks of 1 M parameters: fully
+// connected layers, few and wide, or many and narrow. With BENCH_IMAGES 1, prediction of one image of 224 x
+// 224 pixels in FP32 and BF16 by the image networks. Prints, as JSON for bench/peers/prediction.py, the
+// median microseconds of a row, and the milliseconds from the file to the first row's output.
 //
 //   bench_prediction
 //

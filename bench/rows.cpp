@@ -1,11 +1,11 @@
-// Row kernels against the machine's copy. Each sample times a plain copy, a streaming copy and the kernel one
-// after the other: as many bytes, in as many calls, on memory that no cache holds (slices taken in turn from
+// Row kernels compared with the machine's copy. Each sample times a plain copy, a streaming copy and the
+// kernel one after the other: equal bytes, in equally many calls, on memory that no cache holds (slices of
 // arenas ten times the last cache). A sample moves at least 128 MB, so that neither the start of the threads
-// nor what the last cache still owes memory counts. Sizes are those of GPT-2 124M at 4 x 1,024 tokens.
+// nor pending writes of the last cache count. Sizes are GPT-2 124M's at 4 x 1,024 tokens.
 //
-// Printed are medians, and the median of the kernel's bytes a second, reads and writes counted, as a share of
-// the better copy's in the same sample. What only reads is also compared with reading: a loop that touches
-// each line once, with a prefetch; a copy is not its bound, since no line goes back to memory.
+// Medians are printed, and the median of the kernel's bytes a second, reads and writes counted, as a share of
+// the better copy's in the same sample. Read-only kernels are also compared with reading: a loop that touches
+// each line once, with a prefetch. A copy does not bound them, since no line goes back to memory.
 //
 //   bench_rows [--benchmark_filter=avx512.*/2/]     names are LEVEL/THREADS/KERNEL
 #include <benchmark/benchmark.h>
@@ -30,10 +30,10 @@ using namespace mantissa::on_cpu;
 constexpr std::int64_t arena_bytes = 320 << 20;
 constexpr std::int64_t min_bytes = 128 << 20;  // of a sample
 
-/// Hands out slices of one buffer in turn, so that a slice is cold when it comes round again.
+/// Hands out slices of one buffer in turn, so that a slice is cold when it is used again.
 class Arena {
   public:
-    /// One megabyte of such numbers, repeated: subnormals and NaN would measure something else.
+    /// A megabyte of these numbers, repeated: subnormals and NaN would change the speed.
     template <class T>
     Arena(float (*value)(std::uint64_t), T (*rounded)(float)) : buffer_(arena_bytes, "benchmark arena") {
         constexpr std::size_t period = (1u << 20) / sizeof(T);
@@ -310,14 +310,14 @@ void read_lines(const char* from, std::int64_t bytes) {
     }
 }
 
-/// Seconds a byte in the samples of one kernel and of what it is compared with.
+/// Seconds a byte in the samples of one kernel and of its references.
 struct Samples {
     std::vector<double> plain, streaming, reading, kernel;
 
     const std::vector<double>& better_copy() const {
         return median(plain) < median(streaming) ? plain : streaming;
     }
-    /// The median of how much of the other's speed the kernel has, sample by sample.
+    /// The median share of the reference's speed that the kernel reaches, sample by sample.
     double share_of(const std::vector<double>& other) const {
         std::vector<double> shares;
         for (std::size_t i = 0; i < kernel.size(); ++i) shares.push_back(other[i] / kernel[i]);

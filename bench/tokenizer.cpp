@@ -1,6 +1,6 @@
-// Encoding, decoding and training speed of the tokenizer. Without arguments of its own it reads the text and
-// GPT-2's tokenizer from MANTISSA_TEST_DATA (the folder that holds tinyshakespeare.txt and gpt2/);
-// MANTISSA_BENCH_TEXT names a text to train on.
+// Encoding, decoding and training speed of the tokenizer. By default it reads the text and GPT-2's tokenizer
+// from MANTISSA_TEST_DATA (the folder with tinyshakespeare.txt and gpt2/); MANTISSA_BENCH_TEXT names a text
+// to train on.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
@@ -24,7 +24,7 @@ std::filesystem::path data_folder() {
 
 void skip(benchmark::State& state, const UserError& error) { state.SkipWithError(error.what()); }
 
-/// One core, the cache of pieces empty at the start of each run.
+/// Encodes on one core, with an empty cache of pieces at the start of each run.
 void encode(benchmark::State& state) try {
     const TextFile text(data_folder() / "tinyshakespeare.txt");
     const Tokenizer tokenizer = load_tokenizer(data_folder() / "gpt2");

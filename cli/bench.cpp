@@ -1,4 +1,4 @@
-// `mantissa bench`: the mixed-precision tutorial's benchmark of networks for images.
+// `mantissa bench`: the mixed-precision tutorial's benchmark of image networks.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -28,7 +28,7 @@ namespace {
 struct BenchCommand {
     RunOptions run;
     BenchSize size;
-    std::string from, save;  ///< weights; empty: none
+    std::string from, save;  ///< files of weights; empty: none
     std::string html, command;
     bool chooses_batch = true;
     FreeBenchSize free;
@@ -72,8 +72,8 @@ std::vector<TrainerOptions> trainers_of(const BenchCommand& options, const Targe
     return trainers;
 }
 
-/// Fewer images than the tutorial's, where their number was not given, and fewer batches, where theirs were
-/// not: a CPU would run for hours.
+/// Chooses fewer images and fewer batches than the tutorial, if their numbers were not given: a CPU would run
+/// for hours.
 void choose_size(const BenchCommand& options, Device& device, BenchOptions& bench) {
     if (options.chooses_batch) bench.size.batch = fitting_batch(device, bench);
     bench.free = options.free;

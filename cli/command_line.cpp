@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The bytes that are not ASCII as \xNN.
+/// Replaces bytes that are not ASCII by \xNN.
 std::string escaped(std::string_view text) {
     std::string out;
     for (const char c : text)
@@ -40,7 +40,7 @@ bool is_file(const NamedFile& file) {
            (!fs::exists(file.path, ignored) || fs::is_regular_file(file.path, ignored));
 }
 
-/// How many characters must be added, removed or replaced to make one word of the other.
+/// Characters to add, remove or replace to turn one word into the other.
 std::size_t edits_between(std::string_view a, std::string_view b) {
     std::vector<std::size_t> row(b.size() + 1);
     std::iota(row.begin(), row.end(), std::size_t{0});
@@ -55,7 +55,7 @@ std::size_t edits_between(std::string_view a, std::string_view b) {
     return row.back();
 }
 
-/// That of the names which is most like a word; none where nothing is.
+/// The name most like a word; empty if none is similar.
 std::string max_like(const std::vector<std::string>& names, const std::string& word) {
     std::string best;
     const std::size_t size = word.size() - std::min(word.find_first_not_of('-'), word.size());
@@ -94,7 +94,7 @@ std::vector<std::string> split_at(char separator, std::string_view text) {
 std::string not_utf8(std::span<const std::string> words) {
     for (std::size_t i = 0; i < words.size(); ++i) {
         const std::string& word = words[i];
-        // The text that a model continues may be any bytes.
+        // A prompt may have any bytes.
         if (word.starts_with("--prompt=") || (i > 0 && words[i - 1] == "--prompt")) continue;
         if (!is_utf8(word))
             return fmt::format(

@@ -1,4 +1,4 @@
-// Demands on a command line before anything is done, beyond what its options say of themselves.
+// Checks of a command line before any work, beyond the options' own checks.
 #pragma once
 
 #include <filesystem>
@@ -15,8 +15,8 @@ class App;
 
 namespace mantissa::cli {
 
-/// The standard streams are there, if only as /dev/null: else the next file that is opened would be one of
-/// them, and get what is printed.
+/// Opens missing standard streams as /dev/null: otherwise the next opened file would become one of them, and
+/// get the printed text.
 void open_standard_streams();
 
 bool is_utf8(std::string_view text);
@@ -28,19 +28,19 @@ std::vector<std::string> split_at(char separator, std::string_view text);
 /// a word could not be written into a checkpoint. A prompt may be any bytes. Empty if all are UTF-8.
 std::string not_utf8(std::span<const std::string> words);
 
-/// The options of a command, with those of its groups.
+/// The options of a command, including its groups.
 std::vector<std::string> options_of(const CLI::App& command);
 
-/// "; did you mean X?" with the name that is most like the word; empty where none is like it.
+/// "; did you mean X?" with the name most like the word; empty if none is similar.
 std::string did_you_mean(const std::vector<std::string>& names, const std::string& word);
 
-/// Makes one section of all where there are few options, which is easier to read.
+/// Joins all options into one section where there are few, for easier reading.
 void join_short_sections(CLI::App& app);
 
-/// Throws UserError with the option before the reason: the command line is wrong, not what it names.
+/// Throws UserError with the option before the reason: the command line is wrong, not a file.
 [[noreturn]] void refuse_value(std::string_view option, std::string_view reason);
 
-/// The value of an option as `read` understands it; a UserError of `read` becomes that of refuse_value.
+/// The value of an option, parsed by `read`; an error of `read` gets the option's name.
 template <class Read>
 auto in_option(std::string_view option, const Read& read) {
     try {
@@ -50,28 +50,28 @@ auto in_option(std::string_view option, const Read& read) {
     }
 }
 
-/// A file that an option names.
+/// A file named by an option.
 struct NamedFile {
     std::string option;
     std::filesystem::path path;
 };
 
-/// Throws UserError, beginning with the option, where an output is also an input or another output, or lies
-/// in one of the folders that hold checkpoints. Empty paths and "-" count for nothing.
+/// Throws UserError, beginning with the option, if an output is also an input or another output, or is in one
+/// of the folders of checkpoints. Empty paths and "-" are ignored.
 void require_apart(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& inputs,
                    const std::vector<std::filesystem::path>& checkpoints = {});
 
 /// Whether a path names the same file or folder as another, or one in that folder.
 bool lies_in(const std::filesystem::path& path, const std::filesystem::path& place);
 
-/// Throws UserError, beginning with the option, where an output lies in the folder of an input, which is read
-/// with all that it holds: the next start would read the output, too. An input that is no folder, empty paths
-/// and "-" count for nothing.
+/// Throws UserError, beginning with the option, if an output is in an input folder, which is read with all
+/// its contents: the next run would read the output, too. An input that is no folder, empty paths and "-" are
+/// ignored.
 void require_outside(const NamedFile& input, const char* how_it_is_read,
                      const std::vector<NamedFile>& outputs);
 
-/// Where a checkpoint lies that `option` names, links followed, so that it is replaced there and locked by
-/// one name. Throws UserError for a link that leads nowhere.
+/// The place of the checkpoint that `option` names, with links resolved, so that it is replaced there and
+/// locked under one name. Throws UserError for a broken link.
 std::string place_of_checkpoint(const std::string& option, const std::string& path);
 
 }  // namespace mantissa::cli

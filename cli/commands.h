@@ -25,9 +25,9 @@ void add_numerics_command(CLI::App& app, const std::string& typed);
 void add_converge_command(CLI::App& numerics, const std::string& typed);
 void add_bench_command(CLI::App& app, const std::string& typed);
 void add_tokenize_command(CLI::App& app);
-/// Knows the commands that were added before it.
+/// Completes the commands that were added before it.
 void add_completion_command(CLI::App& app);
-/// Describes the commands that the program has when it runs.
+/// Describes all commands of the running program.
 void add_manual_command(CLI::App& app);
 
 /// The end of a command that a signal asked to end, when what it did is safe. The program then ends with 128

@@ -1,4 +1,4 @@
-// `mantissa completion bash`: what a shell needs to complete commands and options.
+// `mantissa completion bash`: scripts with which a shell completes commands and options.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -20,7 +20,7 @@ struct KnownOption {
     std::string name, description;  ///< the name with its hyphens
 };
 
-/// Those with a long name, of the command and of its groups.
+/// Options with a long name, of the command and of its groups.
 std::vector<KnownOption> long_options(const CLI::App& command) {
     std::vector<KnownOption> found;
     for (const CLI::Option* option : command.get_options())
@@ -45,8 +45,8 @@ std::vector<std::string> names_of(const std::vector<const CLI::App*>& commands) 
     return names;
 }
 
-/// A line for a command, behind those of the commands within it: the pattern of its words, what they may be
-/// followed by, and its options.
+/// A line for a command, after lines for its subcommands: the pattern of its words, the possible next words,
+/// and its options.
 std::string bash_cases(const CLI::App& command, const std::string& words) {
     std::string cases;
     for (const CLI::App* inner : commands(command))
@@ -57,7 +57,7 @@ std::string bash_cases(const CLI::App& command, const std::string& words) {
                                fmt::join(names_of(commands(command)), " "), fmt::join(options, " "));
 }
 
-/// A line for each option that takes certain words only: its name, and what its value may be.
+/// A line for each option with a fixed set of words: its name and the words.
 std::string bash_values(const CLI::App& app) {
     std::set<std::string> names;
     const auto add = [&](const auto& self, const CLI::App& command) -> void {
@@ -74,8 +74,8 @@ std::string bash_values(const CLI::App& app) {
                                fmt::join(names_of(commands(app)), " "));
 }
 
-/// Words that begin with a hyphen are options of the command; the first may be a command, the second one
-/// within it, and others are files.
+/// Words that begin with a hyphen are options of the command. The first word may be a command, the second a
+/// subcommand, and other words are files.
 std::string for_bash(const CLI::App& app) {
     std::string cases;
     for (const CLI::App* command : commands(app)) cases += bash_cases(*command, command->get_name());
@@ -112,7 +112,7 @@ std::string quoted_for_fish(const std::string& text) {
     return out + "'";
 }
 
-/// Lines for the commands within this one, which is offered where `condition` holds, and for their options.
+/// Lines for the subcommands of this command, offered where `condition` holds, and for their options.
 std::string fish_lines(const CLI::App& app, const CLI::App& command, const std::string& condition) {
     std::string text;
     for (const CLI::App* inner : commands(command)) {

@@ -31,7 +31,7 @@ struct ConvergeCommand {
     bool has_loss_scale = false;
     std::string html, command;
     ImageDataOptions images;
-    double min_learning_rate = -1;  ///< negative: the same as the learning rate
+    double min_learning_rate = -1;  ///< negative: constant learning rate
     std::int64_t warmup = default_warmup, validate_every = 0;
     double clip = default_clip;
 };
@@ -63,7 +63,7 @@ void validate_on(const ImageData& images, std::int64_t every, ConvergeOptions& c
     };
 }
 
-/// Throws UserError, once all is printed and written, where one does not agree.
+/// Throws UserError, after all is printed and written, if a policy does not agree.
 void run(const ConvergeCommand& options) {
     if (options.has_loss_scale && !(options.loss_scale > 0))
         throw UserError(fmt::format("--loss-scale must be above 0, got {}", options.loss_scale));
@@ -97,7 +97,7 @@ void run(const ConvergeCommand& options) {
     fmt::print("{}\n{}", data.description, converge_table(report));
     write_output(options.run.json, converge_json(report));
     write_output(options.html, converge_html(report, options.command));
-    std::fflush(stdout);  // what was found stands before what is concluded
+    std::fflush(stdout);  // so that results precede the conclusion
     if (!report.broken().empty())
         throw UserError(fmt::format(
             "{}; a {} may help", verdict(report),

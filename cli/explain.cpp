@@ -1,4 +1,4 @@
-// `mantissa explain`: what runs in what, by which rule.
+// `mantissa explain`: the formats and kernels of each operation, and the rules that chose them.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -36,18 +36,18 @@ struct ExplainCommand {
     bool nodes = false, roofline = false;
     RankQuestion ranks;
     ThreadQuestion threads;
-    std::string card;   ///< a GPU that need not be there; empty: this machine
-    double memory = 0;  ///< GB to fit into; 0: what is available
+    std::string card;   ///< a GPU that may be absent; empty: this machine
+    double memory = 0;  ///< GB to fit into; 0: the available memory
 };
 
-/// For a plan that is read and never run.
+/// Options for a plan that is read and never run.
 TrainerOptions to_read(const RunOptions& options, const Policy& policy, const Target& target) {
     TrainerOptions settings = in_policy(options, policy, target);
     settings.make_kernels = MakeKernels::no;
     return settings;
 }
 
-/// A forward pass to the loss under a policy, as generating and validating run it.
+/// A forward pass to the loss under a policy, as in generation and validation.
 Explanation explain_inference(const RunOptions& options, const Policy& policy, Device& device) {
     const nn::Model model = training_model(options);
     const TrainerOptions settings = in_policy(options, policy, device.target());
@@ -63,7 +63,7 @@ Explanation explain_inference(const RunOptions& options, const Policy& policy, D
     return explanation;
 }
 
-/// Where the step takes more memory than there is, what would take less.
+/// Prints smaller plans if the step takes more memory than available.
 void print_what_would_fit(const ExplainCommand& options, const Policy& policy, const MemoryAtPeak& memory,
                           Device& device) {
     const std::int64_t available =
@@ -101,7 +101,7 @@ void run_roofline(const ExplainCommand& options, Device& device) {
     write_output(options.run.json, explain_json(explanation));
 }
 
-/// Plans as a card's architecture has it, on paper, and runs nothing.
+/// Plans for a card's architecture on paper, and runs nothing.
 void print_on_paper(const ExplainCommand& options) {
     if (!options.roofline) throw UserError("--for is for the roofline of a GPU: it needs --roofline");
     if (!options.html.empty() || !options.trace.empty() || !options.run.json.empty())
@@ -116,7 +116,7 @@ void print_on_paper(const ExplainCommand& options) {
                paper_roofline_table(plan.step(), plan.flops_per_step(), card));
 }
 
-/// A policy for inference is held against what the other does in inference.
+/// A policy for inference is compared with the other policy in inference.
 void print_difference(const ExplainCommand& options, Device& device) {
     if (options.roofline || !options.html.empty() || !options.trace.empty() || !options.run.json.empty())
         throw UserError(
@@ -241,7 +241,7 @@ void add_explain_command(CLI::App& app, const std::string& typed) {
     command.does([options, &command] {
         command.require_company();
         take_model_of_files(command, options->run);
-        // Fusion differs from policy to policy; the formats of an operation do not.
+        // Fusion differs from policy to policy; an operation's formats do not.
         if (!options->difference.empty() && !command.is_given("--passes")) options->run.passes = "simplify";
         run(*options);
     });

@@ -1,5 +1,5 @@
-// `explain --ranks`: how long a step would take on so many ranks over a link, and with which buckets and
-// micro-batches it is fastest.
+// `explain --ranks`: a step's estimated time on so many ranks over a link, and the fastest buckets and
+// micro-batches.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -131,7 +131,7 @@ class RankAnswers {
         return option;
     }
 
-    /// Medians of some steps on inputs of zeros, with nobody at the other end: what waits does not wait.
+    /// Medians of some steps on zeros, without other ranks: waits return at once.
     std::vector<double> measured(Trainer& trainer) {
         constexpr int warm_up = 2, steps = 5;
         std::vector<HostValues> zeros;

@@ -1,5 +1,5 @@
-// `explain --threads`: how long a step would take on so many threads, from its blocks as one thread runs
-// them, and what does not scale.
+// `explain --threads`: a step's estimated time on so many threads, from its blocks on one thread, and the
+// launches that do not scale.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -84,7 +84,7 @@ void validate(const RunOptions& run, const ThreadQuestion& question) {
 
 RunOptions on_threads(RunOptions run, int threads) {
     run.threads = threads;
-    run.quiet = true;  // more than there are cores are asked about, and not run
+    run.quiet = true;  // more threads than cores are planned for, never run
     return run;
 }
 
@@ -108,7 +108,7 @@ PlannedMachine machine_of(const RunOptions& run, const ThreadQuestion& question,
     return machine;
 }
 
-/// A step whose loops are recorded block by block.
+/// A step with its loops recorded block by block.
 RecordedStep recorded_step(Trainer& trainer, const Batch& batch) {
     RecordedStep step;
     LoopRecorder recorder;
@@ -129,8 +129,7 @@ RecordedStep recorded_step(Trainer& trainer, const Batch& batch) {
     return step;
 }
 
-/// Runs steps on one thread: one that warms up, then in turns some that are timed and some that are recorded;
-/// fewer where they are long.
+/// Runs steps on one thread: one for warm-up, then timed and recorded ones in turns; fewer if they are long.
 RecordedStep measured_step(Trainer& trainer, const RunOptions& run) {
     constexpr int least = 3, most = 15;
     constexpr double enough_seconds = 10;

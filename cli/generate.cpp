@@ -70,15 +70,15 @@ void validate(const GenerateCommand& options) {
         throw UserError("--prompt TEXT is missing: which text, of one character or more, to continue?");
 }
 
-/// Tokenizer that the options name, or that lies beside the weights.
+/// The tokenizer of the options, or the one beside the weights.
 Tokenizer open_tokenizer(const GenerateCommand& options, const ModelFile& file) {
     if (options.run.tokenizer.empty())
         return named_tokenizer(tokenizer_beside(file.directory(), "--checkpoint"));
     return in_option("--tokenizer", [&] { return named_tokenizer(options.run.tokenizer); });
 }
 
-/// A terminal is shown control characters, for they are commands to it; a file or a program gets the text as
-/// it is.
+/// Prints control characters escaped on a terminal, which would obey them; files and programs get the text
+/// unchanged.
 void print_text(const std::string& text) {
     static const bool is_terminal = ::isatty(STDOUT_FILENO) == 1;
     const std::string shown = is_terminal ? printable(text) : text;
@@ -90,10 +90,10 @@ void print_text(const std::string& text) {
 struct Job {
     std::string prompt;
     std::vector<TokenId> tokens;  ///< of the prompt
-    std::uint64_t seed = 0;       ///< on top of --seed
+    std::uint64_t seed = 0;       ///< added to --seed
 };
 
-/// The text of one prompt and how it ended.
+/// The text of a prompt, and how it ended.
 struct Written {
     std::string text;
     Generated generated;
@@ -126,7 +126,7 @@ Fields report_of(const GenerateCommand& options, const Policy& policy, const nn:
             {"policy", policy.name}};
 }
 
-/// Options with the tokens that end a text, and an answer's turn where there is a chat.
+/// Options with the tokens that end a text and, in a chat, an answer's turn.
 GenerateOptions generate_options(const GenerateCommand& options, const TextModel& model) {
     const SamplingOptions sampling{.temperature = options.temperature,
                                    .top_k = options.top_k.value_or(0),
@@ -168,7 +168,7 @@ std::unique_ptr<TokenGenerator> make_generator(const GenerateCommand& options, c
 
 std::string speed_text(const Policy& policy, std::size_t prompt_tokens, const Generated& generated) {
     std::string made = count_text(generated.tokens.size(), "token");
-    // The first one comes out of the prompt.
+    // The first token comes from the prompt.
     if (generated.timed_tokens > 0) made += fmt::format(" at {:.1f} tokens/s", generated.tokens_per_second());
     return fmt::format("{}: {}, after a prompt of {} at {:.1f} tokens/s ({:.0f} ms)", policy.name, made,
                        prompt_tokens, prompt_tokens_per_second(prompt_tokens, generated),
@@ -180,7 +180,7 @@ void print_profile(const GenerateCommand& options, const TokenGenerator& generat
         print_error(fmt::format("{}", profile_table(generator.token_plan(), generator.profile())));
 }
 
-/// One text, shown as it comes.
+/// Writes one text, shown token by token.
 Fields write_one(const GenerateCommand& options, const TextModel& model, const Policy& policy,
                  const Job& job) {
     const auto generator = make_generator(options, model, policy, {&job, 1}, 1);
@@ -214,7 +214,7 @@ Fields write_one(const GenerateCommand& options, const TextModel& model, const P
     print_profile(options, *generator);
     Fields report = report_of(options, policy, model.model());
     const Fields text = fields_of(options, job, written);
-    report.insert(report.end(), text.begin(), text.end());  // beside the list, as earlier versions had it
+    report.insert(report.end(), text.begin(), text.end());  // beside the list, as in earlier versions
     report.insert(report.end(),
                   {{"texts", Datum::List{text}},
                    {"texts_at_once", 1},
@@ -224,8 +224,8 @@ Fields write_one(const GenerateCommand& options, const TextModel& model, const P
     return report;
 }
 
-/// As many texts as the generator has, from the first of `jobs` on; where there are fewer, the last is begun
-/// again and ended at its first token.
+/// Writes as many texts as the generator has, from the first of `jobs` on. If there are fewer jobs, the last
+/// is repeated, and ended at its first token.
 std::vector<Written> write_together(const GenerateCommand& options, const TextModel& model,
                                     TokenGenerator& generator, std::span<const Job> jobs) {
     std::vector<TextWriter> writers(jobs.size(), TextWriter(model.tokenizer(), options.stop));
@@ -250,7 +250,7 @@ std::vector<Written> write_together(const GenerateCommand& options, const TextMo
     return written;
 }
 
-/// Several texts, each shown when those that are written with it are done; a line of dashes between them.
+/// Writes several texts; each is shown when its group is done, with a line of dashes between.
 Fields write_all(const GenerateCommand& options, const TextModel& model, const Policy& policy,
                  std::span<const Job> jobs) {
     const std::size_t at_once = std::min(jobs.size(), static_cast<std::size_t>(options.batch));
@@ -282,7 +282,7 @@ Fields write_all(const GenerateCommand& options, const TextModel& model, const P
     return report;
 }
 
-/// Conversations of --chat: chats in a file, or a text that is the user's message.
+/// Conversations of --chat: chats in a file, or a text as the user's message.
 std::vector<ChatRecord> conversations(const GenerateCommand& options) {
     const std::string name = options.chat == "-" ? "standard input" : options.chat;
     const TextFile file(options.chat);
@@ -309,7 +309,7 @@ std::vector<ChatRecord> conversations(const GenerateCommand& options) {
     return chats;
 }
 
-/// Jobs of --chat: conversations as the template writes them, with the beginning of an answer.
+/// Jobs of --chat: conversations rendered by the template, with the beginning of an answer.
 std::vector<Job> jobs_of_chats(const GenerateCommand& options, const TextModel& model) {
     const ChatEncoder encoder(model.tokenizer());
     std::vector<Job> jobs;
@@ -321,7 +321,7 @@ std::vector<Job> jobs_of_chats(const GenerateCommand& options, const TextModel& 
     return jobs;
 }
 
-/// Jobs of each prompt, as many as --samples says; the first of each draws as it would alone.
+/// Jobs of each prompt, as many as --samples; the first of each draws as it would alone.
 std::vector<Job> jobs_of(const GenerateCommand& options, const TextModel& model) {
     if (!options.chat.empty()) return jobs_of_chats(options, model);
     std::vector<std::string> prompts;
@@ -344,7 +344,7 @@ std::vector<Job> jobs_of(const GenerateCommand& options, const TextModel& model)
     return jobs;
 }
 
-/// The text of --validation, read as training validates; null: none was given.
+/// The text of --validation, read as in a training's validation; null: none was given.
 std::unique_ptr<const Corpus> open_validation_text(const GenerateCommand& options, const ModelFile& file,
                                                    const TextModel& model) {
     if (options.validation.empty()) return nullptr;
@@ -361,8 +361,8 @@ std::unique_ptr<const Corpus> open_validation_text(const GenerateCommand& option
     return corpus;
 }
 
-/// The perplexity of the validation text, and beside that of a quantised model that of BF16, with how fast
-/// each continues the prompt, if there is one.
+/// The perplexity of the validation text; for a quantised model also BF16's. With a prompt, also the speed of
+/// each in continuing it.
 Datum run_validation(const GenerateCommand& options, const TextModel& model, const Policy& policy,
                      const Corpus& text, std::span<const Job> jobs) {
     std::vector<Policy> policies{policy};

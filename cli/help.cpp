@@ -37,7 +37,7 @@ class Help : public CLI::Formatter {
         return entry("  " + make_option_name(option, is_positional) + make_option_opts(option), text);
     }
 
-    /// The kind of value, or the words that it may be, and how many.
+    /// The kind of value, or its words, and the number of values.
     std::string make_option_opts(const CLI::Option* option) const override {
         if (option->get_type_size() == 0) return "";
         std::string type = option->get_type_name();
@@ -59,7 +59,7 @@ class Help : public CLI::Formatter {
         return wrapped(command->get_description(), columns) + "\n";
     }
 
-    /// A group of options of which one is given.
+    /// A group with exactly one of its options given.
     std::string make_expanded(const CLI::App* group) const override {
         std::string text = "\n" + wrapped(group->get_description(), columns) + ":\n";
         for (const CLI::Option* option : group->get_options())

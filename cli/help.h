@@ -11,10 +11,10 @@ class App;
 
 namespace mantissa::cli {
 
-/// Gives the program and all of its commands this help. Call it when all commands are there.
+/// Sets this help for the program and all of its commands. Call it after all commands were added.
 void lay_out_help(CLI::App& app);
 
-/// Command lines that show what the command is for, as "train" or "numerics converge"; none for other names.
+/// Example command lines for a command, as "train" or "numerics converge"; none for other names.
 std::vector<std::string> examples_of(std::string_view command);
 
 }  // namespace mantissa::cli

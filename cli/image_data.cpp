@@ -17,7 +17,7 @@ namespace mantissa::cli {
 
 namespace {
 
-/// One thread that reads for so many that compute.
+/// Computing threads per reading thread.
 constexpr int threads_per_reader = 4;
 constexpr std::int64_t max_read_threads = 1024;
 
@@ -52,8 +52,8 @@ PixelStatistics pixels_of(const ImageDataOptions& options, const ImageSplit& spl
     return pixels;
 }
 
-/// Images of CIFAR-10 are taken as they are, with black around them in training, those of folders a little
-/// larger than what is cut out of them: what is common for each.
+/// The common preprocessing: CIFAR-10's images at full size, padded with black in training; images of folders
+/// a little larger than their cut.
 ImageBatchOptions batch_options(const ImageDataOptions& options, const ImageSplit& split, std::int64_t image,
                                 const BatchOptions& batches) {
     const std::int64_t larger = is_cifar10(split) ? image : image + image / 7;
@@ -74,7 +74,7 @@ ImageBatchOptions batch_options(const ImageDataOptions& options, const ImageSpli
     return chosen;
 }
 
-/// With as many classes as the images have, unless more were asked for.
+/// A network with as many classes as the images have, unless more were requested.
 nn::ImageModel network_for(const ImageSplit& split, const RunOptions& run, const std::string& directory) {
     if (!nn::is_image_model(run.model))
         throw UserError(fmt::format("--images needs a network for images as --model: {}; the model is {}",

@@ -1,4 +1,4 @@
-// `mantissa ladder`: the rungs on the same weights and text.
+// `mantissa ladder`: the rungs on equal weights and text.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -28,10 +28,10 @@ struct LadderCommand {
     std::string rungs;  ///< empty: default_rungs()
     std::string html, command;
     std::int64_t repeats = 3;
-    bool choose_batch = false;  ///< of the size that ladder_size gives
+    bool choose_batch = false;  ///< size from ladder_size
 };
 
-/// Fewer sequences a step where the machine would take long, rather than fewer rungs; what is chosen is said.
+/// Chooses fewer sequences a step, rather than fewer rungs, on slow machines, and prints the choice.
 void choose_batch(Device& device, LadderOptions& ladder) {
     const LadderSize size = ladder_size(device, ladder);
     ladder.trainer.batch = size.batch;

@@ -1,4 +1,4 @@
-// `mantissa lint`: ugly sizes in a model, what to make of them, and what that gains here.
+// `mantissa lint`: ugly sizes in a model, better sizes, and their gain here.
 #include <fmt/format.h>
 
 #include <memory>

@@ -21,9 +21,9 @@ struct LoraArguments {
     std::optional<double> alpha, dropout;
     bool rank_stabilized = false, magnitudes = false;
     std::vector<std::string> on;  ///< patterns of names
-    std::string trunk;            ///< a layout's name; empty: as the policy stores
-    std::string adapter;          ///< a folder whose adapters are trained on
-    std::string merge;            ///< where the whole model is written at the end
+    std::string trunk;            ///< a layout's name; empty: the policy's format
+    std::string adapter;          ///< a folder of adapters to train further
+    std::string merge;            ///< the folder for the whole model at the end
 
     bool given() const { return rank || !adapter.empty(); }
 };
@@ -33,10 +33,10 @@ void add_lora_options(Command& command, LoraArguments& arguments);
 /// --adapter and --merge, of `train`.
 void add_adapter_options(Command& command, LoraArguments& arguments);
 
-/// The adapters that were asked for; none: the weights are trained. Throws UserError for images.
+/// The requested adapters; none: the weights are trained. Throws UserError for images.
 std::optional<nn::LoraOptions> lora_of(const RunOptions& options);
 
-/// Copies the adapters of --adapter into a trainer's states, if it is given.
+/// Copies the adapters of --adapter into a trainer's states, if given.
 void begin_with_adapters(const RunOptions& options, StateBlock& state);
 
 }  // namespace mantissa::cli

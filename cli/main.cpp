@@ -1,6 +1,5 @@
-// The program: one subcommand a file. It ends with 0; with 1 and one line that says what went wrong; with 2
-// where the command line is wrong, a word or a value; with 128 and the number of the signal that interrupted
-// it.
+// The program: one subcommand a file. Its status is 0; 1 after one line with the error; 2 for a wrong word or
+// value on the command line; 128 plus the number of a signal that interrupted it.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -39,7 +38,7 @@ std::vector<std::string> commands_of(const CLI::App& app) {
     return names;
 }
 
-/// The fault of the first word, where it is no command; else nothing.
+/// The error for a first word that is no command; else empty.
 std::string unknown_command(const CLI::App& app, const std::string& word) {
     const std::vector<std::string> names = commands_of(app);
     if (std::ranges::find(names, word) != names.end()) return "";
@@ -48,7 +47,7 @@ std::string unknown_command(const CLI::App& app, const std::string& word) {
                         : fmt::format("there is no command '{}'{}", word, like);
 }
 
-/// The parser's words about how many values an option has, as the other messages have it.
+/// The parser's text about numbers of values, in the style of our errors.
 std::string in_plain_words(const std::string& said) {
     static const std::regex too_many("(.*): At Most ([0-9]+) required but received ([0-9]+)"),
         too_few("(.*): At least ([0-9]+) required but received ([0-9]+)");
@@ -62,7 +61,7 @@ std::string in_plain_words(const std::string& said) {
     return said;
 }
 
-/// The name of the last command among the words, as one types it: "mantissa numerics converge".
+/// The full name of the last command among the words: "mantissa numerics converge".
 std::string typed_name(const CLI::App& app) {
     std::string name = app.get_name();
     for (const CLI::App* command = &app; !command->get_subcommands().empty();) {
@@ -72,7 +71,7 @@ std::string typed_name(const CLI::App& app) {
     return name;
 }
 
-/// The fault of the first word that the command does not know; nothing if it knows all.
+/// The error for the first word that the command does not know; empty if it knows all.
 std::string unknown_option(const CLI::App& app) {
     const CLI::App* command = &app;
     while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
@@ -87,14 +86,14 @@ std::string unknown_option(const CLI::App& app) {
     return "";
 }
 
-/// The command line as a shell would take it again.
+/// The command line, quoted for a shell.
 std::string command_line(int argc, char** argv) {
     std::string line = "mantissa";
     for (int i = 1; i < argc; ++i) line += " " + mantissa::shell_word(argv[i]);
     return line;
 }
 
-/// The output must have arrived: a report that a full disk swallowed is no success.
+/// Throws UserError if output was lost: a report on a full disk is a failure.
 void require_printed() {
     std::cout.flush();
     if (std::fflush(stdout) != 0 || std::ferror(stdout) || !std::cout)
@@ -103,10 +102,10 @@ void require_printed() {
                         std::strerror(errno)));
 }
 
-/// The message about a wrong command line begins with the option that is wrong.
+/// An error about the command line begins with the wrong option.
 int exit_status_of(std::string_view message) { return message.starts_with("--") ? 2 : 1; }
 
-/// The words of the command line, the first apart; `help COMMAND` is `COMMAND --help`.
+/// The words of the command line without the program's name; `help COMMAND` becomes `COMMAND --help`.
 std::vector<std::string> words_of(int argc, char** argv) {
     std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
     if (!words.empty() && words.front() == "help") {
@@ -116,13 +115,13 @@ std::vector<std::string> words_of(int argc, char** argv) {
     return words;
 }
 
-/// The fault of the words as they were typed, before any is looked at closely; else nothing.
+/// The error for the words as typed, before they are parsed; else empty.
 std::string wrong_words(const CLI::App& app, const std::vector<std::string>& words) {
     if (std::string wrong = mantissa::cli::not_utf8(words); !wrong.empty()) return wrong;
     return words.empty() || words[0].starts_with('-') ? "" : unknown_command(app, words[0]);
 }
 
-/// The status of a wrong command line, once it is said what is wrong.
+/// Prints the error of a wrong command line, and returns its status.
 int end_with(const std::string& wrong) {
     mantissa::cli::print_error(fmt::format("mantissa: {}\n", wrong));
     return 2;
@@ -130,8 +129,7 @@ int end_with(const std::string& wrong) {
 
 int run(CLI::App& app, const mantissa::cli::Words& words) {
     try {
-        app.parse(
-            std::vector<std::string>(words.all.rbegin(), words.all.rend()));  // takes them from the back
+        app.parse(std::vector<std::string>(words.all.rbegin(), words.all.rend()));  // parsed from the back
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) {  // help or version
             app.exit(error);
@@ -152,7 +150,7 @@ int run(CLI::App& app, const mantissa::cli::Words& words) {
 
 int main(int argc, char** argv) {
     mantissa::cli::open_standard_streams();
-    std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of its write, which names it
+    std::signal(SIGXFSZ, SIG_IGN);  // so that a full quota is a write error that names its file
     mantissa::cli::name_files_cut_short();
     CLI::App app("mantissa: a mixed-precision training engine", "mantissa");
     app.require_subcommand(1);
@@ -194,7 +192,7 @@ int main(int argc, char** argv) {
             "group); give a smaller model, batch or text, or raise the limit\n"));
         return 1;
     } catch (const std::system_error& error) {
-        // The code that prints does not know what it prints to.
+        // Code that prints does not know its destination.
         mantissa::cli::print_error(
             std::ferror(stdout)
                 ? fmt::format("mantissa: standard output cannot be written ({}); what was printed there is "

@@ -43,7 +43,7 @@ std::string value_today(std::string_view option, std::string_view value) {
 
 std::vector<std::string> words_today(const std::vector<std::string>& words) {
     std::vector<std::string> today;
-    std::string option;  // whose values follow
+    std::string option;  // the option of the following values
     for (const std::string& word : words) {
         if (!word.starts_with("--")) {
             today.push_back(value_today(option, word));
@@ -142,7 +142,7 @@ const std::vector<NamesElsewhere> table = {
     {{"eos", "stop-words", "stop-sequences", "stop-strings"}, {"--stop"}},
 };
 
-/// Without hyphens before it, in small letters, with hyphens for underscores.
+/// The name without leading hyphens, in small letters, with hyphens for underscores.
 std::string plain_name(std::string_view word) {
     std::string name(word.substr(std::min(word.find_first_not_of('-'), word.size())));
     for (char& c : name) c = c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));

@@ -1,5 +1,5 @@
-// Options under other names: those of earlier versions, which are still taken, and those that they have in
-// other programs: PyTorch scripts, nanoGPT, Hugging Face's trainer.
+// Options under other names: those of earlier versions, which are still accepted, and those of other
+// programs: PyTorch scripts, nanoGPT, Hugging Face's trainer.
 #pragma once
 
 #include <span>
@@ -9,27 +9,27 @@
 
 namespace mantissa::cli {
 
-/// The option's name today, without hyphens before it; any other name as it is. Names of earlier versions are
-/// taken on the command line, in option files and from checkpoints, and stand in no help.
+/// The option's present name, without hyphens; other names unchanged. Earlier names are accepted on the
+/// command line, in option files and from checkpoints; no help shows them.
 std::string option_today(std::string_view name);
 
-/// A value of the option, or several with commas between, in the words of today.
+/// A value of the option, or several separated by commas, in present words.
 std::string value_today(std::string_view option, std::string_view value);
 
-/// A command line in the words of today.
+/// A command line in present words.
 std::vector<std::string> words_today(const std::vector<std::string>& words);
 
-/// Names that one thing has elsewhere, without hyphens before them.
+/// Other programs' names for one thing, without hyphens.
 struct NamesElsewhere {
     std::vector<std::string_view> names;
-    std::vector<std::string_view> options;  ///< what it is called here: the first that a command has
-    std::string_view remark = {};           ///< how it is meant here, where the option alone does not say it
+    std::vector<std::string_view> options;  ///< names here: the first that the command has
+    std::string_view remark = {};           ///< difference in meaning, if any
 };
 
 std::span<const NamesElsewhere> names_elsewhere();
 
-/// Suggests what to type for `word`, an option that a command with these `options` does not have, as the end
-/// of a message: "; did you mean --steps?". Empty where nothing is like it.
+/// A suggestion for `word`, an option unknown to a command with these `options`, as the end of an error: ";
+/// did you mean --steps?". Empty if none is similar.
 std::string what_to_type(const std::vector<std::string>& options, std::string_view word);
 
 }  // namespace mantissa::cli

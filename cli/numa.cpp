@@ -13,7 +13,7 @@ namespace mantissa::cli {
 
 namespace {
 
-/// A number in front, which is taken off; -1 where there is none.
+/// Removes a leading number; -1 if there is none.
 int take_number(std::string_view& text) {
     int number = -1;
     const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -22,7 +22,7 @@ int take_number(std::string_view& text) {
     return number;
 }
 
-/// Numbers of a list of the system's, as in "0-3,8".
+/// Numbers of a system's list, as "0-3,8".
 std::vector<int> numbers_of(std::string_view text) {
     std::vector<int> numbers;
     while (!text.empty()) {
@@ -56,7 +56,7 @@ std::vector<NumaNode> numa_nodes(const std::filesystem::path& root) {
         const int number = number_of_folder(entry.path().filename().string());
         std::string cores;
         std::ifstream file(entry.path() / "cpulist");
-        if (number < 0 || !(file >> cores)) continue;  // a node of memory alone has an empty list
+        if (number < 0 || !(file >> cores)) continue;  // a node without cores has an empty list
         nodes.push_back({number, numbers_of(cores)});
     }
     std::ranges::sort(nodes, {}, &NumaNode::number);

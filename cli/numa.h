@@ -1,4 +1,4 @@
-// NUMA nodes of this machine: parts of its memory, each with the cores that are near to it.
+// NUMA nodes of this machine: parts of its memory, each with its nearby cores.
 #pragma once
 
 #include <filesystem>
@@ -12,11 +12,11 @@ struct NumaNode {
     std::vector<int> cores;
 };
 
-/// Nodes that have cores, by number, as the system tells of them in a folder. None where it does not.
+/// Nodes with cores, by number, from the system's folder; none if it has no data.
 std::vector<NumaNode> numa_nodes(const std::filesystem::path& root = "/sys/devices/system/node");
 
-/// A line that says which nodes there are and what is best for training; empty on one node. `usable`: cores
-/// that this process may use. `ranks`: processes that train together on this machine, this one included.
+/// A line with the nodes and the best setup for training; empty for one node. `usable`: cores of this
+/// process. `ranks`: processes that train together on this machine, this one included.
 std::string numa_advice(const std::vector<NumaNode>& nodes, const std::vector<int>& usable, int ranks);
 
 }  // namespace mantissa::cli

@@ -1,4 +1,4 @@
-// `mantissa numerics`: the numbers of a training step against the ranges of formats.
+// `mantissa numerics`: the numbers of a training step compared with the formats' ranges.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -25,7 +25,7 @@ struct NumericsCommand {
     std::string html, tensors, command;
 };
 
-/// The roundings of a policy below sixteen bits, in a step after a training in it.
+/// The roundings of a policy below sixteen bits, in a step after a training under it.
 void run_below_sixteen_bits(const NumericsCommand& given, const Policy& policy) {
     const RunOptions& options = given.run;
     if (!given.html.empty()) throw UserError("--html shows the numbers of FP32; leave out --policy");
@@ -79,7 +79,7 @@ void run(const NumericsCommand& given) {
     fmt::print("{}\n{}", data.description + "\n", numerics_table(report));
     write_output(options.json, numerics_json(report));
     write_output(given.html, numerics_html(report, given.command));
-    std::fflush(stdout);  // what was found stands before what is concluded
+    std::fflush(stdout);  // so that results precede the conclusion
     if (const std::string fault = report.fault(); !fault.empty())
         throw UserError(fault + "; a lower --learning-rate may help");
 }

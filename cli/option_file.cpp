@@ -19,12 +19,12 @@ namespace mantissa::cli {
 
 namespace {
 
-// The lines of an option file: NAME = VALUE, and [SECTION] above those of one command. A part of TOML.
+// The lines of an option file: NAME = VALUE, and [SECTION] before one command's lines. A part of TOML.
 struct OptionLine {
-    std::vector<std::string> section;  ///< "numerics.converge" is two names; none: of any command
-    std::string name;                  ///< empty: the section begins
+    std::vector<std::string> section;  ///< "numerics.converge" is two names; none: any command
+    std::string name;                  ///< empty: a section's first line
     std::vector<std::string> values;   ///< of all lines with this name in this section
-    int number = 0;                    ///< of the first of these lines, from 1
+    int number = 0;                    ///< of the first such line, from 1
     int last = 0;                      ///< of the last
 };
 
@@ -111,7 +111,7 @@ class Reader {
         }
     }
 
-    /// Text behind the equals sign: pieces between commas, else between spaces.
+    /// Values after the equals sign, separated by commas, else by spaces.
     std::vector<std::string> values_of(std::string_view text) {
         const int number = number_;
         text = trimmed(text);
@@ -132,11 +132,11 @@ class Reader {
 
     struct Pieces {
         std::vector<std::string> pieces;
-        bool closed = false;     ///< the text goes on to `close`
+        bool closed = false;     ///< whether the text reached `close`
         bool has_comma = false;  ///< outside of quotes
     };
 
-    /// A part of a line up to `close` or its comment, cut at separators; empty pieces are left out.
+    /// A part of a line up to `close` or a comment, cut at separators; empty pieces are dropped.
     Pieces pieces_of(std::string_view text, std::string_view separators, char close = '\0') const {
         Pieces all;
         std::string piece;
@@ -157,7 +157,7 @@ class Reader {
                 at = read_quoted(text, at, piece);
                 quoted = true;
             } else if (!quoted || !is_in(blanks)) {
-                if (quoted) end_piece();  // what stands behind a quote is a piece of its own
+                if (quoted) end_piece();  // text after a quote is a piece of its own
                 if (text[at] == ',') all.has_comma = true;
                 piece += text[at];
             }
@@ -169,8 +169,8 @@ class Reader {
         return all;
     }
 
-    /// Reads from an opening quote on; returns where the closing one stands. A backslash before the quote
-    /// makes it a character.
+    /// Reads from an opening quote on; returns the closing quote's position. A backslash before a quote makes
+    /// it a character.
     std::size_t read_quoted(std::string_view text, std::size_t at, std::string& piece) const {
         const char quote = text[at];
         piece.clear();
@@ -189,16 +189,16 @@ class Reader {
     std::vector<OptionLine> lines_;
 };
 
-/// Values are apart by commas, or by spaces where there is no comma, or stand in brackets, over several lines
-/// too. Quotes keep commas, spaces and # as they are. A name alone is true. Throws UserError, with `path` and
-/// the line, for a quote or bracket without its end, for JSON, and for what has no name.
+/// Values are separated by commas, by spaces if there is no comma, or are in brackets, which may span lines.
+/// Quotes protect commas, spaces and #. A name alone is true. Throws UserError, with `path` and line, for an
+/// unclosed quote or bracket, for JSON, and for a line without a name.
 std::vector<OptionLine> option_lines(std::string_view text, const std::string& path) {
     return Reader(text, path).read();
 }
 
 constexpr std::string_view option_name = "--config";
 
-/// The value behind an option among the words, or behind its equals sign; null if it is not among them.
+/// The value after an option among the words, or after its equals sign; null if the option is missing.
 const std::string* word_of(const std::vector<std::string>& words, std::string_view option,
                            std::string& storage) {
     for (std::size_t i = 0; i < words.size(); ++i) {
@@ -217,14 +217,14 @@ bool is_typed(const std::vector<std::string>& words, const std::string& option) 
         words, [&](const std::string& word) { return word == option || word.starts_with(option + "="); });
 }
 
-/// Its command of that name; null if it has none.
+/// Its subcommand of that name; null if there is none.
 const CLI::App* command_named(const CLI::App& app, const std::string& name) {
     for (const CLI::App* command : app.get_subcommands({}))
         if (command->get_name() == name) return command;
     return nullptr;
 }
 
-/// The command that the first words name.
+/// The command named by the first words.
 const CLI::App& command_of(const CLI::App& app, const std::vector<std::string>& words) {
     const CLI::App* command = &app;
     for (const std::string& word : words) {
@@ -249,12 +249,12 @@ std::vector<OptionLine> read_option_file(const std::string& path) {
     return in_option(option_name, [&] { return option_lines(text.view(), path); });
 }
 
-/// The command that a section names; throws UserError if there is no such command.
+/// The command of a section; throws UserError if there is none.
 const CLI::App& command_of_section(const CLI::App& app, const OptionLine& line, const std::string& place) {
     const CLI::App* command = &app;
     for (const std::string& name : line.section) {
         const CLI::App* next = command_named(*command, name);
-        // A command within another one may stand alone: [converge].
+        // A subcommand's name may be given alone: [converge].
         if (!next && command == &app)
             for (const CLI::App* outer : app.get_subcommands({}))
                 if (!next) next = command_named(*outer, name);
@@ -268,11 +268,11 @@ const CLI::App& command_of_section(const CLI::App& app, const OptionLine& line, 
     return *command;
 }
 
-/// The line in words of a command line.
+/// Appends the line as words of a command line.
 void append(std::vector<std::string>& words, const CLI::Option& option, const OptionLine& line,
             const std::string& place) {
     if (const int most = option.get_items_expected_max(); most > 0) {
-        // A name that is there twice gets both values.
+        // A name given twice has both values.
         if (line.values.size() > static_cast<std::size_t>(most))
             refuse_value(option_name, fmt::format("{}: {} takes {}, got {}", place, line.name,
                                                   count_text(most, "value"), line.values.size()));

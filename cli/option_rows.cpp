@@ -45,7 +45,7 @@ std::string no_number(const std::string& given) {
                        has_comma ? "; write 0.5 with a point, and several numbers with blanks between" : "");
 }
 
-/// As after `--checkpoint "$PLACE"` where nothing set PLACE.
+/// Refuses an empty value, as from `--checkpoint "$PLACE"` with PLACE unset.
 std::string wrong_if_empty(const std::string& given) {
     return given.empty() ? "the value is empty; give one, or leave the option out" : std::string();
 }
@@ -127,7 +127,7 @@ bool is_missing(const std::filesystem::path& path) {
 
 void require_there(const Row& row, const CLI::Option& option) {
     for (const std::string& path : option.results()) {
-        // A save that was interrupted has moved the checkpoint before it.
+        // An interrupted save has moved the previous checkpoint.
         if (path == "-" || !is_missing(path) || !is_missing(AtomicDirectory::previous_of(path))) continue;
         if (!row.is.if_missing) throw UserError(path + ": does not exist");
         row.is.if_missing(path);

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A device or a pipe: it has no content that could be replaced whole, and must not be renamed over.
+/// A device or a pipe: it cannot be replaced as a whole, and must not be renamed over.
 bool is_stream(const fs::path& path) {
     std::error_code ignored;
     if (path == "-") return true;  // standard output
@@ -37,7 +37,7 @@ void require_writable(const std::string& option, const fs::path& path) {
         throw UserError(fmt::format("{} {}: there is no folder {}", option, path.string(), folder.string()));
     if (is_stream(path)) return;
     try {
-        const AtomicFile probe(path);  // is removed again, since nothing commits it
+        const AtomicFile probe(path);  // removed again, since nothing commits it
     } catch (const UserError& error) {
         throw UserError(fmt::format("{} {}", option, error.what()));
     }
@@ -45,7 +45,7 @@ void require_writable(const std::string& option, const fs::path& path) {
 
 namespace {
 
-/// Standard output, where it is kept for files; else -1.
+/// Standard output, if it is kept for files; else -1.
 int kept_output = -1;
 
 void write_to_kept_output(const std::string& text) {
@@ -86,7 +86,7 @@ void write_output(const std::string& path, const std::string& text) {
     if (path.empty()) return;
     if (path == "-" && kept_output >= 0) return write_to_kept_output(text);
     if (is_stream(path)) {
-        std::fflush(stdout);  // what was printed comes first where both are one
+        std::fflush(stdout);  // keeps the order where both are one stream
         std::ofstream stream(path == "-" ? "/dev/stdout" : path);
         stream << text << std::flush;
         if (!stream) throw UserError(fmt::format("{}: cannot be written", path));

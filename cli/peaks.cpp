@@ -1,4 +1,4 @@
-// `mantissa peaks`: what a device reaches in each number format.
+// `mantissa peaks`: the peak rates of a device in each number format.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 struct PeaksCommand {
     RunOptions machine;
-    std::string of;  ///< empty: of this machine
+    std::string of;  ///< empty: this machine
 };
 
 void run(const PeaksCommand& options) {

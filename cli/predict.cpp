@@ -1,4 +1,4 @@
-// `mantissa predict`: says what is on images, with a network that train --images trained.
+// `mantissa predict`: classifies images with a network trained by train --images.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -45,7 +45,7 @@ struct Predicted {
     std::vector<Guess> guesses;  ///< the likeliest first
 };
 
-/// The likeliest classes by their softmax.
+/// The likeliest classes by softmax.
 std::vector<Guess> guesses_of(std::span<const double> logits, std::int64_t top) {
     const double highest = *std::ranges::max_element(logits);
     double sum = 0;
@@ -53,7 +53,7 @@ std::vector<Guess> guesses_of(std::span<const double> logits, std::int64_t top) 
     std::vector<Guess> all(logits.size());
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = {i, std::exp(logits[i] - highest) / sum};
     const auto few = std::min(all.size(), static_cast<std::size_t>(top));
-    // A score that is no number comes last, so that it hides nothing.
+    // A score that is NaN comes last, so that it hides nothing.
     const auto is_before = [](const Guess& a, const Guess& b) {
         if (std::isnan(a.probability) || std::isnan(b.probability)) return !std::isnan(a.probability);
         return a.probability != b.probability ? a.probability > b.probability : a.label < b.label;
@@ -70,7 +70,7 @@ void validate(const PredictCommand& options) {
         throw UserError("predict needs an image, or a folder of them: predict --checkpoint DIR IMAGE");
 }
 
-/// Reads images ahead, predicts them, and shows each as it comes.
+/// Reads images ahead, predicts them, and shows each result at once.
 class Prediction {
   public:
     Prediction(const PredictCommand& options, const ImageModelFile& file, const ImageSet& set,
@@ -139,7 +139,7 @@ class Prediction {
         return text;
     }
 
-    /// Why what was predicted means nothing; empty: it does.
+    /// Why the predictions are invalid; empty: they are valid.
     std::string failure(const Policy& policy) const {
         if (not_finite_ == 0) return "";
         return fmt::format("the scores of {} of {} are no numbers under {}: {}", not_finite_,
@@ -158,7 +158,7 @@ class Prediction {
 
   private:
     const std::string& name_of(std::size_t label) const { return file_.classes()[label]; }
-    /// Empty where the folder is named like no class.
+    /// Empty if the folder has no class's name.
     std::string folder_class(const Predicted& each) const {
         return each.label < 0 ? "" : name_of(static_cast<std::size_t>(each.label));
     }
@@ -177,7 +177,7 @@ class Prediction {
         const auto* const labels = reinterpret_cast<const std::int32_t*>(read.values()[1].bytes.data());
         const auto classes = static_cast<std::size_t>(predictor_.values_per_example());
         for (std::size_t i = 0; i < count; ++i) {
-            if (labels[i] == ImageBatches::no_class) continue;  // it is damaged
+            if (labels[i] == ImageBatches::no_class) continue;  // damaged
             const std::vector<double> scores(logits.begin() + static_cast<std::ptrdiff_t>(i * classes),
                                              logits.begin() + static_cast<std::ptrdiff_t>((i + 1) * classes));
             if (!std::ranges::all_of(scores, [](double score) { return std::isfinite(score); }))
@@ -203,7 +203,7 @@ class Prediction {
     std::vector<Predicted> predicted_;
     std::vector<std::string> damaged_;
     ImageScores scores_;
-    std::size_t not_finite_ = 0;  ///< images with a score that is no number
+    std::size_t not_finite_ = 0;  ///< images with a score that is not finite
 };
 
 void run(const PredictCommand& options) {

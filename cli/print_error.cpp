@@ -13,7 +13,7 @@ namespace mantissa::cli {
 
 namespace {
 
-/// Names of fields in the library, each with what the user of the program types for it.
+/// Names of fields in the library, each with the option for it.
 constexpr std::pair<const char*, const char*> options_of_fields[] = {
     {"accumulate", "--accumulate"},
     {"batch", "--batch"},
@@ -68,9 +68,9 @@ void print_error(const std::string& text) {
 
 namespace {
 
-/// Nothing but what a signal handler may do.
+/// Uses only functions that a signal handler may call.
 void write_error(const char* text) {
-    if (::write(STDERR_FILENO, text, std::strlen(text)) < 0) return;  // nobody left to tell
+    if (::write(STDERR_FILENO, text, std::strlen(text)) < 0) return;  // the text cannot be delivered
 }
 
 void on_bus_error(int signal, siginfo_t* info, void*) {

@@ -1,4 +1,4 @@
-// A line about work that goes on, on standard error, and not with --quiet.
+// A line about work in progress, on standard error, without --quiet.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace mantissa::cli {
 
-/// On a terminal one line that is written over; elsewhere a line at once, or after ten seconds only, and then
-/// one every ten seconds at most.
+/// On a terminal, a line that is overwritten. Elsewhere a line at once, or after ten seconds, and then one
+/// every ten seconds at most.
 class ProgressLine {
   public:
     enum class FirstLine : std::uint8_t { at_once, after_ten_seconds };
@@ -19,7 +19,7 @@ class ProgressLine {
     ProgressLine& operator=(const ProgressLine&) = delete;
 
     void show(const std::string& text);
-    /// Makes place on a terminal for a line that stays.
+    /// Clears the line on a terminal before a permanent line.
     void clear();
 
     bool on_terminal() const { return terminal_; }
@@ -31,19 +31,19 @@ class ProgressLine {
     Stopwatch since_line_;
 };
 
-/// Steps made and to come with a bar and the time left, as "[#####---------------]  25 of 100 steps, 12.0
-/// s, 36.0 s left". On a terminal ten times a second at most; elsewhere where nobody has said anything for 25
-/// seconds.
+/// Steps done and remaining with a bar and the remaining time, as "[#####---------------]  25 of 100 steps,
+/// 12.0 s, 36.0 s left". On a terminal ten times a second at most; elsewhere after 25 seconds without other
+/// output.
 class StepProgress {
   public:
     explicit StepProgress(bool quiet) : line_(quiet) {}
 
-    /// Tells that steps are made from here on: `done` of `steps` are already.
+    /// Starts the steps: `done` of `steps` are already made.
     void begin(std::int64_t done, std::int64_t steps);
     void made(std::int64_t done);
-    /// Names what is done between steps, as "validating: 12 of 400".
+    /// Names the work between steps, as "validating: 12 of 400".
     void within(const std::string& phase, std::uint64_t done, std::uint64_t of);
-    /// A line is about to be printed.
+    /// To be called before a line is printed.
     void clear();
 
   private:
@@ -54,7 +54,7 @@ class StepProgress {
     std::int64_t first_ = 0, steps_ = 0;
     Stopwatch since_begin_, since_shown_, since_heard_;
     bool shown_ = false;
-    double first_step_seconds_ = 0;  ///< it warms caches up, and is no measure of those to come
+    double first_step_seconds_ = 0;  ///< warms caches, so not representative
 };
 
 /// `[#####---------------]`.

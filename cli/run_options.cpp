@@ -37,7 +37,7 @@ namespace mantissa::cli {
 
 namespace {
 
-/// The parser gives its largest number for anything larger.
+/// The parser returns its largest number for anything larger.
 constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
 
 std::vector<std::string> joined(std::vector<std::string> words, const std::vector<std::string>& more) {
@@ -58,8 +58,8 @@ std::vector<Row> image_options(nn::GivenImageSizes& sizes) {
 
 void add_model_options(Command& command, RunOptions& options) {
     const std::vector<std::string> all = nn::language_model_names(), networks = nn::image_model_names();
-    const auto half = all.begin() + std::ssize(all) / 2;  // sentences that can be read
-    nn::ModelSizes& sizes = options.sizes;                // what is not given is the model's
+    const auto half = all.begin() + std::ssize(all) / 2;  // for readable sentences
+    nn::ModelSizes& sizes = options.sizes;                // empty sizes are the model's
     command.add(
         "Model",
         {Row("--model", &options.model,
@@ -91,7 +91,7 @@ Row from_option(RunOptions& options, const char* what) {
 }
 
 Row seed_option(RunOptions& options, const char* what) {
-    // The parser would take -1 for 2^64 - 1.
+    // The parser would read -1 as 2^64 - 1.
     const auto refuse_negative = [](const std::string& given) {
         return given.starts_with('-') ? fmt::format("must be 0 or more, got {}", given) : std::string();
     };
@@ -142,7 +142,7 @@ Row policy_option(RunOptions& options, PolicyUse use) {
 }
 
 Row emulate_option(RunOptions& options) {
-    // Empty, it turns an emulation off that a checkpoint remembers.
+    // An empty value switches off an emulation that a checkpoint remembers.
     return Row("--emulate", &options.emulate,
                "Emulate another precision: round matmul operands to tf32, bf16 or fp16, compute in FP32",
                {.may_be_empty = true, .words = {"tf32", "bf16", "fp16"}});
@@ -288,7 +288,7 @@ bool holds_network(const std::filesystem::path& directory) {
 
 namespace {
 
-/// Trained on images, the head may be of other classes.
+/// Takes the network of the files; with --images, its head may have other classes.
 void take_network_of_files(const Command& command, RunOptions& options) {
     refuse_beside_files(command, {"--model", "--image-size", "--width", "--resume"});
     const bool trains_on_others = command.is_given("--images");
@@ -424,7 +424,7 @@ std::function<void(const std::string&, const Graph&)> dump_into(const std::strin
     };
 }
 
-/// The sizes that were given, as their options.
+/// The options of the given sizes.
 std::string given_sizes(const nn::ModelSizes& sizes) {
     std::vector<std::string> given;
     const auto add = [&](const auto& size, const char* option) {
@@ -457,7 +457,7 @@ nn::LanguageModel language_model(const RunOptions& options) {
 
 namespace {
 
-/// Options that were given for a language model are not left out without a word.
+/// Refuses options of language models, instead of ignoring them silently.
 void refuse_text_options(const RunOptions& options) {
     if (options.sizes != nn::ModelSizes{} || options.sequence != 0)
         throw UserError(
@@ -512,13 +512,13 @@ nn::Model training_model(const RunOptions& options) {
 }
 
 nn::Model model_to_train(const RunOptions& options) {
-    // The networks for images are small beside what their images take.
+    // Image networks are small beside the memory of their images.
     if (const std::optional<nn::ImageModel> network = image_network(options)) return network->model;
-    constexpr double bytes_of_each = 16;  // FP32: itself, its gradient and two moments
+    constexpr double bytes_of_each = 16;  // FP32: value, gradient and two moments
     const nn::LanguageModel model = language_model(options);
     const double needed = bytes_of_each * static_cast<double>(model.parameters);
     const auto available = static_cast<double>(available_memory());
-    if (needed > available && !options.lora.given())  // which has neither: its plan says what it needs
+    if (needed > available && !options.lora.given())  // adapters need neither; their plan knows the need
         throw UserError(fmt::format(
             "{} has {} parameters, which with gradients and moments need {:.2f} GB, {:.2f} GB are available; "
             "give fewer --layers, --channels or --vocabulary, or a smaller --model",
@@ -574,7 +574,7 @@ std::string device_text(const Target& target) {
 
 namespace {
 
-/// Each fused kernel as pseudo-code (.txt), LLVM IR (.ll) and assembly (.s).
+/// Writes each fused kernel as pseudo-code (.txt), LLVM IR (.ll) and assembly (.s).
 void dump_kernels(const std::string& directory, const Device& device) {
     for (const KernelListing& kernel : device.compiled_kernels()) {
         write_output(directory + "/" + kernel.name + ".txt", kernel.pseudo_code);
@@ -583,7 +583,7 @@ void dump_kernels(const std::string& directory, const Device& device) {
     }
 }
 
-/// Each fused kernel for a GPU (.ptx), in the order in which the plan first needs them.
+/// Writes each fused kernel for a GPU (.ptx), in the order of first use in the plan.
 void dump_kernels_for(const std::string& architecture, const std::string& directory, const Graph& graph) {
     if (std::string reason = codegen::Compiler::refusal(); !reason.empty())
         throw UserError("--dump-target: " + reason);

@@ -55,7 +55,7 @@ std::string share_text(const char* stage, std::uint64_t done, std::uint64_t tota
     return fmt::format("{} {:.0f} %", stage, 100.0 * static_cast<double>(done) / static_cast<double>(total));
 }
 
-/// The result of the command: a line for people, the same for machines where --json asks for it.
+/// Reports the command's result: a line for people, and JSON if --json is given.
 void report(const TokenizeCommand& options, const std::string& line, const Fields& fields) {
     if (!options.quiet && !line.empty()) fmt::print("{}\n", line);
     write_output(options.json, json_of("tokenize", fields));
@@ -71,7 +71,7 @@ Tokenizer required_tokenizer(const TokenizeCommand& options) {
     return load_tokenizer(options.tokenizer);
 }
 
-/// The files of an option; what is taken of folders, and what is left out, is said.
+/// The files of an option; prints which files of folders were taken or left out.
 std::vector<std::filesystem::path> texts_to_read(const TokenizeCommand& options,
                                                  const std::vector<std::string>& given) {
     const TextFiles found = find_texts({given.begin(), given.end()});
@@ -117,7 +117,7 @@ void train(const TokenizeCommand& options) {
             {"seconds", seconds}});
 }
 
-/// The texts of --encode or --count, and what their tokens come to.
+/// The texts of --encode or --count, and how they are read.
 struct TextsToEncode {
     std::vector<std::filesystem::path> files;
     std::vector<TextFile> texts;
@@ -133,7 +133,7 @@ struct TextsToEncode {
     std::uint64_t bytes() const { return bytes_of_texts(texts, are); }
 };
 
-/// Encodes for --encode and --count: what becomes of the tokens is the sink's business.
+/// Encodes for --encode and --count; `sink` takes the tokens.
 std::uint64_t encode_all(const TokenizeCommand& options, const Tokenizer& tokenizer,
                          const TextsToEncode& input, FunctionRef<void(std::span<const TokenId>)> sink) {
     ThreadPool pool(thread_count(options));
@@ -163,7 +163,7 @@ void report_count(const TokenizeCommand& options, const Counted& counted) {
     std::vector<std::string> shards;
     for (const auto& shard : counted.shards) shards.push_back(shard.string());
     if (!shards.empty()) fields.push_back({"files", shards});
-    // The ids themselves are what --encode prints where it writes no file.
+    // Without an output file, --encode prints the ids themselves.
     const bool ids_printed = !options.encode.empty() && counted.shards.empty();
     report(options,
            ids_printed ? ""
@@ -181,7 +181,7 @@ void count(const TokenizeCommand& options) {
     report_count(options, {tokens, input.bytes(), watch.seconds(), {}});
 }
 
-/// Writes the shards of --out and the record of what they were made of; the names of the shards.
+/// Writes the shards of --out and the record of their sources; returns the shards' names.
 std::vector<std::filesystem::path> write_shards(const TokenizeCommand& options, const Tokenizer& tokenizer,
                                                 const TextsToEncode& input, std::uint64_t& tokens) {
     const std::filesystem::path out = options.out;
@@ -229,7 +229,7 @@ void encode(const TokenizeCommand& options) {
 
 void print_text(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
-/// Marks what is learnt: by colour for a terminal, by brackets for others.
+/// Marks learnt text: by colour on a terminal, by brackets elsewhere.
 struct LearntMarks {
     bool is_terminal = ::isatty(STDOUT_FILENO) == 1;
     std::string_view open = is_terminal ? "\x1b[32m" : "[", close = is_terminal ? "\x1b[0m" : "]";
@@ -240,7 +240,7 @@ struct LearntMarks {
     }
 };
 
-/// The ids and the text of chats, as training takes them, with what is learnt marked; then counts of all.
+/// Shows the ids and the text of chats as in training, with learnt text marked, then total counts.
 void show_chats(const TokenizeCommand& options) {
     if (options.show < 0)
         throw UserError(fmt::format("--show must be 0 chats or more, got {}", options.show));
@@ -279,7 +279,7 @@ void show_chats(const TokenizeCommand& options) {
             {"shown", shown}});
 }
 
-/// Ids as --decode takes them: numbers with spaces or commas between them.
+/// Ids for --decode: numbers separated by spaces or commas.
 std::optional<std::vector<TokenId>> parse_ids(std::string_view text) {
     constexpr std::string_view separators = " ,\n\r\t";
     std::vector<TokenId> ids;
@@ -301,7 +301,7 @@ std::optional<std::vector<TokenId>> parse_ids(std::string_view text) {
     return ids;
 }
 
-/// The text of --decode - or of a file of printed ids; none where the file holds other than text.
+/// The text of --decode - or of a file of printed ids; none if the file is not text.
 std::optional<std::string> printed_ids(const std::string& path) {
     if (is_read_once(path)) return std::string(TextFile(path).text());
     const MappedFile file(path);

@@ -41,15 +41,15 @@ namespace mantissa::cli {
 
 namespace {
 
-/// Set by an interrupt: the step being run is finished, saved if there is a place for it, and the program
+/// Set by an interrupt: the present step is finished, then saved if a checkpoint was named, and the program
 /// ends.
 volatile std::sig_atomic_t interrupted = 0;
 
-/// The second of the first Ctrl-C, by the clock of the machine.
+/// The second of the first Ctrl-C, on the monotonic clock.
 volatile std::sig_atomic_t interrupted_at = 0;
 
-/// A step may take minutes: a second Ctrl-C ends the program at once. What comes within a second is the first
-/// one still, as mpirun and shells may send it twice.
+/// A step may take minutes: a second Ctrl-C ends the program at once. A signal within a second still belongs
+/// to the first, as mpirun and shells may send it twice.
 void interrupt(int signal) {
     timespec now{};
     ::clock_gettime(CLOCK_MONOTONIC, &now);
@@ -65,16 +65,16 @@ void interrupt(int signal) {
 void listen_to_signals() {
     std::signal(SIGINT, interrupt);
     std::signal(SIGTERM, interrupt);
-    // A terminal that is closed, unless nohup said not to mind.
+    // The terminal was closed; ignored under nohup.
     if (std::signal(SIGHUP, interrupt) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
-    // Nobody reads the output any more: writing then fails, and what was trained is saved first.
+    // A closed output makes writes fail instead; the training is saved first.
     std::signal(SIGPIPE, SIG_IGN);
 }
 
-/// The page's data that a checkpoint keeps, so that the page goes on.
+/// The page's data in a checkpoint, with which the page continues.
 constexpr const char* curves_name = "curves.json";
 
-/// One run of the command, from its header to its last line.
+/// A run of the command, from its header to its last line.
 class Run {
   public:
     Run(const TrainOptions& options, TrainRanks& ranks)
@@ -110,8 +110,7 @@ class Run {
     }
 
   private:
-    /// Opens what is trained on, and plans the step. One with adapters is planned first: its batch may
-    /// change.
+    /// Opens the data and plans the step. With adapters, the step is planned first: its batch may change.
     TrainingPlan opened_plan() {
         std::optional<TrainingPlan> plan;
         if (settings_.lora) {
@@ -128,8 +127,8 @@ class Run {
 
     PlannedRun planned() { return {options_, ranks_, *input_, trainer_ ? trainer_->plan() : *plan_, peaks_}; }
 
-    /// Makes the trainer, with the weights that it begins with. All that can be refused is read before
-    /// anything is printed as if it worked.
+    /// Makes the trainer, with its initial weights. Reads all that can be refused before it prints anything
+    /// as if it worked.
     void begin(const std::string& header) {
         if (!options_.checkpoint.empty() && ranks_.is_first()) {
             require_room_for_checkpoint(options_.checkpoint, *plan_);
@@ -161,7 +160,7 @@ class Run {
         if (Ranks* const all = ranks_.get()) require_alike(*all, facts());
     }
 
-    /// Saves, and says how it went.
+    /// Saves, and reports the result.
     void end() {
         progress_.clear();
         if (!options_.checkpoint.empty() && saved_at_ != trainer_->steps_done()) save();
@@ -185,7 +184,7 @@ class Run {
         if (!lost_.empty()) throw UserError(fmt::format("{}", fmt::join(lost_, "; ")));
     }
 
-    /// Facts that every rank must have, too.
+    /// Facts that every rank must share.
     RankFacts facts() const {
         RankFacts all = facts_of(trainer_->plan());
         const RunRecord followed = record();
@@ -197,7 +196,7 @@ class Run {
     /// A signal may reach one rank a step later than another.
     bool is_asked_to_end() {
         if (!ranks_.get()) return interrupted != 0;
-        // One that comes meanwhile is for the next step: it must not be written over.
+        // A signal that arrives meanwhile is for the next step: it must not be overwritten.
         const int agreed = ranks_.first_of(interrupted);
         if (agreed != 0) interrupted = agreed;
         return agreed != 0;
@@ -214,7 +213,7 @@ class Run {
                          settings_.lora ? policy_ : Policy());
     }
 
-    /// The trained model is saved, whatever went wrong beside it, as where nobody reads what is printed.
+    /// The trained model is saved whatever else fails, as when nobody reads the output.
     void make_steps() {
         try {
             since_start_ = {};
@@ -223,23 +222,23 @@ class Run {
                    !validations_->ran_out_of_patience())
                 one_step();
         } catch (const InternalError&) {
-            throw;  // a defect: who knows what the state is
+            throw;  // a defect: the state is not trustworthy
         } catch (const std::exception&) {
-            // Others may be in the middle of a step, or gone, and all save together.
+            // Other ranks may be in the middle of a step, or gone, and a save needs all.
             if (!ranks_.get() && !options_.checkpoint.empty() && saved_at_ != trainer_->steps_done())
                 or_warn([&] { save(); });
             throw;
         }
     }
 
-    /// A step, and what is due after it.
+    /// A step, and the work that is due after it.
     void one_step() {
         train_step(trainer_->steps_done());
         const std::int64_t done = trainer_->steps_done();
         const auto due = [&](std::int64_t every) { return every > 0 && done % every == 0; };
         if (ranks_.get() && due(options_.compare_every))
             require_same_states(*ranks_.get(), trainer_->state(), done - 1);
-        if (due(options_.validate_every)) validate_model();  // on each rank: none waits for another
+        if (due(options_.validate_every)) validate_model();  // each rank alone, without waiting
         if (due(options_.sample_every)) show_sample();
         or_give_up([&] { log_.end_step(); });
         or_give_up([&] { views_.end_step(); });
@@ -263,7 +262,7 @@ class Run {
         return begun + "\n";
     }
 
-    /// A run whose result is lost, or that writes over another's, is said to be one before it begins.
+    /// Warns, before the run begins, if its result is not saved, or replaces another run's.
     void say_what_is_kept() {
         namespace fs = std::filesystem;
         std::error_code ignored;
@@ -284,7 +283,7 @@ class Run {
         say_what_does_nothing(planned(), first_step_, longest_sequence_);
     }
 
-    /// The longest sequence of this run and of those that it goes on from; 0: not known, or no text.
+    /// The longest sequence of this run and the runs that it continues; 0: not known, or no text.
     std::int64_t longest_sequence() const {
         if (!options_.images.directory.empty()) return 0;
         const std::int64_t own = model_.units_per_example;
@@ -305,7 +304,7 @@ class Run {
                    count_text(made, "step"), duration_text(seconds),
                    steps * static_cast<double>(trainer_->plan().units_per_step()) / seconds, model_.unit,
                    options_.checkpoint.empty() ? "; not saved" : "");
-        fmt::print("{}", health_.summary());  // with --quiet no line of a step has said so
+        fmt::print("{}", health_.summary());  // --quiet printed no line about it
         if (Ranks* const all = ranks_.get()) {
             const Ranks::Time time = all->take_time();
             fmt::print(
@@ -315,7 +314,7 @@ class Run {
         }
     }
 
-    /// Goes on as the run that was saved, once its states are the trainer's.
+    /// Continues the saved run, after its states were loaded into the trainer.
     void go_on_from(const Resumed& resumed) {
         if (!resumed.warning.empty()) warn("{}", resumed.warning);
         begun_from_ = resumed.directory;
@@ -337,7 +336,7 @@ class Run {
         first_step_ = done;
     }
 
-    /// Facts that the run follows from besides the trainer's options.
+    /// The run's inputs, besides the trainer's options.
     RunRecord record() const {
         RunRecord record;
         record.inputs["learning_rate"] = schedule_.text();
@@ -363,7 +362,7 @@ class Run {
             next_.emplace(index, input_->batch(index));
             trainer_->bring(next_->second);
         } catch (const std::exception&) {
-            next_.reset();  // it is read again then, and fails again
+            next_.reset();  // read again at its step, with the error
         }
     }
 
@@ -409,7 +408,7 @@ class Run {
         if (is_best && options_.keep_best) keep_best();
     }
 
-    /// In the place of the best before it, which need not be kept where it is this run's.
+    /// Replaces the previous best checkpoint, which is not kept if it is this run's.
     void keep_best() {
         const std::string place = place_of_best(options_.checkpoint);
         or_warn([&] {
@@ -420,7 +419,7 @@ class Run {
         });
     }
 
-    /// Whether the first save would replace what the run began from, and keep what the run left behind.
+    /// Whether the first save would replace the checkpoint that the run began from.
     bool begun_from_previous() const {
         std::error_code ignored;
         return !options_.checkpoint.empty() &&
@@ -428,7 +427,7 @@ class Run {
                                            ignored);
     }
 
-    /// Keeps what the first save would replace. Where that fails, returns why.
+    /// Keeps the checkpoint that the first save would replace. Returns the reason of a failure.
     std::string set_aside() {
         if (!ranks_.is_first() || !begun_from_previous()) return "";
         try {
@@ -443,7 +442,7 @@ class Run {
         return "";
     }
 
-    /// All ranks together.
+    /// Saves; all ranks call it together.
     void save() {
         progress_.clear();
         if (const std::string failed = ranks_.first_of(set_aside()); !failed.empty()) throw UserError(failed);
@@ -464,7 +463,7 @@ class Run {
         std::fflush(stdout);
     }
 
-    /// On the way: what cannot be saved now is not lost while the run goes on.
+    /// Saves on the way: after a failure, the run continues and may save later.
     template <class Save>
     void or_warn(Save&& save_it) {
         try {
@@ -478,8 +477,8 @@ class Run {
         }
     }
 
-    /// A report that cannot be written is named now and at the end; the training is worth more. Standard
-    /// output is no file that could be left out.
+    /// Reports a failed write now and at the end, and continues: the training matters more. A failure of
+    /// standard output ends the run.
     template <class Write>
     void or_give_up(Write&& write) {
         try {
@@ -499,29 +498,29 @@ class Run {
     std::unique_ptr<Device> device_;
     Policy policy_;
     TrainerOptions settings_;
-    std::vector<std::pair<std::string, std::string>> chosen_;  ///< settings that nobody gave
+    std::vector<std::pair<std::string, std::string>> chosen_;  ///< settings that the user left open
     std::unique_ptr<TrainInput> input_;
-    std::optional<TrainingPlan> plan_;  ///< until there is a trainer
+    std::optional<TrainingPlan> plan_;  ///< until the trainer exists
     const nn::Model& model_;
     const std::int64_t longest_sequence_ = longest_sequence();
     KeptPeaks peaks_;
     const double peak_at_start_ = peaks_.peaks().fastest();
     std::unique_ptr<Trainer> trainer_;
-    std::optional<std::pair<std::int64_t, Batch>> next_;  ///< step and batch that were read ahead
+    std::optional<std::pair<std::int64_t, Batch>> next_;  ///< step and batch read ahead
     Profile profile_;
     StepProgress progress_{options_.run.quiet};
     Stopwatch since_start_;
     std::int64_t first_step_ = 0;
     std::int64_t saved_at_ = -1;
     std::optional<TrainValidations> validations_;
-    std::string curves_;                ///< of the page, that the checkpoint kept; empty: none
+    std::string curves_;                ///< of the page, from the checkpoint; empty: none
     std::filesystem::path begun_from_;  ///< the checkpoint, until the first save
-    /// The data of the run that this one began from; those that its own checkpoints tell of.
+    /// Data of the run that this one began from, and of its own checkpoints.
     std::optional<TrainedOn> trained_before_, trained_on_;
     std::optional<TrainSampler> sampler_;
     TrainHealth health_{options_, ranks_};
     LossWatch watch_;
-    std::vector<std::string> lost_;  ///< reports that could not be written, and why
+    std::vector<std::string> lost_;  ///< unwritable reports, and reasons
     TrainLog log_{model_, policy_.name,
                   options_.run.json.empty() ? TrainLog::Keep::nothing : TrainLog::Keep::steps};
     TrainViews views_{options_.views};

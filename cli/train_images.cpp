@@ -1,4 +1,4 @@
-// Images as what `train` trains on.
+// Images as the data of `train`.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -147,10 +147,10 @@ class ImageInput final : public TrainInput {
     }
 
   private:
-    /// Who names a image: every rank reads others in training, and all read the same in validation.
+    /// Ranks that report an image: each reads others in training, and all read the same in validation.
     enum class Said : std::uint8_t { by_each, by_the_first };
 
-    /// The first by their names; a set of which all are damaged would fill the screen.
+    /// Names the first few; a completely damaged set would fill the screen.
     void tell_skipped(const ImageBatches& batches, std::uint64_t steps, Said said) {
         constexpr std::uint64_t named = 10;
         for (const std::string& why : batches.take_skipped(steps)) {
@@ -161,7 +161,7 @@ class ImageInput final : public TrainInput {
         }
     }
 
-    /// Once where two ranks came upon the same, in other epochs. All ranks call it.
+    /// Skipped images of all ranks, each once: two ranks may meet one in different epochs. All call it.
     std::set<std::string> skipped_by_all() const {
         if (!ranks_) return skipped_;
         std::set<std::string> all;
@@ -182,7 +182,7 @@ class ImageInput final : public TrainInput {
     const std::string classes_ = fmt::format("{}\n", fmt::join(data_->split.training.classes, "\n"));
     std::optional<ImageReader> reader_;
     std::optional<ImageScorer> scorer_;
-    std::set<std::string> skipped_;  ///< why, each once
+    std::set<std::string> skipped_;  ///< reasons, each once
     std::uint64_t next_step_ = 0, named_ = 0;
 };
 

@@ -1,5 +1,4 @@
-// The data that `train` trains on, whatever it is: batches step by step, and a validation on what is kept
-// from them.
+// The data of a training, of any kind: batches step by step, and a validation on the part that is held out.
 #pragma once
 
 #include <cstdint>
@@ -24,47 +23,47 @@ class TrainInput {
     virtual ~TrainInput() = default;
 
     virtual const nn::Model& model() const = 0;
-    /// In a line, for people.
+    /// A line for people.
     virtual std::string description() const = 0;
-    /// A chat with what is learnt of it; empty where it is of none.
+    /// A chat with its learnt parts; empty if the data are not chats.
     virtual std::vector<ChatPart> example() const { return {}; }
-    /// Bytes that it will hold beside what the trainer plans.
+    /// Bytes that it will hold, in addition to the trainer's plan.
     virtual std::int64_t bytes() const { return 0; }
-    /// Takes what validations need, so that it is not lacking later. Throws UserError if there is not so
-    /// much.
+    /// Takes the memory of validations, so that it is not missing later. Throws UserError if there is not
+    /// enough.
     virtual void prepare(const Trainer&) {}
-    /// Begins with the weights of --from. Returns what to say of it.
+    /// Sets the weights of --from. Returns a text to print about it.
     virtual std::string begin_with_files(StateBlock& weights) = 0;
-    /// The batch of a step, good until as many more were asked for as are kept. Throws UserError where
-    /// something cannot be read.
+    /// The batch of a step, valid until `kept` later ones were requested. Throws UserError for unreadable
+    /// data.
     virtual Batch batch(std::int64_t step) = 0;
-    /// On what was kept for it; prepare() was called. `made` hears of batches that are done, of how many.
+    /// Validates on the held-out part, after prepare(). `made` gets the numbers of batches done and in all.
     using MadeOf = FunctionRef<void(std::uint64_t done, std::uint64_t of)>;
     virtual Validation validate(Trainer& trainer, MadeOf made) = 0;
-    /// A checksum of what validations judge, equal where two losses can be compared.
+    /// A checksum of the validation's data: losses are comparable if it is equal.
     virtual std::string judged() const = 0;
-    /// Adds what the run follows from.
+    /// Adds the data's part of the record of the run's inputs.
     virtual void add_to(RunRecord& record) const = 0;
-    /// Throws UserError where the checkpoint of --resume learnt to tell other things apart.
+    /// Throws UserError if the checkpoint of --resume learnt other classes.
     virtual void require_fit(const Resumed&) const {}
-    /// How far the steps before this one read, and what puts the next there: as BatchSource.
+    /// The place after the steps before this one, and restoring it, as in BatchSource.
     virtual DataPlace place_at(std::int64_t step) const = 0;
     virtual std::string go_on_from(const DataPlace& place) = 0;
-    /// All that it trains on.
+    /// A record of all training data.
     virtual TrainedOn trained_on() const = 0;
-    /// The share of what it validates on that is among what was trained on before, and is not trained on now.
+    /// The share of validation data that was trained on before, and is not trained on now.
     virtual double trained_before(const TrainedOn& before) const = 0;
-    /// The choice of what is held out, where it is one that earlier versions made; empty: it is not.
+    /// The method of holding out, if it is an earlier version's; empty: it is not.
     virtual std::string split_of_before() const = 0;
-    /// For samples. Throws UserError where there is none, or the model writes no text.
+    /// The tokenizer for samples. Throws UserError if there is none, or the model writes no text.
     virtual const Tokenizer& tokenizer() = 0;
     /// How it reads texts.
     virtual TextReading reading() const { return {}; }
-    /// Words to say at the end; empty: nothing.
+    /// A text for the end of the run; may be empty.
     virtual std::string remark() const { return ""; }
 };
 
-/// The text, the tokens or the images of the options; so many batches are kept. Throws UserError as their
+/// Opens the text, tokens or images of the options; `kept` batches stay valid. Throws UserError as their
 /// readers do.
 std::unique_ptr<TrainInput> open_train_input(const TrainOptions& options, const TrainerOptions& settings,
                                              int kept);

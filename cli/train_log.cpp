@@ -29,7 +29,7 @@ namespace {
 
 enum class LogKind : bool { json, table };
 
-/// The step of a line; empty for a line that is not one of such a log.
+/// The step of a line; empty for a line that is not of such a log.
 std::optional<std::int64_t> step_of(std::string_view line, LogKind kind) {
     constexpr std::string_view member = "{\"step\":";
     if (kind == LogKind::json) {
@@ -42,8 +42,8 @@ std::optional<std::int64_t> step_of(std::string_view line, LogKind kind) {
     return step;
 }
 
-/// Throws UserError unless the table that a run goes on with has the run's columns. Numbers below the header
-/// of another column would be wrong.
+/// Throws UserError unless the table to continue has the run's columns: numbers under another column's header
+/// would be wrong.
 void require_columns(const std::string& path, std::string_view header) {
     std::ifstream file(path, std::ios::binary);
     std::string first;
@@ -54,8 +54,8 @@ void require_columns(const std::string& path, std::string_view header) {
                                 path, header));
 }
 
-/// Takes the lines of this step and of later ones off the end of a log, and one that a full disk cut short,
-/// which belongs to no step. Returns how many steps went.
+/// Removes the lines of this step and later ones from the end of a log, and a line cut short by a full disk,
+/// which belongs to no step. Returns the number of removed steps.
 int drop_lines_from(const std::string& path, std::int64_t first_step, LogKind kind) {
     std::error_code none;
     if (!std::filesystem::is_regular_file(path, none)) return 0;
@@ -76,7 +76,7 @@ int drop_lines_from(const std::string& path, std::int64_t first_step, LogKind ki
     return dropped;
 }
 
-/// The first line of a table of numbers. Where a step has none of it, the cell is empty.
+/// The first line of a table of numbers. A cell is empty if a step lacks its value.
 std::string columns_of(const std::string& unit) {
     return fmt::format(
         "step,loss,learning_rate,gradient_norm,applied,ms,{}_per_second,mfu,loss_scale,validation_loss,"
@@ -123,7 +123,7 @@ void TrainLog::open(const std::string& path, std::int64_t first_step) {
 
 namespace {
 
-/// Remarks on a step: the loss scale where there is one, and why it changed nothing.
+/// Remarks on a step: the loss scale, if any, and the reason if nothing was updated.
 std::string remarks(const StepRecord& record) {
     std::string text;
     if (record.loss_scale.scale != 1 || record.loss_scale.skipped > 0)
@@ -186,7 +186,7 @@ void TrainLog::sample(const std::string& text) {
 
 namespace {
 
-/// JSON has no word for what is no number, and a table has.
+/// A table can represent a non-finite number; JSON cannot.
 std::string cell_of(const Datum& value) {
     const auto* const number = std::get_if<double>(&value.value);
     if (number && !std::isfinite(*number)) return fmt::format("{}", plain_nan(*number));

@@ -52,7 +52,7 @@ void give(CLI::Option& option, const std::vector<std::string>& values) {
     }
 }
 
-/// Gives the option of a report; where that cannot be, returns why.
+/// Sets the option of a report; returns the reason if that is impossible.
 std::string give_report(CLI::Option& option, const std::vector<std::string>& values, Reports reports) {
     if (reports == Reports::end) return "the run saves elsewhere";
     if (values == std::vector<std::string>{"-"}) return "standard output is given anew";
@@ -101,7 +101,7 @@ LearningRateSchedule schedule_of(const TrainOptions& options) {
 
 namespace {
 
-/// An option that is given now must do something; one that a checkpoint remembers may not matter any more.
+/// Refuses given options without effect; remembered ones may have lost theirs.
 void refuse_ignored(const TrainOptions& options, std::initializer_list<const char*> names,
                     std::string_view belongs_to) {
     for (const char* name : names)
@@ -222,7 +222,7 @@ TrainerOptions trainer_of(const TrainOptions& options, const Target& target, con
             "--ema: averages are kept whole, and ranks have parts of parameters; give --states whole");
     trainer.ema_decay = options.ema;
     trainer.policy = policy;
-    const auto is_open = [&](const char* option) {  // a run that goes on has its own
+    const auto is_open = [&](const char* option) {  // a resumed run has its own
         return options.resume.empty() && !options.given.contains(option);
     };
     trainer.open = {.trunk = is_open("--trunk"),
@@ -236,13 +236,13 @@ namespace {
 
 constexpr std::string_view best_suffix = ".best";
 
-/// A checkpoint that saves put out of their way is gone on from in the place where they lie.
+/// The place of a checkpoint that saves have moved aside: the run continues there.
 std::string place_of_saves(const std::string& resume) {
     const std::filesystem::path target = AtomicDirectory::target_of(resume);
     return target.empty() ? resume : target.string();
 }
 
-/// The next save of the checkpoint beside it would replace what is saved there.
+/// Refuses the place to which a save of the checkpoint beside it would move the previous one.
 void refuse_place_of_previous(const std::string& checkpoint) {
     if (const std::filesystem::path target = AtomicDirectory::target_of(checkpoint); !target.empty())
         throw UserError(fmt::format(
@@ -250,15 +250,15 @@ void refuse_place_of_previous(const std::string& checkpoint) {
             checkpoint, target.string()));
 }
 
-/// The folder with the tokenizer of the checkpoint, or of the one before it where that one is gone; empty if
-/// it has none.
+/// The folder with the tokenizer of the checkpoint, or, if that is gone, of the one before it; empty if it
+/// has none.
 std::string own_tokenizer(const std::filesystem::path& checkpoint) {
     const std::filesystem::path place =
         std::filesystem::exists(checkpoint) ? checkpoint : AtomicDirectory::previous_of(checkpoint);
     return holds_tokenizer(place) ? place.string() : "";
 }
 
-/// A model that learnt what the tokens of one tokenizer mean can make nothing of another's.
+/// Refuses another tokenizer: the model has learnt the meaning of one tokenizer's tokens.
 void require_own_tokenizer(const TrainOptions& options, const std::string& own, const TypedOptions& saved) {
     const std::string& given = options.run.tokenizer;
     if (given.empty()) return;
@@ -274,8 +274,8 @@ void require_own_tokenizer(const TrainOptions& options, const std::string& own, 
         of_bytes ? "on bytes" : "with another tokenizer, which lies beside its weights", options.resume));
 }
 
-/// Whether the tokenizer of a checkpoint can be read. If not, the one given as --tokenizer takes its place.
-/// Throws UserError if none was given.
+/// Whether the tokenizer of a checkpoint can be read; otherwise --tokenizer replaces it. Throws UserError if
+/// none was given.
 bool can_be_read(const std::string& own, const TrainOptions& options) {
     try {
         load_tokenizer(own);
@@ -289,7 +289,7 @@ bool can_be_read(const std::string& own, const TrainOptions& options) {
     }
 }
 
-/// A run that goes on reads the same files. Throws UserError if one of them has moved and was not given
+/// Checks that a continued run's files still exist. Throws UserError for a moved file that was not given
 /// again.
 void require_still_there(const TrainOptions& options, const TypedOptions& saved) {
     for (const auto& [name, what] : {std::pair{"--text", "text"},
@@ -308,7 +308,7 @@ void require_still_there(const TrainOptions& options, const TypedOptions& saved)
     }
 }
 
-/// A model that the saved run is of in any case needs no word.
+/// Refuses another model than the saved run's.
 void require_own_model(const TrainOptions& options, const TypedOptions& saved) {
     if (saved.empty() || !options.given.contains("--model")) return;
     std::string own = RunOptions().model;
@@ -327,7 +327,7 @@ void recall(Command& command, TrainOptions& options) {
     const std::string own = own_tokenizer(options.resume);
     require_own_tokenizer(options, own, saved);
     require_still_there(options, saved);
-    // One that saves elsewhere is another run, and leaves the reports of this one as they are.
+    // A run that saves elsewhere is another run, and leaves this one's reports as they are.
     const bool is_same_run =
         options.checkpoint.empty() || options.checkpoint == place_of_saves(options.resume);
     options.not_continued = take_over(command, saved, is_same_run ? Reports::go_on : Reports::end);
@@ -336,7 +336,7 @@ void recall(Command& command, TrainOptions& options) {
     const std::optional<TextReading> reading = saved_reading(options.resume);
     options.run.reading = reading.value_or(earlier_reading);
     if (!reading) options.run.earlier = options.resume;
-    // Its own copy, which is there whatever became of the one that it was trained with.
+    // The checkpoint's own copy, which exists even if the original tokenizer is gone.
     if (!own.empty() && can_be_read(own, options)) options.run.tokenizer = own;
     if (!options.run.from.empty())
         options.run.from_files = ModelFile(options.run.lora.given() ? options.run.from : options.resume,
@@ -344,8 +344,8 @@ void recall(Command& command, TrainOptions& options) {
                                      .model();
 }
 
-/// A network that goes on learning sees images as it did, unless it is said otherwise; and so does the run
-/// once it is resumed, whatever became of the files.
+/// Takes the image cut of a network that continues to learn, unless options differ, and remembers it, so that
+/// the resumed run does not need the files.
 void take_cut_of_files(TrainOptions& options) {
     const ImageModelFile& file = *options.run.from_images;
     const ImageCut& cut = file.cut();
@@ -368,7 +368,7 @@ void take_cut_of_files(TrainOptions& options) {
     take(options.images.standard_deviation, cut.pixels.standard_deviation);
 }
 
-/// `trunk` stands for all weights of a network for images that do not follow its classes.
+/// Replaces `trunk` by all weights of an image network that do not depend on its classes.
 void name_trunk(TrainOptions& options) {
     const auto trunk = std::ranges::find(options.freeze, "trunk");
     if (trunk == options.freeze.end()) return;
@@ -382,7 +382,7 @@ void name_trunk(TrainOptions& options) {
     options.freeze.insert(options.freeze.end(), names.begin(), names.end());
 }
 
-/// A checkpoint remembers the micro-batches of a step, whoever makes them.
+/// A checkpoint remembers the micro-batches of a step over all ranks.
 void share_micro_batches(TrainOptions& options, int ranks) {
     if (ranks == 1) return;
     const bool was_remembered = !options.resume.empty() && !options.given.contains("--accumulate");
@@ -395,10 +395,10 @@ void share_micro_batches(TrainOptions& options, int ranks) {
     options.typed["--accumulate"] = {std::to_string(options.accumulate * ranks)};
 }
 
-/// Warm-up, clipping, the rate and what is held out are remembered though they were not given: a run goes on
-/// with the defaults that it began with. Checkpoints that remember none are of a time when the default was
-/// neither, and the last tenth of all files together was held out. Those of images that remember "each" or
-/// "last" are of a time when the seed chose what is held out.
+/// Settles warm-up, clipping, rate and holding out, which are remembered even if not given: a run continues
+/// with its initial defaults. Checkpoints without them are from a version that had neither warm-up nor
+/// clipping and held out the last tenth of all files together. Image checkpoints that remember "each" or
+/// "last" are from a version that held out by seed.
 void settle_recipe(const Command& command, TrainOptions& options) {
     const bool resumes = !options.resume.empty();
     if (resumes && !command.has_value("--warmup")) options.warmup = 0;
@@ -413,7 +413,7 @@ void settle_recipe(const Command& command, TrainOptions& options) {
     options.typed["--clip"] = {fmt::format("{}", *options.clip)};
 }
 
-/// Chats are packed, and their template says which special tokens there are.
+/// Chats are packed, and their template defines the special tokens.
 void settle_chats(TrainOptions& options) {
     if (options.run.chats.empty()) return;
     for (const char* other : {"--documents", "--special-tokens"})
@@ -440,9 +440,10 @@ void complete_options(Command& command, TrainOptions& options, int ranks) {
     command.require_company();
     settle_chats(options);
     options.typed = options_to_remember(command);
-    if (options.run.lora.given() && !options.run.from.empty())  // its checkpoints have adapters alone
+    if (options.run.lora.given() && !options.run.from.empty())  // its checkpoints have only adapters
         options.typed["--from"] = {std::filesystem::absolute(options.run.from).lexically_normal().string()};
-    if (!options.images.directory.empty()) options.typed.erase("--from");  // a checkpoint has all of it
+    if (!options.images.directory.empty())
+        options.typed.erase("--from");  // a checkpoint has all its contents
     if (options.run.from_images && !options.images.directory.empty()) take_cut_of_files(options);
     name_trunk(options);
     if (options.keep_best && !options.resume.empty() && options.checkpoint.ends_with(best_suffix))

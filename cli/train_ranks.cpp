@@ -23,7 +23,7 @@ namespace mantissa::cli {
 
 namespace {
 
-/// The other ranks print what the first does, too.
+/// Silences other ranks, which would repeat the first's output.
 void silence_standard_output() {
     std::fflush(stdout);
     if (const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC); nowhere >= 0) {
@@ -54,11 +54,11 @@ int TrainRanks::share_cores(int asked) {
 }
 
 void TrainRanks::end_all(const std::string& what) {
-    // The first that speaks ends the others, so that few lines are printed.
+    // The first rank that prints ends the others, so that few lines appear.
     std::this_thread::sleep_for(std::chrono::milliseconds(200) * std::min(ranks_->rank(), 10));
     say("{}: {}", ranks_->name_of(ranks_->rank()), what);
     std::fflush(stdout);
-    // MPICH's mpirun drops what it has not passed on when ranks are ended.
+    // MPICH's mpirun drops pending output when ranks end.
     std::this_thread::sleep_for(std::chrono::milliseconds(150));
     ranks_->abort();
     std::_Exit(1);
@@ -73,7 +73,7 @@ void TrainRanks::run(const std::function<void()>& body) {
         body();
     } catch (const Interrupted&) {
         const bool speaks = is_first();
-        ranks_.reset();  // with the others: outside of here, what is thrown would end them
+        ranks_.reset();  // ends with the others: an error that leaves this scope would abort them
         if (speaks) throw;
     } catch (const AgreedError& error) {
         if (is_first()) say("{}", error.what());

@@ -1,5 +1,5 @@
-// `train` as one of several ranks: connected, given its share of the machine, silent unless it is the first,
-// and ended with the others.
+// `train` as one of several ranks: connection, share of the machine, silence except for the first, and a
+// common end.
 #pragma once
 
 #include <functional>
@@ -13,28 +13,27 @@ namespace mantissa::cli {
 
 class TrainRanks {
   public:
-    /// Connects with the others if the process was started among several, which are waited for so many
-    /// seconds.
+    /// Connects with the other ranks, if the process was started among several, and waits `seconds` for them.
     explicit TrainRanks(double seconds);
 
-    /// Null where this process is alone.
+    /// Null if this process is alone.
     Ranks* get() const { return ranks_.get(); }
     int size() const { return ranks_ ? ranks_->size() : 1; }
     int on_this_host() const { return ranks_ ? ranks_->on_this_host() : 1; }
     bool is_first() const { return !ranks_ || ranks_->rank() == 0; }
 
-    /// Threads for this rank where none were asked for; its threads from now on keep to their cores. 0: as
-    /// many as there may be.
+    /// Threads for this rank if none were requested; from now on its threads keep to their cores. 0: no
+    /// limit.
     int share_cores(int asked);
-    /// A line about what was shared.
+    /// A line about the shares.
     const std::string& shares() const { return shares_; }
 
-    /// Runs what is to be done; what goes wrong ends all ranks, and is said by one of them where all know it.
+    /// Runs `body`. An error ends all ranks; if all know it, one rank prints it.
     void run(const std::function<void()>& body);
 
-    /// The first number that is not zero, of those that the ranks give.
+    /// The first nonzero number among the ranks'.
     int first_of(int mine);
-    /// The same for texts that are not empty, with the rank in front.
+    /// The first text among the ranks' that is not empty, with the rank in front.
     std::string first_of(const std::string& mine);
 
   private:
@@ -45,11 +44,11 @@ class TrainRanks {
     std::string shares_;
 };
 
-/// Options that only the first rank follows are taken from the others.
+/// Clears, on other ranks, the options that only the first rank follows.
 void leave_to_the_first(TrainOptions& options);
 
-/// Among ranks that each have parts of the gradients: no histograms of them, which is said. Throws UserError
-/// where they were asked for.
+/// Leaves out histograms of gradients, with a message, if each rank has only parts of them. Throws UserError
+/// if histograms were requested.
 void leave_out_histograms(TrainOptions& options, const TrainRanks& ranks);
 
 }  // namespace mantissa::cli

@@ -1,4 +1,4 @@
-// Samples during training: the prompt continued by the weights as they are.
+// Samples during training: the prompt continued with the present weights.
 #pragma once
 
 #include <string>
@@ -27,9 +27,9 @@ class TrainSampler {
           prompt_(tokenizer.encode_whole(options.prompt, reading)),
           generator_(device, model, static_cast<std::int64_t>(prompt_.size()), policy) {}
 
-    /// Bytes that it will hold besides the trainer's.
+    /// Bytes that it will hold, in addition to the trainer's.
     std::int64_t bytes() const { return generator_.bytes(); }
-    /// `state` holds the parameters, and must outlive this.
+    /// `state` has the parameters, and must outlive this.
     void allocate(const StateBlock& state) { generator_.allocate(state); }
     /// The prompt and its continuation.
     std::string sample() {

@@ -1,4 +1,4 @@
-// Text and tokens as what `train` trains on.
+// Text and tokens as the data of `train`.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -64,7 +64,7 @@ class TextInput final : public TrainInput {
                            count_text(corpus_.ends->documents(), "document"),
                            100 * kept / static_cast<double>(corpus_.stream.size()));
     }
-    /// The first chat that is trained on.
+    /// The first chat of the training data.
     std::vector<ChatPart> example() const override {
         if (!corpus_.chats) return {};
         const std::size_t size = corpus_.chats->starts[1];
@@ -77,7 +77,7 @@ class TextInput final : public TrainInput {
     std::int64_t bytes() const override {
         return static_cast<std::int64_t>(buffers_.size()) * buffers_.front().bytes();
     }
-    /// After the trainer has taken its memory, which refuses a batch that is far too large.
+    /// Takes memory after the trainer, which refuses a batch that is far too large.
     void prepare(const Trainer&) override {
         if (const std::int64_t available = available_memory(); bytes() > available)
             throw UserError(fmt::format(
@@ -91,7 +91,7 @@ class TextInput final : public TrainInput {
         return buffers_[taken_].fill(*batches_, static_cast<std::uint64_t>(step));
     }
 
-    /// Over all targets of the validation text, or those of as many batches as were asked for.
+    /// Validates over all targets of the validation text, or of the requested number of batches.
     Validation validate(Trainer& trainer, MadeOf made) override {
         check(validation_ != nullptr, "there is a text to validate on");
         Validation result{.batches = validation_->steps_per_epoch()};
@@ -112,7 +112,7 @@ class TextInput final : public TrainInput {
         return result;
     }
 
-    /// The sequences count, whatever batches they come in.
+    /// A checksum of sequences, independent of batches.
     std::string judged() const override {
         const auto sequences = validation_batches(1);
         const std::uint64_t most = options_.validate_batches > 0
@@ -163,7 +163,7 @@ class TextInput final : public TrainInput {
     TextReading reading() const override { return corpus_.reading; }
 
   private:
-    /// Token ids of the tokenizer, or those that the weights came with.
+    /// Ids of the tokenizer's tokens, or ids that came with the weights.
     HfTokenIds token_ids_of_run() const {
         HfTokenIds ids;
         if (corpus_.tokenizer) ids = token_ids_of(*corpus_.tokenizer);
@@ -184,8 +184,8 @@ class TextInput final : public TrainInput {
         }
     }
 
-    /// Null where no text is given for validation, or there is no validation. In the former case a part of
-    /// the training text is kept for it.
+    /// Null if no validation text is given, and a part of the training text is kept for it, or if there is no
+    /// validation.
     static std::unique_ptr<const Corpus> open_validation_corpus(const TrainOptions& options,
                                                                 const Corpus& corpus) {
         if (options.validation.empty() || options.validate_every == 0) return nullptr;
@@ -215,18 +215,18 @@ class TextInput final : public TrainInput {
 
     const TrainOptions& options_;
     Corpus corpus_;
-    /// Read once: a save needs them though the files may be gone by then.
+    /// Read early: a save needs them after the files may be gone.
     std::map<std::string, std::string> tokenizer_texts_;
     HfTokenIds token_ids_;
     std::unique_ptr<const Corpus> validation_corpus_;
     TokenSplit split_;
     nn::Model model_;
     std::unique_ptr<BatchSource> batches_;
-    /// The description is read once: a save needs it, though the files may be gone by then.
+    /// Read early: a save needs the description after the files may be gone.
     std::string batches_text_;
-    std::unique_ptr<const BatchSource> validation_;  // null: none is asked for
-    std::vector<BatchBuffer> buffers_;               // of the batches that are kept
-    std::size_t taken_ = 0;                          // the last of them
+    std::unique_ptr<const BatchSource> validation_;  // null: not requested
+    std::vector<BatchBuffer> buffers_;               // of the kept batches
+    std::size_t taken_ = 0;                          // index of the last one
     std::int64_t batch_;
     BatchBuffer validation_buffer_;
 };

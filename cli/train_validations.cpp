@@ -21,8 +21,7 @@ namespace mantissa::cli {
 
 namespace {
 
-/// A step that the dynamic loss scale skips on its way to the right scale is no bad step; one at its floor
-/// is.
+/// A step that a dynamic loss scale skips while it falls is not bad; a skipped step at its floor is.
 bool is_bad(const StepRecord& record, const LossScaleOptions& scaling) {
     return !record.result.applied &&
            (scaling.kind != LossScaleOptions::Kind::dynamic || record.loss_scale.scale <= scaling.floor);
@@ -88,7 +87,7 @@ std::string TrainHealth::failure() const {
 
 namespace {
 
-/// Options that change what is judged, for checkpoints that do not say what they judged.
+/// Options that change the validation data, for checkpoints that do not record it.
 constexpr std::array of_what_is_judged = {"--validation", "--validate-batches",
                                           "--held-out",   "--text",
                                           "--tokens",     "--tokenizer",
@@ -98,7 +97,7 @@ constexpr std::array of_what_is_judged = {"--validation", "--validate-batches",
                                           "--std",        "--chats",
                                           "--loss-on"};
 
-/// Whether the checkpoint of the best in `place` is the one that a run remembers.
+/// Whether the best checkpoint in `place` is the one that a run remembers.
 bool is_remembered(const std::filesystem::path& place, const ValidationProgress& progress) {
     try {
         const ValidationProgress there = saved_validations(place);

@@ -1,5 +1,5 @@
-// Steps of a run that went wrong, as gradients that underflow, and its validations: the lowest loss and the
-// data that it is of, losses that are no numbers, and the checkpoint that --keep-best keeps.
+// Failed steps of a run, as with gradients that underflow, and its validations: the lowest loss and its data,
+// losses that are not finite, and the checkpoint of --keep-best.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ class TrainHealth {
   public:
     TrainHealth(const TrainOptions& options, TrainRanks& ranks) : options_(options), ranks_(ranks) {}
 
-    /// Before the first step of a policy that needs a loss scale: warns of gradients that become zero where
-    /// nothing adapts it.
+    /// Warns, before the first step of a policy that needs a loss scale, of gradients that become zero where
+    /// no dynamic scale adapts.
     void look_for_underflow(Trainer& trainer, const Batch& batch) const;
-    /// Takes a step down. Of a bad one it looks for the first number that was not finite, for the record.
+    /// Records a step. For a bad step, finds the first number that was not finite.
     void add(StepRecord& record, Trainer& trainer, const Batch& batch);
     bool gave_up() const { return options_.bad_steps > 0 && in_a_row_ >= options_.bad_steps; }
     /// A line for the end of the run, or nothing.
@@ -36,38 +36,38 @@ class TrainHealth {
     const TrainOptions& options_;
     TrainRanks& ranks_;
     std::int64_t steps_ = 0, bad_ = 0, in_a_row_ = 0;
-    bool begins_broken_ = false;       ///< the first step came upon a state that is not finite
+    bool begins_broken_ = false;       ///< the first step met a state that is not finite
     std::string non_finite_, advice_;  ///< of the last bad step
 };
 
 class TrainValidations {
   public:
-    /// `judged` is equal where two validations are of the same data (TrainInput::judged).
+    /// `judged` is equal for validations on equal data (TrainInput::judged).
     TrainValidations(const TrainOptions& options, const Policy& policy, std::string judged);
 
     const std::string& judged() const { return progress_.judged; }
 
-    /// Goes on after those of a checkpoint. Returns a warning, or nothing: they were of other data, so the
-    /// lowest loss begins anew.
+    /// Continues a checkpoint's validations. Returns a warning if these were on other data, so that the
+    /// lowest loss starts anew; else nothing.
     std::string go_on_from(const ValidationProgress& saved);
-    /// Before the first save. A line to show where another run's best checkpoint would be replaced, or would
-    /// stay beside this one's; empty: there is none.
+    /// To be called before the first save. Returns a line if another run's best checkpoint would be replaced,
+    /// or stay beside this one's; else empty.
     std::string say_what_is_kept();
 
-    /// Takes one down that followed so many steps. Returns whether its loss is lower than all before.
+    /// Records a validation after `steps` steps. Returns whether its loss is the lowest so far.
     bool add(const Validation& result, std::int64_t steps);
-    /// The loss that was added last is no number, and no one before it was: why, and what to do. Else empty.
+    /// Cause and remedy, if the last added loss is the first that is not finite; else empty.
     std::string take_remark();
     bool ran_out_of_patience() const;
 
-    /// A best checkpoint was saved. Whether the one before it was this run's, and is to go.
+    /// After a best checkpoint was saved: whether the previous one is this run's, and is to be removed.
     bool replaced_own_best();
 
-    /// For a checkpoint; none where nothing follows from it.
+    /// For a checkpoint; none if it has no effect.
     std::optional<ValidationProgress> progress() const;
     /// Lines for the end of the run.
     std::string summary() const;
-    /// Why the run is no success; empty: it is.
+    /// Why the run failed; empty: it succeeded.
     std::string failure() const;
 
   private:

@@ -21,13 +21,13 @@ namespace mantissa::cli {
 
 namespace {
 
-/// A page is written at most so often, and once more at the end.
+/// Seconds between writes of the page, which is written once more at the end.
 constexpr double page_seconds = 10;
 
-/// Steps before the one that is traced: memory is touched for the first time, and caches and clocks settle.
+/// Steps before the traced one: memory is touched for the first time, and caches and clocks settle.
 constexpr std::int64_t untraced_steps = 3;
 
-/// In UTC, whatever the machine's place.
+/// The present time in UTC.
 std::string now() { return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(std::time(nullptr))); }
 
 ValueHistogram histogram_of(const Execution& execution, Value value) {
@@ -87,7 +87,7 @@ void add_view_options(Command& command, ViewOptions& options) {
 
 namespace {
 
-/// A page of steps that this run cannot show is kept.
+/// Keeps a page with steps that this run cannot show.
 void keep_page_of_before(const std::string& path, std::int64_t first_step) {
     std::error_code failed;
     if (first_step == 0 || !std::filesystem::is_regular_file(path, failed)) return;
@@ -133,7 +133,7 @@ StepResult TrainViews::step(Trainer& trainer, const Batch& batch, double learnin
                             FunctionRef<void()> meanwhile) {
     step_ = trainer.steps_done();
     if (events_ && options_.histogram_every > 0 && step_ % options_.histogram_every == 0)
-        histograms_due_ = true;  // of this step, or of the next where this one is traced
+        histograms_due_ = true;  // of this step, or of the next if this one is traced
     if (step_ == traced_step_) return traced_step(trainer, batch, learning_rate, profile);
     if (histograms_due_) return shown_step(trainer, batch, learning_rate, profile);
     if (profile) return trainer.step(batch, learning_rate, profile);
@@ -152,7 +152,7 @@ StepResult TrainViews::traced_step(Trainer& trainer, const Batch& batch, double 
     traced_step_ = -1;
     try {
         write_output(options_.trace, step_trace(timeline, run_, fmt::format("step {}", step_)));
-    } catch (const UserError& error) {  // the training is worth more
+    } catch (const UserError& error) {  // the training matters more
         warn("--trace {}", error.what());
     }
     return result;
@@ -160,7 +160,7 @@ StepResult TrainViews::traced_step(Trainer& trainer, const Batch& batch, double 
 
 StepResult TrainViews::shown_step(Trainer& trainer, const Batch& batch, double learning_rate,
                                   Profile* profile) {
-    // The step multiplies its gradients by this scale; the one after it may be another.
+    // The scale of this step's gradients; the next step's may differ.
     const double scale = trainer.loss_scale().scale;
     double shown = 0;
     StepResult result = trainer.step_run_by(batch, learning_rate, [&](Execution& each, bool last) {
@@ -216,7 +216,7 @@ void TrainViews::sample(const std::string& text) {
 bool TrainViews::page_is_due() const {
     if (!page_) return false;
     if (since_page_) return since_page_->seconds() >= page_seconds;
-    // Into a pipe or a device pages would be written one after the other.
+    // In a pipe or a device, pages would follow one another.
     std::error_code ignored;
     return !std::filesystem::exists(options_.html, ignored) ||
            std::filesystem::is_regular_file(options_.html, ignored);
@@ -227,7 +227,7 @@ void TrainViews::end_step() {
         try {
             write_page(TrainingState::runs);
         } catch (const UserError& error) {
-            // A file that cannot be written now may be at the end.
+            // A file that cannot be written now may be writable at the end.
             if (!warned_) warn("--html: {}", error.what());
             warned_ = true;
         }

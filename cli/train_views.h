@@ -19,41 +19,41 @@ namespace mantissa::cli {
 struct ViewOptions {
     std::string trace, tensorboard, html;  ///< files and a directory; empty: none
     std::int64_t histogram_every = 100;    ///< steps; 0: never
-    std::string command;                   ///< what was typed
+    std::string command;                   ///< the command line
 };
 
-/// Parsing the options throws UserError where a place cannot be written.
+/// Adds the options; parsing throws UserError for a place that cannot be written.
 void add_view_options(Command& command, ViewOptions& options);
 
-/// Takes what the loop tells of a run, and hands it to the views that were asked for.
+/// Takes the loop's reports on a run, and hands them to the requested views.
 class TrainViews {
   public:
     explicit TrainViews(const ViewOptions& options) : options_(options) {}
 
     struct Beginning {
-        std::string data;                    ///< what is trained on, for people
+        std::string data;                    ///< description of the training data
         std::vector<ChatPart> example = {};  ///< TrainInput::example
-        std::string judged;                  ///< TrainInput::judged, or empty where nothing is
-        std::int64_t steps = 0;              ///< at which the run ends
-        std::string kept;                    ///< what kept() was when a run was saved that goes on, or empty
+        std::string judged;                  ///< TrainInput::judged; empty without validation
+        std::int64_t steps = 0;              ///< last step of the run
+        std::string kept;                    ///< kept() of the saved run, if it continues; else empty
     };
-    /// Before the first step. Throws UserError where a file cannot be written.
+    /// To be called before the first step. Throws UserError if a file cannot be written.
     void begin(const Trainer& trainer, const Beginning& beginning);
-    /// The page so far, for begin(); empty where there is none.
+    /// The page so far, for begin(); empty if there is none.
     std::string kept() const;
 
-    /// Trainer::step, looked into where that is due; where not, `meanwhile` is called while the device works.
+    /// Trainer::step, with tracing or histograms if due; else `meanwhile` is called while the device works.
     StepResult step(Trainer& trainer, const Batch& batch, double learning_rate, Profile* profile,
                     FunctionRef<void()> meanwhile);
 
-    // In this order, for each step. Where events cannot be written any more, end_step throws UserError,
-    // once.
+    // To be called in this order for each step. If events cannot be written any more, end_step throws
+    // UserError, once.
     void made(const StepRecord& record);
     void validation(const Validation& result);
     void sample(const std::string& text);
     void end_step();
 
-    /// After the last step.
+    /// To be called after the last step.
     void end();
 
   private:
@@ -66,14 +66,14 @@ class TrainViews {
     const ViewOptions& options_;
     std::optional<EventFile> events_;
     std::optional<TrainingPage> page_;
-    std::string run_;                ///< in a line
+    std::string run_;                ///< a line about the run
     std::string unit_;               ///< of the model
-    std::int64_t traced_step_ = -1;  ///< that is to be traced; -1: none
+    std::int64_t traced_step_ = -1;  ///< number of the step to trace; -1: none
     bool histograms_due_ = false, scales_loss_ = false, warned_ = false;
-    std::int64_t step_ = 0;  ///< that was made last
+    std::int64_t step_ = 0;  ///< the last step made
     Stopwatch since_begin_;
-    double seconds_before_ = 0;            ///< of the run, until it was saved
-    std::optional<Stopwatch> since_page_;  ///< was written
+    double seconds_before_ = 0;            ///< of the run before it was saved
+    std::optional<Stopwatch> since_page_;  ///< since the page was written
 };
 
 }  // namespace mantissa::cli

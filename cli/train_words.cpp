@@ -23,7 +23,7 @@ namespace mantissa::cli {
 
 namespace {
 
-/// The format in which matrices are kept, and the one in which codes stand for them; empty: none.
+/// The format of kept matrices, and the format of their codes; empty: none.
 std::string_view stored_in(const TrainerOptions& settings) {
     return name_of(settings.policy.low.value_or(DType::f32));
 }
@@ -50,7 +50,7 @@ std::string model_line(const PlannedRun& run) {
                       trunk.empty() ? "" : fmt::format(", those of linear layers but the head in {}", trunk));
 }
 
-/// Each reason for which products keep sixteen bits under a shorter policy, with how many places have it.
+/// Prints each reason why products keep sixteen bits under a shorter policy, with the number of places.
 void say_what_stays_bf16(const TrainingPlan& plan) {
     const Policy& policy = plan.options().policy;
     if (!policy.blocks) return;
@@ -165,7 +165,7 @@ void warn_of_what_is_trained_on(const TrainOptions& options) {
                     file, text == file ? "it" : text);
 }
 
-/// Phrases that many texts have come to less.
+/// Phrases shared by many texts come to less.
 constexpr double least_share = 0.01;
 
 const std::vector<std::string>& values_of(const TypedOptions& options, const char* name) {
@@ -186,7 +186,7 @@ bool held_nothing_out(const TypedOptions& saved) {
     return every.empty() || every.front() == "0" || saved.contains("--validation");
 }
 
-/// The split of a checkpoint that says how, by today's words.
+/// Whether a checkpoint that records its split has this one, in present words.
 bool held_out_alike(const TypedOptions& saved, const std::string& held_out) {
     const std::vector<std::string>& word = values_of(saved, "--held-out");
     return held_out == (word.empty() ? "last" : word.front());

@@ -65,7 +65,7 @@ std::string begin_with_files(const RunOptions& options, StateBlock& weights) {
 
 std::string begin_with_files(const RunOptions& options, const nn::ImageModel& network,
                              const std::vector<std::string>* classes, StateBlock& weights) {
-    std::string why;  // the head is made anew; empty: it is kept
+    std::string why;  // why the head is made anew; empty: it is kept
     if (const ImageModelFile* file = options.from_images.get()) {
         const std::int64_t there = file->network().sizes.classes;
         if (there != network.sizes.classes)

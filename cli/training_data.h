@@ -1,4 +1,4 @@
-// Data that a command trains a model on: a text, read from front to back, images, or synthetic ones.
+// Data that a command trains a model on: a text in sequential order, images, or synthetic data.
 #pragma once
 
 #include <memory>
@@ -18,27 +18,27 @@ struct TrainingData {
     std::unique_ptr<Corpus> corpus = {};           ///< of a text
     std::unique_ptr<const ImageData> images = {};  ///< of --images
     std::unique_ptr<const BatchSource> made = {};  ///< of a text, or synthetic images
-    const BatchSource* batches = nullptr;          ///< those of one of these
+    const BatchSource* batches = nullptr;          ///< the batches of one of these
 };
 
-/// For `model`, which the options stand for, with so many examples a step.
+/// Data for `model`, which the options describe, with so many examples a step.
 TrainingData open_training_data(const RunOptions& options, const nn::Model& model, std::int64_t batch,
                                 CorpusOptions::Untokenized untokenized);
 
-/// The model that the options stand for, and images of --images in random order, or what it else trains on.
-/// `hold_out`: which of the images are kept for validation.
+/// The options' model, with images of --images in random order, or its other data. `hold_out`: the choice of
+/// images for validation.
 TrainingData open_training_data(const RunOptions& options, const ImageDataOptions& images, std::int64_t batch,
                                 HoldOut hold_out = HoldOut::nothing);
 
-/// Begins with the weights of --from, by one of the two below.
+/// Sets the weights of --from, by one of the two functions below.
 void begin_with_files(const RunOptions& options, const TrainingData& data, StateBlock& weights);
 
-/// Copies the weights of --from, for a model that writes text. Returns what to say of it.
+/// Copies the weights of --from, for a text model. Returns a text to print about it.
 std::string begin_with_files(const RunOptions& options, StateBlock& weights);
 
-/// The same for a network for images, whose head is made anew where the files' tells other classes apart.
-/// `classes`: the names of those that it is to learn; null: the files' own. Throws UserError, naming every
-/// tensor, where the trunk is not that of the network.
+/// Copies the weights of --from, for an image network; its head is made anew if the files' head has other
+/// classes. `classes`: names of the classes to learn; null: the files' own. Throws UserError, naming every
+/// tensor, if the trunk differs from the network's.
 std::string begin_with_files(const RunOptions& options, const nn::ImageModel& network,
                              const std::vector<std::string>* classes, StateBlock& weights);
 

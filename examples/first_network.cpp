@@ -1,4 +1,4 @@
-// A first network, from 800 rows of four numbers to what it learned of them.
+// A first network: 800 rows of four numbers, and its predictions after training on them.
 #include <cmath>
 #include <cstdio>
 

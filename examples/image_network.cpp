@@ -1,5 +1,5 @@
-// A residual network of one's own on a folder of images, FOLDER/CLASS/, or examples/shapes; judged on the
-// images that it has not seen.
+// A residual network of one's own on a folder of images, FOLDER/CLASS/, or examples/shapes; judged on unseen
+// images.
 #include <array>
 #include <cstdio>
 #include <string>
@@ -17,7 +17,7 @@ Tensor convolution(Tensor x, std::string name, std::int64_t outputs, int stride,
     return nn::batch_norm(x, name + "_norm", mode);
 }
 
-/// x + two convolutions of it; the first may halve the image and widen the channels, and then x does, too.
+/// x plus two convolutions of it; the first, and then x, too, may halve the image and widen the channels.
 Tensor block(Tensor x, const char* name, std::int64_t outputs, int stride, const nn::Mode& mode) {
     const nn::Scope scope(x, name);
     const Tensor straight = outputs == x.dim(3) ? x : convolution(x, "straight", outputs, stride, mode);

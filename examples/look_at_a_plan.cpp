@@ -1,5 +1,5 @@
-// A plan of a training step, made without running or allocating anything of it: GPT-2 124M on this machine,
-// in BF16 with every pass.
+// A plan of a training step, made without running or allocating it: GPT-2 124M on this machine, in BF16 with
+// every pass.
 #include <cstdio>
 #include <map>
 #include <string>

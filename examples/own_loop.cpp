@@ -1,5 +1,5 @@
-// A loop of one's own on y = sin(3 x): each step stops at its gradients, which decide how it goes on. Batches
-// and precision change on the way, and the average of the weights is what is judged.
+// A loop of one's own on y = sin(3 x): each step stops at its gradients, which decide about its update.
+// Batches and precision change on the way, and the averaged weights are judged.
 #include <cmath>
 #include <cstdio>
 
@@ -19,11 +19,11 @@ int main() {
     std::vector<float> x(32), y(32);
     for (int step = 0; step < 600; ++step) {
         for (std::size_t i = 0; i < x.size(); ++i) {
-            // Easy ones first.
+            // Easy inputs first.
             x[i] = (step < 200 ? 0.5f : 1.0f) * std::sin(static_cast<float>(i + 32 * step));
             y[i] = std::sin(3 * x[i]);
         }
-        if (step == 400) {  // from here on in BF16, on the same states
+        if (step == 400) {  // BF16 from here on, with the same states
             options.policy = "bf16";
             trainer.change(options);
         }
@@ -31,7 +31,7 @@ int main() {
         const double norm = gradients.norm(), of_bias = gradients.read("output.bias")[0];
         if (step % 100 == 0)
             std::printf("step %3d  norm of the gradients %.4f, of output.bias %+.4f\n", step, norm, of_bias);
-        if (norm < 10) trainer.update(norm > 1 ? 0.005 : 0.02);  // else the step is left out
+        if (norm < 10) trainer.update(norm > 1 ? 0.005 : 0.02);  // else the step is skipped
     }
     const mantissa::AveragedWeights averaged(trainer);
     const float judged = trainer.evaluate({x, y}).loss;

@@ -1,5 +1,5 @@
-// Reports of a network of one's own on arrays that numpy.save() wrote: what each operation computes in, as a
-// page, and how fast the rungs of precision are.
+// Reports of a network of one's own on arrays from numpy.save(): the formats of each operation, as a page,
+// and the speed of the precision rungs.
 #include <cstdio>
 
 #include "mantissa/mantissa.h"

@@ -1,5 +1,5 @@
-// A small model of text, trained by as many processes as there are: alone, or by mpirun -n 2 several_ranks.
-// The first of them then asks what it saved for a text.
+// A small text model, trained by all given processes: one alone, or several by mpirun -n 2 several_ranks.
+// Then the first generates a text with the saved model.
 #include <cstdio>
 #include <string>
 

@@ -1,4 +1,4 @@
-// A GPT in 60 lines, trained on a text in BF16: attention is written out, and found.
+// A GPT in 60 lines, trained on a text in BF16: attention is written out, and recognized.
 #include <cstdio>
 #include <limits>
 #include <string>

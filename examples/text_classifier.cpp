@@ -1,6 +1,6 @@
-// A text classifier by fine-tuning: a small model of text learns what comes next, its weights go to a file,
-// and a classifier takes its trunk from there, frozen, and learns a head alone. Judged on sentences that it
-// has not seen.
+// A text classifier by fine-tuning: a small text model learns to predict the next byte, and its weights go to
+// a file. A classifier takes its trunk from there, frozen, and learns only a head. Judged on unseen
+// sentences.
 #include <cstdio>
 #include <random>
 #include <string>
@@ -12,7 +12,7 @@ using mantissa::Tensor;
 
 constexpr std::int64_t T = 32, C = 32;
 
-/// Bytes [B, T] -> what the trunk makes of each and the two before it, [B, T, C].
+/// Bytes [B, T] -> the trunk's features of each byte and the two before it, [B, T, C].
 Tensor trunk(Tensor bytes) {
     const nn::Scope scope(bytes, "trunk");
     const auto table = nn::parameter(bytes.graph(), "table", {128, 16}, nn::glorot_uniform(16, 16));
@@ -21,7 +21,7 @@ Tensor trunk(Tensor bytes) {
     return gelu(nn::linear(concat(three, 2), "mix", {.outputs = C, .standard_deviation = 0.2}));
 }
 
-/// How well each place tells the byte behind it, from the first place that sees three on.
+/// Loss of predicting each place's next byte, from the first place that sees three bytes on.
 Tensor next_byte(Tensor bytes) {
     const Tensor scores = nn::linear(trunk(bytes), "next", {.outputs = 128});
     return cross_entropy(slice(scores, 1, 2, T - 1), slice(bytes, 1, 3, T));

@@ -1,5 +1,5 @@
-// The second public header, for those who add a device or a kernel, or look into what a step runs. It has
-// graphs, plans, devices and the memory of a training. Nothing here is needed to train a model.
+// The second public header, for authors of a device or a kernel, and for inspecting a step. It has graphs,
+// plans, devices and the memory of a training. Training a model needs nothing of it.
 #pragma once
 
 #include "mantissa/device/cpu/cpu_device.h"

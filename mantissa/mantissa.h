@@ -1,7 +1,7 @@
-// The public face: include this, and link mantissa::mantissa. A model is a value (nn/model.h) whose loss is
+// The public face: include this, and link mantissa::mantissa. A model is a value (nn/model.h) with a loss in
 // ordinary C++ over symbolic tensors (graph/tensor.h) and layers (nn/layers.h). A Trainer (train/trainer.h)
-// trains it on a device, under any policy; a Predictor says what it makes of examples, a Generator what
-// follows on a text; reports say the rest.
+// trains it on a device, under any policy. A Predictor gives its outputs, a Generator continues texts;
+// reports explain and measure.
 //
 // An example, where `loss` and `network` are functions of tensors, (Tensor x, Tensor y) and (Tensor x):
 //
@@ -10,10 +10,10 @@
 //                                               .loss = loss,
 //                                               .output = {.trace = network}},
 //                             {.batch = 4, .policy = "bf16"});
-//   trainer.step({x, y}, 0.05)             is a step on four rows, vectors of floats
-//   mantissa::Predictor(trainer).predict({x})  is what the network makes of any number of them
+//   trainer.step({x, y}, 0.05)             makes a step on four rows, vectors of floats
+//   mantissa::Predictor(trainer).predict({x})  returns the network's outputs for any number of rows
 //
-// The installation has the headers that this one includes and, for those who add a device, the ones that
+// The installation has the headers that this one includes and, for authors of a device, the headers that
 // mantissa/engine.h includes.
 #pragma once
 

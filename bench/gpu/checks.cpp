@@ -1,16 +1,14 @@
-// The program that bench/gpu.sh carries to a machine with a GPU beside mantissa: the tests of kernels and of
-// training on a GPU, and sweeps of what multiplies.
+// Checks that bench/gpu.sh runs on a machine with a GPU: the tests of kernels and of training on a GPU, and
+// sweeps of kernels that multiply.
 //
-//   gpu_checks --gtest_filter=CudaKernels.*      tests, on the machine's GPU where MANTISSA_TEST_GPU is set
-//   gpu_checks attention [--small]               milliseconds and TFLOP/s, forward and backward; and, on
-//   Hopper, how
-//                                                many times as quick it is by wgmma
-//   gpu_checks contraction [--small]             the same of GPT-2 124M's products at 16 x 1,024 tokens; and
-//   how many
-//                                                times as quick cuBLASLt is by its own heuristic
+//   gpu_checks --gtest_filter=CudaKernels.*      tests, on the machine's GPU if MANTISSA_TEST_GPU is set
+//   gpu_checks attention [--small]               milliseconds and TFLOP/s, forward and backward; on Hopper,
+//                                                also the speedup by wgmma
+//   gpu_checks contraction [--small]             GPT-2 124M's products at 16 x 1,024 tokens, and the speedup
+//                                                of cuBLASLt by its own heuristic
 //   gpu_checks loss [--small]                    GPT-2 124M's loss and gradients, in 1 to 16 chunks of rows
 //
-// Operands are random; each time is the median of runs of which each is between two events.
+// Operands are random; each time is the median of several runs, each between two events.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +27,7 @@ namespace {
 
 using Held = std::unique_ptr<DeviceMemory>;
 
-/// Numbers of a million draws, again and again; indices are 0.
+/// A million random numbers, repeated; indices are 0.
 std::vector<std::byte> random_bytes(const Type& type) {
     if (type.dtype == DType::i32) return std::vector<std::byte>(static_cast<std::size_t>(type.bytes()));
     constexpr std::size_t draws = std::size_t{1} << 20;
@@ -86,7 +84,7 @@ class Timed {
         const BoundStep step = launch_;
         const std::unique_ptr<Program> program = device_.bind({&step, 1});
         std::vector<double> seconds;
-        for (int i = -2; i < runs; ++i) {  // two that warm up
+        for (int i = -2; i < runs; ++i) {  // two for warm-up
             const std::unique_ptr<Event> begin = device_.record();
             program->run();
             const std::unique_ptr<Event> end = device_.record();
@@ -105,11 +103,11 @@ class Timed {
     BoundLaunch launch_;
 };
 
-/// The device as it is, and one that does something otherwise; null: there is none.
+/// The device, and one with a different choice; null: there is none.
 struct Devices {
     Device& device;
     Device* otherwise;
-    std::vector<double> ratios = {};  ///< of the times, one a row
+    std::vector<double> ratios = {};  ///< of times, one per row
 
     void print_row(const std::string& what, double flops, std::string_view op,
                    const std::vector<Type>& inputs, const Attributes& attributes, int runs) {
@@ -130,7 +128,7 @@ struct Devices {
     }
 };
 
-/// Heads as GPT-2's projection leaves them, causal; 16,384 tokens whatever the length.
+/// Causal, with heads in the layout of GPT-2's projection; 16,384 tokens at every length.
 void sweep_attention(Devices& devices, bool small) {
     const std::int64_t heads = small ? 1 : 12, tokens = small ? 128 : 16384;
     for (const DType dtype : {DType::bf16, DType::f16})

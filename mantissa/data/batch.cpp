@@ -68,7 +68,7 @@ std::int64_t examples_in(const Batch& batch, const nn::Model& model) {
 
 namespace {
 
-/// The shape of an input's values without the batch axis, where they say one of the rank of the model's.
+/// The shape of an input's values without the batch axis, if they have one of the model's rank.
 std::optional<Shape> given_shape(const HostValues& values, const nn::InputSpec& input) {
     const std::size_t before = is_whole(input) ? 0 : 1;
     if (!values.shape || values.shape->extents().size() != input.shape.extents().size() + before) return {};
@@ -76,7 +76,7 @@ std::optional<Shape> given_shape(const HostValues& values, const nn::InputSpec& 
     return Shape(std::vector<std::int64_t>(extents.begin(), extents.end()));
 }
 
-/// How many examples of these shapes each input has; none where they are not as many, or no whole number.
+/// Number of examples of these shapes; none if inputs differ in it, or it is not whole.
 std::optional<std::int64_t> examples_of(const Batch& batch, const nn::Model& model,
                                         const std::vector<Shape>& shapes) {
     if (batch.values().size() != model.inputs.size()) return {};

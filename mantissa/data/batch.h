@@ -1,5 +1,5 @@
-// The values of each of a model's inputs for a step, from a source that makes them from the step's number and
-// the place that a run went on from.
+// The values of a model's inputs for a step, from a source that makes them from the step's number and the
+// place where the run continued.
 #pragma once
 
 #include <concepts>
@@ -20,7 +20,7 @@ namespace mantissa::inline v0 {
 struct BF16;
 struct FP16;
 
-/// The storage type of numbers of C++.
+/// The DType of a C++ number.
 template <class T>
 constexpr DType dtype_of() {
     if constexpr (std::same_as<T, float>)
@@ -43,11 +43,11 @@ constexpr DType dtype_of() {
     }
 }
 
-/// The values of one input, in the host's memory, which must outlive their use.
+/// The values of one input, in the caller's host memory, which must outlive their use.
 struct HostValues {
     DType dtype = DType::f32;
     std::span<const std::byte> bytes;
-    /// The shape of all of them, the batch axis among it; none: that of the model's input.
+    /// Shape of all values, batch axis included; none: the shape of the model's input.
     std::optional<Shape> shape = {};
 
     HostValues(DType type, std::span<const std::byte> values, std::optional<Shape> of = {})
@@ -63,8 +63,8 @@ struct HostValues {
           bytes(std::as_bytes(std::span(std::data(values), std::size(values)))) {}
 };
 
-/// The values of all inputs of a model in their order. Of a step: all of its micro-batches, one after
-/// another, each input [N, B, ...]; one without a batch axis once, for all of them.
+/// The values of all inputs of a model, in order. For a step: all of its micro-batches, one after another,
+/// each input [N, B, ...]; an input without a batch axis once for all.
 class Batch {
   public:
     Batch(std::initializer_list<HostValues> values) : values_(values) {}
@@ -77,62 +77,61 @@ class Batch {
 };
 
 /// Throws UserError, naming model and input, unless the batch has the values of `examples` examples for each
-/// input of the model, in its type.
+/// input of the model, in the input's type.
 void require_fit(const Batch& batch, const nn::Model& model, std::int64_t examples);
-/// How many whole examples of the model's first input with a batch axis a batch has; the others may have
-/// another number.
+/// Whole examples in a batch, by the model's first input with a batch axis; other inputs may have another
+/// number.
 std::int64_t examples_in(const Batch& batch, const nn::Model& model);
 
-/// The shapes of a batch: of each input without its batch axis, and how many examples.
+/// The shape of each input of a batch without its batch axis, and the number of examples.
 struct BatchShape {
     std::vector<Shape> inputs;
     std::int64_t examples = 0;
     bool operator==(const BatchShape&) const = default;
 };
 
-/// The shapes of a batch that a model may be given instead of its own (nn::Model::shapes_vary) with another
-/// number of examples. Throws UserError, as require_fit does for so many `examples`, for one that it may not.
+/// The shapes of a batch; they may differ from the model's where nn::Model::shapes_vary. Throws UserError, as
+/// require_fit for `examples`, for shapes that the model cannot take.
 BatchShape shape_of(const Batch& batch, const nn::Model& model, std::int64_t examples);
 /// The model for inputs of these shapes.
 nn::Model in_shape(nn::Model model, const BatchShape& shape);
 
-/// In which order a source takes its examples.
+/// Order of a source's examples.
 enum class BatchOrder : std::uint8_t {
     sequential,  ///< from the first on, and over again
-    random       ///< each once an epoch, in an order that follows from seed and epoch
+    random       ///< each once an epoch, in an order given by seed and epoch
 };
 
-/// How many examples of a step come from where.
+/// Number and order of the examples of a step.
 struct BatchOptions {
     std::int64_t batch = 1;       ///< B: examples of a micro-batch
     std::int64_t accumulate = 1;  ///< N: micro-batches of a step
     BatchOrder order = BatchOrder::sequential;
     std::uint64_t seed = 0;  ///< of the random order
-    /// Sequential: an epoch has every example, also those that do not fill a step. What its last step lacks
-    /// counts for nothing, where the source can say so (targets below 0).
+    /// Sequential: an epoch includes the examples that do not fill a step. The rest of its last step counts
+    /// for nothing, if the source can mark it so (targets below 0).
     bool all = false;
 };
 
-/// How far a run has read its data: in examples and not in steps, so that it goes on there with steps of
-/// another size.
+/// A run's place in its data: in examples, not steps, so that it can continue with steps of another size.
 struct DataPlace {
-    std::uint64_t step = 0;       ///< that comes next
-    std::uint64_t examples = 0;   ///< windows of a text, images: read before it, from the first epoch on
+    std::uint64_t step = 0;       ///< the next step
+    std::uint64_t examples = 0;   ///< windows or images read before it, since the first epoch
     std::uint64_t per_step = 0;   ///< examples of a step when the run began
     std::uint64_t per_epoch = 0;  ///< 0: not known
-    /// The epoch in words that are equal where its examples and their order are; empty: not known.
+    /// Description of the epoch, equal where its examples and their order are equal; empty: not known.
     std::string epoch = {};
 
     bool operator==(const DataPlace&) const = default;
 };
 
-/// The examples of a source, numbered in the order in which a run reads them.
+/// The examples of a source, numbered in the order of reading.
 class ReadingOrder {
   public:
     struct Options {
-        std::uint64_t examples = 1;  ///< that there are
+        std::uint64_t examples = 1;  ///< of an epoch
         std::uint64_t per_step = 1;
-        /// An epoch is as many whole steps, of the size that the run began with, as there are examples for.
+        /// An epoch is a whole number of steps, of the size that the run began with, rounded down.
         bool in_whole_steps = false;
         std::string epoch = {};  ///< as DataPlace::epoch
     };
@@ -140,15 +139,15 @@ class ReadingOrder {
     ReadingOrder() = default;
     explicit ReadingOrder(Options options);
 
-    /// The number of example `within` of a step, counted on over all epochs.
+    /// The number of example `within` of a step, counted over all epochs.
     std::uint64_t number_of(std::uint64_t step, std::uint64_t within) const {
         return place_.examples + (step - place_.step) * options_.per_step + within;
     }
     std::uint64_t per_epoch() const;
     DataPlace place_at(std::uint64_t step) const;
 
-    /// Steps from the place's on take what follows on it; where an epoch is another now, they begin the next
-    /// one. Returns that in words; empty: they go on in the same.
+    /// Continues after a place. If the epochs differ, starts the next epoch and says so; empty: continues in
+    /// the same epoch.
     std::string go_on_from(const DataPlace& place);
 
   private:
@@ -156,38 +155,37 @@ class ReadingOrder {
     DataPlace place_{.per_step = 1};
 };
 
-/// Where batches come from. What a step reads is a function of its number, and of the place from which a run
-/// went on.
+/// A source of batches. A step's values depend on its number and the place where the run continued.
 class BatchSource {
   public:
     virtual ~BatchSource() = default;
 
-    /// Writes the values [B, ...] of each of the model's inputs for one micro-batch; those of an input
-    /// without a batch axis whole, the same in every micro-batch.
+    /// Writes the values [B, ...] of the model's inputs for one micro-batch; inputs without a batch axis
+    /// whole, equal in every micro-batch.
     virtual void fill(std::uint64_t step, std::int64_t micro_batch,
                       std::span<const std::span<std::byte>> inputs) const = 0;
     /// Steps until every example was read once; rounded down.
     virtual std::uint64_t steps_per_epoch() const = 0;
-    /// The origin of the values in words that are equal where the values are: two runs that are to be one
-    /// must agree in it.
+    /// Origin of the values, in words that are equal where the values are: a run and its continuation must
+    /// agree in them.
     virtual std::string description() const = 0;
-    /// Over how much the loss of a step is a mean, so that losses of several steps make one mean: 1 where all
-    /// steps weigh the same.
+    /// Weight of a step's loss in a mean over several steps: its number of counted targets, or 1 where all
+    /// steps weigh equally.
     virtual std::uint64_t counted(std::uint64_t step) const;
 
-    /// How far the steps before this one read, for a checkpoint; and what puts a source there, before its
-    /// next step is filled. See ReadingOrder. A source that is not read through has neither.
+    /// Place after the steps before this one, for a checkpoint; and restoring a source to a place before its
+    /// next step is filled. See ReadingOrder. A source without an end has no place.
     virtual DataPlace place_at(std::uint64_t step) const;
     virtual std::string go_on_from(const DataPlace& place);
 };
 
-/// Examples that a caller has in memory, as a source of batches.
+/// A caller's examples in memory, as a source of batches.
 class Examples : public BatchSource {
   public:
-    /// All examples: the values [count, ...] of each of the model's inputs (one without a batch axis: its
-    /// whole value). They are copied. Throws UserError if an input is missing, of another type, or has no
-    /// whole number of examples or another number than the first. Throws it, too, if there are fewer examples
-    /// than a step takes (in random order: none).
+    /// Copies all examples: the values [count, ...] of each input of the model, or the whole value of an
+    /// input without a batch axis. Throws UserError if an input is missing, of another type, or has no whole
+    /// number of examples or another number than the first. Throws it, too, for fewer examples than a step
+    /// takes (random: for none).
     Examples(const nn::Model& model, const Batch& all, const BatchOptions& options);
 
     void fill(std::uint64_t step, std::int64_t micro_batch,
@@ -210,16 +208,16 @@ class Examples : public BatchSource {
     std::uint64_t per_step_ = 0;  // examples of a step: N B
 };
 
-/// Host memory for the batches of a model, taken when it is first filled.
+/// Host memory for the batches of a model, taken at the first fill.
 class BatchBuffer {
   public:
-    /// Holds `accumulate` micro-batches; a rank's first may be a later one of the step.
+    /// Holds `accumulate` micro-batches, from the rank's `first` on.
     BatchBuffer(const nn::Model& model, std::int64_t batch, std::int64_t accumulate = 1,
                 std::int64_t first = 0);
 
-    /// Bytes that it takes when it is first filled.
+    /// Bytes taken at the first fill.
     std::int64_t bytes() const;
-    /// These micro-batches of a step; the values are good until the next call.
+    /// Fills these micro-batches of a step; the values are valid until the next call.
     Batch fill(const BatchSource& source, std::uint64_t step);
 
   private:

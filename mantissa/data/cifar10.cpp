@@ -1,6 +1,6 @@
-// The binary files of CIFAR-10: records of a byte that says the class, and 32 x 32 pixels, all red ones
-// first, then green, then blue. Krizhevsky, "Learning multiple layers of features from tiny images", 2009;
-// https://www.cs.toronto.edu/~kriz/cifar.html says the layout.
+// The binary files of CIFAR-10: records of a class byte and 32 x 32 pixels, first red, then green, then blue.
+// Krizhevsky, "Learning multiple layers of features from tiny images", 2009; layout:
+// https://www.cs.toronto.edu/~kriz/cifar.html.
 #include <fmt/format.h>
 
 #include "mantissa/base/error.h"
@@ -15,9 +15,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t max_classes = 256;  // a byte says which
+constexpr std::size_t max_classes = 256;  // the class is a byte
 
-/// A line each; the published file ends in an empty one. Without the file the classes are numbers.
+/// One name a line; the published file ends with an empty line. Without the file, classes are numbers.
 std::vector<std::string> class_names(const fs::path& directory) {
     constexpr int published = 10;
     const fs::path file = directory / "batches.meta.txt";
@@ -44,7 +44,7 @@ std::vector<fs::path> batch_files(const fs::path& directory) {
     return files;
 }
 
-/// Throws UserError if numbered files are not numbered from 1 on without a gap, as where one was not copied.
+/// Throws UserError for a gap in the numbers of files, counted from 1: one was not copied.
 void require_no_gap(const fs::path& directory, const std::vector<fs::path>& files) {
     const auto numbered = [&](std::size_t i) { return directory / fmt::format("data_batch_{}.bin", i); };
     std::size_t last = 0;

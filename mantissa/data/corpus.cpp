@@ -40,7 +40,7 @@ void require_room(std::int64_t tokens, std::int64_t model_vocabulary, const std:
             tokens, model_vocabulary));
 }
 
-/// A tokenizer is trained on the text before the text is cut by it.
+/// Throws UsageError for files that can be read only once: a tokenizer is trained on the text first.
 void require_readable_again(const std::vector<std::filesystem::path>& files) {
     for (const std::filesystem::path& path : files)
         if (is_read_once(path))
@@ -84,9 +84,9 @@ std::int64_t trained_vocabulary(std::int64_t text_bytes, std::int64_t model_voca
 
 namespace {
 
-/// Whether tokens of others' programs have before each text what the tokenizer puts there.
+/// Whether tokens of other programs begin texts with the tokenizer's first tokens.
 bool seem_to_begin_texts(const TokenStream& stream, const Tokenizer* tokenizer) {
-    if (!tokenizer || tokenizer->parts().first_tokens.empty()) return true;  // with nothing
+    if (!tokenizer || tokenizer->parts().first_tokens.empty()) return true;  // no first tokens
     std::vector<std::int32_t> tokens(std::min<std::uint64_t>(stream.size(), 1 << 20));
     stream.copy(0, tokens);
     return std::ranges::find(tokens, tokenizer->parts().first_tokens[0]) != tokens.end();
@@ -173,7 +173,7 @@ Corpus open_texts(const CorpusOptions& options, std::unique_ptr<Tokenizer> token
         const std::string twice =
             begins_twice(texts[i].text(), options.reading, *tokenizer, name_of({files[i]}));
         if (twice.empty()) continue;
-        description += "\nwarning: " + twice;  // of the first; others may, too
+        description += "\nwarning: " + twice;  // only the first such file is named
         break;
     }
     return {.stream = TokenStream(std::move(tokens), name_of(files), std::move(starts)),
@@ -202,7 +202,7 @@ Corpus open_corpus(const CorpusOptions& options, ThreadPool& pool) {
     corpus.ends = std::make_unique<DocumentEnds>(
         corpus.stream, DocumentMarks{.ends = ends_of_documents(tokenizes),
                                      .first = first.empty() ? std::nullopt : std::optional(first[0])});
-    // Behind the tokens, before the line about files.
+    // After the token count, before the line about files.
     corpus.description.insert(std::min(corpus.description.find('\n'), corpus.description.size()),
                               fmt::format(", in {}", count_text(corpus.ends->documents(), "document")));
     return corpus;
@@ -210,7 +210,7 @@ Corpus open_corpus(const CorpusOptions& options, ThreadPool& pool) {
 
 namespace {
 
-/// Where documents begin or end.
+/// The borders of documents.
 class DocumentBounds {
   public:
     explicit DocumentBounds(const Corpus& corpus) {
@@ -220,7 +220,7 @@ class DocumentBounds {
     }
     const std::vector<std::uint64_t>& all() const { return bounds_; }
     std::uint64_t at_or_after(std::uint64_t place) const { return *std::ranges::lower_bound(bounds_, place); }
-    /// Not before `first`.
+    /// The nearest border that is not before `first`.
     std::uint64_t nearest(std::uint64_t place, std::uint64_t first) const {
         const auto after = std::ranges::lower_bound(bounds_, place);
         if (*after == place || *after == first || after == bounds_.begin()) return *after;
@@ -232,8 +232,8 @@ class DocumentBounds {
     std::vector<std::uint64_t> bounds_;  // ascending, from 0 to the size of the stream
 };
 
-/// As split_each_file, but no document is cut: what a file keeps more or less than a tenth, the next makes up
-/// for. So a tenth of files that are one document each is kept whole.
+/// As split_each_file, without cutting documents: the next file makes up for a file's surplus or lack. So a
+/// tenth of one-document files is kept whole.
 std::vector<TokenRange> tails_of_documents(const Corpus& corpus) {
     const DocumentBounds bounds(corpus);
     std::vector<TokenRange> tails;
@@ -260,7 +260,7 @@ std::vector<TokenRange> documents_by_name(const Corpus& corpus) {
     for (std::size_t i = 0; i + 1 < bounds.size(); ++i, ++in_file) {
         const TokenRange document{bounds[i], bounds[i + 1]};
         for (; files[file].end <= document.begin; in_file = 0) ++file;
-        // The first has the name of its file, so that it keeps it when others follow.
+        // The first document has its file's name, which stays when more documents follow.
         const std::string name = in_file == 0
                                      ? corpus.names[file]
                                      : fmt::format("{}, document {}", corpus.names[file], in_file + 1);

@@ -23,9 +23,9 @@ namespace mantissa::inline v0 {
 struct CsvTable::File {
     std::string name, text = {};
     std::vector<std::string> columns = {};
-    std::vector<std::string_view> cells = {};  // [rows, columns], of the text or of `unquoted`
-    std::vector<std::int64_t> lines = {};      // [rows]: where each begins, from 1
-    std::deque<std::string> unquoted = {};     // cells in which quotes were doubled
+    std::vector<std::string_view> cells = {};  // [rows, columns], in `text` or `unquoted`
+    std::vector<std::int64_t> lines = {};      // [rows]: line of each row, from 1
+    std::deque<std::string> unquoted = {};     // cells with doubled quotes
 
     std::string_view cell(std::size_t row, std::size_t column) const {
         return cells[row * columns.size() + column];
@@ -58,7 +58,7 @@ std::string_view without_blanks(std::string_view cell) {
     return cell.substr(begin, cell.find_last_not_of(" \t") + 1 - begin);
 }
 
-/// Whether the cell is a number and nothing else, which is then in `value`.
+/// Whether the cell is a number and nothing else; `value` gets it.
 template <class Number>
 bool read_number(std::string_view cell, Number& value) {
     cell = without_blanks(cell);
@@ -67,7 +67,7 @@ bool read_number(std::string_view cell, Number& value) {
     return !cell.empty() && read.ec == std::errc{} && read.ptr == cell.data() + cell.size();
 }
 
-/// Takes one row after another off a text.
+/// Takes rows off a text, one after another.
 template <class File>
 class RowReader {
   public:
@@ -75,7 +75,7 @@ class RowReader {
         if (rest_.starts_with("\xEF\xBB\xBF")) rest_.remove_prefix(3);
     }
 
-    /// Whether there was another row. Empty lines are passed over.
+    /// Reads the next row, if any; skips empty lines.
     bool next(std::vector<std::string_view>& cells) {
         while (take_end_of_line()) ++line_;
         if (rest_.empty()) return false;

@@ -12,12 +12,12 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// Long against the cache of pieces that each thread warms up, short against memory.
+/// Long compared with each thread's warm-up of its piece cache, short compared with memory.
 constexpr std::size_t part_bytes = std::size_t{1} << 20;
-/// Parts a thread encodes between two calls of the sink.
+/// Parts that a thread encodes between two calls of the sink.
 constexpr std::size_t parts_per_thread = 4;
 
-/// The parts of cut_text, which end behind `cuts`, too.
+/// The parts of cut_text, with additional ends after `cuts`.
 std::vector<std::string_view> parts_of(std::string_view text, std::span<const std::size_t> cuts,
                                        const SafeCuts& safe) {
     std::vector<std::string_view> parts;
@@ -69,8 +69,7 @@ std::vector<TokenId> ends_of_documents(const Tokenizer& tokenizer) {
 
 namespace {
 
-/// Lets tokens through as they come, but for documents of nothing, and puts before each document what each
-/// begins with.
+/// Passes tokens on without empty documents, and with each document's first and last tokens.
 class DocumentFilter {
   public:
     DocumentFilter(const Tokenizer& tokenizer, const TextReading& reading)
@@ -79,7 +78,7 @@ class DocumentFilter {
           last_(tokenizer.last_tokens(reading)),
           ends_(ends_of_documents(tokenizer)) {}
 
-    /// The part of these that comes through; valid until the next call.
+    /// Passes these tokens on; the result is valid until the next call.
     std::span<const TokenId> push(std::span<const TokenId> ids) {
         through_.clear();
         for (const TokenId id : ids) {
@@ -118,8 +117,8 @@ class DocumentFilter {
     const Tokenizer& tokenizer_;
     std::span<const TokenId> first_, last_;
     std::vector<TokenId> ends_;
-    bool is_empty_ = true;       // whether the document has nothing but white space so far
-    std::vector<TokenId> held_;  // that white space
+    bool is_empty_ = true;       // the document has only white space so far
+    std::vector<TokenId> held_;  // the white space
     std::vector<TokenId> through_;
 };
 

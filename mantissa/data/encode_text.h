@@ -1,4 +1,4 @@
-// Encoding a long text on all threads, its tokens handed on in order and never all held at once.
+// Encodes a long text on all threads; hands its tokens on in order, never holding all at once.
 #pragma once
 
 #include <span>
@@ -11,18 +11,18 @@
 
 namespace mantissa::inline v0 {
 
-/// The next tokens of the text, and how many of its bytes they and all before them stand for.
+/// Receives the next tokens, and the bytes of the text encoded so far.
 using TokenSink = FunctionRef<void(std::span<const TokenId> ids, std::size_t bytes_done)>;
 
-/// Calls `sink` on the calling thread with the tokens of `text`, in order: all calls together give what
-/// tokenizer.encode(text, options) does. The sink is called where the text may be cut at one of `cuts`, bytes
-/// in ascending order, or next behind it.
+/// Calls `sink` on the calling thread with the tokens of `text`, in order; together they equal
+/// tokenizer.encode(text, options). For each of `cuts`, bytes in ascending order, there is a call at the
+/// first place from it on where the text may be cut.
 void encode_text(const Tokenizer& tokenizer, std::string_view text, ThreadPool& pool, TokenSink sink,
                  const EncodeOptions& options = {}, std::span<const std::size_t> cuts = {});
 
-/// The same of a text of documents: "<|endoftext|>", or what the tokenizer has in its place, ends one however
-/// other special tokens are read, and so does the end of the text. Each document is encoded as a text by
-/// itself. Those of white space alone are left out. Throws UserError if the tokenizer has no such token.
+/// Encodes a text of documents, each as a text by itself. "<|endoftext|>", or the tokenizer's counterpart,
+/// ends one, however other special tokens are read; so does the end of the text. Documents of white space
+/// alone are left out. Throws UserError if the tokenizer has no such token.
 void encode_documents(const Tokenizer& tokenizer, std::string_view text, ThreadPool& pool, TokenSink sink,
                       const TextReading& reading = {});
 

@@ -18,7 +18,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-// Tells these numbers from initial weights, which take hashes of their names, and from dropout's.
+// Separates these random numbers from initial weights, which use hashes of names, and from dropout.
 constexpr std::uint32_t of_cuts = 0x63757473;
 
 }  // namespace
@@ -100,7 +100,7 @@ void ImageBatches::fill(std::uint64_t step, std::int64_t micro_batch,
                                 pixels.subspan(row * size, size));
 }
 
-// Checkpoints hold these words and are compared by them, so they stay as earlier versions wrote them.
+// Checkpoints store and compare these words, so earlier versions' wording stays.
 std::string ImageBatches::description() const {
     const ImageCut& cut = options_.cut;
     std::string text =

@@ -17,22 +17,22 @@
 
 namespace mantissa::inline v0 {
 
-/// Treatment of a image that cannot be decoded.
+/// Treatment of an image that cannot be decoded.
 enum class BadImage : std::uint8_t {
     stop,  ///< it is an error
-    skip   ///< the next that can be decoded takes its place; in validation, it is left out
+    skip   ///< the next good image replaces it; validation leaves it out
 };
 
 struct ImageBatchOptions {
     BatchOptions batches = {};
     ImageCut cut = {};
-    /// Training: every image once an epoch. Validation: every image once, cut out of the middle; rows
-    /// behind the last image are zeros of the class no_class.
+    /// Training: every image once an epoch. Validation: every image once, cut from the middle; rows after the
+    /// last image are zeros of the class no_class.
     enum class Use : std::uint8_t { training, validation } use = Use::training;
     // Settings of training.
-    bool random_place = true;  ///< where a image is cut; else in the middle
+    bool random_place = true;  ///< of the cut; else the middle
     bool random_flip = true;
-    std::int64_t padding = 0;  ///< pixels of black around it, with a random place
+    std::int64_t padding = 0;  ///< black pixels around the image, with a random place
     BadImage bad = BadImage::stop;
 };
 
@@ -40,27 +40,26 @@ class ImageBatches final : public BatchSource {
   public:
     static constexpr std::int32_t no_class = -1;
 
-    /// `set` must outlive this. Throws UserError if a step of training takes more images than there are.
+    /// `set` must outlive this. Throws UserError if a training step takes more images than there are.
     ImageBatches(const ImageSet& set, const ImageBatchOptions& options);
 
-    /// The inputs of nn::image_model: `images` f32 [B, H, W, 3] and `targets` i32 [B]. Throws UserError for a
-    /// image that cannot be decoded, or where all are skipped.
+    /// The inputs of nn::image_model: `images` f32 [B, H, W, 3] and `targets` i32 [B]. Throws UserError for
+    /// an image that cannot be decoded, or if all are skipped.
     void fill(std::uint64_t step, std::int64_t micro_batch,
               std::span<const std::span<std::byte>> inputs) const override;
-    /// Row `row` of all N B of a step: writes f32 [H, W, 3] and gives the class. From any number of threads.
+    /// Fills row `row` of the N B rows of a step, f32 [H, W, 3], and returns its class. Thread-safe.
     std::int32_t fill_row(std::uint64_t step, std::uint64_t row, std::span<float> pixels) const;
 
     std::uint64_t rows_per_step() const { return per_step_; }
     std::int64_t values_per_row() const { return 3 * options_.cut.image * options_.cut.image; }
-    /// In validation rounded up.
+    /// Rounded up in validation.
     std::uint64_t steps_per_epoch() const override;
     std::string description() const override;
     DataPlace place_at(std::uint64_t step) const override { return reading_.place_at(step); }
     std::string go_on_from(const DataPlace& place) override { return reading_.go_on_from(place); }
     const ImageSet& set() const { return *set_; }
 
-    /// Why images were skipped that the first so many steps would have taken, each once, and none that was
-    /// given before.
+    /// Reasons for the images skipped in the first `steps` steps, each reported once.
     std::vector<std::string> take_skipped(std::uint64_t steps) const;
 
   private:
@@ -76,10 +75,10 @@ class ImageBatches final : public BatchSource {
 
     struct Skipped {
         std::string why;
-        std::uint64_t step = 0;  ///< the first that would have taken it
+        std::uint64_t step = 0;  ///< the first step without it
         bool told = false;
     };
-    /// Remarks on what was found on the way; no batch depends on when.
+    /// Reports of skipped images; no batch depends on them.
     mutable std::mutex mutex_;
     mutable std::map<std::uint64_t, Skipped> skipped_;  ///< by index of the image
 };

@@ -17,8 +17,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// The pixels of one axis that make up a pixel of the result, with weights that add up to 1; none: it lies in
-/// the padding.
+/// The source pixels along an axis for one result pixel, with weights that sum to 1; none: padding.
 struct Taps {
     std::int64_t first = 0;
     std::vector<float> weights = {};
@@ -56,7 +55,7 @@ struct Rows {
     std::int64_t first = 0, end = 0;
 };
 
-/// The rows of the image that anything is made of.
+/// The rows of the image that the result needs.
 Rows rows_read(const std::vector<Taps>& down) {
     Rows rows{.first = std::numeric_limits<std::int64_t>::max()};
     for (const Taps& taps : down) {
@@ -67,7 +66,7 @@ Rows rows_read(const std::vector<Taps>& down) {
     return rows;
 }
 
-/// A row of the image [W, 3] resized and cut: [image, 3].
+/// Resizes and cuts an image row [W, 3] to [image, 3].
 void cut_row(const std::uint8_t* row, const std::vector<Taps>& right, float* to) {
     for (const Taps& taps : right) {
         float sum[3] = {};
@@ -139,7 +138,7 @@ std::array<float, 3> three_of(const nlohmann::json& object, const char* name, co
     return values;
 }
 
-/// In as few digits as tell them apart.
+/// Values with the fewest digits that identify them.
 std::array<double, 3> in_few_digits(const std::array<float, 3>& values) {
     std::array<double, 3> few{};
     for (std::size_t i = 0; i < few.size(); ++i) few[i] = std::stod(fmt::format("{}", values[i]));
@@ -163,7 +162,7 @@ std::string image_cut_text(const ImageCut& cut) {
 
 ImageCut parse_image_cut(std::string_view text, const std::string& source) {
     const nlohmann::json json = parse_strict_json(text, source);
-    // Members that say otherwise how images become pixels.
+    // Members that must have these values.
     for (const auto& [name, only] : {std::pair<const char*, nlohmann::json>{"do_resize", true},
                                      {"resample", 2},
                                      {"do_center_crop", true},

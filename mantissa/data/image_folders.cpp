@@ -27,7 +27,7 @@ std::string lower_case(std::string text) {
     return text;
 }
 
-/// Images of the folders of classes in `directory`, with labels by the names in `classes`.
+/// Images of the class folders in `directory`, labelled by index into `classes`.
 ImageSet set_of(const fs::path& directory, std::vector<std::string> classes, LeftOut& left_out) {
     ImageSet set{.classes = std::move(classes), .folder = directory.string()};
     for (std::size_t label = 0; label < set.classes.size(); ++label) {
@@ -42,12 +42,12 @@ ImageSet set_of(const fs::path& directory, std::vector<std::string> classes, Lef
     return set;
 }
 
-/// The usual names of splits, in any case, and the folders that have them.
+/// The folders with the usual names of splits, in any case.
 struct Splits {
     fs::path training, validation;    ///< empty: none
     std::vector<std::string> unused;  ///< the other folders, as "test/"
 
-    /// A class may be called train, too; then there are images in it and no folders.
+    /// A class may be called train, too; it contains images and no folders.
     explicit Splits(const fs::path& directory) {
         const auto named = [&](std::initializer_list<std::string_view> names) {
             fs::path found;
@@ -81,7 +81,7 @@ struct Splits {
     }
 };
 
-/// classes.txt of a checkpoint has a class a line.
+/// A class name must fit a line of classes.txt in a checkpoint.
 void require_one_line(const fs::path& directory, const std::string& name) {
     if (const std::size_t at = name.find('\n'); at != name.npos)
         throw UserError(fmt::format(
@@ -90,7 +90,7 @@ void require_one_line(const fs::path& directory, const std::string& name) {
             directory.string(), name.substr(0, at), name.substr(at + 1)));
 }
 
-/// Every class has a image, and there are two classes or more.
+/// Throws UserError unless there are two classes, each with an image.
 void require_classes(const ImageSet& set, const fs::path& directory) {
     std::vector<bool> has(set.classes.size());
     for (const ImageEntry& image : set.images) has[image.label] = true;

@@ -16,16 +16,16 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// Images that contents() reads: a part of a second, however many there are.
+/// Most images that contents() reads: a fraction of a second.
 constexpr std::uint64_t compared_images = 256;
 
-/// Tells this choice from the orders of epochs, which count from 0.
+/// Separates this choice from the orders of epochs, which count from 0.
 constexpr std::uint64_t of_held_out = ~std::uint64_t{0};
 
 /// Whether each image of a set is for validation, by its index.
 using Chosen = std::vector<bool>;
 
-/// A class of which all would be held out keeps the last of them by their places.
+/// A tenth by name; a class keeps at least its last image by hash.
 Chosen chosen_by_name(const ImageSet& set) {
     Chosen chosen(set.images.size());
     struct Last {
@@ -57,7 +57,7 @@ Chosen chosen_by_seed(const ImageSet& set, std::uint64_t seed) {
     return chosen;
 }
 
-/// Moves what is chosen to the validation set.
+/// Moves the chosen images to the validation set.
 void hold_out(ImageSplit& split, const std::filesystem::path& directory, const Chosen& chosen) {
     const std::vector<ImageEntry> all = std::move(split.training.images);
     split.training.images.clear();
@@ -72,7 +72,7 @@ void hold_out(ImageSplit& split, const std::filesystem::path& directory, const C
             directory.string(), count_text(all.size(), "image")));
 }
 
-/// Says which classes validation has no image of.
+/// Names the classes without an image in validation.
 void name_unvalidated_classes(ImageSplit& split) {
     std::vector<bool> has(split.validation.classes.size());
     for (const ImageEntry& image : split.validation.images) has[static_cast<std::size_t>(image.label)] = true;
@@ -126,7 +126,7 @@ std::string ImageSet::contents() const {
         try {
             checksum.add(MappedFile(files[images[i * count() / some].file]).bytes());
         } catch (const UserError&) {
-            // A file that cannot be read is refused, or skipped, where it is trained on.
+            // Training refuses or skips files that cannot be read.
         }
     }
     return fmt::format("{} bytes, checksum {}", total, checksum_text(checksum.value()));

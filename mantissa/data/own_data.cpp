@@ -89,7 +89,7 @@ DType dtype_in(const NpyArray& array, const std::string& source) {
                     source, array.kind, array.item_size));
 }
 
-/// Whether the value is in `converted`, rounded if that is floating.
+/// Converts a value, rounding to floating types; false if an integer type cannot hold it.
 template <class Number, class Stored>
 bool convert(Stored value, Number& converted) {
     if constexpr (std::floating_point<Number>) {

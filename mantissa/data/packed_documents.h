@@ -1,8 +1,7 @@
-// Sequences cut out of a text in which several documents may lie: what text_windows.h reads, with what tells
-// the documents of a sequence apart.
+// Sequences of a text with several documents: the windows of text_windows.h, and the documents of each token.
 //
-//   tokens      a b c $ d e $ f     $ ends a document; what lies before the sequence is not seen
-//   targets     b c $ - e $ - g     - is -1, which counts for nothing: d does not follow from $
+//   tokens      a b c $ d e $ f     $ ends a document; tokens before the sequence are not seen
+//   targets     b c $ - e $ - g     - is -1, not counted: d does not follow from $
 //   documents   0 0 0 0 1 1 1 2
 //   positions   0 1 2 3 0 1 2 0
 #pragma once
@@ -19,15 +18,15 @@
 
 namespace mantissa::inline v0 {
 
-/// The tokens that tell documents apart.
+/// The tokens that separate documents.
 struct DocumentMarks {
     std::vector<std::int32_t> ends;  ///< each ends a document
-    /// The token that begins each. Where one of `ends` is it, too, it ends no document of which it is the
-    /// first.
+    /// The token that begins each document. If it is among `ends`, too, it does not end a document as its
+    /// first token.
     std::optional<std::int32_t> first = {};
 };
 
-/// Where documents of a stream end.
+/// The ends of documents in a stream.
 class DocumentEnds {
   public:
     /// Reads the stream once; keeps 8 bytes a document. Throws UserError if none of the marks is in it.
@@ -37,9 +36,9 @@ class DocumentEnds {
     /// "7 or 9".
     std::string tokens_text() const;
     std::uint64_t documents() const { return positions_.size(); }
-    /// Positions of the tokens, ascending.
+    /// Positions of the end tokens, ascending.
     const std::vector<std::uint64_t>& positions() const { return positions_; }
-    /// Those of them that lie in the range.
+    /// End positions inside the range.
     std::span<const std::uint64_t> within(TokenRange range) const;
     std::uint64_t among(TokenRange range) const { return within(range).size(); }
 
@@ -50,16 +49,16 @@ class DocumentEnds {
 
 /// Facts of each token of a sequence.
 struct PackedSequence {
-    std::span<std::int32_t> targets;         // [T]: the tokens that follow; -1 where a document ends
+    std::span<std::int32_t> targets;         // [T]: next tokens; -1 at a document's end
     std::span<std::int32_t> documents = {};  // [T]: 0, 1, ...
-    std::span<std::int32_t> positions = {};  // [T]: from 0 on in each document
+    std::span<std::int32_t> positions = {};  // [T]: from 0 in each document
 };
-/// Writes documents and positions, and -1 over targets behind a document's last token. `ends`: the places of
-/// those in the stream, of which the sequence begins at `start`.
+/// Writes documents and positions, and -1 over targets after a document's last token. `ends`: end positions
+/// in the stream; `start`: the sequence's position.
 void tell_documents_apart(const PackedSequence& sequence, std::span<const std::uint64_t> ends,
                           std::uint64_t start);
 
-/// The inputs are those of packed documents (mantissa/nn/documents.h).
+/// Inputs are packed documents (mantissa/nn/documents.h).
 class PackedDocuments : public BatchSource {
   public:
     /// `stream` and `ends` must outlive this. Throws UserError as TextWindows does.

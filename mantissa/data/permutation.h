@@ -15,10 +15,10 @@ struct ShuffleKey {
     std::uint64_t seed = 0, epoch = 0;
 };
 
-/// A permutation of 0 ... count - 1: the image of `index`. A Feistel network over the next even power of two
-/// is walked along its cycle until within `count`, in under four steps on average. It is that of Black and
-/// Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002. For one key, all indexes together give each
-/// value once.
+/// The image of `index` under a permutation of 0 ... count - 1: for one key, all indexes give each value
+/// once. A Feistel network over the next even power of two is walked along its cycle until the value is below
+/// `count`, in under four steps on average. Black and Rogaway, "Ciphers with arbitrary finite domains",
+/// CT-RSA 2002.
 std::uint64_t shuffled(std::uint64_t index, std::uint64_t count, const ShuffleKey& key);
 
 /// The order of examples in words: "in their order", "in the random order of seed 7".

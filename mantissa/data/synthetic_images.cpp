@@ -11,7 +11,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-// Tell the two kinds of numbers apart, and both from initial weights, which take hashes of their names.
+// Separate pixels and classes, and both from initial weights, which use hashes of names.
 constexpr std::uint32_t of_pixels = 0x696d6730, of_classes = 0x696d6731;
 
 }  // namespace

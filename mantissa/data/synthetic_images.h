@@ -1,5 +1,5 @@
-// Images of noise and classes drawn at random, the same batch in every step: what benchmarks train on,
-// where reading images must not be what is measured.
+// Images of noise with random classes, the same batch in every step: for benchmarks that must not measure the
+// reading of images.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace mantissa::inline v0 {
 
-/// For models of nn::image_model. Pixels are uniform in [0, 1); of the classes all but the last are drawn, as
-/// the tutorial's script does with its labels 0 to 998. The numbers follow from the seed alone.
+/// For models of nn::image_model. Pixels are uniform in [0, 1); classes are drawn from all but the last, as
+/// in the tutorial's script with its labels 0 to 998. All numbers follow from the seed.
 class SyntheticImages final : public BatchSource {
   public:
     SyntheticImages(const nn::ImageSizes& sizes, std::uint64_t seed) : sizes_(sizes), seed_(seed) {}

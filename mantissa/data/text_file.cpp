@@ -13,13 +13,13 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// The part of a text that is looked at.
+/// The part of a text that is checked.
 std::string_view beginning_of(std::string_view text) { return text.substr(0, std::size_t{1} << 20); }
 
 bool is_utf16(std::string_view text) { return text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF"); }
 
 struct Looks {
-    std::size_t invalid = 0;  ///< bytes that are no UTF-8
+    std::size_t invalid = 0;  ///< bytes of invalid UTF-8
     bool has_controls = false;
 
     explicit Looks(std::string_view text) {
@@ -31,7 +31,7 @@ struct Looks {
             at += step.length;
         }
     }
-    /// A text of Latin-1 has some letters in a hundred that are not ASCII; stray bytes are fewer.
+    /// Latin-1 text has more than a hundredth of non-ASCII letters; stray bytes are fewer.
     bool is_utf8(std::string_view text) const { return invalid * 100 <= text.size(); }
 };
 
@@ -96,7 +96,7 @@ bool is_read_once(const std::filesystem::path& path) {
 
 namespace {
 
-/// Reads what may never end: from its beginning it is seen not to be text, or the memory not to suffice.
+/// Reads an input of unknown length; stops early if it is not text, or memory does not suffice.
 std::string read_to_its_end(const std::filesystem::path& path, const std::string& name) {
     constexpr std::size_t at_once = std::size_t{1} << 20;
     const auto most = static_cast<std::size_t>(available_memory() / 2);

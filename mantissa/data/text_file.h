@@ -1,5 +1,5 @@
-// A text file as training data sees it: mapped, so that it may be larger than memory, and cut into parts that
-// can be tokenized each by itself.
+// A text file as training data: mapped, so that it may exceed memory, and cut into parts that can be
+// tokenized separately.
 #pragma once
 
 #include <cstddef>
@@ -14,29 +14,27 @@
 
 namespace mantissa::inline v0 {
 
-/// The fault of a text, in few words: "empty", "UTF-16", "another encoding than UTF-8, such as Latin-1", "no
-/// text"; empty: none. It looks as require_text does.
+/// The fault of a text in a few words: "empty", "UTF-16", "another encoding than UTF-8, such as Latin-1", "no
+/// text"; empty: none. Checks as require_text does.
 std::string fault_of_text(std::string_view text);
 
-/// Throws UserError that begins with `name` if the text is empty or binary: if its first MiB holds a zero
-/// byte, or is for more than a hundredth not UTF-8.
+/// Throws UserError that begins with `name` if the text is empty or binary: its first MiB has a zero byte, or
+/// more than a hundredth of it is not UTF-8.
 void require_text(std::string_view text, const std::string& name);
 
-/// Whether the text is UTF-8 throughout, but for a character that its end cuts, and holds no control
-/// characters but white space.
+/// Whether the text is UTF-8 without control characters except white space; its end may cut a character.
 bool is_plain_text(std::string_view text);
 
-/// The lines of a file that says one thing a line: they end in LF or CR LF, the last one may end without, and
-/// a byte order mark before the first is none of it.
+/// The lines of a file: they end in LF or CR LF; the last may lack its end; a byte order mark at the start is
+/// removed.
 std::vector<std::string_view> lines_of(std::string_view text);
 
-/// Whether the text at this path can be read but once: standard input, for which "-" stands, a pipe or a
-/// device.
+/// Whether the text at this path can be read only once: standard input, named "-", a pipe or a device.
 bool is_read_once(const std::filesystem::path& path);
 
 class TextFile {
   public:
-    /// A file, or what is_read_once, which is read to its end. Throws UserError as MappedFile and
+    /// Maps a file; reads a text that can be read only once to its end. Throws UserError as MappedFile and
     /// require_text do.
     explicit TextFile(const std::filesystem::path& path);
 
@@ -47,8 +45,8 @@ class TextFile {
     std::string read_;
 };
 
-/// The text in parts of about `part_bytes`, cut where it is safe. So the
-/// tokens of the parts, one after the other, are those of the whole. The cuts follow from the text alone.
+/// Parts of about `part_bytes`, cut at safe places, so that the parts' tokens in order equal the whole
+/// text's. The cuts follow from the text alone.
 std::vector<std::string_view> cut_text(std::string_view text, std::size_t part_bytes, const SafeCuts& cuts);
 
 }  // namespace mantissa

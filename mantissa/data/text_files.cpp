@@ -21,7 +21,7 @@ bool has_no_bytes(const fs::path& path) {
     return fs::is_regular_file(path, error) && fs::file_size(path, error) == 0;
 }
 
-/// Why a file of a folder is no text; empty: it is one.
+/// The reason why a file of a folder is not text; empty: it is text.
 std::string why_no_text(const fs::path& file) {
     if (has_no_bytes(file)) return "empty";
     try {
@@ -81,7 +81,7 @@ class TextSearch {
         found_.names.push_back(name);
     }
 
-    /// Files that are there more than once, under whatever names.
+    /// Files given more than once, under any names.
     std::vector<std::string> read_again() const {
         std::map<fs::path, int> times;
         std::vector<std::string> again;
@@ -168,7 +168,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The folder that holds both.
+/// The deepest folder that contains both.
 fs::path common_folder(const fs::path& a, const fs::path& b) {
     fs::path common;
     const auto ends = std::ranges::mismatch(a, b);
@@ -181,7 +181,7 @@ bool lies_in(const fs::path& path, const fs::path& folder) {
            std::ranges::mismatch(folder, path).in1 == folder.end();
 }
 
-/// Where several files lie: folders, and files that are alone in theirs.
+/// The places of several files: folders, and files that are alone in their folder.
 std::vector<fs::path> places_of(const std::vector<fs::path>& files) {
     std::vector<fs::path> places;
     for (const fs::path& file : files) {

@@ -1,5 +1,4 @@
-// The text files that a user named, as every command that reads text takes them, and their tokens as one
-// stream.
+// The text files that a user named, for all commands that read text, and their tokens as one stream.
 #pragma once
 
 #include <cstdint>
@@ -13,33 +12,32 @@
 namespace mantissa::inline v0 {
 
 struct TextFiles {
-    std::vector<std::filesystem::path> taken;  ///< in the order given, those of a folder sorted by name
-    std::vector<std::string> names;            ///< of each: its path below the folder that was given
-    std::string account;  ///< for people: what was taken of folders, and what was left out; empty: nothing
+    std::vector<std::filesystem::path> taken;  ///< in the given order; inside a folder, by name
+    std::vector<std::string> names;            ///< per file: path below the given folder
+    std::string account;  ///< for users: files taken from folders, files left out; empty: none
 };
 
-/// Files, of folders all that hold text (files_below). What is empty is left out; of a folder, what is no
-/// text, too. Throws UserError if nothing is left, or a folder cannot be read.
+/// Files, and all text files of folders (files_below). Empty files are left out; in a folder, files that are
+/// not text, too. Throws UserError if nothing is left, or a folder cannot be read.
 TextFiles find_texts(const std::vector<std::filesystem::path>& given);
 
 enum class TextsAre : std::uint8_t {
-    joined,    ///< one text, a line break between two
-    begun,     ///< each a text that begins with the tokens with which its tokenizer begins one
+    joined,    ///< one text, with line breaks between
+    begun,     ///< each begins with the tokenizer's first tokens
     documents  ///< each ends a document (encode_documents)
 };
 
-/// Texts that are not told apart as documents are joined, but begun where there is what to begin them with.
+/// `begun` if the reading adds first or last tokens to texts; else `joined`.
 TextsAre joined_or_begun(const Tokenizer& tokenizer, const TextReading& reading);
 
 /// Bytes of texts, with the line breaks between them.
 std::uint64_t bytes_of_texts(const std::vector<TextFile>& texts, TextsAre are);
 
-/// The texts one after another, a line break between two.
+/// The texts one after another, with line breaks between.
 std::string joined_texts(const std::vector<TextFile>& texts);
 
-/// Hands the tokens of texts to the sink, in order; returns how many stand before each text. Where texts are
-/// joined, a token may be of two: it is counted to the first, as are those to the next place where the text
-/// may be cut.
+/// Hands the tokens of texts to the sink, in order; returns the number of tokens before each text. If texts
+/// are joined, a token may overlap two; it counts to the first, with all tokens up to the next safe cut.
 std::vector<std::uint64_t> encode_texts(const Tokenizer& tokenizer, const std::vector<TextFile>& texts,
                                         TextsAre are, const TextReading& reading, ThreadPool& pool,
                                         TokenSink sink);

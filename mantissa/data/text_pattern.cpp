@@ -282,7 +282,7 @@ bool TextPattern::operator==(const TextPattern& other) const {
 
 namespace {
 
-/// A walk through an expression: whether a match may hold one place between two characters.
+/// A walk through an expression: whether a match may span one place between two characters.
 class PlaceBetween {
   public:
     PlaceBetween(CharacterClass before, char after) : before_(before), after_(after) {}
@@ -293,7 +293,7 @@ class PlaceBetween {
     }
 
   private:
-    /// Whether the sequence may leave us behind a `before`, given that it may begin there.
+    /// Whether the sequence may end right after a `before`, if it may begin there (`behind`).
     bool walk(const PatternSequence& sequence, bool behind) {
         for (const PatternItem& item : sequence) behind = walk(item, behind);
         return behind;
@@ -304,7 +304,7 @@ class PlaceBetween {
                 spanned_ |= after_ != '\n';
                 return behind;
             case PatternItem::Kind::ahead: {
-                // The text's end passes where something must not follow, and so must `after_`.
+                // The text's end passes a negative lookahead, and `after_` must pass it, too.
                 const bool plain = item.negative && item.choices.size() == 1 && item.choices[0].size() == 1 &&
                                    item.choices[0][0].kind == PatternItem::Kind::set &&
                                    item.choices[0][0].min == 1;
@@ -314,7 +314,7 @@ class PlaceBetween {
             case PatternItem::Kind::group: {
                 bool left = item.min == 0 && behind;
                 for (const PatternSequence& sequence : item.choices) left |= walk(sequence, behind);
-                // It may go on from where it left us.
+                // A repetition may continue there.
                 if (item.max > 1 && left && !behind) return walk(item, true);
                 return left;
             }
@@ -339,7 +339,7 @@ bool TextPattern::may_span(CharacterClass before, char after) const {
 }
 
 bool TextPattern::always_takes(char character) const {
-    // Some choice takes it alone, whatever stands around it.
+    // A choice takes the character alone, in any context.
     return std::ranges::any_of(program_->syntax, [&](const PatternSequence& sequence) {
         int needed = 0;
         for (const PatternItem& item : sequence) {

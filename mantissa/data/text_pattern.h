@@ -1,8 +1,7 @@
-// Regular expressions, as far as tokenizer.json files cut and change text with them: characters and classes
-// of them, one or a number of each, choices, groups, and what must or must not follow. They find what
-// Oniguruma finds, whose syntax they have: the leftmost match, by the first choice that leads to one. Other
-// syntax is refused by name. What is not UTF-8 counts as code points that are not assigned, one for each part
-// (decode_utf8).
+// Regular expressions, as far as tokenizer.json files use them to cut and change text: characters and
+// classes, repetitions, choices, groups, and lookahead. Matches are Oniguruma's, with its syntax: the
+// leftmost match, by the first choice that leads to one. Other syntax is refused by name. Invalid UTF-8
+// counts as unassigned code points, one for each part (decode_utf8).
 #pragma once
 
 #include <algorithm>
@@ -87,14 +86,14 @@ enum class Spaces : std::uint8_t { plain, visible };
 
 class TextPattern {
   public:
-    /// The reason names what of the expression is not understood. One that may match nothing is refused.
+    /// The error names the unsupported part. An expression that may match nothing is refused.
     static Expected<TextPattern> of_expression(std::string_view expression, Spaces spaces = Spaces::plain);
     static TextPattern of_text(std::string_view literal, Spaces spaces = Spaces::plain);
 
     struct Match {
         std::size_t begin, end;
     };
-    /// The first match at or behind `from`; empty, at the text's end, if there is none. No other is empty.
+    /// The first match at or after `from`; none: empty, at the text's end. No other match is empty.
     Match find(std::string_view text, std::size_t from) const {
         for (std::size_t at = automaton_->next_start(text, from); at < text.size();) {
             const std::size_t end = automaton_->match_end(text, at);
@@ -104,10 +103,10 @@ class TextPattern {
         return {text.size(), text.size()};
     }
 
-    /// Whether a match may hold a character of class `before` and the ASCII character `after` beside each
-    /// other, or depend on `after` otherwise than on the text's end. Errs on the side of yes.
+    /// Whether a match may hold a character of class `before` directly followed by the ASCII character
+    /// `after`, or may depend on `after` other than on the text's end. Errs on the side of yes.
     bool may_span(CharacterClass before, char after) const;
-    /// Whether every place in a text with this ASCII character is in some match. Errs on the side of no.
+    /// Whether a match always covers this ASCII character, wherever it occurs. Errs on the side of no.
     bool always_takes(char character) const;
 
     const std::string& expression() const;
@@ -120,7 +119,7 @@ class TextPattern {
     const PatternAutomaton* automaton_;  // the program's
 };
 
-/// GPT-2's, by which a text is cut into words (openai/gpt-2, src/encoder.py).
+/// GPT-2's expression for words (openai/gpt-2, src/encoder.py).
 inline constexpr std::string_view gpt2_expression =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 const TextPattern& gpt2_pattern();

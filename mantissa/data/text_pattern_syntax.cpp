@@ -56,7 +56,7 @@ void complement(CharacterSet& set) {
         set.all_but_these = !set.all_but_these;
 }
 
-/// Where an expression is not understood.
+/// Thrown for an unsupported part of an expression.
 struct NotUnderstood {
     std::string what;
 };
@@ -109,7 +109,7 @@ class PatternParser {
         if (take("?")) refuse("a lazy " + std::string(text_.substr(begin, at_ - begin)));
         item.possessive = take("+");
         if (item.possessive && text_[at_ - 2] == '}') {
-            // In this syntax one number of another: as many as there are.
+            // In this syntax a second operator repeats the first.
             if (item.min > 1) refuse(text_.substr(begin, at_ - begin));
             item.possessive = false;
             item.max = PatternItem::unlimited;
@@ -122,7 +122,7 @@ class PatternParser {
         return item;
     }
 
-    /// How often the item is to be taken; false if nothing is said.
+    /// Parses the number of repetitions; false if there is none.
     bool parse_number(PatternItem& item) {
         if (take("?")) {
             item.min = 0;
@@ -200,7 +200,7 @@ class PatternParser {
         return item;
     }
 
-    /// Behind the bracket that opens it.
+    /// Parses a class after its opening bracket.
     CharacterSet parse_class() {
         CharacterSet set;
         enter();
@@ -236,11 +236,11 @@ class PatternParser {
     }
 
     CharacterSet parse_rest_of_class() {
-        // Up to the bracket that closes the whole, which a class of its own would end with, too.
+        // Up to the outer closing bracket, which would also end an inner class.
         return parse_class();
     }
 
-    /// A character, or nothing if it was several, which are added.
+    /// A character; none if it was a class, which is added to `set`.
     std::optional<char32_t> parse_member(CharacterSet& set) {
         if (!take("\\")) return next_character();
         const std::size_t begin = at_;
@@ -263,7 +263,7 @@ class PatternParser {
         set.categories &= other.categories;
     }
 
-    /// Behind the backslash: a character that is written so, or nothing if it is a class.
+    /// After the backslash: an escaped character, or none for a class.
     std::optional<char32_t> parse_escaped_character() {
         const char32_t c = next_character();
         switch (c) {
@@ -306,7 +306,7 @@ class PatternParser {
         return value;
     }
 
-    /// Behind the backslash.
+    /// After the backslash.
     CharacterSet parse_escape() {
         CharacterSet set;
         const std::size_t begin = at_;
@@ -353,12 +353,12 @@ class PatternParser {
         const char32_t lower = c | 0x20;
         add_range(set, lower, lower);
         add_range(set, lower - 0x20, lower - 0x20);
-        // The long s and the Kelvin sign are letters of another case, too.
+        // The long s and the Kelvin sign are other cases of s and k.
         if (lower == 's') add_range(set, 0x17F, 0x17F);
         if (lower == 'k') add_range(set, 0x212A, 0x212A);
     }
 
-    /// Some two letters are one of another case: U+00DF, U+FB00.
+    /// Refuses two letters that are another case of one: U+00DF, U+FB00.
     void require_single_folds(char32_t c) {
         if (!any_case_ || c >= 0x80) return;
         const char pair[] = {static_cast<char>(last_letter_), static_cast<char>(c | 0x20)};
@@ -372,7 +372,7 @@ class PatternParser {
     std::size_t at_ = 0;
     int depth_ = 0;  // of groups and classes
     bool any_case_ = false;
-    char32_t last_letter_ = 0;  // of those before, in a group of any case
+    char32_t last_letter_ = 0;  // the one before, in a group of any case
 };
 
 }  // namespace

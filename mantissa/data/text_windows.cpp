@@ -47,8 +47,8 @@ TextWindows::TextWindows(const TokenStream& stream, TokenRange range, std::int64
             options.accumulate == 1 ? "a step"
                                     : fmt::format("a step of {} micro-batches", options.accumulate),
             options.batch, sequence, needed * sequence_ + 1));
-    // One window less leaves room to begin anywhere within a window's length; a text of one window only
-    // begins where the tokens that are left let it.
+    // One window less leaves room to begin anywhere within a window's length; a text of one window begins
+    // within its surplus tokens.
     if (random && windows_ > 1) --windows_;
     if (random) places_ = std::min(sequence_, range.size() - windows_ * sequence_);
     reading_ = ReadingOrder(

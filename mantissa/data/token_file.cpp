@@ -26,7 +26,7 @@ T load(const std::byte* at) {
     throw UserError(path.string() + ": " + reason);
 }
 
-/// The meaning of the magic numbers of llm.c's other files, for someone who named the wrong file.
+/// The kind of llm.c's other files, by magic number, for an error about the wrong file.
 const char* other_llmc_file(std::int32_t magic) {
     switch (magic) {
         case 20240326:
@@ -44,7 +44,7 @@ const char* other_llmc_file(std::int32_t magic) {
     }
 }
 
-/// A header of llm.c is zero after its third number. 506 zero tokens in a row are no text.
+/// A header of llm.c is zero after its third number; text never has 506 zero tokens in a row.
 bool has_blank_header(std::span<const std::byte> file) {
     return file.size() >= llmc::header_bytes &&
            std::all_of(file.begin() + 12, file.begin() + llmc::header_bytes,
@@ -81,7 +81,7 @@ TokenFile::TokenFile(const std::filesystem::path& path, TokenFormat format)
     if (format_ == TokenFormat::raw) open_raw();
     if (format_ == TokenFormat::npy) open_npy();
     if (size_ == 0) refuse(path_, "holds no tokens");
-    // Only these can hold what no token number is; 16-bit tokens need no look before use.
+    // Only these types can hold invalid numbers; 16-bit tokens need no check.
     if (element_ == Element::u32 || element_ == Element::i32 || element_ == Element::i64)
         check_vocabulary(std::int64_t{1} << 31);
 }
@@ -92,7 +92,7 @@ std::vector<std::byte> TokenFile::head(std::size_t bytes) const {
     return head;
 }
 
-/// Sixteen bits that are two characters each, all the way: nobody's tokens.
+/// Throws UsageError for 16-bit numbers that are all printable characters: it is text.
 void TokenFile::require_no_text() const {
     const std::vector<std::byte> bytes = head(std::size_t{1} << 16);
     if (is_plain_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()}))
@@ -158,7 +158,7 @@ void TokenFile::open_npy() {
 
 namespace {
 
-/// Each number of the bytes, as the element that it is.
+/// Visits each number of the bytes.
 template <class Element, class Visit>
 void visit_elements(std::span<const std::byte> bytes, std::uint64_t position, Visit& visit) {
     for (std::size_t at = 0; at < bytes.size(); at += sizeof(Element))

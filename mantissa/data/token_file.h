@@ -1,4 +1,4 @@
-// Files of token numbers: one is checked before use; shards of llm.c's kind are written, each whole or not at
+// Files of token numbers: reads and checks one file; writes shards in llm.c's format, each whole or not at
 // all.
 #pragma once
 
@@ -14,15 +14,15 @@
 namespace mantissa::inline v0 {
 
 enum class TokenFormat : std::uint8_t {
-    detect,  ///< by the first bytes; what has no mark of its own is raw
+    detect,  ///< by the first bytes; raw if no format matches
     llmc,    ///< header of 256 int32 (magic, version, count), then uint16, or uint32 with Llama 3's magic
     raw,     ///< nanoGPT's: uint16 and nothing else
     npy      ///< one-dimensional array of integers
 };
 
-/// "llmc"... as the option spells it.
+/// "llmc"..., as in the option.
 std::string_view name_of(TokenFormat format);
-/// The format of that name. Throws UserError, naming those there are, for another.
+/// The format of that name. Throws UserError, naming the formats, for another name.
 TokenFormat token_format(std::string_view name);
 
 namespace llmc {
@@ -34,8 +34,8 @@ inline constexpr std::size_t header_bytes = 1024;
 /// Token numbers lie in 0 ... 2^31 - 1. Everything here throws UserError that names the file.
 class TokenFile {
   public:
-    /// Checks magic numbers, version and length, and the range of the numbers where their type could exceed
-    /// it. Text is refused where the format was to be detected.
+    /// Checks magic numbers, version, length, and the numbers' range where their type could exceed it. With
+    /// `detect`, text is refused.
     explicit TokenFile(const std::filesystem::path& path, TokenFormat format = TokenFormat::detect);
 
     const std::filesystem::path& path() const { return path_; }
@@ -44,7 +44,7 @@ class TokenFile {
 
     /// Tokens begin ... begin + out.size() - 1.
     void copy(std::uint64_t begin, std::span<std::int32_t> out) const;
-    /// Reads the whole file; refuses it if a token is not below `vocabulary`.
+    /// Reads the whole file; throws UserError if a token is not below `vocabulary`.
     void check_vocabulary(std::int64_t vocabulary) const;
 
   private:
@@ -54,7 +54,7 @@ class TokenFile {
     void open_raw();
     void open_npy();
     void require_no_text() const;
-    /// The first bytes, at most so many.
+    /// At most so many first bytes.
     std::vector<std::byte> head(std::size_t bytes) const;
     /// Calls `visit` with the position and the number of every token of the range.
     template <class Visit>
@@ -64,7 +64,7 @@ class TokenFile {
     OpenFile file_;
     TokenFormat format_ = TokenFormat::raw;
     Element element_ = Element::u16;
-    std::uint64_t data_ = 0;  // where in the file the tokens begin
+    std::uint64_t data_ = 0;  // position of the tokens in the file
     std::uint64_t size_ = 0;
 };
 
@@ -79,7 +79,7 @@ class TokenShardWriter {
 
     /// Throws UserError for a token above 65,535, and when the disk is full (with the bytes free).
     void append(std::span<const std::int32_t> tokens);
-    /// Completes the last shard and names all. Without it the last shard does not appear.
+    /// Completes the last shard and returns all names. Without this call the last shard does not appear.
     std::vector<std::filesystem::path> finish();
 
   private:

@@ -35,18 +35,18 @@ struct ShardRecord {
 };
 
 struct TokenManifest {
-    path file;  ///< the record itself
+    path file;  ///< the record's file
     std::map<std::string, ShardRecord> shards;
-    TokenOrigin origin;  ///< paths as they are from here
+    TokenOrigin origin;  ///< paths relative to the current directory
 };
 
-/// A name as JSON can hold it: what is no UTF-8 is replaced.
+/// A name that JSON can hold: invalid UTF-8 is replaced.
 std::string json_name(const path& name) {
     const std::string quoted = Json(name.string()).dump(-1, ' ', false, Json::error_handler_t::replace);
     return Json::parse(quoted).get<std::string>();
 }
 
-/// The stem without the number that a shard has after it: "a_000001" gives "a"; "a" gives "a".
+/// The stem without a shard's number: "a_000001" gives "a"; "a" gives "a".
 std::string without_number(const std::string& stem) {
     const std::size_t mark = stem.rfind('_');
     if (mark == stem.npos || stem.size() - mark - 1 < 6) return stem;
@@ -56,7 +56,7 @@ std::string without_number(const std::string& stem) {
 
 path manifest_of(path stem) { return stem += ".tokens.json"; }
 
-/// Paths are relative to the record's folder, so that both can be moved together.
+/// A path relative to the record's folder, so that both can be moved together.
 std::string from_folder_of(const path& manifest, const path& file) {
     std::error_code ignored;
     const path folder = std::filesystem::absolute(manifest).parent_path();
@@ -101,7 +101,7 @@ TokenManifest read_manifest(const path& file) {
     return manifest;
 }
 
-/// The record beside a file of tokens, if there is one.
+/// The record beside a file of tokens; none if there is no record.
 std::optional<path> manifest_beside(const path& shard) {
     if (shard.extension() != ".bin") return std::nullopt;
     const std::string stem = shard.stem().string();
@@ -175,7 +175,7 @@ void check_tokenizer(const TokenManifest& manifest, const Tokenizer& tokenizer, 
         checksum_text(checksum), given ? "use that one, or " : "", what_to_do(manifest)));
 }
 
-/// Null where there is none any more, so that there is nothing to hold the tokens to.
+/// Null if it no longer exists; the tokens are then not compared with it.
 std::unique_ptr<Tokenizer> tokenizer_at(const path& place) {
     try {
         return std::make_unique<Tokenizer>(load_tokenizer(place));
@@ -194,7 +194,7 @@ void remove_shards_of_earlier_text(const path& manifest, const std::set<std::str
                 continue;
             if (record_of(shard) == record) std::filesystem::remove(shard);
         }
-    } catch (const UserError&) {  // a damaged record names nothing; it is written over
+    } catch (const UserError&) {  // a damaged record names nothing and is overwritten
     }
 }
 

@@ -14,7 +14,7 @@
 namespace mantissa::inline v0 {
 
 struct TokenStream::Parts {
-    /// Tokens that follow one another in the stream and in the files.
+    /// Tokens that are consecutive in the stream and in the files.
     struct Piece {
         std::uint64_t begin = 0, in_files = 0;
     };

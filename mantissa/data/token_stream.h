@@ -1,4 +1,4 @@
-// Several token files, or tokens in memory, as one stream, and the part of it that is kept for validation.
+// Several token files, or tokens in memory, as one stream, and its part for validation.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,7 @@ class TokenStream {
 
     /// The files one after another, all checked now. Throws UserError that names the file.
     TokenStream(const std::vector<std::filesystem::path>& files, const Options& options);
-    /// Tokens of a text that was just encoded; `source` says where it lies.
-    /// `starts`: where each of the files begins that it is of.
+    /// Tokens of an encoded text; `source` names it; `starts`: beginnings of its files.
     explicit TokenStream(std::vector<std::int32_t> tokens, std::string source = "the text",
                          std::vector<std::uint64_t> starts = {0});
 
@@ -40,13 +39,13 @@ class TokenStream {
 
     std::uint64_t size() const { return size_; }
     TokenRange all() const { return {0, size_}; }
-    /// Tokens begin ... begin + out.size() - 1; a run may go over from one file to the next.
+    /// Tokens begin ... begin + out.size() - 1; the range may span several files.
     void copy(std::uint64_t begin, std::span<std::int32_t> out) const;
-    /// The tokens of each file, as they stand before move_to_end.
+    /// The tokens of each file, in positions before move_to_end.
     std::vector<TokenRange> files() const;
-    /// Puts ranges, ascending and apart, behind all that is not in them.
+    /// Moves ranges, ascending and disjoint, to the end of the stream.
     void move_to_end(std::span<const TokenRange> ranges);
-    /// "a.txt", "DIR (13 files)": for messages.
+    /// "a.txt", "DIR (13 files)": for errors.
     const std::string& source() const;
     /// "2 files (llmc, raw), 338025 tokens", for the log.
     std::string description() const;
@@ -61,10 +60,10 @@ struct TokenSplit {
     TokenRange train, validation;
 };
 
-/// The last tenth, rounded down, is for validation.
+/// The last tenth, rounded down, for validation.
 TokenSplit split_for_validation(TokenRange range);
 
-/// The last tenths of all files, rounded down, which are moved to the end of the stream, are for validation.
+/// The last tenth of every file, rounded down, for validation; moved to the end of the stream.
 TokenSplit split_each_file(TokenStream& stream);
 
 }  // namespace mantissa

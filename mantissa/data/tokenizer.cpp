@@ -49,8 +49,8 @@ bool within(TokenId id, std::size_t vocabulary) {
     return id >= 0 && static_cast<std::size_t>(id) < vocabulary;
 }
 
-/// The ends that its files name, but for ids beyond the vocabulary, which stand for no token: a configuration
-/// that nobody adapted has those of another tokenizer. Else the one that has a well-known name.
+/// The end tokens that its files name, without ids beyond the vocabulary: an unadapted configuration has
+/// another tokenizer's ids. Otherwise a token with a well-known name.
 std::vector<TokenId> ends_of(const TokenizerParts& parts) {
     std::vector<TokenId> ends;
     for (const TokenId id : parts.ends)
@@ -62,7 +62,7 @@ std::vector<TokenId> ends_of(const TokenizerParts& parts) {
     return {};
 }
 
-/// Marks what is no ordinary token: those that are found in texts, unless merges may make them, too.
+/// Marks tokens that are not ordinary: found in texts, and not made by merges.
 std::vector<bool> mark_specials(const TokenizerParts& parts) {
     std::vector<bool> special(parts.tokens.size()), others(parts.tokens.size());
     for (const SpecialToken& token : parts.specials) {
@@ -94,7 +94,7 @@ void add_merges(const TokenizerParts& parts, PairTable& pairs) {
     }
 }
 
-/// Every way to cut a token into two tokens is a merge of that token's rank.
+/// Makes every cut of a token into two tokens a merge of that token's rank.
 void add_all_splits(const std::unordered_map<std::string_view, TokenId>& by_bytes, PairTable& pairs) {
     std::vector<PairTable::Entry> entries;
     for (const auto& [bytes, id] : by_bytes) {
@@ -110,7 +110,7 @@ void add_all_splits(const std::unordered_map<std::string_view, TokenId>& by_byte
     for (const auto& entry : entries) pairs.insert(entry);
 }
 
-/// The tokens of single bytes: those of the fallback, or those that are a byte.
+/// The tokens of single bytes: fallback tokens, or tokens of one byte.
 std::array<TokenId, 256> find_byte_tokens(const TokenizerParts& parts,
                                           const std::unordered_map<std::string_view, TokenId>& by_bytes) {
     std::array<TokenId, 256> tokens{};
@@ -131,7 +131,7 @@ std::array<TokenId, 256> find_byte_tokens(const TokenizerParts& parts,
     return tokens;
 }
 
-/// Whether an ordinary token holds a space behind something else: then it could span a cut before spaces.
+/// Whether an ordinary token has a space after another character: it could span a cut before spaces.
 bool any_spans_a_space(const std::unordered_map<std::string_view, TokenId>& by_bytes) {
     return std::ranges::any_of(by_bytes, [](const auto& token) {
         const std::size_t first = token.first.find_first_not_of(' ');
@@ -139,8 +139,8 @@ bool any_spans_a_space(const std::unordered_map<std::string_view, TokenId>& by_b
     });
 }
 
-/// Where merges begin with characters, and nothing cuts the text, it is cut before spaces all the same: no
-/// token spans the cut, so that pieces are short and come again.
+/// Adds a cut before spaces if merges begin with characters and nothing else cuts the text. No token spans
+/// the cut, so pieces are short and recur.
 void add_cut_before_spaces(const std::unordered_map<std::string_view, TokenId>& by_bytes,
                            TokenizerParts& parts) {
     const auto cuts = [](const CutStep& step) { return step.pattern.has_value(); };
@@ -289,7 +289,7 @@ std::string StreamDecoder::push(TokenId id) {
 }
 
 std::string StreamDecoder::finish() {
-    // The bytes that are held back are one sequence cut short, so one replacement.
+    // Held bytes are one incomplete sequence, so one replacement.
     const bool pending = !held_.empty();
     held_.clear();
     return pending ? "\xEF\xBF\xBD" : "";

@@ -1,10 +1,9 @@
-// BPE or Unigram. BPE: a vocabulary of byte strings, and merges that are applied in order of rank within the
-// pieces of tokenizer_split.h. Byte-level as GPT-2's and LLaMA 3's, where merges begin with single bytes; or
-// as SentencePiece's, of LLaMA 1 and 2, where they begin with characters, and what the vocabulary lacks falls
-// back to a token for each of its bytes. Unigram: a score for each token (tokenizer_unigram.h). Text to token
-// ids and back; reading, writing and training are
-// elsewhere (tokenizer_files.h, tokenizer_train.h). Sources: openai/gpt-2, src/encoder.py; Sennrich et al.
-// 2016; Kudo, Richardson 2018.
+// BPE or Unigram. BPE: a vocabulary of byte strings, and merges applied by rank within the pieces of
+// tokenizer_split.h. Byte-level as in GPT-2 and LLaMA 3, merges begin with single bytes. As in SentencePiece
+// for LLaMA 1 and 2, they begin with characters, and a character outside of the vocabulary becomes one token
+// per byte. Unigram: a score per token (tokenizer_tables.h). Converts text to token ids and back; for
+// reading, writing and training see tokenizer_files.h and tokenizer_train.h. Sources: openai/gpt-2,
+// src/encoder.py; Sennrich et al. 2016; Kudo, Richardson 2018.
 #pragma once
 
 #include <cstdint>
@@ -24,23 +23,22 @@ namespace mantissa::inline v0 {
 /// 0 ... vocabulary - 1: the type of the engine's token tensors.
 using TokenId = std::int32_t;
 
-/// Adjacent `left` and `right` become `result`. The rank of a merge is its place in the list.
+/// Adjacent `left` and `right` become `result`. A merge's rank is its place in the list.
 struct Merge {
     TokenId left, right, result;
     bool operator==(const Merge&) const = default;
 };
 
-/// A token that is found in a text before that is cut: unless it is read as text, such as
-/// <|endoftext|>, or always.
+/// A token found before the text is cut: unless it is read as text, such as <|endoftext|>, or always.
 struct SpecialToken {
     std::string text;
     TokenId id;
     bool on_request = true;
-    /// It takes along the white space on that side.
+    /// Whether it includes the white space on that side.
     bool takes_spaces_before = false, takes_spaces_behind = false;
-    bool single_word = false;    ///< not where a letter or digit stands beside it
-    bool normalized = false;     ///< found in what the pipeline changes a text to, changed in the same way
-    bool in_vocabulary = false;  ///< it is no special one, and merges may make it, too
+    bool single_word = false;    ///< not next to a letter or digit
+    bool normalized = false;     ///< found in the text after the pipeline's changes; changed likewise
+    bool in_vocabulary = false;  ///< not special; merges may make it, too
     bool operator==(const SpecialToken&) const = default;
 };
 
@@ -51,34 +49,34 @@ enum class FirstSpace : std::uint8_t {
     all_of_token_dropped,  ///< all spaces in the first token
 };
 
-/// The parts that a tokenizer is made from.
+/// The data that a tokenizer is made from.
 struct TokenizerParts {
     std::string source;               ///< file or directory, for messages
-    std::vector<std::string> tokens;  ///< the bytes of each id; for special tokens their text
+    std::vector<std::string> tokens;  ///< the bytes of each id; a special token's text
     std::vector<Merge> merges;        ///< in order of rank; empty if `rank_is_id`
     std::vector<SpecialToken> specials;
-    /// As in tiktoken: two neighbours merge if their bytes together are a token. Its id is the rank.
+    /// As in tiktoken: two neighbours merge if their joined bytes are a token; its id is the rank.
     bool rank_is_id = false;
-    /// A piece that is a token as a whole is taken as it is, even if the merges would not build it.
+    /// A piece that is one token is taken whole, even if merges would not build it.
     bool whole_pieces = false;
     TextPipeline pipeline = TextPipeline::gpt2();
-    /// The tokens of the 256 bytes, which stand for what the others lack: merges begin with characters, and
-    /// U+2581 is a space. Empty: merges begin with bytes.
+    /// The tokens of the 256 bytes, for characters without a token: merges begin with characters, and U+2581
+    /// is a space. Empty: merges begin with bytes.
     std::vector<TokenId> byte_fallback = {};
-    /// Unigram's log-probabilities of the first tokens; those behind them are found in texts. Empty: BPE.
+    /// Unigram's log-probabilities of the first tokens; later tokens are found in texts. Empty: BPE.
     std::vector<double> scores = {};
-    /// The token of characters that no other has; Unigram's.
+    /// Unigram's token for unknown characters.
     std::optional<TokenId> unknown = {};
     FirstSpace first_space = FirstSpace::kept;
-    /// Tokens with which every text begins, such as <s>; encode_whole puts them before it.
+    /// Tokens that begin every text, such as <s>, added by encode_whole.
     std::vector<TokenId> first_tokens = {};
-    /// Tokens with which every text ends, such as </s>. What goes on after a prompt does not have them.
+    /// Tokens that end every text, such as </s>; not added to a prompt.
     std::vector<TokenId> last_tokens = {};
-    /// Tokens that end a text, the one to end it with first. Empty: Tokenizer finds it by the names that it
-    /// has, <|endoftext|>, </s>, <|end_of_text|>.
+    /// Tokens that end a text; the first is the one to write. Empty: Tokenizer looks for known names,
+    /// <|endoftext|>, </s>, <|end_of_text|>.
     std::vector<TokenId> ends = {};
-    std::optional<TokenId> begin = {};  ///< the token that begins a text, by the files beside the tokenizer
-    /// The files that it was read from, as they are, by the names by which load_tokenizer finds them.
+    std::optional<TokenId> begin = {};  ///< the token that begins a text, from files beside the tokenizer
+    /// The tokenizer's original files, by the names that load_tokenizer looks for.
     std::map<std::string, std::string> files = {};
 };
 
@@ -86,14 +84,14 @@ struct TokenizerParts {
 enum class SpecialsInText : std::uint8_t {
     as_tokens,
     as_text,
-    end_of_text_as_token  ///< those that end a text (Tokenizer::ends), and no others
+    end_of_text_as_token  ///< only tokens that end a text (Tokenizer::ends)
 };
 
-/// How texts become tokens, in training and in use alike: by default as Hugging Face's tokenizers do it. A
-/// checkpoint keeps how its model was trained.
+/// How texts become tokens, in training and in use: by default as in Hugging Face's tokenizers. A checkpoint
+/// stores its model's reading.
 struct TextReading {
     SpecialsInText specials = SpecialsInText::as_tokens;
-    /// TokenizerParts::first_tokens stand before each text and document, last_tokens behind.
+    /// Whether TokenizerParts::first_tokens precede, and last_tokens follow, each text and document.
     bool begins = true;
 
     bool operator==(const TextReading&) const = default;
@@ -101,51 +99,51 @@ struct TextReading {
 
 struct EncodeOptions {
     SpecialsInText specials = SpecialsInText::as_tokens;
-    bool continues = false;       ///< the text goes on where an earlier one ended (at one of safe_cuts)
-    bool behind_special = false;  ///< it stands behind a special token
-    bool ends_apart = false;      ///< behind a token that ends a text begins another
+    bool continues = false;       ///< the text continues an earlier one, cut at one of safe_cuts
+    bool behind_special = false;  ///< the text follows a special token
+    bool ends_apart = false;      ///< a token that ends a text is followed by a new text
 };
 
-/// Immutable, so one may be shared by threads.
+/// Immutable: threads may share it.
 class Tokenizer {
   public:
-    /// Throws UserError, naming `parts.source`, if the parts disagree: a byte without a token, a token twice,
-    /// a merge of tokens that do not make up its result, a pair with two ranks, a special token that is
-    /// empty. A text that need not be cut is cut all the same where no token could span the cut.
+    /// Throws UserError, naming `parts.source`, if the parts disagree. Examples: a byte without a token, a
+    /// token twice, a merge with another result, a pair with two ranks, an empty special token. A pipeline
+    /// without cuts gets cuts where no token could span them.
     explicit Tokenizer(TokenizerParts parts);
     ~Tokenizer();
     Tokenizer(Tokenizer&&) noexcept;
     Tokenizer& operator=(Tokenizer&&) noexcept;
 
     const TokenizerParts& parts() const;
-    /// Number of ids, special tokens included: every id is below it.
+    /// The number of ids, special tokens included.
     TokenId vocabulary() const;
-    /// The id of the special token of this text.
+    /// The id of the special token with this text.
     std::optional<TokenId> special(std::string_view text) const;
-    /// The tokens that end a text, the one to end it with first.
+    /// The tokens that end a text; the first is the one to write.
     std::span<const TokenId> ends() const { return parts().ends; }
-    /// Special tokens of a text where `allowed`, asked of the bytes begin ... end - 1 of each, lets them be:
-    /// as encode finds them, with the white space that they take along.
+    /// Special tokens of a text, found as encode does, with the white space that they include. `allowed` is
+    /// asked about the bytes begin ... end - 1 of each.
     struct FoundSpecial {
         std::size_t begin, end;
         TokenId id;
     };
     std::vector<FoundSpecial> find_specials(
         std::string_view text, FunctionRef<bool(std::size_t begin, std::size_t end)> allowed) const;
-    /// Where a text may be cut so that the tokens of its parts are those of the whole.
+    /// Places where a text may be cut so that the parts' tokens equal the whole text's.
     const SafeCuts& safe_cuts() const;
 
     /// The tokens of `text`, which may hold any bytes. For many texts an Encoder is faster.
     std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options = {}) const;
-    /// The tokens of a whole text, with those before it with which each begins.
+    /// The tokens of a whole text, its first tokens included.
     std::vector<TokenId> encode_whole(std::string_view text, const TextReading& reading = {}) const;
-    /// Those: TokenizerParts::first_tokens, or none where texts are not to begin with them. Likewise
-    /// last_tokens, which whole texts of training have behind them, and prompts have not.
+    /// TokenizerParts::first_tokens, or none if texts do not begin with them; and last_tokens, which end
+    /// whole training texts but not prompts.
     std::span<const TokenId> first_tokens(const TextReading& reading) const;
     std::span<const TokenId> last_tokens(const TextReading& reading) const;
 
-    /// The bytes of the tokens of a whole text, which need not be valid UTF-8. Throws UserError if an id is
-    /// not below vocabulary().
+    /// The bytes of the tokens of a whole text; they need not be valid UTF-8. Throws UserError for an id
+    /// outside of vocabulary().
     std::string decode(std::span<const TokenId> ids) const;
     std::string_view token_bytes(TokenId id) const;
 
@@ -171,12 +169,12 @@ class Encoder {
     std::unique_ptr<State> state_;
 };
 
-/// Turns tokens into text as they come: holds back the bytes of a character until all of them are there.
+/// Turns tokens into text as they arrive; holds incomplete characters back.
 class StreamDecoder {
   public:
     explicit StreamDecoder(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
 
-    /// The text that is complete after `id`: valid UTF-8, each invalid part replaced by U+FFFD.
+    /// The text completed by `id`: valid UTF-8, with U+FFFD for each invalid part.
     std::string push(TokenId id);
     /// The bytes still held back, as U+FFFD, or nothing.
     std::string finish();

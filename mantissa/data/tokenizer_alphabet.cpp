@@ -13,7 +13,7 @@ constexpr bool stands_for_itself(unsigned byte) {
     return (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
 }
 
-/// The others take the code points from U+0100 on, in order.
+/// The other bytes get the code points from U+0100 on, in order.
 constexpr std::array<char32_t, 256> make_characters() {
     std::array<char32_t, 256> characters{};
     char32_t next = 0x100;

@@ -10,14 +10,13 @@
 
 namespace mantissa::inline v0 {
 
-/// The 256 bytes in the order in which GPT-2 numbers them: those that are printable in Latin-1, then the
-/// rest.
+/// The 256 bytes in GPT-2's order: printable ones in Latin-1, then the rest.
 std::array<std::uint8_t, 256> bytes_in_token_order();
 
-/// The bytes as such a spelling, in UTF-8: a space becomes U+0120.
+/// The spelling of bytes, in UTF-8: a space becomes U+0120.
 std::string spell_bytes(std::string_view bytes);
 
-/// The bytes that a spelling stands for, or nothing if a character of it stands for none.
+/// The bytes of a spelling; none if a character spells no byte.
 std::optional<std::string> read_spelling(std::string_view spelling);
 
 /// RFC 4648 section 4, padding required, bits that are cut off zero. Nothing for other text.

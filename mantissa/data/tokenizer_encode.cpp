@@ -1,4 +1,4 @@
-// Encoding: pieces, a cache of recent short pieces, and the two ways to merge a piece.
+// Encoding: pieces, a cache of recent short pieces, and two ways to merge a piece.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -13,7 +13,7 @@
 namespace mantissa::inline v0 {
 
 void merge_short_piece(std::span<const TokenId> piece, const PairTable& pairs, std::vector<TokenId>& ids) {
-    // Tokens that are left, and for each the merge with its right neighbour.
+    // Remaining tokens, each with the merge with its right neighbour.
     std::array<TokenId, longest_short_piece> token;
     std::array<const PairTable::Entry*, longest_short_piece> joined;
     std::size_t count = piece.size();
@@ -62,7 +62,7 @@ class LinkedPiece {
             Link& left = links_[at];
             if (left.token == gone || left.next == none) continue;
             const PairTable::Entry& merge = pairs_.find(left.token, links_[left.next].token);
-            if (merge.rank != top >> 32) continue;  // one of the two has been merged since
+            if (merge.rank != top >> 32) continue;  // one of the two was merged since
             join(at, merge.result);
         }
     }
@@ -119,14 +119,14 @@ void merge_long_piece(std::span<const TokenId> piece, const PairTable& pairs, st
 
 namespace {
 
-/// A piece of up to 16 bytes and its tokens, if there are no more than 5: 40 bytes.
+/// A piece of up to 16 bytes and its tokens, if there are 5 at most: 40 bytes.
 struct CachedPiece {
     std::uint64_t low = 0, high = 0;  // the bytes, zeros after them
     std::uint8_t length = 0, count = 0;
     std::array<TokenId, 5> ids;
 };
 
-/// A word of as many first bytes.
+/// Masks of the first i bytes of a word.
 constexpr auto first_bytes = [] {
     std::array<std::uint64_t, 9> words{};
     for (std::size_t i = 1; i < words.size(); ++i) words[i] = words[i - 1] << 8 | 0xFF;
@@ -136,9 +136,8 @@ constexpr auto first_bytes = [] {
 struct PieceKey {
     std::uint64_t low = 0, high = 0;
 
-    /// `readable` bytes are there from the piece's beginning on. Where they are sixteen, words of known sizes
-    /// are read and cut: a copy of a size that is not known costs more than all else that is done with a
-    /// piece.
+    /// `readable` bytes can be read from the piece's beginning. If they are sixteen, whole words are read and
+    /// masked: a copy of variable size costs more than all other work on a piece.
     PieceKey(std::string_view piece, std::size_t readable) {
         if (readable < 2 * sizeof(low)) {
             std::memcpy(&low, piece.data(), std::min<std::size_t>(piece.size(), 8));
@@ -158,17 +157,17 @@ struct PieceKey {
 }  // namespace
 
 struct Encoder::State {
-    /// Directly mapped, a newer piece replaces an older one: bounded, and nothing to evict. 2^15 slots of 40
-    /// bytes are 1.3 MB, which stays in a 2 MB L2 beside the text.
+    /// Directly mapped: a newer piece replaces an older one. 2^15 slots of 40 bytes are 1.3 MB, which fits a
+    /// 2 MB L2 cache beside the text.
     static constexpr int slot_bits = 15;
 
     const Tokenizer::Tables* tables;
     std::vector<CachedPiece> cache = std::vector<CachedPiece>(std::size_t{1} << slot_bits);
-    std::vector<TokenId> unmerged = {};  // of the piece at hand
+    std::vector<TokenId> unmerged = {};  // of the current piece
     UnigramModel::Work unigram = {};
-    bool plain = false;  // whether special tokens are spelled out, as what is cached is
+    bool plain = false;  // special tokens are read as text, as in the cache
 
-    /// One token for each byte; or for each character, or for each byte of one that the vocabulary lacks.
+    /// One token per byte; or per character, and per byte of a character without a token.
     void begin_piece(std::string_view piece) {
         unmerged.clear();
         const auto add_bytes = [&](std::string_view bytes) {
@@ -200,14 +199,14 @@ struct Encoder::State {
         merge(unmerged, tables->pairs, ids);
     }
 
-    /// `readable` bytes are there from the piece's beginning on.
+    /// `readable` bytes can be read from the piece's beginning.
     [[gnu::always_inline]] void encode_piece(std::string_view piece, std::size_t readable,
                                              std::vector<TokenId>& ids) {
         if (piece.size() > 16) return merge(piece, ids);
         const PieceKey key(piece, readable);
         CachedPiece& slot = cache[key.hash() >> (64 - slot_bits)];
         if (slot.low == key.low && slot.high == key.high && slot.length == piece.size()) {
-            if (slot.count == 1)  // as most are
+            if (slot.count == 1)  // the common case
                 ids.push_back(slot.ids[0]);
             else
                 ids.insert(ids.end(), slot.ids.begin(), slot.ids.begin() + slot.count);
@@ -224,7 +223,7 @@ struct Encoder::State {
         std::copy(ids.begin() + before, ids.end(), slot.ids.begin());
     }
 
-    /// A text without tokens to be found, from one step of the pipeline's cuts on.
+    /// Encodes a text without tokens to find, from one step of the cuts on.
     void encode_cut(std::size_t step, std::string_view text, TextPlace place, std::vector<TokenId>& ids) {
         const std::vector<CutStep>& cuts = tables->parts.pipeline.cuts;
         if (step == cuts.size()) return encode_piece(text, text.size(), ids);
@@ -250,7 +249,7 @@ struct Encoder::State {
         });
     }
 
-    /// A text that may hold tokens to be found.
+    /// Encodes a text that may hold tokens to find.
     void encode(std::string_view text, const EncodeOptions& options, std::vector<TokenId>& ids) {
         const auto is_end = [&](const SpecialToken& token) {
             return std::ranges::find(tables->parts.ends, token.id) != tables->parts.ends.end();

@@ -1,4 +1,4 @@
-// The files that make up a tokenizer, the pair of vocabulary and merges, and writing that pair.
+// The files of a tokenizer, the pair of vocabulary and merges, and writing that pair.
 #include "mantissa/data/tokenizer_files.h"
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Adds the merges of a file with one "LEFT RIGHT" a line, the first of which may be a comment.
+/// Adds the merges of a file with one "LEFT RIGHT" a line; the first line may be a comment.
 void read_merge_lines(const NamedText& merges, SpelledVocabulary& vocabulary) {
     std::size_t line = 0;
     for (const std::string_view text : lines_of(merges.text)) {
@@ -41,7 +41,7 @@ void read_merge_lines(const NamedText& merges, SpelledVocabulary& vocabulary) {
     }
 }
 
-/// The files of another library beside these, which says more of a tokenizer there; kept, and read for the
+/// Files of another library beside these, which describe a tokenizer further. They are kept, and read for the
 /// tokens that begin and end a text.
 constexpr std::array<const char*, 3> companions = {"tokenizer_config.json", "special_tokens_map.json",
                                                    "chat_template.jinja"};
@@ -52,7 +52,7 @@ void keep_companions(const fs::path& folder, TokenizerParts& parts) {
             parts.files[name] = read_file(folder / name);
 }
 
-/// The token that the library's files name, as "eos_token"; none of a name that the tokenizer has not.
+/// The token that the library's files name, as "eos_token"; none if the tokenizer lacks it.
 std::optional<TokenId> token_named(const char* role, const TokenizerParts& parts) {
     for (const char* name : companions) {
         const auto file = parts.files.find(name);
@@ -68,8 +68,7 @@ std::optional<TokenId> token_named(const char* role, const TokenizerParts& parts
     return std::nullopt;
 }
 
-/// The names of the vocabulary and of the merges of a pair, by their first users and by Hugging Face's
-/// library, under whose names they are kept.
+/// Names of a pair's vocabulary and merges: Hugging Face's, which are also used for writing, then GPT-2's.
 struct PairOfFiles {
     const char *vocabulary, *merges;
 };
@@ -83,7 +82,7 @@ bool both_there(const fs::path& folder, const PairOfFiles& pair) {
 
 TokenizerParts load_pair(const fs::path& folder, const PairOfFiles& pair) {
     const fs::path vocabulary = folder / pair.vocabulary, merges = folder / pair.merges;
-    // Tokens that were added to those of the pair, and how text is cut at them, only tokenizer.json says.
+    // Only tokenizer.json describes additional tokens and the cuts at them.
     if (const fs::path added = folder / "added_tokens.json";
         fs::exists(added) && !parse_strict_json(read_file(added), added.string()).empty())
         throw UserError(
@@ -110,7 +109,7 @@ TokenizerParts load_file(const fs::path& path) {
     return parts;
 }
 
-/// Both pairs say equally much, so neither decides.
+/// Throws UserError if two pairs differ: both have equal standing.
 void require_pairs_agree(const fs::path& folder, const TokenizerParts& taken) {
     if (!both_there(folder, pairs_of_files[0]) || !both_there(folder, pairs_of_files[1])) return;
     if (same_tokens(taken, load_pair(folder, pairs_of_files[1]))) return;
@@ -120,8 +119,8 @@ void require_pairs_agree(const fs::path& folder, const TokenizerParts& taken) {
                     folder.string()));
 }
 
-/// The file that says most decides: tokenizer.json names the rule by which text is cut and the tokens that
-/// were added, the pairs only the latter, by their spelling, and ranks neither.
+/// The most complete file decides: tokenizer.json has the cutting rule and the added tokens; pairs have added
+/// tokens, by spelling; ranks have neither.
 TokenizerParts load_folder(const fs::path& folder) {
     if (fs::exists(folder / "tokenizer.json")) return load_file(folder / "tokenizer.json");
     for (const PairOfFiles& pair : pairs_of_files) {
@@ -245,7 +244,7 @@ std::string json_text(const TokenizerParts& parts) {
     for (const Merge& merge : parts.merges)
         merges.push_back(spell_bytes(parts.tokens[merge.left]) + " " +
                          spell_bytes(parts.tokens[merge.right]));
-    // Written as text, since an ordered object of many members is filled in quadratic time.
+    // Written as text, since filling a large ordered object takes quadratic time.
     const std::string vocabulary = vocabulary_text(parts);
     const OrderedJson around = {{"version", "1.0"},        {"truncation", nullptr}, {"padding", nullptr},
                                 {"added_tokens", added},   {"normalizer", nullptr}, {"pre_tokenizer", bytes},
@@ -286,7 +285,7 @@ HfTokenIds token_ids_of(const Tokenizer& tokenizer) {
     const TokenizerParts& parts = tokenizer.parts();
     std::optional<TokenId> begin = parts.begin;
     if (!begin && !parts.first_tokens.empty()) begin = parts.first_tokens[0];
-    // <|endoftext|> begins a text as well, in GPT-2's own configuration.
+    // In GPT-2's own configuration, <|endoftext|> begins a text as well.
     for (const char* name : {"<s>", "<|begin_of_text|>", "<|endoftext|>"})
         if (!begin) begin = tokenizer.special(name);
     if (begin) ids.begin = *begin;
@@ -297,7 +296,7 @@ bool is_kept_in(const fs::path& directory, const Tokenizer& tokenizer) {
     try {
         return same_tokens(load_tokenizer(directory).parts(), tokenizer.parts());
     } catch (const UserError&) {
-        // An earlier version wrote a pair that no version reads; what it would write of this one tells.
+        // An earlier version wrote an unreadable pair; compare with the pair it would write for this one.
         return std::ranges::all_of(pair_of(tokenizer.parts()), [&](const auto& file) {
             const fs::path path = directory / file.first;
             return fs::exists(path) && read_file(path) == file.second;
@@ -310,7 +309,7 @@ void write_tokenizer(const Tokenizer& tokenizer, const fs::path& directory) {
     make_folder(directory);
     std::deque<AtomicFile> files;
     for (const auto& [name, text] : texts) files.emplace_back(directory / name).write(text);
-    // A crash between two of these leaves files that disagree, which loading finds.
+    // A crash between two of these leaves files that disagree; loading detects it.
     for (AtomicFile& file : files) file.commit();
 }
 

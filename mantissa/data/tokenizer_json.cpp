@@ -1,5 +1,5 @@
-// tokenizer.json of Hugging Face's tokenizers: BPE, byte-level or with byte_fallback as SentencePiece's, and
-// Unigram. Field names after tokenizers/src/models/{bpe,unigram}/serialization.rs.
+// tokenizer.json of Hugging Face's tokenizers: BPE, byte-level or with byte_fallback as in SentencePiece, and
+// Unigram. Field names follow tokenizers/src/models/{bpe,unigram}/serialization.rs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -84,7 +84,7 @@ class Reader {
         return name == "Unigram";
     }
 
-    /// Adds the tokens and gives their scores.
+    /// Adds the tokens and returns their scores.
     std::vector<double> read_unigram(const Json& model) {
         const Json& vocabulary = require_member(model, "vocab", name_, "model");
         if (!vocabulary.is_array() || vocabulary.empty())
@@ -117,7 +117,7 @@ class Reader {
     void read_merging_model(const Json& model) {
         for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"})
             require_absent(model, key, fmt::format("model.{}", key));
-        // unk_token and fuse_unk say nothing here: with tokens for all 256 bytes nothing is unknown.
+        // unk_token and fuse_unk have no effect: with tokens for all 256 bytes nothing is unknown.
         spelled_.add_all(require_member(model, "vocab", name_, "model"), "model.vocab");
         read_merges(require_member(model, "merges", name_, "model"));
     }
@@ -134,7 +134,7 @@ class Reader {
                                    merge[1].get_ref<const std::string&>(), where);
                 continue;
             }
-            static const std::string nothing;  // of the same type, lest the conditional make a temporary copy
+            static const std::string nothing;  // same type, so that the conditional makes no temporary copy
             const std::string_view text = merge.is_string() ? merge.get_ref<const std::string&>() : nothing;
             const std::size_t space = text.find(' ');
             if (space == text.npos || text.find(' ', space + 1) != text.npos)
@@ -172,8 +172,8 @@ class Reader {
         }
     }
 
-    /// A token that is found in what a text is changed to is decoded as what it is changed to.
-    /// One that the model makes, too, is spelled as there.
+    /// Spells a token that is found in the changed text in its changed form; a token that merges make keeps
+    /// its spelling.
     static void spell_as_found(SpelledVocabulary::Spelling spelling, TokenizerParts& parts) {
         std::vector<bool> merges(parts.tokens.size());
         for (const Merge& merge : parts.merges)

@@ -1,4 +1,4 @@
-// Field names after tokenizers/src/{normalizers,pre_tokenizers,processors,decoders}.
+// Field names follow tokenizers/src/{normalizers,pre_tokenizers,processors,decoders}.
 #include "mantissa/data/tokenizer_json_pipeline.h"
 
 #include <fmt/format.h>
@@ -18,11 +18,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// The library asks Rust, whose Unicode is 17.0: the last ones are newer than our tables.
+/// The library uses Rust's Unicode 17.0: the last digits are newer than our tables.
 constexpr std::string_view digits = R"([\p{N}\x{11DE0}-\x{11DE9}\x{16FF4}-\x{16FF6}])";
 
-/// As the library's table of Unicode 8.0 has it, which misses what became punctuation since and has two
-/// characters that are none any more.
+/// Punctuation of the library's Unicode 8.0 table: it lacks later additions and keeps two characters that are
+/// no longer punctuation.
 constexpr std::string_view punctuation =
     R"((?![\x{61D}\x{9FD}\x{A76}\x{C77}\x{C84}\x{1B4E}\x{1B4F}\x{1B7D}-\x{1B7F}\x{2E43}-\x{2E4F}\x{2E52}-\x{2E5D})"
     R"(\x{10D6E}\x{10EAD}\x{10F55}-\x{10F59}\x{10F86}-\x{10F89}\x{113D4}\x{113D5}\x{113D7}\x{113D8})"
@@ -32,7 +32,7 @@ constexpr std::string_view punctuation =
     R"(\x{16D6D}-\x{16D6F}\x{16E97}-\x{16E9A}\x{16FE2}\x{1E5FF}\x{1E95E}\x{1E95F}]))"
     R"([\p{P}!-/:-@\[-`{-~\x{166D}\x{111C9}])";
 
-/// Words as Rust's regular expressions have them (\w), and rows of what is neither that nor white space.
+/// Words of Rust's regular expressions (\w), and runs of characters that are neither words nor white space.
 constexpr std::string_view words =
     R"([\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{200C}\x{200D}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169})"
     R"(\x{1F170}-\x{1F189}]+|[^\s\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{200C}\x{200D}\x{24B6}-\x{24E9})"
@@ -69,7 +69,7 @@ class PipelineReader {
         return require_string(require_member(component, "type", source_, what), source_, what + ".type");
     }
 
-    /// The component `key`, or the parts of it where it is a sequence, which lists them as `parts`.
+    /// The component `key`, or, for a sequence, its list `parts`.
     std::vector<Json> steps_of(const char* key, const char* parts) const {
         const Json& component = member_or_null(root_, key);
         if (component.is_null()) return {};
@@ -104,7 +104,7 @@ class PipelineReader {
         return *expression;
     }
 
-    /// The text that a step puts into another, as that spells it from there on.
+    /// The text that a step inserts, with spaces spelled as at that step.
     std::string content_of(const Json& step, const char* key, const std::string& what) const {
         const std::string content = require_string(require_member(step, key, source_, what), source_, what);
         if (spaces_ == Spaces::plain) return content;
@@ -160,7 +160,7 @@ class PipelineReader {
         pipeline_.text.changes.push_back(std::move(change));
     }
 
-    /// U+0020 stands for U+2581 from here on. What was to be put before the text is put there afterwards.
+    /// Makes U+0020 mean U+2581 from here on. Steps that prepend right before it now run after it.
     void make_spaces_visible() {
         if (spaces_ == Spaces::visible) return;
         spaces_ = Spaces::visible;
@@ -186,7 +186,7 @@ class PipelineReader {
             if (flag(step, "add_prefix_space", true, "pre_tokenizer"))
                 cut.prefix_space = PrefixSpace::unless_there;
         } else if (type == "Split") {
-            // A space that is visible is none.
+            // A visible space cannot match a plain one.
             if (spaces_ == Spaces::visible && member_or_null(step, "pattern") == Json{{"String", " "}} &&
                 !flag(step, "invert", false, "pre_tokenizer"))
                 return;
@@ -278,7 +278,7 @@ class PipelineReader {
                 unsupported("the decoder " + type);
     }
 
-    /// Bytes become bytes again and U+2581 spaces, in whichever order; then the first may go.
+    /// Decodes bytes, and U+2581 to spaces, in either order; then the first space may be dropped.
     void read_text_decoder() {
         bool spaces = false, bytes = false, fused = false;
         for (const Json& step : steps_of("decoder", "decoders")) {
@@ -309,11 +309,11 @@ class PipelineReader {
                                         : "a decoder that does not make spaces and bytes again");
     }
 
-    // Tokens around those of a text.
+    // Tokens added around a text's own.
 
     void read_post_processor(const Json& step) {
         const std::string type = type_of(step, "post_processor");
-        if (type == "ByteLevel") return;  // of offsets, which nobody asks for here
+        if (type == "ByteLevel") return;  // affects only offsets, which we do not produce
         std::vector<TokenId> first, last;
         if (type == "TemplateProcessing") {
             read_template(step, first, last);
@@ -327,7 +327,7 @@ class PipelineReader {
         } else {
             unsupported("the post_processor " + type);
         }
-        // Each step puts its tokens around those of the steps before.
+        // Each step's tokens surround the earlier steps' tokens.
         pipeline_.first_tokens.insert(pipeline_.first_tokens.begin(), first.begin(), first.end());
         pipeline_.last_tokens.insert(pipeline_.last_tokens.end(), last.begin(), last.end());
     }
@@ -367,8 +367,8 @@ class PipelineReader {
     TokenizerKind kind_;
     const std::string& source_;
     TokenizerPipeline pipeline_;
-    Spaces spaces_ = Spaces::plain;  // of a text at the step that is read
-    bool spelled_ = false;           // whether it is bytes in their alphabet there
+    Spaces spaces_ = Spaces::plain;  // at the current step
+    bool spelled_ = false;           // the text is bytes in their alphabet at this step
 };
 
 }  // namespace

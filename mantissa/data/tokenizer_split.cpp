@@ -9,9 +9,9 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// Clusters of characters (UAX #29, of Unicode 17.0): what stands before, a character, marks. Those of more
-/// than one other character, which are Hangul's, emojis' and conjuncts, have six bytes and more; of these
-/// each character counts by itself, and so they need not be told from their parts.
+/// Clusters of characters (UAX #29, Unicode 17.0): preceding marks, a character, following marks. Clusters
+/// with several other characters (Hangul, emojis, conjuncts) have six bytes or more; their characters count
+/// one by one, so the expression need not join them.
 constexpr std::string_view clusters =
     R"(\r\n|[\x{600}-\x{605}\x{6DD}\x{70F}\x{890}\x{891}\x{8E2}\x{D4E}\x{110BD}\x{110CD}\x{111C2}\x{111C3}\x{113D1})"
     R"(\x{1193F}\x{11941}\x{11A84}-\x{11A89}\x{11D46}\x{11F02}]*)"
@@ -51,8 +51,8 @@ Expected<CharacterMap> CharacterMap::of_bytes(std::string_view bytes) {
     return CharacterMap(std::move(table));
 }
 
-/// The text for the shortest beginning of the cluster that is in the table: it stands for all of the cluster,
-/// as in the library.
+/// The text for the shortest prefix of the cluster in the table, which replaces the whole cluster, as in the
+/// library.
 std::optional<std::string_view> CharacterMap::find(std::string_view cluster) const {
     const auto& [units, texts] = *table_;
     std::size_t node = offset_of(units[0]);
@@ -101,7 +101,7 @@ bool CharacterMap::operator==(const CharacterMap& other) const { return *table_ 
 
 namespace {
 
-/// Writes to `changed` what a step makes of the text; false if that is the text itself.
+/// Writes the step's result to `changed`; false if it equals the text.
 bool apply(const NormalizeStep& step, std::string_view text, std::string& changed) {
     switch (step.kind) {
         case NormalizeStep::Kind::normal_form:
@@ -173,7 +173,7 @@ std::string_view normalize(const TextPipeline& pipeline, std::string_view text, 
 bool SafeCuts::before(CharacterClass kind, char character, const TextPipeline& pipeline) const {
     bool first = true;
     for (const CutStep& step : pipeline.cuts) {
-        // A piece that began here might get a space that it would not get within a larger one.
+        // A piece that begins here might get a space that it does not get inside a larger piece.
         if (!first && step.prefix_space != PrefixSpace::never && character != ' ') return false;
         first = false;
         if (!step.pattern) continue;
@@ -234,7 +234,7 @@ void SafeCuts::leave_whole(std::string_view token, bool takes_spaces_behind, con
 
 std::size_t SafeCuts::next(std::string_view text, std::size_t wanted) const {
     for (std::size_t at = std::max<std::size_t>(wanted, 1); at < text.size(); ++at) {
-        // Only a lead byte can begin a character, and ASCII spaces are frequent enough to wait for.
+        // Skips to white space: it is ASCII, and frequent enough to wait for.
         const auto byte = static_cast<unsigned char>(text[at]);
         if (byte > ' ' || std::ranges::find(white, text[at]) == white.end()) continue;
         const std::size_t last = character_before(text, at);

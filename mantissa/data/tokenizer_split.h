@@ -1,6 +1,5 @@
-// The way from a text to the pieces that BPE merges within: changes of the text, then steps that cut it, as
-// tokenizer.json names them (normalizer and pre_tokenizer); and the places where a text may be cut before all
-// that.
+// The way from a text to the pieces that BPE merges within: changes of the text, then cuts, as in
+// tokenizer.json (normalizer and pre_tokenizer). Also the places where a text may be cut beforehand.
 #pragma once
 
 #include <array>
@@ -19,15 +18,15 @@
 
 namespace mantissa::inline v0 {
 
-/// SentencePiece's table of what characters and clusters of them become in a text (`precompiled_charsmap`),
-/// by which its models change texts, applied as Hugging Face's tokenizers does.
+/// SentencePiece's table of replacements of characters and clusters (`precompiled_charsmap`), applied as in
+/// Hugging Face's tokenizers.
 class CharacterMap {
   public:
-    /// The bytes of the table: the size of a trie in bytes, the trie, texts with a zero byte behind each. The
-    /// trie is a double array (darts-clone): units of 32 bits, which have an offset and a label.
+    /// Parses the table: the size of a trie in bytes, the trie, and texts, each with a zero byte at its end.
+    /// The trie is a double array (darts-clone) of 32-bit units with an offset and a label.
     static Expected<CharacterMap> of_bytes(std::string_view bytes);
 
-    /// Writes to `changed` what the text becomes; false, and it is not touched, if that is the text itself.
+    /// Writes the changed text to `changed`; if nothing changes, returns false and leaves it untouched.
     bool apply(std::string_view text, std::string& changed) const;
 
     bool operator==(const CharacterMap& other) const;
@@ -48,11 +47,11 @@ class CharacterMap {
 struct NormalizeStep {
     enum class Kind : std::uint8_t {
         normal_form,
-        replace,        ///< each match of `pattern` by `content`
+        replace,        ///< each match of `pattern` becomes `content`
         prepend,        ///< `content` before a text that is not empty
         strip,          ///< white space at the ends
         characters,     ///< by `map`
-        visible_spaces  ///< U+2581 becomes U+0020, which stands for it from then on
+        visible_spaces  ///< U+2581 becomes U+0020, which means it from then on
     };
     Kind kind;
     NormalForm form = NormalForm::nfc;
@@ -63,25 +62,25 @@ struct NormalizeStep {
     bool operator==(const NormalizeStep&) const = default;
 };
 
-/// Whether a text gets a space before it.
+/// Whether a space is added before a text.
 enum class PrefixSpace : std::uint8_t {
     never,
-    unless_there,          ///< where it does not begin with one; behind a special token, too
-    unless_there_at_start  ///< the same, but behind no special token
+    unless_there,          ///< if it does not begin with one; after a special token, too
+    unless_there_at_start  ///< likewise, but not after a special token
 };
 
-/// One cut of every piece into smaller ones, by the matches of a pattern and what lies between them.
+/// A cut of every piece into smaller ones, at the matches of a pattern.
 struct CutStep {
     enum class Behavior : std::uint8_t {
         isolated,              ///< each match is a piece
         removed,               ///< matches are dropped
-        merged_with_previous,  ///< a match belongs to what is before it
-        merged_with_next,      ///< a match belongs to what is behind it
-        contiguous             ///< matches in a row are one piece
+        merged_with_previous,  ///< a match joins the text before it
+        merged_with_next,      ///< a match joins the text after it
+        contiguous             ///< adjacent matches form one piece
     };
     std::optional<TextPattern> pattern = {};  // none: a piece stays whole
     Behavior behavior = Behavior::isolated;
-    bool inverted = false;                          ///< what lies between the matches counts as match
+    bool inverted = false;                          ///< the gaps between matches count as matches
     bool visible_spaces = false;                    ///< first U+2581 becomes U+0020, as in NormalizeStep
     PrefixSpace prefix_space = PrefixSpace::never;  ///< then this
     bool operator==(const CutStep&) const = default;
@@ -92,21 +91,21 @@ struct TextPipeline {
     std::vector<CutStep> cuts = {};
     bool operator==(const TextPipeline&) const = default;
 
-    /// As GPT-2's.
+    /// GPT-2's pipeline.
     static TextPipeline gpt2() { return {.cuts = {{.pattern = gpt2_pattern()}}}; }
 };
 
-/// Whether the text begins a text, so that something is put before it.
+/// Whether a text begins here, which decides about added prefixes.
 enum class TextPlace : std::uint8_t { at_start, behind_special, continues };
 
-/// The text after all changes: itself, or what `changed` holds then.
+/// The changed text: the text itself, or the contents of `changed`.
 std::string_view normalize(const TextPipeline& pipeline, std::string_view text, TextPlace place,
                            std::string& changed);
 
-/// U+2581, which stands for a space in SentencePiece's vocabularies.
+/// U+2581, which means a space in SentencePiece's vocabularies.
 inline constexpr std::string_view visible_space = "\xE2\x96\x81";
 
-/// U+0020 for each U+2581: itself, or what `changed` holds then.
+/// The text with U+0020 for U+2581: the text itself, or the contents of `changed`.
 std::string_view with_plain_spaces(std::string_view text, std::string& changed);
 
 /// Calls `piece(text)` for the pieces of one step, in order.
@@ -123,7 +122,7 @@ void for_each_piece(const CutStep& step, std::string_view text, Piece&& piece) {
         }
         return;
     }
-    std::size_t begin = 0;  // of the piece that may go on
+    std::size_t begin = 0;  // of the open piece
     bool pending = false, last_matched = false;
     const auto segment = [&](std::size_t from, std::size_t to, bool matched) {
         matched = matched != step.inverted;
@@ -147,24 +146,23 @@ void for_each_piece(const CutStep& step, std::string_view text, Piece&& piece) {
     if (pending && !(step.behavior == removed && last_matched)) piece(text.substr(begin));
 }
 
-/// The places where a text may be cut so that both parts, the second as a text that `continues`, give the
-/// pieces of the whole: before white space behind a letter, a number or another mark, as far as that is sure.
+/// Places where a text may be cut: both parts, the second as one that `continues`, give the pieces of the
+/// whole. These are before white space after a letter, number or other mark, where certain.
 class SafeCuts {
   public:
     explicit SafeCuts(const TextPipeline& pipeline);
 
-    /// Takes away the places inside a token that is found in texts, and, if it takes the white space behind
-    /// it along or something is put before what follows, those behind it.
+    /// Excludes places inside a token that is found in texts; also places after it, if it includes the white
+    /// space there or a prefix is added to the following text.
     void leave_whole(std::string_view token, bool takes_spaces_behind, const TextPipeline& pipeline);
-    /// The first such place at or after `wanted`, which is taken as 1 at least; the end of the text if there
-    /// is none.
+    /// The first safe place at or after max(`wanted`, 1); the text's end if there is none.
     std::size_t next(std::string_view text, std::size_t wanted) const;
 
   private:
     static constexpr std::array<char, 4> white = {' ', '\n', '\t', '\r'};
     bool before(CharacterClass kind, char character, const TextPipeline& pipeline) const;
 
-    std::array<std::array<bool, 128>, 4> safe_{};  // by what is before, and the character
+    std::array<std::array<bool, 128>, 4> safe_{};  // [class of the character before, character]
     bool visible_spaces_ = false;
 };
 

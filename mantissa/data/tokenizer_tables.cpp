@@ -13,7 +13,7 @@
 namespace mantissa::inline v0 {
 
 UnigramModel::UnigramModel(const TokenizerParts& parts) : parts_(&parts), on_request_(parts.tokens.size()) {
-    // In a text a token of a byte is what it is spelled as.
+    // In texts, a byte's token is matched by its spelling.
     std::vector<std::pair<std::string, TokenId>> spellings;
     for (std::size_t id = 0; id < parts.scores.size(); ++id)
         spellings.emplace_back(parts.tokens[id], static_cast<TokenId>(id));
@@ -33,7 +33,7 @@ UnigramModel::UnigramModel(const TokenizerParts& parts) : parts_(&parts), on_req
     tokens_.push_back(none);
     for (const auto& [spelling, id] : spellings) add(spelling, id);
     for (const SpecialToken& token : parts.specials) on_request_[token.id] = token.on_request;
-    constexpr double penalty = 10;  // as SentencePiece's
+    constexpr double penalty = 10;  // as in SentencePiece
     unknown_score_ = std::ranges::min(parts.scores) - penalty;
 }
 
@@ -94,7 +94,7 @@ void UnigramModel::encode(std::string_view piece, bool plain, Work& work, std::v
         });
         if (!has_single) offer(begin + length, unknown, unknown_score_);
     }
-    // Back from the end; the tokens are put into their places from the front again.
+    // Traced back from the end; tokens are stored in order.
     std::size_t count = 0;
     for (std::size_t end = piece.size(); end > 0; end = best[end].begin) ++count;
     std::size_t end = piece.size(), place = piece.size();
@@ -119,7 +119,7 @@ void UnigramModel::encode(std::string_view piece, bool plain, Work& work, std::v
     end_unknown();
 }
 
-/// Unknown characters in a row: the token that they are as a whole, or the bytes that they are, or unknown.
+/// Appends unknown characters in a row: as one token if it exists, else as bytes or unknown.
 void UnigramModel::append_unknown(std::string_view part, bool plain, std::vector<TokenId>& ids) const {
     TokenId whole = none;
     for_each_token(part, 0, plain, [&](std::size_t end, TokenId token) {
@@ -166,7 +166,7 @@ AddedTokens::Found AddedTokens::next(std::string_view text, std::size_t from, Wa
     for (std::size_t at = from; at < text.size(); ++at) {
         if (first_bytes_ == 1) at = std::min(text.find(tokens_[0].first[0], at), text.size() - 1);
         if (!begins_[static_cast<unsigned char>(text[at])]) continue;
-        // The first of the texts that go on as this one does is the shortest.
+        // The texts with this beginning; the first is the shortest.
         auto first = tokens_.begin(), last = tokens_.end();
         Found found;
         for (std::size_t length = 1; first != last && at + length <= text.size(); ++length) {
@@ -197,7 +197,7 @@ void AddedTokens::for_each(std::string_view text, Wanted wanted, FunctionRef<voi
             while (end < text.size() && is_space(text, end)) end += decode_utf8(text, end).length;
         if (done < begin) plain(text.substr(done, begin - done));
         token({begin, end, found.token});
-        done = end;  // which may lie behind the beginning of the next
+        done = end;  // may exceed the next token's beginning
     }
     if (done < text.size()) plain(text.substr(done));
 }

@@ -1,5 +1,5 @@
-// The tables behind Tokenizer and Encoder, tokens that are found in a text before it is cut, and Unigram's
-// model of a piece. Internal to data/tokenizer*.
+// The tables of Tokenizer and Encoder, the search for tokens before a text is cut, and Unigram's model of a
+// piece. Internal to data/tokenizer*.
 #pragma once
 
 #include <array>
@@ -57,10 +57,10 @@ class PairTable {
 class UnigramModel {
   public:
     UnigramModel() = default;
-    /// The parts have scores, and must outlive this.
+    /// The parts must have scores, and outlive this.
     explicit UnigramModel(const TokenizerParts& parts);
 
-    /// The best way to each place in a piece: kept from piece to piece, for one thread.
+    /// The best segmentation up to each place in a piece: memory reused for each piece, for one thread.
     struct Work {
         struct Best {
             double score;
@@ -69,30 +69,30 @@ class UnigramModel {
         };
         std::vector<Best> best;
     };
-    /// Appends the tokens of the piece to `ids`; none that is found in texts on request if `plain`.
+    /// Appends the tokens of the piece to `ids`; if `plain`, without tokens that are found on request.
     void encode(std::string_view piece, bool plain, Work& work, std::vector<TokenId>& ids) const;
 
   private:
     static constexpr TokenId none = -1;
 
     void add(std::string_view spelling, TokenId token);
-    /// Calls `found(end, token)` for the tokens that begin at `begin`, the shorter first.
+    /// Calls `found(end, token)` for the tokens that begin at `begin`, shorter ones first.
     template <class Found>
     void for_each_token(std::string_view text, std::size_t begin, bool plain, Found&& found) const;
     void append_unknown(std::string_view part, bool plain, std::vector<TokenId>& ids) const;
 
     const TokenizerParts* parts_ = nullptr;
-    PairTable edges_;               // from a node by a byte to a node; node 0 is the root
-    std::vector<TokenId> tokens_;   // that end at each node, or none
+    PairTable edges_;               // from node and byte to node; node 0 is the root
+    std::vector<TokenId> tokens_;   // token that ends at each node, or none
     std::vector<bool> on_request_;  // of each token
     double unknown_score_ = 0;
 };
 
-/// Tokens that are found in a text before it is cut, as Hugging Face's added tokens: where, and how much of
-/// the white space around them they take.
+/// Tokens found in a text before it is cut, as Hugging Face's added tokens, and the white space that they
+/// include.
 class AddedTokens {
   public:
-    /// Finds each token by the text beside it. The tokens must outlive this.
+    /// Finds each token by its paired text. The tokens must outlive this.
     explicit AddedTokens(std::vector<std::pair<std::string, const SpecialToken*>> tokens);
     AddedTokens() = default;
 
@@ -102,10 +102,10 @@ class AddedTokens {
         std::size_t begin = std::string_view::npos, end = begin;
         const SpecialToken* token = nullptr;
     };
-    /// Asked of a token whose text lies at begin ... end - 1.
+    /// Whether to take a token with its text at begin ... end - 1.
     using Wanted = FunctionRef<bool(const SpecialToken& token, std::size_t begin, std::size_t end)>;
-    /// Calls `plain` for what lies between the wanted tokens and `token` for them, in order, with the white
-    /// space that they take along. Of several at a place the longest counts.
+    /// Calls `token` for the wanted tokens, with the white space that they include, and `plain` for the text
+    /// between, in order. Of several tokens at a place the longest counts.
     void for_each(std::string_view text, Wanted wanted, FunctionRef<void(std::string_view)> plain,
                   FunctionRef<void(const Found&)> token) const;
 
@@ -114,27 +114,27 @@ class AddedTokens {
 
     std::vector<std::pair<std::string, const SpecialToken*>> tokens_;  // in order of the texts
     std::array<bool, 256> begins_{};
-    int first_bytes_ = 0;  // how many of these are true
+    int first_bytes_ = 0;  // number of true entries
 };
 
 struct Tokenizer::Tables {
     TokenizerParts parts;
     std::unordered_map<std::string_view, TokenId> by_bytes;  // ordinary tokens only
     AddedTokens raw_tokens, normalized_tokens;
-    AddedTokens requested;       // those on request, of both, as they are spelt
+    AddedTokens requested;       // on request, from both tables, as spelled
     bool all_on_request = true;  // of the added tokens
     SafeCuts safe_cuts = SafeCuts(parts.pipeline);
     std::array<TokenId, 256> byte_tokens;
     PairTable pairs;
-    UnigramModel unigram;  // where there are scores; then what BPE needs is empty
+    UnigramModel unigram;  // if there are scores; BPE's tables are then empty
 };
 
-/// Applies merges to the tokens of one piece, one a byte or a character, and appends what remains to `ids`.
-/// Declared here so that tests can compare its two ways; the encoder chooses by length.
+/// Applies merges to the tokens of one piece, one a byte or a character, and appends the result to `ids`.
+/// Both functions are declared for tests; the encoder chooses by length.
 void merge_short_piece(std::span<const TokenId> piece, const PairTable& pairs, std::vector<TokenId>& ids);
 void merge_long_piece(std::span<const TokenId> piece, const PairTable& pairs, std::vector<TokenId>& ids);
 
-/// Up to this many tokens the quadratic merge_short_piece is the faster one.
+/// Most tokens for which the quadratic merge_short_piece is faster.
 inline constexpr std::size_t longest_short_piece = 64;
 
 }  // namespace mantissa

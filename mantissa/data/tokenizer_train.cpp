@@ -26,7 +26,7 @@ struct TextHash {
     std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
 };
 
-/// As PieceCounts, but found by string_view, so that only new pieces are copied.
+/// As PieceCounts, with look-up by string_view, so that only new pieces are copied.
 using Counter = std::unordered_map<std::string, std::uint64_t, TextHash, std::equal_to<>>;
 
 void count_piece(std::string_view piece, Counter& counter) {
@@ -82,13 +82,13 @@ std::uint64_t pair_key(TokenId left, TokenId right) {
     return std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
 }
 
-/// How often a pair occurs, and the words that held it when it was last added: more than those that still do.
+/// The number of a pair's occurrences, and the words that held it when it was last added; some no longer do.
 struct Pair {
     std::uint64_t count = 0;
     std::vector<std::uint32_t> words;
 };
 
-/// A pair in the queue. Its count may be out of date, but only too high.
+/// A queued pair. Its count may be outdated, but only too high.
 struct Candidate {
     std::uint64_t count;
     std::uint64_t key;
@@ -97,7 +97,7 @@ struct Candidate {
     }
 };
 
-/// One distinct piece: where its tokens stand, and how often it occurs.
+/// One distinct piece: place of its tokens, number of occurrences.
 struct Word {
     std::size_t begin;
     std::uint32_t length;
@@ -106,9 +106,9 @@ struct Word {
 
 /// The words and the counts of all pairs in them.
 ///
-/// A token is only ever made by one merge: what stands for a stretch of bytes follows from the earlier merges
-/// and those bytes alone, as long as no token reaches across its ends. So a pair can only come up in the step
-/// that makes one of its two tokens, and from then on its count falls.
+/// Each token is made by one merge only. So the tokens of a byte range follow from earlier merges and its
+/// bytes, if no token crosses its ends. A pair therefore first appears when one of its two tokens is made,
+/// and its count only falls afterwards.
 class Trainer {
   public:
     Trainer(const PieceCounts& counts, const std::array<TokenId, 256>& byte_tokens) {
@@ -126,7 +126,7 @@ class Trainer {
         grown_.clear();
     }
 
-    /// The most frequent pair, taken out of the queue; count 0 if none occurs often enough.
+    /// The most frequent pair, removed from the queue; count 0 if none occurs often enough.
     Candidate next() {
         while (!candidates_.empty()) {
             const Candidate top = candidates_.top();
@@ -163,7 +163,7 @@ class Trainer {
     }
 
     void remove(TokenId left, TokenId right, std::uint32_t w) {
-        // The pair being merged is out of the table already.
+        // The pair being merged is no longer in the table.
         const auto pair = pairs_.find(pair_key(left, right));
         if (pair != pairs_.end()) pair->second.count -= words_[w].count;
     }
@@ -191,11 +191,11 @@ class Trainer {
         word.length = kept;
     }
 
-    std::vector<TokenId> tokens_;  // of all words, each shrinking in its place
+    std::vector<TokenId> tokens_;  // of all words, each word shrinking in place
     std::vector<Word> words_;
     std::unordered_map<std::uint64_t, Pair> pairs_;
     std::priority_queue<Candidate> candidates_;
-    std::vector<std::uint64_t> grown_;  // pairs made since the last look
+    std::vector<std::uint64_t> grown_;  // pairs made by the current merge
 };
 
 constexpr TokenId smallest = 257;

@@ -13,9 +13,9 @@
 
 namespace mantissa::inline v0 {
 
-/// Each distinct piece of the text with how often it occurs. Memory grows with the distinct pieces (about 100
-/// bytes each), not with the text. Pieces over 256 bytes are counted in parts of that size: real words are
-/// shorter, and a run of a megabyte would cost its length at every merge.
+/// Each distinct piece of the text with its number of occurrences. Memory grows with the distinct pieces
+/// (about 100 bytes each), not with the text. Pieces over 256 bytes are counted in parts of that size: real
+/// words are shorter, and a run of a megabyte would cost its length at every merge.
 using PieceCounts = std::unordered_map<std::string, std::uint64_t>;
 
 struct TrainProgress {
@@ -25,19 +25,18 @@ struct TrainProgress {
 
 using TrainObserver = FunctionRef<void(const TrainProgress&)>;
 
-/// Counts the pieces of the files, one after the other, each on all threads of the pool. The observer is told
-/// of bytes. Throws UserError if a file cannot be read or is no text.
+/// Counts the pieces of the files, one after the other, on all threads of the pool. The observer gets byte
+/// counts. Throws UserError if a file cannot be read or is not text.
 PieceCounts count_pieces(std::span<const std::filesystem::path> texts, ThreadPool& pool,
                          TrainObserver observer);
 
 /// Throws UserError if a vocabulary of so many tokens cannot hold the 256 bytes and <|endoftext|>.
 void require_vocabulary(TokenId vocabulary);
 
-/// Learns a vocabulary of exactly `vocabulary` tokens: the 256 bytes in GPT-2's order, then one token a
-/// merge, the last <|endoftext|>. The result follows from the counts alone: of pairs equally frequent the one
-/// with the smaller left id is taken, then the smaller right. Only pairs that occur at least twice are
-/// merged. Throws UserError if vocabulary < 257 or the text has too few such pairs, naming how many tokens it
-/// gives.
+/// Learns a vocabulary of exactly `vocabulary` tokens: the 256 bytes in GPT-2's order, one token a merge, and
+/// last <|endoftext|>. The result follows from the counts alone: of equally frequent pairs, the one with the
+/// smaller left id comes first, then the smaller right. Only pairs that occur at least twice merge. Throws
+/// UserError if vocabulary < 257 or the text has too few such pairs, naming the possible size.
 Tokenizer train_tokenizer(const PieceCounts& counts, TokenId vocabulary, TrainObserver observer);
 
 }  // namespace mantissa

@@ -136,7 +136,7 @@ std::string SpelledVocabulary::bytes_of_token(std::size_t id, const std::string&
 
 namespace {
 
-/// The byte of "<0x0A>", or nothing.
+/// The byte of "<0x0A>"; none for other texts.
 std::optional<unsigned> byte_of(std::string_view spelling) {
     if (spelling.size() != 6 || !spelling.starts_with("<0x") || spelling[5] != '>') return std::nullopt;
     unsigned byte = 0;
@@ -188,7 +188,7 @@ TokenizerParts SpelledVocabulary::finish(Spelling spelled) && {
     for (const Merge& merge : merges_) merged[merge.result] = true;
     for (SpecialToken& token : specials_) {
         added[token.id] = true;
-        // No merge makes what the alphabet cannot spell, or what is special.
+        // Merges make neither unspellable nor special tokens.
         const bool can_be_spelled = is_text(spelled) ? token.text.find(' ') == std::string::npos
                                                      : read_spelling(token.text).has_value();
         token.in_vocabulary &= can_be_spelled && !token.on_request;

@@ -1,4 +1,4 @@
-// Makes the parts of a tokenizer from the entries of a vocabulary file. Internal to data/tokenizer*.
+// Parts of a tokenizer from the entries of a vocabulary file. Internal to data/tokenizer*.
 #pragma once
 
 #include <functional>
@@ -13,32 +13,31 @@
 
 namespace mantissa::inline v0 {
 
-/// Spellings and their ids as they stand in a file, and merges given by spelling.
+/// Spellings and ids of a file, and merges given by spelling.
 class SpelledVocabulary {
   public:
     explicit SpelledVocabulary(std::string source) : source_(std::move(source)) {}
 
-    /// All entries of a JSON object of spellings and ids. Throws UserError, calling it `what`, if it is
-    /// something else.
+    /// Adds all entries of a JSON object of spellings and ids. Throws UserError, naming it `what`, for any
+    /// other value.
     void add_all(const nlohmann::json& entries, const std::string& what);
-    /// The token of the next id of a file that lists them in their order. Throws UserError if it is there.
+    /// Adds the token with the next id, for files that list tokens in order. Throws UserError if it exists.
     void add_next(const std::string& spelling);
-    /// Marks a token as one that is found in texts, adding it if need be. Throws UserError if its spelling
-    /// has another id.
+    /// Marks a token as found in texts; adds it if needed. Throws UserError if its spelling has another id.
     void add_special(const SpecialToken& token);
-    /// The next merge in order of rank; `where` names it ("line 7"). Throws UserError if a part or the result
-    /// is no token.
+    /// Adds the next merge in order of rank; `where` names it ("line 7"). Throws UserError if a part or the
+    /// result is not a token.
     void add_merge(std::string_view left, std::string_view right, const std::string& where);
 
-    /// How the ordinary tokens of a file are spelled, and what must be true of them.
+    /// The spelling of a file's ordinary tokens, and the conditions on them.
     enum class Spelling : std::uint8_t {
         pair,   ///< in the byte-level alphabet; each is a byte, some merge's result or, in angle brackets,
                 ///< special
-        bytes,  ///< in that alphabet; some may be made by no merge
-        text,   ///< as they are, U+2581 for a space
-        text_and_bytes  ///< the same, and <0x00> to <0xFF> for bytes
+        bytes,  ///< in that alphabet; merges need not make each
+        text,   ///< as text, with U+2581 for a space
+        text_and_bytes  ///< as text, and <0x00> to <0xFF> for bytes
     };
-    /// Checks that ids run from 0 without a gap and that tokens are as their spelling asks.
+    /// Checks that ids run from 0 without a gap and that tokens fit their spelling.
     TokenizerParts finish(Spelling spelling = Spelling::pair) &&;
 
   private:
@@ -67,11 +66,11 @@ TokenizerParts read_vocabulary_and_merges(const NamedText& vocabulary, const Nam
 TokenizerParts read_tokenizer_json(const NamedText& json);
 TokenizerParts read_tiktoken(const NamedText& ranks);
 
-/// The text of a token that is found in texts when it is decoded, by the way in which others are spelled.
+/// The decoded text of a token that is found in texts, by the spelling of ordinary tokens.
 std::string decoded_added_token(std::string_view text, SpelledVocabulary::Spelling spelling);
 
-/// A piece of a file for an error message: cut after 40 bytes, in quotes, control characters and invalid
-/// UTF-8 escaped.
+/// A piece of a file for an error: quoted, cut after 40 bytes, with control characters and invalid UTF-8
+/// escaped.
 std::string quoted_excerpt(std::string_view text);
 
 }  // namespace mantissa

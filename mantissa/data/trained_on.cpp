@@ -20,10 +20,10 @@ namespace {
 
 using Marks = std::vector<std::uint64_t>;
 
-/// Tokens of a run: enough that a run seldom comes twice but where a text is repeated.
+/// Tokens of a run: long enough that runs rarely recur except in repeated text.
 constexpr std::size_t run_tokens = 32;
 
-/// Part of an image's mark that its size gives, so that files of other sizes need not be read.
+/// Bits of an image's mark that hold its size, so that files of other sizes need not be read.
 constexpr std::uint64_t size_bits = 0xffff;
 
 void sort_apart(Marks& marks) {
@@ -31,15 +31,15 @@ void sort_apart(Marks& marks) {
     marks.erase(std::unique(marks.begin(), marks.end()), marks.end());
 }
 
-/// Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014: spreads a number
-/// over all 64 bits.
+/// Spreads a number over all 64 bits. Steele, Lea and Flood, "Fast splittable pseudorandom number
+/// generators", OOPSLA 2014.
 std::uint64_t spread(std::uint64_t number) {
     number = (number ^ number >> 30) * 0xbf58476d1ce4e5b9;
     number = (number ^ number >> 27) * 0x94d049bb133111eb;
     return number ^ number >> 31;
 }
 
-/// Calls `take` with the mark of each run in the range, by a polynomial of its tokens that moves on by one.
+/// Calls `take` with the mark of each run in the range, from a rolling polynomial of its tokens.
 template <class Take>
 void for_each_run(const TokenStream& stream, TokenRange range, Take&& take) {
     constexpr std::uint64_t at_once = 1 << 16, base = 0x9e3779b97f4a7c15;
@@ -48,7 +48,7 @@ void for_each_run(const TokenStream& stream, TokenRange range, Take&& take) {
     std::vector<std::int32_t> tokens;
     std::uint64_t polynomial = 0;
     for (std::uint64_t begin = range.begin; begin + run_tokens <= range.end;) {
-        // All but the first of these begin with the last tokens of those before.
+        // Every part but the first begins with the previous part's last tokens.
         tokens.resize(std::min(at_once + run_tokens, range.end - begin));
         stream.copy(begin, tokens);
         if (begin == range.begin)
@@ -65,7 +65,7 @@ void for_each_run(const TokenStream& stream, TokenRange range, Take&& take) {
     }
 }
 
-/// The marks among these that the range has.
+/// The marks that occur in the range.
 Marks those_in(const Marks& marks, const TokenStream& stream, TokenRange range) {
     Marks found;
     if (marks.empty()) return found;
@@ -82,7 +82,7 @@ std::uint64_t size_of(const ImageSet& set, std::uint64_t index) {
                        : std::filesystem::file_size(set.files[set.images[index].file], unknown);
 }
 
-/// An image that cannot be read is refused, or skipped, where it is trained on.
+/// Adds an image's mark. Training refuses or skips an unreadable image.
 void add_mark(const ImageSet& set, std::uint64_t index, Marks& marks) {
     const ImageEntry& image = set.images[index];
     const auto add = [&](std::span<const std::byte> bytes) {

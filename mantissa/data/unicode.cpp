@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::size_t code_points = 0x110000;
 
-/// The promise of a lead byte: the bytes that follow it, and the range of the first of them, which is what
-/// shuts out overlong forms, surrogates and values above U+10FFFF (Unicode 16.0, table 3-7).
+/// The properties of a lead byte: the number of bytes that follow, and the range of the first one, which
+/// excludes overlong forms, surrogates and values above U+10FFFF (Unicode 16.0, table 3-7).
 struct Lead {
     unsigned following;
     unsigned char first_low, first_high;
@@ -96,8 +96,8 @@ Utf8Step decode_utf8(std::string_view text, std::size_t at) {
 }
 
 std::size_t character_before(std::string_view text, std::size_t end) {
-    // A lead byte is never a continuation byte, so a valid sequence that ends here is also what a decoder
-    // that came from the front would have found.
+    // A lead byte is never a continuation byte, so decoding from the front finds the same sequence as this
+    // one that ends here.
     for (std::size_t length = 2; length <= std::min<std::size_t>(4, end); ++length) {
         const Utf8Step step = decode_utf8(text.substr(0, end), end - length);
         if (step.code_point != Utf8Step::invalid && step.length == length) return end - length;

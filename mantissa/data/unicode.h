@@ -17,23 +17,23 @@ namespace mantissa::inline v0 {
 /// Ranges of one category, as unicode_tables.cpp tells. A category is a place in category_names.
 std::span<const std::uint32_t> unicode_categories();
 
-/// The general categories, two letters each; the last one, of control characters that are white space, is
-/// ours, so that White_Space is a union of categories.
+/// The general categories, two letters each. The last one is ours, for control characters that are white
+/// space, so that White_Space is a union of categories.
 inline constexpr std::string_view category_names =
     "LuLlLtLmLoMnMcMeNdNlNoPcPdPsPePiPfPoSmScSkSoZsZlZpCcCfCsCoCnCw";
 
-/// A set of categories, as bits. None is assigned to what is not UTF-8, which counts as Cn.
+/// A set of categories, as bits. Invalid UTF-8 has category Cn.
 using CategorySet = std::uint32_t;
 
-/// The categories whose names begin with `name`, "L" or "Lu"; none if there is no such one. The white
-/// controls belong to "Cc", too.
+/// The categories with names that begin with `name`, "L" or "Lu"; may be empty. White-space controls belong
+/// to "Cc", too.
 CategorySet categories_of(std::string_view name);
 
-/// The place of a code point's category; of values above U+10FFFF that of Cn.
+/// The index of a code point's category; above U+10FFFF, of Cn.
 unsigned category_of(char32_t code_point);
 
-/// letter: general category L*; number: N*; space: property White_Space; other: everything else, code points
-/// that are not assigned and invalid UTF-8 included.
+/// letter: general category L*; number: N*; space: property White_Space; other: everything else, unassigned
+/// code points and invalid UTF-8 included.
 enum class CharacterClass : std::uint8_t { other, letter, number, space };
 
 constexpr std::array<CharacterClass, 128> make_ascii_classes() {
@@ -55,7 +55,7 @@ inline CharacterClass character_class(char32_t code_point) {
                                              : character_class_beyond_ascii(code_point);
 }
 
-/// A value for each code point; blocks of 256 that are alike are kept once.
+/// A value for each code point; equal blocks of 256 are stored once.
 template <class Value>
 class CodePointTable {
   public:
@@ -72,7 +72,7 @@ class CodePointTable {
     std::vector<Value> values_;
 };
 
-/// One step through UTF-8 text.
+/// A step through UTF-8 text.
 struct Utf8Step {
     static constexpr char32_t invalid = 0xFFFFFFFF;
 
@@ -81,12 +81,12 @@ struct Utf8Step {
     bool cut_short;       ///< invalid only because the text ends before the sequence does
 };
 
-/// The code point that begins at `at` < text.size(). Where there is none, takes the longest prefix of a valid
-/// sequence, else one byte (Unicode 16.0, section 3.9, "maximal subpart"). So each replaced part becomes one
-/// U+FFFD, as in Python's decoder. Overlong forms, surrogates and values above U+10FFFF are invalid.
+/// The code point at `at` < text.size(). If it is invalid, takes the longest prefix of a valid sequence, else
+/// one byte (Unicode 16.0, section 3.9, "maximal subpart"); each such part becomes one U+FFFD, as in Python's
+/// decoder. Overlong forms, surrogates and values above U+10FFFF are invalid.
 Utf8Step decode_utf8(std::string_view text, std::size_t at);
 
-/// Where the character that ends just before `end` > 0 begins: a code point, or a byte that is part of none.
+/// The beginning of the character that ends before `end` > 0: a code point, or an invalid byte.
 std::size_t character_before(std::string_view text, std::size_t end);
 
 /// Appends a code point as UTF-8.

@@ -24,7 +24,7 @@ void copy_transposed(std::size_t rows, std::size_t columns, std::size_t begin, s
                                 element);
 }
 
-/// An axis of the result: its extent, and how far apart its elements lie in what is copied.
+/// An axis of the result: its extent, and the distance of its elements in the source.
 struct Axis {
     std::size_t extent = 0, stride = 0;  // elements
 };
@@ -41,7 +41,7 @@ std::vector<Axis> axes_of(const OrderedTensor& tensor) {
     return result;
 }
 
-/// Copies all below an axis, and returns the place behind it.
+/// Copies all below an axis, and returns the end of the copy.
 template <std::size_t element>
 std::byte* copy_below(const std::vector<Axis>& axes, std::size_t depth, const std::byte* from,
                       std::byte* to) {

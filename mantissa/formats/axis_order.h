@@ -1,4 +1,4 @@
-// The axes of a tensor in another order: how weights lie in files whose layout is not ours.
+// The axes of a tensor in another order, for weight files with a layout other than ours.
 #pragma once
 
 #include <cstddef>
@@ -7,27 +7,27 @@
 
 namespace mantissa::inline v0 {
 
-/// How a tensor in memory is laid into a file.
+/// The layout of a tensor in a file.
 struct AxisOrder {
-    /// Axis i in the file is axis axes[i] in memory; empty: as it is.
+    /// Axis i in the file is axis axes[i] in memory; empty: unchanged.
     std::vector<int> axes = {};
-    /// The extents with which the tensor is seen for that, of the same number of elements; empty: its
-    /// shape's. If they are given, the file has the tensor's own shape, and its elements have changed places.
+    /// The extents for reordering, with the same number of elements; empty: the tensor's shape. With other
+    /// extents, the file keeps the tensor's shape, with its elements reordered.
     std::vector<std::int64_t> seen_as = {};
 
     bool keeps() const { return axes.empty(); }
 };
 
-/// The order of two dimensions that are [rows, columns] in memory, [columns, rows] in the file.
+/// The order that transposes [rows, columns] in memory to [columns, rows] in the file.
 AxisOrder transposed();
 
-/// The shape that a tensor of `shape` has in the file. Throws InternalError if the order is none for it.
+/// The shape of a tensor of `shape` in the file. Throws InternalError if the order does not fit it.
 std::vector<std::int64_t> shape_in_file(const AxisOrder& order, const std::vector<std::int64_t>& shape);
 
-/// Elements that lie together, row-major, as a tensor is seen for an order.
+/// A row-major tensor with the extents for an order.
 struct OrderedTensor {
     std::vector<std::int64_t> extents = {};  ///< in memory
-    std::vector<int> axes = {};              ///< of the result, as AxisOrder has them
+    std::vector<int> axes = {};              ///< of the result, as in AxisOrder
     std::size_t element = 0;                 ///< bytes: 1, 2, 4 or 8
 
     /// Rows of the result: its outermost extent.
@@ -35,8 +35,7 @@ struct OrderedTensor {
     std::size_t row_bytes() const;
 };
 
-/// The order of a tensor's axes in a file and in memory, and the way between both. The order must not keep
-/// it.
+/// Reordering from memory into a file, and back. AxisOrder::keeps() must be false.
 OrderedTensor into_file(const AxisOrder& order, const std::vector<std::int64_t>& shape, std::size_t element);
 OrderedTensor out_of_file(const AxisOrder& order, const std::vector<std::int64_t>& shape,
                           std::size_t element);

@@ -12,9 +12,8 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// Keys of PreTrainedConfig (transformers 4 and 5) that do not say what a model computes: where it came from,
-/// how it is stored, what is returned of it, heads of other tasks, the tokens of its tokenizer, what training
-/// began with.
+/// Keys of PreTrainedConfig (transformers 4 and 5) that do not change a model's values: its origin, its
+/// storage, its return values, heads of other tasks, ids of the tokenizer, initial values.
 constexpr std::string_view without_effect[] = {
     "_attn_implementation",
     "_attn_implementation_autoset",
@@ -63,8 +62,8 @@ constexpr std::string_view without_effect[] = {
     "use_cache",
 };
 
-/// How its library's generate() draws: older files have it here, where generation_config.json is missing.
-/// Options of the program say it here.
+/// Options of the library's generate(), which older files have here, where generation_config.json is missing.
+/// The program's own options replace them.
 constexpr std::string_view of_generation[] = {"assistant_confidence_threshold",
                                               "assistant_lookbehind",
                                               "bad_words_ids",
@@ -100,7 +99,7 @@ constexpr std::string_view of_generation[] = {"assistant_confidence_threshold",
                                               "top_p",
                                               "typical_p"};
 
-/// Keys that change what is computed unless they are false, null or empty.
+/// Keys that change a model's values unless they are false, null or empty.
 constexpr std::string_view to_be_empty[] = {
     "add_cross_attention", "cross_attention_hidden_size", "is_encoder_decoder", "per_layer_config",
     "pruned_heads",        "quantization_config",         "compression_config", "tie_last_hidden_states"};

@@ -1,5 +1,5 @@
-// The keys of a config.json of Hugging Face's library that are no family's own: which ones may change what a
-// model computes, and which do not.
+// Keys in a config.json of Hugging Face's library that belong to no single family: which of them may change a
+// model's values.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -9,13 +9,13 @@
 
 namespace mantissa::inline v0 {
 
-/// Throws UserError, beginning with `source`, that names the first key of `config` that may change what a
-/// model computes: one that is neither among `of_family`, which the caller reads, holds to a value or knows
-/// to be without effect, nor without effect for any model of text that predicts its next token.
+/// Throws UserError, beginning with `source`, that names the first key of `config` that may change the
+/// model's values. Allowed are keys `of_family`, which the caller handles, and keys without effect for any
+/// causal text model.
 void require_known_keys(const nlohmann::json& config, std::span<const std::string_view> of_family,
                         const std::string& source);
 
-/// The largest of these members, which say how much training drops; those that are missing are 0.
+/// The largest dropout among these members; missing ones count as 0.
 double largest_dropout(const nlohmann::json& config, std::span<const std::string_view> names);
 
 }  // namespace mantissa

@@ -22,7 +22,7 @@ std::int64_t token_id(const nlohmann::json& value, const std::string& source, co
     return static_cast<std::int64_t>(id);
 }
 
-/// Fills in what is not known yet.
+/// Fills in ids that are still missing.
 void read_token_ids(const std::filesystem::path& file, HfTokenIds& ids) {
     const std::string source = file.string();
     const nlohmann::json root = parse_strict_json(MappedFile(file).text(), source);

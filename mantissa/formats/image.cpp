@@ -22,7 +22,7 @@ bool begins_with(std::span<const std::byte> bytes, std::span<const std::uint8_t>
                       [](std::uint8_t a, std::byte b) { return std::byte{a} == b; });
 }
 
-/// Kinds of images that are not read, by the bytes that they have at a place.
+/// Unsupported kinds of images, with the bytes that identify them at an offset.
 struct OtherImageKind {
     std::size_t at;
     std::string_view bytes, name;

@@ -1,7 +1,6 @@
-// Images in files of JPEG and PNG, as 8 bits of red, green and blue a pixel. What kind a file is, its first
-// bytes say, not its name. Grey, palettes and 16 bits a channel (the upper byte) are converted, and CMYK as
-// Adobe stores it. Transparency and what a PNG says of its colours (gAMA, cHRM, sRGB) change nothing. The
-// turn that a camera notes (EXIF) is not made.
+// JPEG and PNG images, as 8 bits of red, green and blue a pixel. The first bytes of a file, not its name,
+// tell its kind. Grey, palettes, 16 bits a channel (the upper byte) and Adobe's CMYK are converted.
+// Transparency and a PNG's colour data (gAMA, cHRM, sRGB) are ignored, and so is a camera's rotation (EXIF).
 #pragma once
 
 #include <cstddef>
@@ -17,17 +16,16 @@ struct Image {
     std::vector<std::uint8_t> pixels = {};  // [H, W, 3]
 };
 
-/// More are refused before memory is taken for them: 11,585 x 11,585.
+/// Larger images are refused before memory is taken: 11,585 x 11,585.
 inline constexpr std::int64_t max_pixels = std::int64_t{1} << 27;
 
-/// The image in a file's bytes; `name` says which file. A JPEG whose sides are a multiple of what is wanted
-/// is decoded at a half, a quarter or an eighth of its size. Its shorter side keeps at least `enough` pixels;
-/// 0: the image is decoded whole. Throws UserError that names the file if it is empty, damaged, of another
-/// kind or larger than max_pixels, or of a kind that this build lacks the library for.
+/// Decodes an image from a file's bytes; `name` is the file. A JPEG may be decoded at a half, a quarter or an
+/// eighth of its size, if its shorter side keeps at least `enough` pixels; 0: at full size. Throws UserError
+/// that names the file if it is empty, damaged, of another kind or larger than max_pixels, or if this build
+/// lacks its library.
 Image decode_image(std::span<const std::byte> bytes, const std::string& name, std::int64_t enough = 0);
 
-/// The kinds of files that decode_image knows, one function each. They throw UserError without the file's
-/// name.
+/// Decoders of one kind each. They throw UserError without the file's name.
 Image decode_jpeg(std::span<const std::byte> bytes, std::int64_t enough);
 Image decode_png(std::span<const std::byte> bytes);
 

@@ -1,5 +1,4 @@
-// JPEG by libjpeg, whose errors leave it by longjmp: nothing with a destructor lives in a frame that is left
-// so.
+// JPEG by libjpeg. Its errors leave by longjmp, so the frames that are left have no objects with destructors.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +15,7 @@ namespace mantissa::inline v0 {
 namespace {
 
 struct Errors {
-    jpeg_error_mgr base = {};  // first: libjpeg knows of nothing behind it
+    jpeg_error_mgr base = {};  // first: libjpeg knows only this part
     std::jmp_buf where = {};
     char text[JMSG_LENGTH_MAX] = {};
 };
@@ -27,8 +26,8 @@ struct Errors {
     std::longjmp(errors->where, 1);
 }
 
-/// libjpeg warns where it goes on with something made up: a image cut short ends in grey. Of its warnings,
-/// these leave every pixel as it was meant.
+/// libjpeg warns where it continues with invented data: a truncated image ends in grey. These warnings leave
+/// every pixel correct.
 void warn(j_common_ptr info, int level) {
     constexpr int harmless[] = {JWRN_EXTRANEOUS_DATA, JWRN_ADOBE_XFORM, JWRN_BOGUS_PROGRESSION,
                                 JWRN_JFIF_MAJOR};
@@ -53,7 +52,7 @@ class JpegFile {
     }
 
   private:
-    /// False: libjpeg left, and says why.
+    /// False: libjpeg failed, and errors_ has its text.
     bool read(std::span<const std::byte> bytes, std::int64_t enough) {
         if (setjmp(errors_.where) != 0) return false;
         jpeg_create_decompress(&info_);
@@ -93,7 +92,7 @@ class JpegFile {
         }
         JSAMPROW four = row_.data();
         jpeg_read_scanlines(&info_, &four, 1);
-        // Adobe stores how much light is left, others how much ink there is.
+        // Adobe stores the remaining light, other programs the ink.
         const int flip = info_.saw_Adobe_marker ? 0 : 255;
         for (std::size_t pixel = 0; pixel < width; ++pixel, four += 4)
             for (int channel = 0; channel < 3; ++channel)

@@ -1,4 +1,4 @@
-// In place of jpeg.cpp where libjpeg was not there.
+// Replaces jpeg.cpp where libjpeg is missing.
 #include "mantissa/base/error.h"
 #include "mantissa/formats/image.h"
 

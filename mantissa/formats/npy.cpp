@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-constexpr std::size_t max_header = 10'000;  // NumPy's own readers stop there
+constexpr std::size_t max_header = 10'000;  // the limit of NumPy's own readers
 
 [[noreturn]] void refuse_array(const std::string& source, const std::string& reason) {
     throw UserError(source + ": " + reason);

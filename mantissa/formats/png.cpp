@@ -1,6 +1,6 @@
-// PNG by libpng, whose errors leave it by longjmp: nothing with a destructor lives in a frame that is left
-// so. Samples are taken as they lie in the file, as Pillow and torchvision do: gAMA, cHRM, sRGB and iCCP,
-// which say how a screen should show them, change nothing.
+// PNG by libpng. Its errors leave by longjmp, so the frames that are left have no objects with destructors.
+// Samples are used unchanged, as in Pillow and torchvision: gAMA, cHRM, sRGB and iCCP, which describe their
+// display, have no effect.
 #include <fmt/format.h>
 
 #include <csetjmp>
@@ -55,7 +55,7 @@ class PngFile {
     }
     UserError damaged() const { return UserError(fmt::format("damaged PNG: {}", why_)); }
 
-    /// False: libpng left, and says why.
+    /// False: libpng failed, and why_ has its text.
     bool read_header() {
         if (setjmp(where_) != 0) return false;
         png_set_read_fn(png_, this, take);
@@ -63,7 +63,7 @@ class PngFile {
         return true;
     }
 
-    /// The same. Of 16 bits the upper byte is taken, and how transparent a pixel is does not matter.
+    /// As read_header. Takes the upper byte of 16 bits, and ignores transparency.
     bool read_rows() {
         if (setjmp(where_) != 0) return false;
         png_set_strip_16(png_);

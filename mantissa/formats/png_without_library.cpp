@@ -1,4 +1,4 @@
-// In place of png.cpp where libpng was not there.
+// Replaces png.cpp where libpng is missing.
 #include "mantissa/base/error.h"
 #include "mantissa/formats/image.h"
 

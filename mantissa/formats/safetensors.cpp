@@ -27,7 +27,7 @@ using Json = nlohmann::json;
 
 std::string in_quotes(std::string_view name) { return json_excerpt(Json(std::string(name))); }
 
-/// Kinds of files with weights that are taken for this one, by their first bytes.
+/// Kinds of weight files that are mistaken for this one, by their first bytes.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 4> other_kinds = {
     {{"PK\x03\x04", "PyTorch's pickle, or another archive"},
      {{"\x80\x02", 2}, "PyTorch's old pickle"},
@@ -59,7 +59,7 @@ std::uint64_t header_length(std::span<const std::byte> file, const std::string& 
     return length;
 }
 
-/// One entry of the header, its numbers checked for type and not yet for meaning.
+/// An entry of the header; its numbers have the right types, but their meaning is not checked yet.
 SafetensorsEntry read_entry(const std::string& name, const Json& value, const std::string& source) {
     const std::string what = "tensor " + in_quotes(name);
     SafetensorsEntry entry;
@@ -77,10 +77,10 @@ SafetensorsEntry read_entry(const std::string& name, const Json& value, const st
     return entry;
 }
 
-/// Bytes that the type and shape of `entry` ask for.
+/// Bytes implied by the type and shape of `entry`.
 std::uint64_t required_bytes(const SafetensorsEntry& entry, const std::string& source) {
     const std::string what = "tensor " + in_quotes(entry.name);
-    // Multiplied in full before anything is made of a zero dimension: a product that wraps round to 0 is an
+    // Multiplies all factors before it looks at a zero dimension: a product that wraps around to 0 is an
     // attack.
     std::uint64_t bits = 1;
     bool fits = true;
@@ -97,8 +97,8 @@ std::uint64_t required_bytes(const SafetensorsEntry& entry, const std::string& s
     return bits / 8;
 }
 
-/// Tensors must follow one another without hole or overlap, each with the bytes of its shape, and end with
-/// the file.
+/// Tensors must be contiguous, without hole or overlap, each with the bytes of its shape, up to the file's
+/// end.
 void check_layout(std::span<SafetensorsEntry> tensors, std::span<const std::byte> data,
                   const std::string& source) {
     std::uint64_t position = 0;
@@ -125,7 +125,7 @@ void check_layout(std::span<SafetensorsEntry> tensors, std::span<const std::byte
 }
 
 std::map<std::string, std::string> read_metadata(const Json& value, const std::string& source) {
-    if (value.is_null()) return {};  // some writers have none in these words
+    if (value.is_null()) return {};  // some writers write null for none
     if (!value.is_object())
         refuse(source, "__metadata__: expected an object of strings, found " + json_excerpt(value));
     std::map<std::string, std::string> metadata;
@@ -187,7 +187,7 @@ TensorView SafetensorsFile::view_of(const SafetensorsEntry& entry) const {
                            "F16 or BF16",
                            in_quotes(entry.name), entry.dtype));
     for (const std::uint64_t size : entry.shape)
-        if (size > INT64_MAX)  // can only be an empty tensor's
+        if (size > INT64_MAX)  // possible only for an empty tensor
             refuse(path_.string(),
                    fmt::format("tensor {}: dimension {} is too large", in_quotes(entry.name), size));
     return {entry.name, *dtype, {entry.shape.begin(), entry.shape.end()}, entry.data.data()};

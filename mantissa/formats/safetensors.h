@@ -1,5 +1,5 @@
-// Reading and checking safetensors files. A file is accepted only if every byte of it is accounted for; each
-// refusal names the file, the tensor and the reason. docs/formats.md lists the rules.
+// Reads and checks safetensors files. A file is accepted only if every byte of it is accounted for; errors
+// name the file, the tensor and the reason. docs/formats.md lists the rules.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,7 @@
 
 namespace mantissa::inline v0 {
 
-/// One tensor of a file. `data` lies in the mapped file and may be unaligned: old writers did not pad the
-/// header.
+/// A tensor of a file. `data` is in the mapped file and may be unaligned: old writers did not pad the header.
 struct SafetensorsEntry {
     std::string name;
     std::string dtype;                 ///< as in the file: "F32", "F8_E4M3"...
@@ -27,24 +26,24 @@ struct SafetensorsEntry {
     std::span<const std::byte> data;
 };
 
-/// The contents of one file. Views point into the bytes that were parsed.
+/// The contents of a file. Views point into the parsed bytes.
 struct SafetensorsContents {
     std::vector<SafetensorsEntry> tensors;        ///< in the order of their bytes
     std::map<std::string, std::string> metadata;  ///< the header's `__metadata__`
     std::uint64_t header_size = 0;                ///< bytes before the data: 8 + the header's length
 };
 
-/// Largest header that is read or written, in bytes (a decimal number, as in the reference implementation).
+/// Largest header for reading and writing, in bytes (the reference implementation's limit).
 inline constexpr std::uint64_t safetensors_max_header = 100'000'000;
 
 /// Checks and indexes `file`, the bytes of a whole file. Throws UserError that begins with `source`.
 SafetensorsContents parse_safetensors(std::span<const std::byte> file, const std::string& source);
 
-/// The type of this project for a safetensors type; none for the types that no tensor here has (F8_E4M3...).
+/// Our type for a safetensors type; none for types that no tensor here has (F8_E4M3...).
 std::optional<DType> dtype_of_safetensors(std::string_view name);
 /// "F32" for f32...
 std::string_view safetensors_name_of(DType dtype);
-/// Bits of one element of a safetensors type, 0 where the name is not one.
+/// Bits of an element of a safetensors type; 0 for an unknown name.
 unsigned safetensors_bits(std::string_view name);
 
 /// A file mapped into memory and checked.
@@ -57,14 +56,14 @@ class SafetensorsFile {
     const std::map<std::string, std::string>& metadata() const { return contents_.metadata; }
     std::uint64_t header_size() const { return contents_.header_size; }
     std::span<const std::byte> bytes() const { return file_.bytes(); }
-    /// Gives back the memory of tensors that were read; views stay good.
+    /// Releases the memory of tensors that were read; views stay valid.
     void release() const { file_.release(); }
 
-    /// Null where there is no such tensor.
+    /// Null if there is no such tensor.
     const SafetensorsEntry* find(std::string_view name) const;
-    /// Throws UserError where there is no such tensor, or its type is none of this project's.
+    /// Throws UserError if there is no such tensor, or we do not have its type.
     TensorView view(std::string_view name) const;
-    /// All tensors; throws UserError as above.
+    /// All tensors; throws UserError for a type that we do not have.
     std::vector<TensorView> views() const;
 
   private:
@@ -79,16 +78,16 @@ class SafetensorsFile {
 /// A model in one file, or in several that an index file ("model.safetensors.index.json") lists.
 class SafetensorsModel {
   public:
-    /// `path`: a .safetensors file, an index (any name that ends in .json), or a directory that holds
-    /// model.safetensors or model.safetensors.index.json. An index says in which files tensors are; those
-    /// that it lists in vain, or leaves out, are the business of who needs them, as in other readers. Throws
-    /// UserError if a file is missing or bad, or a tensor is in two files, or in another than the index says.
+    /// `path`: a .safetensors file, an index (any name that ends in .json), or a directory with
+    /// model.safetensors or model.safetensors.index.json. An index tells the files of tensors; callers check
+    /// for tensors that it lists but files lack, or the reverse, as in other readers. Throws UserError if a
+    /// file is missing or bad, or a tensor is in two files, or not in the indexed one.
     explicit SafetensorsModel(const std::filesystem::path& path);
 
     const std::string& source() const { return source_; }
-    /// All tensors of all files; throws UserError for a type that this project does not have.
+    /// All tensors of all files; throws UserError for a type that we do not have.
     std::vector<TensorView> views() const;
-    /// As SafetensorsFile's.
+    /// As SafetensorsFile::release.
     void release() const {
         for (const SafetensorsFile& file : files_) file.release();
     }

@@ -17,11 +17,10 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// A tensor in another order, and one that is read from elsewhere, goes in pieces of about this size: within
-/// L2, and large for a write.
+/// Size of pieces for tensors that are reordered or read from elsewhere: within L2, and large for a write.
 constexpr std::size_t gather_bytes = 1 << 20;
 
-/// Tensor numbers in the reference writer's order: widest type first, so that each begins aligned to its
+/// Tensor indexes in the reference writer's order: widest type first, so that each is aligned to its
 /// elements.
 std::vector<std::size_t> order_in_file(std::span<const TensorToWrite> tensors) {
     std::vector<std::size_t> order(tensors.size());
@@ -95,8 +94,7 @@ void stream_as_is(const TensorToWrite& item, std::uint64_t bytes, Sink sink) {
     }
 }
 
-/// A tensor in another order that is read from elsewhere is read whole: a row of the file may take from all
-/// of it.
+/// A reordered tensor from elsewhere is read whole: a row of the file may need elements from all of it.
 void stream_ordered(const TensorToWrite& item, std::uint64_t bytes, Sink sink) {
     const TensorView& tensor = item.tensor;
     std::vector<std::byte> whole(item.read ? bytes : 0);

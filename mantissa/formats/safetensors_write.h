@@ -1,4 +1,4 @@
-// Writing safetensors files: laid out first, so that size and places are known, then streamed.
+// Writes safetensors files: laid out first, so that size and positions are known, then streamed.
 #pragma once
 
 #include <cstddef>
@@ -22,30 +22,30 @@ using TensorReader = std::function<void(std::uint64_t begin, std::span<std::byte
 struct TensorToWrite {
     TensorView tensor;
     AxisOrder order = {};
-    /// Reads a tensor that is not in memory here, piece by piece. Its `data` mean nothing.
+    /// Reads a tensor that is not in memory, piece by piece; `data` is then unused.
     TensorReader read = {};
 };
 
-/// Where everything of a file will lie.
+/// The layout of a file.
 struct SafetensorsLayout {
     struct Piece {
-        std::size_t tensor = 0;            ///< index into the tensors that were laid out
+        std::size_t tensor = 0;            ///< index into the given tensors
         std::uint64_t begin = 0, end = 0;  ///< bytes, counted from the start of the file
     };
     std::string
         header;  ///< the length and the JSON text, padded with spaces so that data begins at a multiple of 8
-    std::vector<Piece> pieces;  ///< ordered as the reference writer does: widest type first, then by name
+    std::vector<Piece> pieces;  ///< in the reference writer's order: widest type first, then by name
     std::uint64_t file_size = 0;
 };
 
-/// `source` is the path of the file to be. Throws UserError for a name given twice, the reserved name
+/// `source` is the path of the future file. Throws UserError for a name given twice, the reserved name
 /// `__metadata__`, and a header beyond the format's limit.
 SafetensorsLayout lay_out_safetensors(std::span<const TensorToWrite> tensors,
                                       const std::map<std::string, std::string>& metadata,
                                       const std::string& source);
 
-/// Gives `sink` the bytes of the file in order, no call going beyond the end of a tensor. `tensors` as laid
-/// out.
+/// Calls `sink` with the bytes of the file in order; no call crosses the end of a tensor. `tensors`: as given
+/// to lay_out_safetensors.
 void stream_safetensors(const SafetensorsLayout& layout, std::span<const TensorToWrite> tensors,
                         FunctionRef<void(std::span<const std::byte>)> sink);
 

@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Builds the document from the parser's events; each event that the format forbids ends the parse.
+/// Builds the document from the parser's events; an event that the format forbids ends the parse.
 class StrictBuilder : public nlohmann::json_sax<Json> {
   public:
     StrictBuilder(const std::string& source, const JsonLimits& limits) : source_(source), limits_(limits) {}
@@ -46,7 +46,7 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
         return true;
     }
     bool parse_error(std::size_t position, const std::string&, const Json::exception& error) override {
-        // The library's text begins with its own error code in brackets, of no use to a reader.
+        // The library's text begins with its own error code in brackets, useless to a reader.
         std::string_view text = error.what();
         if (const auto end = text.find("] "); end != text.npos) text.remove_prefix(end + 2);
         refuse(fmt::format("not valid JSON at byte {}: {}", position, text));
@@ -78,7 +78,7 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
     const std::string& source_;
     const JsonLimits& limits_;
     Json root_;
-    Json* member_ = nullptr;  // where the value after the last key goes
+    Json* member_ = nullptr;  // place of the next value, after its key
     // Parents do not move while a child is open: an array grows only when its last element is complete.
     std::vector<Json*> open_;
 };

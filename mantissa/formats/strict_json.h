@@ -12,26 +12,26 @@
 
 namespace mantissa::inline v0 {
 
-/// The most that a document may cost before it is refused.
+/// Limits of a document; beyond them it is refused.
 struct JsonLimits {
     std::size_t bytes = 100'000'000;
-    std::size_t depth = 128;  ///< objects and arrays open at once
-    /// Integers outside 64 bits are taken, rounded: Python writes 10^30 for "no limit".
+    std::size_t depth = 128;  ///< most open objects and arrays
+    /// Accepts integers outside 64 bits, rounded: Python writes 10^30 for "no limit".
     bool rounds_integers = false;
 };
 
-/// Parses `text`, one whole JSON document (RFC 8259). Refuses more than syntax errors: a key that appears
-/// twice in one object, and an integer outside 64 bits, which the JSON library would turn into a rounded
-/// double. Refuses a NUL byte or byte order mark, which the library would skip, and what exceeds `limits`.
-/// Throws UserError that begins with `source`, normally the path of the file.
+/// Parses `text`, one whole JSON document (RFC 8259). Throws UserError that begins with `source`, normally
+/// the file's path, for a syntax error, a repeated key, or a document beyond `limits`. Also throws it for
+/// input that the JSON library would take silently: an integer outside 64 bits (rounded), a NUL byte or a
+/// byte order mark (skipped).
 nlohmann::json parse_strict_json(std::string_view text, const std::string& source,
                                  const JsonLimits& limits = {});
 
-/// The value as an unsigned integer. `16.0`, `1e3` and `-1` are refused: throws UserError that names
-/// `source`, `what` and what came instead.
+/// The value as an unsigned integer. Throws UserError, naming `source`, the subject and the value found, for
+/// any other value, `16.0`, `1e3` and `-1` included.
 std::uint64_t require_unsigned(const nlohmann::json& value, const std::string& source, std::string_view what);
 
-/// The value as a string; errors as above.
+/// The value as a string; errors likewise.
 const std::string& require_string(const nlohmann::json& value, const std::string& source,
                                   std::string_view what);
 

@@ -1,4 +1,4 @@
-// A tensor in memory as file formats see it: a name, a type, a shape, a pointer. Nothing here knows graphs.
+// A tensor in memory for file formats: name, type, shape, pointer. Nothing here knows graphs.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace mantissa::inline v0 {
 
-/// A tensor to read from: contiguous, last dimension fastest. `data` may be unaligned (it may lie in a mapped
-/// file), so copy elements out and never cast the pointer.
+/// A readable tensor: contiguous, last dimension fastest. `data` may be unaligned (inside a mapped file), so
+/// copy elements out and never cast the pointer.
 struct TensorView {
     std::string name;
     DType dtype = DType::f32;
@@ -19,7 +19,7 @@ struct TensorView {
     const std::byte* data = nullptr;
 };
 
-/// A tensor's description, wherever it lies.
+/// A tensor's description without its data.
 struct TensorSpec {
     std::string name;
     DType dtype = DType::f32;
@@ -34,7 +34,7 @@ inline std::size_t byte_count(DType dtype, const std::vector<std::int64_t>& shap
     return static_cast<std::size_t>(element_count(shape)) * size_of(dtype);
 }
 
-/// As in messages: "[768, 2304]".
+/// As in errors: "[768, 2304]".
 std::string shape_text(const std::vector<std::int64_t>& shape);
 
 }  // namespace mantissa

@@ -66,7 +66,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Field numbers, each message's in an enumeration of its name.
+/// Field numbers; one enumeration per message, with its name.
 namespace event {
 enum : int { wall_time = 1, step = 2, file_version = 3, summary = 5, session_log = 7 };
 }
@@ -100,8 +100,7 @@ namespace dim {
 enum : int { size = 1 };
 }
 
-/// TFRecord stores masked checksums: the plain checksum of data with its own checksum in it would be of
-/// little use.
+/// TFRecord masks checksums, since a plain checksum of data that contains its own checksum is of little use.
 std::uint32_t masked_crc(std::string_view bytes) {
     const std::uint32_t crc = crc32c(bytes);
     return ((crc >> 15) | (crc << 17)) + 0xA282EAD8U;
@@ -116,7 +115,7 @@ std::string host_name() {
     return ::gethostname(name.data(), name.size() - 1) == 0 && name[0] ? name.data() : "localhost";
 }
 
-/// A tensor of one string, which the text dashboard shows.
+/// A tensor of one string, for the text dashboard.
 ProtobufMessage text_tensor(const std::string& text) {
     ProtobufMessage extent, shape, tensor;
     extent.add_integer(dim::size, 1);
@@ -127,7 +126,7 @@ ProtobufMessage text_tensor(const std::string& text) {
     return tensor;
 }
 
-/// The dashboard that shows a tensor.
+/// Names the dashboard that shows a tensor.
 ProtobufMessage shown_by(const std::string& plugin) {
     ProtobufMessage data, metadata;
     data.add_bytes(plugin_data::plugin_name, plugin);
@@ -145,7 +144,7 @@ void require_event_directory(const fs::path& directory) {
     if (directory.empty() || !fs::is_directory(there, ignored))
         throw UserError(fmt::format("'{}': {} is no folder; name one for the event files", directory.string(),
                                     directory.empty() ? "that" : there.string()));
-    const AtomicFile probe(there / "events.out.tfevents");  // is removed again, since nothing commits it
+    const AtomicFile probe(there / "events.out.tfevents");  // removed again, since nothing commits it
 }
 
 EventFile::EventFile(const fs::path& directory, std::int64_t step) {

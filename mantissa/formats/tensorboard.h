@@ -1,5 +1,5 @@
-// Event files, which TensorBoard reads while they grow: records of TensorFlow's (TFRecord), each an Event.
-// Field numbers are those of tensorboard/compat/proto/event.proto and summary.proto.
+// Event files, which TensorBoard reads while they grow: TensorFlow's records (TFRecord), each an Event. Field
+// numbers follow tensorboard/compat/proto/event.proto and summary.proto.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@
 
 namespace mantissa::inline v0 {
 
-/// A message of Protocol Buffers, written field by field: as much of the wire format as event files need.
-/// https://protobuf.dev/programming-guides/encoding
-/// Fields follow one another in the order in which they are added; `field` is the number of the .proto file.
+/// A message of Protocol Buffers, written field by field in call order: the part of the wire format that
+/// event files need. https://protobuf.dev/programming-guides/encoding. `field` is the number in the .proto
+/// file.
 class ProtobufMessage {
   public:
     /// int32, int64, enum: not negative.
@@ -39,30 +39,30 @@ class ProtobufMessage {
     std::string bytes_;
 };
 
-/// A number of 4 or 8 bytes in the order of files, the least significant first.
+/// A number of 4 or 8 bytes in file order, the least significant byte first.
 template <class T>
 std::string little_endian(T value);
 
-/// Throws UserError unless `directory` is one that files can be written to, or can be made. Makes nothing.
+/// Throws UserError unless `directory` is writable or can be made. Makes nothing.
 void require_event_directory(const std::filesystem::path& directory);
 
 class EventFile {
   public:
-    /// Makes the directory if there is none, and in it events.out.tfevents.SECONDS.HOST.PID, a new file for
-    /// each run. `step`: the first that will be written; what TensorBoard read from it on, of a run that was
-    /// resumed from before, it forgets. Throws UserError if it cannot be written.
+    /// Makes the directory if needed, and a new file for each run, events.out.tfevents.SECONDS.HOST.PID.
+    /// `step`: the first to be written; TensorBoard drops later steps that it read from the run before a
+    /// resume. Throws UserError if it cannot be written.
     EventFile(const std::filesystem::path& directory, std::int64_t step);
 
     const std::filesystem::path& path() const { return path_; }
 
     // Values of one step. A tag such as "loss/training" is a chart in the group "loss".
     void add_scalar(const std::string& tag, double value);
-    /// Its numbers divided by `scale`.
+    /// A histogram with its numbers divided by `scale`.
     void add_histogram(const std::string& tag, const ValueHistogram& histogram, double scale = 1);
     void add_text(const std::string& tag, const std::string& text);
 
-    /// Writes what was added, as of this step and now, for all to see. Throws UserError where that fails, as
-    /// on a full disk.
+    /// Writes the added values with this step and the present time, visible to readers. Throws UserError on
+    /// failure, as on a full disk.
     void write(std::int64_t step);
 
   private:

@@ -17,7 +17,7 @@ bool is_count(std::string_view name) { return name.ends_with(".num_batches_track
 }  // namespace
 
 WeightFiles torchvision_files(const std::string& network) {
-    // The convolutions of ResNet50 have biases, as in Keras; torchvision's have none.
+    // ResNet50's convolutions have biases here, as in Keras; torchvision's have none.
     const std::string kind = network == "ResNet50"
                                  ? "a state dict of ResNet50 with biases in its convolutions; torchvision's "
                                    "resnet50 is ResNet50v1.5"

@@ -1,4 +1,4 @@
-// How weights in a file may differ from a model's, and do.
+// Allowed and actual differences between the weights of a file and of a model.
 #pragma once
 
 #include <cstddef>
@@ -8,16 +8,16 @@
 
 namespace mantissa::inline v0 {
 
-/// Whether a file must have every parameter, of its shape, and nothing else; or whether what fits is taken.
+/// `strict`: a file must have all parameters, in shape, and nothing else; `by_name`: fitting ones are read.
 enum class Match : std::uint8_t { strict, by_name };
 
-/// Tensors of a file and a model that do not fit, by the names in the file.
+/// Tensors of a file and a model that do not fit, by the file's names.
 struct UnfitWeights {
     std::vector<std::string> missing, unknown;
     std::vector<std::string> unlike;  ///< of another shape or type, each with both: "a" has shape [3], ...
 
     std::size_t count() const { return missing.size() + unknown.size() + unlike.size(); }
-    /// In a line, of each kind the first three and how many more there are; empty where all fits.
+    /// In a line, the first three of each kind and the number of others; empty if all fit.
     std::string text() const;
 };
 

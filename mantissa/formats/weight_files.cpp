@@ -16,7 +16,7 @@ namespace {
 
 using Tensors = std::map<std::string, const TensorView*, std::less<>>;
 
-/// One file, read by the rules of its family.
+/// A file, read by the rules of its family.
 class WeightReader {
   public:
     WeightReader(std::span<const TensorView> file, const WeightFiles& rules, const std::string& source)
@@ -46,7 +46,7 @@ class WeightReader {
         }
     }
 
-    /// Adds what is wrong with it; true: nothing is.
+    /// Adds the parameter's faults to `unfit`; true: there are none.
     bool fits(const TensorSpec& parameter, UnfitWeights& unfit) const;
 
     std::vector<std::string> unknown(std::span<const TensorSpec> parameters) const {
@@ -59,7 +59,7 @@ class WeightReader {
 
     [[noreturn]] void refuse(const UnfitWeights& unfit) const;
 
-    /// Its value, which lies in the file or in `scratch`.
+    /// Its value, in the file or in `scratch`.
     std::span<const std::byte> value_of(const TensorSpec& parameter, std::vector<std::byte>& scratch) const;
 
   private:
@@ -69,12 +69,12 @@ class WeightReader {
 
     const WeightFiles& rules_;
     const std::string& source_;
-    Tensors tensors_;  ///< by their names without the prefix
+    Tensors tensors_;  ///< by name without the prefix
 };
 
 bool is_short(DType type) { return type == DType::f16 || type == DType::bf16; }
 
-/// To FP32 exactly; whoever keeps a parameter in 16 bits wants it rounded.
+/// Whether a type converts: to FP32 exactly, to 16 bits with rounding.
 bool converts(DType from, DType to) {
     const bool is_weight = from == DType::f32 || is_short(from);
     return from == to || (is_weight && (to == DType::f32 || is_short(to)));
@@ -87,7 +87,7 @@ Bits bits_at(const std::byte* from, std::int64_t index) {
     return bits;
 }
 
-/// Elements of `from` (unaligned) in another format.
+/// Converts elements of `from` (unaligned) to another format.
 void convert(DType type, const std::byte* from, std::int64_t count, DType wanted, std::byte* to) {
     for (std::int64_t i = 0; i < count; ++i) {
         const float value = type == DType::f32    ? bits_at<float>(from, i)

@@ -20,7 +20,7 @@ namespace {
 
 /// The stages of each network halve an image five times.
 constexpr std::int64_t smallest_image = 32;
-/// Far beyond what fits a memory, and few enough that elements can be counted.
+/// Limits beyond any memory, and low enough that elements can be counted.
 constexpr std::int64_t largest_image = 16384, max_channels = 16384, max_classes = 1 << 24;
 
 struct ImageFamily {
@@ -29,7 +29,7 @@ struct ImageFamily {
     ImageSizes published = {};
 };
 
-/// CIFAR-10's.
+/// CIFAR-10's sizes.
 constexpr ImageSizes of_small_images{.classes = 10, .image = 32, .width = 16};
 
 constexpr ImageFamily image_families[] = {
@@ -142,7 +142,7 @@ std::map<std::string, Shape> weights_of(const ImageModel& network) {
     return weights;
 }
 
-/// The weights whose shapes are, or are not, the same for another number of classes.
+/// The weights with shapes that depend (`keep` false), or do not, on the number of classes.
 std::vector<std::string> weights_that(bool keep, std::string_view name, const ImageSizes& sizes) {
     ImageSizes other = sizes;
     ++other.classes;

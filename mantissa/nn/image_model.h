@@ -1,4 +1,4 @@
-// Networks that say what is on a image, as values, by name.
+// Networks that classify images, as values, by name.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace mantissa::inline v0::nn {
 
-/// Shared by the networks; as published unless said otherwise.
+/// Sizes shared by the networks; published ones unless said otherwise.
 struct ImageSizes {
     std::int64_t classes = 1000;
     std::int64_t image = 224;  // H = W
-    /// Channels of the first convolution. All other layers' are in proportion.
+    /// Channels of the first convolution; all other layers' channels are proportional.
     std::int64_t width = 64;
 
     bool operator==(const ImageSizes&) const = default;
@@ -23,7 +23,7 @@ struct ImageSizes {
 
 struct ImageModel {
     ImageSizes sizes;
-    /// In training: inputs `images` f32 [H, W, 3] and `targets` i32 [], the class; its loss is the
+    /// In training: inputs `images` f32 [H, W, 3] and `targets` i32 [], the class; the loss is the
     /// cross-entropy.
     Model model = {};
     /// images [B, H, W, 3] -> [B, classes].
@@ -33,15 +33,15 @@ struct ImageModel {
 /// ResNet50, ResNet50v1.5, VGG19, DenseNet121; for images of 32 x 32 pixels ResNet20 and ResNet56.
 std::vector<std::string> image_model_names();
 
-/// The network of that name, as published. Throws UserError, naming those there are, for another name.
+/// The network of that name, as published. Throws UserError, naming the known networks, for another name.
 ImageModel image_model(std::string_view name);
-/// The same of other sizes. Throws UserError as validate does, too.
+/// The network in other sizes. Throws UserError as validate does, too.
 ImageModel image_model(std::string_view name, const ImageSizes& sizes);
 
-/// The weights that follow the number of classes, by name: what is made anew for other classes.
+/// Names of the weights with shapes that depend on the number of classes: made anew for other classes.
 std::vector<std::string> head_of(std::string_view name, const ImageSizes& sizes);
 
-/// All others.
+/// Names of all other weights.
 std::vector<std::string> trunk_of(std::string_view name, const ImageSizes& sizes);
 
 }  // namespace mantissa::nn

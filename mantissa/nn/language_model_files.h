@@ -1,4 +1,4 @@
-// Models of text by the files of other people's tools.
+// Text models from files of other projects' tools.
 #pragma once
 
 #include <filesystem>
@@ -13,13 +13,12 @@ struct TensorView;
 
 namespace mantissa::inline v0::nn {
 
-/// Throws UserError if the directory has a config.json of a family that this project does not know.
+/// Throws UserError if the directory has a config.json of an unknown family.
 void require_known_family(const std::filesystem::path& directory);
 
-/// The model that a directory of other people's tools holds: its weights, whose names and shapes say the
-/// sizes, and its config.json. `source` names the weights; `dropout` is that of training, whatever the file
-/// says. Throws UserError that names the file if it is none that this project knows, or of a family without
-/// dropout.
+/// The model in a directory of other projects' tools: its weights, with names and shapes that tell the sizes,
+/// and its config.json. `source` names the weights; `dropout` is for training and overrides the file. Throws
+/// UserError that names the file if the model is unknown, or its family has no dropout.
 LanguageModel language_model_of(std::span<const TensorView> weights, const std::string& source,
                                 const std::filesystem::path& directory, double dropout = 0);
 

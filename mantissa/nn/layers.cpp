@@ -20,8 +20,7 @@ std::string in_scope(const Graph& graph, std::string_view name) {
     return scope.empty() ? std::string(name) : scope + "." + std::string(name);
 }
 
-/// While a LayerScope lives, nodes and states are those of a layer: under its name, and at the line that
-/// called it.
+/// Gives nodes and states recorded while it lives the layer's name and the line that called it.
 class LayerScope {
   public:
     LayerScope(Tensor x, std::string_view name, Where at)
@@ -37,7 +36,7 @@ class LayerScope {
     LineScope line_;
 };
 
-/// The channels that a layer takes and, but for those that give as many, makes.
+/// The layer's input channels, after checks of its input and, if given, its outputs.
 std::int64_t channels_of(std::string_view layer, Tensor x, std::int64_t outputs = 1) {
     const Origin& origin = x.graph().origin;
     if (x.rank() == 0) refuse(layer, origin, "expected [..., C], got " + x.type().text());
@@ -160,7 +159,7 @@ Tensor running_statistic(Graph& graph, std::string_view name, std::int64_t chann
                                     .initializer = initializer})};
 }
 
-/// At the end of a step the state follows the statistic of its batch, if the step is a good one: see
+/// Updates the state by the statistic of its batch at the end of a step, if the step is applied: see
 /// train/running_statistics.h.
 void follow(Tensor running, Tensor statistic, double momentum) {
     if (is_frozen(running)) return;

@@ -1,4 +1,4 @@
-// Layers: functions that create their parameters under a name and record what they do.
+// Layers: functions that create their parameters under a name and record their computation.
 #pragma once
 
 #include <array>
@@ -15,9 +15,8 @@ class OriginScope;
 
 namespace mantissa::inline v0::nn {
 
-/// While alive, what is recorded stands under this name, behind those of the scopes around it, and so do
-/// parameters: in scopes "layer0" and "attention", the weight of a layer "out" is
-/// layer0.attention.out.weight.
+/// Names for nodes and parameters recorded while it lives, after the names of the enclosing scopes: in scopes
+/// "layer0" and "attention", the weight of a layer "out" is layer0.attention.out.weight.
 class Scope {
   public:
     Scope(Graph& graph, std::string_view name);
@@ -35,15 +34,15 @@ class Scope {
 Tensor parameter(Graph& graph, std::string_view name, Shape shape, const Initializer& initializer,
                  Where at = Where::current());
 
-/// Uniform in +-sqrt(6 / (inputs + outputs)). A filter's inputs and outputs count each of its pixels. Glorot,
-/// Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010.
+/// Uniform in +-sqrt(6 / (inputs + outputs)); for filters, each pixel counts. Glorot, Bengio, "Understanding
+/// the difficulty of training deep feedforward neural networks", 2010.
 Initializer glorot_uniform(std::int64_t inputs, std::int64_t outputs);
 
 struct LinearOptions {
     std::int64_t outputs = 0;          ///< must be given
     double standard_deviation = 0.02;  ///< of the weight's initial values; the bias starts at 0
     bool bias = true;
-    std::optional<Initializer> weight = {};  ///< how the weight starts, if not with such normal numbers
+    std::optional<Initializer> weight = {};  ///< initial weights, instead of normal ones
 };
 
 /// y = x W^T + b over the last axis: x [..., C], weight [outputs, C], bias [outputs], y [..., outputs].
@@ -54,12 +53,12 @@ struct Conv2dLayerOptions {
     std::array<std::int64_t, 2> window = {3, 3};  // R, S
     std::array<std::int64_t, 2> stride = {1, 1};
     std::int64_t padding = 0;  ///< on each side
-    bool bias = true;          ///< which starts at 0
+    bool bias = true;          ///< starts at 0
     std::int64_t dilation = 1, groups = 1;
 };
 
-/// x [B, H, W, C] -> [B, (H + 2 padding - (R - 1) dilation - 1) / stride + 1, ..., K]: weight
-/// [R, S, C / groups, K], which starts as glorot_uniform has it, and bias [K].
+/// x [B, H, W, C] -> [B, (H + 2 padding - (R - 1) dilation - 1) / stride + 1, ..., K]: weight [R, S, C /
+/// groups, K], initialized by glorot_uniform, and bias [K].
 Tensor conv2d(Tensor x, std::string_view name, const Conv2dLayerOptions& options,
               Where at = Where::current());
 
@@ -68,7 +67,7 @@ struct LayerNormOptions {
     bool bias = true;
 };
 
-/// Over the last axis, with weight (starting at 1) and bias (at 0) of [C].
+/// Layer normalization over the last axis, with weight (starting at 1) and bias (at 0) of [C].
 Tensor layer_norm(Tensor x, std::string_view name, const LayerNormOptions& options = {},
                   Where at = Where::current());
 
@@ -76,18 +75,18 @@ Tensor layer_norm(Tensor x, std::string_view name, const LayerNormOptions& optio
 Tensor rms_norm(Tensor x, std::string_view name, double epsilon = 1e-5, Where at = Where::current());
 
 struct CachedAttentionOptions {
-    std::int64_t window = 0;  ///< keys that a query sees, the last ones; 0: all to its position
-    double cap = 0;           ///< c tanh(x / c) of the scores; 0: as they are
+    std::int64_t window = 0;  ///< last keys that a query sees; 0: all up to its position
+    double cap = 0;           ///< c tanh(x / c) of the scores; 0: no cap
 };
 
-/// Keys and values of a whole context, which are kept from one run to the next while text is generated.
+/// Keys and values of a whole context, kept between runs while text is generated.
 class KeyCache {
   public:
-    /// `positions` i32 [B, T], of each sequence one after another: of the tokens at hand, whose keys and
-    /// values take their places in the context. `dtype`: in which they are kept.
+    /// `positions` i32 [B, T], consecutive in each sequence: places, in the context, of the present tokens'
+    /// keys and values. `dtype`: format of kept keys and values.
     KeyCache(Tensor positions, std::int64_t context, DType dtype);
 
-    /// Attention of the queries q [B, H, T, D] to what is kept, with k and v [B, G, T, D] in their places.
+    /// Attention of queries q [B, H, T, D] to all kept keys, with k and v [B, G, T, D] put in their places.
     /// The states are cache.SCOPE.k and cache.SCOPE.v, [B, G, context, D], in the graph's scope.
     Tensor attention(Tensor q, Tensor k, Tensor v, double scale,
                      const CachedAttentionOptions& options = {}) const;
@@ -96,38 +95,38 @@ class KeyCache {
     Tensor with_kept(std::string_view name, Tensor part) const;
 
     Tensor positions_;
-    Tensor starts_;  // i32 [B]: the first of each sequence
+    Tensor starts_;  // i32 [B]: first position of each sequence
     std::int64_t context_;
     DType dtype_;
 };
 
 struct BatchNormOptions {
     double epsilon = 1e-5;
-    double momentum = 0.1;  ///< the share of a batch in the running statistics, as PyTorch counts it
-    /// The running variance is of batch variances divided by n - 1, as PyTorch has it; else by n, as Keras.
+    double momentum = 0.1;  ///< a batch's share in the running statistics, as PyTorch counts it
+    /// The running variance averages batch variances divided by n - 1, as in PyTorch; else by n, as in Keras.
     bool unbiased = true;
 };
 
-/// Over all axes but the last: weight (starting at 1) and bias (at 0) of [C].
-/// Training normalises by the batch and blends its statistics into the states running_mean (starting at 0)
-/// and running_var (at 1); evaluation normalises by these, and so does training where they are frozen. Throws
-/// UserError for a momentum outside [0, 1], and while training for an unbiased variance of one element a
+/// Batch normalization over all axes but the last: weight (starting at 1) and bias (at 0) of [C]. Training
+/// normalises by the batch and blends its statistics into the states running_mean (starting at 0) and
+/// running_var (at 1). Evaluation, and training with frozen statistics, normalise by the states. Throws
+/// UserError for a momentum outside [0, 1), and in training for an unbiased variance of one element a
 /// channel.
 Tensor batch_norm(Tensor x, std::string_view name, const Mode& mode, const BatchNormOptions& options = {},
                   Where at = Where::current());
 
 struct RecurrentOptions {
     std::int64_t hidden = 0;  ///< H; must be given
-    std::int64_t layers = 1;  ///< each reads what the one before it gives
+    std::int64_t layers = 1;  ///< each reads the output of the layer before
     bool bias = true;
 };
 
-/// Long short-term memory, x [B, T, C] -> [B, T, H], from states of zeros. Hochreiter, Schmidhuber 1997.
-/// Names and order of gates as PyTorch has them: weight_ih_l0 [4 H, C], weight_hh_l0 [4 H, H], bias_ih_l0 and
-/// bias_hh_l0 [4 H], and so on; input, forget, cell, output. All start uniform in +-1 / sqrt(H).
+/// Long short-term memory, x [B, T, C] -> [B, T, H], from zero states. Hochreiter, Schmidhuber 1997. Names
+/// and order of gates are PyTorch's: weight_ih_l0 [4 H, C], weight_hh_l0 [4 H, H], bias_ih_l0 and bias_hh_l0
+/// [4 H], and so on; input, forget, cell, output. All start uniform in +-1 / sqrt(H).
 Tensor lstm(Tensor x, std::string_view name, const RecurrentOptions& options, Where at = Where::current());
-/// Gated recurrent units, likewise with 3 H: reset, update, new. Cho et al. 2014, the reset behind the
-/// product as PyTorch and cuDNN have it.
+/// Gated recurrent units, likewise with 3 H: reset, update, new. Cho et al. 2014, with the reset gate applied
+/// after the product, as in PyTorch and cuDNN.
 Tensor gru(Tensor x, std::string_view name, const RecurrentOptions& options, Where at = Where::current());
 
 /// While training: zero with probability `rate`, else x / (1 - rate). In evaluation x itself.

@@ -26,7 +26,7 @@ struct LoraRules {
     std::optional<DType> stored;
 };
 
-/// Throws UserError for a pattern that names no layer, and for a graph without any to adapt.
+/// Throws UserError for a pattern that matches no layer, and for a graph without adaptable layers.
 void require_layers(const LoraOptions& options, const AdaptableLayers& layers) {
     std::vector<std::string> patterns = options.layers;
     for (const LoraOptions::Layers& other : options.others) patterns.push_back(other.pattern);
@@ -44,7 +44,7 @@ void require_layers(const LoraOptions& options, const AdaptableLayers& layers) {
         refuse("LoRA leaves the last layer out unless it is named: name it");
 }
 
-/// The graph's nodes added to another one, with what its inputs are there.
+/// Adds the graph's nodes to another graph; maps its inputs to values there.
 class Placement {
   public:
     Placement(Graph& graph, const Graph& body) : graph_(graph), body_(body), placed_(body.size()) {}
@@ -84,8 +84,8 @@ class Placement {
 
 using Record = FunctionRef<Tensor(Graph&, std::span<const Tensor>, const Mode&)>;
 
-/// Records what `record` does in a graph of its own, where all weights are frozen, and adds that with its
-/// adapters to the graph of the inputs.
+/// Records `record` in a graph of its own with all weights frozen, and adds that graph with its adapters to
+/// the graph of the inputs.
 Tensor recorded(Graph& graph, std::span<const Tensor> inputs, const Mode& mode, const LoraRules& rules,
                 Record record) {
     Graph alone;
@@ -174,7 +174,7 @@ Adapter adapter_of(const LoraOptions& options, const std::string& layer) {
 Model without_adapters(Model model) {
     if (!model.own) return model;
     Model own = *model.own;
-    own.inputs = model.inputs;  // which may be of another shape
+    own.inputs = model.inputs;  // may have another shape
     own.units_per_example = model.units_per_example;
     return own;
 }

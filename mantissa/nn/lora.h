@@ -1,5 +1,5 @@
-// A model with adapters of low rank (LoraOptions, nn/model.h): its own weights are frozen, and what it
-// computes is the model's until the adapters are trained.
+// A model with adapters of low rank (LoraOptions, nn/model.h): its own weights are frozen, and it computes
+// the model's values until the adapters are trained.
 #pragma once
 
 #include <optional>
@@ -14,13 +14,13 @@ namespace mantissa::inline v0::nn {
 /// Throws UserError, naming the field, for a rank below 1, an alpha or a dropout that is out of range.
 void validate(const LoraOptions& options);
 
-/// The adapter of a layer that has one.
+/// The adapter of an adapted layer.
 Adapter adapter_of(const LoraOptions& options, const std::string& layer);
 
-/// `stored`: the format in which frozen matrices are kept; none: FP32. While it is traced: throws UserError,
-/// naming the layers that there are, for a pattern that names none of them.
+/// `stored`: format of frozen matrices; none: FP32. Its trace throws UserError, naming the layers, for a
+/// pattern that matches no layer.
 Model with_adapters(Model model, const LoraOptions& options, std::optional<DType> stored = {});
-/// The model itself, if it has adapters; else as it is.
+/// The model without adapters.
 Model without_adapters(Model model);
 LanguageModel with_adapters(LanguageModel model, const LoraOptions& options,
                             std::optional<DType> stored = {});

@@ -1,8 +1,8 @@
-// Losses of regression and of yes-or-no questions: means over all elements; and of distributions: means over
-// rows. Those of classes named by index are cross_entropy and counted_cross_entropy (graph/tensor.h).
+// Losses of regression and of yes-or-no questions: means over all elements; losses of distributions: means
+// over rows. For classes named by index: cross_entropy and counted_cross_entropy (graph/tensor.h).
 //
-// Prediction and target have one shape; where they have two, broadcasting would silently compare every row
-// with every other, so a UserError names both.
+// Prediction and target must have one shape: broadcasting would silently compare every row with every other.
+// A UserError names both shapes.
 #pragma once
 
 #include "mantissa/graph/tensor.h"
@@ -26,8 +26,8 @@ Tensor binary_cross_entropy(Tensor logits, Tensor targets, Where at = Where::cur
 /// The mean over rows of -log p[target]: log_probabilities [..., V], targets i32 [...] in [0, V).
 Tensor nll_loss(Tensor log_probabilities, Tensor targets, Where at = Where::current());
 
-/// The mean over rows of -sum t log softmax(logits), t the probability of each class: `cross_entropy` of such
-/// targets.
+/// The mean over rows of -sum t log softmax(logits), with t the probability of each class: cross-entropy with
+/// probabilities as targets.
 Tensor soft_cross_entropy(Tensor logits, Tensor targets, Where at = Where::current());
 
 /// The mean over rows of sum t (log t - log_probabilities); a t of 0 adds 0. No gradient flows to the

@@ -1,4 +1,4 @@
-// How graphs call the metrics of a model: results with a mark in front, which nothing else has.
+// Names of a model's metrics in graphs: results with a prefix that no other result has.
 #pragma once
 
 #include <string_view>

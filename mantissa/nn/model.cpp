@@ -123,7 +123,7 @@ void metric(std::string_view name, Tensor value, Where at) {
               "the trace has one of this name");
     refuse_if(!is_floating(value.dtype()) && value.dtype() != DType::boolean,
               fmt::format("it is floating or bool, got {}; cast it", value.type().text()));
-    // Exact under any policy, and a value of its own even where it is a parameter as it stands.
+    // FP32 under any policy; the + 0.0 makes a value of its own even from a parameter.
     const PrecisionScope exact(graph, DType::f32);
     const Tensor number = cast(value, DType::f32);
     graph.add_result(result, ((number.rank() == 0 ? number : mean(number)) + 0.0).value());
@@ -138,7 +138,7 @@ Tensor trace_output(const Model& model, Graph& graph, std::int64_t batch) {
     validate_inputs(model);
     const std::vector<Tensor> inputs = traced_inputs(model, graph, batch, model.output.inputs);
     const Tensor output = model.output.trace(graph, inputs, Mode{});
-    graph.take_results();  // metrics are of the loss
+    graph.take_results();  // a metric belongs to the loss
     if (!output) throw UserError(fmt::format("model {}: its output is an empty tensor", model.name));
     if (!is_floating(output.dtype()) || output.rank() < 1 || output.type().shape[0] != batch)
         throw UserError(
@@ -150,7 +150,7 @@ Tensor trace_output(const Model& model, Graph& graph, std::int64_t batch) {
 
 namespace {
 
-/// A pattern that freezes nothing is a slip of the pen.
+/// Throws UserError for a pattern that freezes nothing: it is a slip.
 void require_used(std::span<const std::string> patterns, const Graph& graph, const std::string& model) {
     std::vector<std::string> names;
     for (const State& state : graph.states())
@@ -163,7 +163,7 @@ void require_used(std::span<const std::string> patterns, const Graph& graph, con
     }
 }
 
-/// By node: whether a gradient follows from it.
+/// By node: whether a gradient depends on it.
 std::vector<bool> needed_for(const std::vector<ParameterGradient>& gradients, const Graph& graph) {
     std::vector<bool> is_needed(graph.size());
     for (const ParameterGradient& each : gradients) is_needed[each.gradient.value().node] = true;
@@ -206,7 +206,7 @@ ModelFacts facts_of(const Model& model, std::int64_t batch, std::span<const std:
     for (NodeId i = 0; i < graph.end(); ++i) {
         const Node& node = graph.node(i);
         if (node.op->autocast != AutocastClass::lower || !node.op->flops) continue;
-        // Where all is trained, the gradient by the model's input counts, as in published formulas.
+        // If all weights are trained, the gradient by the model's input counts, as in published formulas.
         if (facts.frozen > 0 && !is_needed[i]) continue;
         facts.flops_per_example +=
             static_cast<double>(node.op->flops(graph.input_types(node), node.outputs, node.attributes));

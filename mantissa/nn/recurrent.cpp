@@ -1,5 +1,4 @@
-// Recurrent layers. The products of all inputs are one matmul before the loop; a step multiplies its state
-// alone.
+// Recurrent layers. One matmul before the loop multiplies all inputs; each step multiplies only its state.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -15,7 +14,7 @@ namespace {
 
 using States = std::span<const Tensor>;
 
-/// The parameters of a layer, whose product with a state has `gates` parts.
+/// The parameters of a layer; its product with a state has `gates` parts.
 struct RecurrentLayer {
     Tensor of_input, of_state;            // [gates H, C], [gates H, H]
     Tensor bias_of_input, bias_of_state;  // [gates H]; empty: none
@@ -36,8 +35,8 @@ struct RecurrentLayer {
     }
 };
 
-/// x [T, B, C] times the weights of inputs, with a bias: [T, B, gates H], FP32 under every policy, as the
-/// loop reads them.
+/// x [T, B, C] times the input weights, with a bias: [T, B, gates H], in FP32 under every policy, as the loop
+/// reads it.
 Tensor products_of_inputs(const Tensor& x, const Tensor& weight, const Tensor& bias) {
     std::vector<Tensor> operands{reshape(x, {x.dim(0) * x.dim(1), x.dim(2)}), weight};
     if (bias) operands.push_back(bias);
@@ -46,7 +45,7 @@ Tensor products_of_inputs(const Tensor& x, const Tensor& weight, const Tensor& b
     return reshape(all, {x.dim(0), x.dim(1), weight.dim(0)});
 }
 
-/// All states but the first: what a layer gives.
+/// The layer's output: all states but the first.
 Tensor after_each_step(const Tensor& states) { return slice(states, 0, 1, states.dim(0)); }
 
 Tensor zero_state(const Tensor& x, std::int64_t hidden) {
@@ -61,7 +60,7 @@ Tensor lstm_layer(const Tensor& x, const RecurrentLayer& of, std::int64_t hidden
         const Tensor sums = parts[0] + matmul(states[0], whole[0], {.transpose_b = true});
         const std::vector<Tensor> gates = split(sums, 1, 4);
         const Tensor c = sigmoid(gates[1]) * states[1] + sigmoid(gates[0]) * tanh(gates[2]);
-        // The sums are kept for the gradient, which would multiply again for them.
+        // The sums are kept for the gradient, which would otherwise multiply again.
         return {.states = {sigmoid(gates[3]) * tanh(c), c}, .outputs = {sums}};
     };
     const Scanned all = scan(std::vector{zero, zero}, {&products, 1}, {&of.of_state, 1}, step);
@@ -80,7 +79,7 @@ Tensor gru_layer(const Tensor& x, const RecurrentLayer& of, std::int64_t hidden)
         const Tensor of_reset = of_input[0] + of_state[0], of_update = of_input[1] + of_state[1];
         const Tensor reset = sigmoid(of_reset), update = sigmoid(of_update);
         const Tensor fresh = tanh(of_input[2] + reset * of_state[2]);
-        // The outputs are kept for the gradient, which would multiply again for them.
+        // The outputs are kept for the gradient, which would otherwise multiply again.
         return {.states = {fresh + update * (h - fresh)},
                 .outputs = {of_reset, of_update, of_state[2], fresh}};
     };
@@ -89,7 +88,7 @@ Tensor gru_layer(const Tensor& x, const RecurrentLayer& of, std::int64_t hidden)
     return after_each_step(scan({&zero, 1}, {&products, 1}, whole, step).states[0]);
 }
 
-/// Time first, which is how a loop reads it.
+/// Applies a layer with the time axis first, as the loop reads it.
 Tensor recurrent(std::string_view layer, Tensor x, std::string_view name, const RecurrentOptions& options,
                  std::int64_t gates, Tensor (*apply)(const Tensor&, const RecurrentLayer&, std::int64_t)) {
     Graph& graph = x.graph();

@@ -23,7 +23,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// One precision while the benchmark runs.
+/// A precision while the benchmark runs.
 struct RunningPrecision {
     std::string name;
     Trainer trainer;
@@ -35,7 +35,7 @@ double mean_of(const std::vector<double>& values) {
     return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-/// 1.96 standard deviations of all values, not of a sample of more, as the tutorial's script has it.
+/// 1.96 standard deviations of the whole population, as in the tutorial's script.
 double interval_of(const std::vector<double>& values) {
     const double mean = mean_of(values);
     double squares = 0;
@@ -68,7 +68,7 @@ class Bench {
 
     BenchReport run() {
         allocate();
-        batch_ = buffer_.fill(batches_, 0);  // once the step is known to fit the memory
+        batch_ = buffer_.fill(batches_, 0);  // only after the step is known to fit the memory
         const Stopwatch watch;
         for (RunningPrecision& running : running_) warm_up(running);
         settle_size(options_.max_seconds - watch.seconds());
@@ -110,7 +110,7 @@ class Bench {
 
     float step(RunningPrecision& running) {
         running.trainer.start(*batch_, options_.learning_rate);
-        // As training does it: the next images travel while a step works.
+        // As in training: the next images travel while a step works.
         if (device_.target().overlaps_copies) running.trainer.bring(*batch_);
         const StepResult result = running.trainer.finish();
         running.last_seconds = result.seconds;
@@ -120,7 +120,7 @@ class Bench {
         return result.loss;
     }
 
-    /// Each precision alone from the seed, so that their losses can be compared.
+    /// Trains each precision alone from the seed, so that losses can be compared.
     void warm_up(RunningPrecision& running) {
         memory_->state->initialize(running.trainer.plan().options().seed);
         if (options_.start) options_.start(*memory_->state);
@@ -175,12 +175,12 @@ class Bench {
 
     Device& device_;
     const BenchOptions& options_;
-    BenchSize size_;  // less of the options' once the warm-up is over
+    BenchSize size_;  // reduced from the options' after the warm-up
     BatchBuffer buffer_;
     const BatchSource& batches_;
-    std::optional<Batch> batch_;  // the same in every step, as the tutorial's
+    std::optional<Batch> batch_;  // the same in every step, as in the tutorial
     std::shared_ptr<TrainingMemory> memory_;
-    std::deque<RunningPrecision> running_;  // a deque: trainers stay where they are
+    std::deque<RunningPrecision> running_;  // a deque keeps trainers in place
 };
 
 }  // namespace

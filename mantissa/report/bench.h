@@ -1,6 +1,6 @@
-// The benchmark of the mixed-precision tutorial: warm-up batches whose losses are shown, then iterations of
-// so many batches whose rate is shown. In one precision, or in several that take turns on one state, so that
-// what disturbs the machine disturbs all alike.
+// The benchmark of the mixed-precision tutorial: warm-up batches with their losses, then timed iterations of
+// several batches. Several precisions take turns on one state, so that a disturbance of the machine hits all
+// alike.
 #pragma once
 
 #include <functional>
@@ -13,39 +13,39 @@
 
 namespace mantissa::inline v0 {
 
-/// How much is run. By default what the tutorial runs.
+/// Size of a run; the tutorial's by default.
 struct BenchSize {
     std::int64_t batch = 128;         ///< images of a batch
-    std::int64_t warmup_batches = 2;  ///< not timed; the losses of these are shown
+    std::int64_t warmup_batches = 2;  ///< not timed; their losses are shown
     std::int64_t batches = 10;        ///< of an iteration
     std::int64_t iterations = 10;
 
     bool operator==(const BenchSize&) const = default;
 };
 
-/// The parts of a size that may be made less.
+/// The parts of a size that may be reduced.
 struct FreeBenchSize {
     bool batches = false, iterations = false;
 };
 
 struct BenchOptions {
     nn::Model model;
-    /// One for each precision. They differ in policy, passes and loss scale alone.
+    /// One per precision; they differ only in policy, passes and loss scale.
     std::vector<TrainerOptions> precisions;
     BenchSize size;
-    FreeBenchSize free = {};   ///< what the last warm-up batches may make less, so that
-    double max_seconds = 300;  ///< all takes about so long
+    FreeBenchSize free = {};   ///< may be reduced after the warm-up to keep
+    double max_seconds = 300;  ///< about this total time
     double learning_rate = 0.01;
-    /// The share of the machine's fastest peak that a rate in FLOP/s is.
+    /// The share of the machine's fastest peak, for a rate in FLOP/s.
     std::function<double(double rate)> share_of_peak;
-    /// Called before anything is trained with the state of that precision, its parameters drawn.
+    /// Called before training with the state of that precision and its initial parameters.
     std::function<void(StateBlock&)> start = {};
     std::function<void(const StateBlock&)> finish = {};     ///< called with the state after the last batch
-    std::function<void(const std::string&)> progress = {};  ///< called with what is being done
-    /// Called with each line of the tutorial's output as it is known.
+    std::function<void(const std::string&)> progress = {};  ///< called with the current activity
+    /// Called with each line of the tutorial's output as soon as it is known.
     std::function<void(const std::string& precision, const std::string& line)> line = {};
-    /// Called after the warm-up, if anything of the size was free to choose. It gets the chosen size and
-    /// about how many seconds that takes.
+    /// Called after the warm-up if the size was free to choose, with the chosen size and about the seconds it
+    /// takes.
     std::function<void(const BenchSize& size, double seconds)> settled = {};
 };
 
@@ -53,22 +53,22 @@ struct BenchResult {
     std::string precision;                  ///< the policy's name
     std::vector<double> losses = {};        ///< of the warm-up batches, each before its update
     std::vector<double> rates = {};         ///< images a second of each iteration
-    double rate = 0;                        ///< their mean
-    double interval = 0;                    ///< 1.96 standard deviations of them
+    double rate = 0;                        ///< mean of `rates`
+    double interval = 0;                    ///< 1.96 standard deviations of `rates`
     double speedup = 1;                     ///< over the first precision
     double mfu = 0;                         ///< model FLOP/s over the machine's fastest matrix peak
     std::int64_t peak_bytes = 0;            ///< planned: state, arena and inputs
     double build_milliseconds = 0;          ///< from tracing to the plan
-    std::int64_t skipped_steps = 0;         ///< which the loss scale made skip
+    std::int64_t skipped_steps = 0;         ///< skipped by the loss scale
     std::vector<std::string> kernels = {};  ///< of convolutions and matrix multiplies
 };
 
 struct BenchReport {
     Target target;
     ReportedModel model;
-    std::int64_t statistics = 0;  ///< running means and variances, which Keras counts as parameters
+    std::int64_t statistics = 0;  ///< running means and variances, parameters to Keras
     std::string optimizer;
-    BenchSize size;  ///< that was run
+    BenchSize size;  ///< the size that was run
     std::vector<BenchResult> results;
 };
 
@@ -76,19 +76,18 @@ struct BenchReport {
 /// memory does not suffice, or if a loss is not finite.
 BenchReport run_bench(Device& device, const BatchSource& batches, const BenchOptions& options);
 
-/// The largest of 16, 8, 4, 2 and 1 images a batch whose step fits the memory that is available in every
-/// precision; 1 if none does. Makes no kernels and runs nothing.
+/// The largest of 16, 8, 4, 2 and 1 images a batch at which every precision's step fits the available memory;
+/// 1 if none does. Makes no kernels and runs nothing.
 std::int64_t fitting_batch(Device& device, const BenchOptions& options);
 
-/// The largest size that takes at most so many seconds where a batch takes `batch_seconds`, in all
-/// precisions: as many batches an iteration, then as many iterations (3 at least). What is not free stays.
+/// The largest size that takes at most `seconds`, if a batch takes `batch_seconds` in all precisions
+/// together: batches an iteration are reduced first, then iterations (to 3). Parts that are not free stay.
 BenchSize affordable_size(BenchSize size, const FreeBenchSize& free, double batch_seconds, double seconds);
 
-/// The tutorial's table: a row a precision, with the A100's beside, where the tutorial has them.
+/// The tutorial's table: a row per precision, with the A100's values where the tutorial has them.
 std::string bench_table(const BenchReport& report);
 
-/// The report as a page that needs no other file. `command`: what was typed, for readers who want to run it
-/// again.
+/// The report as a self-contained page. `command`: the command line, for readers who want to repeat it.
 std::string bench_html(const BenchReport& report, const std::string& command);
 
 /// The report as JSON; docs/json.md describes every member.

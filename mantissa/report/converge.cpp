@@ -35,7 +35,7 @@ bool is_trained_in_f32(const State& state) {
     return state.kind == State::Kind::parameter && state.type.dtype == DType::f32;
 }
 
-/// By parameter, the line of the first operation that takes it, cast or not.
+/// By parameter, the line of the first operation that reads it, cast or not.
 std::map<std::string, std::string> lines_of_parameters(const Graph& graph) {
     std::map<std::string, std::string> lines;
     for (NodeId id = 0; id < graph.end(); ++id) {
@@ -51,16 +51,16 @@ std::map<std::string, std::string> lines_of_parameters(const Graph& graph) {
     return lines;
 }
 
-/// Holds the weights of the first training in host memory, beside which those of others are set.
+/// Keeps the weights of the first training in host memory, for comparison with the others.
 class WeightsOfFirst {
   public:
-    /// Before its first step.
+    /// To be called before its first step.
     void begin(const Trainer& trainer) {
         const StateBlock& states = trainer.state();
         for (const State& state : states.states())
             if (is_trained_in_f32(state)) weights_[state.name].numbers = states.read_f32(state.name);
     }
-    /// After its last.
+    /// To be called after its last step.
     void end(const Trainer& trainer) {
         for (auto& [name, weight] : weights_) {
             std::vector<float> numbers = trainer.state().read_f32(name);
@@ -68,8 +68,8 @@ class WeightsOfFirst {
             weight.numbers = std::move(numbers);
         }
     }
-    /// Those that end furthest from it in another training, at most so many, the furthest first. What the
-    /// first did not move is left out.
+    /// The weights of another training that end furthest away, at most `most`, the furthest first. Weights
+    /// that the first training did not move are left out.
     std::vector<WeightApart> furthest(const Trainer& other, std::size_t most) const {
         const std::map<std::string, std::string> lines = lines_of_parameters(other.plan().step().graph());
         std::vector<WeightApart> all;
@@ -87,14 +87,14 @@ class WeightsOfFirst {
   private:
     struct Weight {
         std::vector<float> numbers;
-        double moved = 0;  ///< norm of what the training added
+        double moved = 0;  ///< norm of the training's total change
     };
     std::map<std::string, Weight> weights_;
 };
 
-// A run whose steps are not finite any more is given up after so many in a row.
+// A run is given up after this many steps in a row that are not finite.
 constexpr int bad_steps = 3;
-// Weights that a run names.
+// Number of weights that a run reports.
 constexpr std::size_t named_weights = 3;
 
 LossScaleOptions loss_scale_of(const ConvergeOptions& options, const Policy& policy) {
@@ -106,7 +106,7 @@ LossScaleOptions loss_scale_of(const ConvergeOptions& options, const Policy& pol
     return scale;
 }
 
-/// One policy from the first step to the last.
+/// A training under one policy, from the first step to the last.
 class Training {
   public:
     Training(Device& device, const BatchSource& batches, const ConvergeOptions& options, const Policy& policy,
@@ -151,7 +151,7 @@ class Training {
         return settings;
     }
 
-    /// Trainings that only say how far losses lie apart are asked for no accuracy.
+    /// Trainings for the spread of seeds report no accuracy.
     bool is_due(std::int64_t step) const {
         return options_.accuracy && options_.validate_every > 0 && seed_text_.empty() &&
                ((step + 1) % options_.validate_every == 0 || step + 1 == options_.steps);
@@ -168,7 +168,7 @@ class Training {
             return;
         }
         ++run_.skipped;
-        // On its way to the right scale a dynamic loss scale skips steps; that is no fault.
+        // A dynamic loss scale skips steps while it falls to the right scale; that is no fault.
         const LossScaleOptions& scaling = trainer_.plan().options().loss_scale;
         const bool searching = scaling.kind == LossScaleOptions::Kind::dynamic &&
                                trainer_.loss_scale().scale > scaling.floor && std::isfinite(result.loss);
@@ -195,14 +195,14 @@ double mean_of_last(const std::vector<double>& losses, std::int64_t averaged) {
     return count == 0 ? 0 : plain_nan(sum / static_cast<double>(count));
 }
 
-/// Why nothing can be held against this run; empty if something can.
+/// Why this run is no reference; empty: it is one.
 std::string broken_training(const ConvergedRun& first) {
     if (!first.gave_up.empty()) return "broke down itself";
     if (first.losses.empty() || first.mean <= first.losses.front()) return "";
     return fmt::format("came from a loss of {:.4f} to {:.4f} itself", first.losses.front(), first.mean);
 }
 
-/// Trains under the first policy from the seeds after the run's own, which it had already.
+/// Trains under the first policy from the seeds after the run's own seed, which was used already.
 SeedSpread spread_of_seeds(Device& device, const BatchSource& batches, const ConvergeOptions& options,
                            const ConvergedRun& first, std::int64_t averaged) {
     SeedSpread spread;
@@ -213,7 +213,7 @@ SeedSpread spread_of_seeds(Device& device, const BatchSource& batches, const Con
         const std::uint64_t seed = options.trainer.seed + static_cast<std::uint64_t>(i);
         ConvergedRun run = Training(device, batches, options, options.policies.front(), seed).run();
         run.mean = mean_of_last(run.losses, averaged);
-        // One that does not train lies far from all, and all would agree with it.
+        // A run that does not train differs from all, and would make all agree.
         if (!broken_training(run).empty()) continue;
         spread.seeds.push_back(seed);
         spread.means.push_back(run.mean);
@@ -229,7 +229,7 @@ void judge(ConvergedRun& run, const ConvergeOptions& options, const Policy& poli
     run.difference = plain_nan(run.mean - first.mean);
     run.allowed = options.tolerance;
     if (options.tolerance >= 0) return;
-    // Seeds that end further apart than the loss has fallen would let anything agree.
+    // Seeds that differ by more than the loss has fallen would let anything agree.
     const double tolerance = loss_tolerance_of(policy), apart = report.spread.largest,
                  fallen = first.fallen();
     const bool needs_no_seeds = std::abs(run.difference) <= tolerance;
@@ -241,7 +241,7 @@ void find_furthest(ConvergedRun& run, const ConvergedRun& first) {
     const std::size_t steps = std::min(run.losses.size(), first.losses.size());
     for (std::size_t i = 0; i < steps; ++i) {
         const double difference = plain_nan(run.losses[i] - first.losses[i]);
-        // The negation counts a loss that is no number as furthest of all.
+        // The negation makes a NaN the furthest difference.
         if (i > 0 && std::abs(difference) <= std::abs(run.furthest)) continue;
         run.furthest = difference;
         run.furthest_step = static_cast<std::int64_t>(i);
@@ -249,12 +249,12 @@ void find_furthest(ConvergedRun& run, const ConvergedRun& first) {
     }
 }
 
-/// Whether a policy is of this format, or emulates it.
+/// Whether a policy computes in this format, or emulates it.
 bool is_of_format(const ConvergedRun& run, std::string_view format) {
     return run.policy == format || run.policy == fmt::format("emulated {}", format);
 }
 
-/// TF32 has 10 bits of fraction: FP16 as many, BF16 fewer. What agrees with no more bits acquits them.
+/// TF32 has 10 bits of fraction: FP16 as many, BF16 fewer. If one agrees, the bits are not at fault.
 std::string tf32_finding(const ConvergeReport& report) {
     const ConvergedRun *tf32 = nullptr, *acquits = nullptr;
     for (const ConvergedRun& run : report.runs) {
@@ -308,7 +308,7 @@ std::string underflow_finding(const ConvergeReport& report) {
 
 }  // namespace
 
-// A difference that is no number does not agree.
+// A NaN difference does not agree.
 bool ConvergedRun::agrees() const { return !undecided && gave_up.empty() && std::abs(difference) <= allowed; }
 
 double ConvergedRun::fallen() const { return losses.empty() ? 0 : losses.front() - mean; }

@@ -1,9 +1,9 @@
-// The same training in several precisions: same weights, same batches; and, where one leaves the first, the
-// order in which to look for the fault. Nothing here is timed.
+// The same training in several precisions, with equal weights and batches; and, where one differs from the
+// first, a list of places to search for the fault. Nothing here is timed.
 //
-// Judged is where a training arrives: the mean of the last steps' losses, not any one of them, since the
-// losses of two trainings that are equally good part for some steps and meet again. How far they may lie
-// apart says the first precision itself, from other initial weights.
+// The mean of the last steps' losses is judged, not a single loss, since the losses of two equally good
+// trainings may differ for some steps and meet again. The allowed difference comes from the first precision
+// itself, trained from other initial weights.
 #pragma once
 
 #include <functional>
@@ -18,62 +18,62 @@
 namespace mantissa::inline v0 {
 
 struct ConvergeOptions {
-    std::vector<Policy> policies;  ///< the first is what the others are held against
+    std::vector<Policy> policies;  ///< the first is the reference
     nn::Model model = {};
-    TrainerOptions trainer = {};  ///< of all; policy and loss scale apart
-    /// Gives each training the weights that it begins with; none: they are drawn from its seed.
+    TrainerOptions trainer = {};  ///< of all runs, except policy and loss scale
+    /// Sets each training's initial weights; none: drawn from its seed.
     std::function<void(StateBlock&)> begin = {};
     std::int64_t steps = 20;
-    LearningRateSchedule learning_rate = {};  ///< of so many steps
-    /// How far the mean of the last losses may lie from the first's; negative: as far as those of the first
-    /// precision lie apart for `seeds` initial weights, or the ladder's tolerance of the policy if that is
-    /// more, or seeds end further apart than the loss has fallen.
+    LearningRateSchedule learning_rate = {};  ///< over `steps`
+    /// The allowed difference of the mean of last losses from the first run's. Negative: the first
+    /// precision's spread over `seeds` initial weights. The ladder's tolerance of the policy replaces the
+    /// spread if it is larger, or if the spread exceeds the loss's fall.
     double tolerance = -1;
-    int seeds = 3;                                          ///< 1: the ladder's tolerances alone
+    int seeds = 3;                                          ///< 1: only the ladder's tolerances
     double fixed_loss_scale = 0;                            ///< for policies that need one; 0: dynamic
-    std::function<void(const std::string&)> progress = {};  ///< called with what is being done
-    /// The share of held-out examples that a trainer's model gets right, and how often it is asked for: after
-    /// every so many steps of each precision, and after its last. Reported and not judged.
+    std::function<void(const std::string&)> progress = {};  ///< called with the current activity
+    /// The share of held-out examples that a trainer's model gets right, asked for every `validate_every`
+    /// steps of each precision and after its last step. Reported, not judged.
     std::function<double(Trainer&)> accuracy = {};
     std::int64_t validate_every = 0;  ///< 0: never
 };
 
-/// A weight of one training beside that of another.
+/// A weight of one training compared with another training's.
 struct WeightApart {
     std::string name;  ///< of the parameter
-    std::string line;  ///< that first takes it, as in "model.py:52"; empty: unknown
-    double share = 0;  ///< the norm of the difference, over how far the first training moved it
+    std::string line;  ///< of its first use, as in "model.py:52"; empty: unknown
+    double share = 0;  ///< norm of the difference over the first training's total change
 };
 
 struct ConvergedRun {
     std::string policy;
-    std::vector<double> losses = {};  ///< of each step before its update; fewer where it was given up
-    bool scale_at_fault = false;      ///< that it was given up: the loss was finite, and times the scale not
-    std::string gave_up = {};         ///< why, with the first number that was not finite; empty if it was not
+    std::vector<double> losses = {};  ///< per step, before its update; fewer if it was given up
+    bool scale_at_fault = false;      ///< given up with a finite loss that overflowed when scaled
+    std::string gave_up = {};         ///< why it was given up, with the first non-finite number; else empty
     double mean = 0;                  ///< of the last ConvergeReport::averaged losses
-    double difference = 0;            ///< of that from the first run's
-    double allowed = 0;               ///< how large that may be
-    bool undecided = false;  ///< it is not larger, but allowed is as much as the first's loss has fallen
-    double furthest = 0;     ///< from the first run's loss at the same step, with its sign
-    std::int64_t furthest_step = 0;  ///< where that was
-    bool scaled = false;             ///< whether there is a loss scale
-    double loss_scale = 1;           ///< after the last step
-    std::int64_t skipped = 0;        ///< steps whose gradients were not finite at the scale of the moment
-    double lost = 0;  ///< share of the gradients that became zero when they were cast, at the end
-    std::vector<WeightApart> weights = {};    ///< that end furthest from the first run's; none where given up
+    double difference = 0;            ///< of `mean` from the first run's
+    double allowed = 0;               ///< largest allowed difference
+    bool undecided = false;           ///< within `allowed`, which is no less than the first loss's fall
+    double furthest = 0;              ///< difference from the first run's loss at one step, signed
+    std::int64_t furthest_step = 0;   ///< the step of `furthest`
+    bool scaled = false;              ///< whether there is a loss scale
+    double loss_scale = 1;            ///< after the last step
+    std::int64_t skipped = 0;         ///< steps with gradients not finite at the scale of that step
+    double lost = 0;                  ///< share of the gradients that casts made zero, at the end
+    std::vector<WeightApart> weights = {};    ///< furthest from the first run's; none if given up
     std::vector<double> accuracies = {};      ///< of held-out examples
-    std::vector<double> accuracy_steps = {};  ///< after which each was found
+    std::vector<double> accuracy_steps = {};  ///< step of each accuracy
 
     bool agrees() const;
-    /// By how much the mean lies below the first loss.
+    /// The first loss minus the mean.
     double fallen() const;
 };
 
 /// The first precision from other initial weights, on the same batches.
 struct SeedSpread {
-    std::vector<std::uint64_t> seeds = {};  ///< of the trainings that were not given up, the run's own first
-    std::vector<double> means = {};         ///< of their last losses
-    double largest = 0;                     ///< difference of two of them; 0 of one
+    std::vector<std::uint64_t> seeds = {};  ///< of the trainings not given up, the run's own first
+    std::vector<double> means = {};         ///< per seed: mean of the last losses
+    double largest = 0;                     ///< largest difference of two means; 0 for one
 };
 
 struct ConvergeReport {
@@ -82,16 +82,15 @@ struct ConvergeReport {
     std::uint64_t seed = 0;
     LearningRateSchedule learning_rate = {};
     std::int64_t averaged =
-        1;  ///< losses at the end whose mean is judged: a quarter of the steps, at most 20
+        1;  ///< losses at the end with the judged mean: a quarter of the steps, at most 20
     SeedSpread spread = {};
     std::vector<ConvergedRun> runs;
 
-    /// The first trains, and the others agree with it.
+    /// Whether the first run trains, and the others agree with it.
     bool all_agree() const;
-    /// The first trains, and the others agree with it or are undecided.
+    /// Whether the first run trains, and the others agree with it or are undecided.
     bool none_differs() const;
-    /// Why nothing can be held against the first run: that it was given up, or ended above the loss that it
-    /// began with; empty if it trains.
+    /// Why the first run is no reference: it was given up, or ended above its initial loss; empty: it is.
     std::string broken() const;
 };
 
@@ -102,17 +101,17 @@ void require_comparable(const std::vector<Policy>& policies);
 /// require_comparable does, if there are no steps or no seed, or if the memory does not suffice.
 ConvergeReport run_converge(Device& device, const BatchSource& batches, const ConvergeOptions& options);
 
-/// Where to look for the fault, in order, with what the runs say of each place; empty if all agree.
+/// Places to search for the fault, in order, with the runs' evidence; empty if all agree.
 std::vector<std::string> where_to_look(const ConvergeReport& report);
 
-/// A sentence about the runs that agree and those that do not, with what was compared.
+/// A sentence about the runs that agree and that do not, with the tolerances.
 std::string verdict(const ConvergeReport& report);
 
 /// For people.
 std::string converge_table(const ConvergeReport& report);
 /// For machines: docs/json.md.
 std::string converge_json(const ConvergeReport& report);
-/// A page that needs no other file, with the curves. `command`: what was typed.
+/// A self-contained page with the curves. `command`: the command line.
 std::string converge_html(const ConvergeReport& report, const std::string& command);
 
 }  // namespace mantissa

@@ -54,7 +54,7 @@ Table runs_of(const ConvergeReport& report) {
     return table;
 }
 
-/// A row for every so many steps and for the last; a column for each precision.
+/// A row for every `every` steps and for the last; a column per precision.
 Grid losses_of(const ConvergeReport& report, std::size_t every) {
     Grid grid{{"step"}};
     for (const ConvergedRun& run : report.runs) grid.headings.push_back(run.policy);
@@ -68,7 +68,7 @@ Grid losses_of(const ConvergeReport& report, std::size_t every) {
     return grid;
 }
 
-/// A row for each validation; none without one.
+/// A row per validation; empty without one.
 Grid accuracies_of(const ConvergeReport& report) {
     Grid grid{{"step"}};
     for (const ConvergedRun& run : report.runs) grid.headings.push_back(run.policy);
@@ -81,7 +81,7 @@ Grid accuracies_of(const ConvergeReport& report) {
     return grid;
 }
 
-/// The weights that end furthest from the first run's, a row each; none where nobody names one.
+/// A row per weight that ends furthest from the first run's; empty if no run names any.
 Grid weights_of(const ConvergeReport& report) {
     Grid grid{
         {"policy", "weights furthest from " + report.runs.front().policy, "line", "of the way it went"}};
@@ -100,7 +100,7 @@ std::string note_on_weights(const ConvergeReport& report) {
         report.runs.front().policy);
 }
 
-/// The spread of seeds, which the means were held against.
+/// The spread of seeds that the means were compared with.
 std::string spread_text(const ConvergeReport& report) {
     const SeedSpread& spread = report.spread;
     const std::string& first = report.runs.front().policy;

@@ -21,7 +21,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// Scalars beside tensors left out: they decide nothing, as the step count of AdamW in FP64.
+/// Tensors without the scalars beside them, such as the step count of AdamW in FP64, which decide nothing.
 std::vector<Type> tensors_of(std::span<const Type> types) {
     std::vector<Type> tensors;
     for (const Type& type : types)
@@ -29,7 +29,7 @@ std::vector<Type> tensors_of(std::span<const Type> types) {
     return tensors.empty() ? std::vector<Type>(types.begin(), types.end()) : tensors;
 }
 
-/// The formats of some values: floating-point ones where there are any, each once, in order of first use.
+/// The formats of values: floating-point ones if there are any, each once, in order of first use.
 std::string formats_of(std::span<const Type> types) {
     const bool any_floating =
         std::any_of(types.begin(), types.end(), [](const Type& type) { return is_floating(type.dtype); });
@@ -42,7 +42,7 @@ std::string formats_of(std::span<const Type> types) {
     return fmt::format("{}", fmt::join(seen, ","));
 }
 
-/// FP64 computes in FP64, every shorter floating-point format in FP32; nothing for integers.
+/// FP64 for FP64, FP32 for every shorter floating-point format; none for integers.
 std::optional<DType> arithmetic_format(std::span<const Type> types) {
     std::optional<DType> format;
     for (const Type& type : types) {
@@ -68,7 +68,7 @@ std::string multiply_of(const Node& node, std::span<const Type> inputs) {
     return format ? std::string(name_of(*format)) : "";
 }
 
-/// `sums`: what the kernel adds in.
+/// `sums`: the kernel's accumulation format.
 std::string sum_of(const Node& node, DType sums, std::span<const Type> inputs) {
     const bool adds =
         node.op->fuser == FuserClass::contraction || node.op->fuser == FuserClass::row_reduction;
@@ -78,13 +78,13 @@ std::string sum_of(const Node& node, DType sums, std::span<const Type> inputs) {
     return std::string(name_of(wide ? DType::f64 : sums));
 }
 
-/// A cast that no rule of the policy made was written by the model, or by the definition of the update.
+/// The policy's rule; a cast without one was written by the model, or by the definition of the update.
 std::string rule_of(const Node& node) {
     if (!node.origin.rule.empty()) return node.origin.rule;
     return node.op->name == "cast" ? "asked for" : "input types";
 }
 
-/// The formats of an operation of a graph; of which plan and at what cost is left to the caller.
+/// The formats of a graph's operation; plan and cost are left to the caller.
 ExplainedNode formats_of(const Graph& graph, const Node& node, DType sums) {
     const std::vector<Type> inputs = tensors_of(graph.input_types(node));
     return {.op = std::string(node.op->name),
@@ -100,13 +100,13 @@ ExplainedNode formats_of(const Graph& graph, const Node& node, DType sums) {
             .contracts = node.op->fuser == FuserClass::contraction};
 }
 
-/// Names of operands, numbers, counters and other shapes of the same are no work of a kernel.
+/// Names of operands, numbers, counters and changes of shape are no work of a kernel.
 bool is_part(const Node& node) {
     if (node.op->name == "cast") return true;
     return !node.inputs.empty() && node.op->fuser != FuserClass::movement;
 }
 
-/// The operations of a fused kernel, in its order; the contraction, which its own line is about, apart.
+/// The operations of a fused kernel, in order, without the contraction, which has its own line.
 std::vector<ExplainedNode> parts_of(const Graph& body, NodeId contraction, const ExplainedNode& whole,
                                     DType sums) {
     std::vector<ExplainedNode> parts;
@@ -122,8 +122,8 @@ std::vector<ExplainedNode> parts_of(const Graph& body, NodeId contraction, const
     return parts;
 }
 
-/// The formats in which an operation multiplies and adds that does so inside of itself (attention, the joint
-/// loss): its kernel's name says it, as "attention bf16*bf16+f32 amx" does. Otherwise nothing changes.
+/// Reads the product formats of an operation with inner products (attention, the joint loss) from its
+/// kernel's name, as in "attention bf16*bf16+f32 amx". Other nodes stay unchanged.
 void read_products(ExplainedNode& node) {
     const std::size_t times = node.kernel.find('*'), plus = node.kernel.find('+', times);
     if (times == std::string::npos || plus == std::string::npos) return;
@@ -133,7 +133,7 @@ void read_products(ExplainedNode& node) {
     node.sum = node.kernel.substr(plus + 1, node.kernel.find(' ', plus) - plus - 1);
 }
 
-/// A contraction with an epilogue is explained as the contraction that it is; other fused kernels as a whole.
+/// A contraction with an epilogue is explained as that contraction; other fused kernels as a whole.
 ExplainedNode explain_node(const Graph& graph, const PlannedNode& planned) {
     const Node& node = graph.node(planned.node);
     const Graph* body = node.op->name == "fused" ? &node.attributes.body("body").graph() : nullptr;
@@ -171,7 +171,7 @@ ExplainedCast cast_of(const Graph& graph, const PlannedNode& planned) {
             .bytes = planned.cost.bytes};
 }
 
-/// An update that keeps a copy rounds the parameter, too.
+/// The cast of an update that also writes a rounded copy of the parameter.
 ExplainedCast copy_of(const Node& node) {
     return {.name = node.origin.scope,
             .pass = std::string(name_of(node.origin.stage)),
@@ -228,7 +228,7 @@ std::string arithmetic_of(const ExplainedNode& node) {
 
 namespace {
 
-/// The CPU's kernels meet so many queries and keys at once.
+/// Queries and keys in a block of the CPU's kernels.
 constexpr std::int64_t queries_of_block = 32, keys_of_block = 128;
 
 std::string form_of(const AttentionScore& score, const ScoreFormula& formula, bool causal, bool by_data) {
@@ -345,7 +345,7 @@ std::string memory_table(const MemoryAtPeak& memory) {
 
 namespace {
 
-/// Items of the same key. `add` adds one to the first of its kind.
+/// Groups items with equal keys. `add` adds an item to the first of its kind.
 template <class Item, class KeyOf, class Add>
 std::vector<Kind<Item>> alike(const std::vector<Item>& items, const KeyOf& key_of, const Add& add) {
     std::vector<Kind<Item>> kinds;
@@ -368,7 +368,7 @@ std::tuple<std::string, std::string, std::string, std::string, std::string> form
     return {node.storage, arithmetic_of(node), node.sum, node.output, node.rule};
 }
 
-/// By what fused kernels differ.
+/// The differences between fused kernels, as text.
 std::string parts_text(const ExplainedNode& node) {
     std::string text;
     for (const ExplainedNode& part : node.parts)

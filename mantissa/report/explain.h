@@ -1,5 +1,5 @@
-// The formats of a training step: for each operation those that it is stored, multiplied and summed in, and
-// the rule that chose them. Read off the plan, so off the types that the kernels are given.
+// The formats of a training step: storage, multiplication and summation of each operation, and the rule that
+// chose them. Read off the plan, and so off the kernels' actual types.
 #pragma once
 
 #include <string>
@@ -20,20 +20,19 @@ class TrainingPlan;
 struct ExplainedNode {
     std::string op;
     std::string name;       ///< the model's scope, as in "h.3.mlp.c_fc"
-    std::string line = {};  ///< that traced it, as in "model.py:52"; empty: unknown
+    std::string line = {};  ///< of the trace, as in "model.py:52"; empty: unknown
     std::string pass;       ///< forward, backward or update
     std::string storage;    ///< of the operands: "bf16", or "bf16,f32" where they differ
-    std::string multiply;   ///< what arithmetic is done in; empty where nothing is computed
-    std::string sum;        ///< what is added up in; empty where nothing is
+    std::string multiply;   ///< format of arithmetic; empty: nothing is computed
+    std::string sum;        ///< format of accumulation; empty: none
     std::string output;     ///< of the outputs
     std::string rule;
     std::string kernel;
-    bool contracts = false;  ///< whether what it does is to multiply matrices, as attention does, too
+    bool contracts = false;  ///< multiplies matrices, as attention does, too
     std::int64_t bytes = 0;  ///< read and written once each
     std::int64_t flops = 0;
-    /// The operations in a fused kernel, casts too, in their order; of a contraction with an epilogue those
-    /// of the epilogue. Their values stay in registers, so they have no bytes, FLOPs and kernels of their
-    /// own.
+    /// The operations in a fused kernel, casts included, in order; for a contraction with an epilogue, the
+    /// epilogue's. Their values stay in registers, so they have no bytes, FLOPs and kernels of their own.
     std::vector<ExplainedNode> parts = {};
 };
 
@@ -49,20 +48,19 @@ struct ExplainedAttention {
     std::string formula;  ///< as ScoreFormula writes it
     std::int64_t blocks = 0, all_blocks = 0;  ///< of pairs that are computed, at most, and that there are
     std::int64_t queries = 0, keys = 0;       ///< in a block
-    std::string why;                          ///< so many
+    std::string why;                          ///< reason for this number of blocks
 };
 
-/// Values of the arena that are alike, and alive at the peak.
+/// Arena values of one kind that are alive at the peak.
 struct LiveValues {
-    std::string op;         ///< that made them, as in "softmax"; "workspace" of a kernel
+    std::string op;         ///< producer, as in "softmax"; "workspace" of a kernel
     std::string pass;       ///< forward, backward or update
     std::string type = {};  ///< as in "f32[4, 12, 1024, 1024]"; empty for a workspace
     int count = 0;
     std::int64_t bytes = 0;
 };
 
-/// The contents of a plan's memory where most of it is in use: what one would have to do without to train a
-/// larger model or batch.
+/// A plan's memory at its peak: the values to save for a larger model or batch.
 struct MemoryAtPeak {
     std::int64_t state = 0;                                    ///< parameters, moments, constants
     std::int64_t arena = 0;                                    ///< activations, gradients, workspaces
@@ -75,7 +73,7 @@ struct MemoryAtPeak {
 
 MemoryAtPeak memory_at_peak(const Plan& plan);
 
-/// For people: the totals, and what is alive at the peak, all but the last hundredth.
+/// For people: the totals, and the values alive at the peak, except the last hundredth.
 std::string memory_table(const MemoryAtPeak& memory);
 
 struct Explanation {
@@ -83,10 +81,10 @@ struct Explanation {
     std::string policy;
     std::string of = "one training step";
     std::vector<std::string> passes = {};  ///< the optional ones that ran
-    std::vector<ExplainedNode> nodes;      ///< in the order in which they run, casts apart
+    std::vector<ExplainedNode> nodes;      ///< in the order of the run, without casts
     std::vector<ExplainedCast> casts;
     std::vector<ExplainedAttention> attentions = {};
-    std::vector<PassRefusal> refused;  ///< what the passes left as it was, and why
+    std::vector<PassRefusal> refused;  ///< nodes that passes left unchanged, and reasons
     MemoryAtPeak memory = {};
     std::string reason_of_unit = {};  ///< Target's
 
@@ -96,36 +94,35 @@ struct Explanation {
     std::string passes_text() const;
 };
 
-/// `pipeline`: what the plan's graph was built with. `model` and `refused` are left to the caller.
+/// `pipeline`: the options of the plan's graph. `model` and `refused` are left to the caller.
 Explanation explain(const Plan& plan, const PipelineOptions& pipeline);
-/// A training step, with its model and what the passes left.
+/// Explains a training step, with its model and its refusals.
 Explanation explain(const TrainingPlan& plan);
 
-/// "bf16*bf16+f32" for a contraction; the format it computes in for all else; "-" where nothing is computed.
+/// "bf16*bf16+f32" for a contraction; the arithmetic format for all other nodes; "-" if nothing is computed.
 std::string arithmetic_of(const ExplainedNode& node);
 
-/// A table for people. It has a line for each kind of operation (or for each node), and below a fused kernel
-/// its parts. The casts, totals by arithmetic, what passes left unchanged, and the memory follow.
+/// A table for people: a line for each kind of operation (or each node), with the parts of a fused kernel
+/// below. Casts, totals by arithmetic, refusals of passes and memory follow.
 enum class Detail : std::uint8_t { kinds, nodes };
 std::string explain_table(const Explanation& explanation, Detail detail);
 
-/// The same as a page that needs no other file, with every node; with a roofline, of a run of the same step,
-/// what its kernels reached. `command`: what was typed.
+/// The explanation as a self-contained page, with every node, and with the rates of its kernels if a roofline
+/// of the step was measured. `command`: the command line.
 std::string explain_html(const Explanation& explanation, const Roofline* roofline,
                          const std::string& command);
 
-/// docs/json.md describes every member. `threads`: what the step would take on more of them; null: that was
-/// not asked.
+/// docs/json.md describes every member. `threads`: the step's time on more threads; null: not requested.
 std::string explain_json(const Explanation& explanation, const ThreadReport* threads = nullptr);
 
-/// The operations of one model that two policies treat differently, those that only one of them has, and how
-/// many casts. Two operations are the same if pass, name and scope are, in their order.
+/// The operations that two policies treat differently, or only one has, and the number of casts. Operations
+/// are matched by pass, name and scope, in order.
 std::string explain_difference(const Explanation& first, const Explanation& second);
 
 /// Explains a node `attention`.
 ExplainedAttention explain_attention(const Graph& graph, const Node& node);
 
-/// The first of some that are alike, with the bytes and arithmetic of all, and how many there are.
+/// The first of several equal items, with the total bytes and arithmetic, and the count.
 template <class Item>
 struct Kind {
     Item first;
@@ -134,24 +131,24 @@ struct Kind {
 
 // All in order of first use.
 
-/// Nodes that differ in nothing but their place in the model. Fused kernels are alike where their parts are.
+/// Nodes that differ only in their place in the model. Fused kernels are equal if their parts are.
 std::vector<Kind<ExplainedNode>> kinds_of(const std::vector<ExplainedNode>& nodes);
 
 /// Casts of one pass, between the same formats and by the same rule.
 std::vector<Kind<ExplainedCast>> kinds_of(const std::vector<ExplainedCast>& casts);
 
-/// Nodes of one operation that one pass left as they are, for one reason.
+/// Nodes of one operation that one pass left unchanged for one reason.
 std::vector<Kind<PassRefusal>> kinds_of(const std::vector<PassRefusal>& refused);
 
-/// Attentions of which the same is said.
+/// Attentions with equal descriptions.
 std::vector<Kind<ExplainedAttention>> kinds_of(const std::vector<ExplainedAttention>& attentions);
 
 struct PartKind {
-    ExplainedNode part;  ///< the first of them
-    std::string ops;     ///< of all: "mul (3), add, rsqrt"
+    ExplainedNode part;  ///< first part
+    std::string ops;     ///< of all parts: "mul (3), add, rsqrt"
 };
 
-/// Parts of a fused kernel that are done in the same formats by the same rule.
+/// Parts of a fused kernel with equal formats and rule.
 std::vector<PartKind> part_kinds_of(const ExplainedNode& node);
 
 struct ArithmeticTotal {

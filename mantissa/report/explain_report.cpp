@@ -1,5 +1,4 @@
-// An explanation as text, as JSON, and as one page with every node, and with a roofline where one was
-// measured.
+// An explanation as text, as JSON, and as one page with every node and, if it was measured, a roofline.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +16,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// Operations with those in fused kernels, which differ from policy to policy in what they hold.
+/// Operations, including the contents of fused kernels, which differ from policy to policy.
 std::vector<ExplainedNode> operations_of(const Explanation& explanation) {
     std::vector<ExplainedNode> operations;
     for (const ExplainedNode& node : explanation.nodes) {
@@ -32,7 +31,7 @@ std::string formats_of(const ExplainedNode& node) {
     return fmt::format("{} -> {} -> {}", node.storage, arithmetic_of(node), node.output);
 }
 
-/// Counts of what is alike: pass, operation, and its formats under either policy.
+/// Counts of equal lines: pass, operation, and its formats under either policy.
 class Lines {
   public:
     void add(const ExplainedNode& node, const std::string& first, const std::string& second) {
@@ -58,7 +57,7 @@ std::string explain_difference(const Explanation& first, const Explanation& seco
     using Where = std::tuple<std::string, std::string, std::string>;
     const auto where_of = [](const ExplainedNode& node) { return Where{node.pass, node.op, node.name}; };
     const std::vector<ExplainedNode> ours = operations_of(first), theirs = operations_of(second);
-    std::map<Where, std::queue<std::size_t>> open;  // of the second, not yet paired
+    std::map<Where, std::queue<std::size_t>> open;  // of `second`, not yet paired
     for (std::size_t i = 0; i < theirs.size(); ++i) open[where_of(theirs[i])].push(i);
     std::vector<bool> paired(theirs.size());
     Lines lines;
@@ -116,7 +115,7 @@ constexpr RuleMeaning rule_meanings[] = {
     {"copy", "that of what a pass copied into another layout"},
 };
 
-/// Whether the rule is among those that a node's format follows from, as in "copy, bf16 list: matmul".
+/// Whether a node's format follows from the rule, as in "copy, bf16 list: matmul".
 bool follows(const ExplainedNode& node, std::string_view rule) {
     const std::string text = " " + node.rule;
     return text.find(fmt::format(" {}", rule)) != text.npos ||
@@ -173,7 +172,7 @@ Grid refusals(const Explanation& explanation) {
     return grid;
 }
 
-/// Totals by arithmetic, and of all.
+/// Totals by arithmetic, and overall.
 std::vector<ArithmeticTotal> totals_with_all(const Explanation& explanation) {
     std::vector<ArithmeticTotal> totals = totals_of(explanation);
     ArithmeticTotal all{.name = "all"};
@@ -195,7 +194,7 @@ Grid totals(const Explanation& explanation) {
     return grid;
 }
 
-/// Two bars, arithmetic and bytes, each divided by what it is done in.
+/// Two bars, arithmetic and bytes, each divided by arithmetic format.
 std::string arithmetic_bars(const Explanation& explanation) {
     html::Bar flops{"arithmetic", {}, ""}, bytes{"bytes", {}, ""};
     std::vector<html::Named> names;
@@ -213,7 +212,7 @@ std::string arithmetic_bars(const Explanation& explanation) {
     return html::key(names) + html::bars({flops, bytes}, 1);
 }
 
-/// Nodes, or the parts of one, which have no kernel, bytes and FLOPs of their own.
+/// Nodes, or the parts of a node, which have no kernel, bytes and FLOPs of their own.
 Table nodes_of(const std::vector<ExplainedNode>& nodes, bool are_parts = false) {
     Table table{{"op", "name", "line", "pass", "storage", "multiply", "sum", "output", "rule", "kernel",
                  "bytes", "flops", "parts"}};
@@ -258,7 +257,7 @@ Fields memory_of(const MemoryAtPeak& memory) {
             {"peak.pass", memory.peak_pass}, {"live", live}};
 }
 
-/// A table with an empty line behind it; nothing where it has no rows.
+/// A table followed by an empty line; empty if it has no rows.
 std::string paragraph(const Grid& grid) { return grid.rows.empty() ? "" : grid.text() + "\n"; }
 
 std::string section(const char* title, const Grid& grid) {

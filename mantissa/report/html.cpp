@@ -12,8 +12,8 @@ namespace mantissa::inline v0::html {
 
 namespace {
 
-// Colours c0 ... c7 tell series apart; each has its lighter twin for dark pages. A bar of a chart is a grid
-// of label, bar and text. Of two drawings of the same, .broad and .narrow, the one that fits is shown.
+// Colours c0 ... c7 tell series apart; each has a lighter twin for dark pages. A bar of a chart is a grid of
+// label, bar and text. Of two versions of a drawing, .broad and .narrow, the fitting one is shown.
 constexpr std::string_view style = R"(
 :root{color-scheme:light dark;--page:#fff;--ink:#1a202c;--faint:#5a6676;--line:#cbd5e0;--band:#edf2f7;
 --c0:#2b6cb0;--c1:#c05621;--c2:#2f855a;--c3:#b83280;--c4:#6b46c1;--c5:#8a6d1a;--c6:#0e7490;--c7:#4a5568}
@@ -106,7 +106,7 @@ namespace {
 
 constexpr double right = 16, top = 24, bottom = 44;
 
-/// 1, 2 or 5 times a power of ten, so that about `parts` of them make up `range`.
+/// A step of 1, 2 or 5 times a power of ten, so that about `parts` steps make up `range`.
 double round_step(double range, double parts) {
     const double raw = range / parts, power = std::pow(10, std::floor(std::log10(raw)));
     for (const double step : {1.0, 2.0, 5.0})
@@ -116,13 +116,13 @@ double round_step(double range, double parts) {
 
 std::string label_of(double value) { return fmt::format("{:.6g}", value); }
 
-/// The plane on which steps and values lie.
+/// The plane of steps and values.
 struct Plane {
     DrawingOptions options = {};
     double first_step = 0, last_step = 1, low = 0, high = 1;
     std::vector<double> marks = {};  ///< values with a line across the drawing
 
-    /// Room for the longest label, and mostly the same for drawings of one width.
+    /// Room for the longest label, mostly equal for drawings of one width.
     double left() const {
         constexpr double of_a_letter = 7;
         double room = options.width < 600 ? 60 : 80;
@@ -181,7 +181,7 @@ Plane plane_of(const std::vector<Curve>& curves, const DrawingOptions& options) 
     }
     if (!(low <= high)) return {.options = options};
     Plane plane{.options = options, .first_step = first, .last_step = last > first ? last : first + 1};
-    // Values that one label stands for are one value, which has one line.
+    // Values with equal labels are drawn as one value, with one line.
     const bool is_constant = label_of(low) == label_of(high);
     const double margin = !is_constant ? 0.05 * (high - low) : low == 0 ? 1 : 0.5 * std::abs(low);
     plane.low = low - margin;
@@ -235,7 +235,7 @@ std::string curve_path(const Plane& plane, const Curve& curve, double stroke) {
            points;
 }
 
-/// Each curve is wider by `wider` than the one after it.
+/// Each curve is wider by `wider` than the next.
 std::string drawing(const std::vector<Curve>& curves, const std::string& vertical, double wider,
                     const DrawingOptions& options = {}) {
     const Plane plane = plane_of(curves, options);

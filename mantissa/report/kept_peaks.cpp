@@ -18,11 +18,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int file_version = 2;                  // 1 had rates of AMX tiles that were measured on zeros
+constexpr int file_version = 2;                  // 1 had rates of AMX tiles measured on zeros
 constexpr std::size_t max_file_bytes = 1 << 20;  // some thousand machines
-// A thousand times what the fastest machine does in BF16: more was never measured.
+// A thousand times the fastest machine's BF16 rate: anything above is no measurement.
 constexpr double max_rate = 1e18;
-// The least rise that is written anew: less is noise.
+// The least rise that is stored: less is noise.
 constexpr double min_rise = 1.002;
 
 std::string today() {
@@ -56,14 +56,14 @@ struct Entry {
     std::string measured;
 };
 
-/// The file's entries of the machines, whatever they are; nothing where it cannot be read, or is damaged.
+/// The file's entries of machines, unchecked; empty if it cannot be read, or is damaged.
 Json entries_of(const std::filesystem::path& file) {
     try {
         const Json json = parse_strict_json(read_file(file), file.string(), {.bytes = max_file_bytes});
         if (json.is_object() && json.value("version", 0) == file_version && json.at("machines").is_array())
             return json["machines"];
     } catch (const std::exception&) {
-        // A cache that is lost is made again.
+        // A lost cache is made again.
     }
     return Json::array();
 }
@@ -139,7 +139,7 @@ void KeptPeaks::measure_well() {
 Peaks KeptPeaks::arithmetic() {
     const auto scratch = device_.allocate(std::size_t{1} << 20, "measurement of arithmetic");
     Peaks now = device_.measure_peaks(*scratch);
-    now.copy = 0;  // so little was copied in a cache
+    now.copy = 0;  // so small a copy stays in a cache
     since_measured_.restart();
     return now;
 }
@@ -152,8 +152,8 @@ void KeptPeaks::raise(const Peaks& seen) {
     kept_ = peaks_;
 }
 
-/// Peaks that another run kept meanwhile stay, where they are larger. Two that write at the same moment may
-/// lose one machine's entry, which is then measured anew.
+/// Larger peaks that another run stored meanwhile stay. Two writers at the same moment may lose one machine's
+/// entry, which is then measured again.
 void KeptPeaks::keep() {
     if (file_.empty()) return;
     const Json key = key_of(device_.target());

@@ -1,8 +1,8 @@
-// The peaks of this machine, kept in a file from run to run, so that shares of them (MFU) do not follow what
-// else ran during a short measurement. The largest seen counts: nothing makes a machine faster than it is.
+// The peaks of this machine, kept in a file between runs, so that shares of them (MFU) do not depend on other
+// load during a short measurement. The largest measurement counts: no disturbance makes a machine faster.
 //
-// The file is a cache: without it, or where it cannot be read or written, the peaks are measured and the run
-// goes on. What decides the peaks is their key: processor, instruction-set level, BF16 unit, threads.
+// The file is a cache: if it is missing or cannot be read or written, the peaks are measured and the run
+// continues. The key has all that decides the peaks: processor, instruction-set level, BF16 unit, threads.
 #pragma once
 
 #include <cstdint>
@@ -14,43 +14,43 @@
 
 namespace mantissa::inline v0 {
 
-/// mantissa/peaks.json in $XDG_CACHE_HOME, else in ~/.cache; empty where neither is an absolute path.
+/// mantissa/peaks.json in $XDG_CACHE_HOME, else in ~/.cache; empty if neither is an absolute path.
 std::filesystem::path peaks_file();
 
-/// Each the larger of two.
+/// The larger value of each peak.
 Peaks larger_of(const Peaks& a, const Peaks& b);
 
-/// Memory in which copying is measured: well beyond any cache, so that what is copied does not lie in one.
+/// Memory for measuring copies: well beyond any cache, so that the data is in none.
 std::int64_t copy_scratch_bytes(const Target& target);
 
 /// "6.61 TFLOP/s", or "487.2 GFLOP/s" below one TFLOP/s.
 std::string rate_text(double flops_per_second);
 
-/// The largest peaks of this machine, measured now and kept from earlier. Copying where there is memory for
-/// it beyond the caches, else in what there is.
+/// The largest peaks of this machine, measured now and earlier. Copying is measured beyond the caches if
+/// there is memory for it, else in the available memory.
 Peaks known_peaks(Device& device);
 
 class KeptPeaks {
   public:
-    /// Takes this machine's peaks from `file` and measures arithmetic once more, a tenth of a second. Where
-    /// `file` has none, measures until the largest of several rounds rises no more, one to three seconds.
-    /// Keeps the peaks that rose. An empty `file` keeps nothing. Copying takes memory: a caller that has the
-    /// memory measures the copy and calls raise().
+    /// Takes this machine's peaks from `file` and measures arithmetic again, for a tenth of a second. Without
+    /// an entry, measures in rounds until the maximum stops rising, one to three seconds. Stores raised
+    /// peaks, unless `file` is empty. Copying needs memory: a caller that has it measures the copy and calls
+    /// raise().
     KeptPeaks(Device& device, std::filesystem::path file);
 
     const Peaks& peaks() const { return peaks_; }
 
-    /// Raises each peak to one seen elsewhere, if that is larger, and keeps it.
+    /// Raises each peak to a larger one seen elsewhere, and stores it.
     void raise(const Peaks& seen);
 
-    /// The share of the fastest peak that a rate in FLOP/s is: at most 1, since what ran faster than the peak
-    /// is a better measurement of it. Before it is taken for one, and else once a minute, arithmetic is
-    /// measured again. What ran at more than twice the peak is a fault of a clock: 1, and nothing is kept.
+    /// The share of the fastest peak for a rate in FLOP/s, at most 1: a faster rate is a better measurement
+    /// of the peak. Arithmetic is measured again before that, and otherwise once a minute. A rate above twice
+    /// the peak is a clock fault: the share is 1, and nothing is stored.
     double share_of_fastest(double rate);
 
     /// "6.61 TFLOP/s BF16, measured 2026-11-22, kept in FILE".
     std::string text() const;
-    /// The place where they are kept, or why they are not: the end of text().
+    /// The place of storage, or why nothing is stored: the end of text().
     std::string place() const;
 
   private:
@@ -61,10 +61,10 @@ class KeptPeaks {
     Device& device_;
     std::filesystem::path file_;
     Peaks peaks_, kept_;
-    std::string measured_;  ///< the day of the last rise, as in "2026-11-22"
-    std::string not_kept_;  ///< why; empty if they are
+    std::string measured_;  ///< day of the last rise, as in "2026-11-22"
+    std::string not_kept_;  ///< reason; empty if they are stored
     Stopwatch since_measured_;
-    bool out_of_reach_ = false;  ///< whether measuring again for a rate above the peak did not help
+    bool out_of_reach_ = false;  ///< whether a new measurement for a rate above the peak did not help
 };
 
 }  // namespace mantissa

@@ -20,21 +20,21 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// The operations that a rung looks for in the model; where it finds none, the rung is the one before.
+/// The operations that a rung changes; if the model has none, the rung equals the one before.
 enum class Change : std::uint8_t { none, attention, fused_linear_cross_entropy };
 
 struct Rung {
     std::string_view name;
     std::string_view policy;
-    double loss_tolerance;      ///< how far its losses may lie from the first rung's
-    std::string_view multiply;  ///< what its matrix multiplies must multiply; they add in FP32
+    double loss_tolerance;      ///< allowed difference of its losses from the first rung's
+    std::string_view multiply;  ///< factors of its matrix multiplies; they add in FP32
     bool fuse = false;
     bool match_attention = false;
-    bool pad = false;  ///< where something is ugly; else it is the rung before
+    bool pad = false;  ///< if a size is ugly; else it equals the rung before
     bool fuse_linear_cross_entropy = false;
     Change change = Change::none;
 
-    /// The rungs that run what PyTorch runs cast weights where they are used, as it does.
+    /// The optional passes. Rungs that follow PyTorch cast weights at each use, as it does.
     std::vector<std::string> passes() const {
         std::vector<std::string> names{"simplify"};
         if (fuse) names.insert(names.end(), {"fuse", "lay_out"});
@@ -47,7 +47,7 @@ struct Rung {
 
 constexpr std::string_view fp32_with_all_passes = "fp32-all";
 
-/// A policy below sixteen bits, which has its name: as the rung `loss`, but for what is rounded.
+/// A policy below sixteen bits, which has its name: as the rung `loss`, except for its roundings.
 constexpr Rung with_all_passes(std::string_view policy, double loss_tolerance) {
     return {.name = policy,
             .policy = policy,
@@ -59,9 +59,9 @@ constexpr Rung with_all_passes(std::string_view policy, double loss_tolerance) {
             .fuse_linear_cross_entropy = true};
 }
 
-/// Rungs that exist, in the order of the ladder. Tolerances: the same kernels give the same bits, and passes
-/// sum in other orders; BF16 keeps 8 bits of each operand, TF32 and FP16 keep 11; losses of GPT-2 over tens
-/// of steps were seen to differ by 0.001. Below sixteen bits: the largest gaps that papers report after
+/// Existing rungs, in the ladder's order. Tolerances: equal kernels give equal bits, and passes change the
+/// order of sums; BF16 keeps 8 bits of each operand, TF32 and FP16 keep 11; losses of GPT-2 over tens of
+/// steps were seen to differ by 0.001. Below sixteen bits: the largest gaps that papers report after
 /// trainings (docs/guide/below-sixteen-bits.md).
 constexpr Rung known_rungs[] = {
     {.name = "fp32", .policy = "fp32", .loss_tolerance = 0.0, .multiply = "f32"},
@@ -130,7 +130,7 @@ double median_deviation(std::vector<double> values) {
     return median(values);
 }
 
-/// The beginning of other memory, which must live longer.
+/// The beginning of another memory, which must outlive it.
 class PartOfMemory final : public DeviceMemory {
   public:
     PartOfMemory(DeviceMemory& whole, std::size_t bytes) : whole_(whole), bytes_(bytes) {}
@@ -142,13 +142,12 @@ class PartOfMemory final : public DeviceMemory {
     std::size_t bytes_;
 };
 
-/// Memory that measuring copies takes beside an arena: none where the arena is large enough for it.
+/// Memory for measuring copies beside an arena: none if the arena is large enough.
 std::int64_t scratch_beside(std::int64_t arena, const Target& target) {
     return arena >= copy_scratch_bytes(target) ? 0 : copy_scratch_bytes(target);
 }
 
-/// A rung that ran on other kernels than its own is no measurement of it. Products of FP8 are made for
-/// policies of FP8 alone.
+/// Throws UserError if a rung would run another rung's kernels. Only policies of FP8 have FP8 products.
 void require_own_kernels(const Rung& rung, const Plan& plan) {
     for (const PlannedNode* planned : plan.nodes_of("matmul"))
         if (planned->arithmetic.multiply != rung.multiply || planned->arithmetic.sums != DType::f32)
@@ -162,7 +161,7 @@ std::vector<std::string> matmul_kernels_of(const Plan& plan) {
     return kernels;
 }
 
-/// Why a rung changes nothing in the plan of this model; empty if it does.
+/// The reason why a rung has no effect on this model's plan; empty if it has one.
 std::string no_change(const Rung& rung, const TrainingPlan& plan) {
     const auto missing = [&](std::string_view op, std::string_view pass, std::string_view what) {
         if (!plan.step().kernels_of(op).empty()) return std::string();
@@ -186,16 +185,16 @@ std::string no_change(const Rung& rung, const TrainingPlan& plan) {
     return {};
 }
 
-/// One rung while the ladder runs.
+/// A rung while the ladder runs.
 struct RunningRung {
     const Rung& rung;
     Trainer trainer;
     std::vector<double> losses = {};
     std::vector<double> seconds = {};
-    // The last step of training is looked at, so that looking disturbs none that is timed.
+    // The last step of training is profiled, so that profiling disturbs no timed step.
     Profile profile = {};
     double profiled_seconds = 0;
-    std::size_t part = 0;  ///< of the time that is left
+    std::size_t part = 0;  ///< index in the remaining time
 };
 
 class LadderRun {
@@ -267,7 +266,7 @@ class LadderRun {
         prepare_scratch();
     }
 
-    /// Between steps nothing in the arena is needed any more.
+    /// Between steps, the arena holds nothing that is still needed.
     void prepare_scratch() {
         report_.scratch_bytes =
             scratch_beside(static_cast<std::int64_t>(memory_->arena->size()), device_.target());
@@ -282,7 +281,7 @@ class LadderRun {
         const Batch batch = buffer_.fill(batches_, static_cast<std::uint64_t>(index));
         const StepResult result = running.trainer.step(batch, options_.learning_rate, profile);
         time_left_.took(running.part, result.seconds);
-        // A dynamic loss scale may skip steps on its way down; their loss counts all the same.
+        // A dynamic loss scale may skip steps while it falls; their loss counts all the same.
         const bool scaled = running.trainer.plan().options().loss_scale.kind != LossScaleOptions::Kind::none;
         if (!result.applied && !(scaled && std::isfinite(result.loss)))
             throw UserError(fmt::format("{}: the loss of step {} is not finite", running.rung.name, index));
@@ -312,8 +311,8 @@ class LadderRun {
 
     void measure_peaks() { report_.peaks = larger_of(report_.peaks, device_.measure_peaks(*scratch_)); }
 
-    /// Batch norms over the few pixels that a ladder's batch leaves amplify every rounding, without a bound
-    /// that would tell a fault from it. Their losses are shown and not judged; converge judges them by seeds.
+    /// Batch norms over the few pixels of a ladder's batch amplify every rounding without a bound, so a fault
+    /// cannot be told apart. Their losses are shown and not judged; converge judges them by seeds.
     bool judges_losses() const {
         const std::vector<State>& states = rungs_.front().trainer.plan().step().graph().states();
         return std::ranges::none_of(states,
@@ -387,7 +386,7 @@ class LadderRun {
         return rung;
     }
 
-    /// The lowest of the units of its products: a rung is measured against what all of it can reach.
+    /// The lowest peak among the units of its products, which all of the rung can reach.
     double peak_of(const Plan& plan) const {
         double lowest = report_.peaks.fastest();
         for (const PlannedNode* planned : plan.nodes_of("matmul"))
@@ -400,7 +399,7 @@ class LadderRun {
     const BatchSource& batches_;
     BatchBuffer buffer_;
     TimeLeft time_left_;
-    std::deque<RunningRung> rungs_;  // a deque: trainers stay where they are
+    std::deque<RunningRung> rungs_;  // a deque keeps trainers in place
     std::shared_ptr<TrainingMemory> memory_;
     std::unique_ptr<DeviceMemory> scratch_;
     LadderReport report_;
@@ -428,7 +427,7 @@ std::vector<std::string> default_rungs(const Target& target) {
 
 namespace {
 
-/// The plan of the ladder: seconds by the peaks, about, and the largest memory of a rung.
+/// The planned ladder: about its seconds, by the peaks, and the largest memory of a rung.
 struct PlannedLadder {
     double seconds = 0;
     std::int64_t memory = 0, arena = 0;
@@ -468,8 +467,8 @@ LadderSize ladder_size(Device& device, const LadderOptions& options, double max_
 }
 
 double loss_tolerance_of(const Policy& policy) {
-    // A training below sixteen bits agrees if it does as well as one in sixteen; what a rung of the ladder
-    // may lose on the way is more.
+    // Below sixteen bits, a training agrees if it does as well as one in sixteen bits; a rung of the ladder
+    // may deviate more on the way.
     if (policy.blocks) return find_rung("bf16").loss_tolerance;
     const std::string_view name = policy.emulate.empty()    ? std::string_view(policy.name)
                                   : policy.emulate == "f16" ? "fp16"

@@ -1,5 +1,5 @@
-// The ladder's report: a table, JSON, and a page with the climb beside the A100's, losses, memory, and what
-// bounds each rung.
+// The ladder's report: a table, JSON, and a page with the climb beside the A100's, losses, memory, and each
+// rung's bounds.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -17,9 +17,9 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// A rung as others climbed it.
+/// A rung with published times.
 struct PublishedRung {
-    std::string_view name;  ///< of ours
+    std::string_view name;  ///< of our rung
     std::string_view title, changes;
     double milliseconds;
 };
@@ -137,16 +137,16 @@ std::string loss_line(const RungReport& rung) {
     return line + "\n";
 }
 
-/// The rung that takes the least time; there is one. A policy below sixteen bits is `bf16` with more to do:
-/// it is the fastest only where there is nothing else, or by chance.
+/// The fastest rung; there is one. A policy below sixteen bits does more work than `bf16`: it is fastest only
+/// if it is alone, or by chance.
 const RungReport& fastest_of(const LadderReport& report) {
     return *std::ranges::min_element(report.rungs, {}, [](const RungReport& rung) {
         return std::pair(find_policy(rung.policy).blocks != nullptr, rung.milliseconds);
     });
 }
 
-/// A line about the fastest rung, to train with. Passes are named where they are not all, as `train` has
-/// them.
+/// A line that recommends the fastest rung for training. Passes are named if they are not all passes, the
+/// default of `train`.
 std::string fastest_line(const LadderReport& report) {
     const RungReport& rung = fastest_of(report);
     std::string passes = rung.passes.empty() ? "none" : fmt::format("{}", fmt::join(rung.passes, ","));
@@ -170,7 +170,7 @@ std::string a100_table() {
            "on this page was measured on an A100.</p>\n";
 }
 
-/// The step whose loss lies furthest from the first rung's.
+/// The step with the largest difference from the first rung's loss.
 std::size_t furthest_step(const RungReport& rung, const RungReport& first) {
     std::size_t furthest = 0;
     const auto distance = [&](std::size_t i) { return std::abs(rung.losses[i] - first.losses[i]); };

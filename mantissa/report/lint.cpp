@@ -19,7 +19,7 @@ namespace {
 constexpr std::string_view why_classes =
     "the loss's contraction has a column for each class; those behind the last whole tile run in boundary "
     "code. Rows of zeros cost nothing else: they are masked in the loss and never written to a file";
-/// In the order in which they are reported.
+/// In the order of the report.
 constexpr LintRule rules[] = {
     {.size = "vocabulary", .gain = LintGain::result, .why = why_classes},
     {.size = "classes", .gain = LintGain::result, .why = why_classes},
@@ -71,10 +71,10 @@ std::int64_t nearest_multiple(std::int64_t size, std::int64_t multiple) {
 /// A contraction of the model with a parameter: [M, K] times [N, K] transposed.
 struct ParameterProduct {
     std::string parameter;
-    std::string line;  ///< that traced the product
+    std::string line;  ///< of the product's trace
     std::int64_t m = 0, n = 0, k = 0;
-    bool classes = false;  ///< whether its columns are those of a loss
-    bool outputs = false;  ///< whether its columns are the model's results: the task says how many
+    bool classes = false;  ///< whether its columns are a loss's classes
+    bool outputs = false;  ///< whether its columns are the model's results, fixed by the task
     DType dtype = DType::f32;
     Attributes attributes = {};
 
@@ -92,10 +92,10 @@ struct ParameterConvolution {
     std::string line;
     LintProbe probe;
     std::int64_t groups = 1;
-    bool reads_input = false;  ///< its images are given: their channels are no choice
+    bool reads_input = false;  ///< its images are the model's input, so their channels are fixed
 };
 
-/// The sizes that rules look at, read off the graph.
+/// The sizes that rules check, read off the graph.
 struct Sizes {
     std::vector<ParameterProduct> products;
     std::vector<ParameterConvolution> convolutions;
@@ -118,7 +118,7 @@ class Reading {
     }
 
   private:
-    /// Marks the nodes whose results contractions, convolutions or attention read, whatever lies between.
+    /// Marks the nodes with results that reach contractions, convolutions or attention, through any nodes.
     void find_what_goes_on() {
         goes_on_.resize(static_cast<std::size_t>(graph_.end()));
         for (NodeId id = graph_.end(); id-- > 0;) {
@@ -131,7 +131,7 @@ class Reading {
         }
     }
 
-    /// The name of the parameter that an operand is, cast or not; empty if it is none.
+    /// The name of the parameter that is the operand, cast or not; empty: another value.
     std::string parameter_of(Value value) const {
         while (graph_.node(value.node).op->name == "cast") value = graph_.node(value.node).inputs[0];
         const int index = graph_.state_of(value.node);
@@ -179,7 +179,7 @@ class Reading {
              .reads_input = graph_.node(images.node).op->name == "input"});
     }
 
-    /// Whether a loss reads the value, over views and casts.
+    /// Whether a loss reads the value, through views and casts.
     bool becomes_logits(Value value) const {
         const std::vector<NodeId>& users = uses_.of(value);
         return std::any_of(users.begin(), users.end(), [&](NodeId user) {
@@ -218,7 +218,7 @@ class Linter {
         return rule.multiple == 0 ? target_.extent_multiple : rule.multiple;
     }
 
-    /// The finding of this rule and size, new or known, to which a place is added.
+    /// The finding of this rule and size, new or known, with a place added.
     LintFinding& found(const LintRule& rule, std::int64_t is, std::string where, std::string line = {}) {
         for (LintFinding& known : findings_)
             if (known.rule == &rule && known.extent == is) {
@@ -237,7 +237,7 @@ class Linter {
         return findings_.back();
     }
 
-    /// Whether a table of so many rows is embedded: then the classes are a vocabulary.
+    /// Whether a table with so many rows is embedded: then the classes are a vocabulary.
     bool has_table_of(std::int64_t rows) const {
         for (NodeId id = 0; id < graph_.end(); ++id) {
             const Node& node = graph_.node(id);
@@ -256,11 +256,11 @@ class Linter {
         finding.nice.extents[1] = finding.change_to;
     }
 
-    /// An ugly size that is a whole number of times a smaller ugly one comes with it: c_attn's 3 C.
+    /// An ugly size that is a multiple of a smaller ugly one is reported with it: c_attn's 3 C.
     void look_at_channels() {
         const LintRule& rule = rule_of("channels");
         const std::int64_t multiple = multiple_of(rule);
-        std::map<std::int64_t, std::int64_t> root;  // of every ugly size, smallest first
+        std::map<std::int64_t, std::int64_t> root;  // by ugly size: its smallest ugly divisor
         for (const ParameterProduct& product : sizes_.products)
             for (const std::int64_t size : {product.k, product.outputs ? 0 : product.n})
                 if (size % multiple != 0) root[size] = size;
@@ -319,8 +319,7 @@ class Linter {
         const Node& node = graph_.node(id);
         const std::vector<Type> types = graph_.input_types(node);
         const AttentionExtents e = attention_extents(attention_layout(node.attributes), types);
-        // Measured on plain operands, wherever the model's lie, with as many heads of keys as of queries, and
-        // plain scores.
+        // Measured on plain contiguous operands, with one key head per query head, and plain scores.
         const LintProbe probe{.kind = LintProbe::Kind::attention,
                               .extents = {e.sequences, e.heads, e.queries, e.head_size},
                               .dtype = types[0].dtype,
@@ -336,7 +335,7 @@ class Linter {
         finding.nice.extents[2] = finding.change_to;
     }
 
-    /// Channels once the findings so far are cured.
+    /// Channels after the findings so far are applied.
     std::int64_t cured_channels(std::int64_t channels) const {
         for (const LintFinding& finding : findings_)
             if (finding.rule->size == "channels" && channels % finding.extent == 0)
@@ -344,8 +343,8 @@ class Linter {
         return channels;
     }
 
-    /// Heads and their size, which make the channels together: those that are there, else those that the
-    /// finding of channels proposes. Fewer or more heads where these cannot share them.
+    /// Checks heads and head size, with the channels as their product: present, or proposed by a finding.
+    /// Proposes another number of heads if these cannot share the channels.
     void look_at_heads(const LintProbe& probe, const std::string& where) {
         const LintRule &of_heads = rule_of("heads"), &of_size = rule_of("head size");
         const std::int64_t heads = probe.extents[1], size = probe.extents[3];
@@ -377,8 +376,8 @@ class Linter {
         add(of_size, 3, fmt::format("{} heads of it, {}", nice.extents[1], whole));
     }
 
-    /// Rows of an item of the batch, and so of the nice batch, follow the nice sequence. Beside convolutions,
-    /// whose rows are pixels, the few products of a network for images do not count.
+    /// The rows of a batch item, and so the nice batch, follow the nice sequence. In an image network,
+    /// convolutions have pixels as rows, and its few products do not count.
     void look_at_batch() {
         const LintRule& rule = rule_of("batch");
         if (sizes_.products.empty() || !sizes_.convolutions.empty()) return;

@@ -1,8 +1,7 @@
-// Ugly sizes of a model: extents of its contractions, convolutions and attention that leave a rest in the
-// blocks which kernels work in; where they are, what to make of them and why, and what that gains on this
-// machine.
+// Ugly sizes of a model: extents of its contractions, convolutions and attention that are no multiple of the
+// kernels' block sizes. Reports their places, better sizes, reasons, and the gain on this machine.
 //
-// Read off the operations of a graph, so of any model. A rule is a row of data.
+// Read off the operations of a graph, and so for any model. A rule is a row of data.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +19,14 @@
 
 namespace mantissa::inline v0 {
 
-/// The way that the gain of a change is counted.
+/// Definition of the gain of a change.
 enum class LintGain : std::uint8_t {
-    result,     ///< the ugly time over the nice one: what was added is padding
-    arithmetic  ///< the same for each FLOP: the change makes another model, with more work or less
+    result,     ///< ugly time over nice time: the additional part is padding
+    arithmetic  ///< likewise per FLOP: the change makes another model, with more or less work
 };
 
 struct LintRule {
-    std::string_view size;      ///< what it is about: "vocabulary"
+    std::string_view size;      ///< the subject: "vocabulary"
     std::int64_t multiple = 0;  ///< 0: Target::extent_multiple
     LintGain gain = LintGain::arithmetic;
     std::string_view why;
@@ -35,7 +34,7 @@ struct LintRule {
 
 std::span<const LintRule> lint_rules();
 
-/// Work in which a size shows, made with inputs of its own.
+/// Work that shows the effect of a size, with inputs of its own.
 struct LintProbe {
     enum class Kind : std::uint8_t { contraction, attention, convolution } kind = Kind::contraction;
     /// Contraction: M, N, K of [M, K] times [N, K] transposed. Attention: B, H, T, D. Convolution: N, H, W,
@@ -48,9 +47,9 @@ struct LintProbe {
 struct LintMeasurement {
     double ugly_milliseconds = 0;  ///< medians, forward and backward
     double nice_milliseconds = 0;
-    double work = 1;   ///< FLOPs of the nice size over those of the ugly one; 1 where gain is of the result
+    double work = 1;   ///< FLOPs of the nice size over the ugly one's; 1 for LintGain::result
     double gain = 1;   ///< above 1: the nice size is faster
-    double noise = 0;  ///< how far from 1 a gain may lie that is none, by how much the turns differ
+    double noise = 0;  ///< insignificant distance of a gain from 1, from the spread of turns
 
     bool gains() const { return gain > 1 + noise; }
 };
@@ -60,27 +59,27 @@ struct LintFinding {
     std::int64_t multiple = 0;
     std::int64_t extent = 0, change_to = 0;
     std::vector<std::string> where;  ///< parameters, or scopes of attention
-    std::string line = {};           ///< that traced the first of them, as in "model.py:52"; empty: unknown
-    std::string note;                ///< what else the change means; may be empty
+    std::string line = {};           ///< of the first one's trace, as in "model.py:52"; empty: unknown
+    std::string note;                ///< side effect of the change; may be empty
     LintProbe ugly, nice;
     std::optional<LintMeasurement> measured = {};
 
-    /// Whether nothing is gained by changing it: measured, and within the noise.
+    /// Whether a change gains nothing: measured, and within the noise.
     bool harmless() const { return measured && !measured->gains(); }
 };
 
-/// Sizes in the forward pass of a model that break a rule, in the order of the rules. Attention counts where
-/// it is one operation (passes/attention/match_attention.h). `batch`: examples of the graph; 0: as many as
-/// the first extent of its first input.
+/// Sizes in a model's forward pass that break a rule, in the order of the rules. Attention counts if it is
+/// one operation (passes/attention/match_attention.h). `batch`: examples of the graph; 0: the first extent of
+/// its first input.
 std::vector<LintFinding> lint(const Graph& graph, const Target& target, std::int64_t batch = 0);
 
-/// Times the work of a finding at both sizes in turns. Contractions with at most 512 rows, and convolutions
-/// of at most 16,384 pixels or one image, since more repeat what these show. The gain is the median over the
-/// turns. Throws UserError if there is not enough memory.
+/// Times the work of a finding at both sizes in turns. Contractions are limited to 512 rows, convolutions to
+/// 16,384 pixels or one image, since more would only repeat them. The gain is the median over the turns.
+/// Throws UserError if memory does not suffice.
 LintMeasurement measure_lint(Device& device, const LintFinding& finding, int repeats);
 
-/// The measurement that such times of the turns make, in milliseconds; `arithmetic`: the FLOPs of the nice
-/// size over those of the ugly one, where the gain is for the same arithmetic, else 1.
+/// The measurement from the turns' times, in milliseconds. `arithmetic`: FLOPs of the nice size over the ugly
+/// one's for LintGain::arithmetic, else 1.
 LintMeasurement measurement_of(const std::vector<double>& ugly, const std::vector<double>& nice,
                                double arithmetic);
 
@@ -94,8 +93,8 @@ struct LintReport {
 struct LintOptions {
     Policy policy = {};
     std::int64_t batch = 4;
-    int repeats = 5;                                        ///< times that each size is measured; 0: none is
-    std::function<void(const std::string&)> progress = {};  ///< called with what is being done
+    int repeats = 5;                                        ///< measurements of each size; 0: none
+    std::function<void(const std::string&)> progress = {};  ///< called with the current activity
 };
 
 /// Finds the sizes of a model, and measures them.
@@ -107,7 +106,7 @@ std::string lint_table(const LintReport& report);
 /// For machines: docs/json.md describes every member.
 std::string lint_json(const LintReport& report);
 
-/// A page that needs no other file. `command`: what was typed.
+/// A self-contained page. `command`: the command line.
 std::string lint_html(const LintReport& report, const std::string& command);
 
 }  // namespace mantissa

@@ -1,5 +1,4 @@
-// The cost of an ugly size on a machine: the work in which it shows, forward and backward, at both sizes in
-// turns.
+// The cost of an ugly size on a machine: the affected work, forward and backward, at both sizes in turns.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +21,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// Enough for every kernel's blocks; with the 50,257 classes of GPT-2 124M half a second on two cores.
+/// Enough for every kernel's blocks; half a second on two cores with GPT-2 124M's 50,257 classes.
 constexpr std::int64_t max_rows = 512;
 constexpr std::int64_t max_pixels = 16384;
 
@@ -30,7 +29,7 @@ Tensor input(Graph& graph, const char* name, DType dtype, Shape shape) {
     return {graph, graph.add_input(name, {dtype, std::move(shape)})};
 }
 
-/// y = x w^T, dx = dy w and dw = dy^T x, which is written in FP32 as gradients of parameters are.
+/// y = x w^T, dx = dy w and dw = dy^T x; dw is written in FP32, as parameters' gradients are.
 void record_contraction(Graph& graph, const LintProbe& probe) {
     const std::int64_t N = probe.extents[1], K = probe.extents[2];
     const std::int64_t M = probe.extents[0];
@@ -44,7 +43,7 @@ void record_contraction(Graph& graph, const LintProbe& probe) {
         "dw", matmul(dy, x, {.transpose_a = true, .output = DType::f32, .multiply = multiply}).value());
 }
 
-/// The convolution and both gradients, that of the filter in FP32.
+/// The convolution and both gradients, the filter's in FP32.
 void record_convolution(Graph& graph, const LintProbe& probe) {
     const std::vector<std::int64_t>& e = probe.extents;
     const std::int64_t groups = probe.attributes.integer("groups");
@@ -93,7 +92,7 @@ Graph record(const LintProbe& probe) {
     return graph;
 }
 
-/// Numbers of size one of both signs: zeros would be multiplied faster.
+/// Numbers of magnitude one and both signs: zeros would multiply faster.
 std::vector<std::byte> numbers(const Type& type) {
     std::vector<std::byte> bytes(static_cast<std::size_t>(type.bytes()));
     const std::size_t size = size_of(type.dtype);
@@ -147,7 +146,7 @@ class RunningProbe {
     std::vector<double> milliseconds_;
 };
 
-/// Where the size is not that of the rows, fewer of them do.
+/// Limits the rows, unless they are the size in question.
 LintProbe shortened(LintProbe probe, const LintProbe& other) {
     if (probe.kind == LintProbe::Kind::contraction && probe.extents[0] == other.extents[0])
         probe.extents[0] = std::min(probe.extents[0], max_rows);
@@ -161,7 +160,7 @@ LintProbe shortened(LintProbe probe, const LintProbe& other) {
 
 LintMeasurement measurement_of(const std::vector<double>& ugly, const std::vector<double>& nice,
                                double arithmetic) {
-    // Two hundredths: what the clock and the place of the memory make of the same work in two runs.
+    // Two hundredths: the effect of clock and memory placement on equal work in two runs.
     constexpr double min_noise = 0.02;
     std::vector<double> gains, deviations;
     for (std::size_t i = 0; i < ugly.size(); ++i) gains.push_back(ugly[i] / nice[i] * arithmetic);
@@ -170,7 +169,7 @@ LintMeasurement measurement_of(const std::vector<double>& ugly, const std::vecto
                                 .work = arithmetic,
                                 .gain = median(gains)};
     for (const double gain : gains) deviations.push_back(std::abs(gain - measurement.gain));
-    // The median of so few turns lies within about two median deviations of the truth.
+    // The median of so few turns is within about two median deviations of the true value.
     measurement.noise = std::max(min_noise, 2 * median(deviations));
     return measurement;
 }

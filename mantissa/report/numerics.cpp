@@ -233,7 +233,7 @@ ExponentHistogram histogram_of(const Execution& execution, Value value) {
     return histogram;
 }
 
-/// By node: whether the loss scale is a factor of its outputs.
+/// By node: whether its outputs contain the loss scale as a factor.
 std::vector<bool> gradients_of(const Graph& graph) {
     std::vector<bool> scaled(graph.size(), false);
     bool found = false;
@@ -267,19 +267,19 @@ double share(std::int64_t part, std::int64_t all) {
 
 std::string percents(double share) { return fmt::format("{:.2f} %", 100 * share); }
 
-/// FP16's values of magnitudes in (2^(top - 4), 2^top].
+/// Effect of FP16 on magnitudes in (2^(top - 4), 2^top].
 const char* in_f16(int top) {
     if (top <= -25) return "zero";
     if (top <= -14) return "fewer bits";
     return top <= 15 ? "" : "infinite";
 }
 
-/// Four exponents a line, between the least and the greatest that occur.
+/// Four exponents a line, between the smallest and the largest that occur.
 Grid histogram_grid(const NumericsReport& report) {
     Grid grid{{"up to", "weights", "activations", "gradients", "in FP16", "gradients"}};
     const ExponentHistogram* const all[] = {&report.weights.all, &report.activations.all,
                                             &report.gradients.all};
-    // Lines end at 2^-25, 2^-21, ... so that one of them ends where FP16 begins.
+    // Lines end at 2^-25, 2^-21, ..., so that one ends at FP16's beginning.
     for (int top = 131; top >= -149; top -= 4) {
         double shares[3];
         for (int i = 0; i < 3; ++i)

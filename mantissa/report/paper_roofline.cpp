@@ -27,8 +27,8 @@ double sheet_rate(const FormatPeaks& peaks, std::string_view inputs) {
     throw InternalError(fmt::format("a data sheet without {}", inputs));
 }
 
-/// An H200's, on products of 8,192 square in BF16 and on copies within its memory, by PyTorch: 790 TFLOP/s
-/// and 4.3 TB/s. Other products are taken to reach as much of the data sheet.
+/// Rates of an H200, for BF16 products of 8,192 square and copies in its memory, by PyTorch: 790 TFLOP/s and
+/// 4.3 TB/s. Other products are assumed to reach the same share of the data sheet.
 CardRates measured_of_h200(const CardRates& sheet) {
     const double reached = 790 * trillion / sheet.sixteen_bits;
     return {.f32 = reached * sheet.f32,
@@ -60,7 +60,7 @@ struct PaperLine {
     std::int64_t launches = 0;
     Cost cost;
     double by_sheet = 0, by_measured = 0;
-    double waits_for_memory = 0;  ///< seconds by the data sheet of those that do
+    double waits_for_memory = 0;  ///< seconds by the data sheet of memory-bound launches
 };
 
 struct PaperSums {
@@ -110,8 +110,8 @@ std::vector<PaperLine> lines_of(const Plan& plan, const Card& card) {
     return lines;
 }
 
-/// Work that no fusion spares: products, attention and the update, each once and with its operands and
-/// results moved once.
+/// Work that no fusion saves: products, attention and the update, each once, with operands and results moved
+/// once.
 PaperSums indispensable(const Plan& plan, const Card& card) {
     PaperSums sums;
     for (const PlannedNode& planned : plan.nodes()) {
@@ -127,8 +127,8 @@ PaperSums indispensable(const Plan& plan, const Card& card) {
     return sums;
 }
 
-/// The least time of the step if products of matrices of 16 bits or FP8 took a shorter format's rate and all
-/// else what it takes: attention's and the head's stay, as under the policies.
+/// The least time of the step if 16-bit and FP8 matrix products ran at a shorter format's rate and other work
+/// did not change: attention and the head stay, as under the policies.
 double seconds_below_sixteen_bits(const Plan& plan, const Card& card, double rate) {
     CardRates shorter = card.sheet;
     shorter.sixteen_bits = shorter.fp8 = rate;

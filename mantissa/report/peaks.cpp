@@ -185,7 +185,7 @@ namespace {
 
 using Rate = std::optional<double>;
 
-/// Four digits count: 0.2706, 19.49, 312, 4990.
+/// Four digits: 0.2706, 19.49, 312, 4990.
 std::string tera(double value) {
     return with_decimals(value, value < 1 ? 4 : value < 10 ? 3 : value < 100 ? 2 : 1);
 }

@@ -1,4 +1,4 @@
-// Peaks of the number formats as a table and as JSON; those of accelerators that are known by their facts.
+// Peaks of the number formats as a table and as JSON, and peaks of accelerators from their data.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace mantissa::inline v0 {
 
-/// For people. Columns and lines of which nothing is known are left out.
+/// For people; without columns and lines of unknown values.
 std::string peaks_table(const FormatPeaks& peaks);
 
 /// For machines: docs/json.md.
@@ -17,7 +17,7 @@ std::string peaks_json(const FormatPeaks& peaks);
 /// "a100", "h100", "h200".
 std::vector<std::string> accelerator_names();
 
-/// Theoretical peaks only. Throws UserError, naming those there are, for a name that is not among them.
+/// Theoretical peaks only. Throws UserError, naming the accelerators, for another name.
 FormatPeaks accelerator_peaks(const std::string& name);
 
 }  // namespace mantissa

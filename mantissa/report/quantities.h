@@ -35,13 +35,13 @@ std::string with_decimals(double value, int decimals);
 /// Milliseconds with a decimal, below 1 with three digits: "12.5", "0.0944".
 std::string milliseconds_text(double value);
 
-/// with_decimals, as a column of a report takes it.
+/// with_decimals, as a Column's format.
 template <int decimals>
 std::string decimals_of(double value) {
     return with_decimals(value, decimals);
 }
 
-/// The middle value, or the mean of the two in the middle. Throws InternalError if there is none.
+/// The middle value, or the mean of the two middle ones. Throws InternalError if there is none.
 inline double median(std::vector<double> values) {
     check(!values.empty(), "a median is of one value or more");
     const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -50,7 +50,7 @@ inline double median(std::vector<double> values) {
     return (*middle + *std::max_element(values.begin(), middle)) / 2;
 }
 
-/// "2 threads"; of a GPU "132 multiprocessors".
+/// "2 threads"; for a GPU "132 multiprocessors".
 inline std::string threads_text(const Target& target) {
     return count_text(target.threads, target.device == "cuda" ? "multiprocessor" : "thread");
 }

@@ -20,14 +20,14 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// The data that a node puts on the way.
+/// The exchange that a node starts.
 struct Sent {
     enum class What { sum, sum_of_parts, gather };
     What what = What::gather;
     std::int64_t bytes = 0;   ///< of the tensors, whole
-    std::int64_t pieces = 0;  ///< in which they travel
-    double terms = 1;         ///< bytes of a term on the wire over those of a number
-    bool is_awaited = false;  ///< in the node itself
+    std::int64_t pieces = 0;  ///< number of pieces
+    double terms = 1;         ///< bytes of a term on the wire, over a number's
+    bool is_awaited = false;  ///< by the node itself
 };
 
 std::int64_t bytes_of(std::span<const Type> types) {
@@ -36,7 +36,7 @@ std::int64_t bytes_of(std::span<const Type> types) {
     return bytes;
 }
 
-/// Bytes that each rank has of tensors whose parts are put together.
+/// Bytes of each rank's part of gathered tensors.
 std::int64_t part_bytes(std::span<const Type> wholes, std::int64_t ranks) {
     std::int64_t bytes = 0;
     for (const Type& type : wholes)
@@ -47,7 +47,7 @@ std::int64_t part_bytes(std::span<const Type> wholes, std::int64_t ranks) {
 
 std::optional<Sent> sent_by(const Node& node) {
     const std::string_view op = node.op->name;
-    // Terms in BF16 are half as long, and sums are as they were.
+    // Terms in BF16 are half as long; sums are unchanged.
     const double terms = node.attributes.has("wire") ? 0.5 : 1;
     if (op == "all_reduce_start") {
         const std::int64_t bytes = bytes_of(node.outputs);
@@ -76,11 +76,11 @@ std::optional<Sent> sent_by(const Node& node) {
     return std::nullopt;
 }
 
-/// Seconds that a piece takes on its way through Exchange (ranks/exchange.h).
+/// Seconds of a piece in Exchange (ranks/exchange.h).
 struct PieceSeconds {
-    double stage = 0, put_back = 0;  ///< of the thread, before it travels and at the end
+    double stage = 0, put_back = 0;  ///< of the thread, before the transfer and at the end
     double terms = 0;                ///< of the link
-    double add_up = 0, sums = 0;     ///< of the thread; of the link: where sums travel, too
+    double add_up = 0, sums = 0;     ///< of the thread; of the link, if sums travel, too
 };
 
 PieceSeconds piece_seconds(const Sent& sent, double ranks, const RankLink& link) {
@@ -100,8 +100,8 @@ PieceSeconds piece_seconds(const Sent& sent, double ranks, const RankLink& link)
     throw InternalError("a sum or a gather");
 }
 
-/// Exchange as it goes on beside a step, by its own rules: its thread does one thing at a time, the link
-/// carries one piece after another, and latency passes for several pieces at a time.
+/// Exchange beside a step, by its own rules: its thread does one thing at a time, the link carries one piece
+/// after another, and latency overlaps for several pieces.
 class Traffic {
   public:
     explicit Traffic(const RankLink& link) : link_(link) {}
@@ -126,14 +126,14 @@ class Traffic {
         }
     }
 
-    /// When launches end that begin at a time and take so long where nothing travels.
+    /// The end of launches from `begin` on that take `seconds` without exchanges.
     double end_of_launches(double begin, double seconds) const {
         const double slowed = std::max(0.0, slowed_until_ - begin), done_in_it = slowed * (1 - lost_share_);
         return seconds < done_in_it ? begin + seconds / (1 - lost_share_)
                                     : begin + slowed + seconds - done_in_it;
     }
 
-    /// When that is done.
+    /// The time when that exchange is done.
     double done(std::int64_t id) {
         while (!done_.contains(id)) go_on();
         const double time = done_.at(id);
@@ -141,7 +141,7 @@ class Traffic {
         return time;
     }
 
-    /// Seconds in which something was on its way, of what is done.
+    /// Seconds in which a finished exchange was under way.
     double travelled() const { return travelled_; }
 
   private:
@@ -156,7 +156,7 @@ class Traffic {
         double arrival = 0;
     };
 
-    /// While something travels, launches lose what cores do for it.
+    /// During an exchange, launches lose its core time.
     void slow_down(const Sent& sent, double ranks, double time) {
         if (link_.threads == 0) return;
         const PieceSeconds piece = piece_seconds(sent, ranks, link_);
@@ -189,7 +189,7 @@ class Traffic {
         return false;
     }
 
-    /// Completes the oldest.
+    /// Completes the oldest piece.
     void go_on() {
         now_ = arrival_of_oldest();
         Piece piece = travelling_.front();
@@ -214,12 +214,12 @@ class Traffic {
     }
 
     const RankLink link_;
-    double now_ = 0, link_is_free_ = 0;  // the thread's time; when the link has carried all that it has
+    double now_ = 0, link_is_free_ = 0;  // the thread's time; end of the link's accepted transfers
     double since_ = 0, travelled_ = 0;
-    double slowed_until_ = 0, lost_share_ = 0;  // of launches, while something travels
+    double slowed_until_ = 0, lost_share_ = 0;  // of launches, during exchanges
     std::deque<Work> under_way_;
     std::deque<Piece> travelling_;
-    std::map<std::int64_t, double> done_;  // until it is asked for
+    std::map<std::int64_t, double> done_;  // until queried
 };
 
 bool awaits(const Node& node) {
@@ -278,7 +278,7 @@ std::string rank_table(const std::vector<RankOption>& options, const std::string
              with_decimals(1e3 * estimate.waiting, 1), fmt::format("{:.0f} %", 100 * estimate.hidden()),
              with_decimals(units_per_second, 0)});
     if (options.size() < 2) return grid.text();
-    // The first of those that show the same rate is the best.
+    // The first of several options with equal rates is the best.
     const auto shown = [](const RankOption& option) { return std::round(option.units_per_second); };
     const auto [least, most] = std::ranges::minmax(options, {}, shown);
     return fmt::format("{}{}\n", grid.text(),

@@ -69,14 +69,14 @@ std::string in_words(const Datum& datum, Column::Format format) {
     return std::visit(text_of, datum.value);
 }
 
-/// Numbers have a unit at most, or as in "3 of 10" a second number behind them.
+/// A number, with an optional unit or second number, as in "3 of 10".
 bool is_number(const std::string& cell) {
     const std::size_t at = cell.find_first_not_of("+-");
     return cell.empty() || cell == "-" ||
            (at <= 1 && cell[at] >= '0' && cell[at] <= '9' && std::ranges::count(cell, ' ') <= 2);
 }
 
-/// How wide UTF-8 is.
+/// The displayed width of UTF-8.
 std::size_t width_of(const std::string& text) {
     return static_cast<std::size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; }));
 }

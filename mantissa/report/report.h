@@ -1,4 +1,4 @@
-// A report as data: values, fields and tables, and what writes them: as text, as HTML (html.h) and as JSON.
+// A report as data: values, fields and tables, and their output as text, HTML (html.h) and JSON.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct Field;
 struct Table;
 using Fields = std::vector<Field>;
 
-/// A value of a report. Of an absent one JSON has no member; people see a hyphen, as for null.
+/// A value of a report. If absent, JSON has no member, and people see a hyphen, as for null.
 class Datum {
   public:
     using List = std::vector<Datum>;
@@ -60,7 +60,7 @@ class Datum {
 /// Null in place of an empty text.
 inline Datum or_null(const std::string& text) { return text.empty() ? Datum(nullptr) : Datum(text); }
 
-/// A member of an object. Dots in a name lead into objects: "machine.isa".
+/// A member of an object. Dots in a name denote nested objects: "machine.isa".
 struct Field {
     std::string name;
     Datum value;
@@ -70,36 +70,35 @@ struct Column {
     using Format = std::string (*)(double);
     enum class In : std::uint8_t { both, text, page };
 
-    /// In JSON alone.
+    /// A column in JSON alone.
     Column(const char* name) : member(name) {}
     Column(std::string name, std::string title, Format as = nullptr, In where = In::both)
         : member(std::move(name)), heading(std::move(title)), format(as), in(where) {}
 
-    std::string member;  ///< of JSON, as a field's name; empty: for people alone
+    std::string member;  ///< of JSON, as a field's name; empty: only for people
     std::string heading = {};
-    Format format = nullptr;  ///< of numbers for people; null: with all digits
+    Format format = nullptr;  ///< of numbers for people; null: all digits
     In in = In::both;
 };
 
-/// Cells as people read them. Text is aligned: columns of numbers, cells that begin with a digit or a sign,
-/// to the right.
+/// Cells as people read them. Columns of numbers, cells that begin with a digit or a sign, are right-aligned.
 struct Grid {
     using Row = std::vector<std::string>;
     Row headings = {};
     std::vector<Row> rows = {};
 
-    /// By column, whether all of its cells are numbers; "-" and empty cells stand for none.
+    /// By column, whether all cells are numbers; "-" and empty cells are ignored.
     std::vector<bool> numbers() const;
     std::string text() const;
 };
 
-/// A table of a report. In JSON it is an array of objects. For people it is a grid of the columns that have
-/// headings and in which anything is known.
+/// A table of a report. In JSON it is an array of objects. For people it is a grid of the columns with a
+/// heading and at least one known value.
 struct Table {
     std::vector<Column> columns = {};
     std::vector<Datum::List> rows = {};
 
-    /// A cell for each column.
+    /// Adds a row, with a cell for each column.
     template <class... Cells>
     void add(Cells&&... cells) {
         rows.push_back({Datum(std::forward<Cells>(cells))...});
@@ -110,10 +109,10 @@ struct Table {
     std::string text() const { return grid(Column::In::text).text(); }
 };
 
-/// A file of JSON: which command and which mantissa wrote it, and the fields. Numbers that are not finite are
+/// A JSON file: the command, the version of mantissa, and the fields. Numbers that are not finite become
 /// null.
 std::string json_of(const char* command, Fields fields);
-/// A value in a line of JSON, written alike.
+/// A value on a line of JSON, formatted alike.
 std::string json_line(const Datum& value);
 
 /// The model of a report, and what one of its steps takes.

@@ -70,7 +70,8 @@ Report ladder(Device& device, const nn::Model& model, const BatchSource& batches
 Report numerics(Device& device, const nn::Model& model, const BatchSource& batches, const Options& options) {
     TrainerOptions settings = options.trainer;
     settings.policy = {};
-    if (!settings.passes) settings.passes = {"simplify"};  // no number is hidden inside of an operation
+    if (!settings.passes)
+        settings.passes = {"simplify"};  // so that no number is hidden inside a fused operation
     settings.loss_scale = traced_loss_scale();
     Trainer trainer(device, model, settings);
     const NumericsReport made = run_numerics(

@@ -1,4 +1,4 @@
-// The reports on a model and its training, each a call on one's own model.
+// The reports on a model and its training, one call each for one's own model.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace mantissa::inline v0::report {
 
-/// A report for people, as a page that needs no other file, and for machines (docs/json.md).
+/// A report for people, as a self-contained page, and for machines (docs/json.md).
 struct Report {
     std::string text, page, json;
 
@@ -27,13 +27,13 @@ struct Options {
     std::int64_t repeats = 3;  ///< measurements of each rung, and of each size
     /// Rungs of a ladder, policies to converge; none: all that the machine has.
     std::vector<std::string> names = {};
-    std::function<void(const std::string&)> progress = {};  ///< called with what is being done
+    std::function<void(const std::string&)> progress = {};  ///< called with the current activity
 };
 
-/// Each operation of a step: stored, multiplied and summed in what, by which rule and kernel. Runs nothing.
+/// Formats of storage, multiplication and sum, rule and kernel of each operation in a step. Runs nothing.
 Report explain(Device& device, const nn::Model& model, const Options& options = {});
 
-/// Each kernel of a step: arithmetic, bytes, time, and what bounds it. Runs steps on the first batch.
+/// Arithmetic, bytes, time and bound of each kernel in a step. Runs steps on the first batch.
 Report roofline(Device& device, const nn::Model& model, const BatchSource& batches,
                 const Options& options = {});
 
@@ -41,15 +41,15 @@ Report roofline(Device& device, const nn::Model& model, const BatchSource& batch
 Report ladder(Device& device, const nn::Model& model, const BatchSource& batches,
               const Options& options = {});
 
-/// The numbers of weights, activations and gradients after some steps in FP32, under the ranges of formats.
+/// The numbers of weights, activations and gradients after some steps in FP32, with the formats' ranges.
 Report numerics(Device& device, const nn::Model& model, const BatchSource& batches,
                 const Options& options = {});
 
-/// The model trained in one precision after another, and whether their losses agree with the first.
+/// The model trained in one precision after another, with a comparison of their losses to the first.
 Report converge(Device& device, const nn::Model& model, const BatchSource& batches,
                 const Options& options = {});
 
-/// Ugly sizes: which extents leave a rest in the blocks of kernels, and what to make of them gains here.
+/// Ugly sizes: extents that leave a rest in the blocks of kernels, and the gain of better sizes here.
 Report lint(Device& device, const nn::Model& model, const Options& options = {});
 
 }  // namespace mantissa::report

@@ -24,7 +24,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-// A launch on all threads and its end take some microseconds; what is shorter than ten of them measures
+// A launch on all threads and its end take some microseconds; a kernel shorter than ten of them measures
 // little else.
 constexpr double latency_seconds = 20e-6;
 
@@ -38,7 +38,7 @@ std::string giga_rate(std::int64_t count, double seconds) {
 /// The share of the roof that was reached.
 std::string of_roof(const RooflineLine& line) {
     if (line.roof_seconds <= line.seconds) return percent(line.roof_seconds / line.seconds);
-    // A rate of arithmetic above the measured one is at the roof, within the precision of measuring it.
+    // A rate of arithmetic above the measured peak is at the roof, within the precision of its measurement.
     return line.bound() == Bound::compute ? percent(1) : "cache";
 }
 
@@ -119,14 +119,14 @@ ProfiledStep median_step(const std::vector<ProfiledStep>& steps) {
     }
     seconds.clear();
     for (const ProfiledStep& step : steps) seconds.push_back(step.wall_seconds);
-    // Medians may add up to somewhat more than the median of sums.
+    // The sum of medians may exceed the median of sums.
     typical.wall_seconds = std::max(launches, median(seconds));
     return typical;
 }
 
 namespace {
 
-/// Facts of each launch without any peak.
+/// Data of each launch without any peak.
 std::vector<RooflineEntry> entries_of(const Plan& plan, const Profile& profile) {
     check(profile.size() == plan.nodes().size(), "a profile has a time for each planned node");
     std::vector<RooflineEntry> entries;

@@ -1,5 +1,5 @@
-// The roofline of a step: for each kernel its arithmetic, bytes and time, what bounds it, and how much of
-// that bound it reaches. Williams, Waterman, Patterson, "Roofline", CACM 2009.
+// The roofline of a step: arithmetic, bytes and time of each kernel, its bound, and the share of the bound
+// that it reaches. Williams, Waterman, Patterson, "Roofline", CACM 2009.
 #pragma once
 
 #include <functional>
@@ -14,14 +14,14 @@ namespace mantissa::inline v0 {
 class Batch;
 class Trainer;
 
-/// The bound of an operation if it were perfect: arithmetic, memory, or neither, since it is over too soon.
+/// The bound of an ideal kernel: arithmetic, memory, or neither, since it is too short.
 enum class Bound : std::uint8_t { compute, memory, latency };
 std::string_view name_of(Bound bound);
 
-/// One launch, in the order of the run.
+/// A launch, in the order of the run.
 struct RooflineEntry {
     std::string op, name;
-    std::string line = {};  ///< that traced it, as in "model.py:52"; empty: unknown
+    std::string line = {};  ///< of the trace, as in "model.py:52"; empty: unknown
     std::string pass, kernel;
     double start = 0;    ///< seconds from the first launch of the step
     double seconds = 0;  ///< of this launch
@@ -39,7 +39,7 @@ struct RooflineLine {
     Cost cost;
     std::map<Bound, double> bounds;  ///< seconds of launches by their bound
 
-    /// The one with most of the time.
+    /// The bound with most of the time.
     Bound bound() const;
 };
 
@@ -49,43 +49,43 @@ struct Roofline {
     double wall_seconds = 0;  ///< of the whole step
     std::vector<RooflineEntry> entries;
 
-    /// The share of the step's time that launches account for.
+    /// The share of the step's time spent in launches.
     double explained() const;
-    /// The share of the step's time in launches of this bound.
+    /// The share of the step's time in launches with this bound.
     double share_of(Bound bound) const;
 };
 
-/// One run of a plan: the seconds of each planned node, and of all.
+/// A run of a plan: the seconds of each planned node, and in total.
 struct ProfiledStep {
     Profile profile;
     double wall_seconds = 0;
 };
 
-/// The median of each time over several runs of one plan, so that one launch that was disturbed tells
-/// nothing. At least one run is needed.
+/// The median of each time over several runs of one plan, so that a disturbed launch has no effect. At least
+/// one run is needed.
 ProfiledStep median_step(const std::vector<ProfiledStep>& steps);
 
-/// `profile` holds the seconds of each planned node of one run that took `wall_seconds`.
+/// `profile` has the seconds of each planned node of a run of `wall_seconds`.
 Roofline roofline(const Plan& plan, const Profile& profile, const Peaks& peaks, double wall_seconds);
 
-/// Runs steps on one batch: two that allocate and warm up, then three to seven, of whose times a launch's is
-/// the median; fewer where they are long. `progress` is called with what is being done.
+/// Runs steps on one batch: two for allocation and warm-up, then three to seven, fewer if they are long; a
+/// launch's time is their median. `progress` is called with the current activity.
 Roofline measure_roofline(Trainer& trainer, const Batch& batch, const Peaks& peaks,
                           const std::function<void(const std::string&)>& progress = {});
 
 /// The longest first.
 std::vector<RooflineLine> lines_of(const std::vector<RooflineEntry>& entries);
 
-/// A line for each operation, stage and kernel, the longest first, and one of all: where the time of a run of
-/// a plan went. `profile` holds the seconds of each planned node.
+/// A line for each operation, stage and kernel, longest first, and a total: the time of a plan's run by
+/// kernel. `profile` has the seconds of each planned node.
 std::string profile_table(const Plan& plan, const Profile& profile);
 
-/// A line for each operation, pass and kernel, longest first, and totals. What ran faster than copying memory
-/// allows found its data in a cache: that stands in place of a share above 100 %.
+/// A line for each operation, pass and kernel, longest first, and totals. A kernel faster than copying memory
+/// found its data in a cache; the table says so instead of a share above 100 %.
 std::string roofline_table(const Roofline& roofline);
-/// The page of it: kernels under the roof, the step as a flame by pass, scope and operation, and the table.
+/// The page's section: kernels under the roof, the step as a flame by pass, scope and operation, the table.
 std::string roofline_section(const Roofline& roofline);
-/// A trace with an event for each launch; trace_events.h says what opens it.
+/// A trace with an event for each launch; trace_events.h names its viewers.
 std::string roofline_trace(const Roofline& roofline);
 
 }  // namespace mantissa

@@ -19,7 +19,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// A value that lies there now.
+/// A value in memory now.
 ReferenceTensor value_of(const Execution& execution, Value value) {
     ReferenceTensor tensor{.type = execution.plan().graph().type(value), .values = {}};
     execution.read_in_pieces(value, [&](std::int64_t, std::span<const std::byte> bytes) {
@@ -39,7 +39,7 @@ ReferenceTensor value_of(const Execution& execution, Value value) {
     return tensor;
 }
 
-/// "h.3.mlp.c_fc dy, along 1": a weight is a state, and a gradient what the backward pass made.
+/// "h.3.mlp.c_fc dy, along 1": w for a state, dy for a result of the backward pass, x for others.
 std::string name_of_rounded(const Graph& graph, const Node& node) {
     const Node& made = graph.node(node.inputs[0].node);
     const char* const role = made.op->name == "state"               ? "w"

@@ -14,7 +14,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// The work that one line asks for.
+/// The work of one line.
 struct OnLine {
     std::string line;
     std::vector<std::string> places = {};  ///< modules, each once
@@ -30,7 +30,7 @@ void add_once(std::vector<std::string>& to, const std::string& text) {
     if (!text.empty() && std::ranges::find(to, text) == to.end()) to.push_back(text);
 }
 
-/// Entries by line, in order of first use; those without a line come last.
+/// Entries by line, in order of first use; entries without a line come last.
 template <class Entry, class Add>
 std::vector<OnLine> by_line(const std::vector<Entry>& entries, const Add& add) {
     std::vector<OnLine> lines;

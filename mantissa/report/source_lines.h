@@ -1,4 +1,4 @@
-// A step by the lines of the program that traced it: how much of the work each line asks for.
+// A step by source lines of the traced program: the work that each line causes.
 #pragma once
 
 #include "mantissa/report/explain.h"
@@ -7,15 +7,15 @@
 
 namespace mantissa::inline v0 {
 
-/// A row for each line, in the order of the step: the first module that runs it and how many more, its nodes
-/// in all passes, GFLOP, MB and the formats of its arithmetic. What no line is known of comes last, as "-".
+/// A row per line, in the order of the step: the first module that runs it and the number of others, its
+/// nodes in all passes, GFLOP, MB and arithmetic formats. Work without a known line comes last, as "-".
 Grid lines_of(const Explanation& explanation);
 
-/// The same with time and the share of the step, the slowest line first.
+/// The rows with time and the share of the step, the slowest line first.
 Grid source_lines_of(const Roofline& roofline);
 
-/// The milliseconds of each line in the last step of training of each rung, the slowest of the first rung
-/// first. What is fused counts where it begins.
+/// The milliseconds of each line in each rung's last training step, the slowest in the first rung first. A
+/// fused kernel counts at its first line.
 Grid source_lines_of(const LadderReport& ladder);
 
 }  // namespace mantissa

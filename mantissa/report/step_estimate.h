@@ -1,5 +1,5 @@
-// A planned training step: bytes by part, and about how long it may take, from its plan and the machine's
-// peaks: to choose sizes by, not to report. How long a run of several parts still takes.
+// A planned training step: bytes by part, and about its time, from its plan and the machine's peaks: for
+// choosing sizes, not for reports. Also the remaining time of a run of several parts.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +14,15 @@ namespace mantissa::inline v0 {
 
 class TimeLeft {
   public:
-    /// A part of so many steps, each of about so many seconds. Parts are numbered from 0.
+    /// A part of `steps` steps, each of about `seconds_a_step`. Parts are numbered from 0.
     void add(double seconds_a_step, std::int64_t steps) { parts_.push_back({seconds_a_step, steps}); }
-    /// A step of that part took so long.
+    /// Records the time of a step of that part.
     void took(std::size_t part, double seconds);
 
-    /// Whether a step ran, so that more than the estimate is known.
+    /// Whether a step ran, so that the time is no longer only estimated.
     bool is_measured() const;
-    /// Seconds of the steps that are left. A part that ran counts with its steps' mean; another with its
-    /// estimate, times what those that ran took of theirs.
+    /// Seconds of the remaining steps. A part that ran counts with its steps' mean; other parts count with
+    /// their estimate, times the ratio of measured to estimated time of the parts that ran.
     double seconds() const;
 
   private:
@@ -35,27 +35,27 @@ class TimeLeft {
     std::vector<Part> parts_;
 };
 
-/// Bytes of what a trainer keeps, by what it is, in the order of a table's rows.
+/// Bytes that a trainer keeps, by kind, in the order of a table's rows.
 struct PlannedBytes {
     std::string part;
     std::int64_t bytes = 0;
 };
 std::vector<PlannedBytes> planned_bytes(const TrainingPlan& plan);
 
-/// These as a table, and the step's seconds as `estimated_seconds` has them.
+/// The bytes as a table, and the step's estimated_seconds.
 std::string plan_text(const TrainingPlan& plan, const Peaks& peaks);
 
-/// Products, those computed again too, at half of their unit's peak, and each byte that the step holds moved
-/// twelve times, as records of several machines have it within a factor of 1.5. Without a peak of copying
-/// the bytes cost nothing.
+/// Products, recomputed ones too, run at half of their unit's peak; each byte that the step holds moves
+/// twelve times. Records of several machines agree within a factor of 1.5. Without a peak of copying, bytes
+/// cost nothing.
 double estimated_seconds(const TrainingPlan& plan, const Peaks& peaks, const Target& target);
 
-/// For each kernel of the step's contractions, matrix multiplies and convolutions, the first that it runs.
+/// The first node of each kernel among the step's contractions, matrix multiplies and convolutions.
 std::vector<const PlannedNode*> contractions_of(const Plan& plan);
 
-/// The peak that a kernel is measured against: the BF16 unit's where the machine has one and the kernel runs
-/// on it, as TF32 by three products of BF16 does; else FP32's. FP8's is taken to be twice BF16's, as all data
-/// sheets of GPUs that multiply it have it.
+/// The reference peak of a kernel: the BF16 unit's if the machine has one and the kernel runs on it, as TF32
+/// by three BF16 products does; else FP32's. FP8's is assumed to be twice BF16's, as in all data sheets of
+/// GPUs that multiply it.
 inline double unit_peak(const Arithmetic& arithmetic, const Peaks& peaks, const Target& target) {
     const bool on_unit = !target.bf16_unit.empty() && arithmetic.unit == target.bf16_unit;
     if (!on_unit || peaks.bf16_matrix <= 0) return peaks.f32_fma;

@@ -47,7 +47,7 @@ PoolCosts measured_pool_costs() {
     const double meeting = loop_seconds(pool, [&] {
         for (const auto end = SteadyClock::now() + block; SteadyClock::now() < end;) _mm_pause();
     });
-    // Both threads write one word by turns, as threads do that take tickets.
+    // Both threads write one word in turns, as threads that take tickets do.
     constexpr int writes = 200;
     std::atomic<int> word{0};
     const double by_turns = loop_seconds(pool, [&] {
@@ -73,7 +73,7 @@ double seconds_outside_loops(const RecordedLaunch& launch) {
     return std::max(0.0, launch.seconds - seconds_in_loops(launch));
 }
 
-/// One launch of several runs. Who disturbs one makes it longer, so the least time of each block counts.
+/// A launch of several runs. A disturbance only lengthens a run, so the least time of each block counts.
 RecordedLaunch min_launch(const std::vector<RecordedStep>& steps, std::size_t index) {
     RecordedLaunch least = steps.front().launches[index];
     double outside = seconds_outside_loops(least);
@@ -99,14 +99,14 @@ void scale(RecordedLaunch& launch, double seconds) {
     }
 }
 
-/// Adds the time that a loop loses, by cause.
+/// Adds a loop's lost time, by cause.
 void add_lost(LostTime& lost, const RecordedLoop& loop, int threads) {
     const double share = sum_of(loop.blocks) / threads;
     const double heedless = seconds_on(loop, threads, 0, false);
     lost.waits += seconds_on(loop, threads, 0) - heedless;
     const double longest = *std::ranges::max_element(loop.blocks);
     const auto blocks = static_cast<double>(loop.blocks.size());
-    // A block that is longer than a thread's share, and than twice the mean, is what the others wait for.
+    // Others wait for a block that is longer than a thread's share and than twice the mean.
     const bool by_one = longest > share && longest > 2 * share * threads / blocks;
     (by_one ? lost.long_block : lost.few_blocks) += std::max(0.0, heedless - share);
 }
@@ -165,7 +165,7 @@ LaunchEstimate estimate_launch(const RecordedLaunch& launch, std::int64_t bytes,
         const double alone = seconds_on(loop, threads, 0);
         estimate.computing += alone;
         if (threads == 1 || loop.blocks.size() < 2) continue;
-        // Each thread beyond the second takes the word and the count of what is finished in its turn.
+        // Each thread beyond the second takes the shared word and the count of finished blocks in turn.
         const auto others =
             static_cast<double>(std::min<std::size_t>(loop.blocks.size(), static_cast<std::size_t>(threads)));
         estimate.barriers += seconds_on(loop, threads, machine.pool.ticket) - alone + machine.pool.meeting +
@@ -243,7 +243,7 @@ std::vector<int> thread_counts(int most) {
 
 namespace {
 
-/// Lines of launches that do not scale, at most.
+/// Most lines of launches that do not scale.
 constexpr std::size_t max_lines = 15;
 
 std::string why(const UnscaledLaunches& launches, int threads) {

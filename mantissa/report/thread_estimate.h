@@ -1,6 +1,6 @@
-// How long a training step takes on more threads than there are cores here: the blocks of each loop, as one
-// thread ran them, handed out to N threads as the pool does, and beside that what threads cost and what
-// memory allows.
+// Predicts a training step's time on more threads than there are cores here. The blocks of each loop,
+// recorded on one thread, are distributed to N threads as the pool does; costs of threads and limits of
+// memory are added.
 #pragma once
 
 #include <algorithm>
@@ -14,40 +14,39 @@
 
 namespace mantissa::inline v0 {
 
-/// A launch as one thread ran it.
+/// A launch as it ran on one thread.
 struct RecordedLaunch {
-    double seconds = 0;  ///< loops and what lies between them
+    double seconds = 0;  ///< loops and the work between them
     std::vector<RecordedLoop> loops;
 };
 
-/// A step as one thread ran it.
+/// A step as it ran on one thread.
 struct RecordedStep {
-    double seconds = 0;                    ///< launches and what lies between them
+    double seconds = 0;                    ///< launches and the time between them
     std::vector<RecordedLaunch> launches;  ///< one a planned node
 };
 
-/// The least time of each block over several runs of one plan. `undisturbed`: the seconds of each planned
-/// node while nothing was recorded, to which its blocks are scaled, and of a whole step.
+/// The least time of each block over several runs of one plan. `undisturbed`: seconds of each planned node,
+/// and of the step, without recording; blocks are scaled to them.
 RecordedStep typical_step(const std::vector<RecordedStep>& recorded, const ProfiledStep& undisturbed);
 
 /// The cost of a pool's threads for a loop.
 struct PoolCosts {
-    double meeting = 0;  ///< seconds that a loop on two threads takes beside its blocks
-    double ticket = 0;   ///< seconds to take blocks from the word that all threads take them from
+    double meeting = 0;  ///< seconds of a loop on two threads beside its blocks
+    double ticket = 0;   ///< seconds to take blocks from the word shared by all threads
 };
 
-/// Measured with two threads; zeros where there is one core.
+/// Measured with two threads; zeros with one core.
 PoolCosts measured_pool_costs();
 
-/// Bytes a second, reads and writes counted: what one thread copies, and all that the memory gives. Up to
-/// that it grows with the threads.
+/// Bytes a second, reads and writes counted: of a copy by one thread, and of the memory, the upper limit.
 struct MemoryRates {
     double one = 0, all = 0;
 
     double of(int threads) const { return std::min(threads * one, all); }
 };
 
-/// The machine whose step is predicted.
+/// The machine of the prediction.
 struct PlannedMachine {
     PoolCosts pool;
     MemoryRates memory;
@@ -55,15 +54,15 @@ struct PlannedMachine {
 
 /// Seconds of a launch on so many threads.
 struct LaunchEstimate {
-    double computing = 0;  ///< blocks as they were handed out, and what no loop is
-    double barriers = 0;   ///< what the pool's threads cost beside that
-    double memory = 0;     ///< in which memory is waited for beside that
+    double computing = 0;  ///< blocks as distributed, and work outside loops
+    double barriers = 0;   ///< additional costs of the pool's threads
+    double memory = 0;     ///< additional waiting for memory
 };
 
-/// Why a launch takes more than its share of one thread's time: the greatest cause.
+/// The greatest cause why a launch takes more than its share of one thread's time.
 enum class Hindrance : std::uint8_t { none, serial, few_blocks, long_block, waits };
 
-/// Seconds that are computed beyond the share of one thread's time, by cause.
+/// Computing seconds beyond the share of one thread's time, by cause.
 struct LostTime {
     double serial = 0, few_blocks = 0, long_block = 0, waits = 0;
 
@@ -75,8 +74,8 @@ LaunchEstimate estimate_launch(const RecordedLaunch& launch, std::int64_t bytes,
                                const PlannedMachine& machine);
 LostTime lost_time(const RecordedLaunch& launch, int threads);
 
-/// Seconds that a loop takes on so many threads, which take blocks in order as they are free, several at once
-/// as the pool does. `ticket`: seconds to take them. `heeds_waits`: whether a block waits for others.
+/// Seconds of a loop on so many threads, which take blocks in order when free, several at once as the pool
+/// does. `ticket`: seconds to take them. `heeds_waits`: whether blocks wait for others.
 double seconds_on(const RecordedLoop& loop, int threads, double ticket, bool heeds_waits = true);
 
 struct ThreadEstimate {
@@ -104,20 +103,20 @@ struct ThreadReport {
     std::vector<ThreadEstimate> estimates;   ///< from one thread on
     std::vector<UnscaledLaunches> unscaled;  ///< at the most threads, the worst first
 
-    /// The share of the threads' time that computing needs: 1 where it scales.
+    /// The share of the threads' time that computing needs: 1 for perfect scaling.
     double efficiency(const ThreadEstimate& estimate) const {
         return estimates.front().computing / (estimate.threads * estimate.computing);
     }
 };
 
-/// `threads`: what to predict, from 1 on. `planned_bytes` are left to the caller.
+/// `threads`: numbers to predict, from 1 on. `planned_bytes` are left to the caller.
 ThreadReport estimate_threads(const Plan& plan, const RecordedStep& step, const std::vector<int>& threads,
                               const PlannedMachine& machine);
 
 /// 1, 2, 4, 8 ... and `most`.
 std::vector<int> thread_counts(int most);
 
-/// The machine and what is assumed of it, a line a number of threads, and what does not scale to the most.
+/// The machine and the assumptions, a line per number of threads, and the work that does not scale.
 std::string thread_table(const ThreadReport& report);
 /// For explain_json; docs/json.md describes every member.
 Fields fields_of(const ThreadReport& report);

@@ -10,7 +10,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// Threads are recorded as long as this exists.
+/// Threads are recorded while this exists.
 class ThreadsRecorded {
   public:
     explicit ThreadsRecorded(Device& device) : device_(device) { device_.record_threads(true); }
@@ -134,8 +134,8 @@ void add_step(TraceEvents& trace, const Timeline& timeline, const std::string& s
     }
 }
 
-/// A thread works for the last launch that began before it did: launches follow one another, and each begins
-/// before its loops do.
+/// A thread works for the last launch that began before its work: launches are consecutive, and each begins
+/// before its loops.
 void add_threads(TraceEvents& trace, const Timeline& timeline, const std::vector<TracedLaunch>& launches) {
     int thread = -1, track = 0;
     for (const ThreadWork& work : timeline.threads) {  // thread by thread

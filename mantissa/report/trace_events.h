@@ -1,5 +1,5 @@
-// When each launch of a step ran, and when each thread worked, in Chrome's Trace Event Format, which Perfetto
-// (ui.perfetto.dev) and chrome://tracing open: named tracks with events that begin and last.
+// A timeline of a step's launches and of each thread's work, in Chrome's Trace Event Format, for Perfetto
+// (ui.perfetto.dev) and chrome://tracing: named tracks with events that have a beginning and a length.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@
 
 namespace mantissa::inline v0 {
 
-/// One run of a plan, which must outlive this.
+/// A run of a plan, which must outlive this.
 struct TimedRun {
     const Plan* plan = nullptr;
     double begin = 0;  ///< of the first launch, seconds since the recording began
-    Profile launches;  ///< seconds of each, in the order of Plan::nodes(); one follows on the other
+    Profile launches;  ///< seconds of each, consecutive, in the order of Plan::nodes()
 };
 
 struct Timeline {
@@ -45,12 +45,12 @@ class TimelineRecorder {
     Timeline timeline_;
 };
 
-/// Something that lasted, on one track. Times are in seconds since the trace began.
+/// An event on one track. Times are in seconds since the trace began.
 struct TraceEvent {
     int track = 0;
     std::string name, category;
     double begin = 0, seconds = 0;
-    Fields arguments = {};  ///< shown when one points at it
+    Fields arguments = {};  ///< shown under the pointer
 };
 
 class TraceEvents {
@@ -58,11 +58,11 @@ class TraceEvents {
     /// `title`: of all tracks.
     explicit TraceEvents(std::string title) : title_(std::move(title)) {}
 
-    /// Returns the number of a new track, below those before it.
+    /// Adds a track below the others and returns its number.
     int add_track(std::string name);
     void add(TraceEvent event) { events_.push_back(std::move(event)); }
 
-    /// The file.
+    /// The trace file's content.
     std::string json() const;
 
   private:
@@ -71,7 +71,7 @@ class TraceEvents {
     std::vector<TraceEvent> events_;
 };
 
-/// The entry of a launch.
+/// The data of a traced launch.
 struct TracedLaunch {
     std::string op, kernel, scope, stage;
     double begin = 0, seconds = 0;
@@ -81,9 +81,9 @@ struct TracedLaunch {
 /// A launch as an event: operation and kernel, scope, FLOPs and bytes by the op table, GFLOP/s.
 TraceEvent launch_event(int track, const TracedLaunch& launch);
 
-/// The file of a step's timeline, one run a micro-batch; trace_events.h says what opens it. Tracks: the step
-/// with its micro-batches, the launches, and one for each thread. `title`: of the whole; `step`: of the step.
-/// Work of a kernel outside of the pool's loops is on no thread's track.
+/// The file of a step's timeline, one run per micro-batch; trace_events.h names its viewers. Tracks: the step
+/// with its micro-batches, the launches, and one per thread. `title`: of the whole; `step`: of the step. A
+/// kernel's work outside of the pool's loops is on no thread's track.
 std::string step_trace(const Timeline& timeline, const std::string& title, const std::string& step);
 
 }  // namespace mantissa

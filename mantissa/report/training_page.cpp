@@ -32,7 +32,7 @@ void ThinnedCurve::add(double step, double value) {
     if (!std::isfinite(value)) return;
     const auto is_full = [&] { return parts_.empty() || parts_.back().count >= width_; };
     if (is_full() && parts_.size() >= max_parts_) halve();
-    if (is_full()) parts_.emplace_back();  // of an odd number of parts, the last has room now
+    if (is_full()) parts_.emplace_back();  // if the number of parts was odd, the last has room now
     const Point point{step, value};
     parts_.back().add(
         {.first = point, .least = point, .greatest = point, .last = point, .sum = value, .count = 1});
@@ -66,7 +66,7 @@ ThinnedCurve ThinnedCurve::of(std::span<const double> numbers) {
     return curve;
 }
 
-/// Two parts become one.
+/// Joins the parts in pairs.
 void ThinnedCurve::halve() {
     std::vector<Part> joined;
     for (std::size_t i = 0; i < parts_.size(); ++i) {
@@ -110,13 +110,13 @@ ThinnedCurve::Means ThinnedCurve::means(std::size_t most) const {
 
 namespace {
 
-/// How often a page that is open looks for what is new, and how many samples it shows.
+/// Seconds between reloads of an open page, and most samples shown.
 constexpr int reload_seconds = 10;
 constexpr std::size_t max_samples = 20;
 
 // Two drawings side by side on a broad page, one on a narrow one.
 constexpr html::DrawingOptions half_page{.width = 480, .height = 240};
-// One step's norm may be hundreds of times another's.
+// A step's norm may be hundreds of times another's.
 constexpr html::DrawingOptions of_norms{.width = 480, .height = 240, .logarithmic = true};
 
 html::Curve curve_of(std::string name, const std::vector<ThinnedCurve::Point>& points, std::size_t color) {
@@ -128,7 +128,7 @@ html::Curve curve_of(std::string name, const std::vector<ThinnedCurve::Point>& p
     return curve;
 }
 
-/// A curve, and where it is long, its means.
+/// A curve; a long curve also with its means.
 std::vector<html::Curve> with_means(const std::string& name, const ThinnedCurve& thinned, std::size_t color,
                                     std::size_t mean_color) {
     constexpr std::size_t max_means = 60;
@@ -261,7 +261,7 @@ std::string TrainingPage::samples() const {
 
 std::string TrainingPage::example() const {
     if (run_.example.empty()) return "";
-    constexpr std::size_t longest = 4000;  // bytes of a page
+    constexpr std::size_t longest = 4000;  // of the page, in bytes
     std::string text;
     for (std::size_t i = 0; i < run_.example.size() && text.size() < longest; ++i) {
         const auto& [part, learnt] = run_.example[i];
@@ -283,7 +283,7 @@ std::string TrainingPage::html(TrainingState state, const std::string& time, dou
 
 namespace {
 
-/// Null stands for a number that is not finite, which JSON has none for.
+/// Null means a number that is not finite, which JSON lacks.
 double number_of(const nlohmann::json& value) {
     return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
 }
@@ -335,7 +335,7 @@ double TrainingPage::go_on(const std::string& kept) {
         best_validation_step_ = validation.at(2);
         last_top1_ = number_of(validation.at(3));
         best_top1_ = number_of(validation.at(4));
-        // The least loss and the most accuracy are of one set of data.
+        // The best loss and accuracy are for one set of data.
         if (json.value("judged", run_.judged) != run_.judged) best_validation_step_ = -1, best_top1_ = -1;
         for (const nlohmann::json& sample : json.at("samples"))
             samples_.push_back({sample.at(0), sample.at(1)});

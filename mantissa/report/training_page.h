@@ -1,4 +1,4 @@
-// A run of training as a page: its curves so far, its samples, and what is trained on what.
+// A training run as a page: its curves so far, its samples, its model and data.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace mantissa::inline v0 {
 
-/// A curve of any number of points as at most so many, least and greatest kept: what a chart can show, in
-/// memory that does not grow with the run.
+/// A curve of any number of points, thinned to a limit that a chart can show, with minima and maxima kept.
+/// Memory does not grow with the run.
 class ThinnedCurve {
   public:
     struct Point {
@@ -23,26 +23,26 @@ class ThinnedCurve {
     /// `max_points` is four or more.
     explicit ThinnedCurve(std::size_t max_points = 1000) : max_parts_((max_points - 2) / 2) {}
 
-    /// Steps ascend. A value that is not finite is left out.
+    /// Adds a point; steps ascend. A value that is not finite is left out.
     void add(double step, double value);
 
-    /// In the order of steps: the first point, of each part its least and its greatest, the last point.
+    /// In the order of steps: the first point, each part's minimum and maximum, the last point.
     std::vector<Point> points() const;
     struct Means {
-        std::vector<Point> points;  ///< each in the middle of what it is the mean of
-        std::int64_t each = 1;      ///< how many points that is
+        std::vector<Point> points;  ///< each at the middle of the averaged interval
+        std::int64_t each = 1;      ///< points per mean
     };
-    /// At most so many.
+    /// Means, at most `most`.
     Means means(std::size_t most) const;
-    /// All that it holds as numbers, and the curve that these were of.
+    /// All its contents as numbers, and the curve restored from them.
     std::vector<double> numbers() const;
     static ThinnedCurve of(std::span<const double> numbers);
-    /// The first and last step of the points that were added; 0 where there are none.
+    /// The first and last step of the added points; 0 without points.
     double first_step() const { return parts_.empty() ? 0 : parts_.front().first.step; }
     double last_step() const { return parts_.empty() ? 0 : parts_.back().last.step; }
 
   private:
-    /// Neighbours on the curve.
+    /// Neighbouring points of the curve.
     struct Part {
         Point first, least, greatest, last;
         double sum = 0;
@@ -60,12 +60,12 @@ class ThinnedCurve {
 /// Facts that stay the same over a run.
 struct TrainingRun {
     std::string model, command;
-    std::string unit = "tokens";  ///< what throughput counts
-    std::int64_t steps = 0;       ///< at which the run ends, counted from the first ever
-    std::string judged = {};      ///< equal where validations are of the same data; empty: not known
-    /// Further remarks, as pairs of a name and a text.
+    std::string unit = "tokens";  ///< unit of throughput
+    std::int64_t steps = 0;       ///< last step of the run, counted from the very first
+    std::string judged = {};      ///< equal for validations on equal data; empty: not known
+    /// Further remarks, as pairs of name and text.
     std::vector<std::pair<std::string, std::string>> facts;
-    /// An example in parts, each with whether it is learnt; empty: none is shown.
+    /// An example in parts, each marked if learnt; empty: none is shown.
     std::vector<std::pair<std::string, bool>> example = {};
 };
 
@@ -82,21 +82,20 @@ class TrainingPage {
     explicit TrainingPage(TrainingRun run) : run_(std::move(run)) {}
 
     void add(const TrainingPoint& point);
-    /// Adds the validation of the step that was added last.
+    /// Adds the validation of the last added step.
     void add_validation(double loss);
-    /// Adds that validation's accuracy: shares of examples whose class was the first guess, was among the
+    /// Adds that validation's accuracy: shares of examples with their class as the first guess, and among the
     /// first five.
     void add_accuracy(double top1, double top5);
     void add_sample(std::string text);
 
-    /// The page as of now. While the run goes on it loads itself again. `time`: when, in words; `seconds`:
-    /// since the run began.
+    /// The present page, which reloads itself while the run continues. `time`: present time, in words;
+    /// `seconds`: since the run began.
     std::string html(TrainingState state, const std::string& time, double seconds) const;
 
-    /// All that was added, for a page that goes on from here; `seconds`: of the run.
+    /// All added data, for a page that continues from here; `seconds`: of the run.
     std::string kept(double seconds) const;
-    /// Adds that to a page to which nothing was added. Returns the seconds. Throws UserError for a text that
-    /// is none.
+    /// Restores that data in an empty page. Returns the seconds. Throws UserError for an invalid text.
     double go_on(const std::string& kept);
 
   private:

@@ -32,8 +32,8 @@ struct Sums {
     std::vector<ParameterGradient> gradients;
 };
 
-/// Calls `add` with the loss, each metric and each gradient, in FP32, and what it is called; returns what
-/// that gives. The graph has no results then.
+/// Calls `add` with the name of the loss, of each metric and of each gradient, and with the value in FP32.
+/// Returns the results of `add`; the graph has no results then.
 template <class Add>
 Sums for_each_term(Graph& graph, Tensor loss, const std::vector<ParameterGradient>& gradients, Add&& add) {
     const auto added = [&](const std::string& name, Tensor term) {
@@ -49,8 +49,8 @@ Sums for_each_term(Graph& graph, Tensor loss, const std::vector<ParameterGradien
     return all;
 }
 
-/// Lets the sums of this rank become those of all, or parts of them; `loss` and `gradients`: what the
-/// backward pass made.
+/// Sums this rank's sums over all ranks, or this rank's parts of them. `loss` and `gradients`: the results of
+/// the backward pass.
 void reduce_over_ranks(Graph& graph, Sums& sums, Tensor loss, const std::vector<ParameterGradient>& gradients,
                        const Distribution& distribution, const MayBeCut& may_be_cut) {
     if (distribution.ranks == 1) return;
@@ -58,7 +58,7 @@ void reduce_over_ranks(Graph& graph, Sums& sums, Tensor loss, const std::vector<
     exact.wire = Wire::fp32;
     std::vector<ReducedTerm> numbers{{sums.loss, loss.value().node}};
     for (const Result& metric : sums.metrics) numbers.push_back({{graph, metric.value}, metric.value.node});
-    // Among gradients they take no exchange of their own.
+    // Among gradients, loss and metrics take no exchange of their own.
     const bool are_among_them = distribution.wire == Wire::fp32;
     std::vector<ReducedTerm> cut, whole;
     if (are_among_them) whole = numbers;
@@ -112,7 +112,7 @@ TraceUpdate with_added_gradients(TraceUpdate update, std::int64_t micro_batches,
         auto sums = for_each_term(graph, loss, gradients, [&](const std::string& name, Tensor term) {
             for (int level = 0; level < kept_levels(micro_batches); ++level) {
                 const bool is_left = ((micro_batches - 1) >> level) % 2 != 0;
-                // A level that is complete already has its state here, too: this graph has those of a step.
+                // This graph has every state of a step, also the state of a level that is complete already.
                 if (is_left)
                     term = with_kept_sum(level, name, term);
                 else

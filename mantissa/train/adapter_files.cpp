@@ -31,8 +31,8 @@ constexpr std::string_view path_prefix = "base_model.model.";
 constexpr std::string_view suffix_a = ".lora_A.weight", suffix_b = ".lora_B.weight",
                            suffix_magnitude = ".lora_magnitude_vector";
 
-/// Members that say how adapters were made or trained, and change nothing of what they compute: the tensors
-/// say which layers have one.
+/// Members that describe how adapters were made or trained and change nothing that they compute. The tensors
+/// alone tell the layers that have an adapter.
 constexpr std::string_view keys_without_effect[] = {"auto_mapping",
                                                     "base_model_name_or_path",
                                                     "exclude_modules",
@@ -64,7 +64,7 @@ bool is_among(const std::string_view (&names)[count], const std::string& name) {
     return std::ranges::find(names, name) != std::end(names);
 }
 
-/// How the part of a convolution's adapter that has four axes here lies in a file of PEFT's.
+/// Axis order, in PEFT's files, of a part of a convolution's adapter that has four axes here.
 AxisOrder order_in_file(std::string_view name, std::size_t axes) {
     if (axes != 4) return {};
     if (name.ends_with(suffix_magnitude)) return {.axes = {0, 3, 1, 2}};
@@ -75,7 +75,7 @@ StoredWeight stored_part(const TensorSpec& part) {
     return {part.name, order_in_file(part.name, part.shape.size())};
 }
 
-/// The shape that a part of a file has here.
+/// The shape, in our axis order, of a part in a file.
 std::vector<std::int64_t> shape_here(const TensorView& tensor) {
     const AxisOrder order = order_in_file(tensor.name, tensor.shape.size());
     std::vector<std::int64_t> shape = tensor.shape;
@@ -84,7 +84,7 @@ std::vector<std::int64_t> shape_here(const TensorView& tensor) {
     return shape;
 }
 
-/// Any floating tensor of a file as FP32, in the order that it has here.
+/// Any floating-point tensor of a file as FP32, in our axis order.
 std::vector<float> widened(const TensorView& tensor) {
     const AxisOrder order = order_in_file(tensor.name, tensor.shape.size());
     std::vector<std::byte> stored(tensor.data, tensor.data + byte_count(tensor.dtype, tensor.shape));
@@ -99,11 +99,11 @@ std::vector<float> widened(const TensorView& tensor) {
     return values;
 }
 
-/// A weight with its adapter: W + s left right, and each output of that times a factor.
+/// A weight with its adapter: W + s left right, with each output times a factor.
 struct LowRankProduct {
     std::int64_t rank = 0, rows = 0, columns = 0;  // of the weight, as a matrix
     float scale = 1;
-    /// [rows, r], [r, columns]: B and A; of filters, whose outputs are the columns, A and B.
+    /// [rows, r], [r, columns]: B and A; for filters, where outputs are the columns, A and B.
     std::vector<float> left, right;
     bool are_outputs_rows = true;
     std::vector<float> factors = {};  // [outputs]; none: all are 1
@@ -121,7 +121,7 @@ struct LowRankProduct {
         if (are_outputs_rows) std::swap(left, right);
     }
 
-    /// Gives every output this norm; `read` gives elements of the weight.
+    /// Scales every output to this norm; `read` gives elements of the weight.
     void set_magnitudes(std::span<const float> magnitudes, Read read) {
         std::vector<double> squares(magnitudes.size());
         std::vector<float> row(static_cast<std::size_t>(columns));

@@ -1,5 +1,5 @@
-// Adapters in the files of PEFT: adapter_config.json beside adapter_model.safetensors, and weights into which
-// they are merged.
+// Adapters in PEFT's files, adapter_config.json beside adapter_model.safetensors, and weights into which they
+// are merged.
 #pragma once
 
 #include <filesystem>
@@ -20,26 +20,26 @@ inline constexpr const char* adapter_config_name = "adapter_config.json";
 /// Whether the folder holds adapters and no model.
 bool holds_adapters_alone(const std::filesystem::path& directory);
 
-/// The adapters that lie in a folder.
+/// The adapters in a folder.
 class AdapterFolder {
   public:
-    /// `files`: how files hold the weights of the model that they are for. Throws UserError, naming the file,
-    /// for what is missing, and for adapters of another kind: those of linear layers and convolutions are
-    /// read, with magnitudes (DoRA) or without.
+    /// `files`: names and layouts of the model's weights in files. Throws UserError, naming the file, for a
+    /// missing file or member and for unsupported adapters. Adapters of linear layers and convolutions are
+    /// supported, with magnitudes (DoRA) or without.
     AdapterFolder(const std::filesystem::path& directory, const WeightFiles& files);
 
     /// Ranks and scales of every layer that has an adapter.
     const nn::LoraOptions& options() const { return options_; }
-    /// Copies them into the adapters of a trainer that was made with options().
+    /// Copies the adapters into a trainer that was made with options().
     void load(StateBlock& state) const;
-    /// Adds s B A to every weight, in FP32, and gives its outputs their magnitudes. Throws UserError, naming
-    /// the layer, for a model without such a layer; nothing was added then.
+    /// Adds s B A to every weight, in FP32, and scales its outputs to their magnitudes. Throws UserError,
+    /// naming the layer, before it adds anything, for a model without such a layer.
     void merge(StateBlock& weights) const;
 
   private:
     struct Part {
-        std::string layer, path;  // without and with what stands before it in files of the model
-        TensorView a, b;          // [r, inputs], [outputs, r]; of a convolution [r, C, R, S], [K, r, 1, 1]
+        std::string layer, path;  // without and with the prefix of the model's files
+        TensorView a, b;          // [r, inputs], [outputs, r]; convolution: [r, C, R, S], [K, r, 1, 1]
         TensorView magnitude;     // [outputs], [1, K, 1, 1]; no data: none
 
         std::vector<std::pair<std::string, const TensorView*>> tensors() const;  // by name of state
@@ -56,16 +56,16 @@ class AdapterFolder {
     nn::LoraOptions options_;
 };
 
-/// The text of adapter_config.json for the adapters among these states. `base`: where the model's own weights
-/// came from; empty: it is not known.
+/// The text of adapter_config.json for the adapters among these states. `base`: origin of the model's own
+/// weights; empty: not known.
 std::string adapter_config(std::span<const State> states, const nn::Model& model,
                            const nn::LoraOptions& options, const std::string& base);
 
-/// Names of the parts of adapters as they are called in a file, and without what stands before them there.
+/// Names of the parts of adapters in a file, where the model's prefix precedes them, and in the states.
 WeightFiles adapter_files(const WeightFiles& model);
 std::vector<TensorToWrite> stored_adapters(std::vector<TensorToWrite> parts, const WeightFiles& model);
 
-/// The model's own weights in FP32 with their adapters added, to be written; `state` must live until then.
+/// The model's own weights in FP32 with their adapters added. `state` must live until they are written.
 std::vector<TensorToWrite> merged_weights(const StateBlock& state, const nn::LoraOptions& options);
 
 }  // namespace mantissa

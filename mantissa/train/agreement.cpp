@@ -28,7 +28,7 @@ std::string checksum_of_plans(const TrainingPlan& plan) {
     return checksum_text(checksum_of(std::as_bytes(std::span(text))));
 }
 
-/// The rank that has it otherwise than rank 0; 0: none.
+/// The first rank with another value than rank 0; 0: none.
 int first_other(const std::vector<std::string>& all) {
     for (std::size_t rank = 1; rank < all.size(); ++rank)
         if (all[rank] != all[0]) return static_cast<int>(rank);
@@ -69,7 +69,7 @@ void require_same_states(Ranks& ranks, const StateBlock& state, std::int64_t ste
     std::vector<std::string> names;
     std::vector<std::uint64_t> checksums;
     for (const State& each : state.states()) {
-        // States that are in parts differ from rank to rank. Of parameters the copies that all have are
+        // Sharded states differ from rank to rank. Of a sharded parameter, the copy that every rank holds is
         // compared.
         const bool is_kept = is_weight(each) || is_of_optimizer(each) || each.kind == State::Kind::derived;
         if (!is_kept || each.shard_of) continue;

@@ -1,4 +1,4 @@
-// States that ranks must have alike: looked at before the first step, and now and then after it.
+// States that must be equal on all ranks: compared before the first step, and now and then after it.
 #pragma once
 
 #include <string>
@@ -17,18 +17,18 @@ class AgreedError : public UserError {
     using UserError::UserError;
 };
 
-/// Values by what they are called, in the order in which they are compared.
+/// Values by name, in the order of comparison.
 using RankFacts = std::vector<std::pair<std::string, std::string>>;
 
-/// Version, instruction set, model, optimizer and the numbers of the run, and a checksum of the plans' text.
+/// Version, instruction set, model, optimizer and numbers of the run, and a checksum of the plans' text.
 RankFacts facts_of(const TrainingPlan& plan);
 
-/// All ranks call it, with facts of the same names. Throws AgreedError, on every rank, that names the first
-/// fact that one has otherwise than rank 0, with both values.
+/// All ranks call it, with facts of the same names. Throws AgreedError on every rank; it names the first fact
+/// that differs from rank 0's, with both values.
 void require_alike(Ranks& ranks, const RankFacts& facts);
 
-/// The same for parameters, statistics and those of the optimizer's states that every rank has whole, by
-/// their checksums; `step`: after which.
+/// Compares, by checksum, parameters, statistics and the optimizer states that every rank holds whole.
+/// `step`: the last step made.
 void require_same_states(Ranks& ranks, const StateBlock& state, std::int64_t step);
 
 }  // namespace mantissa

@@ -89,7 +89,7 @@ constexpr const char* config_names[] = {"config.json", "generation_config.json"}
     throw UserError(path.string() + ": " + reason);
 }
 
-/// Where rank R but the first has what it holds of the optimizer.
+/// File of a rank's optimizer states.
 std::string optimizer_name_of(int rank) {
     return rank == 0 ? optimizer_name : fmt::format("optimizer.{}.safetensors", rank);
 }
@@ -130,8 +130,8 @@ std::uint64_t disk_bytes(const Manifest& manifest) {
     return total;
 }
 
-/// Calls `write` with all of a file's bytes, in order. Where it throws, the rest is read all the same, since
-/// other ranks may read it together with this one.
+/// Calls `write` with all of a file's bytes, in order. If it throws, reading goes on to the end, since other
+/// ranks may read the file together with this one.
 template <class Write>
 void read_to_the_end(const TensorsFile& source, Write&& write) {
     std::exception_ptr failure;
@@ -209,7 +209,7 @@ SafetensorsFile read_tensors(const fs::path& directory, const std::string& name,
     const ManifestFile& entry = entry_of(manifest, name, directory);
     const fs::path path = directory / name;
     {
-        // The header first, so that damage in it is called what it is, and not by the parser's guess.
+        // The header comes first, so that its damage is reported as such, and not as the parser's guess.
         const MappedFile file(path);
         require_size(path, file.size(), entry);
         require_same_checksum(path, "header",
@@ -224,7 +224,7 @@ SafetensorsFile read_tensors(const fs::path& directory, const std::string& name,
         if (listed == entry.tensors.end())
             refuse(path, fmt::format("tensor \"{}\" is not in the manifest", tensor.name));
         require_same_checksum(path, fmt::format("tensor \"{}\"", tensor.name), tensor.data, listed->second);
-        file.release();  // or all of it would be resident, beside a model that fills the memory
+        file.release();  // else all of it stays resident, beside a model that fills the memory
     }
     return file;
 }
@@ -269,14 +269,14 @@ LoadedCheckpoint read_checkpoint(const fs::path& directory, CheckpointUse use) {
     return loaded;
 }
 
-/// Identity of the file or folder that a name stands for at this moment.
+/// Identity of the file or folder that a name denotes at this moment.
 std::optional<std::pair<dev_t, ino_t>> identity_of(const fs::path& path) {
     struct stat status {};
     if (::stat(path.c_str(), &status) != 0) return {};
     return std::pair{status.st_dev, status.st_ino};
 }
 
-/// As read_checkpoint, once more if a training run put a newer one in place meanwhile.
+/// Reads a checkpoint, and reads again if a training run replaced it meanwhile.
 LoadedCheckpoint read_settled_checkpoint(const fs::path& directory, CheckpointUse use) {
     for (int attempt = 0;; ++attempt) {
         const auto before = identity_of(directory);
@@ -322,7 +322,7 @@ void require_checkpoint(const fs::path& directory) {
 
 namespace {
 
-/// Nothing but a checkpoint lies at `directory`, if anything does.
+/// Throws UserError if `directory` holds anything but a checkpoint.
 void require_only_checkpoint(const fs::path& directory) {
     if (!fs::exists(directory)) return;
     if (!fs::is_directory(directory)) refuse(directory, "is a file, expected a directory for a checkpoint");
@@ -332,8 +332,9 @@ void require_only_checkpoint(const fs::path& directory) {
     } catch (const UserError&) {
         // Missing or damaged: the fixed names below remain.
     }
-    const bool ours = fs::exists(directory / state_name);  // others write no such file beside config.json
-    const std::vector<std::string> tokenizers = tokenizer_file_names();  // put there by hand, perhaps
+    const bool ours =
+        fs::exists(directory / state_name);  // other programs write no such file beside config.json
+    const std::vector<std::string> tokenizers = tokenizer_file_names();  // perhaps put there by hand
     for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
         const std::string name = entry.path().filename().string();
         const bool known = name == manifest_name || name == model_name || name == adapters_name ||
@@ -353,22 +354,22 @@ void require_only_checkpoint(const fs::path& directory) {
 
 void require_checkpoint_place(const fs::path& directory) {
     require_only_checkpoint(directory);
-    require_only_checkpoint(AtomicDirectory::previous_of(directory));  // which a save replaces, too
+    require_only_checkpoint(AtomicDirectory::previous_of(directory));  // a save replaces it, too
 }
 
 namespace {
 
-/// Work that ranks do together, each its share: where one cannot, all throw what it says.
+/// Work that ranks share: where one rank fails, all throw its error.
 class Together {
   public:
     explicit Together(Ranks* ranks) : ranks_(ranks) {}
     int rank() const { return ranks_ ? ranks_->rank() : 0; }
 
-    /// Runs a share and returns the texts that shares give, by rank.
+    /// Runs this rank's share and returns the texts of all shares, by rank.
     template <class Share>
     std::vector<std::string> run(Share&& share) const {
         if (!ranks_) return {share()};
-        // A text begins with whether it is one, or an error.
+        // The first character marks a text (+) or an error (-).
         std::string mine;
         try {
             mine = "+" + share();
@@ -403,7 +404,7 @@ void save_checkpoint(const fs::path& directory, const CheckpointToSave& checkpoi
     const bool is_first = together.rank() == 0;
     std::vector<TensorsFile> files;
     Manifest mine;
-    // "pt" makes Hugging Face's library take the file as PyTorch's; it is about names, not about layout.
+    // "pt" makes Hugging Face's library read the file as PyTorch's; it says nothing of the layout.
     const std::map<std::string, std::string> metadata = {{"format", "pt"}};
     const auto lay_out = [&](const std::string& name, std::span<const TensorToWrite> tensors) {
         files.push_back({name, tensors, lay_out_safetensors(tensors, metadata, (directory / name).string())});
@@ -431,7 +432,7 @@ void save_checkpoint(const fs::path& directory, const CheckpointToSave& checkpoi
         for (const TensorsFile& file : files)
             if (mine.contains(file.name))
                 write_tensors(staging, file, mine[file.name]);
-            else  // for the first, which writes it
+            else  // read together with the first rank, which writes it
                 read_to_the_end(file, [](std::span<const std::byte>) {});
         if (is_first)
             for (const auto& [text_name, text] : checkpoint.texts) {

@@ -1,5 +1,5 @@
-// A checkpoint: a directory that is written whole or not at all, and whose every byte is checked when it is
-// read. docs/formats.md gives it to the byte.
+// A checkpoint: a directory that is written whole or not at all. Reading checks every byte. docs/formats.md
+// gives its layout to the byte.
 #pragma once
 
 #include <cstdint>
@@ -34,67 +34,66 @@ using Manifest = std::map<std::string, ManifestFile>;
 /// The text of manifest.json. Its length does not depend on the checksums' values.
 std::string manifest_text(const Manifest& manifest);
 
-/// Throws UserError that begins with `source` if any bit of the text is not as manifest_text wrote it, or the
-/// version is not one that this program reads.
+/// Throws UserError that begins with `source` if any bit of the text is not as manifest_text wrote it, or
+/// this program cannot read the version.
 Manifest parse_manifest(std::string_view text, const std::string& source);
 
-/// Throws UserError, saying what is there instead and what to do, unless `directory` has the files of a
-/// checkpoint.
+/// Throws UserError, with the contents and advice, unless `directory` has the files of a checkpoint.
 void require_checkpoint(const std::filesystem::path& directory);
 
 struct CheckpointToSave {
-    /// model.safetensors: names and shapes as in the file (for GPT-2, what stored_weights gives by
+    /// model.safetensors: names and shapes as in the file (for GPT-2, from stored_weights by
     /// nn::decoder_files). All ranks read all of it, in one order, and the first writes it.
     std::span<const TensorToWrite> model;
-    /// optimizer.safetensors: moments and the like. Of rank R but the first, optimizer.R.safetensors, if it
-    /// has any.
+    /// optimizer.safetensors: moments and other optimizer states. Rank R > 0 writes its states, if it has
+    /// any, to optimizer.R.safetensors.
     std::span<const TensorToWrite> optimizer;
-    /// Small text files by name. "state.json" must be among them: a JSON object with step, schedule, scaler,
-    /// random state, data position and configuration, whose members are the training loop's. "config.json"
-    /// lets others read the model.
+    /// Small text files by name. One must be "state.json": a JSON object, filled by the training loop, with
+    /// step, schedule, scaler, random state, data position and configuration. "config.json" lets others read
+    /// the model.
     std::map<std::string, std::string> texts;
-    /// Whether `model` is adapters alone: then the file is called adapter_model.safetensors.
+    /// Whether `model` holds adapters alone: then its file is called adapter_model.safetensors.
     bool adapters = false;
 };
 
-/// Throws UserError if `directory` exists and holds anything that is not a checkpoint's, and so may not be
-/// replaced. To be called before training begins; save_checkpoint calls it again.
+/// Throws UserError if `directory` holds a file that is not part of a checkpoint and may not be replaced. To
+/// be called before training begins; save_checkpoint calls it again.
 void require_checkpoint_place(const std::filesystem::path& directory);
 
-/// Puts a new checkpoint in the place of `directory`. What was there is kept as DIRECTORY.previous. The disk
-/// needs room for the new one beside both: throws UserError, naming the bytes needed and free, with
-/// everything left as it was.
+/// Replaces `directory` with a new checkpoint, and keeps the old one as DIRECTORY.previous. The disk needs
+/// room for the new one beside both. Otherwise throws UserError, naming the bytes needed and free, and leaves
+/// everything as it was.
 ///
-/// Among ranks all call it, on a file system that they share. Each writes its file of the optimizer's, the
-/// first everything else, and puts it all in place once all are done. What one of them cannot do is thrown on
-/// all, with its name.
+/// All ranks call it, on a shared file system. Each writes its file of optimizer states, the first everything
+/// else; the first puts the directory in place once all are done. An error of one rank is thrown on all, with
+/// that rank's name.
 void save_checkpoint(const std::filesystem::path& directory, const CheckpointToSave& checkpoint,
                      Ranks* ranks = nullptr);
 
-/// A checkpoint whose checksums all agreed. The tensors lie in mapped files: copy them out.
+/// A checkpoint with matching checksums. The tensors lie in mapped files: copy them out.
 struct LoadedCheckpoint {
-    std::filesystem::path directory;                  ///< the one that was read
-    SafetensorsFile model;                            ///< or the adapters
-    std::optional<SafetensorsFile> optimizer;         ///< none where only the model was asked for
-    std::vector<SafetensorsFile> optimizer_of_ranks;  ///< but the first
+    std::filesystem::path directory;                  ///< the directory that was read
+    SafetensorsFile model;                            ///< model or adapters
+    std::optional<SafetensorsFile> optimizer;         ///< none if only the model was asked for
+    std::vector<SafetensorsFile> optimizer_of_ranks;  ///< of ranks 1, 2, ...
     std::map<std::string, std::string> texts;         ///< "state.json" is among them, a JSON object
-    /// Empty, or why `directory` is not the one that was asked for. Show it: steps were lost.
+    /// Empty, or the reason why `directory` itself was not read. Show it: steps were lost.
     std::string warning;
 };
 
-/// How much of a checkpoint is needed.
+/// The part of a checkpoint that is needed.
 enum class CheckpointUse : std::uint8_t {
     to_go_on,  ///< all of it
-    weights    ///< the model and the texts: whoever shares it may leave the optimizer's states out
+    weights    ///< the model and the texts; the optimizer's states may be absent
 };
 
-/// Reads and checks `directory`, and DIRECTORY.previous if that fails. Throws UserError, naming file, tensor
-/// and reason, if neither is whole.
+/// Reads and checks `directory`, or DIRECTORY.previous if that fails. Throws UserError, naming file, tensor
+/// and reason, if both are damaged.
 LoadedCheckpoint load_checkpoint(const std::filesystem::path& directory,
                                  CheckpointUse use = CheckpointUse::to_go_on);
 
-/// The version of Hugging Face's transformers that wrote a model over the checkpoint's own, as its
-/// config.json says; empty if none did.
+/// The version of Hugging Face's transformers, from config.json, that wrote a model over the checkpoint's
+/// own; empty: none did.
 std::string saved_over_by_transformers(const std::filesystem::path& directory);
 
 }  // namespace mantissa

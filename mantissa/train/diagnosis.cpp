@@ -30,7 +30,7 @@ std::optional<NonFinite> first_non_finite(StepExecution& execution, const Batch&
     std::optional<NonFinite> found;
     const TrainerOptions& options = execution.plan().options();
     for (std::int64_t index = 0; index < options.accumulate && !found; ++index) {
-        // One of several ranks may find nothing, and must not make the update that the step did not.
+        // One rank alone may find nothing; it must not make the update that the failed step did not make.
         const bool updates = index + 1 == options.accumulate && options.ranks;
         found = run_to_first_non_finite(
             execution.prepare(batch, {.step = bad.step, .index = index, .learning_rate = bad.learning_rate}),

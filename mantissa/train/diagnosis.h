@@ -1,5 +1,5 @@
-// The fault of a step, and what 16 bits lost of it: the step run again to look at its numbers. Nothing here
-// changes a state.
+// The fault of a step, and the part of its gradients that 16 bits lose: the step runs again, and its numbers
+// are inspected. No state changes.
 #pragma once
 
 #include <array>
@@ -15,19 +15,18 @@ namespace mantissa::inline v0 {
 struct BadStep {
     std::int64_t step = 0;
     double learning_rate = 0;
-    float loss_scale = 1;  ///< that it ran with, before it was lowered
+    float loss_scale = 1;  ///< of that run, before it was lowered
 };
 
-/// Whether the loss scale is at fault where the step was not applied: the loss was finite, so the forward
-/// pass was, and the gradients were multiplied by more than 1.
+/// Whether the loss scale made the step fail: the loss, and so the forward pass, was finite, and the
+/// gradients were multiplied by more than 1.
 bool is_fault_of_loss_scale(float loss, double loss_scale);
 
-/// Whether a training does what it is for, seen by its losses alone: the mean of the last ones is at most
-/// twice the first.
+/// Watches the losses of a training: it goes well while the mean of the last ten is at most twice the first.
 class LossWatch {
   public:
-    /// Takes a loss down; one that is no number is left out. Returns words, once, where the mean of the last
-    /// ten is more than twice the first.
+    /// Records a loss; a loss that is not a number is skipped. Returns a warning, once, when the mean of the
+    /// last ten is more than twice the first.
     std::string add(double loss);
 
   private:
@@ -41,7 +40,7 @@ class LossWatch {
 /// The first number of the step that was not finite; none if there is none.
 std::optional<NonFinite> first_non_finite(StepExecution& execution, const Batch& batch, const BadStep& bad);
 
-/// How much of the gradients is lost at the loss scale of the moment: seen in the same step at a greater one.
+/// The share of the gradients that the present loss scale loses, measured in the same step at a larger scale.
 Underflow underflow(StepExecution& execution, const Batch& batch, std::int64_t step);
 
 }  // namespace mantissa

@@ -52,7 +52,8 @@ TraceUpdate with_average(TraceUpdate update, double decay) {
         const Tensor applied = result_of(graph, "applied");
         const Tensor count = kept(graph, count_name, {DType::f64, {}});
         const Tensor is_first = equal(count, constant(graph, 0.0, DType::f64));
-        const std::vector<Update> updates = graph.updates();  // what is added below is averaged by none
+        const std::vector<Update> updates =
+            graph.updates();  // taken first, so that updates added below are not averaged
         for (const Update& updated : updates) {
             const State state = graph.state(updated.state);
             if (!is_weight(state)) continue;

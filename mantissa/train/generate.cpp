@@ -242,7 +242,7 @@ class Text {
                ended(TextEnd::context);
     }
 
-    /// The rest of the text where the context is full.
+    /// The tokens to read again where the context is full.
     std::vector<std::int32_t> slide(std::int64_t context) {
         ++generated_.slides;
         const std::int64_t left = slid_length(context);
@@ -253,7 +253,7 @@ class Text {
     }
 
     bool is_open() const { return is_open_; }
-    /// The token that the model reads next; of a text that has ended, any.
+    /// The token that the model reads next; any, if the text has ended.
     std::int32_t last() const { return generated_.tokens.empty() ? 0 : generated_.tokens.back(); }
     Generated take() { return std::move(generated_); }
 
@@ -272,13 +272,13 @@ class Text {
     }
 
     GenerateOptions options_;
-    std::vector<std::int32_t> text_;  ///< the prompt, and what came after it
+    std::vector<std::int32_t> text_;  ///< the prompt and its continuation
     std::vector<float> penalized_;
     Generated generated_;
     bool is_open_ = true;
 };
 
-/// Reads one more token of every open text and gives the scores of the token after it, by text. Texts that
+/// Reads one more token of every open text; returns the scores of the token after it, by text. Texts that
 /// have filled the context read their remaining tokens again.
 std::vector<std::vector<float>> next_scores(TokenGenerator& generator, std::vector<Text>& texts) {
     std::vector<std::vector<float>> scores(texts.size());
@@ -292,7 +292,7 @@ std::vector<std::vector<float>> next_scores(TokenGenerator& generator, std::vect
         std::vector<std::int32_t> tokens;
         for (std::size_t i = 0; i < texts.size(); ++i) {
             tokens.push_back(texts[i].last());
-            // Keys that nobody reads again.
+            // Nobody reads these keys again.
             if (!texts[i].is_open() || is_full[i]) generator.stay(static_cast<std::int64_t>(i));
         }
         const std::vector<float> all = generator.next(tokens);

@@ -33,13 +33,13 @@ TextModel model_of(Device& device, ModelFile file, const GeneratorOptions& optio
 struct Generator::Parts {
     TextModel model;
     Policy policy;
-    std::unique_ptr<TokenGenerator> generator = {};  ///< for prompts of the last one's length
+    std::unique_ptr<TokenGenerator> generator = {};  ///< for prompts as long as the last
     std::pair<std::size_t, FullContext> planned = {};
 
     TokenGenerator& generator_for(std::size_t prompt_tokens, const GenerateOptions& options) {
         const std::pair wanted{prompt_tokens, options.full_context};
         if (!generator || planned != wanted) {
-            generator.reset();  // its memory goes before the next one's is taken
+            generator.reset();  // frees its memory before the next one takes memory
             GenerateOptions of_any_length = options;
             of_any_length.length = model.model().used_context();
             auto made = model.generator({static_cast<std::int64_t>(prompt_tokens)}, of_any_length, policy);

@@ -1,4 +1,4 @@
-// Text from a trained model on disk: a prompt goes in, and what follows on it comes out.
+// Text from a trained model on disk: a prompt goes in, and its continuation comes out.
 #pragma once
 
 #include <cstdint>
@@ -17,32 +17,32 @@ namespace mantissa::inline v0 {
 class Device;
 enum class SpecialsInText : std::uint8_t;
 
-/// How the next token is chosen from a model's scores.
+/// Choice of the next token from a model's scores.
 struct SamplingOptions {
-    double temperature = 1;  ///< scores are divided by it; 0: the token of the largest score
-    std::int64_t top_k = 0;  ///< only the k largest scores are considered; 0: all
-    double top_p = 1;        ///< of these only the fewest, likeliest first, that make up this probability
-    double min_p = 0;        ///< of those only the ones at least this share as likely as the likeliest
-    double repetition_penalty = 1;  ///< above 1: tokens that are in the text already become less likely
-    std::int64_t tokens = 0;        ///< only tokens below this; 0: those that the tokenizer has
+    double temperature = 1;         ///< divides the scores; 0: the token of the largest score
+    std::int64_t top_k = 0;         ///< candidates: the k largest scores; 0: all
+    double top_p = 1;               ///< then the fewest, likeliest first, with this total probability
+    double min_p = 0;               ///< then tokens at least this share as likely as the likeliest
+    double repetition_penalty = 1;  ///< above 1: makes tokens of the text less likely
+    std::int64_t tokens = 0;        ///< only tokens below this; 0: the tokenizer's
     std::uint64_t seed = 1337;      ///< of the random numbers
 };
 
 /// Treatment of a text that fills the model's context. It ends, or it slides: its older half is dropped, and
-/// what is left is read again from position 0 on, since keys and values follow from positions.
+/// the rest is read again from position 0, since keys and values depend on positions.
 enum class FullContext : std::uint8_t { ends, slides };
 
 struct TextOptions {
     SamplingOptions sampling = {};
-    std::int64_t length = 100;           ///< tokens at most; one that ends a text ends it before
+    std::int64_t length = 100;           ///< tokens at most; an end-of-text token ends it earlier
     std::vector<std::string> stop = {};  ///< words before which the text ends
     FullContext full_context = FullContext::ends;
 };
 
 struct GeneratorOptions {
     Policy policy = {};        ///< int8 and int4, too, which quantise the weights of linear layers
-    std::string adapter = {};  ///< a folder of adapters that are added to the weights; empty: none
-    /// A directory, tokenizer.json or .tiktoken; or "bytes"; empty: what lies beside the weights.
+    std::string adapter = {};  ///< a folder of adapters to add to the weights; empty: none
+    /// A directory, tokenizer.json or .tiktoken; or "bytes"; empty: the tokenizer beside the weights.
     std::string tokenizer = {};
     /// Whether "<|im_end|>" in a prompt is that token or ten characters; none: as in training.
     std::optional<SpecialsInText> specials = {};
@@ -50,19 +50,19 @@ struct GeneratorOptions {
 
 class Generator {
   public:
-    /// `directory`: a checkpoint of a language model (nn/language_model.h), or other people's
-    /// model.safetensors and config.json. Throws UserError, naming the file, for any other, and for a
-    /// tokenizer of another vocabulary.
+    /// `directory`: a checkpoint of a language model (nn/language_model.h), or model.safetensors and
+    /// config.json of another project. Throws UserError, naming the file, for anything else and for a
+    /// tokenizer with another vocabulary.
     Generator(Device& device, const std::filesystem::path& directory, const GeneratorOptions& options = {});
     ~Generator();
     Generator(Generator&&) noexcept;
 
-    /// The continuation of the prompt. `show` is called with each part of it as it comes, whole characters. A
-    /// prompt of another length than the last is planned anew. Throws UserError for a prompt that is empty or
-    /// longer than the context, and for options out of range.
+    /// Continues the prompt. `show` is called with each new part, in whole characters. A prompt of another
+    /// length than the last is planned anew. Throws UserError for a prompt that is empty or longer than the
+    /// context, and for options out of range.
     std::string text(std::string_view prompt, const TextOptions& options = {},
                      const std::function<void(std::string_view)>& show = {});
-    /// Likewise the answer to a chat, as JSON of messages (data/chat/chat_file.h) that ends with a question.
+    /// Answers a chat: JSON of messages (data/chat/chat_file.h) that ends with a question.
     std::string answer(std::string_view chat, const TextOptions& options = {},
                        const std::function<void(std::string_view)>& show = {});
 

@@ -36,8 +36,8 @@ NodeId norm_of(const Graph& graph) {
     throw InternalError("the graph updates no parameters: it has no norm of all gradients");
 }
 
-/// The operands of a parameter's part of `joined_updates` (passes/join_updates.h), which has no scope of its
-/// own; none where it is updated alone.
+/// Operands of a parameter's part of `joined_updates` (passes/join_updates.h), which has no scope of its own;
+/// none if the parameter is updated alone.
 std::span<const Value> operands_of_part(const Graph& graph, const std::string& parameter) {
     for (const Update& update : graph.updates()) {
         const Node& node = graph.node(update.value.node);
@@ -51,7 +51,7 @@ std::span<const Value> operands_of_part(const Graph& graph, const std::string& p
     return {};
 }
 
-/// The gradient that a parameter's update reads. Two parameters may have one between them.
+/// The gradient that a parameter's update reads. Two parameters may share a gradient.
 const Value* gradient_of(const Graph& graph, const std::string& parameter,
                          const std::vector<Value>& gradients) {
     const auto among = [&](std::span<const Value> operands) {

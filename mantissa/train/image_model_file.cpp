@@ -21,7 +21,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// The key of the network's name in the record of what a run was asked for.
+/// Key of the network's name among the run's options.
 const std::string network_option = std::string(2, '-') + "model";  // two dashes, as it is typed
 
 nn::ImageModel network_in(const nlohmann::json& state, const LoadedCheckpoint& checkpoint) {
@@ -59,7 +59,7 @@ std::vector<std::string> classes_in(const LoadedCheckpoint& checkpoint, std::int
     return classes;
 }
 
-/// How revisions that kept no file of it put the cut into words, among what a run follows from.
+/// The cut, read from the description of the run's inputs, where an earlier version saved no file of it.
 std::optional<ImageCut> cut_in_words(const std::string& text, std::int64_t image) {
     const std::size_t resized = text.find("resized to "), means = text.find("means ");
     if (resized == std::string::npos || means == std::string::npos) return {};

@@ -1,5 +1,4 @@
-// A network for images on disk, as a training on images saves it: which one it is, its classes, how
-// images are cut for it, and its weights.
+// An image network saved by training: its kind, classes, image preprocessing and weights.
 #pragma once
 
 #include <filesystem>
@@ -15,24 +14,23 @@ namespace mantissa::inline v0 {
 
 class ImageModelFile {
   public:
-    /// A checkpoint, whose checksums are compared. Throws UserError that names the file if there is none, or
-    /// none of a network for images.
+    /// Reads a checkpoint and compares its checksums. Throws UserError that names the file if there is none,
+    /// or it is not of an image network.
     explicit ImageModelFile(const std::filesystem::path& directory);
 
     const nn::ImageModel& network() const { return network_; }
-    /// Names by number. A network may have more classes than the images that it learned from: these are
-    /// called by their numbers.
+    /// Names by number. Classes beyond the training images' classes are named by their numbers.
     const std::vector<std::string>& classes() const { return classes_; }
     const ImageCut& cut() const { return cut_; }
-    /// Empty, or a warning to show: that the checkpoint was damaged and the one before it was taken.
+    /// Empty, or a warning to show: the checkpoint was damaged, and the one before it was read.
     const std::string& warning() const { return checkpoint_.warning; }
 
     /// The directory that was read: `directory`, or the checkpoint before it.
     const std::filesystem::path& directory() const { return checkpoint_.directory; }
 
-    /// Copies the weights and running statistics into those states.
+    /// Copies the weights and running statistics into the states.
     void load(StateBlock& state) const;
-    /// The same but for the head (nn::head_of), into the states of the same network for other classes.
+    /// Copies all but the head (nn::head_of), into states of the same network for other classes.
     void load_trunk(StateBlock& state) const;
 
   private:
@@ -42,8 +40,8 @@ class ImageModelFile {
     ImageCut cut_;
 };
 
-/// Copies the weights of a network's trunk in a safetensors file, as load_weights does (train/weights.h); the
-/// head may be there, for whatever classes, or not.
+/// Copies the trunk's weights from a safetensors file, as load_weights does (train/weights.h). The file may
+/// have a head for any classes, or none.
 void load_trunk(const nn::ImageModel& network, const std::filesystem::path& path, StateBlock& state);
 
 }  // namespace mantissa

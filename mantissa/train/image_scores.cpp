@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::int64_t few = 5;
 
-/// Before the class of the label come those whose score is higher, or no number.
+/// Classes that rank before the label's: their scores are higher, or not finite.
 std::int64_t rank_of(std::span<const double> scores, std::size_t label) {
     std::int64_t before = std::isfinite(scores[label]) ? 0 : few;
     for (std::size_t i = 0; i < scores.size(); ++i)

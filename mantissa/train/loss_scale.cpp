@@ -14,8 +14,8 @@ namespace {
 
 constexpr const char* scale_name = "loss_scale.scale";
 
-/// FP32 holds these and their reciprocals, which gradients are multiplied by: those of 2^127 and 2^128 are
-/// subnormal, and flushed to 0.
+/// Scales that FP32 can hold, and their reciprocals, which multiply gradients: the reciprocals of 2^127 and
+/// 2^128 are subnormal and flushed to 0.
 constexpr double min_scale = 0x1p-100, max_scale = 0x1p100;
 
 Tensor scalar_state(Graph& graph, const std::string& name, DType dtype, double start) {
@@ -81,10 +81,10 @@ void update_loss_scale(Graph& graph, Tensor applied, const LossScaleOptions& opt
 
     const Tensor lowered = maximum(scale * options.backoff, constant(graph, options.floor));
     const Tensor next_good = good + 1.0;
-    // A run that goes on with a shorter interval may have counted further than that.
+    // A run that continues with a shorter interval may have counted past it.
     const Tensor is_due =
         less_equal(constant(graph, static_cast<double>(options.interval), DType::f64), next_good);
-    // At the end of its range it stays where it is.
+    // At the end of its range the scale stays as it is.
     const Tensor raised = scale * options.growth;
     const Tensor fits = less_equal(raised, constant(graph, max_scale));
     const Tensor grown = select(logical_and(is_due, fits), raised, scale);

@@ -1,10 +1,10 @@
-// The loss scale: FP16 gradients smaller than 2^-24 are lost, so the loss is multiplied by a scale before the
-// backward pass and the gradients are divided by it before they are used. It lives in the graph, like the
-// update: no wait for the host.
+// The loss scale: FP16 gradients below 2^-24 are lost. So the loss is multiplied by a scale before the
+// backward pass, and gradients are divided by it before use. It lives in the graph, like the update, so the
+// host never waits for it.
 //
-// Dynamic, as Micikevicius et al., "Mixed precision training" (ICLR 2018), and PyTorch's GradScaler have it:
-// a step whose gradients are not finite is skipped and the scale halved; after `interval` good steps in a row
-// it is doubled. Unlike GradScaler's it never falls below a floor.
+// Dynamic, as in Micikevicius et al., "Mixed precision training" (ICLR 2018), and PyTorch's GradScaler. A
+// step with gradients that are not finite is skipped, and the scale is halved; after `interval` good steps in
+// a row it is doubled. Unlike GradScaler's, it never falls below a floor.
 #pragma once
 
 #include "mantissa/graph/graph.h"
@@ -16,10 +16,10 @@ namespace mantissa::inline v0 {
 /// or the initial scale below the floor.
 void validate(const LossScaleOptions& options);
 
-/// FP16 needs a scale, the dynamic one of the defaults; no other policy does.
+/// The default: dynamic for FP16, none for all other policies.
 LossScaleOptions default_loss_scale(const Policy& policy);
 
-/// The scale that a step starts with, an f32 scalar: the state `loss_scale.scale`, which the first call adds;
+/// The scale at the start of a step, an f32 scalar: the state `loss_scale.scale`, which the first call adds,
 /// or a constant. With kind none: empty.
 Tensor loss_scale(Graph& graph, const LossScaleOptions& options);
 

@@ -23,14 +23,14 @@ std::string in_words(const std::vector<std::pair<std::string, std::string>>& set
     return fmt::format("{}", fmt::join(words, " "));
 }
 
-/// Memory of the step by other options; its kernels are not made.
+/// Memory of the step with other options; no kernels are made.
 MemoryUse memory_by(const TrainingPlan& plan, TrainerOptions options, const nn::Model& model) {
     options.dump = {};
     options.make_kernels = MakeKernels::no;
     return TrainingPlan(plan.device(), model, std::move(options)).memory();
 }
 
-/// Memory for one rank: the least that one of them has, where those on a host share it.
+/// Memory for one rank: the least that a rank has; ranks on one host share its memory.
 std::int64_t available_to_each(const Device& device, Ranks* ranks) {
     std::int64_t available = device.free_memory();
     if (!ranks || ranks->size() == 1) return available;
@@ -40,7 +40,7 @@ std::int64_t available_to_each(const Device& device, Ranks* ranks) {
     return available;
 }
 
-/// Options of the first step that fits of those that change open settings alone; none: none fits.
+/// Options of the first fitting step that changes open settings alone; none: no such step fits.
 std::optional<TrainerOptions> first_that_fits(const TrainingPlan& plan, std::int64_t available) {
     TrainerOptions options = plan.options();
     std::vector<Layout> trunks{options.lora->trunk};
@@ -76,7 +76,7 @@ TrainingPlan plan_that_fits(Device& device, nn::Model model, TrainerOptions opti
     if (!chooses) return plan;
     const std::int64_t available = available_to_each(device, plan.options().ranks);
     if (plan.memory().total() <= available) return plan;
-    // Planning takes some, too, and so may other programs meanwhile.
+    // Planning takes some memory, too, and other programs may take some meanwhile.
     const std::optional<TrainerOptions> fits = first_that_fits(plan, available - available / 64);
     return fits ? TrainingPlan(device, plan.model(), *fits) : std::move(plan);
 }

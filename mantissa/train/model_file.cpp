@@ -76,7 +76,7 @@ void ModelFile::adapt(const fs::path& adapters) {
 }
 
 void ModelFile::load(StateBlock& state) const {
-    // The weights are the same whatever the sequences are.
+    // The weights do not depend on the sequence length.
     const nn::Model model = model_.on_sequences(1);
     read_weights(views(), specs_of(state, is_own_weight), nn::files_of(model), source(),
                  [&](const TensorSpec& parameter, std::span<const std::byte> value) {

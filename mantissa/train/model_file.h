@@ -1,5 +1,5 @@
-// A language model on disk, as `train` saves it or as other people's tools do: which one it is, and its
-// weights; and the weights of any model in files that other people's tools read and write.
+// A language model on disk, saved by `train` or by other projects' tools: its kind and its weights. Also the
+// weights of any model in files that other tools read and write.
 #pragma once
 
 #include <filesystem>
@@ -19,26 +19,26 @@ namespace mantissa::inline v0 {
 
 class ModelFile {
   public:
-    /// A directory with a checkpoint, whose checksums are compared, or with model.safetensors (or its index)
-    /// and config.json. Throws UserError that names the file if it holds no model that this project knows, or
-    /// one of a family without dropout where training is to drop.
+    /// A directory with a checkpoint, or with model.safetensors (or its index) and config.json. Compares a
+    /// checkpoint's checksums. Throws UserError that names the file if it holds no known model, or if
+    /// `dropout` is given for a family without dropout.
     explicit ModelFile(const std::filesystem::path& directory, double dropout = 0);
 
     const nn::LanguageModel& model() const { return model_; }
     /// The directory that was read: `directory`, or the checkpoint before it.
     const std::filesystem::path& directory() const { return directory_; }
-    /// Empty, or a warning to show: that the checkpoint was damaged and the one before it was taken, or that
-    /// another library has saved a model over it.
+    /// Empty, or a warning to show: the checkpoint was damaged, and the one before it was read, or another
+    /// library has saved a model over it.
     std::string warning() const { return checkpoint_ ? checkpoint_->warning : saved_over_; }
 
-    /// How the texts became tokens that it was trained on: of a checkpoint as that says, else as the
-    /// tokenizers of other people's tools do it.
+    /// How its training texts became tokens: as the checkpoint says, otherwise as the tokenizers of other
+    /// projects do it.
     const TextReading& reading() const { return reading_; }
-    /// Whether it was trained on packed documents; other people's models are not known to be.
+    /// Whether it was trained on packed documents; not known of other projects' models.
     nn::Documents documents() const { return documents_; }
 
-    /// Adds these adapters to what load() gives, in FP32. Throws UserError, naming the file, unless
-    /// `adapters` is a folder of some.
+    /// Adds these adapters to the weights of load(), in FP32. Throws UserError, naming the file, unless
+    /// `adapters` is a folder of adapters.
     void adapt(const std::filesystem::path& adapters);
 
     /// Copies the weights into the parameters of `state`, converting F16 and BF16.
@@ -59,11 +59,11 @@ class ModelFile {
 };
 
 /// Copies the weights in a safetensors file (or an index, or a directory with one) into the states,
-/// converting F16 and BF16. Throws UserError that names the file, and every tensor that is missing, unknown
-/// or of another shape or type; nothing was copied then. By name, what fits is copied, and the rest returned.
+/// converting F16 and BF16. Throws UserError, before any copy, naming the file and every tensor that is
+/// missing, unknown or of another shape or type. By name, copies the tensors that fit and returns the rest.
 UnfitWeights load_weights(const nn::Model& model, const std::filesystem::path& path, StateBlock& state,
                           Match match = Match::strict);
-/// Writes them as one safetensors file, whole or not at all.
+/// Writes the weights as one safetensors file, whole or not at all.
 void save_weights(const nn::Model& model, const StateBlock& state, const std::filesystem::path& path);
 
 }  // namespace mantissa

@@ -27,7 +27,7 @@ void validate(const MuonOptions& options) {
     require_weight_decay(options.weight_decay);
 }
 
-/// The nodes that read a value, through whatever only moves or rounds it.
+/// The nodes that read a value, directly or through operations that only move or round it.
 std::set<NodeId> readers(const Graph& graph, const Uses& uses, Value value) {
     std::set<NodeId> found;
     for (const NodeId user : uses.of(value)) {
@@ -83,7 +83,7 @@ bool is_hidden_matrix(const Graph& graph, const State& parameter) {
 
 namespace {
 
-/// Whether Muon updates the parameter, AdamW elsewhere.
+/// Whether Muon updates the parameter; AdamW updates all others.
 bool is_matrix_of(const MuonOptions& options, const Graph& graph, const State& parameter) {
     if (!options.matrices) return is_hidden_matrix(graph, parameter);
     const auto names_it = [&](const std::string& pattern) { return matches(pattern, parameter.name); };
@@ -124,7 +124,7 @@ Optimizer muon(const MuonOptions& options) {
                            ? update_matrix(graph, parameter, step, options)
                            : others.update(graph, parameter, step);
             },
-        // All of a matrix makes it orthogonal.
+        // Orthogonalization needs the whole matrix.
         .may_be_cut = [options](const Graph& graph,
                                 const State& state) { return !is_matrix_of(options, graph, state); }};
 }

@@ -17,8 +17,8 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// The factor of gradients, and their norm. They are read with the loss scale in them and divided by it once,
-/// together with the clipping.
+/// The factor of gradients, and their norm. Gradients are read with the loss scale in them and divided by it
+/// once, together with the clipping.
 struct GradientScale {
     Tensor scale, norm;
 };
@@ -56,7 +56,7 @@ std::vector<Tensor> norm_of_gradients(Graph& graph, const std::vector<ParameterG
                 {{"ranks", std::int64_t{distribution.ranks}}, {"elements", std::move(elements)}});
 }
 
-/// Gives every parameter what `update` makes of it, or of a part of it that ranks put together.
+/// Updates every parameter by `update`, or each rank its part, which the ranks then gather.
 template <class Update>
 void update_all(Graph& graph, const std::vector<ParameterGradient>& gradients,
                 const Distribution& distribution, Update&& update) {
@@ -98,7 +98,7 @@ void require_group(const ParameterGroup& group) {
                                     group.pattern, *group.weight_decay));
 }
 
-/// Groups in one graph: which has a parameter, and the rate of each.
+/// The groups of one graph: their parameters and rates.
 class Groups {
   public:
     Groups(const std::vector<ParameterGroup>& groups, Tensor learning_rate)
@@ -108,7 +108,7 @@ class Groups {
                                                              : learning_rate * group.learning_rate_factor);
     }
 
-    /// Gives the parameter, and its step, what its group says.
+    /// Applies the settings of the parameter's group to the parameter and its step.
     void apply(UpdatedParameter& parameter, OptimizerStep& step) {
         const auto is_named = [&](const ParameterGroup& group) {
             return matches(group.pattern, parameter.state.name);

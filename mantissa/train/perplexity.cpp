@@ -45,7 +45,7 @@ Perplexity perplexity(Device& device, const nn::LanguageModel& model, const Poli
     double total = 0;
     for (std::uint64_t step = 0; step < windows->steps_per_epoch(); ++step) {
         const auto counted = static_cast<std::int64_t>(windows->counted(step));
-        if (counted == 0) continue;  // nothing but ends of documents
+        if (counted == 0) continue;  // only ends of documents
         const Batch batch = buffer.fill(*windows, step);
         for (std::size_t i = 0; i < sequences.inputs.size(); ++i)
             execution.set_input(sequences.inputs[i].name, batch.values()[i].bytes);

@@ -28,12 +28,12 @@ constexpr std::size_t most_shapes = 32;  // as TrainerOptions::plans
 
 struct Predictor::Plans {
     Device& device;
-    nn::Model model;  ///< with those inputs alone that the output is made of
+    nn::Model model;  ///< with only the inputs that the output reads
     PipelineOptions pipeline;
     std::int64_t batch;
-    std::unique_ptr<StateBlock> weights = {};      ///< null: another's
-    std::unique_ptr<Forward> many = {}, one = {};  ///< `one` is made when it is first needed
-    std::unique_ptr<Forward> whole = {};           ///< of so many, where examples do not stand alone
+    std::unique_ptr<StateBlock> weights = {};      ///< null: the caller's
+    std::unique_ptr<Forward> many = {}, one = {};  ///< `one` is made when first needed
+    std::unique_ptr<Forward> whole = {};           ///< of all examples, where examples do not stand alone
     std::int64_t examples_of_whole = 0, values = 0;
     std::optional<std::string> why_mixed = {};
     bool parameters_change = false;
@@ -51,7 +51,7 @@ struct Predictor::Plans {
         values = values_of(*many, batch);
     }
 
-    /// Whether parts of the examples may be computed: what is not shown to stand alone is computed whole.
+    /// Whether the examples may be computed in parts, since the graph shows that they stand alone.
     bool stands_alone() {
         if (!why_mixed) {
             Graph graph;
@@ -83,7 +83,7 @@ struct Predictor::Plans {
         bound_to = &parameters;
     }
 
-    /// These, or those for inputs of other shapes.
+    /// The plans for inputs of this shape: these, or others.
     Plans& in(const BatchShape& shape) {
         const auto has_it = [&](const Plans& plans) {
             return std::ranges::equal(shape.inputs, plans.model.inputs, {}, {}, &nn::InputSpec::shape);
@@ -102,7 +102,7 @@ struct Predictor::Plans {
         return made;
     }
 
-    /// One that is kept in `place`, for so many examples.
+    /// The graph kept in `place`, for so many examples.
     Forward& other(std::unique_ptr<Forward>& place, std::int64_t examples) {
         const bool is_new = !place;
         if (is_new) {
@@ -128,7 +128,7 @@ struct Predictor::Plans {
         return result_type(forward).shape.elements() / examples;
     }
 
-    /// Appends the output of `count` of the examples, from `first` on, of which `computed` are at a time.
+    /// Appends the output of `count` examples from `first` on; the graph computes `computed` at a time.
     void predict(Forward& forward, std::int64_t computed, const Batch& examples, std::int64_t first,
                  std::int64_t count, std::vector<float>& to) {
         values = values_of(forward, computed);

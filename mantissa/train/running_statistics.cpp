@@ -15,7 +15,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// The update that a forward pass recorded: the state follows the statistic.
+/// An update recorded by a forward pass: the state follows the statistic.
 struct Recorded {
     int state = 0;
     std::string name;
@@ -30,7 +30,7 @@ struct Recorded {
 
 const State& state_at(const Graph& graph, int index) { return graph.state(index); }
 
-/// Whether a state is updated by what a forward or backward pass saw.
+/// Whether statistics of a forward or backward pass update a state.
 bool follows_batches(const State& state) {
     return state.kind == State::Kind::running || state.name.starts_with(history_prefix);
 }
@@ -70,7 +70,7 @@ Tensor kept(Graph& graph, const std::string& name, Shape shape) {
 
 int index_of(const Tensor& state) { return state.graph().state_of(state.value().node); }
 
-/// The running statistics after this micro-batch, and the states that those before it were kept in.
+/// The running statistics after this micro-batch, and the states that kept the earlier ones.
 struct Blended {
     std::vector<Recorded> recorded;
     std::vector<Tensor> before, after;  // by entry of `recorded`
@@ -91,8 +91,7 @@ Blended blend(Graph& graph) {
     return blended;
 }
 
-/// Statistics that their states follow alike: treated as one, they take one exchange and one row a
-/// micro-batch.
+/// Statistics with one rule of update: joined, they take one exchange and one row a micro-batch.
 struct Alike {
     std::vector<Recorded> recorded;
 
@@ -124,7 +123,7 @@ std::vector<Alike> alike_in(Graph& graph) {
     return all;
 }
 
-/// The statistics of this rank's micro-batches before this one, with that of this one behind them: [N, C].
+/// The statistics of this rank's earlier micro-batches, followed by this one's: [N, C].
 Tensor with_kept_rows(const Alike& alike, Tensor kept_rows) {
     const Tensor own = reshape(alike.joined(&Recorded::statistic), {1, alike.channels()});
     return kept_rows ? concat(std::vector{kept_rows, own}, 0) : own;
@@ -144,7 +143,7 @@ void keep_statistics(Graph& graph, std::int64_t micro_batches) {
     for (std::size_t i = 0; i < all.size(); ++i) {
         for (const Recorded& each : all[i].recorded) graph.drop_update(each.state);
         const Tensor before = kept_rows(graph, i, all[i], micro_batches);
-        // The oldest makes room: after all micro-batches but the last those of this step are left.
+        // The oldest row is dropped: after all micro-batches but the last, this step's rows remain.
         const Tensor after = slice(with_kept_rows(all[i], before), 0, 1, micro_batches);
         graph.add_update(index_of(before), after.value());
     }

@@ -5,14 +5,14 @@
 
 namespace mantissa::inline v0 {
 
-/// Throws UsageError unless the rate is 0 or more and a finite number in FP32, which updates are computed in.
+/// Throws UsageError unless the rate is at least 0 and finite in FP32, the precision of updates.
 void require_learning_rate(double rate);
 
-/// Throws UserError unless the same holds for the rate of one step. A NaN there would reach every parameter,
-/// and no test of the gradients sees it.
+/// Throws UserError unless the rate of one step is at least 0 and finite in FP32. A NaN would reach every
+/// parameter, and no test of the gradients would see it.
 void require_step_rate(double rate);
 
-/// Throws UsageError unless that holds for `peak`, 0 <= least <= peak and 0 <= warmup.
+/// Throws UsageError unless `peak` is such a rate, 0 <= least <= peak and 0 <= warmup.
 void validate(const LearningRateSchedule& schedule);
 
 }  // namespace mantissa

@@ -15,14 +15,14 @@ namespace mantissa::inline v0 {
 namespace {
 
 TensorSpec spec_of(const State& state) {
-    // Those kept as codes and scales is given in FP32.
+    // States kept as codes and scales are given in FP32.
     const DType dtype = has_codes(state.type.layout) ? DType::f32 : state.type.dtype;
     return {state.name, dtype, state.shard_of.value_or(state.type.shape).extents()};
 }
 
 std::int64_t elements_of(const TensorSpec& spec) { return Shape(spec.shape).elements(); }
 
-/// The part that a name says; none: it is a whole tensor's.
+/// The part that a name denotes; none: a whole tensor.
 struct NameOfPart {
     std::string state;
     Shard part;
@@ -41,10 +41,10 @@ std::optional<NameOfPart> parsed_part(const std::string& name) {
     return NameOfPart{name.substr(0, open), {first, last - first}};
 }
 
-/// The number of the sum that reading together exchanges: no sum of a step has it.
+/// Number of the exchange for reading together; no sum of a step has it.
 constexpr int read_number = -3;
 
-/// Reads bytes of a state from `begin` on; every rank has some of them.
+/// Reads bytes of a state from `begin` on; every rank holds some of them.
 void read_together(const StateBlock& block, const TensorSpec& state, std::int64_t begin,
                    std::span<std::byte> to, Ranks& ranks) {
     const auto size = static_cast<std::int64_t>(size_of(state.dtype));

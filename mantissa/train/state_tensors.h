@@ -1,4 +1,4 @@
-// States as file formats see them: described, and read piece by piece from wherever they lie.
+// States as file formats see them: described, and read piece by piece wherever they are stored.
 #pragma once
 
 #include <map>
@@ -13,11 +13,11 @@
 
 namespace mantissa::inline v0 {
 
-/// Whether a state is among those that are meant.
+/// Whether a state is selected.
 using Chosen = bool (*)(const State&);
 
-/// Name, type and shape of every state that is chosen: is_weight, is_of_optimizer. Of what a rank has a part,
-/// those of the whole.
+/// Name, type and whole shape of every selected state (is_weight, is_of_optimizer), also where a rank holds a
+/// part.
 std::vector<TensorSpec> specs_of(const StateBlock& block, Chosen chosen);
 
 /// A rank among so many.
@@ -25,25 +25,26 @@ struct RankOf {
     std::int64_t rank = 0, ranks = 1;
 };
 
-/// The states that are chosen, to be written to a file: none of them is copied before its turn comes, and
-/// then a piece at a time. `block` must live until then. What lies in parts is put together from all of
-/// `ranks`, who read the same at the same time.
+/// The selected states, to be written to a file. They are copied a piece at a time while the file is written;
+/// `block` must live until then. Sharded states are gathered from all `ranks`, which read the same states at
+/// the same time.
 std::vector<TensorToWrite> tensors_of(const StateBlock& block, Chosen chosen, Ranks* ranks = nullptr);
 
-/// The same of what a rank has: what all have whole is the first's to write, and elements [A, B) of state S,
-/// a part, are a tensor of one axis called "S[A:B]".
+/// This rank's part of the selected states. The first rank writes the states that all hold whole. Elements
+/// [A, B) of a sharded state S are a tensor of one axis called "S[A:B]".
 std::vector<TensorToWrite> parts_of_states(const StateBlock& block, Chosen chosen, RankOf self);
 
-/// States in files as `parts_of_states` names them, in one or in parts.
+/// States in files with the names of `parts_of_states`, whole or in parts.
 class SavedStates {
   public:
     /// The files must outlive it. Throws UserError for a name that ends like a part's but is not one.
     explicit SavedStates(std::span<const SafetensorsFile* const> files);
 
     bool has(const std::string& name) const { return pieces_.contains(name); }
-    /// Throws UserError, naming the tensor, unless all of a state is there, once, of that type and shape.
+    /// Throws UserError, naming the tensor, unless the files hold all of a state once, with its type and
+    /// shape.
     void require(const TensorSpec& state) const;
-    /// Elements [first, first + count) of a state, whose place is `to`, a span of their bytes.
+    /// Reads elements [first, first + count) of a state; `to` has room for their bytes.
     void read(const TensorSpec& state, Shard part, std::span<std::byte> to) const;
 
   private:

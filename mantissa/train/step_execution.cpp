@@ -62,13 +62,13 @@ std::shared_ptr<TrainingMemory> allocate_training_memory(std::span<const Trainin
         if (!largest || plan->memory().total() > largest->memory().total()) largest = plan;
     check(largest != nullptr, "memory is for one step or more");
     MemoryUse use = largest->memory();
-    // One may have the most states, another the largest arena.
+    // One step may have the most states, another the largest arena.
     for (const TrainingPlan* plan : plans) {
         use.arena = std::max(use.arena, plan->memory().arena);
         for (const State& state : plan->step().graph().states()) {
             const auto same_name = [&](const State& other) { return other.name == state.name; };
             const auto known = std::find_if(states.begin(), states.end(), same_name);
-            if (known != states.end()) {  // one that does not pad reads the rows in front
+            if (known != states.end()) {  // a step that does not pad reads only the first rows
                 known->zero_rows = std::max(known->zero_rows, state.zero_rows);
                 continue;
             }
@@ -97,7 +97,7 @@ StepExecution::StepExecution(TrainingPlan plan, std::shared_ptr<TrainingMemory> 
                             plan_.model().name, state.name));
     for (const State& state : plan_.step().graph().states())
         if (state.kind == State::Kind::derived) derived_ += state.name + " ";
-    // Copies of its own are no other's.
+    // Derived states of its own belong to no other step.
     if (!own_->states().empty()) derived_ += fmt::format("of {}", static_cast<const void*>(own_.get()));
     bind();
 }
@@ -126,7 +126,7 @@ StepExecution::~StepExecution() = default;
 StepExecution::StepExecution(StepExecution&&) noexcept = default;
 
 StepExecution& StepExecution::operator=(StepExecution&& other) noexcept {
-    // The running work goes before the plans and the memory that it runs in.
+    // Executions go before the plans and the memory that they use.
     evaluations_.clear();
     accumulate_.clear();
     step_.reset();
@@ -177,7 +177,7 @@ void StepExecution::bring(const Batch& batch, std::int64_t step) {
 void StepExecution::give(Execution& execution, const Batch& batch, const MicroBatch& micro_batch) {
     const TrainerOptions& options = plan_.options();
     require_fit(batch, plan_.model(), plan_.examples_per_step());
-    // Whatever else is given takes the place of what was brought.
+    // Other inputs replace the brought ones.
     const bool brought =
         brought_ == micro_batch.step && micro_batch.index == 0 && &execution == &execution_of(0);
     brought_ = -1;
@@ -229,7 +229,7 @@ StepExecution::ShapedForward& StepExecution::evaluation_of(const BatchShape& sha
         return loss;
     };
     made.forward = std::make_unique<Forward>(plan_.device(), trace, pipeline, "loss", own_.get());
-    // Without dropout attention may be one operation here that it is not in training, with more workspace.
+    // Without dropout, attention may be one fused operation here and not in training, with more workspace.
     made.forward->bind(
         *own_, {fmt::format("evaluation of {}", count_text(examples, "example")), "give fewer at once"},
         made.arena.get());

@@ -20,7 +20,7 @@ StopSequences::StopSequences(std::vector<std::string> words) : words_(std::move(
 std::string StopSequences::push(std::string_view part) {
     if (found_) return "";
     held_ += part;
-    std::size_t end = held_.npos, held = 0;  // of the first word, and bytes at the end that may begin one
+    std::size_t end = held_.npos, held = 0;  // of the first word; bytes at the end that may begin a word
     for (const std::string& word : words_) {
         end = std::min(end, held_.find(word));
         for (std::size_t length = std::min(word.size() - 1, held_.size()); length > held; --length)

@@ -1,4 +1,4 @@
-// A language model that writes: its weights on a device, its tokenizer, and the tokens that end a text.
+// A language model that writes: weights on a device, tokenizer, and the tokens that end a text.
 #pragma once
 
 #include <memory>
@@ -14,16 +14,16 @@
 
 namespace mantissa::inline v0 {
 
-/// Words at which a text ends, found in it as it comes.
+/// Words that end a text, found while the text arrives.
 class StopSequences {
   public:
     /// Throws UserError for an empty word.
     explicit StopSequences(std::vector<std::string> words);
 
-    /// The text that can be shown now that `part` has come: all before the first of the words, or before what
-    /// may yet become one. Nothing more once a word was found.
+    /// The text that can be shown after `part`: all before the first word, or before a possible beginning of
+    /// one. Empty once a word was found.
     std::string push(std::string_view part);
-    /// The text still held back, when the text has ended without a word.
+    /// The text still held back, if the text ended without a word.
     std::string finish();
     bool found() const { return found_; }
 
@@ -35,8 +35,8 @@ class StopSequences {
 
 class TextModel {
   public:
-    /// Reads texts as the model was trained, special tokens in another way if that is asked for. Throws
-    /// UserError, naming the tokenizer, if it has more tokens than the model.
+    /// Reads texts as the model was trained; `specials`, if given, decides the treatment of special tokens.
+    /// Throws UserError, naming the tokenizer, if it has more tokens than the model.
     TextModel(Device& device, const ModelFile& file, Tokenizer tokenizer,
               std::optional<SpecialsInText> specials = {});
 
@@ -45,15 +45,15 @@ class TextModel {
     const Tokenizer& tokenizer() const { return tokenizer_; }
     const StateBlock& parameters() const { return parameters_; }
     const TextReading& reading() const { return reading_; }
-    /// The tokens of a text to be continued.
+    /// The tokens of a prompt.
     std::vector<TokenId> prompt_tokens(std::string_view text) const {
         return tokenizer_.encode_whole(text, reading_);
     }
 
-    /// Options with two kinds of the tokenizer's tokens: those that end a text (as the files of the model
-    /// say, else its tokenizer), and those that begin one.
+    /// Options with the tokens that end a text (from the model's files, otherwise its tokenizer) and the
+    /// tokens that begin one.
     GenerateOptions options(SamplingOptions sampling, std::int64_t length, FullContext full_context) const;
-    /// The same for an answer in a chat, which ends with its turn, too.
+    /// Options for an answer in a chat; the end of its turn ends it, too.
     GenerateOptions answer_options(SamplingOptions sampling, std::int64_t length,
                                    FullContext full_context) const;
     /// Plans for prompts of these lengths, `texts` at once, and for contexts that slide.
@@ -70,14 +70,14 @@ class TextModel {
     std::vector<TokenId> ends_;
 };
 
-/// A text as it comes, whole characters at a time, up to the first stop word.
+/// A text in whole characters as it arrives, up to the first stop word.
 class TextWriter {
   public:
     /// The tokenizer must outlive it. Throws UserError for an empty word.
     TextWriter(const Tokenizer& tokenizer, const std::vector<std::string>& stop)
         : decoder_(tokenizer), stop_(stop) {}
 
-    /// Returns what can be shown now.
+    /// Returns the text that can be shown now.
     std::string push(TokenId token) { return add(stop_.push(decoder_.push(token))); }
     std::string finish() {
         std::string rest = stop_.push(decoder_.finish());

@@ -14,7 +14,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// The plan that takes `count` tokens of each of some texts.
+/// The plan that takes `count` tokens of each text.
 std::unique_ptr<Forward> forward_of(Device& device, const nn::LanguageModel& model, std::int64_t texts,
                                     std::int64_t count, const Policy& policy) {
     const auto trace = [&](Graph& graph) {
@@ -86,7 +86,7 @@ void TokenGenerator::allocate(const StateBlock& parameters) {
                                              count_text(prompts_.rbegin()->first, "token"), model_.name)};
     Forward::require_memory(device_, memory, bytes());
     arena_ = device_.allocate(arena_bytes(), "activations");
-    // All read the same derived states.
+    // All plans read the same derived states.
     token_->bind(parameters, memory, arena_.get());
     for (std::int64_t text = 0; text < texts(); ++text)
         state_of_text_.push_back(std::make_unique<StateBlock>(

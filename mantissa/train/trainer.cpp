@@ -30,7 +30,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// Throws UserError where the policy is below sixteen bits and nothing is.
+/// Throws UserError where the policy is below sixteen bits and rounds nothing.
 TrainingPlan rounding_something(TrainingPlan plan) {
     const Policy& policy = plan.options().policy;
     if (!policy.blocks || !plan.step().kernels_of("round_blocks").empty()) return plan;
@@ -43,7 +43,7 @@ TrainingPlan rounding_something(TrainingPlan plan) {
                                                 : fmt::to_string(fmt::join(reasons, "; "))));
 }
 
-/// In memory of its own, with parameters drawn from its seed.
+/// A step in memory of its own, with parameters drawn from its seed.
 StepExecution execution_of(TrainingPlan made) {
     TrainingPlan plan = rounding_something(std::move(made));
     const TrainingPlan* const only = &plan;
@@ -55,25 +55,26 @@ StepExecution execution_of(TrainingPlan made) {
 }  // namespace
 
 struct Trainer::Run {
-    StepExecution execution;                                ///< of the shape that the trainer was made for
-    std::list<std::unique_ptr<StepExecution>> others = {};  ///< of others, the last used first
-    StepExecution* current = nullptr;             ///< of the step that was made last; null: the first
-    std::optional<StepResult> finished = {};      ///< of a step that was waited for before `finish`
-    std::optional<Gradients> gradients = {};      ///< at which a step stopped
-    std::unique_ptr<Event> begin = {}, end = {};  ///< of the step that was started; no end: none was
+    StepExecution execution;                                ///< for the shape that the trainer was made for
+    std::list<std::unique_ptr<StepExecution>> others = {};  ///< for other shapes, the last used first
+    StepExecution* current = nullptr;                       ///< that made the last step; null: `execution`
+    std::optional<StepResult> finished = {};      ///< of a step that ended before `finish` was called
+    std::optional<Gradients> gradients = {};      ///< of a step that stopped there
+    std::unique_ptr<Event> begin = {}, end = {};  ///< of the started step; no end: none was started
     std::int64_t steps = 0;
     float last_scale = 1;  ///< the loss scale that the last step ran with
-    bool applied = true;   ///< the last step
+    bool applied = true;   ///< whether the last step was applied
     std::optional<BatchBuffer> buffer = {};
 
     StepExecution& last() { return current ? *current : execution; }
     /// Whether a step was started and not finished.
     bool works() const { return end != nullptr; }
     /// The step's execution for a batch, planned where such a shape first comes. `settle` is called before
-    /// what the running step has is let go.
+    /// memory of the running step is freed.
     StepExecution& of(const Batch& batch, FunctionRef<void()> settle);
 
-    /// Micro-batches that were kept by a step that went no further than its gradients are no part of another.
+    /// Drops the gradients of a step that went no further; its kept micro-batches are no part of another
+    /// step.
     void let_gradients_go() {
         if (gradients && execution.plan().options().accumulate > 1) execution.clear_gradients();
         gradients.reset();
@@ -183,7 +184,7 @@ void Trainer::start_by(const Batch& batch, double learning_rate, FunctionRef<voi
                                   {.step = run_->steps, .index = index, .learning_rate = learning_rate}),
                 index == last);
     } catch (...) {
-        // Gradients on their way are in memory that may be freed when the error is thrown.
+        // Gradients in transit are in memory that may be freed when the error is thrown.
         if (Ranks* const ranks = plan().options().ranks) ranks->settle();
         throw;
     }
@@ -250,7 +251,7 @@ void Trainer::save_weights(const std::filesystem::path& file) const {
 
 void Trainer::bring(const Batch& next) {
     const std::int64_t step = run_->steps + 1;
-    // Where memory for the next step is to be had, the running one ends before.
+    // Before memory for the next step is taken, the running step ends.
     StepExecution& execution = run_->of(next, [this] {
         if (run_->works()) run_->finished = finish();
     });

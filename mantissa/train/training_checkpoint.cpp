@@ -28,7 +28,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// The count that the scale of the next step follows from, besides the states `loss_scale.*`.
+/// The settings of the loss scale, which decide the next scale together with the states `loss_scale.*`.
 nlohmann::ordered_json loss_scale_configuration(const LossScaleOptions& options) {
     switch (options.kind) {
         case LossScaleOptions::Kind::by_policy:
@@ -62,12 +62,12 @@ nlohmann::ordered_json json_of(const nn::LoraOptions& lora) {
     nlohmann::ordered_json json = {{"rank", lora.rank},       {"alpha", alpha(lora.alpha)},
                                    {"dropout", lora.dropout}, {"rank_stabilized", lora.rank_stabilized},
                                    {"layers", lora.layers},   {"others", others}};
-    if (lora.magnitudes) json["magnitudes"] = true;  // checkpoints from before there were some lack it
+    if (lora.magnitudes) json["magnitudes"] = true;  // earlier checkpoints lack it
     if (has_codes(lora.trunk)) json["trunk"] = name_of(lora.trunk);
     return json;
 }
 
-/// A checksum of the frozen weights as they are stored, beside which adapters are trained.
+/// A checksum of the frozen weights, as stored, that adapters are trained with.
 std::string trunk_checksum(const StateBlock& block) {
     constexpr std::int64_t piece_bytes = 1 << 20;
     Checksum checksum;
@@ -83,7 +83,7 @@ std::string trunk_checksum(const StateBlock& block) {
     return checksum_text(checksum.value());
 }
 
-/// Adapters mean nothing beside other weights than those that they were trained beside.
+/// Adapters fit only the weights that they were trained with.
 void require_same_trunk(const StateBlock& block, const nlohmann::json& state, const std::string& source) {
     if (!state.contains("trunk")) return;  // earlier versions did not say
     if (const std::string ours = trunk_checksum(block); state["trunk"] != ours)
@@ -93,12 +93,13 @@ void require_same_trunk(const StateBlock& block, const nlohmann::json& state, co
             source, state["trunk"].dump(), ours));
 }
 
-/// The weights that a checkpoint holds: of adapters these alone, since the model's own stay as they were.
+/// The weights that a checkpoint holds: only the adapters, if there are any, since other weights stay
+/// unchanged.
 Chosen kept_weights(const TrainingPlan& plan) {
     return plan.options().lora ? Chosen(is_of_adapter) : Chosen(is_weight);
 }
 
-/// All that must be equal for a run to go on as it would have.
+/// All settings that must be equal for a run to continue as it would have.
 nlohmann::ordered_json configuration_of(const TrainingPlan& plan) {
     const TrainerOptions& options = plan.options();
     nlohmann::ordered_json optimizer = as_json(options.optimizer.configuration);
@@ -122,7 +123,7 @@ nlohmann::ordered_json configuration_of(const TrainingPlan& plan) {
     return all;
 }
 
-/// The members of both, those of an object under the object's name: "model.heads = 4, this run has 2".
+/// Adds the members that differ, nested ones under their object's name: "model.heads = 4, this run has 2".
 void add_differences(const std::string& name, const nlohmann::json& saved, const nlohmann::json& ours,
                      std::vector<std::string>& differences) {
     if (saved == ours) return;
@@ -141,8 +142,8 @@ void add_differences(const std::string& name, const nlohmann::json& saved, const
                         ours.value(member, nlohmann::json()), differences);
 }
 
-/// Checkpoints of version 0.1 before models were values have the name of a GPT-2 there, its dropout and its
-/// sequence; what else it is, the shapes of its parameters hold.
+/// Converts checkpoints of version 0.1 from before models were values. They have a GPT-2's name as the model,
+/// and its dropout and sequence apart; the parameters' shapes imply the rest.
 nlohmann::json with_model_of(nlohmann::json saved, const nlohmann::json& ours) {
     if (!saved.contains("model") || !saved["model"].is_string()) return saved;
     nlohmann::json model = ours["model"];
@@ -156,8 +157,8 @@ nlohmann::json with_model_of(nlohmann::json saved, const nlohmann::json& ours) {
 
 /// The differences between the configuration that was saved and ours.
 struct ConfigurationDifferences {
-    std::vector<std::string> fixed;       ///< the model, and what only one of them has: another optimizer
-    std::vector<std::string> changeable;  ///< numbers that a run may go on with, if it is meant
+    std::vector<std::string> fixed;       ///< the model; a member of only one side: another optimizer
+    std::vector<std::string> changeable;  ///< numbers that may change if the user allows it
 
     ConfigurationDifferences(const nlohmann::json& of_checkpoint, const nlohmann::json& ours) {
         const nlohmann::json saved = with_model_of(of_checkpoint, ours);
@@ -177,7 +178,7 @@ struct ConfigurationDifferences {
         }
         if (saved_optimizer != our_optimizer)
             fixed.push_back(fmt::format("optimizer = {}, this run has {}", saved_optimizer, our_optimizer));
-        // No weight follows from the sequence.
+        // No weight depends on the sequence length.
         for (const std::string& each : fixed)
             if (each.starts_with("model.sequence = ")) changeable.push_back(each);
         std::erase_if(fixed, [](const std::string& each) { return each.starts_with("model.sequence = "); });
@@ -192,8 +193,8 @@ struct ConfigurationDifferences {
     }
 };
 
-/// A checksum of the algorithms of a library that run the plans' products, each once, so that it is the same
-/// however a step is cut; empty where none was to choose.
+/// A checksum of the library algorithms chosen for the plans' matrix products, each counted once, so that it
+/// does not depend on how a step is cut; empty if there was no choice.
 std::string algorithms_of(const TrainingPlan& plan) {
     std::set<std::string> all;
     const auto add = [&](const Plan& of) {
@@ -206,8 +207,7 @@ std::string algorithms_of(const TrainingPlan& plan) {
     return all.empty() ? lines : checksum_text(checksum_of(std::as_bytes(std::span(lines))));
 }
 
-/// The members that round the same numbers otherwise: where one differs, the run goes on, but not to the same
-/// bits.
+/// The members that change roundings: if one differs, the run continues, but not to the same bits.
 nlohmann::ordered_json roundings_of(const TrainingPlan& plan) {
     const PipelineOptions& pipeline = plan.pipeline();
     std::vector<std::string> passes = chosen_passes(pipeline);
@@ -223,7 +223,7 @@ nlohmann::ordered_json roundings_of(const TrainingPlan& plan) {
     return roundings;
 }
 
-/// Two long texts as JSON, without the parts between commas that both begin or end with.
+/// Two long JSON texts without the comma-separated parts that both begin or end with.
 std::pair<std::string, std::string> where_they_part(std::string a, std::string b) {
     const auto [in_a, in_b] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
     if (const std::size_t part = a.rfind(", ", static_cast<std::size_t>(in_a - a.begin())); part != a.npos) {
@@ -239,8 +239,8 @@ std::pair<std::string, std::string> where_they_part(std::string a, std::string b
     return {a, b};
 }
 
-/// The difference between a member of the state and ours, in words. Empty if all is the same, or not known:
-/// earlier checkpoints do not have every member.
+/// The differences between a member of the state and ours, in words. Empty if there are none, or it is not
+/// known: earlier checkpoints lack some members.
 std::string differences(const nlohmann::json& state, const char* member, const nlohmann::json& ours) {
     std::string text;
     if (!state.contains(member)) return text;
@@ -252,7 +252,7 @@ std::string differences(const nlohmann::json& state, const char* member, const n
     return text;
 }
 
-/// The saved state with today's names of passes and policies, where an earlier version wrote others.
+/// The saved state with present names of passes and policies in place of an earlier version's.
 nlohmann::json with_names_of_today(nlohmann::json state) {
     if (state.contains("configuration") && state["configuration"].contains("policy")) {
         nlohmann::json& policy = state["configuration"]["policy"];
@@ -270,7 +270,7 @@ nlohmann::json with_names_of_today(nlohmann::json state) {
 std::vector<std::string> warn_of_differences(const nlohmann::json& state, nlohmann::json roundings,
                                              const RunRecord& record, const std::string& source) {
     std::vector<std::string> warnings;
-    // Where there were none to choose, the instructions differ.
+    // Without algorithms in the checkpoint, the comparison of instructions suffices.
     if (state.contains("roundings") && !state["roundings"].contains("algorithms"))
         roundings.erase("algorithms");
     if (const std::string other = differences(state, "roundings", roundings); !other.empty())
@@ -289,8 +289,8 @@ std::vector<std::string> warn_of_differences(const nlohmann::json& state, nlohma
     return warnings;
 }
 
-/// The name of an optimizer's state in a checkpoint. Averaged weights are the model's there, as predictions
-/// want them, and beside the moments lie the parameters that training goes on with.
+/// The name of an optimizer's state in a checkpoint. There the model has the averaged weights, for
+/// predictions, and the trained parameters are saved beside the moments.
 std::string name_in_checkpoint(const std::string& state) {
     return is_average(state) ? "raw." + averaged_weight(state) : state;
 }
@@ -302,8 +302,8 @@ bool is_average_of_statistic(const StateBlock& block, const std::string& state) 
 }
 
 /// The optimizer's states of this run that the checkpoint has. Throws UserError, naming the tensor, unless
-/// each is there as it should be. States that follow from options which may change may be missing: they begin
-/// anew. So do averages of running statistics, which earlier versions did not keep.
+/// each has its type and shape. States of options that may change may be missing, and begin anew. So may
+/// averages of running statistics, which earlier versions did not keep.
 std::vector<TensorSpec> optimizer_values(const SavedStates& saved, const StateBlock& block, Resume resume) {
     std::vector<TensorSpec> states = specs_of(block, is_of_optimizer);
     std::erase_if(states, [&](const TensorSpec& state) {
@@ -316,8 +316,8 @@ std::vector<TensorSpec> optimizer_values(const SavedStates& saved, const StateBl
     return states;
 }
 
-/// How far the saved run had read. Checkpoints that do not say so, as those of earlier versions, are of runs
-/// whose steps were all of one size.
+/// The place of the saved run in its data. Checkpoints of earlier versions do not record it; all their steps
+/// had one size.
 DataPlace place_of(const nlohmann::json& state, std::uint64_t step, const nlohmann::json& ours,
                    const std::string& source) {
     const nlohmann::json& saved = state["configuration"];
@@ -363,8 +363,8 @@ ValidationProgress validations_in(const nlohmann::json& state, const std::string
     return validations;
 }
 
-/// Averages of running statistics that an earlier version did not keep begin with the statistics. Returns
-/// that in words; empty: there are none.
+/// Starts averages of running statistics that an earlier version did not keep at the statistics. Returns this
+/// in words; empty: there are none.
 std::string begin_averages_of_statistics(StateBlock& block, const std::vector<TensorSpec>& there,
                                          const std::string& source) {
     bool begins = false;
@@ -386,7 +386,7 @@ RankOf rank_of(const TrainingPlan& plan) {
     return ranks ? RankOf{ranks->rank(), ranks->size()} : RankOf{};
 }
 
-/// Gives a state its value, or its part of it with zeros where that is filled up.
+/// Writes a state's value, or this rank's part of it, padded with zeros.
 void write_saved(StateBlock& block, const SavedStates& saved, const TensorSpec& state, RankOf self) {
     std::vector<std::byte> value(block.type(state.name).bytes());
     const std::int64_t elements = Shape(state.shape).elements();
@@ -407,7 +407,7 @@ void require_room_for_checkpoint(const std::filesystem::path& directory, const T
         if (kept_weights(plan)(state) || is_of_optimizer(state))
             bytes += static_cast<std::uint64_t>(
                 Type{state.type.dtype, state.shard_of.value_or(state.type.shape)}.bytes());
-    const AtomicDirectory probe(directory, bytes);  // is removed again, since nothing commits it
+    const AtomicDirectory probe(directory, bytes);  // removed again, since nothing commits it
 }
 
 namespace {
@@ -454,7 +454,7 @@ void save_training(const std::filesystem::path& directory, Trainer& trainer, con
     std::vector<TensorToWrite> weights = tensors_of(trainer.state(), kept_weights(trainer.plan()), ranks);
     const std::vector<TensorToWrite> model =
         lora ? stored_adapters(std::move(weights), files) : stored_weights(std::move(weights), files);
-    // Gradients that are added up are not saved: between steps, the only time when a run is, they are zero.
+    // Accumulated gradients are not saved: a run is saved between steps, where they are zero.
     std::vector<TensorToWrite> optimizer =
         parts_of_states(trainer.state(), is_of_optimizer, rank_of(trainer.plan()));
     for (TensorToWrite& each : optimizer) each.tensor.name = name_in_checkpoint(each.tensor.name);
@@ -464,7 +464,7 @@ void save_training(const std::filesystem::path& directory, Trainer& trainer, con
             adapter_config(trainer.state().states(), trainer.model(), *lora, record.base_model);
     else
         texts = texts_beside_model(trainer.model(), record);
-    // A prompt among the options may hold bytes that are no UTF-8, which JSON cannot.
+    // An option may hold bytes that are not UTF-8, which JSON cannot represent.
     texts["state.json"] = state.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
     save_checkpoint(
         directory,
@@ -491,8 +491,8 @@ namespace {
 
 using SavedOptions = std::map<std::string, std::vector<std::string>>;
 
-/// Result of `read` on the state of the run saved in `directory`, or of the one before it. Chooses as
-/// load_checkpoint does, which also checks the files and says which of the two it took.
+/// Result of `read` on the state of the run saved in `directory`, or in the checkpoint before it. Chooses as
+/// load_checkpoint does, which also checks the files and warns about the choice.
 template <class Read>
 auto read_state(const std::filesystem::path& directory, Read read) {
     const auto read_in = [&](const std::filesystem::path& folder) {
@@ -578,7 +578,7 @@ Resumed resume_training(const std::filesystem::path& directory, Trainer& trainer
     std::vector<const SafetensorsFile*> files{&*loaded.optimizer};
     for (const SafetensorsFile& file : loaded.optimizer_of_ranks) files.push_back(&file);
     const SavedStates saved(files);
-    std::optional<std::vector<TensorSpec>> optimizer;  // looked for once the weights are known to fit
+    std::optional<std::vector<TensorSpec>> optimizer;  // read once the weights are known to fit
     const WeightFiles& of_model = nn::files_of(trainer.model());
     read_weights(loaded.model.views(), specs_of(block, kept_weights(trainer.plan())),
                  trainer.plan().options().lora ? adapter_files(of_model) : of_model,

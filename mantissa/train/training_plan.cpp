@@ -25,13 +25,13 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// The input whose ids a value holds: moved, and one of them put aside.
+/// The input that a value's ids come from, directly or with one id put aside.
 struct GivenIds {
-    NodeId input = -1;  ///< -1: none's
+    NodeId input = -1;  ///< -1: no input
     std::optional<std::int64_t> ignored = {};
 };
 
-/// c of `equal(x, c)` and of its negation, a `select`; nothing of other conditions.
+/// c of `equal(x, c)`, or of its negation by a `select`; none for other conditions.
 std::optional<std::int64_t> id_compared(const Graph& graph, Value condition) {
     const Node* node = &graph.node(condition.node);
     if (node->op->name == "select") node = &graph.node(node->inputs[0].node);
@@ -54,7 +54,7 @@ GivenIds given_ids(const Graph& graph, Value value) {
         if (op == "reshape" || op == "transpose" || op == "slice") {
             value = node.inputs[0];
         } else if (op == "select" && !given.ignored) {
-            // As ops::cross_entropy puts `ignore_index` aside: another id stands for it.
+            // ops::cross_entropy puts `ignore_index` aside in this way: it replaces it by another id.
             given.ignored = id_compared(graph, node.inputs[0]);
             if (!given.ignored) return {};
             const bool second = graph.node(node.inputs[1].node).op->name == "constant";
@@ -144,7 +144,7 @@ void validate(const TrainerOptions& options, const Device& device) {
             "`states` to States::whole");
 }
 
-/// The options of a step on so many examples: as many micro-batches as there are examples for.
+/// The options of a step on so many examples, in as few micro-batches of at most B as possible.
 TrainerOptions options_for(TrainerOptions options, std::int64_t examples) {
     if (options.accumulate == 1) {
         options.batch = examples;
@@ -195,8 +195,8 @@ const TrainingPlan::Traced& TrainingPlan::traced(std::int64_t examples) {
     return traced_.emplace(examples, Traced{graph, loss.value()}).first->second;
 }
 
-/// Loss and metrics of a micro-batch as they count in its step: by its share of the examples. Where all have
-/// as many, that is what loops in PyTorch divide by, the number of micro-batches.
+/// Loss and metrics of a micro-batch, weighted by its share of the step's examples. If all micro-batches have
+/// one size, this divides by their number, as loops in PyTorch do.
 TraceModel TrainingPlan::trace_micro_batch(std::int64_t examples) {
     return [this, examples](Graph& graph) {
         const Traced& made = traced(examples);
@@ -241,7 +241,7 @@ void TrainingPlan::build_all() {
     for (const nn::InputSpec& input : model_.inputs) shape_.inputs.push_back(input.shape);
 }
 
-/// The options as requests to the pipeline, and the loss scale's seed.
+/// Turns the options into requests to the pipeline, with the loss scale as the seed of the backward pass.
 void TrainingPlan::settle_pipeline() {
     if (!options_.passes) options_.passes = runnable_passes(device_->target(), options_.policy);
     if (options_.loss_scale.kind == LossScaleOptions::Kind::by_policy)
@@ -282,8 +282,8 @@ std::unique_ptr<Plan> TrainingPlan::build(std::int64_t examples, const TraceUpda
     }
     pass_times_.insert(pass_times_.end(), step.times.begin(), step.times.end());
     const Stopwatch planning;
-    // The first built updates the parameters. The others have the same layers, pad alike, and read the same
-    // derived states.
+    // The first graph built updates the parameters. The others have its layers, its padding and its derived
+    // states.
     if (!step_) {
         refused_ = std::move(step.refused);
         padded_ = std::move(step.padded);
@@ -305,7 +305,7 @@ MemoryUse TrainingPlan::memory() const {
                   .exchange = options_.ranks ? options_.ranks->bytes() : 0};
     if (scaled_up_) use.arena = std::max(use.arena, scaled_up_->memory().arena_bytes);
     for (const std::unique_ptr<Plan>& before : accumulate_) {
-        // Its states are among those of the other plan.
+        // Its states are among the states of `step_`.
         use.state += before->constant_bytes();
         use.arena = std::max(use.arena, before->memory().arena_bytes);
         use.inputs += before->input_bytes();

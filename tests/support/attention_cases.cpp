@@ -33,7 +33,7 @@ OpCase attention_grad_case(const char* name, Shape q, Keys of, bool causal) {
         const Attributes& attributes = g.node(y[0].value().node).attributes;
         return call(g, "attention_grad", std::vector{x[0], x[1], x[2], x[3], y[0], y[1]}, attributes);
     };
-    // o as stored stands in sum(do o), of D terms, which each element adds up with weights of sum 1; and the
+    // The stored o is part of sum(do o), of D terms, which each element adds with weights of sum 1. The
     // gradients of scores may be rounded, as weights are.
     test.error = {16, 3 * static_cast<double>(keys + group * q[2] + q[3]),
                   1 + std::sqrt(static_cast<double>(q[3]))};
@@ -42,7 +42,7 @@ OpCase attention_grad_case(const char* name, Shape q, Keys of, bool causal) {
 
 namespace {
 
-/// As FlashAttention's interface has it, and other orders: B, H, T, D from tensors of these words.
+/// FlashAttention's layout, and other orders: B, H, T, D from tensors of these words.
 OpCase laid_out_attention_case(const char* op, const char* operands, const char* result, bool causal) {
     const std::int64_t B = 2, H = 3, T = 5, D = 6;
     const AttentionLayout layout = attention_layout({{"operands", std::string(operands)}});
@@ -71,8 +71,8 @@ OpCase laid_out_attention_case(const char* op, const char* operands, const char*
     return test;
 }
 
-/// A score over B = 2, H = 3, T = 5 and S = 7: its operands, their axes, and what it makes of the scaled
-/// product and of them.
+/// A score over B = 2, H = 3, T = 5 and S = 7: its operands, their axes, and its function of the scaled
+/// product and the operands.
 struct ScoreCase {
     const char* name;
     std::vector<Operand> operands;
@@ -82,7 +82,7 @@ struct ScoreCase {
     bool all_see = true;  ///< else a log-sum-exp is -infinity, and has no difference quotient
 };
 
-/// The attributes of such an attention of tensors of this type.
+/// The attributes of this attention for tensors of this type.
 Attributes score_attributes(const ScoreCase& test, DType dtype, In operands) {
     const AttentionExtents e{2, 3, 5, 7, 4, 3};
     Graph body;
@@ -126,8 +126,8 @@ std::vector<ScoreCase> score_cases() {
                          result(body, "score", s);
                          result(body, "visible", equal(x[0], x[1]));
                      }});
-    // As match_attention writes a finite mask: x0 tells the queries that see a key, x1 the keys that are none
-    // of padding.
+    // A finite mask as match_attention writes it: x0 marks the queries that see a key, x1 the keys that are
+    // not padding.
     cases.push_back({"of finite numbers that hide all keys of some queries",
                      {ids({2, 5}, 2), ids({2, 7}, 2)},
                      {"bt", "bs"},
@@ -191,7 +191,7 @@ OpCase attention_of_score(const ScoreCase& test) {
     return made;
 }
 
-/// With the log-sum-exp's gradient beside that of the result.
+/// The gradient, with the log-sum-exp's gradient beside the result's.
 OpCase attention_grad_of_score(const ScoreCase& test) {
     ScoreCase whole = test;
     whole.all_see = true;
@@ -209,26 +209,25 @@ OpCase attention_grad_of_score(const ScoreCase& test) {
         if (std::ranges::count(asked, 1) > 0) attributes = attributes.with("score_gradients", asked);
         std::vector<Tensor> all{x[1]};
         all.insert(all.end(), inputs.begin(), inputs.end());
-        // FP32, whatever the tensors are.
+        // FP32, for every type of the tensors.
         all.insert(all.end(), {y[0], y[1], cast(x[0], y[1].dtype())});
         return call(g, "attention_grad", all, attributes);
     };
     made.error = {16, 3 * 24, 4};
-    // The gradient of a single number adds up what the rounding of o does to each of the 30 rows of weights.
+    // The gradient of a single number sums the effect of o's rounding on each of the 30 rows of weights.
     if (std::ranges::count(test.axes, "") > 0) made.error = {16, 3 * 24, 4 * std::sqrt(30.0), true};
     return made;
 }
 
-/// Attention as the builder makes it: q, k and v of these shapes. `sums`: as of attention_case.
+/// Attention as the builder makes it: q, k and v of these shapes. `sums`: as in attention_case.
 OpCase built_attention_case(const char* name, const std::vector<Shape>& shapes, AttentionOptions options) {
     const double keys = static_cast<double>(shapes[1][-2] + std::max(shapes[0][-1], shapes[2][-1]));
-    return {
-        "attention",
-        fmt::format("attention {}", name),
-        {f32(shapes[0]), f32(shapes[1]), f32(shapes[2])},
-        [=](Graph&, In x) { return std::vector{attention(x[0], x[1], x[2], options)}; },
-        // Weights may be rounded, of sum 1, and values cancel: what they are of is larger than the results.
-        {16, keys, 2}};
+    return {"attention",
+            fmt::format("attention {}", name),
+            {f32(shapes[0]), f32(shapes[1]), f32(shapes[2])},
+            [=](Graph&, In x) { return std::vector{attention(x[0], x[1], x[2], options)}; },
+            // Weights of sum 1 may be rounded, and values cancel: they are larger than the results.
+            {16, keys, 2}};
 }
 
 std::vector<OpCase> built_attention_cases() {
@@ -276,7 +275,7 @@ std::vector<OpCase> attention_cases() {
         cases.push_back(attention_of_score(test));
         cases.push_back(attention_grad_of_score(test));
     }
-    // As attention's; each query sees a part of the keys.
+    // Errors as attention's; each query sees a part of the keys.
     for (const std::int64_t queries : {1, 3, 9})
         cases.push_back(
             {"cached_attention",
@@ -325,7 +324,7 @@ std::vector<OpCase> attention_cases() {
                  return call(g, "cached_attention", x, {{"scale", 4.0}, {"cap", 1.5}, {"window", 33}});
              },
              {16, 60, 3}});
-    // The queries of a prompt: those of attention.
+    // The queries of a prompt: attention's.
     cases.push_back({"cached_attention",
                      "cached_attention of a prompt",
                      {f32({1, 4, 9, 5}), f32({1, 2, 70, 5}), f32({1, 2, 70, 5})},

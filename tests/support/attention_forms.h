@@ -1,5 +1,5 @@
-// Attention of scores of every kind, over more than one block of queries and keys, as one graph with o, the
-// log-sum-exp and every gradient: what each device is held to.
+// Attention with scores of every kind, over more than one block of queries and keys, as one graph with o, the
+// log-sum-exp and every gradient: the test of each device.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace mantissa::testing::scoring {
 
-/// An operand of a score: its axes, what fills it, and whether its gradient is asked for.
+/// An operand of a score: its axes, its values, and whether it needs a gradient.
 struct Beside {
     std::string axes;
     DType dtype = DType::f32;
@@ -49,11 +49,11 @@ inline Tensor either(Tensor a, Tensor b) {
     const auto negated = [&](Tensor x) { return select(x, no, yes); };
     return negated(logical_and(negated(a), negated(b)));
 }
-/// In the scores' own type, whatever the operand's is.
+/// The operand in the scores' own type.
 inline Tensor wide(Tensor x) { return cast(x, DType::f32); }
 
 inline Beside learned(const char* axes) { return {.axes = axes, .learned = true}; }
-/// Documents of 37 positions; of the second sequence, where there is one, they begin elsewhere.
+/// Documents of 37 positions; in a second sequence they begin at other positions.
 inline Beside documents(const char* axes) {
     return {.axes = axes, .dtype = DType::i32, .value = [](std::size_t i) {
                 return std::floor(static_cast<double>(i + 11) / 37);
@@ -161,7 +161,7 @@ inline std::vector<Form> function_forms() {
 
 enum class WithGradients : bool { no, yes };
 
-/// One graph with o, the log-sum-exp, and all gradients, of both.
+/// One graph with o, the log-sum-exp, and all gradients of both.
 struct Case {
     Graph graph;
     ReferenceFeed feed;
@@ -210,9 +210,9 @@ struct Case {
     }
 };
 
-/// As of the cases of tests/support/attention_cases.h: sums over keys, over the queries of heads that share
-/// them, over the head; gradients of operands add up pairs of all that they are repeated along. Weights and
-/// the gradients of scores are rounded on the units for 16 bits, o everywhere.
+/// Errors as in tests/support/attention_cases.h: sums over keys, over the queries of heads that share them,
+/// over the head; gradients of operands sum pairs along repeated axes. Units for 16 bits round weights and
+/// the gradients of scores; every unit rounds o.
 inline testing::OpCase errors_of(const Form& form, const Sizes& sizes, DType dtype, bool gradient) {
     const AttentionExtents& e = sizes.e;
     const double terms = static_cast<double>(e.keys + e.heads / e.key_heads * e.queries + e.head_size);
@@ -220,8 +220,7 @@ inline testing::OpCase errors_of(const Form& form, const Sizes& sizes, DType dty
     testing::OpCase made{
         .op = gradient ? "attention_grad" : "attention", .name = form.name, .operands = {}, .build = {}};
     made.operands.push_back({{dtype, {}}});
-    made.error =
-        testing::Error{16, terms, 4.0 / 3};  // weights that are left of a fourth dropped sum up to that
+    made.error = testing::Error{16, terms, 4.0 / 3};  // weights after a fourth is dropped sum to at most that
     if (gradient) made.error = {16, 3 * terms + rows, std::sqrt(rows)};
     return made;
 }

@@ -1,4 +1,4 @@
-// The parts of spellings of attention, and how a graph is held against what became of it.
+// Parts of attention's spellings, and the comparison of a graph with its transformed version.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ struct Given {
         feed[name] = values_of({type}, static_cast<std::uint32_t>(feed.size()));
         return {graph, graph.add_input(name, type)};
     }
-    /// Whole numbers in [0, limit).
+    /// Integers in [0, limit).
     Tensor ids(const std::string& name, Shape shape, std::int64_t limit) {
         const Operand operand = testing::ids(shape, limit);
         feed[name] = values_of(operand, static_cast<std::uint32_t>(feed.size()));
@@ -59,12 +59,12 @@ struct Given {
 /// A graph that is almost attention.
 struct NearMiss {
     const char* name;
-    const char* reason;  ///< or the formula that it becomes
+    const char* reason;  ///< or its formula
     std::function<Tensor(Given&)> build;
 };
 
-/// The result "y" and the gradients of it, weighted, by every floating-point input, by the reference; by
-/// name.
+/// By name, the reference's values of the results and of their weighted gradients by every floating-point
+/// input.
 inline std::map<std::string, std::vector<double>> value_and_gradients(Graph graph, ReferenceFeed feed) {
     std::vector<Tensor> outputs, cotangents, inputs;
     const std::vector<Result> results = graph.results();
@@ -94,7 +94,7 @@ inline std::map<std::string, std::vector<double>> value_and_gradients(Graph grap
     return values;
 }
 
-/// The largest difference of any of them, relative to the largest number of its kind.
+/// The largest difference, relative to the largest number of the same name.
 inline double worst_difference(const Graph& a, const Graph& b, const ReferenceFeed& feed) {
     const auto x = value_and_gradients(a, feed), y = value_and_gradients(b, feed);
     double worst = 0;

@@ -58,9 +58,9 @@ void add_images(std::vector<OpCase>& cases) {
     resized("of one pixel", {2, 1, 1, 3}, {3, 2}, {});
     resized("to the nearest, more", {2, 3, 4, 5}, {7, 8}, nearest);
     resized("to the nearest, fewer", {1, 7, 5, 2}, {3, 2}, nearest);
-    // Places beside the middles of pixels, where the derivative jumps; some outside.
+    // Positions beside the middles of pixels, where the derivative jumps; some outside.
     for (const Sampling sampling : {Sampling::bilinear, Sampling::nearest}) {
-        // The nearest pixel follows from the grid in steps, so that grid has no gradient to compare.
+        // The nearest pixel is a step function of the grid, so the grid has no gradient to compare.
         const bool in_steps = sampling == Sampling::nearest;
         const Shape places{2, 3, 4, 2};
         const Operand grid = in_steps ? Operand{{DType::i32, places}, Values::index, 15, -15} : f32(places);
@@ -151,7 +151,8 @@ void add_groups(std::vector<OpCase>& cases) {
                      {16, 40, 4}});
 }
 
-/// A recurrence of two states over a sequence, with a matrix, a vector and a number that are whole.
+/// A recurrence of two states over a sequence, with a matrix, a vector and a number that every step reads
+/// whole.
 Scanned recurrence(In x, Steps steps) {
     const auto step = [](std::span<const Tensor> s, std::span<const Tensor> parts,
                          std::span<const Tensor> whole) -> ScanStep {
@@ -174,7 +175,7 @@ void add_loops(std::vector<OpCase>& cases) {
                      return std::vector{all.states[0], all.states[1], all.outputs[0]};
                  },
                  {16, 60, 32}});
-    // Without a step there are the states alone; what passes a state on, or gives it twice, is copied.
+    // Without steps only the states remain; a state that is passed on, or given twice, is copied.
     cases.push_back({"scan", "scan of nothing", {f32({3, 4}), f32({0, 2})}, [](Graph&, In x) {
                          const auto step = [](std::span<const Tensor> s, std::span<const Tensor>,
                                               std::span<const Tensor>) -> ScanStep {
@@ -239,7 +240,7 @@ std::vector<OpCase> axis_cases() {
     indexed("take of rows", {6, 4}, ids({2, 3}, 6), [](Tensor x, Tensor i) { return take(x, 0, i); });
     indexed("take of a middle axis", {2, 5, 3}, ids({4}, 5),
             [](Tensor x, Tensor i) { return take(x, -2, i); });
-    // Whole numbers, whose bits as FP32 are tiny numbers, infinities and NaN.
+    // Integers with bits that are tiny numbers, infinities and NaN as FP32.
     const std::int64_t most = std::int64_t{1} << 31;
     const Operand whole{{DType::i32, {6, 4}}, Values::index, most, -most};
     cases.push_back({"embedding", "take of whole numbers", {whole, ids({2, 3}, 6)}, [](Graph&, In x) {

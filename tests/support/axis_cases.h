@@ -1,5 +1,4 @@
-// Cases of functions along an axis that are made of other operations, each under the operation that does
-// most.
+// Cases of functions along an axis that are made of other operations, each under its main operation.
 #pragma once
 
 #include "tests/support/op_case.h"

@@ -23,10 +23,10 @@ double difference_of(double got, double expected) {
     return std::fabs(got - expected);
 }
 
-/// Written so that NaN fails on either side; an infinite difference fails even an infinite tolerance.
+/// Fails for NaN on either side; an infinite difference fails even an infinite tolerance.
 bool within(double difference, double tolerance) { return difference <= tolerance && difference < infinity; }
 
-/// How far an element is off in proportion to what it may be: NaN counts as infinitely far.
+/// The ratio of an element's difference to its tolerance; infinite for NaN.
 double ratio_of(double difference, double tolerance) {
     if (!(difference < infinity) || std::isnan(tolerance)) return infinity;
     if (difference == 0) return 0;

@@ -1,5 +1,5 @@
-// The comparator: is a computed tensor what the oracle says it must be, within a tolerance that has an
-// origin? It asks `!(difference <= tolerance)`, so that a NaN on any side fails.
+// The comparator: does a computed tensor match the oracle within a tolerance that has an origin? It tests
+// `!(difference <= tolerance)`, so that a NaN on any side fails.
 #pragma once
 
 #include <cstdint>
@@ -19,22 +19,23 @@ struct Tolerance {
     double ulps = 0;  ///< ulp: units in the last place of the tensor's own format
     double factor =
         0;  ///< bound: c * n * eps, times `magnitudes`; low_precision: multiple of the plain error
-    std::span<const double> magnitudes;  ///< bound: sum |a||b| of each element, or one for all
-    std::span<const double> plain;       ///< low_precision: what the plain low-precision version computed
+    std::span<const double> magnitudes;  ///< bound: sum |a||b| per element, or one for all
+    std::span<const double> plain;       ///< low_precision: results of the plain low-precision version
 
-    /// Equal values. For movement, and for contractions of integers.
+    /// Equal values: for movement, and for contractions of integers.
     static Tolerance exact();
 
-    /// At most `ulps` units in the last place from the expected value. For element-wise operations.
+    /// At most `ulps` units in the last place from the expected value: for element-wise operations.
     static Tolerance ulp(double ulps);
 
-    /// At most c * n * eps * magnitude, plus half an ULP of the tensor's format for its own rounding. For
-    /// reductions: n terms are summed with rounding errors of at most eps each. `magnitudes` has the sum of
-    /// the absolute values of the terms, one an element or a single one for all.
+    /// At most c * n * eps * magnitude, plus half an ULP of the tensor's format for its own rounding: for
+    /// reductions, which sum n terms with rounding errors of at most eps each. `magnitudes` has the sum of
+    /// the terms' absolute values, one per element or a single one for all.
     static Tolerance bound(double c, double n, double eps, std::span<const double> magnitudes);
 
-    /// Greatest and root-mean-square error are at most `factor` times those of `plain`, the straightforward
-    /// version in the same low precision. For attention and fused kernels (2), and their gradients (3).
+    /// Largest and root-mean-square error are at most `factor` times the errors of `plain`, the
+    /// straightforward version in the same low precision. For attention and fused kernels (2), and their
+    /// gradients (3).
     static Tolerance low_precision(double factor, std::span<const double> plain);
 };
 
@@ -49,20 +50,20 @@ struct Comparison {
     bool ok = false;
     std::int64_t failures = 0;
     std::int64_t first = -1;  ///< first failing element; -1 if none or if shapes differ
-    std::int64_t worst = -1;  ///< element with the greatest difference in proportion to its tolerance
-    double worst_ratio = 0;   ///< that proportion: above 1 fails; infinite for NaN and for a wrong infinity
+    std::int64_t worst = -1;  ///< element with the largest ratio of difference to tolerance
+    double worst_ratio = 0;   ///< that ratio: above 1 fails; infinite for NaN and for a wrong infinity
     std::string message;      ///< empty when ok: which elements, expected, got, difference, tolerance
 
     explicit operator bool() const { return ok; }
 };
 
-/// Compares with expected values in FP64 of the given shape. Fails on NaN on either side, on infinities that
-/// are not equal, on any difference of shape. Throws InternalError if a tolerance's own array has a wrong
+/// Compares with expected values in FP64 of the given shape. Fails on NaN on either side, on unequal
+/// infinities, and on any difference of shape. Throws InternalError if a tolerance's own array has a wrong
 /// size.
 Comparison compare(const ComparedTensor& got, std::span<const double> expected,
                    std::span<const std::int64_t> expected_shape, const Tolerance& tolerance);
 
-/// The same for one-dimensional data.
+/// Compares one-dimensional data.
 Comparison compare(std::span<const float> got, std::span<const double> expected, const Tolerance& tolerance);
 
 }  // namespace mantissa

@@ -1,4 +1,4 @@
-// How often an operation stands in a graph.
+// Counts an operation's nodes in a graph.
 #pragma once
 
 #include <string_view>

@@ -1,5 +1,5 @@
-// A transport over a link of a given speed: the exchanges of another one, each of which takes its time. The
-// bytes of one follow those of the one before; latencies overlap.
+// A transport over a link of a given speed: delays another transport's exchanges. The bytes of one follow the
+// previous one's; latencies overlap.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace mantissa::testing {
 
 class DelayedTransport final : public Transport {
   public:
-    /// `latency` in seconds, and bytes a second, of a rank to all others and from them at the same time.
+    /// `latency` in seconds; bytes a second, between a rank and all others, each way at once.
     DelayedTransport(std::unique_ptr<Transport> under, double latency, double bytes_per_second)
         : Transport(60), under_(std::move(under)), latency_(latency), bytes_per_second_(bytes_per_second) {}
 

@@ -1,4 +1,4 @@
-// A device that is another one, for tests that change some of what it does.
+// A device that wraps another one, for tests that change some of its functions.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Weights that follow from their names, as bench/peers/family_cases.py draws them.
+// Weights derived from their names, as bench/peers/family_cases.py draws them.
 #pragma once
 
 #include <cmath>
@@ -9,7 +9,7 @@
 
 namespace mantissa::testing {
 
-/// Numbers in [-1, 1) that follow from a name: splitmix64 from its FNV-1a hash on.
+/// Numbers in [-1, 1) derived from a name: splitmix64, started at its FNV-1a hash.
 inline std::vector<double> uniform(std::string_view name, std::size_t count) {
     std::uint64_t state = 0xCBF29CE484222325;
     for (const char c : name) state = (state ^ static_cast<unsigned char>(c)) * 0x100000001B3;

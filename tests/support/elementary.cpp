@@ -23,7 +23,7 @@ struct OneFloat {
     static Float divide(Float a, Float b) { return a / b; }
     static Float negate(Float a) { return -a; }
     static Float fma(Float a, Float b, Float c) { return std::fma(a, b, c); }
-    /// The minimum as vector instructions have it: b where either is NaN.
+    /// The minimum as in vector instructions: b if either is NaN.
     static Float minimum(Float a, Float b) { return a < b ? a : b; }
     static Int bits(Float a) { return std::bit_cast<Int>(a); }
     static Float from_bits(Int a) { return std::bit_cast<Float>(a); }

@@ -1,4 +1,4 @@
-// An emulated GPU as a device, and what was judged wrong on it.
+// An emulated GPU as a device, with its findings.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// The text of the error that a call ends in.
+// The text of a call's error.
 #pragma once
 
 #include <source_location>
@@ -9,7 +9,8 @@
 
 namespace mantissa::testing {
 
-/// The text of the error that `body` throws; "no error" if it throws none. Errors of other types pass.
+/// The text of the error that `body` throws; "no error" if it throws none. Errors of other types pass
+/// through.
 template <class Error = UserError, class Body>
 std::string error_of(Body&& body) {
     try {
@@ -20,7 +21,7 @@ std::string error_of(Body&& body) {
     return "no error";
 }
 
-/// The same, with HERE where it names the line that calls this.
+/// The text, with HERE in place of the calling line.
 template <class Body>
 std::string error_here(Body&& body, const std::source_location& caller = std::source_location::current()) {
     std::string text = error_of(body);

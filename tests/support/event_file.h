@@ -1,4 +1,4 @@
-// TensorBoard's event files read back, by code that shares nothing with what writes them.
+// TensorBoard's event files read back, by code that shares nothing with the writer.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace mantissa::testing {
 
-/// CRC-32C a bit at a time, by its definition.
+/// CRC-32C bit by bit, by its definition.
 inline std::uint32_t bitwise_crc32c(std::string_view bytes) {
     std::uint32_t rest = 0xFFFFFFFF;
     for (const char byte : bytes)
@@ -25,7 +25,7 @@ inline std::uint32_t bitwise_crc32c(std::string_view bytes) {
     return rest ^ 0xFFFFFFFF;
 }
 
-/// The fields of a message: of each number, what it holds, in order. Integers as their eight bytes.
+/// The fields of a message: the values of each field number, in order. Integers as their eight bytes.
 class Message {
   public:
     explicit Message(std::string_view bytes) {
@@ -96,7 +96,7 @@ class Message {
     std::map<int, std::vector<std::string>> fields_;
 };
 
-/// The events of a file. Throws where a record is not whole or a checksum is wrong.
+/// The events of a file. Throws if a record is incomplete or a checksum is wrong.
 inline std::vector<Message> events_of(const std::filesystem::path& path) {
     std::ifstream file(path, std::ios::binary);
     const std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -128,7 +128,7 @@ inline std::filesystem::path event_file_in(const std::filesystem::path& director
     return found[0];
 }
 
-/// The value of a tag in an event, as it is: a Summary.Value.
+/// A tag's values in an event, as Summary.Value messages.
 inline std::vector<Message> values_of(const Message& event, const std::string& tag) {
     std::vector<Message> found;
     if (!event.has(5)) return found;

@@ -1,10 +1,10 @@
-// A device that finds who takes it for the host: the emulated GPU, held to more of what device.h promises.
+// A device that detects use as host memory: the emulated GPU, with more of device.h's promises enforced.
 //
 //   memory of the device       cannot be touched by the host
-//   work that is queued        runs when somebody waits for it, and not before
+//   work that is queued        runs when a caller waits for it, not earlier
 //   a copy beside the work     runs as late as it may, or as early: each finds faults that the other hides
-//   a copy to the host         lands on NaN, so that who reads before it is done does not find an older value
-//   memory of the host         that copies are queued from and to must be that of allocate_on_host
+//   a copy to the host         lands on NaN, so that an early read does not find an older value
+//   memory of the host         for queued copies must come from allocate_on_host
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ class FarDevice final : public DeviceAround {
 
     std::unique_ptr<HostMemory> allocate_on_host(std::size_t bytes, const char* purpose) override {
         auto memory = DeviceAround::allocate_on_host(bytes, purpose);
-        known_.push_back(memory->bytes());  // an address that is used again is known twice
+        known_.push_back(memory->bytes());  // a reused address is listed twice
         return memory;
     }
     void queue_to_device(Queue queue, std::byte* to, std::span<const std::byte> from) override {
@@ -55,7 +55,7 @@ class FarDevice final : public DeviceAround {
     std::vector<std::span<std::byte>> known_;
 };
 
-/// Both kinds; none where no compiler makes their kernels.
+/// Both kinds; empty if no compiler makes their kernels.
 inline std::vector<std::unique_ptr<Device>> far_devices() {
     std::vector<std::unique_ptr<Device>> devices;
     if (!codegen::Compiler::refusal().empty()) return devices;

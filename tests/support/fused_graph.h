@@ -1,4 +1,5 @@
-// A graph as the compiled rungs run it: all that nests can hold expanded and fused, whatever that saves.
+// A graph as the compiled rungs run it: all that nests can hold is expanded and fused, without regard to
+// gain.
 #pragma once
 
 #include <utility>

@@ -1,4 +1,4 @@
-// GPT-2 by its sizes alone, for tests that make one of their own.
+// GPT-2 described by its sizes, for tests that make their own.
 #pragma once
 
 #include "mantissa/nn/decoder/family.h"
@@ -12,7 +12,7 @@ struct Gpt2Config {
     std::int64_t heads = 12;          // H
     std::int64_t channels = 768;      // C, a multiple of H
     std::int64_t vocabulary = 50257;  // V
-    std::int64_t context = 1024;      // the longest T
+    std::int64_t context = 1024;      // longest T
     double dropout = 0;
     bool bias = true;
 

@@ -1,4 +1,4 @@
-// The parameters that a GPT-2 checkpoint holds, listed for tests that write one.
+// The parameters in a GPT-2 checkpoint, listed for tests that write one.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,11 +13,11 @@
 namespace mantissa::testing {
 
 struct Gpt2Parameter {
-    std::string name;  ///< "wte.weight", "h.0.ln_1.weight"...: theirs without the prefix "transformer."
-    std::vector<std::int64_t> shape;  ///< here: matrices of linear layers are [out, in]
+    std::string name;  ///< "wte.weight", "h.0.ln_1.weight"...: without the prefix "transformer."
+    std::vector<std::int64_t> shape;  ///< in memory: matrices of linear layers are [out, in]
 };
 
-/// All parameters of a model, each once (the head is `wte.weight`), in the order of the layers.
+/// All parameters of a model, each once (the head is `wte.weight`), in layer order.
 inline std::vector<Gpt2Parameter> gpt2_parameters(const nn::Gpt2Config& sizes) {
     const std::int64_t C = sizes.channels;
     std::vector<Gpt2Parameter> list = {{"wte.weight", {sizes.vocabulary, C}},

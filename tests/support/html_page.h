@@ -1,4 +1,4 @@
-// Whether a page that a report wrote is well-formed and needs nothing but itself.
+// Checks that a report's page is well-formed and self-contained.
 #pragma once
 
 #include <algorithm>
@@ -7,8 +7,8 @@
 
 namespace mantissa {
 
-/// The fault of the page; empty if nothing is. Every element must be closed by its own tag, the few that have
-/// none apart; attributes may stand in single quotes or none; nothing may be fetched or run.
+/// The fault of the page; empty if there is none. Every element, except the few void ones, must be closed by
+/// its own tag; attributes may be in single quotes or none; nothing may be fetched or run.
 inline std::string fault_of_page(const std::string& page) {
     if (page.rfind("<!doctype html>\n", 0) != 0) return "it does not begin with its doctype";
     for (const char* fetch : {"src=", "href=", "url(", "@import", "http:", "https:"})

@@ -42,7 +42,7 @@ std::vector<OpCase> cases_of_convolution(const std::string& name, const Shape& i
 namespace {
 
 /// Filters of one channel each: steps of columns with and without a remainder, windows beyond the image, and
-/// more pixels than a GPU has threads for.
+/// more pixels than a GPU has threads.
 std::vector<OpCase> depthwise_cases() {
     std::vector<OpCase> cases;
     const auto add = [&](const char* name, const Shape& images, std::int64_t rows, std::int64_t columns,
@@ -73,7 +73,7 @@ std::vector<OpCase> depthwise_cases() {
              return std::vector{conv2d(x[0], x[1], options)};
          },
          {1, 12}});
-    // A view of 16 bits that begins between two numbers of 32.
+    // A view of 16-bit numbers that begins inside a 32-bit word.
     cases.push_back({"conv2d",
                      "conv2d of each channel, behind another element",
                      {f32({1 + 3 * 5 * 4}), f32({3, 3, 1, 4})},
@@ -113,7 +113,7 @@ std::vector<OpCase> convolution_cases() {
     return cases;
 }
 
-/// Cases of one row of statistics, and of several, one after another.
+/// Cases of one row of statistics, and of several in sequence.
 std::vector<OpCase> running_average_cases() {
     const auto history = [](Graph& g, In x) { return call(g, "running_history", x); };
     const auto average = [](Graph& g, In x) { return call(g, "running_average", x, {{"momentum", 0.1}}); };
@@ -125,8 +125,8 @@ std::vector<OpCase> running_average_cases() {
             {"running_history", "running_history of one number", {f32({3, 1}), f32({2, 3})}, history}};
 }
 
-/// Rows of images are added one after another; scales are known to some roundings of their own. Of 16 bits, y
-/// between two numbers may become either: with beta added, it may be small beside what was rounded.
+/// Rows of images are summed one after another; scales have some roundings of their own. In 16 bits, y may
+/// round either way: with beta added, it may be small beside the rounded terms.
 std::vector<OpCase> batch_norm_cases() {
     const Attributes epsilon{{"epsilon", 1e-5}};
     std::vector<OpCase> cases;
@@ -164,7 +164,7 @@ std::vector<OpCase> batch_norm_cases() {
     return cases;
 }
 
-/// A pool and its gradient. An average adds up a window and is divided once.
+/// A pool and its gradient. An average sums a window and divides once.
 void add_pool_cases(std::vector<OpCase>& cases, const char* op, const char* note, Shape x,
                     const Attributes& attributes, double terms) {
     const std::string gradient = fmt::format("{}_grad", op);
@@ -177,7 +177,7 @@ void add_pool_cases(std::vector<OpCase>& cases, const char* op, const char* note
          [=](Graph& g, In in) {
              const auto y = pool(g, {in[0]});
              const Attributes own = attributes.with("image", std::vector<std::int64_t>{x[1], x[2]});
-             // A gradient of y's shape, made of the second operand.
+             // A gradient of y's shape, made from the second operand.
              const auto dy = pool(g, {in[1]});
              std::vector<Tensor> operands{dy[0]};
              if (y.size() == 2) operands.push_back(y[1]);

@@ -1,4 +1,4 @@
-// Cases of the operations that networks for images are made of: convolutions, batch norms and pools.
+// Cases of the operations of image networks: convolutions, batch norms and pools.
 #pragma once
 
 #include "tests/support/op_case.h"
@@ -7,7 +7,7 @@ namespace mantissa::testing {
 
 std::vector<OpCase> image_cases();
 
-/// The three products of one convolution, of images [N, H, W, C] and a filter [R, S, C / groups, K].
+/// The three products of one convolution, with images [N, H, W, C] and a filter [R, S, C / groups, K].
 std::vector<OpCase> cases_of_convolution(const std::string& name, const Shape& images, const Shape& filter,
                                          const Conv2dOptions& options);
 

@@ -1,4 +1,4 @@
-// Images as files, written without the code that is tested: PNG by hand, uncompressed; JPEG by libjpeg.
+// Image files, written without the tested code: PNG by hand, uncompressed; JPEG by libjpeg.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace mantissa::testing {
 
 using Samples = std::vector<std::uint8_t>;
 
-/// [H, W, 3], smooth, and another for every `tone`.
+/// A smooth image [H, W, 3], different for every `tone`.
 inline Samples smooth_image(int height, int width, int tone = 0) {
     Samples pixels;
     for (int y = 0; y < height; ++y)
@@ -48,7 +48,7 @@ inline std::string png_chunk(const std::string& kind, const std::string& data) {
     return big_endian(static_cast<std::uint32_t>(data.size())) + kind + data + big_endian(~crc);
 }
 
-/// The lines behind one another, each behind a filter byte 0, in blocks that are stored as they are.
+/// The concatenated lines, each after a filter byte 0, in stored blocks.
 inline std::string stored_deflate(const std::string& data) {
     constexpr std::size_t block = 65535;
     std::string bytes = "\x78\x01";
@@ -90,8 +90,7 @@ inline std::string png_of(int height, int width, const Samples& samples, const P
 }
 
 #ifdef MANTISSA_TEST_JPEG
-/// A JPEG of 1 (grey), 3 (red, green, blue) or 4 (CMYK as Adobe stores it: the light that is left) samples a
-/// pixel.
+/// A JPEG of 1 (grey), 3 (red, green, blue) or 4 (Adobe's CMYK: the remaining light) samples a pixel.
 inline std::string jpeg_of(int height, int width, const Samples& samples) {
     const int components = static_cast<int>(samples.size()) / (height * width);
     jpeg_compress_struct info = {};

@@ -1,5 +1,5 @@
-// How far what a device computes for the cases of op_cases.cpp may lie from the reference, and how far it
-// does.
+// The allowed and the actual difference of a device's results from the reference, for the cases of
+// op_cases.cpp.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,10 +17,10 @@
 
 namespace mantissa::testing {
 
-/// The error allowed to each element: ULPs of the element, and rounding errors of a sum of absolute values.
-/// The counts are those of tests/support/op_cases.cpp. 2^-24 is FP32's unit roundoff; the magnitude of a sum
-/// is bounded by the number of its terms times the largest of them, here taken from the largest result. What
-/// is stored in 16 bits is rounded once more, to 8 or 11 significant bits; FP16 has subnormals of 2^-24.
+/// The allowed error of each element: ULPs of the element, and rounding errors of a sum of absolute values.
+/// The counts are in tests/support/op_cases.cpp. 2^-24 is FP32's unit roundoff. A sum's magnitude is bounded
+/// by its number of terms times the largest, here taken from the largest result. Storage in 16 bits rounds
+/// once more, to 8 or 11 significant bits; FP16 has subnormals of 2^-24.
 inline double allowed(const OpCase& test, DType stored, double expected, double largest) {
     constexpr double roundoff = 0x1p-24;
     const double computed =
@@ -33,8 +33,7 @@ inline double allowed(const OpCase& test, DType stored, double expected, double 
     return computed + operands * (first == DType::bf16 ? 0x1p-9 : first == DType::f16 ? 0x1p-12 : 0);
 }
 
-/// The worst error in units of what is allowed; above 1 fails. NaN in one and not in the other is infinitely
-/// bad.
+/// The worst ratio of error to allowed error; above 1 fails. NaN in only one of the two is infinite.
 inline double worst_ratio(const OpCase& test, DType stored, const std::vector<double>& got,
                           const std::vector<double>& expected) {
     double largest = 0, worst = 0;
@@ -49,14 +48,14 @@ inline double worst_ratio(const OpCase& test, DType stored, const std::vector<do
     return worst;
 }
 
-/// Without a compiler for fused nodes they run as what they were made from, as the pipeline has it.
+/// Without a compiler, fused nodes run as their original operations, as in the pipeline.
 inline Graph runnable(const Graph& graph, const Device& device) {
     const Machine machine = machine_for_passes(device);
     return expand(graph, [&](const Graph& g, const Node& node) { return !machine.has_kernel(g, node); });
 }
 
 inline double worst_ratio(const OpCase& test, const Graph& graph, const ReferenceFeed& feed, Device& device) {
-    ReferenceFeed rounded = feed;  // the reference starts from what the kernel is given
+    ReferenceFeed rounded = feed;  // the reference starts from the kernel's input
     for (NodeId id : graph.inputs()) {
         const Node& node = graph.node(id);
         auto& values = rounded[node.attributes.word("name")];
@@ -73,7 +72,8 @@ inline double worst_ratio(const OpCase& test, const Graph& graph, const Referenc
     return worst;
 }
 
-/// The case with its FP32 tensors stored in another format; empty where the operation takes no such operands.
+/// The case with its FP32 tensors stored in another format; empty if the operation does not take such
+/// operands.
 inline std::optional<OpCase> stored_in(DType dtype, const OpCase& test) {
     OpCase changed = test;
     bool any = false;
@@ -86,7 +86,7 @@ inline std::optional<OpCase> stored_in(DType dtype, const OpCase& test) {
     try {
         const Recorded recorded(changed);
     } catch (const UserError&) {
-        return {};  // its types do not fit, as those of a loss's FP32 statistics
+        return {};  // types do not fit, as a loss's FP32 statistics
     }
     return changed;
 }

@@ -1,4 +1,4 @@
-// How far computed numbers are from the expected ones.
+// The distance of computed numbers from the expected ones.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 namespace mantissa::testing {
 
-/// The largest difference of two numbers; infinite where a number is none.
+/// The largest difference of two numbers; infinite if one is not a number.
 template <class Numbers>
 double largest_difference(const Numbers& got, std::span<const double> expected) {
     EXPECT_EQ(got.size(), expected.size());

@@ -6,7 +6,7 @@ namespace mantissa::testing {
 
 namespace {
 
-/// Targets that are parts of classes; of logits as they are, or of a product.
+/// Targets that are probabilities of classes; logits plain, or from a product.
 OpCase soft_cross_entropy_case(const char* name, bool product, double smoothing, Reduction reduction) {
     constexpr std::int64_t N = 5, C = 4, V = 23;
     const auto loss = [=](Graph& g, Tensor logits, Tensor parts) {

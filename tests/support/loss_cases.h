@@ -1,4 +1,4 @@
-// Cases of losses whose targets are parts of classes.
+// Cases of losses with targets that are probabilities of classes.
 #pragma once
 
 #include "tests/support/op_case.h"

@@ -7,8 +7,8 @@
 
 namespace mantissa::testing {
 
-/// The program's tests ran at the levels below before they run on tiles that are lent
-/// (tests/emulated_tiles/).
+/// Tests on emulated tiles (tests/emulated_tiles/) skip lower levels, at which the program's tests ran
+/// already.
 inline on_cpu::Isa lowest_level() {
     return std::getenv("MANTISSA_TEST_TILES") ? on_cpu::Isa::amx : on_cpu::Isa::generic;
 }

@@ -1,5 +1,5 @@
-// The kinds of CPUs that have been met, by what decides on each: the highest level and one core's rates.
-// Tests pretend to be each of them, so that decisions are tested for machines that are not there.
+// Kinds of CPUs met so far, with the data of decisions: the highest level and one core's rates. Tests pretend
+// to run on each, so that decisions are tested for absent machines, too.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct MachineKind {
     on_cpu::CoreRates rates = {};
 };
 
-/// Rates in GFLOP/s, as measured on one of each.
+/// Rates in GFLOP/s, measured on one machine of each kind.
 inline std::vector<MachineKind> machine_kinds() {
     using on_cpu::Isa;
     return {{"generic", Isa::generic},
@@ -26,8 +26,8 @@ inline std::vector<MachineKind> machine_kinds() {
             {"AMX", Isa::amx, {.f32_fma = 140, .bf16_dot = 70, .bf16_tiles = 2400}}};
 }
 
-/// While it lives, this process takes its CPU for one of a kind. Kernels of that kind may not run here: ask
-/// for facts and decisions alone.
+/// While it lives, this process takes its CPU for one of that kind. Its kernels may not run here: only facts
+/// and decisions can be tested.
 class Pretend {
   public:
     explicit Pretend(const MachineKind& kind) : before_(on_cpu::best_isa()) {

@@ -1,4 +1,4 @@
-// Memory of a device that is full of NaN: what is read and was never written shows in a result.
+// Device memory filled with NaN: a read of unwritten memory shows in a result.
 #pragma once
 
 #include <memory>

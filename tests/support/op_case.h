@@ -17,22 +17,22 @@
 
 namespace mantissa::testing {
 
-/// Where the values of an operand lie.
+/// The distribution of an operand's values.
 enum class Values { normal, positive, boolean, index, one, finite_or_not, scalar_step, wide };
 
 struct Operand {
     Type type;
     Values values = Values::normal;
     std::int64_t limit = 0;  ///< index: below this
-    std::int64_t least = 0;  ///< index: from here on
+    std::int64_t least = 0;  ///< index: from this on
 };
 
-/// How far a kernel's FP32 result may lie from the reference: `ulps` of itself, plus `sums` rounding errors
-/// of 2^-24 each relative to the same operation on absolute values.
+/// The allowed difference of a kernel's FP32 result from the reference: `ulps` of itself, plus `sums`
+/// rounding errors of 2^-24 each, relative to the operation on absolute values.
 struct Error {
     double ulps = 0;
     double sums = 0;
-    /// In 16 bits: roundings of values on the way that a kernel stores and the reference does not, each
+    /// In 16 bits: roundings of intermediate values that a kernel stores and the reference does not, each
     /// relative to the largest result.
     double stored = 0;
     /// Whether these roundings reach results of FP32, too.
@@ -49,7 +49,7 @@ struct OpCase {
     friend std::ostream& operator<<(std::ostream& out, const OpCase& test) { return out << test.name; }
 };
 
-/// The name of a case in those of tests, which have letters, digits and "_" alone: softmax_rows.
+/// A case's name for tests, with only letters, digits and "_": softmax_rows.
 inline std::string test_name(const OpCase& test) {
     std::string name;
     for (const char c : test.name) {

@@ -1,5 +1,5 @@
-// One case or more for every operation: operands and how to call it. Gradients and kernels are tested over
-// this list, and a test fails if an operation of the table is missing here.
+// At least one case for every operation: operands and a call. Gradients and kernels are tested over this
+// list; a test fails if an operation of the table is missing.
 #include "tests/support/op_cases.h"
 
 #include <cmath>
@@ -54,7 +54,7 @@ OpCase unary_case(const char* op, Values values, double ulps) {
             {ulps}};
 }
 
-/// As the pass that emulates a machine puts it before a contraction.
+/// round_to before a contraction, as the pass that emulates a machine puts it.
 OpCase round_to_case(const char* format) {
     return {"round_to", fmt::format("round_to {}", format), {f32({13, 7})}, [format](Graph&, In x) {
                 return std::vector{call1("round_to", {x[0]}, {{"format", std::string(format)}})};
@@ -115,7 +115,7 @@ std::vector<OpCase> elementwise_cases() {
     return cases;
 }
 
-/// A function of steps has no gradient: x beside it has one, and what the sum rounds is half an ULP.
+/// A step function has no gradient; the x that is added has one, and the sum rounds by half an ULP.
 OpCase step_case(const char* op) {
     return {op,
             op,
@@ -132,7 +132,7 @@ OpCase integer_case(const char* op, const char* name, Shape a, Shape b) {
         op, fmt::format("{} {}", op, name), {x, y}, [op](Graph& g, In given) { return call(g, op, given); }};
 }
 
-/// Kernels that the generator makes. The errors are those of tests/support/elementary.h, of whole ULPs.
+/// Kernels of the generator. Errors are as in tests/support/elementary.h, in whole ULPs.
 std::vector<OpCase> function_cases() {
     std::vector<OpCase> cases = {
         unary_case("log1p", Values::positive, 2),
@@ -159,7 +159,7 @@ std::vector<OpCase> function_cases() {
          [](Graph&, In x) { return std::vector{logical_or(logical_not(x[0]), x[1])}; }},
     };
     for (const char* op : {"floor", "ceil", "round", "trunc", "sign"}) cases.push_back(step_case(op));
-    // Bases around a quarter, so that powers of themselves stay small.
+    // Bases around a quarter, so that powers of powers stay small.
     const auto power = [&](const char* name, Shape base, Shape exponent) {
         cases.push_back({"pow",
                          fmt::format("pow {}", name),
@@ -312,7 +312,7 @@ std::vector<OpCase> contraction_cases() {
                                      matmul(x[0], x[1], {.transpose_a = ta, .transpose_b = tb})};
                              },
                              {1, 14}});
-    // An operand that is transposed and should not be keeps its shape: only the numbers tell.
+    // A wrongly transposed square operand keeps its shape: only the numbers tell.
     cases.push_back({"matmul",
                      "matmul of squares",
                      {f32({2, 7, 7}), f32({2, 7, 7})},
@@ -324,7 +324,7 @@ std::vector<OpCase> contraction_cases() {
          {f32({17, 9}), f32({11, 9}), f32({11})},
          [](Graph&, In x) { return std::vector{matmul(x[0], x[1], {.transpose_b = true, .bias = x[2]})}; },
          {1, 11}});
-    // Three products, a sum and a rounding behind the sums of 9 terms.
+    // Three products, a sum and a rounding, after the sums of 9 terms.
     cases.push_back({"scaled_matmul",
                      "scaled_matmul with a bias",
                      {f32({17, 9}), f32({11, 9}), f32({}), f32({}), f32({11})},
@@ -335,8 +335,8 @@ std::vector<OpCase> contraction_cases() {
     return cases;
 }
 
-/// In blocks along the last axis, the middle one and the first; whole, short and of one number. The values
-/// are exact, and so is BF16 as FP32.
+/// Blocks along the last axis, the middle one and the first; whole, short and of one number. The values are
+/// exact, and so is BF16 as FP32.
 std::vector<OpCase> block_cases() {
     std::vector<OpCase> cases;
     const auto add = [&](const char* element, const char* rule, Shape shape, std::int64_t axis,
@@ -398,7 +398,7 @@ std::vector<OpCase> block_cases() {
     return cases;
 }
 
-/// Whole numbers are exact; results are scaled and a bias is added, in FP32.
+/// Integers are exact; results are scaled and a bias is added, in FP32.
 std::vector<OpCase> quantized_cases() {
     const auto quantized = [](const std::string& format, Graph& g, In x) {
         const auto w = call(g, "quantize_weight", std::vector{x[1]}, {{"format", format}});
@@ -418,7 +418,7 @@ std::vector<OpCase> quantized_cases() {
         for (const std::int64_t rows : {1, 3, 19}) {
             const auto name = fmt::format("quantized_matmul {} of {} rows", format, rows);
             const auto build = [=](Graph& g, In x) { return quantized(format, g, x); };
-            // Three groups of s4 are added up, and for many rows FP32's products of all 70.
+            // s4 sums three groups; for many rows, FP32 sums all 70 products.
             const double groups = format == "s8" ? 0 : rows <= 8 ? 4 : 70;
             cases.push_back({"quantized_matmul", name, {f32({rows, 70}), f32({37, 70})}, build, {4, groups}});
             cases.push_back({"quantized_matmul",
@@ -431,7 +431,7 @@ std::vector<OpCase> quantized_cases() {
 }
 
 /// In 16 bits a weight is rounded twice, as an exponential and as a gradient, and dx once more. In FP32, dw
-/// adds up to a chunk's depth of terms in a row, whose absolute values add up to less than 1.
+/// sums up to a chunk's depth of consecutive terms; their absolute values sum to less than 1.
 OpCase linear_cross_entropy_case(const char* name, std::int64_t N, std::int64_t C, std::int64_t V,
                                  bool gradients) {
     std::vector<Operand> operands{f32({N, C}), f32({V, C}), ids({N}, V)};
@@ -443,7 +443,7 @@ OpCase linear_cross_entropy_case(const char* name, std::int64_t N, std::int64_t 
             {16, 384, 3, true}};
 }
 
-/// The same with rows of padding in w, which are not zero here: they must not be looked at.
+/// A case with padding rows in w, which are not zero here: they must not be read.
 OpCase padded_linear_cross_entropy_case(const char* name, std::int64_t N, std::int64_t classes,
                                         bool gradients) {
     OpCase test = linear_cross_entropy_case(name, N, 5, classes + 3, gradients);
@@ -452,7 +452,7 @@ OpCase padded_linear_cross_entropy_case(const char* name, std::int64_t N, std::i
     return test;
 }
 
-/// The same where a third of the targets is below 0, and counts for nothing.
+/// A case with a third of the targets below 0, which are not counted.
 OpCase ignoring_linear_cross_entropy_case(const char* name, std::int64_t N, std::int64_t V, bool gradients) {
     OpCase test = linear_cross_entropy_case(name, N, 5, V, gradients);
     test.operands[2].least = -V / 2;
@@ -462,7 +462,7 @@ OpCase ignoring_linear_cross_entropy_case(const char* name, std::int64_t N, std:
     return test;
 }
 
-/// A number as one for each of N rows, all different.
+/// Turns a number into N different ones, one per row.
 Tensor of_rows(Graph& g, const Tensor& number, std::int64_t N) {
     return number * (cos(cast(iota(g, {N}, 0), DType::f32)) * (1.0 / static_cast<double>(N)));
 }
@@ -480,7 +480,7 @@ OpCase linear_cross_entropy_case_by_rows(const char* name, std::int64_t N, std::
     return test;
 }
 
-/// The same for weights whose gradient nobody asks for.
+/// A case with weights that need no gradient.
 OpCase frozen_linear_cross_entropy_case(const char* name, std::int64_t N, std::int64_t V) {
     OpCase test = linear_cross_entropy_case(name, N, 5, V, true);
     test.build = [](Graph& g, In x) { return call(g, "linear_cross_entropy", x, {{"frozen", true}}); };
@@ -595,7 +595,7 @@ std::vector<OpCase> ignoring_cross_entropy_cases() {
                   {16, 30}})};
 }
 
-/// Turned by the angles t / (i + 1).
+/// Rotation by the angles t / (i + 1).
 OpCase rotary_case(const char* name, Shape x) {
     return {"rotary",
             name,
@@ -624,7 +624,7 @@ OpCase layer_norm_grad_case(const char* name, std::int64_t rows, std::int64_t co
             {16, static_cast<double>(2 * std::max(rows, columns))}};
 }
 
-/// Roundings of a sum have random signs, so the error of a long one grows as its length's root.
+/// Roundings of a sum have random signs, so a long sum's error grows with the root of its length.
 OpCase softmax_case(const char* name, std::int64_t rows, std::int64_t columns) {
     return {"softmax",
             name,

@@ -1,5 +1,5 @@
-// One case or more for every operation: operands and how to call it. Gradients and kernels are tested over
-// this list, and a test fails if an operation of the table is missing there.
+// At least one case for every operation: operands and a call. Gradients and kernels are tested over this
+// list; a test fails if an operation of the table is missing.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
-// Networks that are no GPT-2, as a user would define them: an MLP with dropout on images of floats, and one
-// whose loss is the sum of two.
+// Networks other than GPT-2, as a user would define them: an MLP with dropout on float images, and a network
+// with a sum of two losses.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ inline nn::Model image_mlp(double dropout = 0.1) {
             .configuration = {{"hidden", std::int64_t{96}}, {"dropout", dropout}}};
 }
 
-/// Points f32 [16]; their class, one of five, and two numbers that follow from them.
+/// Points f32 [16] with a class, one of five, and two numbers derived from them.
 inline nn::Model two_losses() {
     return {.name = "two",
             .inputs = {{"x", DType::f32, {16}}, {"classes", DType::i32, {}}, {"values", DType::f32, {2}}},
@@ -42,7 +42,7 @@ inline nn::Model two_losses() {
             .configuration = {{"hidden", std::int64_t{32}}}};
 }
 
-/// `count` images whose class shows: a brighter row or column each.
+/// `count` images with a visible class: one brighter row or column.
 struct Images {
     std::vector<float> pixels;          // [count, 8, 8]
     std::vector<std::int32_t> classes;  // [count]
@@ -69,7 +69,7 @@ struct Points {
     explicit Points(int count) {
         for (int i = 0; i < count; ++i) {
             for (int j = 0; j < 16; ++j) x.push_back(std::cos(static_cast<float>(i * 16 + j) * 0.7f));
-            const auto mine = x.end() - 16;  // the class is where the greatest of the first five lies
+            const auto mine = x.end() - 16;  // the class is the index of the largest of the first five
             classes.push_back(static_cast<std::int32_t>(std::max_element(mine, mine + 5) - mine));
             for (int j = 0; j < 2; ++j) values.push_back(x[x.size() - 1 - static_cast<std::size_t>(j)]);
         }

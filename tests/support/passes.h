@@ -1,4 +1,4 @@
-// The passes that run, and on what machine, where a test says it.
+// The passes and the machine of a test.
 #pragma once
 
 #include <initializer_list>
@@ -10,7 +10,7 @@
 
 namespace mantissa::testing {
 
-/// The passes of a plain rung, and of these those that are switched on.
+/// The passes of a plain rung, and the others that are switched on.
 inline std::vector<std::string> plain_and(std::initializer_list<std::pair<const char*, bool>> others) {
     std::vector<std::string> names{"simplify"};
     for (const auto& [name, is_on] : others)
@@ -18,7 +18,7 @@ inline std::vector<std::string> plain_and(std::initializer_list<std::pair<const 
     return names;
 }
 
-/// A machine on which no kernel saves too little to be made.
+/// A machine on which every kernel saves enough to be made.
 inline Machine any_size() { return {.target = {.fusion = {.min_bytes_saved = 0}}}; }
 
 }  // namespace mantissa::testing

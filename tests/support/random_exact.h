@@ -1,7 +1,6 @@
-// Random graphs of small whole numbers, of which every format holds each one: so that whatever passes and
-// kernels make of a graph must agree with the reference to the bit. Any shapes beside one another, formats
-// mixed, one value read twice by one operation, counters beside sums, products in every transposition;
-// results that are views, inputs or given twice, and states that are replaced.
+// Random graphs of small integers, exact in every format: passes and kernels must agree with the reference to
+// the bit. They mix shapes and formats, read one value twice in one operation, put counters beside sums, and
+// transpose products in all ways. Results may be views, inputs or duplicates; states are replaced.
 #pragma once
 
 #include <array>
@@ -21,7 +20,8 @@ class RandomExact {
     explicit RandomExact(std::uint64_t seed) : random_{.seed = seed, .step = 2, .operation = 0} {
         constexpr std::int64_t extents[] = {1, 1, 2, 3, 4, 5, 8, 16, 17, 33};
         for (std::int64_t& extent : domain_) extent = extents[below(10)];
-        if (below(3) == 0) domain_[2] = domain_[1];  // a square, where rows could pass for columns
+        if (below(3) == 0)
+            domain_[2] = domain_[1];  // a square, so that swapped rows and columns keep the shape
         const Shape whole{domain_[0], domain_[1], domain_[2]};
         for (int i = 0; i < 2; ++i) pool_.push_back(input(whole, DType::f32));
         for (int i = 0; i < 5; ++i) pool_.push_back(input(part_of_domain(), format()));
@@ -47,7 +47,7 @@ class RandomExact {
     KeepAxes keep() { return below(2) == 0 ? KeepAxes::no : KeepAxes::yes; }
     int axis_of(const Tensor& x) { return static_cast<int>(below(static_cast<std::size_t>(x.rank()))); }
 
-    /// The last axes of the domain, some of them of one element.
+    /// The last axes of the domain, some with one element.
     Shape part_of_domain() {
         std::vector<std::int64_t> extents;
         for (std::size_t axis = below(4); axis < 3; ++axis)
@@ -74,7 +74,7 @@ class RandomExact {
         return {graph, graph.add_state(made)};
     }
 
-    /// A value that lies in a state is no result, and no update of another.
+    /// A value inside a state is no result, and no update of another state.
     bool lies_in_a_state(Value value) const {
         for (;;) {
             const Node& node = graph.node(value.node);
@@ -99,7 +99,7 @@ class RandomExact {
         }
     }
 
-    /// Back to numbers that all formats hold, however a sum of many was rounded.
+    /// Limits values to numbers that all formats hold, whatever the rounding of long sums.
     static Tensor held(const Tensor& x) {
         const auto number = [&](double value) { return constant(x.graph(), value, x.dtype()); };
         return minimum(maximum(x, number(-8)), number(8));
@@ -112,7 +112,7 @@ class RandomExact {
             if (y.rank() <= 5 && y.shape().elements() > 0 && y.shape().elements() < 4000)
                 pool_.push_back(held(y));
         } catch (const UserError&) {
-            // The shapes do not fit, and another node is taken.
+            // The shapes do not fit; another node is tried.
         }
     }
 

@@ -1,6 +1,5 @@
 // Random graphs for tests of passes: element-wise work, movement, reductions and composites on small tensors,
-// with much that a pass can take away (repeated nodes, reshapes of reshapes, products with one, nodes nobody
-// uses).
+// with many removable nodes (repeated nodes, reshapes of reshapes, products with one, unused nodes).
 #pragma once
 
 #include <string>
@@ -37,7 +36,7 @@ class RandomGraph {
                 static_cast<double>(random_.normal(1000 * pool_.size() + static_cast<std::size_t>(i))));
     }
 
-    /// Another value of the same shape, or the same one.
+    /// Another value of the same shape, or x.
     Tensor like(const Tensor& x) {
         const Tensor y = any();
         return y.shape() == x.shape() ? y : x;

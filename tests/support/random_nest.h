@@ -1,6 +1,6 @@
-// Random graphs made of what fused kernels hold: element-wise work, broadcasts of every kind, reductions
-// along rows and over them, masks of counters, composites; over rows of awkward lengths. Values stay between
-// about -4 and 4, and choices are made between given numbers only, so that rounding changes none.
+// Random graphs of work for fused kernels: element-wise work, broadcasts of every kind, reductions along and
+// over rows, masks of counters, composites; over rows of awkward lengths. Values stay between about -4 and 4.
+// Choices depend only on given numbers, so that rounding changes none.
 #pragma once
 
 #include <string>
@@ -24,7 +24,7 @@ class RandomNest {
         given_ = full_;
         beside_ = {input({columns_}), input({batch_, rows_, 1}), input({rows_, columns_}), input({1}),
                    input({rows_, 1})};
-        // Half of the graphs have a backward pass, behind something that no nest holds.
+        // Half of the graphs have a backward pass, after an operation that no nest holds.
         const std::size_t forward = 4 + below(24);
         for (std::size_t i = 0; i < 16; ++i) {
             if (i == forward) {
@@ -60,7 +60,7 @@ class RandomNest {
         graph.add_result("y" + std::to_string(graph.results().size()), y.value());
     }
 
-    /// x [B, T, C] with a mask of counters, as attention has it.
+    /// x [B, T, C] with a mask of counters, as in attention.
     Tensor masked(const Tensor& x) {
         const Shape square{rows_, columns_};
         return select(less_equal(iota(graph, square, 1), iota(graph, square, 0)), x, constant(graph, -1.5));
@@ -109,8 +109,8 @@ class RandomNest {
     std::uint64_t next_ = 0;
     std::int64_t batch_ = 1, rows_ = 1, columns_ = 1;
     std::vector<Tensor> full_;    // [B, T, C]
-    std::vector<Tensor> given_;   // those of full_ that are inputs
-    std::vector<Tensor> beside_;  // what broadcasts to [B, T, C]
+    std::vector<Tensor> given_;   // the inputs among full_
+    std::vector<Tensor> beside_;  // broadcast to [B, T, C]
 };
 
 }  // namespace mantissa::testing

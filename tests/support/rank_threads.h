@@ -1,4 +1,4 @@
-// Ranks as threads of one process, connected by sockets: for what several processes would do.
+// Ranks as threads of one process, connected by sockets, in place of several processes.
 #pragma once
 
 #include <exception>
@@ -11,8 +11,8 @@
 
 namespace mantissa::testing {
 
-/// Runs `body` once for each of so many ranks, which wait for one another for so many seconds. Returns what
-/// each threw, null where it returned.
+/// Runs `body` once for each of `count` ranks, which wait up to `seconds` for one another. Returns each
+/// rank's exception, null if it returned.
 inline std::vector<std::exception_ptr> run_ranks(int count, const std::function<void(Ranks&)>& body,
                                                  double seconds = 60) {
     std::vector<std::unique_ptr<Transport>> transports = connected_ranks(count, seconds);
@@ -31,7 +31,7 @@ inline std::vector<std::exception_ptr> run_ranks(int count, const std::function<
     return thrown;
 }
 
-/// The same where none may throw: the first that does is thrown here.
+/// As run_ranks, if none may throw: rethrows the first exception.
 inline void run_good_ranks(int count, const std::function<void(Ranks&)>& body) {
     for (const std::exception_ptr& each : run_ranks(count, body))
         if (each) std::rethrow_exception(each);

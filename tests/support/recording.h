@@ -1,5 +1,5 @@
-// A graph with the values of its inputs and states, evaluated by the reference: how tests say what a
-// construct means.
+// A graph with the values of its inputs and states, evaluated by the reference: for tests of a construct's
+// meaning.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ struct Recording {
     }
 };
 
-/// Equal with the signs of zeros; a NaN equals a NaN.
+/// Equal, including signs of zeros; a NaN equals a NaN.
 inline void expect_same(const Numbers& got, const Numbers& expected) {
     ASSERT_EQ(got.size(), expected.size());
     for (std::size_t i = 0; i < got.size(); ++i) {

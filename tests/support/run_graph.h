@@ -29,7 +29,7 @@ inline std::unique_ptr<Device> device_at(const std::string& level, int threads =
     return device;
 }
 
-/// All that this machine has, lowest first.
+/// All levels of this machine, lowest first.
 inline std::vector<std::string> levels() {
     std::vector<std::string> names;
     for (int level = static_cast<int>(lowest_level()); level <= static_cast<int>(on_cpu::best_isa()); ++level)
@@ -119,7 +119,7 @@ inline std::vector<std::vector<std::byte>> run(const Graph& graph, const Bytes& 
     return results;
 }
 
-/// The same of numbers, stored as the graph's inputs are.
+/// Runs a graph on numbers, stored in its inputs' types.
 inline std::vector<std::vector<std::byte>> run(const Graph& graph, const ReferenceFeed& feed,
                                                Device& device) {
     Bytes inputs;

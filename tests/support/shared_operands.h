@@ -1,6 +1,5 @@
-// A model of one operation, twice, one behind the other, whose operands are shared in depth, are one value,
-// or depend on each other: where a gradient that is looked up by value, or that follows more than its own
-// path, goes wrong.
+// A model of one operation, applied twice in sequence. Its operands are shared, equal, or depend on each
+// other: this breaks gradients that are looked up by value, or that follow more than their own path.
 #pragma once
 
 #include <algorithm>
@@ -13,19 +12,19 @@
 
 namespace mantissa::testing {
 
-/// Outputs that exist for the gradient's sake (means, the log-sum-exp of a loss) are not differentiated.
+/// Outputs that only serve the gradient (means, a loss's log-sum-exp) are not differentiated.
 inline std::size_t differentiated_outputs(const OpCase& test, std::size_t outputs) {
     static const std::set<std::string> first_only = {"layer_norm", "rms_norm", "cross_entropy", "batch_norm",
                                                      "max_pool2d"};
     return first_only.contains(test.op) ? 1 : outputs;
 }
 
-/// A case that ends in whole numbers, as in where the greatest stood, has no gradient.
+/// A case with integer results, as an index of the maximum, has no gradient.
 inline bool has_gradient(const OpCase& test) {
     return find_op(test.op).gradient && is_floating(Recorded(test).outputs[0].dtype());
 }
 
-/// How a layer comes by an operand.
+/// The origin of a layer's operand.
 enum class Operands { states, equal, computed, random };
 
 class SharedOperands {
@@ -100,7 +99,7 @@ class SharedOperands {
 
     bool is_positive(std::size_t operand) const { return test_.operands[operand].values == Values::positive; }
 
-    /// All elements of what is differentiated, in a row.
+    /// All elements of the differentiated outputs, in a row.
     Tensor joined(In outputs) const {
         std::vector<Tensor> rows;
         for (std::size_t i = 0; i < differentiated_outputs(test_, outputs.size()); ++i)
@@ -108,7 +107,7 @@ class SharedOperands {
         return concat(rows, 0);
     }
 
-    /// The elements of x, over and over, in another shape.
+    /// The elements of x, repeated, in another shape.
     static Tensor fitted(Tensor x, const Shape& shape) {
         Tensor row = reshape(x, {-1});
         while (row.dim(0) < shape.elements()) row = concat(std::vector{row, row}, 0);

@@ -1,4 +1,4 @@
-// An update that updates nothing: the loss and every gradient become results, for tests of a training step.
+// An update that changes nothing: the loss and every gradient become results, for tests of a training step.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// FP32 numbers on which conversions to 16 bits go wrong if they do.
+// FP32 numbers on which wrong conversions to 16 bits show.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace mantissa::testing {
 
 /// FP32 numbers of every exponent, either sign, with fractions at and beside the ties of both 16-bit formats,
-/// random ones, and the special ones.
+/// random ones, and special ones.
 inline std::vector<std::uint32_t> telling_bits() {
     std::vector<std::uint32_t> all;
     const std::uint32_t fractions[] = {0,      1,      0xfff,  0x1000,  0x1001,  0x2000,   0x3000,  0x7fff,
@@ -17,7 +17,7 @@ inline std::vector<std::uint32_t> telling_bits() {
     for (std::uint32_t sign : {0u, 0x80000000u})
         for (std::uint32_t exponent = 0; exponent < 256; ++exponent)
             for (std::uint32_t fraction : fractions) all.push_back(sign | (exponent << 23) | fraction);
-    // Subnormals of FP16 have their ties elsewhere.
+    // Subnormals of FP16 have other ties.
     const RandomStream random{.seed = 1};
     for (std::uint32_t i = 0; i < 5000; ++i)
         all.push_back((random.bits(i) & 0x807fffffu) | ((100 + i % 20) << 23));

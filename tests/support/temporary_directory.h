@@ -1,4 +1,4 @@
-// Places for tests to write to: a directory of its own, and a disk small enough to be filled.
+// Places for tests to write to: a directory of their own, and a disk small enough to fill.
 #pragma once
 
 #include <sys/mount.h>
@@ -35,7 +35,7 @@ class TemporaryDirectory {
     std::filesystem::path path_;
 };
 
-/// The names of all that is in a directory, sorted.
+/// The names of all entries in a directory, sorted.
 inline std::vector<std::string> names_in(const std::filesystem::path& directory) {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(directory))

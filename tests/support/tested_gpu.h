@@ -1,5 +1,4 @@
-// The GPU that tests run on: an emulated one, or the machine's where MANTISSA_TEST_GPU is set, as
-// bench/gpu.sh does.
+// The GPU of the tests: an emulated one, or the machine's if MANTISSA_TEST_GPU is set, as by bench/gpu.sh.
 #pragma once
 
 #include <cstdlib>
@@ -17,7 +16,7 @@ class TestedGpu {
         else
             emulated_.emplace(emulated);
     }
-    /// With attention by warpgroups, on an emulated sm_90a, or where the machine's GPU has them.
+    /// A GPU with attention by warpgroups: an emulated sm_90a, or the machine's if it has them.
     static TestedGpu by_warpgroups() {
         const CudaOptions options{.warpgroup_attention = true};
         if (!std::getenv("MANTISSA_TEST_GPU")) return TestedGpu({.architecture = "sm_90a"}, options);

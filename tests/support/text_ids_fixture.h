@@ -1,4 +1,4 @@
-// tests/data/text_ids.json: tokenizers, texts, and the ids that Hugging Face's tokenizers make of them.
+// tests/data/text_ids.json: tokenizers, texts, and their ids by Hugging Face's tokenizers.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -14,7 +14,7 @@ namespace mantissa::testing {
 struct TokenizerOfFixture {
     std::string name;
     std::string json, config;                        ///< tokenizer.json and tokenizer_config.json
-    std::vector<std::vector<TokenId>> tokens, text;  ///< of each text, special tokens found in it or not
+    std::vector<std::vector<TokenId>> tokens, text;  ///< of each text, with and without special tokens in it
     TokenId end;                                     ///< by AutoTokenizer
 };
 

@@ -1,4 +1,4 @@
-// A file of tensors that PyTorch computed, from tests/fixtures/.
+// A file of tensors computed by PyTorch, from tests/fixtures/.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -39,8 +39,7 @@ class TorchFixture {
     SafetensorsFile file_;
 };
 
-/// The largest difference over the largest expected magnitude, but at least `floor`; infinite where a number
-/// is none.
+/// The largest difference over the largest expected magnitude, at least `floor`; infinite if a number is NaN.
 inline double relative_error(const std::vector<double>& got, const std::vector<double>& expected,
                              double floor = 0) {
     double largest = floor;

@@ -1,4 +1,4 @@
-// Whether a trace is one: what Perfetto and chrome://tracing need of each event.
+// Checks that Perfetto and chrome://tracing can read each event of a trace.
 #pragma once
 
 #include <map>
@@ -8,8 +8,8 @@
 
 namespace mantissa {
 
-/// The fault of the trace; empty if nothing is. Every event that lasts has a time, a length that is not
-/// negative, and a track that has a name.
+/// The fault of the trace; empty if there is none. Every event with a length has a time, a length of 0 or
+/// more, and a named track.
 inline std::string fault_of_trace(const nlohmann::json& trace) {
     if (!trace.contains("traceEvents") || !trace["traceEvents"].is_array()) return "it has no traceEvents";
     std::map<std::pair<int, int>, std::string> names;

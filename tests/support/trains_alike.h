@@ -1,4 +1,4 @@
-// Two ways of running the same training step, held together over a few steps from the same weights.
+// Two ways of running one training step, compared over a few steps from the same weights.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,9 +21,9 @@ struct SomeTokens {
     std::vector<std::int32_t> tokens, targets;
 };
 
-/// FP32 sums in another order: each differs in its last bits, and AdamW's first steps divide gradients by
-/// their own size, so that a step moves weights by as much as the rate times the relative difference of a
-/// gradient. Seen: 1e-6; a wrong kernel shows in the first digits.
+/// FP32 sums in another order differ in their last bits, and AdamW's first steps divide gradients by their
+/// own magnitude. So a step moves weights by the rate times a gradient's relative difference. Seen: 1e-6; a
+/// wrong kernel shows in the first digits.
 inline void expect_trains_alike(Trainer& one, Trainer& other, const SomeTokens& batch, int steps) {
     for (int step = 0; step < steps; ++step) {
         const StepResult a = one.step({batch.tokens, batch.targets}, 1e-3);

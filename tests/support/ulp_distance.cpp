@@ -6,7 +6,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// Where a number stands among those of its format, 0 being zero: magnitudes are in the order of their bits.
+/// A number's place in its format, 0 being zero: magnitudes are ordered as their bits.
 template <class Bits>
 std::int64_t place_of(Bits bits) {
     constexpr Bits sign = Bits{1} << (sizeof(Bits) * 8 - 1);
@@ -14,7 +14,7 @@ std::int64_t place_of(Bits bits) {
     return (bits & sign) != 0 ? -magnitude : magnitude;
 }
 
-/// `infinity` holds the bits of infinity; what lies above is no number.
+/// `infinity` has the bits of infinity; larger ones are NaN.
 template <class Bits>
 std::uint64_t distance(Bits a, Bits b, Bits infinity) {
     const std::int64_t from = place_of(a), to = place_of(b);

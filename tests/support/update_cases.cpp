@@ -8,7 +8,7 @@
 namespace mantissa::testing {
 namespace {
 
-/// Exchanges of several ranks that one makes alone.
+/// Exchanges of a single rank.
 const Attributes one_rank{{"ranks", std::int64_t{1}}, {"sum", std::int64_t{0}}};
 OpCase exchange_case(const std::string& op) {
     return {op, op + " of one rank", {f32({7, 300}), f32({5})}, [op](Graph& g, In x) {
@@ -16,7 +16,7 @@ OpCase exchange_case(const std::string& op) {
             }};
 }
 
-/// AdamW of so many parameters of unlike shapes, with copies, as the pass `join_updates` makes it.
+/// AdamW of `parts` parameters of different shapes, with copies, as the pass `join_updates` makes it.
 OpCase joined_case(int parts, const Attributes& adamw) {
     std::vector<Operand> operands;
     for (int part = 0; part < parts; ++part) {
@@ -37,7 +37,7 @@ OpCase joined_case(int parts, const Attributes& adamw) {
             {8, 16}};
 }
 
-/// More than a launch of a GPU takes, one of them of several blocks.
+/// More gradients than one GPU launch takes, one of them with several blocks.
 std::vector<Operand> many_gradients() {
     std::vector<Operand> operands = {f32({37, 1103})};
     for (int i = 1; i < 180; ++i) operands.push_back(f32({i}));
@@ -121,8 +121,8 @@ std::vector<OpCase> norm_exchange_and_adamw_cases() {
     };
 }
 
-/// parameter, gradient, buffer, learning rate, gradient scale, apply; in some a copy. Five iterations take
-/// small singular values, and what was rounded in them, some hundredfold: few enough here that a rounding
+/// parameter, gradient, buffer, learning rate, gradient scale, apply; in some cases a copy. Five iterations
+/// amplify small singular values, and their roundings, some hundredfold: few enough here that a rounding
 /// stays below a thousandth of a unit.
 std::vector<OpCase> muon_cases() {
     std::vector<OpCase> all;
@@ -148,8 +148,8 @@ std::vector<OpCase> muon_cases() {
     return all;
 }
 
-/// parameter, gradient, learning rate, gradient scale, apply, and with momentum buffer and step; in some a
-/// copy.
+/// parameter, gradient, learning rate, gradient scale, apply, and with momentum buffer and step; in some
+/// cases a copy.
 std::vector<OpCase> sgd_cases() {
     struct Setting {
         const char* name;
@@ -181,7 +181,7 @@ std::vector<OpCase> sgd_cases() {
             operands.push_back({{DType::f64, {}}, setting.step});
         }
         if (setting.copies) operands.push_back(f32({5, 7}));
-        // At most nine roundings one after another, of sums of up to four terms.
+        // At most nine roundings in sequence, of sums of up to four terms.
         all.push_back({"sgd",
                        setting.name,
                        operands,

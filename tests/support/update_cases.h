@@ -1,4 +1,4 @@
-// Cases of what ends a step: sums over gradients, the finite test, optimizers and what ranks exchange.
+// Cases of the end of a step: sums over gradients, the finite test, optimizers and exchanges of ranks.
 #pragma once
 
 #include "tests/support/op_case.h"

@@ -25,7 +25,7 @@ nlohmann::json object_of(const TokenizerParts& parts, const char* name) {
     return root.is_object() ? root : nlohmann::json::object();
 }
 
-/// A template, or of several the one named default.
+/// A template, or, of several, the one named default.
 std::optional<std::string> template_in(const nlohmann::json& config) {
     const nlohmann::json& given = member_or_null(config, "chat_template");
     if (given.is_string()) return given.get<std::string>();
@@ -38,7 +38,7 @@ std::optional<std::string> template_in(const nlohmann::json& config) {
         "to use into chat_template.jinja");
 }
 
-/// bos_token and the others, as templates see them.
+/// bos_token and the other tokens, as variables of templates.
 std::map<std::string, std::string> named_tokens(const TokenizerParts& parts) {
     std::map<std::string, std::string> tokens;
     for (const char* file : {"special_tokens_map.json", "tokenizer_config.json"}) {  // the latter counts
@@ -70,12 +70,12 @@ std::optional<ChatTemplate> chat_template_of(const TokenizerParts& parts) {
 
 namespace {
 
-/// Runs of a chat's characters, asked of bytes from left to right.
+/// Runs of a chat's characters, asked about bytes from left to right.
 class Origins {
   public:
     explicit Origins(const RenderedChat& chat) : chat_(chat) {}
 
-    /// Whether a special token may lie here: the template wrote it, or it and the name of a role.
+    /// Whether a special token may be here: written by the template, alone or with a role's name.
     bool may_be_special(std::size_t begin, std::size_t end) const {
         auto run = std::ranges::upper_bound(chat_.runs, begin, {}, &RenderedChat::Run::end);
         if (run == chat_.runs.end() || !run->origin.is_template()) return false;
@@ -90,12 +90,12 @@ class Origins {
     const RenderedChat& chat_;
 };
 
-/// Ranges of a text: those that are learnt, and those of answers, behind which it may be cut.
+/// Ranges of a text: the learnt ones, and the answers, after which it may be cut.
 struct LearntRanges {
     std::vector<TextRange> learnt, answers;
 };
 
-/// Tokens of a text part by part, each told whether it is learnt.
+/// Tokens of a text part by part, each marked if learnt.
 class MaskedEncoder {
   public:
     MaskedEncoder(const Tokenizer& tokenizer, std::string_view text, const LearntRanges& ranges)
@@ -118,13 +118,13 @@ class MaskedEncoder {
         end_answers(token.end);
     }
 
-    /// Bytes without a special token to be found.
+    /// Encodes bytes without special tokens.
     void add_plain(std::size_t begin, std::size_t end, EncodeOptions options) {
         if (begin == end) return;
         const std::size_t first = out_.tokens.size();
         encoder_.encode(text_.substr(begin, end - begin), out_.tokens, options);
-        // Borders within, by what is encoded before them: the tokens of a part tell how long it is as the
-        // tokenizer sees it, which may have changed the text.
+        // The tokens encoded so far tell the length of a part as the tokenizer sees it, since it may have
+        // changed the text.
         std::size_t part = begin, before = 0, token = first, at = 0;
         const auto mark_until = [&](std::size_t border) {
             const std::uint8_t learnt = is_learnt(part);
@@ -155,7 +155,7 @@ class MaskedEncoder {
         const auto range = std::ranges::upper_bound(learnt_, at, {}, &TextRange::end);
         return range != learnt_.end() && range->begin <= at;
     }
-    /// Notes answers that end at or before this byte, whose tokens are all there.
+    /// Records answers that end at or before this byte, once all their tokens are there.
     void end_answers(std::size_t at) {
         for (; ended_ < answers_.size() && answers_[ended_].end <= at; ++ended_)
             out_.ends.push_back(out_.trained.size());
@@ -225,7 +225,7 @@ RenderedChat ChatEncoder::render(const ChatRecord& record, bool generation_promp
 
 EncodedChat ChatEncoder::encode_text(const ChatRecord& record) const {
     RenderedChat chat{.text = record.prompt + record.text};
-    chat.runs.push_back({chat.text.size(), {}});  // who wrote it put special tokens where they are to be
+    chat.runs.push_back({chat.text.size(), {}});  // the author placed special tokens on purpose
     const std::size_t begin = loss_on_ == LossOn::all ? 0 : record.prompt.size();
     EncodedChat out = encode_rendered(tokenizer_, chat, {{{begin, chat.text.size()}}, {}});
     if (const auto first = tokenizer_.first_tokens({});

@@ -1,4 +1,4 @@
-// Chats as tokens, and which of these are learnt.
+// Chats as tokens, and which of the tokens are learnt.
 #pragma once
 
 #include <cstdint>
@@ -20,35 +20,34 @@ enum class LossOn : std::uint8_t {
 
 struct EncodedChat {
     std::vector<TokenId> tokens = {};
-    std::vector<std::uint8_t> trained = {};  ///< of each token: 1 if it is learnt
-    std::vector<std::size_t> ends = {};      ///< behind which tokens an answer ends, ascending
+    std::vector<std::uint8_t> trained = {};  ///< per token: 1 if learnt
+    std::vector<std::size_t> ends = {};      ///< token counts at which answers end, ascending
 };
 
-/// The template beside a tokenizer: chat_template.jinja, or that of tokenizer_config.json (the one named
-/// default, where there are several), with the special tokens of the files. None where there is none. Throws
-/// UserError for one that cannot be read.
+/// The template beside a tokenizer: chat_template.jinja, or the one in tokenizer_config.json (named default,
+/// if there are several), with the special tokens of the files; none if there is no template. Throws
+/// UserError for an unreadable one.
 std::optional<ChatTemplate> chat_template_of(const TokenizerParts& parts);
 
-/// A special token is one where the template writes it. What a user typed stays letters, whatever it spells.
-/// A token that is learnt in part counts by its first character.
+/// Encodes chats. A special token counts only where the template writes it; a user's text stays letters,
+/// whatever it spells. A token that is learnt in part counts by its first character.
 class ChatEncoder {
   public:
     /// The tokenizer must outlive it.
     explicit ChatEncoder(const Tokenizer& tokenizer, LossOn loss_on = LossOn::answers);
 
-    /// Whether an answer's turn ends by a token.
+    /// Whether answers' turns end with known texts.
     bool ends_turns() const { return !ends_.empty(); }
-    /// Texts that end an answer's turn: those of the template (ends_of_turns), and the tokens that end a
-    /// text.
+    /// Texts that end an answer's turn: from the template (ends_of_turns), and the tokens that end a text.
     const std::vector<std::string>& ends() const { return ends_; }
 
-    /// Throws UserError, beginning with the chat's place, where the template refuses it or there is
-    /// none.
+    /// Throws UserError, beginning with the chat's place, if the template refuses it, or there is no
+    /// template.
     EncodedChat encode(const ChatRecord& chat) const;
-    /// The special tokens among ends(), at which an answer that a model writes ends.
+    /// The special tokens among ends(); one of them ends a generated answer.
     std::vector<TokenId> end_tokens() const;
-    /// A conversation with the beginning of an answer behind it, for a model to go on. Throws UserError for
-    /// one that ends with an answer, and for a text.
+    /// A conversation followed by the beginning of an answer, for a model to continue. Throws UserError for a
+    /// conversation that ends with an answer, and for a text.
     struct Prompt {
         std::string text;
         std::vector<TokenId> tokens;
@@ -62,7 +61,7 @@ class ChatEncoder {
     const Tokenizer& tokenizer_;
     LossOn loss_on_;
     std::optional<ChatTemplate> template_;
-    bool reads_parts_ = false;  // the template, words in parts alone
+    bool reads_parts_ = false;  // the template reads only lists of parts
     std::vector<std::string> ends_, ways_in_;
 };
 

@@ -21,10 +21,10 @@ using Json = nlohmann::ordered_json;
 constexpr const char* known_kinds =
     "expected messages, prompt and completion, conversations (from and value), or text";
 
-/// The shape of JSON, its words in quotes left aside.
+/// The structure of JSON, without its strings.
 struct Outline {
-    int depth = 0;                       ///< the most objects and arrays that are open at once
-    std::string_view long_integer = {};  ///< the first whole number that is outside 64 bits
+    int depth = 0;                       ///< the most open objects and arrays
+    std::string_view long_integer = {};  ///< the first integer outside 64 bits
 };
 
 bool is_long_integer(std::string_view number) {
@@ -56,7 +56,7 @@ Outline outline_of(std::string_view json) {
     return outline;
 }
 
-/// JSON is read with the place of a fault. Nesting has a limit, since to write JSON takes the stack.
+/// Parses JSON; errors give the place. Nesting is limited, since writing JSON recurses.
 Json parse(std::string_view text, const std::string& name, bool in_one_line) {
     constexpr int deepest = 100;
     const Outline outline = outline_of(text);
@@ -153,7 +153,7 @@ class RecordReader {
         record_.is_text = true;
     }
 
-    /// A text, which may be given in parts.
+    /// A text, possibly given in parts.
     Json content_of(const Json& content, std::size_t place) const {
         if (!content.is_array()) {
             if (content.is_string() || content.is_null()) return content;
@@ -174,7 +174,7 @@ class RecordReader {
         return whole;
     }
 
-    /// Those from the first answer that counts on are answers.
+    /// Reads messages; from `first_answer` on they may be answers.
     void take_messages(const Json& given, const char* name, std::int64_t first_answer) {
         if (!given.is_array())
             refuse(fmt::format("\"{}\": expected a list of messages, found {}", name, type_text(given)));
@@ -222,7 +222,7 @@ class RecordReader {
         take_messages(messages, "prompt and completion", static_cast<std::int64_t>(prompt.size()));
     }
 
-    /// ShareGPT's as messages. Some files call it so and hold messages.
+    /// ShareGPT's conversation as messages. Some files use its name and hold messages.
     Json conversation(const Json& json) const {
         const Json& given = json["conversations"];
         if (!given.is_array())
@@ -263,7 +263,7 @@ class RecordReader {
                            from.dump()));
     }
 
-    /// A list that a template may read besides, or that list as a text.
+    /// An optional list for templates, given as JSON or as JSON in a text.
     std::string list_of(const Json& json, const char* name) const {
         Json list = json.is_string() && !json.get_ref<const std::string&>().empty()
                         ? parse(json.get_ref<const std::string&>(),
@@ -294,7 +294,7 @@ class RecordReader {
         if (std::ranges::find(unread_, name) == unread_.end()) unread_.push_back(name);
     }
 
-    /// Whether a member is what the kind is known by.
+    /// Whether the kind defines a member of this name.
     bool is_of_kind(std::string_view name) const {
         switch (kind_) {
             case ChatsAre::messages:
@@ -314,7 +314,7 @@ class RecordReader {
     ChatRecord record_;
 };
 
-/// Takes chats as they come, of the first one's kind.
+/// Takes chats in order, all of the first one's kind.
 class ChatFileReader {
   public:
     void add(const Json& json, std::string place) {
@@ -338,7 +338,7 @@ class ChatFileReader {
     ChatFile file_;
 };
 
-/// Whether the whole text is one JSON value, and no lines of such: a list, or what goes over lines.
+/// Whether the whole text is one JSON value, a list or a value over several lines, and not a value per line.
 bool is_one_value(std::string_view text, const std::vector<std::string_view>& lines) {
     const auto is_blank = [](std::string_view line) {
         return line.find_first_not_of(" \t\r") == std::string_view::npos;

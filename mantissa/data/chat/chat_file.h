@@ -1,5 +1,5 @@
-// Files of chats, as people have them to tune a model on: a chat a line of JSONL, or an item of a JSON array.
-// The first chat of a file says its kind; all others must be of that kind.
+// Files of chats for fine-tuning: a chat a line of JSONL, or an item of a JSON array. The first chat of a
+// file tells its kind; all others must be of that kind.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace mantissa::inline v0 {
 enum class ChatsAre : std::uint8_t {
     messages,       ///< `messages`: objects of role and content
     completions,    ///< `prompt` and `completion`: both texts, or both lists of messages
-    conversations,  ///< `conversations`: objects of from and value, as ShareGPT's
+    conversations,  ///< `conversations`: objects of from and value, as in ShareGPT
     texts           ///< `text`, with no template
 };
 /// "messages", "prompt and completion".
@@ -24,11 +24,11 @@ std::string_view name_of(ChatsAre kind);
 struct ChatRecord {
     std::string place;  ///< "chats.jsonl: line 7", for messages
     ChatMessages chat = {};
-    /// The messages that are answers by their role, assistant or model, ascending: of a completion's only.
+    /// The messages with an answer's role, assistant or model, ascending; of a completion, only its own.
     std::vector<std::int64_t> answers = {};
-    bool answers_are_all = true;  ///< no answer is given, as some of a prompt are
+    bool answers_are_all = true;  ///< else some answers are context, as in a prompt
     std::int64_t messages = 0;
-    /// Without messages: a text to be learnt, behind one that is given.
+    /// A chat without messages: a text to learn, after a given prompt.
     std::string prompt = {}, text = {};
     bool is_text = false;
     bool has_empty_answer = false;
@@ -37,15 +37,15 @@ struct ChatRecord {
 struct ChatFile {
     ChatsAre kind = ChatsAre::messages;
     std::vector<ChatRecord> chats;
-    std::vector<std::string> unread;  ///< names of members that say nothing to a template, such as "id"
+    std::vector<std::string> unread;  ///< ignored members, such as "id"
 };
 
-/// Throws UserError, "FILE: line N: ...", for what is no JSON, or no chat of the file's kind.
+/// Throws UserError, "FILE: line N: ...", for invalid JSON, or a chat of another kind.
 ChatFile read_chats(const std::filesystem::path& file);
-/// The same of a text that was read already, which messages call by this name.
+/// Parses a text; errors call it by this name.
 ChatFile parse_chats(std::string_view text, const std::string& name);
 
-/// Whether a text begins with a line that is a chat of messages, a completion or a conversation.
+/// Whether a text's first line is a chat of messages, a completion or a conversation.
 bool begins_with_chat(std::string_view text);
 
 }  // namespace mantissa::inline v0

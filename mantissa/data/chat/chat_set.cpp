@@ -17,7 +17,7 @@ bool has_target(const EncodedChat& chat) {
     return chat.trained.size() > 1 && std::ranges::count(chat.trained.begin() + 1, chat.trained.end(), 1) > 0;
 }
 
-/// Cuts what is too long behind an answer. Whether something is left to learn.
+/// Cuts a chat that is too long after an answer. Returns whether a learnt token remains.
 bool cut(EncodedChat& chat, std::size_t longest) {
     const auto behind = std::ranges::upper_bound(chat.ends, longest);
     const std::size_t size = behind == chat.ends.begin() ? 0 : *std::prev(behind);
@@ -26,7 +26,7 @@ bool cut(EncodedChat& chat, std::size_t longest) {
     return has_target(chat);
 }
 
-/// Counts of chats, and the first of each count by its place.
+/// A count of chats, and the place of the first.
 struct Count {
     std::uint64_t chats = 0;
     std::string first = {};
@@ -125,7 +125,7 @@ ChatSet read_chat_set(const ChatSetOptions& options, const Tokenizer& tokenizer,
         kinds.push_back(fmt::format("{} ({})", path.filename().string(), name_of(file.kind)));
         for (const std::string& name : file.unread)
             if (std::ranges::find(unread, name) == unread.end()) unread.push_back(name);
-        // Some at a time: a loop's first exception need not be that of the first chat.
+        // In parts: a loop's first exception need not come from the first chat.
         constexpr std::size_t at_once = 1024;
         for (std::size_t first = 0; first < file.chats.size(); first += at_once) {
             const std::size_t count = std::min(at_once, file.chats.size() - first);

@@ -1,4 +1,4 @@
-// The chats that a model trains on, as tokens: read, encoded, and cut or left out where they are too long.
+// The chats that a model trains on, as tokens: read, encoded, and cut or dropped if too long.
 #pragma once
 
 #include <cstdint>
@@ -15,31 +15,31 @@ namespace mantissa::inline v0 {
 struct ChatSetOptions {
     std::vector<std::filesystem::path> files = {};
     LossOn loss_on = LossOn::answers;
-    std::int64_t longest = 0;  ///< tokens of a chat
+    std::int64_t longest = 0;  ///< most tokens of a chat
 };
 
 struct ChatSet {
-    std::vector<TokenId> tokens = {};        // of all chats, one after another
-    std::vector<std::uint8_t> trained = {};  // of each: 1 if it is learnt
-    std::vector<std::uint64_t> starts = {};  // of the chats, and the end of all
-    std::vector<std::uint64_t> names = {};   // of each, by its tokens: equal chats have equal ones
-    std::string account = {};                // for people: counts, a line each
+    std::vector<TokenId> tokens = {};        // all chats, one after another
+    std::vector<std::uint8_t> trained = {};  // per token: 1 if learnt
+    std::vector<std::uint64_t> starts = {};  // start of each chat, and the end of the last
+    std::vector<std::uint64_t> names = {};   // per chat: a checksum of its tokens
+    std::string account = {};                // counts for users, one per line
     std::int64_t longest = 0;
 
     std::uint64_t chats() const { return names.size(); }
     TokenRange range_of(std::uint64_t chat) const { return {starts[chat], starts[chat + 1]}; }
-    /// Tokens of a chat that are targets: the learnt ones, but not its first.
+    /// Tokens of a chat that are targets: the learnt ones, except its first.
     std::uint64_t targets_of(std::uint64_t chat) const;
     /// Puts the chats in this order.
     void reorder(const std::vector<std::uint64_t>& order);
 };
 
-/// A chat that is too long ends behind its last answer that fits, or is left out where none does; one without
-/// an answer is left out. Throws UserError as read_chats and ChatEncoder do, and if nothing is learnt of any
-/// chat.
+/// Reads and encodes chats. A chat that is too long ends after its last answer that fits. Chats without a
+/// whole answer are dropped. Throws UserError as read_chats and ChatEncoder do, and if no chat has a learnt
+/// token.
 ChatSet read_chat_set(const ChatSetOptions& options, const Tokenizer& tokenizer, ThreadPool& pool);
 
-/// Tokens in a row that are all learnt, or all not; the first of a chat never is.
+/// Consecutive tokens that are all learnt, or all not; a chat's first token is never learnt.
 struct ChatPart {
     std::vector<TokenId> tokens = {};
     std::string text = {};

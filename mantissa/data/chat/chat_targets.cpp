@@ -13,7 +13,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// The words of messages: all but their roles, which stand in what leads in an answer.
+/// The text of a message, except its role, which belongs to the text before an answer.
 bool is_said(ChatOrigin origin) { return origin.message() >= 0 && origin.part() != ChatOrigin::Part::role; }
 
 struct Said {
@@ -21,7 +21,7 @@ struct Said {
     TextRange range;
 };
 
-/// Where the words of each message lie, from the first to the last, in the order of the text.
+/// Range of each message's text, from its first to its last character, in order.
 std::vector<Said> said_in(const RenderedChat& chat) {
     std::vector<Said> all;
     std::size_t begin = 0;
@@ -36,7 +36,7 @@ std::vector<Said> said_in(const RenderedChat& chat) {
     return all;
 }
 
-/// The end of that of the texts which stands first in a range; npos: there is none.
+/// End of the text among `texts` that comes first in a range; npos: none.
 std::size_t behind_first(std::string_view text, TextRange range, const std::vector<std::string>& texts) {
     std::size_t first = std::string::npos, behind = std::string::npos;
     for (const std::string& each : texts) {
@@ -48,7 +48,7 @@ std::size_t behind_first(std::string_view text, TextRange range, const std::vect
     return behind;
 }
 
-/// The end of the last place of the first of the texts that is in a range; npos: there is none.
+/// End of the last occurrence of the first of `texts` that occurs in a range; npos: none.
 std::size_t behind_last(std::string_view text, TextRange range, const std::vector<std::string>& texts) {
     const std::string_view within = text.substr(range.begin, range.end - range.begin);
     for (const std::string& each : texts)
@@ -70,7 +70,7 @@ std::vector<TextRange> find_answers(const RenderedChat& chat, const AnswersToFin
         else
             found.push_back(range);
     };
-    std::size_t next = 0;  // of said
+    std::size_t next = 0;  // index into `said`
     for (const std::int64_t answer : find.answers) {
         while (next < said.size() && said[next].message < answer) ++next;
         const bool speaks = next < said.size() && said[next].message == answer;
@@ -86,7 +86,7 @@ std::vector<TextRange> find_answers(const RenderedChat& chat, const AnswersToFin
         }
         TextRange range = said[next].range;
         ++next;
-        // The template's words between the lead-in and the answer's first are the answer's, too.
+        // The template's text between the way in and the answer's first character belongs to the answer.
         if (const std::size_t begin = behind_last(text, before, find.ways_in);
             begin != std::string_view::npos)
             range.begin = begin;
@@ -118,14 +118,14 @@ constexpr const char* a_chat = R"([{"role": "user", "content": "a"}, {"role": "a
 constexpr const char* a_chat_that_goes_on =
     R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}])";
 
-/// A chat, its words in parts for a template that reads these alone.
+/// Renders a chat, in parts if the template reads only these.
 RenderedChat render(const ChatTemplate& chat_template, const std::string& messages,
                     bool generation_prompt = false) {
     return chat_template.render({.messages = reads_parts_alone(chat_template) ? in_parts(messages) : messages,
                                  .generation_prompt = generation_prompt});
 }
 
-/// The template's words before and behind an answer of the letter b.
+/// The template's text before and after an answer "b".
 struct AroundAnswer {
     std::string before, behind;
 };
@@ -158,14 +158,14 @@ std::vector<std::string> ways_into_answers(const ChatTemplate& chat_template) {
     const bool prompts = with.text.starts_with(without) && with.text.size() > without.size();
     const std::string before = around_answer(chat_template, a_chat).value_or(AroundAnswer{}).before;
     if (!prompts) {
-        // An answer goes on behind the question, with white space at most before it.
+        // An answer follows the question, after white space at most.
         const std::string way = said.size() == 1 ? with.text.substr(said[0].range.end) : "";
         const bool goes_on = !way.empty() && before.starts_with(way) &&
                              before.find_first_not_of(" \t\n", way.size()) == std::string::npos;
         return goes_on ? std::vector<std::string>{way} : std::vector<std::string>{};
     }
     std::vector<std::string> ways = {with.text.substr(without.size())};
-    // The end of a question's turn stands before the way in. A few letters in common are chance.
+    // The end of a question's turn precedes the way in. A few common letters are chance.
     for (std::size_t size = ways[0].size(); 2 * size >= ways[0].size(); --size)
         if (before.find(ways[0].substr(0, size)) != std::string::npos) {
             if (size < ways[0].size()) ways.push_back(ways[0].substr(0, size));
@@ -176,7 +176,7 @@ std::vector<std::string> ways_into_answers(const ChatTemplate& chat_template) {
 
 namespace {
 
-/// The first special token, and those that stand right behind it.
+/// The first special token, and the special tokens right after it.
 std::vector<std::string> specials_in_a_row(std::string_view text, const FindSpecial& find) {
     std::vector<std::string> tokens;
     for (auto next = find(text); next && (tokens.empty() || next->begin == 0); next = find(text)) {

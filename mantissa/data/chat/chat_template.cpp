@@ -54,7 +54,7 @@ bool says_generation(const Node& node) {
            std::ranges::any_of(node.named, [&](const auto& argument) { return in(argument.second); });
 }
 
-/// The value with an origin all through. Keys are the message's words, too.
+/// The value with one origin throughout; keys belong to the message, too.
 Value with_origin(Store& store, const Value& value, ChatOrigin origin) {
     Value out = value;
     out.origin = origin;

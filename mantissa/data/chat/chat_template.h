@@ -1,7 +1,7 @@
-// A model's chat template, the program in Jinja that makes one text of a chat, run as transformers runs it.
-// Every character of the text is known by where it comes from, the template or which part of which message:
-// so what is trained follows for any template, and what a user types makes no special token. A template is a
-// stranger's program: it sees what it is given, and its steps and characters are limited.
+// A model's chat template: a Jinja program that turns a chat into one text, run as transformers runs it.
+// Every character of the text knows its origin, the template or a part of a message. So the learnt part
+// follows for any template, and a user's text makes no special token. A template is untrusted: it sees only
+// its input, and its steps and characters are limited.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@
 
 namespace mantissa::inline v0 {
 
-/// A chat as a template sees it: JSON, since templates read more of messages than their text.
+/// A chat as a template's input: JSON, since templates read more of messages than their text.
 struct ChatMessages {
     std::string messages = {};   ///< an array of objects
     std::string tools = {};      ///< an array, or empty: none
     std::string documents = {};  ///< likewise
-    /// The chat ends with what begins an answer.
+    /// The chat ends with the template's beginning of an answer.
     bool generation_prompt = false;
     /// Other variables, as enable_thinking: JSON by name.
     std::map<std::string, std::string> variables = {};
@@ -30,7 +30,7 @@ struct ChatMessages {
 
 struct RenderedChat {
     std::string text = {};
-    /// Where runs of characters of one origin end, in bytes, ascending.
+    /// Runs of characters of one origin: `end` is in bytes, ascending.
     struct Run {
         std::size_t end;
         ChatOrigin origin;
@@ -40,8 +40,8 @@ struct RenderedChat {
 
 class ChatTemplate {
   public:
-    /// `source` is for messages. Throws UserError, "SOURCE: line N: ...", for what is no template, or uses
-    /// what is not supported.
+    /// `source` is for errors. Throws UserError, "SOURCE: line N: ...", for an invalid template and for
+    /// unsupported syntax.
     ChatTemplate(std::string text, std::string source);
     ~ChatTemplate();
     ChatTemplate(ChatTemplate&&) noexcept;
@@ -49,12 +49,12 @@ class ChatTemplate {
 
     const std::string& text() const;
     const std::string& source() const;
-    /// Whether it says itself what is trained, by {% generation %}.
+    /// Whether the template marks the learnt text by {% generation %}.
     bool has_marks() const;
 
-    /// Variables of every chat, as bos_token: they count as the template's own words.
+    /// Sets variables of every chat, as bos_token; their origin is the template.
     void set_tokens(std::map<std::string, std::string> tokens);
-    /// The time that strftime_now tells; without it, the clock's.
+    /// Sets the time for strftime_now; by default, it is the clock's.
     void set_time(const std::tm& now);
 
     /// Throws UserError, "SOURCE: line N: ...", for a chat that the template refuses or cannot read.

@@ -49,7 +49,7 @@ bool is_passed_over(char32_t code) {
     return marks.find(code) != marks.npos || is_of(code, ignorable);
 }
 
-/// A sigma at the end of a word has another small letter.
+/// A final sigma has another small letter.
 bool ends_word(CharSpan text, std::size_t at) {
     std::size_t before = at;
     while (before > 0 && is_passed_over(text[before - 1].code)) --before;

@@ -1,4 +1,4 @@
-// Upper and lower case as Python's str has them, of all of Unicode. Internal to data/chat.
+// Upper and lower case as in Python's str, for all of Unicode. Internal to data/chat.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct CaseRange {
         return code >= first && code <= last && (code - first) % step == 0;
     }
 };
-/// A code point that becomes up to three others; 0 fills up.
+/// A code point that becomes up to three others; 0 pads.
 struct CaseLetters {
     std::uint32_t code, letters[3];
 };

@@ -1,11 +1,11 @@
-// Where a character of a rendered chat comes from.
+// The origin of a character in a rendered chat.
 #pragma once
 
 #include <cstdint>
 
 namespace mantissa::inline v0 {
 
-/// A character's origin: the template, or data, which is a message or, as tools are, none.
+/// A character's origin: the template, a message, or other data, such as tools.
 class ChatOrigin {
   public:
     enum class Part : std::uint8_t { other, role, content, reasoning, calls };
@@ -15,12 +15,12 @@ class ChatOrigin {
     static constexpr ChatOrigin of(std::uint32_t message, Part part) {
         return ChatOrigin(((message + 2) << 4) | static_cast<std::uint32_t>(part) << 1);
     }
-    /// The same, between the marks {% generation %} and {% endgeneration %}.
+    /// The origin, between the marks {% generation %} and {% endgeneration %}.
     constexpr ChatOrigin marked() const { return ChatOrigin(bits_ | 1); }
 
     constexpr bool is_template() const { return bits_ >> 4 == 0; }
     constexpr bool is_marked() const { return bits_ & 1; }
-    /// The place of the message; -1 where it is of none.
+    /// The place of the message; -1 if there is none.
     constexpr std::int64_t message() const {
         return bits_ >> 4 < 2 ? -1 : static_cast<std::int64_t>(bits_ >> 4) - 2;
     }

@@ -20,7 +20,7 @@ Value lower_for_order(Store& store, const Value& value) {
     return value.is(Kind::text) ? store.text(to_lower(value.text())) : value;
 }
 
-/// The item at a path such as "function.name"; whole numbers are places.
+/// The item at a path such as "function.name"; integers are indexes.
 Value at_path(Runner& runner, Value value, const Value& path) {
     if (!path.is(Kind::text)) return runner.item(value, path);
     const std::string all = utf8_of(path.text());
@@ -342,7 +342,7 @@ Value Runner::filter(std::string_view name, const Value& value, const CallArgume
         const BoundArguments bound("attr", call, {"name"});
         return attribute(value, utf8_of(bound.text(0) ? bound.text(0)->text() : CharSpan{}));
     }
-    // The others work on texts; another value becomes its text.
+    // The other filters work on texts; other values become text.
     const bool is_text = value.is(Kind::text);
     const Value text = is_text ? value : store_.text(to_text(value));
     if (name == "string") return text;

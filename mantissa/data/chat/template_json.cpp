@@ -1,4 +1,4 @@
-// JSON as Python reads it into a template's values: keys in order, the last of equal ones, long integers.
+// JSON read as Python does, into a template's values: ordered keys, the last of equal keys, long integers.
 #include <fmt/format.h>
 
 #include <charconv>

@@ -17,7 +17,7 @@ std::string utf8(std::u32string_view text) {
 
 namespace {
 
-/// Line breaks become LF, and the last one goes.
+/// Line breaks become LF, and the last one is dropped.
 std::u32string characters_of(std::string_view source) {
     std::u32string text;
     for (std::size_t at = 0; at < source.size();) {
@@ -70,7 +70,7 @@ class Lexer {
     }
     void push(Word word, std::u32string text) { tokens_.push_back({word, std::move(text), line_}); }
 
-    /// The text up to a tag, without what the tag takes of it.
+    /// The text up to a tag, without the white space that the tag removes.
     std::u32string data_before(std::size_t tag, char32_t sign, bool is_output) const {
         std::u32string data = text_.substr(at_, tag - at_);
         if (sign == '-') {
@@ -107,7 +107,7 @@ class Lexer {
         read_code(kind == '%');
     }
 
-    /// Behind the end of a block or comment that begins at `end`, or npos where there is none.
+    /// The place after a block or comment that ends at `end`, or npos.
     std::size_t behind_end(std::size_t end, std::u32string_view close) const {
         if (has(close, end)) {
             const std::size_t behind = end + close.size();
@@ -127,7 +127,7 @@ class Lexer {
         fail("a comment does not end");
     }
 
-    /// {% raw %} ... {% endraw %}, behind its {%.
+    /// Reads {% raw %} ... {% endraw %} from after its {%.
     bool read_raw() {
         std::size_t end = behind_spaces(at_);
         if (!has(U"raw", end)) return false;

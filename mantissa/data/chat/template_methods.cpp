@@ -1,5 +1,5 @@
-// The methods of Python's str, dict and list that templates call. Those that change a value are not there, as
-// in Jinja2's immutable sandbox; others are known by name, so that calling them says what is missing.
+// The methods of Python's str, dict and list that templates call. Methods that change a value are missing, as
+// in Jinja2's immutable sandbox; other methods are known by name, for errors.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -91,7 +91,7 @@ constexpr std::string_view other_text_methods[] = {
 constexpr std::string_view other_list_methods[] = {"copy"};
 constexpr std::string_view other_dict_methods[] = {"copy", "fromkeys"};
 
-/// A text as it came from another, whose place it keeps if it is empty.
+/// A text made from another; if it is empty, it keeps the other's origin.
 class TextMethods {
   public:
     TextMethods(Runner& runner, const Value& self) : runner_(runner), store_(runner.store()), self_(self) {}
@@ -193,8 +193,8 @@ class TextMethods {
         return store_.list(std::move(lines), Form::list);
     }
 
-    /// The text between two bounds of a method, and how much lies before it; no text: the first bound is
-    /// behind the end.
+    /// The text between two bounds of a method, and the length before it; none: the first bound is beyond the
+    /// end.
     std::pair<std::optional<CharSpan>, std::size_t> within(const BoundArguments& bound) {
         const auto size = static_cast<std::int64_t>(self_.chars->size());
         const auto place = [&](std::int64_t at) {

@@ -9,7 +9,7 @@ namespace mantissa::inline v0::jinja {
 
 namespace {
 
-constexpr int deepest_run = 600;  // calls of evaluate in one another
+constexpr int deepest_run = 600;  // nested calls of evaluate
 constexpr std::int64_t longest_range = 100'000;
 
 std::int64_t checked(bool overflows, std::int64_t value) {
@@ -335,7 +335,7 @@ Runner::Flow Runner::loop(const Node& node) {
         if (flow == Flow::on) ran_through = true;
     }
     Flow flow = Flow::on;
-    if (!ran_through && node.children[3]) {  // as Jinja2 has it: `continue` in each counts as none
+    if (!ran_through && node.children[3]) {  // as in Jinja2: also if every item continued
         scope_ = open(outer);
         flow = execute(*node.children[3]);
     }

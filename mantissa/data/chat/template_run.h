@@ -1,5 +1,4 @@
-// Running a chat template: what Jinja2's sandbox would write, a character at a time with its origin. Internal
-// to data/chat.
+// Runs a chat template as Jinja2's sandbox does; each output character has its origin. Internal to data/chat.
 #pragma once
 
 #include <ctime>
@@ -17,18 +16,18 @@ namespace mantissa::inline v0::jinja {
 /// The arguments of a call by the names of its parameters.
 class BoundArguments {
   public:
-    /// Throws TemplateError for an argument too many, or one of another name.
+    /// Throws TemplateError for too many arguments, or an argument of another name.
     BoundArguments(std::string_view function, const CallArguments& arguments,
                    std::initializer_list<std::string_view> names);
 
-    /// Null where it is not given.
+    /// Null if not given.
     const Value* operator[](std::size_t parameter) const { return values_[parameter]; }
     const Value& needed(std::size_t parameter) const;
     bool flag(std::size_t parameter, bool otherwise) const {
         return values_[parameter] ? truth(*values_[parameter]) : otherwise;
     }
     std::int64_t number(std::size_t parameter, std::int64_t otherwise) const;
-    /// Null where it is not given or none.
+    /// Null if not given or none.
     const Value* text(std::size_t parameter) const;
 
   private:
@@ -41,7 +40,7 @@ class Runner {
   public:
     Runner(Store& store, const std::map<std::string, Value>& context, const std::tm& now);
 
-    /// All that the template writes. Throws TemplateError, "line N: ...".
+    /// The template's whole output. Throws TemplateError, "line N: ...".
     Chars run(const Node& root);
 
     Store& store() { return store_; }
@@ -50,7 +49,7 @@ class Runner {
     Value call(const Value& function, const CallArguments& arguments);
     Value filter(std::string_view name, const Value& value, const CallArguments& arguments);
     bool test(std::string_view name, const Value& value, const CallArguments& arguments);
-    /// The items of a loop over it.
+    /// The items of a loop over the value.
     std::vector<Value> items_of(const Value& value);
     bool contains(const Value& all, const Value& one);
     Value add(const Value& a, const Value& b);
@@ -97,7 +96,7 @@ class Runner {
     int line_ = 0, nested_ = 0, generation_ = 0;
 };
 
-/// A method of a text, list or mapping; undefined: it has none of this name.
+/// A method of a text, list or mapping; undefined: there is none of this name.
 Value method_of(Runner& runner, const Value& of, std::string_view name);
 
 /// "&" becomes "&amp;", and so on.

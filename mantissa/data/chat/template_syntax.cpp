@@ -84,7 +84,7 @@ class Parser {
 
     // Statements.
 
-    /// Up to a tag of these names, which is left behind its {%; or to the end.
+    /// Statements up to a tag of these names, or to the end; stops after the tag's {%.
     NodePointer body(Names ends) {
         const Nested nested(*this);
         NodePointer block = make(Syntax::block);
@@ -113,7 +113,7 @@ class Parser {
         if (ends.size()) fail(fmt::format("expected {{% {} %}}", utf8(*(ends.end() - 1))));
         return block;
     }
-    /// The body of a tag whose head is read.
+    /// The body of a tag after its head.
     NodePointer statements(Names ends) {
         skip(U":");
         expect(Word::block_end, "%}");
@@ -274,7 +274,7 @@ class Parser {
         return now().word == Word::output_end || now().word == Word::block_end || now().is(U")") ||
                now().is_name(U"recursive");
     }
-    /// An expression, or several with commas between them.
+    /// An expression, or several separated by commas.
     NodePointer tuple(bool conditionals, bool in_brackets = false) {
         Nodes items;
         bool has_comma = false;

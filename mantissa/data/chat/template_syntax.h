@@ -1,5 +1,5 @@
-// The tree of a chat template: what Jinja2 3.1 takes with trim_blocks, lstrip_blocks, break and continue, and
-// transformers' {% generation %}. Inheritance, include, import and recursive loops are not taken. Internal to
+// The syntax tree of a chat template: Jinja2 3.1 with trim_blocks, lstrip_blocks, break and continue, and
+// transformers' {% generation %}. Inheritance, include, import and recursive loops are refused. Internal to
 // data/chat.
 #pragma once
 
@@ -53,7 +53,7 @@ enum class Syntax : std::uint8_t {
     name,
     attribute,  ///< children[0].name
     item,       ///< children[0][children[1]]
-    slice,      ///< children: of what, begin, end, step; any of the last three may be null
+    slice,      ///< children: sequence, begin, end, step; the last three may be null
     call,       ///< children[0](arguments)
     filter,     ///< children[0] | name(arguments); children[0] is null at the head of a block's filters
     test,       ///< children[0] is name(arguments)
@@ -64,29 +64,29 @@ enum class Syntax : std::uint8_t {
     either,
     arithmetic,  ///< name: + - * / // % **
     concatenation,
-    comparison,   ///< children: all that is compared; names: == != < <= > >= in notin
+    comparison,   ///< children: operands; names: == != < <= > >= in notin
     conditional,  ///< children: condition, then, else or null
     list,
     tuple,
     dict,  ///< children: key, value, key, value ...
     // Statements.
-    data,        ///< `constant` is written as it is
-    output,      ///< children[0] is written
-    block,       ///< children, one after another
-    branch,      ///< children: condition, block, condition, block, ..., block of else
-    loop,        ///< children: what is gone through, condition or null, body, block of else or null; `target`
-    assignment,  ///< children[0]; `target`
+    data,            ///< `constant` is written unchanged
+    output,          ///< children[0] is written
+    block,           ///< children, one after another
+    branch,          ///< children: condition, block, condition, block, ..., block of else
+    loop,            ///< children: items, condition or null, body, block of else or null; `target`
+    assignment,      ///< children[0]; `target`
     assigned_block,  ///< children: body, filters or null; `target`
     macro,           ///< name, parameters; children[0]: body
     call_block,      ///< parameters; children: the call, the body
     filter_block,    ///< children: filters, body
     generation,
-    with,  ///< children: values, then the body; `target` has a target for each
+    with,  ///< children: values, then the body; `target` has one target per value
     break_loop,
     continue_loop,
 };
 
-/// A place to assign to: a name, an attribute of a namespace, or several of them.
+/// Target of an assignment: a name, an attribute of a namespace, or several targets.
 struct Target {
     std::string name = {}, attribute = {};
     std::vector<Target> several = {};
@@ -98,7 +98,7 @@ struct Node {
     std::string name = {};
     Value constant = {};
     Nodes children = {};
-    // Behind children[0] of calls, filters and tests.
+    // Arguments after children[0] of calls, filters and tests.
     Nodes arguments = {};
     std::vector<std::pair<std::string, NodePointer>> named = {};
     NodePointer rest = {}, named_rest = {};  // *rest, **named_rest

@@ -43,7 +43,7 @@ std::string digits_of(const Value& value) {
     return fmt::format("{}", value.integer);
 }
 
-/// Wide enough for a double and for 64 bits, so that these are compared as Python does: exactly.
+/// Wide enough for a double and for 64 bits: compares them exactly, as Python does.
 long double number(const Value& value) {
     return value.is(Kind::real) ? static_cast<long double>(value.real)
                                 : static_cast<long double>(value.integer);
@@ -433,7 +433,7 @@ void append_line(Chars& out, const JsonStyle& style, int depth, ChatOrigin origi
         for (const Char& c : style.indent) out.push_back({c.code, origin});
 }
 
-/// Between items, a comma or another separator.
+/// Appends a comma or another separator between items.
 void append_separator(Chars& out, const Chars& separator, ChatOrigin origin) {
     for (const Char& c : separator) out.push_back({c.code, origin});
 }

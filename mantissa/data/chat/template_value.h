@@ -1,6 +1,5 @@
-// The values of a chat template: what Python's would be, but each character knows where it comes from. They
-// live in a Store until that ends, so that a value is a few words and nothing counts references. Internal to
-// data/chat.
+// The values of a chat template, as in Python, with an origin for each character. A Store owns them until it
+// ends, so that a value is a few words without reference counts. Internal to data/chat.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +24,7 @@ struct Char {
 using Chars = std::vector<Char>;
 using CharSpan = std::span<const Char>;
 
-/// A template is wrong, or does with its values what cannot be done. The line is the template's.
+/// An invalid template, or an invalid operation on its values. The line is the template's.
 class TemplateError : public UserError {
   public:
     using UserError::UserError;
@@ -45,7 +44,7 @@ enum class Kind : std::uint8_t {
     function
 };
 
-/// The kinds of rows of items that Python has.
+/// Python's kinds of sequences.
 enum class Form : std::uint8_t { list, tuple, view, generator, range };
 
 struct Value;
@@ -56,8 +55,8 @@ struct FunctionOf;
 
 struct Value {
     Kind kind = Kind::undefined;
-    bool markup = false;     ///< of a text that `safe` made: what is joined to it is escaped
-    ChatOrigin origin = {};  ///< of what is not text, and of an empty text
+    bool markup = false;     ///< of a text from `safe`: texts joined to it are escaped
+    ChatOrigin origin = {};  ///< of values that are not text, and of an empty text
     union {
         std::int64_t integer;
         double real;
@@ -66,7 +65,7 @@ struct Value {
         const DictOf* dict;
         SpaceOf* space;
         const FunctionOf* function;
-        const std::string* name = nullptr;  // of what is undefined
+        const std::string* name = nullptr;  // of an undefined value
     };
 
     bool is(Kind other) const { return kind == other; }
@@ -102,13 +101,13 @@ struct FunctionOf {
     std::function<Value(const CallArguments&)> call;
 };
 
-/// The most that a template may cost.
+/// Limits of a template's cost.
 struct Limits {
     std::uint64_t steps = 20'000'000;
-    std::uint64_t characters = 64'000'000;  ///< that are made, those thrown away included
+    std::uint64_t characters = 64'000'000;  ///< made, discarded ones included
 };
 
-/// Owns values, and counts what they cost.
+/// Owns values, and counts their cost.
 class Store {
   public:
     explicit Store(const Limits& limits = {}) : limits_(limits) {}
@@ -142,7 +141,7 @@ Value real(double value, ChatOrigin origin = {});
 
 bool truth(const Value& value);
 bool equal(const Value& a, const Value& b, int depth = 0);
-/// As Python's <. Throws TemplateError where the two have no order.
+/// As Python's <. Throws TemplateError if the two have no order.
 bool less(const Value& a, const Value& b, int depth = 0);
 /// "str", "int", "NoneType".
 std::string_view type_name(const Value& value);
@@ -167,8 +166,8 @@ bool same_text(CharSpan a, std::string_view ascii);
 /// As Python's str.isspace.
 bool is_white(char32_t code);
 
-/// A JSON document, all of it from `origin`; keys stay in order, and of two equal ones the last counts.
-/// Throws UserError that begins with `source`.
+/// A JSON document, all of it from `origin`; keys stay in order; of equal keys the last counts. Throws
+/// UserError that begins with `source`.
 Value parse_json(Store& store, std::string_view text, const std::string& source, ChatOrigin origin = {});
 
 }  // namespace mantissa::inline v0::jinja

@@ -19,7 +19,7 @@ namespace {
 using Json = nlohmann::json;
 using Absent = ConfigKey::Absent;
 
-/// The first name of each is the one that is written.
+/// Names of activations; the first of each is written.
 struct ActivationName {
     std::string_view name;
     Activation activation;
@@ -120,7 +120,7 @@ class KeyReader {
     void operator()(const ConfigKey::Dropout&) const {}
 
   private:
-    /// Whether the file says the number.
+    /// Whether the file has the number.
     template <class Number>
     bool takes(Number Decoder::*number) const {
         if (key_.absent == Absent::none && file_.has(key_.name) && !file_.given(key_.name))
@@ -167,7 +167,7 @@ class KeyWriter {
 
 constexpr std::string_view layer_types = "layer_types";
 
-/// layer_types says which layers have the window; else the row's `read` has said it, or all have.
+/// Reads layer_types, the layers with the window. Otherwise the row's `read` has set them, or all have it.
 void read_layer_types(const ConfigFile& file, LayerTypes meaning, Decoder& parts) {
     if (!file.given(layer_types)) return;
     parts.windowed.clear();
@@ -192,7 +192,7 @@ void read_layer_types(const ConfigFile& file, LayerTypes meaning, Decoder& parts
                         file.source(), one_of(file.family())));
 }
 
-/// One way to say it: no window where no layer has it, no list where all have.
+/// Makes the description unique: no window if no layer has it, no list if all have it.
 void shorten_windows(Decoder& parts) {
     if (std::ranges::count(parts.windowed, true) == 0 && !parts.windowed.empty()) parts.window = 0;
     if (parts.window == 0 || std::ranges::count(parts.windowed, false) == 0) parts.windowed.clear();
@@ -301,7 +301,7 @@ std::string decoder_config_text(const DecoderConfig& config) {
     if (family.write) family.write(parts, json);
     json["bos_token_id"] = nullptr;
     json["eos_token_id"] = nullptr;
-    json["pad_token_id"] = nullptr;  // the library's own may lie beyond the vocabulary
+    json["pad_token_id"] = nullptr;  // the library's default may exceed the vocabulary
     json["torch_dtype"] = "float32";
     return json.dump(2) + "\n";
 }

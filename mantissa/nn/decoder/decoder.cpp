@@ -51,7 +51,7 @@ Tensor activated(Tensor x, Activation activation) {
 /// c tanh(x / c); x itself where there is no cap.
 Tensor capped(Tensor x, double cap) { return cap > 0 ? tanh(x * (1 / cap)) * cap : x; }
 
-/// While one lives, layers stand under its name; an empty one changes nothing.
+/// Scope of the layers recorded while it lives; an empty name makes none.
 class Under {
   public:
     Under(Graph& graph, std::string_view name) {
@@ -81,12 +81,12 @@ class Pass {
         const std::int64_t T = tokens.dim(1);
         kept_.emplace(positions, parts_.context, kept);
         const Tensor x = body(tokens, positions, [&](Tensor all) { return slice(all, 1, T - 1, T); });
-        // Scores are FP32, as they are summed, under every policy: tokens are drawn from them.
+        // Scores are FP32, as accumulated, under every policy: tokens are drawn from them.
         return scores(reshape(x, {-1, parts_.channels}), DType::f32);
     }
 
   private:
-    /// The tables of cosines and sines [positions, d/2] of layers with or without the window.
+    /// The tables of cosines and sines for layers with or without the window.
     struct Turn {
         Tensor cosine, sine;  // [T, d/2], or [B T, d/2]
     };
@@ -110,8 +110,7 @@ class Pass {
         return parts_.has_window(layer) && parts_.window < T;
     }
 
-    /// The last norm's output that `wanted` takes, for the tokens [B, T] at these positions i32 [T], or [B,
-    /// T].
+    /// The last norm's output, restricted by `wanted`, for the tokens [B, T] at positions i32 [T] or [B, T].
     Tensor body(Tensor tokens, Tensor positions, const std::function<Tensor(Tensor)>& wanted) {
         const Under scope(graph_, names_.body);
         Tensor x = embedded(tokens, positions);  // [B, T, C]
@@ -190,14 +189,14 @@ class Pass {
 
     static LinearOptions into(std::int64_t outputs, bool bias) { return {.outputs = outputs, .bias = bias}; }
 
-    /// Onto the residual stream: 2 L of these are added up, so each starts smaller by sqrt(2 L).
+    /// A layer onto the residual stream: 2 L of them are summed, so each starts smaller by sqrt(2 L).
     LinearOptions projection(bool bias) const {
         return {.outputs = parts_.channels,
                 .standard_deviation = 0.02 / std::sqrt(2.0 * static_cast<double>(parts_.layers)),
                 .bias = bias};
     }
 
-    /// Over the last axis; x itself where the family has none there.
+    /// A norm over the last axis; x itself if the family has none here.
     Tensor norm(Tensor x, std::string_view name) const {
         if (name.empty()) return x;
         if (parts_.layer_norms)
@@ -229,7 +228,7 @@ class Pass {
         return drop(linear(rows, names_.output, projection(parts_.bias_output)));
     }
 
-    /// Queries and keys are turned to their positions.
+    /// Heads of queries, keys and values; queries and keys are turned to their positions.
     Heads heads_of(Tensor x, std::int64_t layer) {
         const std::int64_t B = x.dim(0), T = x.dim(1), H = parts_.heads, G = parts_.key_heads,
                            D = parts_.head_size;
@@ -277,8 +276,8 @@ class Pass {
         return parts_.rotary_of_windows && parts_.has_window(layer) ? turn_of_windows_ : turn_;
     }
 
-    /// [B, T, H, D], of each head the first elements. Where sequences stand at positions of their own, all
-    /// tokens are one sequence for it.
+    /// Turns the first elements of each head of x [B, T, H, D]. If rows have positions of their own, all
+    /// tokens are treated as one sequence.
     Tensor turned(Tensor x, const Turn& turn) const {
         const std::int64_t size = 2 * turn.cosine.dim(1), D = x.dim(3);
         if (size < D) return concat(std::vector{turned(slice(x, 3, 0, size), turn), slice(x, 3, size, D)}, 3);
@@ -287,7 +286,7 @@ class Pass {
         return reshape(rotary(reshape(x, {1, -1, shape[2], shape[3]}), turn.cosine, turn.sine), shape);
     }
 
-    /// [B, G, T, D] -> [B, H, T, D]: heads of queries in a row read the same keys.
+    /// [B, G, T, D] -> [B, H, T, D]: consecutive query heads share a key head.
     Tensor repeated(Tensor x) const {
         const std::int64_t B = x.dim(0), G = x.dim(1), T = x.dim(2), D = x.dim(3), H = parts_.heads;
         if (G == H) return x;
@@ -324,9 +323,9 @@ class Pass {
     const Mode& mode_;
     Tensor embedding_;  // [V, C]
     Turn turn_, turn_of_windows_;
-    /// bool [T, T], [B, 1, T, T]: whether query (row) sees key (column), and whether in the window.
+    /// bool [T, T], [B, 1, T, T]: whether query (row) sees key (column), in the context and in the window.
     Tensor visible_, visible_in_window_;
-    std::optional<KeyCache> kept_;  // where text is generated
+    std::optional<KeyCache> kept_;  // while text is generated
 };
 
 void require_fit(const DecoderConfig& config, std::int64_t sequence) {

@@ -24,7 +24,7 @@ double rotary_scale(const Rotary& rotary) {
 
 namespace {
 
-/// The pairs between which yarn blends, of `size` elements that turn.
+/// The pairs between which yarn blends, for `size` turning elements.
 std::pair<double, double> yarn_bounds(const Rotary& rotary, std::int64_t size) {
     const auto d = static_cast<double>(size);
     const auto pair_that_turns = [&](double times) {

@@ -19,7 +19,7 @@ using Kind = Rotary::Kind;
 struct KindName {
     Kind kind;
     std::string_view name;
-    std::vector<std::string_view> keys;  ///< beside the type, theta and the part
+    std::vector<std::string_view> keys;  ///< beside type, theta and part
 };
 
 const std::vector<KindName>& kind_names() {
@@ -42,13 +42,13 @@ const std::vector<KindName>& kind_names() {
 
 constexpr std::string_view full_layers = "full_attention", windowed_layers = "sliding_attention";
 
-/// One object of rotary positions, or the members beside it where there is none.
+/// Reads an object of rotary positions, or, without one, the members beside it.
 class RotaryReader {
   public:
     RotaryReader(const ConfigFile& file, const DecoderFamily& family, const Decoder& parts)
         : file_(file), family_(family), parts_(parts) {}
 
-    /// `name`: of the object, in which errors are found; `rotary`: what holds where it says nothing.
+    /// `name`: the object's, for errors; `rotary`: values for absent members.
     Rotary read(const Json& rope, const std::string& name, Rotary rotary) const {
         if (!rope.is_object())
             throw UserError(fmt::format("{}: {}: expected an object, found {}", file_.source(), name,
@@ -92,7 +92,7 @@ class RotaryReader {
         const char* const type_name = rope.contains("rope_type") ? "rope_type" : "type";
         if (!is(rope, type_name)) return kind_names().front();
         const Json& type = rope[type_name];
-        // Phi-3's files have had other names for longrope.
+        // Phi-3's files have used other names for longrope.
         const bool renamed = family_.model_type == "phi3" && (type == "su" || type == "yarn");
         std::string known;
         for (const KindName& kind : kind_names()) {
@@ -216,8 +216,8 @@ void read_rotary(const ConfigFile& file, const DecoderFamily& family, Decoder& p
         }
         return true;
     };
-    // As transformers: of two, the older one counts; where kinds of layers have their own, it is of the full
-    // ones.
+    // As in transformers: rope_scaling, the older key, has precedence; with objects for each kind of layer,
+    // it is for the full layers.
     if (parts.rotary_of_windows) {
         read("rope_parameters");
         read("rope_scaling");
@@ -229,7 +229,7 @@ void read_rotary(const ConfigFile& file, const DecoderFamily& family, Decoder& p
         if (rotary && !family.turns_parts && rotary->part != 1)
             throw UserError(fmt::format("{}: {} is {}, only 1.0 can be run", file.source(), family.part_key,
                                         rotary->part));
-    // Beyond that other factors count, which depend on how long a text is.
+    // Longer texts need the long factors, which depend on the text's length.
     if (parts.rotary.kind == Kind::longrope) {
         parts.rotary.stretched_context = parts.context;
         parts.context = std::min(parts.context, parts.rotary.original_context);

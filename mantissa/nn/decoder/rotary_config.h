@@ -1,5 +1,5 @@
-// Rotary positions in config.json: rope_theta and rope_scaling as transformers 4 writes them, rope_parameters
-// of transformers 5, and the same for each kind of layer.
+// Rotary positions in config.json: rope_theta and rope_scaling of transformers 4, rope_parameters of
+// transformers 5, for all layers or for each kind of layer.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,10 +8,10 @@
 
 namespace mantissa::inline v0::nn {
 
-/// Whether it is one of the keys that the next two read and write, for a family that turns.
+/// Whether read_rotary and write_rotary handle the key, for a family with rotary positions.
 bool is_rotary_key(const DecoderFamily& family, std::string_view key);
 
-/// Reads them into `parts`, whose other sizes are known. Throws UserError as read_decoder_config.
+/// Reads rotary positions into `parts`, with known sizes. Throws UserError as read_decoder_config does.
 void read_rotary(const ConfigFile& file, const DecoderFamily& family, Decoder& parts);
 
 void write_rotary(const DecoderFamily& family, const Decoder& parts, nlohmann::ordered_json& config);

@@ -1,4 +1,4 @@
-// Sizes of a decoder: presets, other sizes of them, those of a directory, and what follows from them.
+// Sizes of a decoder: presets, changed sizes, sizes in a directory, and numbers derived from them.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -15,10 +15,10 @@ namespace mantissa::inline v0::nn {
 
 namespace {
 
-/// Beyond these no number of bytes could be counted.
+/// Limits that keep byte counts within range.
 constexpr std::int64_t max_layers = 1000, max_of_others = std::int64_t{1} << 20;
 
-/// Throws UserError, naming what it is, unless the value lies between 1 and the most.
+/// Throws UserError, naming the size, unless the value lies between 1 and `most`.
 void require_between(const char* what, std::int64_t value, std::int64_t most) {
     if (value < 1 || value > most)
         throw UserError(std::string("a model's ") + what + " must be between 1 and " + std::to_string(most) +
@@ -57,7 +57,7 @@ double DecoderConfig::flops_per_token(std::int64_t sequence) const {
     const std::int64_t looked_up = parts.tied ? 0 : parts.vocabulary * parts.channels;
     std::int64_t attention = 0;
     for (std::int64_t layer = 0; layer < parts.layers; ++layer) {
-        // Twice what a token sees on average, beside the ends.
+        // Twice the keys that a token sees on average, apart from the ends.
         std::int64_t seen = sequence;
         if (parts.has_window(layer) && parts.window < sequence)
             seen = 2 * parts.window - parts.window * parts.window / sequence;
@@ -141,7 +141,7 @@ void validate(const DecoderConfig& config) {
 
 namespace {
 
-/// In proportion to the channels; that of a gated part up to a multiple of 32, as llama2.c rounds it.
+/// The feed-forward size, proportional to the channels; with a gate a multiple of 32, as in llama2.c.
 std::int64_t hidden_of(const Decoder& parts, std::int64_t channels) {
     return align_up(parts.hidden * channels / parts.channels, std::int64_t{parts.gated ? 32 : 1});
 }
@@ -165,7 +165,7 @@ DecoderConfig with_sizes(DecoderConfig config, const ModelSizes& given) {
     Decoder& parts = other.parts;
     const bool biases = parts.layer_norms || parts.bias_qkv || parts.bias_output || parts.bias_mlp;
     if (chosen) {
-        // Dropout has no effect once the model was trained: another makes no other model.
+        // Dropout has no effect on a trained model, so another value does not change its name.
         config.parts.dropout = parts.dropout = given.dropout.value_or(parts.dropout);
         for (bool Decoder::*bias :
              {&Decoder::bias_qkv, &Decoder::bias_output, &Decoder::bias_mlp, &Decoder::bias_norm})
@@ -187,7 +187,7 @@ DecoderConfig with_sizes(DecoderConfig config, const ModelSizes& given) {
         parts.channels = *given.channels;
     }
     if (given.heads) {
-        // As many heads of queries to one of keys, where that comes out even.
+        // Keeps the number of query heads per key head, if it divides.
         const std::int64_t group = parts.heads / parts.key_heads;
         parts.key_heads = *given.heads % group == 0 ? *given.heads / group : *given.heads;
         parts.heads = *given.heads;
@@ -207,7 +207,7 @@ DecoderConfig with_sizes(DecoderConfig config, const ModelSizes& given) {
 DecoderConfig decoder_config_of(const std::filesystem::path& directory, std::span<const TensorView> weights,
                                 const std::string& source) {
     const std::filesystem::path path = directory / "config.json";
-    // Where no config.json names a family, weights may be GPT-2's.
+    // Without a family in config.json, weights may be GPT-2's.
     const bool may_be_gpt2 = !weights.empty() && std::ranges::find(weights, "model.embed_tokens.weight",
                                                                    &TensorView::name) == weights.end();
     nlohmann::json root = nlohmann::json::object();
@@ -232,7 +232,7 @@ DecoderConfig decoder_config_of(const std::filesystem::path& directory, std::spa
 
 namespace {
 
-/// Scalars as they are, lists and objects as their text.
+/// Scalars unchanged, lists and objects as text.
 Setting setting_of(const std::string& name, const nlohmann::ordered_json& value) {
     if (value.is_boolean()) return {name, value.get<bool>()};
     if (value.is_number_integer()) return {name, value.get<std::int64_t>()};
@@ -240,7 +240,7 @@ Setting setting_of(const std::string& name, const nlohmann::ordered_json& value)
     return {name, value.is_string() ? value.get<std::string>() : value.dump()};
 }
 
-/// Names under which LLaMA's, Mistral's and GPT-2's checkpoints have had these settings from the first on.
+/// Names of these settings in LLaMA's, Mistral's and GPT-2's checkpoints since the first version.
 Configuration first_settings(const DecoderConfig& config) {
     const Decoder& parts = config.parts;
     const Rotary& rotary = parts.rotary;
@@ -264,7 +264,7 @@ Configuration first_settings(const DecoderConfig& config) {
     return settings;
 }
 
-/// Whether first_settings says all of the model.
+/// Whether first_settings describes the model completely.
 bool is_of_the_first(const DecoderConfig& config) {
     Decoder rest = config.parts;
     const Rotary::Kind kind = rest.rotary.kind;

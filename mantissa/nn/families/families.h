@@ -1,4 +1,4 @@
-// The rows of all families, one file each, and what several of them share.
+// The rows of all families, one file each, and keys that several of them share.
 #pragma once
 
 #include "mantissa/nn/decoder/family.h"

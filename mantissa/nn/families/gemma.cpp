@@ -22,7 +22,7 @@ std::vector<ConfigKey> keys_of_gemma(std::vector<ConfigKey> own) {
 std::vector<ConfigKey> keys_of_gemma2(ConfigKey cap_of_scores) {
     using enum ConfigKey::Absent;
     return keys_of_gemma({{"hidden_activation", &Decoder::activation},
-                          // The first Gemma has it; files of others have it beside their own.
+                          // The first Gemma's key; files of later versions have it beside their own.
                           {"hidden_act", ConfigKey::Held{R"("gelu_pytorch_tanh")"}},
                           {"query_pre_attn_scalar", &Decoder::query_scalar},
                           {"sliding_window", &Decoder::window, none},
@@ -62,7 +62,7 @@ const DecoderFamily& gemma_family() {
                   .root_embedding = true},
         .keys = keys_of_gemma({{"hidden_act", &Decoder::activation},
                                {"hidden_activation", ConfigKey::Held{R"("gelu_pytorch_tanh")"}}}),
-        // Its first files say "gelu" and mean the other.
+        // Its first files say "gelu" and mean gelu_tanh.
         .read =
             [](const ConfigFile&, Decoder& parts) {
                 if (parts.activation == Activation::gelu) parts.activation = Activation::gelu_tanh;

@@ -1,7 +1,7 @@
 // GPT-2: Radford et al., "Language models are unsupervised multitask learners", 2019. Pre-norm blocks, tanh
 // GELU, learned positions, the embedding tied to the output, initial weights from N(0, 0.02) with the
-// projections onto the residual stream scaled by 1/sqrt(2 L). Files store four weights a layer [in, out] that
-// are [out, in] here, and their weights alone say all sizes but the heads.
+// projections onto the residual stream scaled by 1/sqrt(2 L). Files store four weights a layer as [in, out];
+// here they are [out, in]. Their weights tell all sizes but the heads.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -37,8 +37,8 @@ StoredWeight stored(const TensorSpec& parameter) {
     return {parameter.name, turned ? transposed() : AxisOrder{}};
 }
 
-/// Names with and without the prefix; causal masks that old exports stored as if they were parameters
-/// (attn.c_attn.bias is none of them).
+/// Names with and without the prefix. Ignores the causal masks that old exports stored beside parameters
+/// (attn.c_attn.bias is a parameter).
 WeightFiles files_of_gpt2() {
     return {.kind = "a GPT-2 checkpoint",
             .prefix = std::string(prefix),
@@ -50,7 +50,7 @@ WeightFiles files_of_gpt2() {
             .tied = {{"lm_head.weight", "wte.weight"}}};
 }
 
-/// The members of config.json that the weights' names and shapes say.
+/// The members of config.json that follow from the weights' names and shapes.
 nlohmann::json sizes_of(std::span<const TensorView> weights, const std::string& source) {
     std::set<std::string, std::less<>> names;
     const TensorView *tokens = nullptr, *positions = nullptr;
@@ -61,7 +61,7 @@ nlohmann::json sizes_of(std::span<const TensorView> weights, const std::string& 
         if (name == "wpe.weight") positions = &tensor;
         names.emplace(name);
     }
-    // The highest layer with a tensor, of which others may be missing. No more than there are tensors:
+    // The highest layer with a tensor; other layers may lack some. At most the number of tensors:
     // "h.999999999.ln_1.weight" must not cost memory.
     std::int64_t layers = 0;
     for (const std::string& name : names)
@@ -84,8 +84,8 @@ nlohmann::json sizes_of(std::span<const TensorView> weights, const std::string& 
             {"bias", names.contains("ln_f.bias")}};
 }
 
-/// Weights decide; a file beside them that says another size is of another model. Without one, it is the
-/// published model of these sizes.
+/// Completes the configuration from the weights. A file beside them with another size belongs to another
+/// model. Without a file, it is the published model of these sizes.
 void complete_gpt2(nlohmann::json& config, std::span<const TensorView> weights, const std::string& source,
                    const std::string& path) {
     const nlohmann::json sizes = sizes_of(weights, source);
@@ -95,7 +95,7 @@ void complete_gpt2(nlohmann::json& config, std::span<const TensorView> weights, 
                                         json_excerpt(config[name]), value.dump()));
         config[name] = value;
     }
-    if (config.size() > sizes.size() + 1) return;  // there was one, beside its model_type
+    if (config.size() > sizes.size() + 1) return;  // there was a file; 1: its model_type
     for (const DecoderPreset& preset : gpt2_family().presets) {
         nlohmann::json published = {{"n_positions", 1024}, {"vocab_size", 50257}, {"bias", true}};
         published.update(nlohmann::json::parse(preset.config));
@@ -112,8 +112,8 @@ void read_gpt2(const ConfigFile& file, Decoder& parts) {
         file.refuse("n_inner", fmt::format("only {} can be run", parts.hidden));
 }
 
-/// Members that their class takes for others where they are missing: dropouts of 0.1. It knows no model
-/// without biases; those that are missing start at zero there, which is the same.
+/// Writes dropouts, since the class defaults to 0.1. It has no models without biases; missing biases start at
+/// zero there, which is equivalent.
 void write_gpt2(const Decoder& parts, nlohmann::ordered_json& config) {
     for (const std::string_view name : dropouts) config[std::string(name)] = parts.dropout;
     if (parts.bias_norm) config.erase("bias");
@@ -134,7 +134,7 @@ std::vector<ConfigKey> keys_of_gpt2() {
                                    {"bias", ConfigKey::Flags{&Decoder::bias_norm, &Decoder::bias_qkv,
                                                              &Decoder::bias_output, &Decoder::bias_mlp}}};
     for (const std::string_view name : dropouts) keys.push_back({name, ConfigKey::Dropout{}});
-    // Nothing reads n_ctx any more; heads of other tasks; the format that attention is added up in.
+    // Unused: n_ctx, heads for other tasks, the accumulation format of attention.
     for (const std::string_view name :
          {"n_ctx", "classifier_dropout", "hidden_dropout", "reorder_and_upcast_attn", "summary_activation",
           "summary_first_dropout", "summary_last_dropout", "summary_proj_to_labels", "summary_type",

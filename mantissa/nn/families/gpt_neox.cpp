@@ -1,5 +1,5 @@
 // GPT-NeoX: Black et al., "GPT-NeoX-20B", 2022, and Pythia (Biderman et al. 2023). Attention and feed-forward
-// part read the same, each through its norm; a fourth of each head turns.
+// read one input, each through its own norm; a fourth of each head turns.
 #include "mantissa/nn/families/families.h"
 
 namespace mantissa::inline v0::nn {

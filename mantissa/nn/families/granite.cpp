@@ -1,4 +1,4 @@
-// Granite 3 (IBM 2024): a LLaMA whose embedding, residuals, scores and logits are multiplied.
+// Granite 3 (IBM 2024): LLaMA with factors for embedding, residuals, scores and logits.
 #include "mantissa/nn/families/families.h"
 
 namespace mantissa::inline v0::nn {

@@ -1,5 +1,5 @@
-// LLaMA: Touvron et al., "LLaMA: Open and Efficient Foundation Language Models", 2023, with the grouped keys
-// and values of its second and the stretched positions of its third version.
+// LLaMA: Touvron et al., "LLaMA: Open and Efficient Foundation Language Models", 2023, with version 2's
+// grouped keys and values and version 3's stretched positions.
 #include "mantissa/nn/families/families.h"
 
 namespace mantissa::inline v0::nn {
@@ -16,11 +16,11 @@ const DecoderFamily& llama_family() {
                              {"rms_norm_eps", &Decoder::epsilon},
                              {"attention_bias", biases_of_attention()},
                              {"mlp_bias", ConfigKey::Flags{&Decoder::bias_mlp}},
-                             // Cuts products into parts.
+                             // Cuts matrix products into parts.
                              {"pretraining_tp", ConfigKey::NoEffect{}},
                              {"attention_dropout", ConfigKey::Dropout{}}}),
-        // llama-tiny is ours, for tests and first steps. The next three are those of Karpathy's llama2.c,
-        // whose models tell stories; then TinyLlama's (Zhang et al. 2024).
+        // llama-tiny is ours, for tests and first steps. The next three are story models from Karpathy's
+        // llama2.c; then comes TinyLlama (Zhang et al. 2024).
         .presets = {
             {"llama-tiny", "",
              R"({"num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "hidden_size": 128,

@@ -1,4 +1,4 @@
-// Mistral: Jiang et al., "Mistral 7B", 2023, a LLaMA whose tokens see a window of those before.
+// Mistral: Jiang et al., "Mistral 7B", 2023, a LLaMA with a window of visible tokens.
 #include "mantissa/nn/families/families.h"
 
 namespace mantissa::inline v0::nn {
@@ -15,7 +15,7 @@ const DecoderFamily& mistral_family() {
                              {"rms_norm_eps", &Decoder::epsilon},
                              {"sliding_window", &Decoder::window, none},
                              {"attention_dropout", ConfigKey::Dropout{}}}),
-        .layer_types = LayerTypes::read,  // as a Ministral's
+        .layer_types = LayerTypes::read,  // as in Ministral
         // Ours, for tests and first steps.
         .presets = {{"mistral-tiny", "",
                      R"({"num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,

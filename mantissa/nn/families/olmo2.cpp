@@ -1,4 +1,4 @@
-// OLMo 2 (OLMo team 2025): norms behind attention and feed-forward part, none before; queries and keys are
+// OLMo 2 (OLMo team 2025): norms after attention and feed-forward layers, none before; queries and keys are
 // normed before they are cut into heads.
 #include "mantissa/nn/families/families.h"
 

@@ -1,5 +1,5 @@
-// OPT: Zhang et al., "OPT: Open pre-trained transformer language models", 2022. Learned positions, the first
-// of which is the third row; the sizes whose norms stand before the layers.
+// OPT: Zhang et al., "OPT: Open pre-trained transformer language models", 2022. Learned positions from the
+// third row on; only sizes with norms before the layers.
 #include "mantissa/nn/families/families.h"
 
 namespace mantissa::inline v0::nn {

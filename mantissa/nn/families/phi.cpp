@@ -1,5 +1,5 @@
-// Phi 1 to 2 (Gunasekar et al. 2023): attention and feed-forward part read the same norm's output. Phi 3 and
-// 4 (Abdin et al. 2024): LLaMAs with one product for queries, keys and values, and one for gate and up.
+// Phi 1 to 2 (Gunasekar et al. 2023): attention and feed-forward read the output of one norm. Phi 3 and 4
+// (Abdin et al. 2024): LLaMA with one product for queries, keys and values, and one for gate and up.
 #include <nlohmann/json.hpp>
 
 #include "mantissa/nn/families/families.h"

@@ -1,5 +1,5 @@
-// Qwen2 (Yang et al., "Qwen2 technical report", 2024), which is its second version's and 2.5's, too: a LLaMA
-// with biases of queries, keys and values. Qwen3 (2025): in their place norms of queries and keys.
+// Qwen2 (Yang et al., "Qwen2 technical report", 2024) and Qwen2.5: LLaMA with biases of queries, keys and
+// values. Qwen3 (2025): norms of queries and keys instead.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 

@@ -1,4 +1,4 @@
-// SmolLM3 (Hugging Face 2025): a LLaMA of which every fourth layer has no positions.
+// SmolLM3 (Hugging Face 2025): LLaMA without positions in every fourth layer.
 #include <nlohmann/json.hpp>
 
 #include "mantissa/nn/families/families.h"
@@ -7,7 +7,7 @@ namespace mantissa::inline v0::nn {
 
 namespace {
 
-/// no_rope_layers has a 1 where a layer turns; layers that do not turn have the window, if it is used at all.
+/// no_rope_layers has a 1 for each layer that turns; the other layers have the window, if it is used.
 void read_smollm3(const ConfigFile& file, Decoder& parts) {
     const std::int64_t interval =
         file.given("no_rope_layer_interval") ? file.integer("no_rope_layer_interval") : 4;

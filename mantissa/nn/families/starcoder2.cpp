@@ -1,5 +1,5 @@
 // StarCoder 2: Lozhkov et al., "StarCoder 2 and The Stack v2", 2024. Layer norms, shared keys, a feed-forward
-// part without a gate, and biases all over.
+// layer without a gate, and biases everywhere.
 #include "mantissa/nn/families/families.h"
 
 namespace mantissa::inline v0::nn {

@@ -10,7 +10,7 @@ namespace mantissa::inline v0::nn {
 
 namespace {
 
-/// Each doubles the channels; the published networks have four at most.
+/// Each stage doubles the channels; the published networks have four stages at most.
 constexpr std::size_t max_stages = 8;
 
 std::string_view name_of(ResNetVersion version) {
@@ -48,8 +48,8 @@ class ResNet {
             normalised_convolution(images, "conv1", "bn1", {.outputs = config_.sizes.width, .padding = 1}));
     }
 
-    /// x [B, H, W, C] -> [B, H/s, W/s, width 2^index], or four times as many channels of bottlenecks; s is 1
-    /// in the first stage and else 2.
+    /// x [B, H, W, C] -> [B, H/s, W/s, width 2^index], or four times as many channels for bottlenecks; s is 1
+    /// in the first stage and 2 in the others.
     Tensor stage(Tensor x, std::size_t index) const {
         const std::int64_t channels = config_.sizes.width << index;
         for (std::int64_t i = 0; i < config_.blocks[index]; ++i) {
