@@ -30,7 +30,7 @@ void add_completion_command(CLI::App& app);
 /// Describes all commands of the running program.
 void add_manual_command(CLI::App& app);
 
-/// The end of a command that a signal asked to end, when what it did is safe. The program then ends with 128
+/// The end of a command that a signal asked to end, once its work is saved. The program then ends with 128
 /// and the signal's number, as a shell says it of a program that a signal ended.
 class Interrupted : public UserError {
   public:

@@ -23,8 +23,8 @@ namespace mantissa::cli {
 
 namespace {
 
-/// Tokens without a text: a roofline depends on sizes, not on what the words are. Of packed documents each
-/// sequence is one, which sees the most.
+/// Tokens without a text: a roofline depends on sizes, not on the words. With packed documents, each
+/// sequence is one document, which sees the most keys.
 class SomeTokens final : public BatchSource {
   public:
     SomeTokens(std::int64_t vocabulary, std::int64_t sequence)

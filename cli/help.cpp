@@ -170,7 +170,7 @@ std::string of_command(const CLI::App& command, const std::string& before) {
     return text;
 }
 
-/// The manual page, made of what the commands say of themselves.
+/// The manual page, made of the commands' own descriptions.
 std::string manual(const CLI::App& app) {
     std::string text = fmt::format(
         ".TH MANTISSA 1 \"\" \"mantissa {}\" \"User Commands\"\n"

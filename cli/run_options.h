@@ -161,7 +161,7 @@ std::string device_text(const Target& target);
 /// Switches on the passes of --passes; all: all that the machine can run.
 void choose_passes(const RunOptions& options, const Target& target, TrainerOptions& trainer);
 
-/// Writes plans, what the passes left as it was, and why, what was padded, and the code of fused kernels, if
+/// Writes plans, the refusals of passes with their reasons, padded tensors, and the code of fused kernels, if
 /// --dump asks for them. Throws UserError for a --dump-target without --dump, or one that is not known.
 void dump_training(const RunOptions& options, const TrainingPlan& plan);
 

@@ -166,7 +166,7 @@ struct ImageReader::State {
     std::vector<Slot> slots = {};
     std::uint64_t taken;                     ///< the next step that the caller takes
     std::uint64_t next_row;                  ///< to be made, of those that are read of all steps
-    std::vector<std::jthread> threads = {};  // last: they are told to stop, and end, before what they use
+    std::vector<std::jthread> threads = {};  // last: they stop before the members that they use
 
     State(const ImageBatches& source, const ImageReaderOptions& options)
         : batches(source),

@@ -1,5 +1,5 @@
-// Batches of the images of a set, as a network for images takes them: decoded, cut and normalised. What a
-// row of a batch is follows from seed, step and row alone. Also batches that are made ahead of the step that
+// Batches of the images of a set, as a network for images takes them: decoded, cut and normalised. A row
+// of a batch follows from seed, step and row alone. Also batches that are made ahead of the step that
 // takes them, on threads of their own.
 #pragma once
 
@@ -101,8 +101,8 @@ class ImageReader {
     ~ImageReader();
 
     /// The inputs of the next step, [N, B, H, W, 3] and [N, B], or those of its rows that are read, as soon
-    /// as they are there; good until `kept` more were taken. Throws what a thread threw at a image of this
-    /// step, the first of the step, and again at each call.
+    /// as they are there; good until `kept` more were taken. Throws the first error of a thread at an image
+    /// of this step, and again at each call.
     Batch next();
 
     /// Bytes that a reader of these batches holds.

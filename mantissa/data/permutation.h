@@ -1,5 +1,5 @@
 // A shuffle that is computed instead of stored: where element `index` goes is a pure function of seed and
-// epoch. And the choice of what is held out for validation: by a checksum of an item's own name, so that an
+// epoch. Also the choice of validation items: by a checksum of an item's own name, so that an
 // item stays on its side whatever is added, removed or renamed beside it, and whatever the seed of a run.
 #pragma once
 

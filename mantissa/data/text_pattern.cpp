@@ -159,8 +159,8 @@ class AutomatonBuilder {
         if (item.negative) passes.flip();
         return add({.kind = ahead, .classes = std::move(passes), .next = {next}});
     }
-    /// As many of a set as there are, or fewer, unless it gives nothing back: then a look at what follows
-    /// keeps it from stopping early.
+    /// As many of a set as there are, or fewer, unless it gives nothing back: then a look at the next
+    /// characters keeps it from stopping early.
     std::size_t add_characters(const PatternItem& item, std::size_t next) {
         using enum Place::Kind;
         const auto classes = classes_of(item.set);

@@ -26,8 +26,8 @@ class PatternAutomaton {
   public:
     static constexpr std::size_t none = std::string_view::npos;
 
-    /// Follows the choices in their order, as a search that goes back would. The reason names what it cannot
-    /// follow.
+    /// Follows the choices in their order, as a search that goes back would. The reason names the
+    /// construct that it cannot follow.
     static Expected<PatternAutomaton> of_syntax(const std::vector<std::vector<PatternItem>>& choices);
 
     /// The end of the match that begins at `begin`, or `none`.

@@ -1,5 +1,5 @@
 // Tokenizers in files: the pairs of GPT-2 and of Hugging Face, tokenizer.json, and tiktoken's rank files.
-// What a file asks for and mantissa does not do is refused by name, never left out. Also the tokenizer of a
+// A feature of a file that mantissa does not have is refused by name, never left out. Also the tokenizer of a
 // model that was trained on bytes: token i is the byte i.
 #pragma once
 

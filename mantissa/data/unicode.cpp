@@ -148,7 +148,7 @@ class NormalTables {
     }
     unsigned combining_class(char32_t c) const { return classes_[c]; }
 
-    /// Appends what `c` becomes at last, in no order.
+    /// Appends the full decomposition of `c`, in no order.
     void decompose(char32_t c, bool compatible, std::vector<char32_t>& into) const {
         if (is_syllable(c)) {
             const char32_t place = c - first_syllable;
@@ -253,7 +253,7 @@ void order_marks(const NormalTables& tables, std::vector<char32_t>& characters) 
     }
 }
 
-/// Joins what composes, in place (UAX #15, the canonical composition algorithm).
+/// Joins the characters that compose, in place (UAX #15, the canonical composition algorithm).
 void compose_all(const NormalTables& tables, std::vector<char32_t>& characters) {
     constexpr std::size_t none = static_cast<std::size_t>(-1);
     std::size_t starter = none, kept = 0;
@@ -285,7 +285,7 @@ bool normalize_unicode(std::string_view text, NormalForm form, std::string& norm
         return step.code_point < 0x80 || step.code_point == Utf8Step::invalid ||
                tables.is_inert(step.code_point, form);
     };
-    std::size_t copied = 0, last = 0;  // what is written; the last inert character
+    std::size_t copied = 0, last = 0;  // characters written; the last inert one
     bool changes = false;
     std::vector<char32_t> characters;
     for (std::size_t at = 0; at < text.size();) {

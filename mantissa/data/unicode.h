@@ -95,7 +95,8 @@ void append_utf8(std::string& text, char32_t code_point);
 enum class NormalForm : std::uint8_t { nfc, nfd, nfkc, nfkd };
 
 /// The text in that form, written to `normal`. False, and `normal` is not touched, if it is in that form
-/// already. What is not UTF-8 stays as it is. Time is O(n) in the text but for long rows of combining marks.
+/// already. Bytes that are no UTF-8 stay as they are. Time is O(n) in the text but for long rows of combining
+/// marks.
 bool normalize_unicode(std::string_view text, NormalForm form, std::string& normal);
 
 /// Tables, as unicode_decompositions.cpp tells.

@@ -156,7 +156,7 @@ std::string chart(const NumericsReport& report, const std::vector<Layer>& layers
     return svg + ticks(axis, end + 16) + "</svg>\n";
 }
 
-/// A line for each tensor: name, histogram, and what FP16 loses of it.
+/// A line for each tensor: name, histogram, and the share that FP16 loses.
 std::string tensors(const NumericsReport& report, const char* title, const NumericsOfKind& kind,
                     std::size_t color) {
     constexpr double line = 22;

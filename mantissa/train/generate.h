@@ -28,7 +28,7 @@ std::int32_t sample(std::span<const float> logits, const SamplingOptions& option
 /// it is positive, and else multiplied by it. Keskar et al., "CTRL", 2019.
 void penalize_repetition(std::span<float> logits, std::span<const std::int32_t> text, double penalty);
 
-/// ln softmax(logits)[token]: what the model itself gives to the token, whatever the options of the draw.
+/// ln softmax(logits)[token]: the model's own log-probability of the token, whatever the options of the draw.
 double log_probability(std::span<const float> logits, std::int32_t token);
 
 /// Tokens that are left of a text that slides: the longer half of the context.

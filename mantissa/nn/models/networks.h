@@ -10,7 +10,7 @@
 
 namespace mantissa::inline v0::nn {
 
-/// DenseNet: each layer reads what all layers of its block before it made. Huang, Liu, van der Maaten,
+/// DenseNet: each layer reads the results of all layers before it in its block. Huang, Liu, van der Maaten,
 /// Weinberger, "Densely connected convolutional networks", 2016; bottleneck layers, and transitions that
 /// halve the channels (DenseNet-BC), as Keras and torchvision have them. The growth rate is half the width.
 ///
@@ -68,7 +68,7 @@ struct VggConfig {
     std::string name = "VGG19";
     std::array<std::int64_t, 5> convolutions = {2, 2, 4, 4, 4};  ///< of each stage; 1 or more
     std::int64_t hidden = 64;  ///< outputs of the first two fully connected layers, times the width
-    double dropout = 0;        ///< of what the first two fully connected layers give, while training
+    double dropout = 0;        ///< of the first two fully connected layers' results, while training
     ImageSizes sizes = {};
 };
 
