@@ -54,7 +54,8 @@ std::int64_t axis_from_front(std::string_view op, const Tensor& x, std::int64_t 
 }
 
 std::int64_t Tensor::dim(int axis, Where at) const {
-    return shape()[static_cast<int>(axis_from_front("dim", {graph(at), value_}, axis, at))];
+    const std::int64_t front = axis_from_front("dim", {graph(at), value_}, axis, at);
+    return shape()[static_cast<int>(front)];
 }
 
 std::vector<Tensor> call(Graph& graph, std::string_view op, std::span<const Tensor> inputs,

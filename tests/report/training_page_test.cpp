@@ -78,7 +78,7 @@ TEST(TrainingPage, HoldsEveryPointOfAShortRun) {
         EXPECT_EQ(count(html, "<title>loss, step " + std::to_string(step) + ": "), step < 10 ? 2u : 3u)
             << step;
     for (const char* part :
-         {"Training tiny &lt;&amp;&gt;", "20 of 20 steps are done, 1 h 02 min in all; the run has ended",
+         {"Training tiny &lt;&amp;&gt;", "20 of 20 steps are done, 1 h 2 min in all; the run has ended",
           "Written 2026-01-02 03:04:05 UTC", "validation loss, step 9: 4.5<",
           "validation loss, step 19: 4.75<", "learning rate, step 3: 0.001<", "gradient norm, step 3: 2<",
           "tokens a second, step 3: 12345<", "<b>4.5000 at step 9</b>", "12,345", "25.0 %",
@@ -93,7 +93,7 @@ TEST(TrainingPage, LoadsItselfAgainWhileTheRunGoesOn) {
     TrainingPage page(run_of(1200));
     const std::string empty = page.html(TrainingState::runs, "now", 0.5);
     EXPECT_EQ(fault_of_page(empty), "");
-    EXPECT_TRUE(has(empty, "No step of 1,200 is done, 0 s. Written now; "));
+    EXPECT_TRUE(has(empty, "No step of 1,200 is done, 0.5 s. Written now; "));
     EXPECT_TRUE(has(empty, "<meta http-equiv='refresh' content='10'>"));
     for (int step = 600; step < 660; ++step) page.add(point_of(step, 3));  // resumed
     // 60 steps in 30 s, and 540 are left.
