@@ -173,6 +173,30 @@ TEST(ContractionCodes, RefusesWhatCannotBe) {
     problem = operands.problem(true);
     problem.a.dtype = problem.b.dtype = DType::f16;
     EXPECT_EQ(refusal(problem), "codes are widened to f32 or bf16, not to f16");
+    problem = operands.problem(true);
+    problem.b.scales_apart = true;
+    EXPECT_EQ(refusal(problem), "b is nf4, whose scales lie behind its codes");
+}
+
+TEST(ContractionCodes, ScalesMayLieApart) {
+    CodedOperands operands({Layout::int4, 20, 70, 130, true, DType::f32});
+    ContractionProblem problem = operands.problem(true);
+    problem.b.scales_apart = true;
+    const PreparedContraction prepared = prepare_contraction(problem, best_isa());
+    const auto* const scales =
+        static_cast<const BF16*>(source_of(operands.product.matrix(), operands.codes.data()).scales);
+    const std::vector<std::byte> codes(operands.codes.begin(), operands.codes.begin() + 70 * 130 / 2);
+    const std::vector<BF16> apart(scales, scales + 70 * 5);
+    std::vector<float> out(20 * 70);
+    ContractionArguments arguments{
+        .a = operands.a.data(), .b = codes.data(), .scales_of_b = apart.data(), .out = out.data()};
+    ThreadPool pool(2);
+    Buffer workspace(prepared.workspace_bytes(2));
+    contract(prepared, arguments, workspace.as<std::byte>(), pool);
+    EXPECT_EQ(out, operands.run(true, best_isa(), 1));
+    arguments.scales_of_b = nullptr;
+    EXPECT_EQ(testing::error_of([&] { contract(prepared, arguments, workspace.as<std::byte>(), pool); }),
+              "contraction: the scales of b are missing");
 }
 
 }  // namespace

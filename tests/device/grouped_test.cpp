@@ -27,14 +27,14 @@ struct Grouped {
         : numbers(static_cast<std::size_t>(rows * depth / 2)),
           scales(static_cast<std::size_t>(rows * ceil_div(depth, weights_of_group))) {
         ThreadPool pool(threads);
-        Buffer workspace(static_cast<std::size_t>(quantize_groups_workspace(depth, threads)));
-        quantize_groups({.rows = rows,
-                         .depth = depth,
-                         .x = {w.data()},
-                         .numbers = numbers.data(),
-                         .scales = scales.data(),
-                         .workspace = reinterpret_cast<float*>(workspace.as<std::byte>().data())},
-                        pool);
+        Buffer workspace(static_cast<std::size_t>(quantize_rows_workspace(depth, threads)));
+        quantize_rows({.rows = rows,
+                       .depth = depth,
+                       .x = {w.data()},
+                       .numbers = numbers.data(),
+                       .scales = scales.data(),
+                       .workspace = reinterpret_cast<float*>(workspace.as<std::byte>().data())},
+                      pool, Isa::generic);
     }
     double weight(std::int64_t row, std::int64_t k, std::int64_t depth) const {
         const std::int64_t groups = ceil_div(depth, weights_of_group);

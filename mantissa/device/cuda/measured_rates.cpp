@@ -35,9 +35,8 @@ std::optional<double> theoretical(const codegen::PeakKernel& kernel, const GpuFa
 double measured_rate_of(Device& device, Context& context, const codegen::PeakKernel& kernel) {
     constexpr double enough = 2e-3;
     constexpr std::int64_t max_times = std::int64_t{1} << 20;
-    const codegen::GridKernel named{.name = fmt::format("peak_{}_{}", kernel.inputs, kernel.accumulator),
-                                    .code = kernel};
-    const auto made = context.modules.add(named);
+    const SizedKernel made = add_sized(
+        context, {.name = fmt::format("peak_{}_{}", kernel.inputs, kernel.accumulator), .code = kernel});
     device.compile_kernels();
     const auto bytes =
         static_cast<std::size_t>(kernel.blocks * codegen::grid_threads) * sizeof(std::uint32_t);
@@ -45,8 +44,7 @@ double measured_rate_of(Device& device, Context& context, const codegen::PeakKer
     constexpr std::int64_t warps = codegen::grid_threads / 32;
     for (std::int64_t times = 1;; times *= 4) {
         const Launch queue = [&](const Operands& operands) {
-            launch(context, *made, kernel.blocks,
-                   {address_of(operands.outputs[0]), static_cast<std::uint64_t>(times)});
+            launch(context, made, {address_of(operands.outputs[0]), static_cast<std::uint64_t>(times)});
         };
         const double seconds = fastest_run(
             device, BoundLaunch{.launch = &queue, .inputs = {}, .outputs = {{results->data(), bytes}}});

@@ -145,7 +145,7 @@ std::uint64_t* MatrixRun::zeros_of_b(std::int64_t chunk, std::int64_t inner, std
 
 OperandSource MatrixRun::source_of_a() const {
     const ContractionArguments& arguments = c_.arguments;
-    return {arguments.a, arguments.map_a, arguments.map_a_args};
+    return {.data = arguments.a, .map = arguments.map_a, .map_args = arguments.map_a_args};
 }
 
 const std::byte* MatrixRun::images(const void* data, const MatrixLayout& layout) const {
@@ -174,7 +174,7 @@ void MatrixRun::pack_columns(std::int64_t chunk, std::int64_t inner, std::int64_
     }
     const PanelRange mine = part_of(columns.size, blocking_.pack_columns, group);
     const PanelRange lines{columns.begin + mine.begin, mine.size};
-    b_.pack({.data = c_.arguments.b}, entry_, lines,
+    b_.pack({.data = c_.arguments.b, .scales = c_.arguments.scales_of_b}, entry_, lines,
             {depth, buffer_of_b(chunk, inner) + mine.begin * kernels_.line_bytes(depth.size)});
     if (std::uint64_t* const zeros = zeros_of_b(chunk, inner, mine.begin))
         b_.find_zeros(c_.arguments.b, entry_, lines, depth, zeros);

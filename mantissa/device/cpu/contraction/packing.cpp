@@ -132,16 +132,17 @@ void OperandPanels::make(const OperandSource& source, std::int64_t entry, PanelR
     if (layout_.mapped) return map(source, entry, lines, depth, to, stride);
     const bool along = form_ == PanelSource::along_depth;
     if (has_codes(layout_.codes))
-        return widen(source.data, along ? lines : depth, along ? depth : lines, to, stride);
+        return widen(source, along ? lines : depth, along ? depth : lines, to, stride);
     gather_window(source, entry, along ? lines : depth, along ? depth : lines,
                   {static_cast<std::byte*>(to), stride, along ? depth.size : lines.size});
 }
 
-void OperandPanels::widen(const void* source, PanelRange rows, PanelRange columns, void* to,
+void OperandPanels::widen(const OperandSource& source, PanelRange rows, PanelRange columns, void* to,
                           std::int64_t stride) const {
     const bool along = form_ == PanelSource::along_depth;
-    const CodedMatrix whole{layout_.codes, along ? lines_ : k_, layout_.leading};
-    kernels_.widen({.from = source_of(whole, source),
+    CodedSource from = source_of({layout_.codes, along ? lines_ : k_, layout_.leading}, source.data);
+    if (source.scales) from.scales = source.scales;
+    kernels_.widen({.from = from,
                     .row = rows.begin,
                     .column = columns.begin,
                     .rows = rows.size,

@@ -22,7 +22,8 @@ PanelRange part_of(std::int64_t whole, std::int64_t part, std::int64_t index);
 /// An operand where it lies in memory.
 struct OperandSource {
     const void* data = nullptr;
-    MapFunction map = nullptr;  ///< of a mapped one
+    const void* scales = nullptr;  ///< of codes, where they lie apart
+    MapFunction map = nullptr;     ///< of a mapped one
     const void* map_args = nullptr;
 };
 
@@ -95,7 +96,8 @@ class OperandPanels {
     void map(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth, void* to,
              std::int64_t stride) const;
     /// A coded operand, as numbers.
-    void widen(const void* source, PanelRange rows, PanelRange columns, void* to, std::int64_t stride) const;
+    void widen(const OperandSource& source, PanelRange rows, PanelRange columns, void* to,
+               std::int64_t stride) const;
     /// Whether the operand's elements exist only once they are made.
     bool is_made() const { return layout_.mapped || layout_.window || has_codes(layout_.codes); }
     const std::byte* element(const void* source, std::int64_t entry, std::int64_t line,

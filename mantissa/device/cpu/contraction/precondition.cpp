@@ -34,7 +34,9 @@ OperandMemory memory_of(const NamedMatrix& matrix, const ContractionProblem& pro
     OperandMemory memory{.name = matrix.name, .dtype = layout.dtype};
     if (matrix.rows == 0 || matrix.cols == 0) return memory;
     if (has_codes(layout.codes)) {
-        memory.bytes = static_cast<std::size_t>(coded_bytes({layout.codes, matrix.rows, matrix.cols}));
+        memory.bytes = static_cast<std::size_t>(layout.scales_apart
+                                                    ? matrix.rows * matrix.cols / 2
+                                                    : coded_bytes({layout.codes, matrix.rows, matrix.cols}));
         return memory;
     }
     const std::int64_t of_matrix = layout.window ? elements_of(*layout.window, matrix.rows)
@@ -150,6 +152,8 @@ std::string refusal_of_codes(const ContractionProblem& problem) {
     if (problem.entries() != 1 || b.window || b.leading != matrix.cols)
         return fmt::format("b is {}, which only one matrix can be whose rows follow each other",
                            name_of(b.codes));
+    if (b.scales_apart && (b.codes != Layout::int4 || problem.keeps_b))
+        return fmt::format("b is {}, whose scales lie behind its codes", name_of(b.codes));
     return {};
 }
 
@@ -206,6 +210,7 @@ void check_arguments(const ContractionProblem& problem, const ContractionMemory&
     const ByteRange read_b =
         problem.keeps_b ? checked_panels(arguments.b, memory.kept_bytes) : checked(memory.b, arguments.b);
     if (problem.a.mapped && !arguments.map_a) fail("the function that maps a is missing");
+    if (problem.b.scales_apart && !arguments.scales_of_b) fail("the scales of b are missing");
     if (workspace.size() < workspace_needed)
         fail(fmt::format("the workspace has {} bytes; {} are needed", workspace.size(), workspace_needed));
     if (reinterpret_cast<std::uintptr_t>(workspace.data()) % 64 != 0)

@@ -46,6 +46,8 @@ struct MatrixLayout {
     /// b only: nf4, int4 or int8. Codes and scales of a whole matrix are stored (numerics/coded_weights.h),
     /// and widened to `dtype` as they are packed.
     Layout codes = Layout::row_major;
+    /// int4 alone: scales lie at ContractionArguments::scales_of_b, and not behind the codes.
+    bool scales_apart = false;
 
     /// Where the matrix of one entry begins, in elements, in a batch whose inner dimension is `inner`.
     std::int64_t offset_of(std::int64_t entry, std::int64_t inner) const {
@@ -122,7 +124,8 @@ struct ContractionProblem {
 /// Data of one call. No output may overlap an input.
 struct ContractionArguments {
     const void* a = nullptr;
-    const void* b = nullptr;     ///< the kept panels, if b is kept
+    const void* b = nullptr;  ///< the kept panels, if b is kept
+    const void* scales_of_b = nullptr;
     void* out = nullptr;         ///< unused with a custom epilogue
     const void* bias = nullptr;  ///< [n], if the epilogue adds one
     EpilogueFunction epilogue = nullptr;

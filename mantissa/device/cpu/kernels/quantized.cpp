@@ -16,38 +16,26 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-PreparedKernel quantize_rows_kernel(const Type& w, ThreadPool& pool, Isa isa) {
-    const QuantizeRows fixed{.rows = w.shape[0], .depth = w.shape[1], .x = {nullptr, w.dtype}};
+template <class Scale>
+PreparedKernel prepare_quantize(const Type& w, ThreadPool& pool, Isa isa) {
+    const QuantizeRows<Scale> fixed{.rows = w.shape[0], .depth = w.shape[1], .x = {nullptr, w.dtype}};
     const auto launch = [=, &pool](const Operands& o) {
-        QuantizeRows rows = fixed;
+        QuantizeRows<Scale> rows = fixed;
         rows.x.data = o.inputs[0];
         rows.numbers = o.output<std::uint8_t>(0);
-        rows.scales = o.output<float>(1);
+        rows.scales = o.output<Scale>(1);
         rows.workspace = reinterpret_cast<float*>(o.workspace);
         quantize_rows(rows, pool, isa);
     };
     return {.launch = launch, .workspace = quantize_rows_workspace(w.shape[1], pool.threads())};
 }
 
-PreparedKernel quantize_groups_kernel(const Type& w, ThreadPool& pool) {
-    const QuantizeGroups fixed{.rows = w.shape[0], .depth = w.shape[1], .x = {nullptr, w.dtype}};
-    const auto launch = [=, &pool](const Operands& o) {
-        QuantizeGroups groups = fixed;
-        groups.x.data = o.inputs[0];
-        groups.numbers = o.output<std::uint8_t>(0);
-        groups.scales = o.output<BF16>(1);
-        groups.workspace = reinterpret_cast<float*>(o.workspace);
-        quantize_groups(groups, pool);
-    };
-    return {.launch = launch, .workspace = quantize_groups_workspace(w.shape[1], pool.threads())};
-}
-
 Kernel quantize_kernel(const Context& context) {
     const auto prepare = [isa = context.isa,
                           &pool = context.pool](const Problem& problem) -> Expected<PreparedKernel> {
         const Type& w = problem.inputs[0];
-        return problem.attributes.word("format") == "s4" ? quantize_groups_kernel(w, pool)
-                                                         : quantize_rows_kernel(w, pool, isa);
+        return problem.attributes.word("format") == "s4" ? prepare_quantize<BF16>(w, pool, isa)
+                                                         : prepare_quantize<float>(w, pool, isa);
     };
     return {.name = fmt::format("quantise {}", instructions_of(context.isa)), .prepare = prepare};
 }

@@ -21,8 +21,6 @@ namespace {
 
 constexpr std::int64_t group = weights_of_group;
 static_assert(numbers_together == groups_together * group);
-/// Rows of w that become FP32 at a time: with 1,024 columns 2 MB, as contractions like their operands.
-constexpr std::int64_t widened_rows = 512;
 
 std::int64_t groups_of(std::int64_t depth) { return ceil_div(depth, group); }
 
@@ -61,35 +59,12 @@ std::int64_t columns_of_few_rows(std::int64_t n, std::int64_t bytes) {
     return std::max<std::int64_t>(16, columns / 16 * 16);
 }
 
-/// Rows of x as the kernels of few rows read them.
-class FewRows {
-  public:
-    FewRows(const GroupedProduct& p, std::byte* memory)
-        : p_(p),
-          x_(reinterpret_cast<FourOfX*>(memory)),
-          values_(reinterpret_cast<float*>(memory +
-                                           p.m * fours(p.k) * static_cast<std::int64_t>(sizeof(FourOfX)))) {}
-    static std::int64_t bytes(const GroupedProduct& p) {
-        return fours(p.k) * (p.m * static_cast<std::int64_t>(sizeof(FourOfX)) + numbers_together * 4);
-    }
+std::int64_t fours_of(std::int64_t k) { return ceil_div(k, numbers_together); }
 
-    void quantize(QuantizeFours quantize_fours) const {
-        std::fill(values_ + p_.k, values_ + fours(p_.k) * numbers_together, 0.0f);
-        for (std::int64_t row = 0; row < p_.m; ++row) {
-            widen(p_.x, row * p_.k, p_.k, values_);
-            quantize_fours(values_, fours(p_.k), x_ + row, p_.m);
-        }
-    }
-
-    const FourOfX* data() const { return x_; }
-
-  private:
-    static std::int64_t fours(std::int64_t k) { return ceil_div(k, numbers_together); }
-
-    const GroupedProduct& p_;
-    FourOfX* x_;     // [fours, m]
-    float* values_;  // one row of x, widened
-};
+/// Rows of x as the kernels of few rows read them, [fours, m], and one row, widened.
+std::int64_t bytes_of_few_rows(const GroupedProduct& p) {
+    return fours_of(p.k) * (p.m * static_cast<std::int64_t>(sizeof(FourOfX)) + numbers_together * 4);
+}
 
 void add_bias(const GroupedProduct& p, std::int64_t row, std::int64_t first, std::int64_t count) {
     if (!p.bias) return;
@@ -98,15 +73,23 @@ void add_bias(const GroupedProduct& p, std::int64_t row, std::int64_t first, std
 }
 
 void multiply_few_rows(const GroupedProduct& p, ThreadPool& pool, Isa isa) {
-    const FewRows rows(p, p.workspace);
-    rows.quantize(of_level(isa, quantize_fours_generic, quantize_fours_avx2, quantize_fours_avx512));
+    const QuantizeFours quantize =
+        of_level(isa, quantize_fours_generic, quantize_fours_avx2, quantize_fours_avx512);
+    const std::int64_t fours = fours_of(p.k);
+    auto* const x = reinterpret_cast<FourOfX*>(p.workspace);
+    auto* const values = reinterpret_cast<float*>(x + p.m * fours);
+    std::fill(values + p.k, values + fours * numbers_together, 0.0f);
+    for (std::int64_t row = 0; row < p.m; ++row) {
+        widen(p.x, row * p.k, p.k, values);
+        quantize(values, fours, x + row, p.m);
+    }
     const GroupedRowsKernel multiply = isa == Isa::generic  ? multiply_grouped_rows_generic
                                        : has_byte_dots(isa) ? multiply_grouped_rows_avx512_vnni
                                                             : multiply_grouped_rows_avx2;
     const std::int64_t bytes = p.k / 2, columns = columns_of_few_rows(p.n, bytes);
     pool.for_each_block(ceil_div(p.n, columns), [&](std::int64_t block, int) {
         const std::int64_t first = block * columns, count = std::min(columns, p.n - first);
-        multiply({.x = rows.data(),
+        multiply({.x = x,
                   .count = p.m,
                   .b = p.w + first * bytes,
                   .scales = p.scales + first * groups_of(p.k),
@@ -120,33 +103,20 @@ void multiply_few_rows(const GroupedProduct& p, ThreadPool& pool, Isa isa) {
     });
 }
 
-/// Some rows of w at a time, in FP32.
-ContractionProblem part_in_f32(const GroupedProduct& p, std::int64_t columns) {
-    ContractionProblem problem{.m = p.m, .n = columns, .k = p.k};
-    problem.a = {.leading = p.k};
-    problem.b = {.transpose = Transpose::yes, .leading = p.k};
-    problem.out = {.leading = p.n};
-    problem.epilogue.bias = p.bias != nullptr;
-    return problem;
+PreparedContraction product_in_f32(const GroupedProduct& p, Isa isa, int threads) {
+    return prepare_contraction(
+        {.m = p.m,
+         .n = p.n,
+         .k = p.k,
+         .a = {.leading = p.k},
+         .b = {.transpose = Transpose::yes, .leading = p.k, .codes = Layout::int4, .scales_apart = true},
+         .out = {.leading = p.n},
+         .epilogue = {.bias = p.bias != nullptr},
+         .threads = threads},
+        isa);
 }
 
-/// Where the parts of the workspace begin.
-struct ManyRowsWorkspace {
-    std::int64_t x, w, multiply, end;
-
-    ManyRowsWorkspace(const GroupedProduct& p, Isa isa, int threads) {
-        const std::int64_t columns = std::min(widened_rows, p.n), rest = p.n % columns;
-        x = 0;
-        w = in_lines(p.m * p.k * 4);
-        multiply = w + in_lines(columns * p.k * 4);
-        std::size_t most = 0;
-        for (const std::int64_t part : {columns, rest})
-            if (part > 0)
-                most =
-                    std::max(most, prepare_contraction(part_in_f32(p, part), isa).workspace_bytes(threads));
-        end = multiply + static_cast<std::int64_t>(most);
-    }
-};
+std::int64_t bytes_of_x(const GroupedProduct& p) { return in_lines(p.m * p.k * 4); }
 
 void widen_row_of_x(const GroupedProduct& p, std::int64_t row, NarrowToS8 narrow, float* to) {
     for (std::int64_t first = 0; first < p.k; first += group, to += group) {
@@ -159,29 +129,12 @@ void widen_row_of_x(const GroupedProduct& p, std::int64_t row, NarrowToS8 narrow
 }
 
 void multiply_many_rows(const GroupedProduct& p, ThreadPool& pool, Isa isa) {
-    const ManyRowsWorkspace at(p, isa, pool.threads());
+    const PreparedContraction product = product_in_f32(p, isa, pool.threads());
     const NarrowToS8 narrow = narrow_to_s8(isa);
-    const WidenCodes widen_codes = of_level(isa, widen_codes_generic, widen_codes_avx2, widen_codes_avx512);
-    CodedSource codes = source_of({Layout::int4, p.n, p.k}, p.w);
-    codes.scales = p.scales;
-    auto* const x = reinterpret_cast<float*>(p.workspace + at.x);
-    auto* const w = reinterpret_cast<float*>(p.workspace + at.w);
+    auto* const x = reinterpret_cast<float*>(p.workspace);
     pool.for_each_block(p.m, [&](std::int64_t row, int) { widen_row_of_x(p, row, narrow, x + row * p.k); });
-    for (std::int64_t first = 0; first < p.n; first += widened_rows) {
-        const std::int64_t columns = std::min(widened_rows, p.n - first);
-        pool.for_each_block(ceil_div(columns, 16), [&](std::int64_t block, int) {
-            const std::int64_t row = block * 16;
-            widen_codes({.from = codes,
-                         .row = first + row,
-                         .rows = std::min<std::int64_t>(16, columns - row),
-                         .columns = p.k,
-                         .to = w + row * p.k,
-                         .stride = p.k});
-        });
-        contract(prepare_contraction(part_in_f32(p, columns), isa),
-                 {.a = x, .b = w, .out = p.y + first, .bias = p.bias ? p.bias + first : nullptr},
-                 {p.workspace + at.multiply, static_cast<std::size_t>(at.end - at.multiply)}, pool);
-    }
+    contract(product, {.a = x, .b = p.w, .scales_of_b = p.scales, .out = p.y, .bias = p.bias},
+             {p.workspace + bytes_of_x(p), product.workspace_bytes(pool.threads())}, pool);
 }
 
 }  // namespace
@@ -194,15 +147,20 @@ const char* name_of_bytes(Isa isa) {
     return isa == Isa::generic ? "generic" : has_byte_dots(isa) ? "avx512_vnni" : "avx2";
 }
 
-std::int64_t quantize_groups_workspace(std::int64_t depth, int threads) {
-    return threads * float_lines(depth);
+std::int64_t quantize_rows_workspace(std::int64_t depth, int threads) { return threads * float_lines(depth); }
+
+void quantize_rows(const QuantizeRows<float>& p, ThreadPool& pool, Isa isa) {
+    pool.for_each_block(p.rows, [&](std::int64_t row, int worker) {
+        p.scales[row] = quantize(p.x, row * p.depth, p.depth, narrow_to_s8(isa),
+                                 p.workspace + worker * float_lines(p.depth) / 4,
+                                 reinterpret_cast<std::int8_t*>(p.numbers + row * p.depth));
+    });
 }
 
-void quantize_groups(const QuantizeGroups& p, ThreadPool& pool) {
+void quantize_rows(const QuantizeRows<BF16>& p, ThreadPool& pool, Isa) {
     check(p.depth % 2 == 0, "rows of four bits are even");
-    const std::int64_t per_worker = float_lines(p.depth) / 4;
     pool.for_each_block(p.rows, [&](std::int64_t row, int worker) {
-        float* const values = p.workspace + worker * per_worker;
+        float* const values = p.workspace + worker * float_lines(p.depth) / 4;
         widen(p.x, row * p.depth, p.depth, values);
         for (std::int64_t first = 0; first < p.depth; first += group) {
             const std::int64_t count = std::min(group, p.depth - first);
@@ -216,8 +174,9 @@ void quantize_groups(const QuantizeGroups& p, ThreadPool& pool) {
 }
 
 std::int64_t grouped_product_workspace(const GroupedProduct& p, Isa isa, int threads) {
-    if (p.m <= max_rows_in_place) return FewRows::bytes(p);
-    return ManyRowsWorkspace(p, isa, threads).end;
+    if (p.m <= max_rows_in_place) return bytes_of_few_rows(p);
+    return bytes_of_x(p) +
+           static_cast<std::int64_t>(product_in_f32(p, isa, threads).workspace_bytes(threads));
 }
 
 void grouped_product(const GroupedProduct& p, ThreadPool& pool, Isa isa) {
@@ -226,17 +185,6 @@ void grouped_product(const GroupedProduct& p, ThreadPool& pool, Isa isa) {
         multiply_few_rows(p, pool, isa);
     else
         multiply_many_rows(p, pool, isa);
-}
-
-std::int64_t quantize_rows_workspace(std::int64_t depth, int threads) { return threads * float_lines(depth); }
-
-void quantize_rows(const QuantizeRows& p, ThreadPool& pool, Isa isa) {
-    const NarrowToS8 narrow = narrow_to_s8(isa);
-    pool.for_each_block(p.rows, [&](std::int64_t row, int worker) {
-        p.scales[row] =
-            quantize(p.x, row * p.depth, p.depth, narrow, p.workspace + worker * float_lines(p.depth) / 4,
-                     reinterpret_cast<std::int8_t*>(p.numbers + row * p.depth));
-    });
 }
 
 namespace {

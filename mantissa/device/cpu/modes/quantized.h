@@ -12,24 +12,28 @@
 
 namespace mantissa::inline v0::on_cpu {
 
-struct QuantizeGroups {
+template <class Scale>
+struct QuantizeRows {
     std::int64_t rows = 0;
-    std::int64_t depth = 0;           ///< even
+    std::int64_t depth = 0;           ///< even where numbers have four bits
     ConstView x = {};                 // [rows, depth], f32, bf16 or f16
-    std::uint8_t* numbers = nullptr;  // [rows, depth], two in a byte
-    BF16* scales = nullptr;           // [rows, groups]
-    float* workspace = nullptr;       ///< quantize_groups_workspace() bytes
+    std::uint8_t* numbers = nullptr;  // [rows, depth], bytes, or two in a byte
+    Scale* scales = nullptr;          // [rows], or [rows, groups]
+    float* workspace = nullptr;       ///< quantize_rows_workspace() bytes
 };
 
-std::int64_t quantize_groups_workspace(std::int64_t depth, int threads);
-void quantize_groups(const QuantizeGroups& problem, ThreadPool& pool);
+std::int64_t quantize_rows_workspace(std::int64_t depth, int threads);
+/// Bytes; the scale of a row is its largest absolute value over 127.
+void quantize_rows(const QuantizeRows<float>& problem, ThreadPool& pool, Isa isa);
+/// Four bits, by groups.
+void quantize_rows(const QuantizeRows<BF16>& problem, ThreadPool& pool, Isa isa);
 
 struct GroupedProduct {
     std::int64_t m = 0;
     std::int64_t n = 0;
     std::int64_t k = 0;               ///< even
     ConstView x = {};                 // [m, k], f32, bf16 or f16
-    const std::uint8_t* w = nullptr;  // [n, k] as quantize_groups() makes it
+    const std::uint8_t* w = nullptr;  // [n, k] as quantize_rows() makes it
     const BF16* scales = nullptr;     // [n, groups]
     const float* bias = nullptr;      // [n] or null
     float* y = nullptr;               // [m, n]
@@ -38,22 +42,9 @@ struct GroupedProduct {
 
 std::int64_t grouped_product_workspace(const GroupedProduct& size, Isa isa, int threads);
 
-/// Few rows are multiplied as whole numbers, straight from where w lies. Many become products in FP32 of what
-/// the numbers stand for, some rows of w at a time.
+/// Few rows are multiplied as whole numbers, straight from where w lies. Many become a product in FP32 of
+/// what the numbers stand for.
 void grouped_product(const GroupedProduct& problem, ThreadPool& pool, Isa isa);
-
-/// Rows of whole numbers, each with a scale: the largest absolute value over 127.
-struct QuantizeRows {
-    std::int64_t rows = 0;
-    std::int64_t depth = 0;
-    ConstView x = {};                 // [rows, depth], f32, bf16 or f16
-    std::uint8_t* numbers = nullptr;  // [rows, depth]
-    float* scales = nullptr;          // [rows]
-    float* workspace = nullptr;       ///< quantize_rows_workspace() bytes
-};
-
-std::int64_t quantize_rows_workspace(std::int64_t depth, int threads);
-void quantize_rows(const QuantizeRows& problem, ThreadPool& pool, Isa isa);
 
 struct QuantizedProduct {
     std::int64_t m = 0;

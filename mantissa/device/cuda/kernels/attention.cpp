@@ -20,14 +20,16 @@ namespace mantissa::inline v0::on_cuda {
 
 namespace {
 
+/// Workspace is handed out in pieces, each at a multiple of this.
+constexpr std::int64_t piece_bytes = 256;
+
 /// Gradients of operands, in the order in which they are asked for, as in `PairScore`. Sums by rows are
 /// summed further over the axes that the operand does not have.
 class ScoreGradients {
   public:
     /// Adds up FP32 numbers [B, heads, positions] over the axes that the operand does not have.
     struct RowSums {
-        std::shared_ptr<const GpuKernel> kernel;
-        std::int64_t blocks = 0;
+        SizedKernel sum;
         std::int64_t workspace = 0;  ///< bytes
     };
     struct Gradient {
@@ -37,18 +39,43 @@ class ScoreGradients {
 
     void add(Gradient gradient) { all_.push_back(std::move(gradient)); }
 
-    std::int64_t workspace() const;
-    std::int64_t launches() const;
+    std::int64_t workspace() const { return workspace_before(all_.size()); }
+    std::int64_t launches() const { return std::ssize(all_); }
+
     /// Where the kernels leave these gradients. `first_output`: among the operation's; `first`: of the
     /// workspace.
     std::vector<std::uint64_t> places(const std::vector<std::size_t>& which, const Operands& operands,
-                                      std::size_t first_output, std::int64_t first) const;
-    void begin(const Context& context, const Operands& operands, std::size_t first_output) const;
+                                      std::size_t first_output, std::int64_t first) const {
+        std::vector<std::uint64_t> places;
+        for (const std::size_t i : which)
+            places.push_back(all_[i].sums ? address_of(operands.workspace + first + workspace_before(i))
+                                          : address_of(operands.outputs[first_output + i]));
+        return places;
+    }
+
+    void begin(const Context& context, const Operands& operands, std::size_t first_output) const {
+        for (std::size_t i = 0; i < all_.size(); ++i)
+            if (!all_[i].sums)
+                queue_zeros(context, operands.outputs[first_output + i],
+                            static_cast<std::size_t>(all_[i].bytes));
+    }
+
     void finish(const Context& context, const Operands& operands, std::size_t first_output,
-                std::int64_t first) const;
+                std::int64_t first) const {
+        for (std::size_t i = 0; i < all_.size(); ++i)
+            if (const auto& sums = all_[i].sums)
+                launch(context, sums->sum,
+                       {address_of(operands.workspace + first + workspace_before(i)),
+                        address_of(operands.outputs[first_output + i])});
+    }
 
   private:
-    std::int64_t workspace_before(std::size_t gradient) const;
+    std::int64_t workspace_before(std::size_t gradient) const {
+        std::int64_t bytes = 0;
+        for (std::size_t i = 0; i < gradient; ++i)
+            if (all_[i].sums) bytes += align_up(all_[i].sums->workspace, piece_bytes);
+        return bytes;
+    }
 
     std::vector<Gradient> all_;
 };
@@ -201,12 +228,8 @@ class ScoreBinder {
         // Threads of one result, where there are terms for them: neighbours read neighbours.
         if (terms >= codegen::grid_threads) sum.threads = codegen::grid_threads;
         sum.terms_of_chunk = terms;
-        ScoreGradients::RowSums made;
-        made.workspace = results * terms * static_cast<std::int64_t>(sizeof(float));
-        codegen::GridKernel named{.name = "score_gradient", .code = sum};
-        made.blocks = codegen::blocks_of(named);
-        made.kernel = context_.modules.add(std::move(named));
-        return made;
+        return {add_sized(context_, {.name = "score_gradient", .code = sum}),
+                results * terms * static_cast<std::int64_t>(sizeof(float))};
     }
 
     Context& context_;
@@ -220,44 +243,6 @@ class ScoreBinder {
     BoundScore bound_;
 };
 
-constexpr std::int64_t sums_bytes = 256;  // pieces of workspace begin at multiples
-
-std::int64_t ScoreGradients::workspace_before(std::size_t gradient) const {
-    std::int64_t bytes = 0;
-    for (std::size_t i = 0; i < gradient; ++i)
-        if (all_[i].sums) bytes += align_up(all_[i].sums->workspace, sums_bytes);
-    return bytes;
-}
-
-std::int64_t ScoreGradients::workspace() const { return workspace_before(all_.size()); }
-
-std::int64_t ScoreGradients::launches() const { return static_cast<std::int64_t>(all_.size()); }
-
-std::vector<std::uint64_t> ScoreGradients::places(const std::vector<std::size_t>& which,
-                                                  const Operands& operands, std::size_t first_output,
-                                                  std::int64_t first) const {
-    std::vector<std::uint64_t> places;
-    for (const std::size_t i : which)
-        places.push_back(all_[i].sums ? address_of(operands.workspace + first + workspace_before(i))
-                                      : address_of(operands.outputs[first_output + i]));
-    return places;
-}
-
-void ScoreGradients::begin(const Context& context, const Operands& operands, std::size_t first_output) const {
-    for (std::size_t i = 0; i < all_.size(); ++i)
-        if (!all_[i].sums)
-            queue_zeros(context, operands.outputs[first_output + i], static_cast<std::size_t>(all_[i].bytes));
-}
-
-void ScoreGradients::finish(const Context& context, const Operands& operands, std::size_t first_output,
-                            std::int64_t first) const {
-    for (std::size_t i = 0; i < all_.size(); ++i)
-        if (const auto& sums = all_[i].sums)
-            launch(context, *sums->kernel, sums->blocks,
-                   {address_of(operands.workspace + first + workspace_before(i)),
-                    address_of(operands.outputs[first_output + i])});
-}
-
 /// The score of a node whose tensors of queries, keys and values stand from operand `first` on: 0 forward, 1
 /// backward. Or why there is no function for it.
 Expected<BoundScore> bound_score(Context& context, const Problem& problem, std::size_t first,
@@ -265,8 +250,6 @@ Expected<BoundScore> bound_score(Context& context, const Problem& problem, std::
     if (!problem.attributes.has("score")) return BoundScore{};
     return ScoreBinder(context, problem, first, kernel).run();
 }
-
-using codegen::AttentionKernel;
 
 /// The attention of the graph: the operands that hold q, k and v, and the kernels' common part.
 struct DescribedAttention {
@@ -310,33 +293,24 @@ struct DescribedAttention {
     }
 };
 
-/// Workspace is handed out in pieces, each at a multiple of this.
-constexpr std::int64_t piece_bytes = 256;
-
 /// A kernel and how it is launched.
 struct BoundAttention {
-    std::shared_ptr<const GpuKernel> kernel, seen_tiles;  ///< seen_tiles: null where nothing is masked
-    std::int64_t blocks = 0, seen_blocks = 0, table_bytes = 0;
-    int threads = 0;
+    SizedKernel kernel, seen_tiles;  ///< seen_tiles: none where nothing is masked
+    std::int64_t table_bytes = 0;
     bool moves_whole_rows = false;
 
     BoundAttention(Context& context, AttentionKernel made, AttentionKernel::Makes makes, const char* name) {
         made.makes = makes;
         made.lse_gradient = made.lse_gradient && makes == AttentionKernel::Makes::query_gradient;
         moves_whole_rows = codegen::moves_whole_rows(made);
-        codegen::GridKernel named{.name = fmt::format("{}_{}", name, name_of(made.dtype)), .code = made};
-        blocks = codegen::blocks_of(named);
-        threads = codegen::block_threads(named);
-        kernel = context.modules.add(std::move(named));
+        kernel = add_sized(context, {.name = fmt::format("{}_{}", name, name_of(made.dtype)), .code = made});
         if (!made.score || !made.score->mask) return;
         const codegen::SeenTilesKernel seen{made};
         table_bytes = align_up(seen.bytes(), piece_bytes);
-        codegen::GridKernel of_tiles{.name = "seen_tiles", .code = seen};
-        seen_blocks = codegen::blocks_of(of_tiles);
-        seen_tiles = context.modules.add(std::move(of_tiles));
+        seen_tiles = add_sized(context, {.name = "seen_tiles", .code = seen});
     }
 
-    std::int64_t launches() const { return seen_tiles ? 2 : 1; }
+    std::int64_t launches() const { return seen_tiles.kernel ? 2 : 1; }
 
     /// `operands`: of the score. `table`: where its seen tiles may be kept. `further`: parameters behind
     /// them.
@@ -346,15 +320,15 @@ struct BoundAttention {
         constexpr std::uint64_t at_a_time = 16;
         for (const std::uint64_t address : parameters)
             check(!moves_whole_rows || address % at_a_time == 0, "tensors begin at multiples of 16 bytes");
-        if (seen_tiles) {
+        if (seen_tiles.kernel) {
             std::vector<std::uint64_t> of_tiles(operands.begin(), operands.end());
             of_tiles.push_back(table);
-            launch(context, *seen_tiles, seen_blocks, std::move(of_tiles));
+            launch(context, seen_tiles, std::move(of_tiles));
             parameters.push_back(table);
         }
         parameters.insert(parameters.end(), operands.begin(), operands.end());
         parameters.insert(parameters.end(), further.begin(), further.end());
-        launch(context, *kernel, blocks, std::move(parameters), threads);
+        launch(context, kernel, std::move(parameters));
     }
 };
 

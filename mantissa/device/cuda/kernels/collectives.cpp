@@ -53,7 +53,7 @@ class OverNumbers {
     }
 
     void queue(const Context& context, cuda::Stream stream, std::vector<std::uint64_t> addresses) const {
-        launch_on(context, stream, *made_.kernel, made_.blocks, std::move(addresses));
+        launch_on(context, stream, made_, std::move(addresses));
     }
 
   private:

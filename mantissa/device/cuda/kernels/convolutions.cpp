@@ -34,14 +34,8 @@ constexpr std::string_view begins_askew =
 
 /// A kernel that writes elements elsewhere, perhaps as others: cuDNN's filter from the graph's, or back, or
 /// an operand in FP32.
-struct Rewrite : SizedKernel {
-    void queue(const Context& context, cuda::DevicePtr from, cuda::DevicePtr to) const {
-        launch(context, *kernel, blocks, {from, to});
-    }
-};
-
-Rewrite rewrite(Context& context, std::vector<std::int64_t> extents, codegen::Strided from,
-                codegen::Strided to) {
+SizedKernel rewrite(Context& context, std::vector<std::int64_t> extents, codegen::Strided from,
+                    codegen::Strided to) {
     codegen::ElementKernel kernel{.op = from.dtype == to.dtype ? "copy" : "cast",
                                   .extents = std::move(extents),
                                   .operands = {std::move(from)},
@@ -56,10 +50,10 @@ Rewrite rewrite(Context& context, std::vector<std::int64_t> extents, codegen::St
     };
     for (const int count : {8, 4, 2})
         if (kernel.at_once == 1 && moves_at_once(count)) kernel.at_once = count;
-    return {add_element_kernel(context, std::move(kernel))};
+    return add_element_kernel(context, std::move(kernel));
 }
 
-Rewrite widened(Context& context, const Type& type) {
+SizedKernel widened(Context& context, const Type& type) {
     return rewrite(context, {type.shape.elements()}, {type.dtype, {1}}, {DType::f32, {1}});
 }
 
@@ -96,7 +90,7 @@ class BoundDnn {
                               {of.dtype, strides_in_graph(of.of)});
         }
         if (bias_ && widens) third_ = widened(context, operands[2]);
-        const auto reserve = [&](const Rewrite& rewrite, const Shape& shape) {
+        const auto reserve = [&](const SizedKernel& rewrite, const Shape& shape) {
             const std::int64_t at = bytes_;
             if (rewrite.kernel)
                 bytes_ = align_up(bytes_ + shape.elements() * static_cast<std::int64_t>(size_of(of.dtype)),
@@ -113,16 +107,16 @@ class BoundDnn {
     std::string text() const { return plan_->text(); }
     std::int64_t launches() const {
         std::int64_t all = 1;
-        for (const Rewrite* one : {&first_, &second_, &third_, &result_}) all += one->kernel ? 1 : 0;
+        for (const SizedKernel* one : {&first_, &second_, &third_, &result_}) all += one->kernel ? 1 : 0;
         return all;
     }
 
     void queue(const Operands& operands) const {
         const cuda::DevicePtr scratch = address_of(operands.workspace);
-        const auto given = [&](const Rewrite& rewrite, std::size_t operand, cuda::DevicePtr at) {
+        const auto given = [&](const SizedKernel& rewrite, std::size_t operand, cuda::DevicePtr at) {
             const cuda::DevicePtr stored = address_of(operands.inputs[operand]);
             if (!rewrite.kernel) return stored;
-            rewrite.queue(context_, stored, scratch + at);
+            launch(context_, rewrite, {stored, scratch + at});
             return scratch + at;
         };
         const cuda::DevicePtr first = given(first_, 0, first_at_), second = given(second_, 1, second_at_),
@@ -136,7 +130,7 @@ class BoundDnn {
         addresses.w = result_.kernel ? scratch + result_at_ : second;
         addresses.y = forward ? made : images ? first : second;
         plan_->queue(addresses);
-        if (result_.kernel) result_.queue(context_, addresses.w, made);
+        if (result_.kernel) launch(context_, result_, {addresses.w, made});
     }
 
   private:
@@ -144,14 +138,13 @@ class BoundDnn {
     codegen::ConvolutionResult makes_;
     bool bias_;
     std::shared_ptr<DnnPlan> plan_;
-    Rewrite first_, second_, third_, result_;  // without a kernel: nothing is done
+    SizedKernel first_, second_, third_, result_;  // without a kernel: nothing is done
     cuda::DevicePtr first_at_ = 0, second_at_ = 0, third_at_ = 0, result_at_ = 0;
     std::int64_t bytes_ = 0;
 };
 
 Expected<PreparedKernel> prepare_by_library(Context& context, const NamedConvolution& named,
                                             const ProductUnit& unit, const Problem& problem) {
-    if (std::string reason = unit.refusal(problem); !reason.empty()) return Unexpected{std::move(reason)};
     const DType stored = problem.inputs[0].dtype, written = problem.outputs[0].dtype;
     const DnnConvolution of{.makes = named.makes,
                             .of = convolution_of(problem.inputs, problem.attributes),
@@ -175,7 +168,6 @@ Expected<PreparedKernel> prepare_by_library(Context& context, const NamedConvolu
 /// pixels as they lie, they are copied together before, or a gradient of images apart behind.
 Expected<PreparedKernel> prepare_by_product(Context& context, const NamedConvolution& named,
                                             const ProductUnit& unit, const Problem& problem) {
-    if (std::string reason = unit.refusal(problem); !reason.empty()) return Unexpected{std::move(reason)};
     const Convolution of = convolution_of(problem.inputs, problem.attributes);
     const auto is_apart = [](const ConvolutionAxis& axis) {
         return axis.before == 0 && axis.behind == 0 && axis.filter <= axis.stride &&
@@ -228,8 +220,8 @@ Expected<PreparedKernel> prepare_by_product(Context& context, const NamedConvolu
         moved,
         {of.vertical.image * row, of.vertical.stride * row, of.horizontal.stride * of.channels, row, 1}},
         in_matrix{moved, Shape(extents).strides()};
-    const Rewrite windows = is_gathered ? rewrite(context, extents, in_image, in_matrix)
-                                        : rewrite(context, extents, in_matrix, in_image);
+    const SizedKernel windows = is_gathered ? rewrite(context, extents, in_image, in_matrix)
+                                            : rewrite(context, extents, in_matrix, in_image);
     const std::int64_t windows_at = align_up(prepared->workspace, scratch_alignment);
     prepared->launch = [&context, windows, windows_at, is_gathered,
                         multiply = prepared->launch](const Operands& operands) {
@@ -237,13 +229,13 @@ Expected<PreparedKernel> prepare_by_product(Context& context, const NamedConvolu
         std::vector<const std::byte*> inputs(operands.inputs.begin(), operands.inputs.end());
         std::vector<std::byte*> outputs(operands.outputs.begin(), operands.outputs.end());
         if (is_gathered) {
-            windows.queue(context, address_of(inputs[0]), address_of(matrix));
+            launch(context, windows, {address_of(inputs[0]), address_of(matrix)});
             inputs[0] = matrix;
         } else {
             outputs[0] = matrix;
         }
         multiply({inputs, outputs, operands.workspace});
-        if (!is_gathered) windows.queue(context, address_of(matrix), address_of(operands.outputs[0]));
+        if (!is_gathered) launch(context, windows, {address_of(matrix), address_of(operands.outputs[0])});
     };
     prepared->workspace = windows_at + rows * of.depth() * static_cast<std::int64_t>(size_of(moved));
     prepared->launches += 1;
@@ -279,7 +271,6 @@ PreparedKernel added_in_parts(Context& context, const SizedKernel& made, std::in
 /// fill the GPU once; a reduction adds up the sums of the parts in order.
 Expected<PreparedKernel> prepare_filter_gradient(Context& context, const NamedConvolution& named,
                                                  const ProductUnit& unit, const Problem& problem) {
-    if (std::string reason = unit.refusal(problem); !reason.empty()) return Unexpected{std::move(reason)};
     for (const Type& type : problem.inputs)
         if (type.shape.elements() == 0) return Unexpected{"it takes no empty tensors, got " + type.text()};
     if (problem.askew)
@@ -315,7 +306,6 @@ codegen::ConvolutionKernel own_kernel(const NamedConvolution& named, const Produ
 /// A filter a channel: cuDNN's engines took many times as long for these.
 Expected<PreparedKernel> prepare_by_channel(Context& context, const NamedConvolution& named,
                                             const ProductUnit& unit, const Problem& problem) {
-    if (std::string reason = unit.refusal(problem); !reason.empty()) return Unexpected{std::move(reason)};
     const codegen::ConvolutionKernel convolution = own_kernel(named, unit, problem);
     if (std::string reason = codegen::refuse_depthwise(convolution); !reason.empty())
         return Unexpected{std::move(reason)};
@@ -331,7 +321,6 @@ Expected<PreparedKernel> prepare_by_channel(Context& context, const NamedConvolu
 /// A thread an output: for sizes that no library takes, and machines without cuDNN.
 Expected<PreparedKernel> prepare_plainly(Context& context, const NamedConvolution& named,
                                          const ProductUnit& unit, const Problem& problem) {
-    if (std::string reason = unit.refusal(problem); !reason.empty()) return Unexpected{std::move(reason)};
     const codegen::ConvolutionKernel convolution = own_kernel(named, unit, problem);
     const SizedKernel kernel = add_sized(
         context, {.name = fmt::format("{}_{}", named.op, name_of(convolution.from)), .code = convolution});
@@ -347,7 +336,10 @@ void add_convolution_kernels(KernelTable& table, Context& context) {
                 table[named.op].push_back(
                     {.name = unit.name,
                      .arithmetic = unit.arithmetic,
-                     .prepare = [&context, &named, prepare, unit](const Problem& problem) {
+                     .prepare = [&context, &named, prepare,
+                                 unit](const Problem& problem) -> Expected<PreparedKernel> {
+                         if (std::string reason = unit.refusal(problem); !reason.empty())
+                             return Unexpected{std::move(reason)};
                          return prepare(context, named, unit, problem);
                      }});
         };

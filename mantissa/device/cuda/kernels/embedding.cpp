@@ -30,7 +30,7 @@ Launch rows_of_ids(const Problem& problem, Context& context) {
                       .limit = table[0],
                       .report = report_of_ids(context, table[0])};
     return [&context, made = add_element_kernel(context, std::move(kernel))](const Operands& operands) {
-        launch_reporting(context, *made.kernel, made.blocks,
+        launch_reporting(context, made,
                          {address_of(operands.inputs[0]), address_of(operands.inputs[1]),
                           address_of(operands.outputs[0])});
     };
@@ -75,10 +75,9 @@ Expected<PreparedKernel> gradient_of_rows(const Problem& problem, Context& conte
         queue_zeros(context, operands.workspace, static_cast<std::size_t>(firsts_bytes));
         const std::uint64_t ids = address_of(operands.inputs[1]), first = address_of(operands.workspace),
                             sums = address_of(operands.workspace + sums_at);
-        launch_reporting(context, *firsts.kernel, firsts.blocks, {ids, first});
-        launch(context, *stretches.kernel, stretches.blocks,
-               {address_of(operands.inputs[0]), ids, first, sums});
-        launch(context, *rows.kernel, rows.blocks, {sums, ids, first, address_of(operands.outputs[0])});
+        launch_reporting(context, firsts, {ids, first});
+        launch(context, stretches, {address_of(operands.inputs[0]), ids, first, sums});
+        launch(context, rows, {sums, ids, first, address_of(operands.outputs[0])});
     };
     return PreparedKernel{
         .launch = queue,

@@ -62,10 +62,11 @@ using KernelTable = std::map<std::string, std::vector<Kernel>, std::less<>>;
 
 cuda::DevicePtr address_of(const std::byte* pointer);
 
-/// A kernel of a grid, with the blocks that it takes.
+/// A kernel of a grid, with the blocks that it takes, and their threads.
 struct SizedKernel {
     std::shared_ptr<const GpuKernel> kernel = nullptr;
     std::int64_t blocks = 0;
+    int threads = codegen::grid_threads;
 };
 SizedKernel add_sized(Context& context, codegen::GridKernel kernel);
 
@@ -73,10 +74,9 @@ SizedKernel add_sized(Context& context, codegen::GridKernel kernel);
 Launch launch_of(const Context& context, SizedKernel kernel);
 
 /// Queues a kernel of a grid; nothing for no blocks.
-void launch(const Context& context, const GpuKernel& kernel, std::int64_t blocks,
-            std::vector<std::uint64_t> parameters, int threads = codegen::grid_threads);
+void launch(const Context& context, const SizedKernel& kernel, std::vector<std::uint64_t> parameters);
 /// Launches on another stream.
-void launch_on(const Context& context, cuda::Stream stream, const GpuKernel& kernel, std::int64_t blocks,
+void launch_on(const Context& context, cuda::Stream stream, const SizedKernel& kernel,
                std::vector<std::uint64_t> parameters);
 /// One of many small problems of a kind: the words of its table, without the first.
 struct Part {
@@ -85,10 +85,11 @@ struct Part {
 };
 /// Queues a kernel with a table over all parts, in as many launches as it takes. `parameters` are the ones
 /// behind the table.
-void launch_parts(const Context& context, const GpuKernel& kernel, const codegen::PartTable& table,
-                  std::span<const Part> parts, const std::vector<std::uint64_t>& parameters);
+void launch_parts(const Context& context, const std::shared_ptr<const GpuKernel>& kernel,
+                  const codegen::PartTable& table, std::span<const Part> parts,
+                  const std::vector<std::uint64_t>& parameters);
 /// Launches a kernel that may report an index, as `launch` does, and adds the last parameter.
-void launch_reporting(const Context& context, const GpuKernel& kernel, std::int64_t blocks,
+void launch_reporting(const Context& context, const SizedKernel& kernel,
                       std::vector<std::uint64_t> parameters);
 void queue_copy(const Context& context, std::byte* to, const std::byte* from, std::size_t bytes);
 void queue_zeros(const Context& context, std::byte* to, std::size_t bytes);
@@ -115,11 +116,10 @@ void add_collective_kernels(KernelTable& table, Context& context);
 
 /// A reduction over any axes: one kernel, or one over chunks and one over the chunks' results.
 struct Stages {
-    std::shared_ptr<const GpuKernel> first, second;  // second: null
-    std::int64_t first_blocks = 0, second_blocks = 0;
+    SizedKernel first, second;  // second: none
     std::int64_t partial_bytes = 0;
 
-    std::int64_t launches() const { return second ? 2 : 1; }
+    std::int64_t launches() const { return second.kernel ? 2 : 1; }
 
     void queue(const Context& context, std::uint64_t x, std::uint64_t partials, std::uint64_t y) const;
 };

@@ -20,16 +20,10 @@ cuda::DevicePtr address_of(const std::byte* pointer) { return reinterpret_cast<c
 
 namespace {
 
-/// A number of blocks and threads, and where they are.
-struct Grid {
-    std::int64_t blocks = 0;
-    int threads = codegen::grid_threads;
-    cuda::Stream stream = nullptr;
-};
-
-void launch_with_table(const Context& context, const GpuKernel& kernel, const Grid& grid,
+void launch_with_table(const Context& context, cuda::Stream stream, const SizedKernel& sized,
                        std::vector<std::uint64_t> table, std::vector<std::uint64_t> parameters) {
-    const std::int64_t blocks = grid.blocks;
+    const GpuKernel& kernel = *sized.kernel;
+    const std::int64_t blocks = sized.blocks;
     if (blocks == 0) return;
     check(kernel.function != nullptr, "kernels are loaded before they are launched");
     if (blocks > std::numeric_limits<std::int32_t>::max())
@@ -38,8 +32,8 @@ void launch_with_table(const Context& context, const GpuKernel& kernel, const Gr
     if (!table.empty()) places.push_back(table.data());
     for (std::uint64_t& parameter : parameters) places.push_back(&parameter);
     const cuda::Result result = context.driver.launch_kernel(kernel.function, static_cast<unsigned>(blocks),
-                                                             1, 1, static_cast<unsigned>(grid.threads), 1, 1,
-                                                             0, grid.stream, places.data(), nullptr);
+                                                             1, 1, static_cast<unsigned>(sized.threads), 1, 1,
+                                                             0, stream, places.data(), nullptr);
     require(context.driver, result, "launching " + kernel.name);
 }
 
@@ -47,7 +41,8 @@ void launch_with_table(const Context& context, const GpuKernel& kernel, const Gr
 
 SizedKernel add_sized(Context& context, codegen::GridKernel kernel) {
     const std::int64_t blocks = codegen::blocks_of(kernel);
-    return {context.modules.add(std::move(kernel)), blocks};
+    const int threads = codegen::block_threads(kernel);
+    return {context.modules.add(std::move(kernel)), blocks, threads};
 }
 
 Launch launch_of(const Context& context, SizedKernel kernel) {
@@ -55,22 +50,22 @@ Launch launch_of(const Context& context, SizedKernel kernel) {
         std::vector<std::uint64_t> addresses;
         for (const std::byte* input : operands.inputs) addresses.push_back(address_of(input));
         for (const std::byte* output : operands.outputs) addresses.push_back(address_of(output));
-        launch(context, *kernel.kernel, kernel.blocks, std::move(addresses));
+        launch(context, kernel, std::move(addresses));
     };
 }
 
-void launch(const Context& context, const GpuKernel& kernel, std::int64_t blocks,
-            std::vector<std::uint64_t> parameters, int threads) {
-    launch_with_table(context, kernel, {blocks, threads, context.work}, {}, std::move(parameters));
+void launch(const Context& context, const SizedKernel& kernel, std::vector<std::uint64_t> parameters) {
+    launch_with_table(context, context.work, kernel, {}, std::move(parameters));
 }
 
-void launch_on(const Context& context, cuda::Stream stream, const GpuKernel& kernel, std::int64_t blocks,
+void launch_on(const Context& context, cuda::Stream stream, const SizedKernel& kernel,
                std::vector<std::uint64_t> parameters) {
-    launch_with_table(context, kernel, {.blocks = blocks, .stream = stream}, {}, std::move(parameters));
+    launch_with_table(context, stream, kernel, {}, std::move(parameters));
 }
 
-void launch_parts(const Context& context, const GpuKernel& kernel, const codegen::PartTable& table,
-                  std::span<const Part> parts, const std::vector<std::uint64_t>& parameters) {
+void launch_parts(const Context& context, const std::shared_ptr<const GpuKernel>& kernel,
+                  const codegen::PartTable& table, std::span<const Part> parts,
+                  const std::vector<std::uint64_t>& parameters) {
     const auto of_launch = static_cast<std::size_t>(table.parts);
     for (; !parts.empty(); parts = parts.subspan(std::min(of_launch, parts.size()))) {
         std::vector<std::uint64_t> numbers;
@@ -87,16 +82,15 @@ void launch_parts(const Context& context, const GpuKernel& kernel, const codegen
                 "a part has as many numbers as its table says");
             numbers.resize((i + 1) * static_cast<std::size_t>(table.words));
         }
-        launch_with_table(context, kernel, {.blocks = blocks, .stream = context.work}, std::move(numbers),
-                          parameters);
+        launch_with_table(context, context.work, {kernel, blocks}, std::move(numbers), parameters);
     }
 }
 
-void launch_reporting(const Context& context, const GpuKernel& kernel, std::int64_t blocks,
+void launch_reporting(const Context& context, const SizedKernel& kernel,
                       std::vector<std::uint64_t> parameters) {
-    if (blocks == 0) return;
+    if (kernel.blocks == 0) return;
     parameters.push_back(context.report_on_device);
-    launch(context, kernel, blocks, std::move(parameters));
+    launch(context, kernel, std::move(parameters));
     require(context.driver,
             context.driver.memcpy_dtoh_async(context.report_on_host, context.report_on_device,
                                              2 * sizeof(std::int32_t), context.work),

@@ -8,7 +8,6 @@
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cuda/kernels/kernels.h"
 #include "mantissa/device/cuda/kernels/products.h"
-#include "mantissa/device/tf32_refusal.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/ignored_targets.h"
 #include "mantissa/graph/tensor.h"
@@ -149,8 +148,7 @@ Expected<LossOfRows> loss_of_rows(Context& context, const DescribedLoss& of, std
 struct BoundLoss {
     DescribedLoss of;
     LossOfRows chunk, last;
-    std::shared_ptr<const GpuKernel> sum;
-    std::int64_t sum_blocks = 0;
+    SizedKernel sum;
 
     std::int64_t losses_at() const {
         return align_up(of.bytes(of.rows_of_chunk(), of.columns), workspace_alignment);
@@ -185,7 +183,7 @@ struct BoundLoss {
             run(kernels.dx, {logits, o.inputs[1]}, {o.outputs[1] + of.bytes(first, of.channels)});
             if (!of.frozen) run(number == 0 ? kernels.dw : kernels.added_dw, {logits, x}, {o.outputs[2]});
         }
-        if (!of.by_rows) launch(context, *sum, sum_blocks, {address_of(losses), address_of(o.outputs[0])});
+        if (!of.by_rows) launch(context, sum, {address_of(losses), address_of(o.outputs[0])});
     }
 };
 
@@ -208,14 +206,13 @@ Expected<PreparedKernel> prepare_loss(Context& context, const DescribedLoss& of,
     if (!chunk) return Unexpected{chunk.reason()};
     Expected<LossOfRows> last = loss_of_rows(context, of, of.rows - (of.chunks() - 1) * rows);
     if (!last) return Unexpected{last.reason()};
-    const codegen::GridKernel sum{.name = "sum_of_losses",
-                                  .code = codegen::ReductionKernel{.kept = {{1, 1}},
-                                                                   .reduced = {{of.rows, 1}},
-                                                                   .chunks = 1,
-                                                                   .terms_of_chunk = of.rows,
-                                                                   .threads = codegen::grid_threads}};
-    const BoundLoss bound{of, std::move(*chunk), std::move(*last), context.modules.add(sum),
-                          codegen::blocks_of(sum)};
+    const codegen::ReductionKernel sum{.kept = {{1, 1}},
+                                       .reduced = {{of.rows, 1}},
+                                       .chunks = 1,
+                                       .terms_of_chunk = of.rows,
+                                       .threads = codegen::grid_threads};
+    const BoundLoss bound{of, std::move(*chunk), std::move(*last),
+                          add_sized(context, {.name = "sum_of_losses", .code = sum})};
     return PreparedKernel{
         .launch = [&context, bound](const Operands& operands) { bound.queue(context, operands); },
         .workspace = bound.workspace(),
@@ -230,30 +227,18 @@ Expected<PreparedKernel> prepare_loss(Context& context, const DescribedLoss& of,
 }  // namespace
 
 void add_loss_kernels(KernelTable& table, Context& context) {
-    const auto add = [&](DType dtype, bool tf32) {
-        const std::string format(tf32 ? "tf32" : name_of(dtype));
-        const std::string unit = dtype == DType::f32 && !tf32 ? context.unit : context.matrix_unit;
-        const auto prepare = [&context, dtype, tf32](const Problem& problem) -> Expected<PreparedKernel> {
-            const DescribedLoss described(problem, context.loss_chunks);
-            if (described.dtype != dtype)
-                return Unexpected{
-                    fmt::format("it multiplies {}, got {}", name_of(dtype), problem.inputs[0].text())};
-            if (described.tf32 != tf32)
-                return Unexpected{tf32 ? "it multiplies f32 as tf32, which was not asked for"
-                                       : "it multiplies f32 as it is stored, asked for tf32"};
-            if (std::string reason = tf32 ? tf32_refusal() : ""; !reason.empty())
+    for (const ProductUnit& unit :
+         product_units(context, "fused linear cross-entropy, cublasLt", context.matrix_unit)) {
+        const auto prepare = [&context, unit](const Problem& problem) -> Expected<PreparedKernel> {
+            const Problem product{problem.op, problem.inputs.first(2), problem.outputs, problem.attributes};
+            if (std::string reason = unit.refusal(product); !reason.empty())
                 return Unexpected{std::move(reason)};
+            const DescribedLoss described(problem, context.loss_chunks);
             return prepare_loss(context, described, problem);
         };
         table["linear_cross_entropy"].push_back(
-            {.name = fmt::format("fused linear cross-entropy, cublasLt {}*{}+f32 {}", format, format, unit),
-             .arithmetic = {.multiply = format, .unit = unit},
-             .prepare = prepare});
-    };
-    add(DType::f32, false);
-    add(DType::f32, true);
-    add(DType::bf16, false);
-    add(DType::f16, false);
+            {.name = unit.name, .arithmetic = unit.arithmetic, .prepare = prepare});
+    }
 }
 
 }  // namespace mantissa::on_cuda

@@ -29,7 +29,7 @@ Launch copied(const Problem& problem, Context& context) {
     return [&context, pieces, zeros](const Operands& operands) {
         queue_zeros(context, operands.outputs[0], static_cast<std::size_t>(zeros));
         for (const Piece& piece : pieces)
-            launch(context, *piece.made.kernel, piece.made.blocks,
+            launch(context, piece.made,
                    {address_of(operands.inputs[piece.input]), address_of(operands.outputs[piece.output])});
     };
 }
@@ -56,7 +56,7 @@ Launch written_slice(const Problem& problem, Context& context) {
             bytes = static_cast<std::size_t>(x.bytes())](const Operands& operands) {
         if (operands.outputs[0] != operands.inputs[0])
             queue_copy(context, operands.outputs[0], operands.inputs[0], bytes);
-        launch_reporting(context, *made.kernel, made.blocks,
+        launch_reporting(context, made,
                          {address_of(operands.inputs[1]), address_of(operands.inputs[2]),
                           address_of(operands.outputs[0])});
     };

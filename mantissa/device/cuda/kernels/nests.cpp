@@ -144,9 +144,9 @@ struct BoundNest {
         parameters.push_back(static_cast<std::uint64_t>(per_block));
         parameters.push_back(partials);
         parameters.push_back(partials + static_cast<std::uint64_t>(partial_bytes()));
-        launch(context, *kernel, blocks(), std::move(parameters), threads * side_by_side);
+        launch(context, {kernel, blocks(), threads * side_by_side}, std::move(parameters));
         for (const FinishedSum& sum : sums)
-            launch(context, *sum.added.kernel, sum.added.blocks,
+            launch(context, sum.added,
                    {partials + static_cast<std::uint64_t>(sum.offset) * sizeof(float),
                     address_of(operands.outputs[sum.output])});
     }
@@ -259,7 +259,7 @@ struct BoundParts {
                 part.words.push_back(address_of(output));
             part.words.push_back(static_cast<std::uint64_t>(elements[i]));
         }
-        launch_parts(context, *kernel, table, parts, {static_cast<std::uint64_t>(elements_of_block)});
+        launch_parts(context, kernel, table, parts, {static_cast<std::uint64_t>(elements_of_block)});
     }
 };
 

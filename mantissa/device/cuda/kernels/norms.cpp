@@ -45,7 +45,7 @@ class Squares {
                 {ceil_div(sums_of(each.elements), codegen::SquaresKernel::sums_of_block),
                  {address_of(operands.inputs[each.operand]), static_cast<std::uint64_t>(each.elements),
                   static_cast<std::uint64_t>(each.first_sum)}});
-        launch_parts(context, *kernel_, table_, parts, {sums});
+        launch_parts(context, kernel_, table_, parts, {sums});
     }
 
   private:
@@ -61,7 +61,7 @@ class RootOfSums {
         : sums_(sums),
           whole_(stages_of(context, Shape{sums}, {0},
                            {.from = DType::f64, .sums = DType::f64, .to = DType::f64})),
-          root_(context.modules.add({.name = "norm", .code = codegen::NormKernel{}})) {}
+          root_(add_sized(context, {.name = "norm", .code = codegen::NormKernel{}})) {}
 
     std::int64_t launches() const { return whole_.launches() + 1; }
     /// Bytes of the sums, then their sum, and partial sums on the way.
@@ -71,13 +71,13 @@ class RootOfSums {
         const std::uint64_t sums = address_of(operands.workspace),
                             sum = sums + static_cast<std::uint64_t>(sums_ * number);
         whole_.queue(context, sums, sum + number, sum);
-        launch(context, *root_, 1, {sum, address_of(operands.outputs[0]), address_of(operands.outputs[1])});
+        launch(context, root_, {sum, address_of(operands.outputs[0]), address_of(operands.outputs[1])});
     }
 
   private:
     std::int64_t sums_;
     Stages whole_;
-    std::shared_ptr<const GpuKernel> root_;
+    SizedKernel root_;
 };
 
 /// Squares are added in FP64, where squares of FP32 numbers cannot overflow: by blocks of all gradients at

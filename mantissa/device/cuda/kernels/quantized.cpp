@@ -20,36 +20,17 @@ std::uint64_t behind(const std::byte* address, std::int64_t bytes) {
     return address_of(address) + static_cast<std::uint64_t>(bytes);
 }
 
-/// A kernel and how many blocks do all of it.
-struct Bound {
-    std::shared_ptr<const GpuKernel> kernel;
-    std::int64_t blocks = 0;
-
-    Bound(Context& context, std::string name, auto code) {
-        codegen::GridKernel grid{.name = std::move(name), .code = std::move(code)};
-        blocks = codegen::blocks_of(grid);
-        kernel = context.modules.add(std::move(grid));
-    }
-    void queue(const Context& context, std::vector<std::uint64_t> parameters) const {
-        launch(context, *kernel, blocks, std::move(parameters));
-    }
-};
-
 Expected<PreparedKernel> prepare_weight(Context& context, const Problem& problem) {
     const Type& w = problem.inputs[0];
     const std::int64_t rows = w.shape[0], depth = w.shape[1];
     if (rows == 0) return PreparedKernel{.launch = [](const Operands&) {}};
     const std::string format = problem.attributes.word("format");
-    const std::string name = fmt::format("quantise_{}_{}", name_of(w.dtype), format);
-    const Bound bound =
-        format == "s4"
-            ? Bound(context, name, codegen::WeightGroupsKernel{.from = w.dtype, .rows = rows, .depth = depth})
-            : Bound(context, name,
-                    codegen::QuantizeKernel{.from = w.dtype, .rows = rows, .depth = depth, .pitch = depth});
-    return PreparedKernel{.launch = [&context, bound](const Operands& operands) {
-        bound.queue(context, {address_of(operands.inputs[0]), address_of(operands.outputs[0]),
-                              address_of(operands.outputs[1])});
-    }};
+    codegen::GridKernel kernel{.name = fmt::format("quantise_{}_{}", name_of(w.dtype), format), .code = {}};
+    if (format == "s4")
+        kernel.code = codegen::WeightGroupsKernel{.from = w.dtype, .rows = rows, .depth = depth};
+    else
+        kernel.code = codegen::QuantizeKernel{.from = w.dtype, .rows = rows, .depth = depth, .pitch = depth};
+    return PreparedKernel{.launch = launch_of(context, add_sized(context, std::move(kernel)))};
 }
 
 /// y [rows, columns] of x [rows, depth].
@@ -71,41 +52,43 @@ struct Extents {
 
 /// Rows of x in the workspace, from `at` on, and their scales behind them.
 struct QuantizedRows {
-    Bound quantize;
+    SizedKernel quantize;
     std::int64_t at = 0, scales = 0, end = 0;
 
     QuantizedRows(Context& context, const Problem& problem, const Extents& of, std::int64_t from)
-        : quantize(context, fmt::format("quantise_rows_{}", name_of(problem.inputs[0].dtype)),
-                   codegen::QuantizeKernel{.from = problem.inputs[0].dtype,
-                                           .rows = of.rows,
-                                           .depth = of.depth,
-                                           .by_groups = of.four_bits,
-                                           .pitch = of.pitch()}),
+        : quantize(
+              add_sized(context, {.name = fmt::format("quantise_rows_{}", name_of(problem.inputs[0].dtype)),
+                                  .code = codegen::QuantizeKernel{.from = problem.inputs[0].dtype,
+                                                                  .rows = of.rows,
+                                                                  .depth = of.depth,
+                                                                  .by_groups = of.four_bits,
+                                                                  .pitch = of.pitch()}})),
           at(from),
           scales(from + apart(of.rows * of.pitch())),
           end(scales + apart(of.rows * of.groups() * 4)) {}
 
     void queue(const Context& context, const Operands& operands) const {
-        quantize.queue(context, {address_of(operands.inputs[0]), behind(operands.workspace, at),
-                                 behind(operands.workspace, scales)});
+        launch(context, quantize,
+               {address_of(operands.inputs[0]), behind(operands.workspace, at),
+                behind(operands.workspace, scales)});
     }
 };
 
 /// Columns from `first` on, by a kernel that reads w in place.
 struct ProductAsItLies {
-    Bound kernel;
+    SizedKernel kernel;
     Extents of;
     std::int64_t first = 0;
 
     ProductAsItLies(Context& context, const Extents& all, std::int64_t from)
-        : kernel(context, fmt::format("rows_times_{}", all.four_bits ? "s4" : "s8"),
-                 codegen::QuantizedRowsKernel{.four_bits = all.four_bits,
-                                              .rows = all.rows,
-                                              .columns = all.columns - from,
-                                              .depth = all.depth,
-                                              .pitch = all.pitch(),
-                                              .leading = all.columns,
-                                              .bias = all.bias}),
+        : kernel(add_sized(context, {.name = fmt::format("rows_times_{}", all.four_bits ? "s4" : "s8"),
+                                     .code = codegen::QuantizedRowsKernel{.four_bits = all.four_bits,
+                                                                          .rows = all.rows,
+                                                                          .columns = all.columns - from,
+                                                                          .depth = all.depth,
+                                                                          .pitch = all.pitch(),
+                                                                          .leading = all.columns,
+                                                                          .bias = all.bias}})),
           of(all),
           first(from) {}
 
@@ -117,7 +100,7 @@ struct ProductAsItLies {
             behind(operands.inputs[2], first * of.groups() * (of.four_bits ? 2 : 4))};
         if (of.bias) parameters.push_back(behind(operands.inputs[3], first * 4));
         parameters.push_back(behind(operands.outputs[0], first * 4));
-        kernel.queue(context, std::move(parameters));
+        launch(context, kernel, std::move(parameters));
     }
 };
 
@@ -162,9 +145,10 @@ Expected<PreparedKernel> prepare_many_rows(Context& context, const Problem& prob
     const QuantizedRows x(context, problem, of, apart(product->workspace));
     const bool in_place = columns == of.columns;
     const std::int64_t sums_at = x.end, bytes_of_sums = of.rows * columns * 4;
-    const Bound scale(context, "scale_sums",
-                      codegen::ScaledSumsKernel{
-                          .rows = of.rows, .columns = columns, .leading = of.columns, .bias = of.bias});
+    const SizedKernel scale = add_sized(
+        context, {.name = "scale_sums",
+                  .code = codegen::ScaledSumsKernel{
+                      .rows = of.rows, .columns = columns, .leading = of.columns, .bias = of.bias}});
     std::optional<ProductAsItLies> rest;
     if (!in_place) rest.emplace(context, of, columns);
     const auto queue = [=, &context, multiply = product->launch](const Operands& operands) {
@@ -176,7 +160,7 @@ Expected<PreparedKernel> prepare_many_rows(Context& context, const Problem& prob
                                               address_of(operands.inputs[2])};
         if (of.bias) parameters.push_back(address_of(operands.inputs[3]));
         parameters.push_back(address_of(operands.outputs[0]));
-        scale.queue(context, std::move(parameters));
+        launch(context, scale, std::move(parameters));
         if (rest) rest->queue(context, operands, x);
     };
     Cost cost = problem.op.cost(problem.inputs, problem.outputs, problem.attributes);

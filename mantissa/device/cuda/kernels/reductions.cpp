@@ -81,8 +81,8 @@ int threads_of_second(std::int64_t results, std::int64_t chunks) {
 }  // namespace
 
 void Stages::queue(const Context& context, std::uint64_t x, std::uint64_t partials, std::uint64_t y) const {
-    launch(context, *first, first_blocks, {x, second ? partials : y});
-    if (second) launch(context, *second, second_blocks, {partials, y});
+    launch(context, first, {x, second.kernel ? partials : y});
+    if (second.kernel) launch(context, second, {partials, y});
 }
 
 Stages stages_of(Context& context, const Shape& shape, const std::vector<std::int64_t>& axes,
@@ -100,11 +100,6 @@ Stages stages_of(Context& context, const Shape& shape, const std::vector<std::in
     first.terms_of_chunk = ceil_div(apart.terms, first.chunks);
     Stages stages;
     const std::string name = fmt::format("{}_{}", what.maximum ? "max" : "sum", name_of(what.from));
-    const auto add = [&](const codegen::ReductionKernel& kernel, std::int64_t& blocks) {
-        codegen::GridKernel named{.name = name, .code = kernel};
-        blocks = codegen::blocks_of(named);
-        return context.modules.add(std::move(named));
-    };
     if (first.chunks > 1) {
         codegen::ReductionKernel second{.maximum = what.maximum,
                                         .kept = {{apart.results, 1}},
@@ -115,10 +110,10 @@ Stages stages_of(Context& context, const Shape& shape, const std::vector<std::in
                                         .to = what.to};
         second.threads = threads_of_second(apart.results, first.chunks);
         first.to = what.sums;
-        stages.second = add(second, stages.second_blocks);
+        stages.second = add_sized(context, {.name = name, .code = second});
         stages.partial_bytes = first.chunks * apart.results * static_cast<std::int64_t>(size_of(what.sums));
     }
-    stages.first = add(first, stages.first_blocks);
+    stages.first = add_sized(context, {.name = name, .code = first});
     return stages;
 }
 

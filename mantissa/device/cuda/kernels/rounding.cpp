@@ -93,14 +93,14 @@ struct TensorScale {
         const std::uint64_t at = address_of(operands.workspace);
         std::uint64_t parts = at + room_of_scale;
         if (largest.kernel)
-            launch(context, *largest.kernel, largest.blocks, {address_of(operands.inputs[0]), parts});
+            launch(context, largest, {address_of(operands.inputs[0]), parts});
         else
             parts = address_of(operands.inputs[given ? 2 : 1]);
         std::vector<std::uint64_t> parameters{parts};
         if (given) parameters.push_back(address_of(operands.inputs[1]));
         for (const std::uint64_t to : {at, address_of(operands.outputs[1]), address_of(operands.outputs[2])})
             parameters.push_back(to);
-        launch(context, *scale.kernel, scale.blocks, std::move(parameters));
+        launch(context, scale, std::move(parameters));
     }
 };
 
@@ -129,7 +129,7 @@ Expected<PreparedKernel> prepare_rounding(Context& context, const Problem& probl
         const std::size_t count = operands.inputs.size();
         for (std::size_t i = random ? count - 2 : count; i < count; ++i)
             parameters.push_back(address_of(operands.inputs[i]));
-        launch(context, *rounds.kernel, rounds.blocks, std::move(parameters));
+        launch(context, rounds, std::move(parameters));
     };
     return PreparedKernel{.launch = queue,
                           .workspace = scale ? scale->workspace() : 0,
