@@ -21,7 +21,7 @@
 #include "mantissa/device/cpu/unit_rates.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/runtime/state_block.h"
-#include "mantissa/train/sampling.h"
+#include "mantissa/train/generate.h"
 #include "mantissa/train/token_generator.h"
 
 namespace mantissa {

@@ -10,7 +10,6 @@
 #include "bench/measure.h"
 #include "mantissa/base/buffer.h"
 #include "mantissa/device/cpu/contraction/contraction.h"
-#include "mantissa/device/cpu/modes/byte_product.h"
 #include "mantissa/device/cpu/peaks.h"
 #include "mantissa/device/cpu/unit_rates.h"
 
@@ -38,7 +37,14 @@ Buffer operand(std::int64_t bytes) {
 void run(benchmark::State& state, Isa isa) {
     ThreadPool pool(option("BENCH_THREADS", 1)), one_thread(1);
     const Buffer a = operand(2 * M * K), b = operand(2 * N * K), d(M * N * 4);
-    const ByteProduct bytes{.m = M, .n = N, .k = K, .a = a.data(), .b = b.data(), .d = d.data()};
+    const PreparedContraction bytes =
+        prepare_contraction({.m = M,
+                             .n = N,
+                             .k = K / 4,
+                             .a = {.leading = K / 4},
+                             .b = {.transpose = Transpose::yes, .leading = K / 4},
+                             .out = {.leading = N}},
+                            byte_kernels_of(M, isa));
     const PreparedContraction bf16 =
         prepare_contraction({.m = M,
                              .n = N,
@@ -47,12 +53,11 @@ void run(benchmark::State& state, Isa isa) {
                              .b = {.dtype = DType::bf16, .transpose = Transpose::yes, .leading = K},
                              .out = {.leading = N}},
                             isa);
-    const Buffer of_bytes(byte_product_workspace(bytes, isa, pool.threads())),
+    const Buffer of_bytes(bytes.workspace_bytes(pool.threads())),
         of_bf16(bf16.workspace_bytes(pool.threads()));
-    const auto multiply = [&] { multiply_bytes(bytes, of_bytes.as<std::byte>(), pool, isa); };
-    const auto contraction = [&] {
-        contract(bf16, {.a = a.data(), .b = b.data(), .out = d.data()}, of_bf16.as<std::byte>(), pool);
-    };
+    const ContractionArguments arguments{.a = a.data(), .b = b.data(), .out = d.data()};
+    const auto multiply = [&] { contract(bytes, arguments, of_bytes.as<std::byte>(), pool); };
+    const auto contraction = [&] { contract(bf16, arguments, of_bf16.as<std::byte>(), pool); };
     multiply();
     contraction();
     const PeakLoop loop = format_units(isa).s8.loop;

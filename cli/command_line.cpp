@@ -10,7 +10,6 @@
 
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/error.h"
-#include "mantissa/data/byte_tokenizer.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/data/unicode.h"
 
@@ -80,6 +79,16 @@ bool is_utf8(std::string_view text) {
         at += step.length;
     }
     return true;
+}
+
+std::vector<std::string> split_at(char separator, std::string_view text) {
+    std::vector<std::string> parts(1);
+    for (const char c : text)
+        if (c == separator)
+            parts.emplace_back();
+        else
+            parts.back() += c;
+    return parts;
 }
 
 std::string not_utf8(std::span<const std::string> words) {

@@ -101,11 +101,9 @@ class RankAnswers {
     }
 
     TrainingPlan plan_of(std::int64_t batch, std::int64_t bucket_bytes) {
-        TrainerOptions settings = trainer_options(run_);
+        TrainerOptions settings = in_policy(run_, policy_, device_->target());
         settings.batch = batch;
         settings.ranks = &ranks_;
-        settings.policy = policy_;
-        choose_passes(run_, device_->target(), settings);
         settings.bucket_bytes = bucket_bytes;
         if (question_.reduce_dtype == "bf16") settings.wire = Wire::bf16;
         return {*device_, training_model(run_), settings};

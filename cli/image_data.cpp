@@ -169,11 +169,7 @@ std::unique_ptr<const ImageData> open_image_data(const ImageDataOptions& options
     data->network = network_for(split, run, options.directory);
     ImageBatchOptions chosen = batch_options(options, split, data->network.sizes.image, batches);
     data->cut = chosen.cut;
-    try {
-        data->training = std::make_unique<ImageBatches>(split.training, chosen);
-    } catch (const UserError& error) {
-        throw UserError(fmt::format("--batch: {}", error.what()));
-    }
+    in_option("--batch", [&] { data->training = std::make_unique<ImageBatches>(split.training, chosen); });
     data->description = description_of(*data, chosen, options.directory);
     if (split.validation.count() == 0) return data;
     chosen.use = ImageBatchOptions::Use::validation;

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"
@@ -54,7 +55,7 @@ void run(const LadderCommand& options) {
     ladder.progress = [&](const std::string& what) { progress.show(what); };
 
     const auto device = open_device(options.run);
-    ladder.rungs = options.rungs.empty() ? default_rungs(device->target()) : split_at_commas(options.rungs);
+    ladder.rungs = options.rungs.empty() ? default_rungs(device->target()) : split_at(',', options.rungs);
     const std::vector<std::string> known = ladder_rungs();
     for (const std::string& rung : ladder.rungs)
         if (std::ranges::find(known, rung) == known.end())

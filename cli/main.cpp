@@ -21,7 +21,6 @@
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/help.h"
-#include "cli/interrupted.h"
 #include "cli/names_elsewhere.h"
 #include "cli/option_file.h"
 #include "cli/output_file.h"

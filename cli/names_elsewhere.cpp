@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <ranges>
 
 #include "cli/command_line.h"
 
@@ -35,12 +34,10 @@ std::string option_today(std::string_view name) {
 
 std::string value_today(std::string_view option, std::string_view value) {
     if (std::ranges::find(values, option, &OldWord::option) == values.end()) return std::string(value);
-    std::vector<std::string> words;
-    for (const auto& part : std::views::split(value, ',')) {
-        std::string& word = words.emplace_back(part.begin(), part.end());
+    std::vector<std::string> words = split_at(',', value);
+    for (std::string& word : words)
         for (const OldWord& old : values)
             if (old.option == option && old.before == word) word = old.today;
-    }
     return fmt::format("{}", fmt::join(words, ","));
 }
 

@@ -36,16 +36,6 @@ std::string_view trimmed(std::string_view text) {
                                            : text.substr(first, text.find_last_not_of(blanks) - first + 1);
 }
 
-std::vector<std::string> names_between_dots(std::string_view text) {
-    std::vector<std::string> names(1);
-    for (const char c : text)
-        if (c == '.')
-            names.emplace_back();
-        else
-            names.back() += c;
-    return names;
-}
-
 /// A file's text, read line by line.
 class Reader {
   public:
@@ -88,7 +78,7 @@ class Reader {
         const std::string_view section = trimmed(line.substr(0, line.find('#')));
         if (section.size() < 3 || section.back() != ']') refuse(fmt::format("'{}' is no [NAME]", line));
         const std::string_view name = trimmed(section.substr(1, section.size() - 2));
-        section_ = name == "default" ? std::vector<std::string>() : names_between_dots(name);
+        section_ = name == "default" ? std::vector<std::string>() : split_at('.', name);
         lines_.push_back({section_, "", {}, number_, number_});
     }
 
@@ -101,7 +91,7 @@ class Reader {
         if (name.size() > 1 && quotes.find(name[0]) != std::string_view::npos && name.back() == name[0])
             name = name.substr(1, name.size() - 2);
         else if (name.find('.') != std::string_view::npos) {
-            const std::vector<std::string> names = names_between_dots(name);
+            const std::vector<std::string> names = split_at('.', name);
             section.insert(section.end(), names.begin(), names.end() - 1);
             name = name.substr(name.rfind('.') + 1);
         }

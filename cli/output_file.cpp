@@ -92,9 +92,7 @@ void write_output(const std::string& path, const std::string& text) {
         if (!stream) throw UserError(fmt::format("{}: cannot be written", path));
         return;
     }
-    AtomicFile file(path);
-    file.write(text);
-    file.commit();
+    write_whole(path, text);
 }
 
 }  // namespace mantissa::cli

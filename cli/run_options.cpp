@@ -17,7 +17,6 @@
 #include "mantissa/base/printable.h"
 #include "mantissa/base/system_memory.h"
 #include "mantissa/codegen/compiler.h"
-#include "mantissa/data/byte_tokenizer.h"
 #include "mantissa/data/text_reading.h"
 #include "mantissa/data/token_file.h"
 #include "mantissa/data/token_manifest.h"
@@ -25,9 +24,8 @@
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/device/cuda/cuda_device.h"
 #include "mantissa/graph/graph.h"
-#include "mantissa/graph/printer.h"
 #include "mantissa/passes/recompute.h"
-#include "mantissa/ranks/share_cores.h"
+#include "mantissa/ranks/launched.h"
 #include "mantissa/report/quantities.h"
 #include "mantissa/report/report.h"
 #include "mantissa/train/model_file.h"
@@ -546,7 +544,7 @@ void choose_passes(const RunOptions& options, const Target& target, TrainerOptio
     if (options.passes == "all") {
         names = runnable_passes(target, trainer.policy);
     } else if (options.passes != "none") {
-        names = split_at_commas(options.passes);
+        names = split_at(',', options.passes);
         for (const char* word : {"all", "none"})
             if (std::ranges::find(names, word) != names.end())
                 throw UserError(fmt::format("--passes {}: {} stands alone; name the passes, or only {}",
@@ -555,17 +553,6 @@ void choose_passes(const RunOptions& options, const Target& target, TrainerOptio
     PipelineOptions tried;
     in_option("--passes", [&] { mantissa::choose_passes(tried, names); });
     trainer.passes = names;
-}
-
-std::vector<std::string> split_at_commas(const std::string& text) {
-    std::vector<std::string> parts(1);
-    for (char c : text) {
-        if (c == ',')
-            parts.emplace_back();
-        else
-            parts.back() += c;
-    }
-    return parts;
 }
 
 Policy policy_for(const RunOptions& options, const Target& target) {
@@ -612,35 +599,30 @@ void dump_kernels_for(const std::string& architecture, const std::string& direct
 
 }  // namespace
 
-void dump_plan(const RunOptions& options, const std::string& name, const Plan& plan) {
-    if (!options.dump.empty()) write_output(options.dump + "/" + name, plan.text());
-}
-
-void dump_refused(const RunOptions& options, const TrainingPlan& plan) {
-    if (options.dump.empty() || plan.refused().empty()) return;
-    std::string text;
-    for (const PassRefusal& refusal : plan.refused())
-        text += fmt::format("{}: {}\n    {}\n", refusal.pass,
-                            refusal.place.empty() ? refusal.op : refusal.place, refusal.reason);
-    write_output(options.dump + "/refused.txt", text);
-}
-
-void dump_padding(const RunOptions& options, const TrainingPlan& plan) {
-    if (options.dump.empty() || plan.padded().empty()) return;
-    std::string text;
-    for (const PaddedParameter& parameter : plan.padded())
-        text += fmt::format("{}: {}, {} of zeros behind them\n", parameter.name,
-                            count_text(parameter.rows, "row"), parameter.zero_rows);
-    write_output(options.dump + "/padding.txt", text);
-}
-
-void dump_kernels(const RunOptions& options, const TrainingPlan& plan) {
-    if (!options.dump_target.empty()) {
-        if (options.dump.empty())
+void dump_training(const RunOptions& options, const TrainingPlan& plan) {
+    if (options.dump.empty()) {
+        if (!options.dump_target.empty())
             throw UserError("--dump-target says for which GPU --dump writes kernels: give --dump DIR");
-        dump_kernels_for(options.dump_target, options.dump, plan.step().graph());
+        return;
     }
-    if (!options.dump.empty()) dump_kernels(options.dump, plan.device());
+    const auto write = [&](const std::string& file, const std::string& text) {
+        if (!text.empty()) write_output(options.dump + "/" + file, text);
+    };
+    write("plan.txt", plan.step().text());
+    for (std::size_t level = 0; level < plan.accumulate().size(); ++level)
+        write(fmt::format("accumulate-{}-plan.txt", level), plan.accumulate()[level]->text());
+    std::string refused, padding;
+    for (const PassRefusal& refusal : plan.refused())
+        refused += fmt::format("{}: {}\n    {}\n", refusal.pass,
+                               refusal.place.empty() ? refusal.op : refusal.place, refusal.reason);
+    for (const PaddedParameter& parameter : plan.padded())
+        padding += fmt::format("{}: {}, {} of zeros behind them\n", parameter.name,
+                               count_text(parameter.rows, "row"), parameter.zero_rows);
+    write("refused.txt", refused);
+    write("padding.txt", padding);
+    if (!options.dump_target.empty())
+        dump_kernels_for(options.dump_target, options.dump, plan.step().graph());
+    dump_kernels(options.dump, plan.device());
 }
 
 std::string pass_table(const std::vector<PassTime>& times) {

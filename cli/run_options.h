@@ -161,21 +161,9 @@ std::string device_text(const Target& target);
 /// Switches on the passes of --passes; all: all that the machine can run.
 void choose_passes(const RunOptions& options, const Target& target, TrainerOptions& trainer);
 
-/// Text between commas; one empty part for an empty text.
-std::vector<std::string> split_at_commas(const std::string& text);
-
-/// Writes the plan as DIR/FILE, if --dump asks for it.
-void dump_plan(const RunOptions& options, const std::string& file, const Plan& plan);
-
-/// Writes the nodes that passes left unchanged, and reasons, if --dump asks for it.
-void dump_refused(const RunOptions& options, const TrainingPlan& plan);
-
-/// Writes the padded parameters, if --dump asks for it.
-void dump_padding(const RunOptions& options, const TrainingPlan& plan);
-
-/// Writes the code of fused kernels, if --dump asks for it. Throws UserError for a --dump-target that is
-/// unknown, or without --dump.
-void dump_kernels(const RunOptions& options, const TrainingPlan& plan);
+/// Writes plans, refusals of passes with reasons, padded parameters and the code of fused kernels, if --dump
+/// asks for them. Throws UserError for a --dump-target that is unknown, or without --dump.
+void dump_training(const RunOptions& options, const TrainingPlan& plan);
 
 /// The times of the passes, a line each.
 std::string pass_table(const std::vector<PassTime>& times);

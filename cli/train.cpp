@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "cli/commands.h"
-#include "cli/interrupted.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"
 #include "cli/progress_line.h"
@@ -26,7 +25,6 @@
 #include "cli/train_words.h"
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/error.h"
-#include "mantissa/base/lock_file.h"
 #include "mantissa/base/printable.h"
 #include "mantissa/base/system_memory.h"
 #include "mantissa/nn/lora.h"
@@ -93,7 +91,7 @@ class Run {
     }
 
     void run() {
-        dump(*plan_);
+        dump_training(options_.run, *plan_);
         const std::string header = header_of(planned(), sampler_ ? sampler_->bytes() : 0);
         if (options_.plan) return fmt::print("{}{}", header, fit_of(planned()));
         begin(header);
@@ -202,15 +200,6 @@ class Run {
         const int agreed = ranks_.first_of(interrupted);
         if (agreed != 0) interrupted = agreed;
         return agreed != 0;
-    }
-
-    void dump(const TrainingPlan& plan) const {
-        dump_plan(options_.run, "plan.txt", plan.step());
-        for (std::size_t level = 0; level < plan.accumulate().size(); ++level)
-            dump_plan(options_.run, fmt::format("accumulate-{}-plan.txt", level), *plan.accumulate()[level]);
-        dump_refused(options_.run, plan);
-        dump_padding(options_.run, plan);
-        dump_kernels(options_.run, plan);
     }
 
     void plan_samples() {

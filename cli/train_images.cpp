@@ -14,8 +14,8 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/plain_nan.h"
 #include "mantissa/base/printable.h"
+#include "mantissa/data/image_batches.h"
 #include "mantissa/data/image_cut.h"
-#include "mantissa/data/image_reader.h"
 #include "mantissa/ranks/ranks.h"
 #include "mantissa/runtime/state_block.h"
 

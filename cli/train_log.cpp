@@ -15,9 +15,9 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/command_line.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"
-#include "cli/run_options.h"
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/plain_nan.h"
@@ -198,7 +198,7 @@ std::string cell_of(const Datum& value) {
 std::string TrainLog::line() const {
     if (!comma_separated_) return json_line(step_) + "\n";
     std::vector<std::string> cells;
-    for (const std::string& column : split_at_commas(columns_of(unit_))) {
+    for (const std::string& column : split_at(',', columns_of(unit_))) {
         const auto field = std::ranges::find(step_, column, &Field::name);
         cells.push_back(field != step_.end() ? cell_of(field->value) : "");
     }

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "mantissa/base/lock_file.h"
+#include "mantissa/base/atomic_file.h"
 #include "mantissa/report/report.h"
 #include "mantissa/train/image_scores.h"
 #include "mantissa/train/trainer.h"

@@ -18,7 +18,6 @@
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/printable.h"
-#include "mantissa/data/byte_tokenizer.h"
 #include "mantissa/data/text_reading.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/train/checkpoint.h"

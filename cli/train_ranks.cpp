@@ -12,12 +12,11 @@
 #include <thread>
 #include <vector>
 
-#include "cli/interrupted.h"
+#include "cli/commands.h"
 #include "cli/print_error.h"
 #include "mantissa/base/printable.h"
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/ranks/launched.h"
-#include "mantissa/ranks/share_cores.h"
 #include "mantissa/train/agreement.h"
 
 namespace mantissa::cli {

@@ -13,7 +13,6 @@
 #include "mantissa/base/plain_nan.h"
 #include "mantissa/base/printable.h"
 #include "mantissa/base/system_memory.h"
-#include "mantissa/data/byte_tokenizer.h"
 #include "mantissa/data/text_reading.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/runtime/state_block.h"

@@ -13,7 +13,6 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/printable.h"
 #include "mantissa/runtime/non_finite.h"
-#include "mantissa/runtime/underflow.h"
 #include "mantissa/train/diagnosis.h"
 #include "mantissa/train/perplexity.h"
 #include "mantissa/train/training_plan.h"

@@ -14,7 +14,7 @@
 #include "mantissa/base/system_memory.h"
 #include "mantissa/numerics/coded_weights.h"
 #include "mantissa/passes/operand_blocks.h"
-#include "mantissa/ranks/share_cores.h"
+#include "mantissa/ranks/launched.h"
 #include "mantissa/report/quantities.h"
 #include "mantissa/report/step_estimate.h"
 #include "mantissa/train/memory_fit.h"

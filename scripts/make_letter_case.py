@@ -1,19 +1,33 @@
 #!/usr/bin/env python3
-"""Writes mantissa/data/chat/letter_case_tables.cpp: upper, lower and title case of each code point, as this Python has
-them (str.upper, str.lower, str.title). A later version of Unicode only adds to them.
+"""Writes mantissa/data/chat/letter_case_tables.cpp: lower case of each code point, as this Python has it (str.lower);
+upper case where it is not the way back from lower case; title case where it is not upper case. A later version of
+Unicode only adds to them.
 """
 import pathlib
 import unicodedata
 
 
-def tables_of(function):
+def codes():
+    return (code for code in range(0x110000) if not 0xD800 <= code < 0xE000)
+
+
+def cases():
+    """For each case, what code points become whose table has to say it."""
+    lower = {code: [ord(c) for c in chr(code).lower()] for code in codes()}
+    upper = {code: [ord(c) for c in chr(code).upper()] for code in codes()}
+    title = {code: [ord(c) for c in chr(code).title()] for code in codes()}
+    back = {code: [code] for code in codes()}
+    for code in reversed(lower):
+        if lower[code] != [code] and len(lower[code]) == 1:
+            back[lower[code][0]] = [code]
+    return [("lower", {code: into for code, into in lower.items() if into != [code]}),
+            ("upper", {code: into for code, into in upper.items() if into != back[code]}),
+            ("title", {code: into for code, into in title.items() if into != upper[code]})]
+
+
+def tables_of(case):
     ranges, letters = [], []
-    for code in range(0x80, 0x110000):
-        if 0xD800 <= code < 0xE000:
-            continue
-        into = [ord(c) for c in function(chr(code))]
-        if into == [code]:
-            continue
+    for code, into in case.items():
         if len(into) > 1:
             letters.append((code, into + [0] * (3 - len(into))))
             continue
@@ -47,9 +61,9 @@ namespace {{
 
 // clang-format off
 """
-    names = [("upper", str.upper), ("lower", str.lower), ("title", str.title)]
-    for name, function in names:
-        ranges, letters = tables_of(function)
+    names = cases()
+    for name, case in names:
+        ranges, letters = tables_of(case)
         text += f"constexpr CaseRange {name}_ranges[] = {{\n"
         text += rows([f"{{{a:#x}, {b:#x}, {c}, {d}}}," for a, b, c, d in ranges]) + "\n};\n"
         text += f"constexpr CaseLetters {name}_letters[] = {{\n"

@@ -42,16 +42,30 @@ def tables():
     return unicodedata2
 
 
-def ranges_of_categories(unicode):
-    """(first code point, category) for each maximal range of one category."""
-    found = []
+BY_TURNS = 31  # in place of a category: the two before go on by turns, a code point each
+
+
+def words_of_categories(unicode):
+    """32 * how many code points + category for each maximal range of one category."""
+    found = []  # [category, how many]
     for code_point in range(0x110000):
         kind = unicode.category(chr(code_point))
         if kind == "Cc" and any(first <= code_point <= last for first, last in WHITE_SPACE):
             kind = "white control"
-        if not found or found[-1][1] != kind:
-            found.append((code_point, kind))
-    return found
+        if found and found[-1][0] == kind:
+            found[-1][1] += 1
+        else:
+            found.append([kind, 1])
+    words, goes_on = [], False
+    for at, (kind, count) in enumerate(found):
+        last = found[max(0, at - 2):at + 1]
+        if len(last) == 3 and last[0][0] == kind and all(length == 1 for _, length in last):
+            words[-1:] = [words[-1] + 32] if goes_on else [words[-1], 32 | BY_TURNS]
+            goes_on = True
+        else:
+            words.append(count << 5 | CATEGORIES.index(kind))
+            goes_on = False
+    return words
 
 
 def newer():
@@ -62,11 +76,9 @@ def newer():
     return found
 
 
-def words_of_decompositions(unicode):
-    """For each run of code points that decompose alike, one step: a header, the number of code points in it if there are
-    several, the code points that the first becomes. In a run each becomes one code point, of the same distance.
-    """
-    runs, left_out = [], newer()
+def steps_of(unicode):
+    """(code point, length of what it becomes and how, that) for each that decomposes."""
+    left_out = newer()
     for code_point in range(0x110000):
         parts = unicode.decomposition(chr(code_point)).split()
         if not parts or code_point in HANGUL or code_point in left_out:
@@ -74,21 +86,54 @@ def words_of_decompositions(unicode):
         compatible = parts[0].startswith("<")
         into = [int(part, 16) for part in parts[1 if compatible else 0:]]
         composes = len(into) == 2 and not compatible and unicode.normalize("NFC", chr(code_point)) == chr(code_point)
-        flags = len(into) << 21 | compatible << 26 | composes << 27
-        if runs and len(into) == 1:
-            first, count, previous_flags, previous = runs[-1]
-            if previous_flags == flags and first + count == code_point and previous[0] + count == into[0]:
-                runs[-1] = (first, count + 1, flags, previous)
-                continue
-        runs.append((code_point, 1, flags, into))
-    return [word for first, count, flags, into in runs
-            for word in ((first | flags, *into) if count == 1 else (first | flags | 1 << 28, count, *into))]
+        yield code_point, len(into) | compatible << 5 | composes << 6, into
+
+
+def moving(steps, at):
+    """How many steps from `at` on follow each other and move the same parts by one, and these parts, as bits."""
+    count, parts = 1, 0
+    while at + count < len(steps):
+        (before, form_before, old), (code_point, form, new) = steps[at + count - 1:at + count + 1]
+        if code_point != before + 1 or form != form_before or any(b - a not in (0, 1) for a, b in zip(old, new)):
+            break
+        moved = sum((b - a) << part for part, (a, b) in enumerate(zip(old, new)))
+        if moved == 0 or moved > 7 or parts not in (0, moved):
+            break
+        count, parts = count + 1, moved
+    return count, parts
+
+
+def words_of_decompositions(unicode):
+    """For each run of code points that decompose alike: a header, 8 * how many they are + the parts that move, what each
+    becomes, or the first alone where parts move.
+    """
+    steps, words = list(steps_of(unicode)), []
+    at = end = 0  # the code point behind the last run
+    listed = None  # the place of its count, where it is a list
+    while at < len(steps):
+        code_point, form, into = steps[at]
+        count, parts = moving(steps, at)
+        if count < 3:
+            count, parts = 1, 0
+        if parts == 0 and listed is not None and code_point == end and words[listed - 1] & 127 == form:
+            words[listed] += 8
+        else:
+            words += [(code_point - end) << 7 | form, count << 3 | parts]
+            listed = None if parts else len(words) - 1
+        words += into
+        at, end = at + count, code_point + count
+    return words
 
 
 def words_of_combining_classes(unicode):
-    left_out = newer()
-    return [code_point << 8 | unicode.combining(chr(code_point)) for code_point in range(0x110000)
-            if code_point not in left_out and unicode.combining(chr(code_point))]
+    """256 * how many code points + combining class for each maximal range of one class."""
+    words, left_out = [], newer()
+    for code_point in range(0x110000):
+        own = 0 if code_point in left_out else unicode.combining(chr(code_point))
+        if not words or words[-1] & 255 != own:
+            words.append(own)
+        words[-1] += 256
+    return words
 
 
 def array(name, values):
@@ -126,20 +171,23 @@ namespace {{
 
 def main():
     unicode = tables()
-    found = ranges_of_categories(unicode)
+    categories = words_of_categories(unicode)
     write("unicode_tables.cpp",
-          "// Each entry is 32 * first code point + category (of category_names) of one range, in order.",
-          array("starts", [first << 5 | CATEGORIES.index(kind) for first, kind in found]),
-          "std::span<const std::uint32_t> unicode_category_starts() { return starts; }")
+          "// 32 * how many code points + category (of category_names) of each range, in order; 31 in its place: the two\n"
+          "// before go on by turns, a code point each.",
+          array("categories", categories),
+          "std::span<const std::uint32_t> unicode_categories() { return categories; }")
     decompositions, classes = words_of_decompositions(unicode), words_of_combining_classes(unicode)
     write("unicode_decompositions.cpp",
-          "// A run of code points: first + 2^21 * length + 2^26 if for compatibility only + 2^27 if it composes again\n"
-          "// + 2^28 if they are several; how many, if so; what the first becomes. And 256 * code point + combining\n"
-          "// class of each that has one.",
+          "// Runs of code points: 128 * how many lie between it and the run before + length + 32 if for compatibility\n"
+          "// only + 64 if it composes again; 8 * how many they are + bits of the parts that move on with each; what\n"
+          "// each becomes, or the first alone where parts move. And 256 * how many code points + combining class of\n"
+          "// each range, in order.",
           array("decompositions", decompositions) + array("classes", classes),
           "std::span<const std::uint32_t> unicode_decompositions() { return decompositions; }\n"
           "std::span<const std::uint32_t> unicode_combining_classes() { return classes; }")
-    print(f"{len(found)} ranges, {len(decompositions)} words of decompositions, {len(classes)} combining classes")
+    print(f"{len(categories)} ranges, {len(decompositions)} words of decompositions, {len(classes)} ranges of combining "
+          "classes")
 
 
 if __name__ == "__main__":

@@ -3,14 +3,18 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "mantissa/base/error.h"
@@ -220,6 +224,12 @@ fs::path AtomicDirectory::lock_of(const fs::path& target) {
     return with_suffix(without_trailing_slash(target), ".lock");
 }
 
+void write_whole(const fs::path& target, std::string_view text) {
+    AtomicFile file(target, text.size());
+    file.write(text);
+    file.commit();
+}
+
 AtomicDirectory::AtomicDirectory(fs::path target, std::uint64_t bytes)
     : target_(without_trailing_slash(std::move(target))),
       staging_(with_suffix(target_, fmt::format(".tmp.{}", ::getpid()))) {
@@ -258,6 +268,51 @@ void AtomicDirectory::commit() {
     std::error_code ignored;
     fs::remove_all(staging_,
                    ignored);  // what was the previous directory before this commit, if there was one
+}
+
+namespace {
+
+/// Whether the name still stands for the open file: its last owner may have removed it meanwhile.
+bool is_at(const std::filesystem::path& name, int fd) {
+    struct stat opened {
+    }, named{};
+    return ::fstat(fd, &opened) == 0 && ::stat(name.c_str(), &named) == 0 && opened.st_ino == named.st_ino &&
+           opened.st_dev == named.st_dev;
+}
+
+/// The process that holds the file, as it wrote it there.
+std::string owner(int fd) {
+    std::array<char, 32> digits{};
+    const ssize_t read = ::pread(fd, digits.data(), digits.size(), 0);
+    return read > 0 ? std::string(digits.data(), static_cast<std::size_t>(read)) : "of unknown number";
+}
+
+}  // namespace
+
+LockFile::LockFile(std::filesystem::path file, std::string_view place) : file_(std::move(file)) {
+    for (;;) {
+        fd_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+        if (fd_ < 0)
+            throw UserError(
+                fmt::format("{}: cannot create {}: {}", place, file_.string(), std::strerror(errno)));
+        if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+            const std::string holder = owner(fd_);
+            ::close(fd_);
+            throw UserError(
+                fmt::format("{}: process {} writes there; wait until it has ended, or choose another place",
+                            place, holder));
+        }
+        if (is_at(file_, fd_)) break;
+        ::close(fd_);
+    }
+    // Only for the message above, so that it need not succeed.
+    const std::string process = std::to_string(::getpid());
+    if (::ftruncate(fd_, 0) == 0 && ::pwrite(fd_, process.data(), process.size(), 0) < 0) errno = 0;
+}
+
+LockFile::~LockFile() {
+    ::unlink(file_.c_str());
+    ::close(fd_);
 }
 
 }  // namespace mantissa

@@ -1,6 +1,6 @@
 // Writing files and directories that appear whole or not at all: written under a temporary name beside the
 // target, synced to the disk, then renamed. A crash, a kill or a full disk at any moment leaves what was
-// there before.
+// there before. Also a file that one process at a time may hold, for places that only one may write to.
 #pragma once
 
 #include <cstddef>
@@ -58,6 +58,9 @@ class AtomicFile {
     int fd_ = -1;
 };
 
+/// Writes one file so, of a size that is known.
+void write_whole(const std::filesystem::path& target, std::string_view text);
+
 /// A directory of files, filled at staging() and put in the target's place by commit(). What the target was
 /// before is kept beside it as TARGET.previous, replacing an older one of that name. At no moment is there
 /// neither.
@@ -87,6 +90,22 @@ class AtomicDirectory {
   private:
     std::filesystem::path target_, staging_;
     bool committed_ = false;
+};
+
+/// Held from construction to destruction, or until the process ends in whatever way: the system lets go of
+/// it. The file is removed at the end; one that a killed process left behind is held by nobody.
+class LockFile {
+  public:
+    /// Creates the file's folder, too. Throws UserError that begins with `place` if another process holds the
+    /// file, and if it cannot be created. File systems that know no locks hold nobody back.
+    LockFile(std::filesystem::path file, std::string_view place);
+    ~LockFile();
+    LockFile(const LockFile&) = delete;
+    LockFile& operator=(const LockFile&) = delete;
+
+  private:
+    std::filesystem::path file_;
+    int fd_ = -1;
 };
 
 }  // namespace mantissa

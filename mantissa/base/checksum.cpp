@@ -39,6 +39,11 @@ std::uint64_t checksum_of(std::span<const std::byte> bytes) {
 
 std::string checksum_text(std::uint64_t checksum) { return fmt::format("{:016x}", checksum); }
 
+std::string long_checksum_text(std::span<const std::byte> bytes) {
+    const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+    return checksum_text(hash.high64) + checksum_text(hash.low64);
+}
+
 namespace {
 
 constexpr std::uint32_t reflected_polynomial = 0x82F63B78;

@@ -33,6 +33,9 @@ std::uint64_t checksum_of(std::span<const std::byte> bytes);
 /// Sixteen lower-case hexadecimal digits, as `xxhsum -H3` prints it.
 std::string checksum_text(std::uint64_t checksum);
 
+/// XXH3 of 128 bits in 32 such digits, where equal ones are to mean equal bytes.
+std::string long_checksum_text(std::span<const std::byte> bytes);
+
 /// CRC-32C (Castagnoli: polynomial 0x1EDC6F41, reflected), the checksum of TFRecord files. RFC 3720, B.4.
 std::uint32_t crc32c(std::string_view bytes);
 

@@ -6,10 +6,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -137,5 +140,70 @@ void OpenFile::read(std::uint64_t offset, std::span<std::byte> bytes) const {
 }
 
 std::string read_file(const std::filesystem::path& path) { return std::string(MappedFile(path).text()); }
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// `entered`: the folders, without links, in which nothing is looked for any more.
+void add_files(const fs::path& folder, std::set<fs::path>& entered, FolderFiles& found) {
+    std::error_code error;
+    if (!entered.insert(fs::canonical(folder, error)).second) {
+        found.unfollowed.push_back(folder);
+        return;
+    }
+    FolderContents contents = contents_of(folder);
+    found.hidden += contents.hidden;
+    found.files.insert(found.files.end(), contents.files.begin(), contents.files.end());
+    found.unfollowed.insert(found.unfollowed.end(), contents.dangling.begin(), contents.dangling.end());
+    for (const fs::path& inside : contents.folders) add_files(inside, entered, found);
+}
+
+void sort_by_name(std::vector<fs::path>& paths) {
+    std::ranges::sort(paths, {}, [](const fs::path& path) { return path.native(); });
+}
+
+}  // namespace
+
+FolderFiles files_below(const fs::path& folder) {
+    FolderFiles found;
+    std::set<fs::path> entered;
+    std::error_code error;
+    const fs::path whole = fs::canonical(folder, error);
+    for (fs::path above = whole.parent_path(); entered.insert(above).second; above = above.parent_path()) {
+    }
+    add_files(folder, entered, found);
+    sort_by_name(found.files);
+    return found;
+}
+
+FolderContents contents_of(const fs::path& folder) {
+    FolderContents contents;
+    std::error_code error;
+    try {
+        for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+            if (entry.path().filename().native().starts_with('.'))
+                ++contents.hidden;
+            else if (entry.is_directory(error))
+                contents.folders.push_back(entry.path());
+            else if (entry.is_regular_file(error))
+                contents.files.push_back(entry.path());
+            else if (!entry.exists(error))
+                contents.dangling.push_back(entry.path());
+        }
+    } catch (const fs::filesystem_error& failed) {
+        throw UserError(fmt::format("{}: cannot be read: {}", folder.string(), failed.code().message()));
+    }
+    for (auto* each : {&contents.folders, &contents.files, &contents.dangling}) sort_by_name(*each);
+    return contents;
+}
+
+std::filesystem::path cache_folder() {
+    const char* const cache = std::getenv("XDG_CACHE_HOME");
+    if (cache && *cache == '/') return std::filesystem::path(cache) / "mantissa";
+    const char* const home = std::getenv("HOME");
+    if (home && *home == '/') return std::filesystem::path(home) / ".cache" / "mantissa";
+    return {};
+}
 
 }  // namespace mantissa

@@ -1,4 +1,5 @@
-// Reading files whole or mapped, with errors that name the file and the reason.
+// Reading files whole or mapped, with errors that name the file and the reason. The files below a folder, as
+// everything that is given a folder takes them; and the folder of caches.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace mantissa::inline v0 {
 
@@ -59,5 +61,30 @@ class OpenFile {
 
 /// The whole file. Throws UserError if it cannot be read.
 std::string read_file(const std::filesystem::path& path);
+
+struct FolderFiles {
+    std::vector<std::filesystem::path> files;  ///< sorted by name
+    /// Links to nothing, to a folder above, or to one that was entered already.
+    std::vector<std::filesystem::path> unfollowed;
+    std::uint64_t hidden = 0;  ///< files and folders that were passed over
+};
+
+/// All files in a folder and in those inside it. What is hidden (its name begins with a dot) is passed over,
+/// folders with all that they hold. Links are followed, but no folder is entered twice. Throws UserError that
+/// names a folder that cannot be read.
+FolderFiles files_below(const std::filesystem::path& folder);
+
+/// The entries of one folder, linked or not, that are not hidden.
+struct FolderContents {
+    std::vector<std::filesystem::path> folders, files, dangling;  ///< sorted by name; links to nothing apart
+    std::uint64_t hidden = 0;
+};
+
+/// Throws as above.
+FolderContents contents_of(const std::filesystem::path& folder);
+
+/// The folder mantissa in $XDG_CACHE_HOME, else in ~/.cache, by the XDG base directory specification: paths
+/// that are not absolute do not count. Empty where neither is known.
+std::filesystem::path cache_folder();
 
 }  // namespace mantissa

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -15,8 +17,14 @@ std::string count_text(std::integral auto count, std::string_view one, std::stri
     return many.empty() ? text.append(one) + "s" : text.append(many);
 }
 
+/// "a, b, c and 7 more": so many of the names, and how many others there are.
+std::string names_text(std::span<const std::string> names, std::size_t most = 10);
+
 /// UTF-8 text with each control character but line breaks and tabs as \xNN.
 std::string printable(std::string_view text);
+
+/// The text in lines of at most so many columns, each but the first behind so many spaces.
+std::string wrapped(std::string_view text, std::size_t columns, std::size_t indent = 0);
 
 /// The word as a shell takes it: in single quotes where it has characters that mean something there.
 inline std::string shell_word(std::string_view word) {

@@ -23,7 +23,6 @@
 
 #include "mantissa/base/contention.h"
 #include "mantissa/base/error.h"
-#include "mantissa/base/float_environment.h"
 #include "mantissa/base/loop_recorder.h"
 #include "mantissa/base/whole_units.h"
 
@@ -390,5 +389,16 @@ std::vector<ThreadPool::Work> ThreadPool::take_record() {
     }
     return all;
 }
+
+namespace {
+constexpr unsigned flush_to_zero = 0x8000;
+constexpr unsigned denormals_are_zero = 0x0040;
+}  // namespace
+
+FlushSubnormals::FlushSubnormals() : saved_(_mm_getcsr()) {
+    _mm_setcsr(saved_ | flush_to_zero | denormals_are_zero);
+}
+
+FlushSubnormals::~FlushSubnormals() { _mm_setcsr(saved_); }
 
 }  // namespace mantissa

@@ -12,7 +12,6 @@
 #include "mantissa/base/checksum.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
-#include "mantissa/base/folder_files.h"
 #include "mantissa/base/version.h"
 #include "mantissa/codegen/compiler.h"
 

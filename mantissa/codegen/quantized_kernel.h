@@ -6,8 +6,8 @@
 #include <string>
 
 #include "mantissa/base/whole_units.h"
+#include "mantissa/numerics/coded_weights.h"
 #include "mantissa/numerics/dtype.h"
-#include "mantissa/numerics/weight_groups.h"
 
 namespace mantissa::inline v0::codegen {
 

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "mantissa/graph/gradient.h"
-#include "mantissa/graph/printer.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/passes/analysis/nest.h"
 #include "mantissa/passes/contract_products.h"
 #include "mantissa/passes/simplify.h"

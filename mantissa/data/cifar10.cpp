@@ -4,9 +4,10 @@
 #include <fmt/format.h>
 
 #include "mantissa/base/error.h"
-#include "mantissa/base/folder_files.h"
+#include "mantissa/base/file.h"
 #include "mantissa/base/printable.h"
 #include "mantissa/data/image_folders.h"
+#include "mantissa/data/text_file.h"
 
 namespace mantissa::inline v0 {
 
@@ -25,15 +26,9 @@ std::vector<std::string> class_names(const fs::path& directory) {
         for (int i = 0; i < published; ++i) names.push_back(std::to_string(i));
         return names;
     }
-    std::string line;
-    for (const char c : read_file(file) + "\n") {
-        if (c != '\n') {
-            if (c != '\r') line += c;
-            continue;
-        }
-        if (!line.empty()) names.push_back(std::move(line));
-        line.clear();
-    }
+    const std::string text = read_file(file);
+    for (const std::string_view line : lines_of(text))
+        if (!line.empty()) names.emplace_back(line);
     if (names.empty() || names.size() > max_classes)
         throw UserError(fmt::format("{}: expected the name of a class a line, 1 to {}, got {}", file.string(),
                                     max_classes, names.size()));

@@ -16,7 +16,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
 #include "mantissa/base/printable.h"
-#include "mantissa/data/held_out.h"
+#include "mantissa/data/permutation.h"
 
 namespace mantissa::inline v0 {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "mantissa/base/error.h"
-#include "mantissa/base/folder_files.h"
+#include "mantissa/base/file.h"
 #include "mantissa/base/printable.h"
 
 namespace mantissa::inline v0 {

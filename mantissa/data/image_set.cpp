@@ -1,7 +1,6 @@
 #include "mantissa/data/image_set.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -10,7 +9,6 @@
 #include "mantissa/base/checksum.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/printable.h"
-#include "mantissa/data/held_out.h"
 #include "mantissa/data/image_folders.h"
 #include "mantissa/data/permutation.h"
 
@@ -81,12 +79,8 @@ void name_unvalidated_classes(ImageSplit& split) {
     std::vector<std::string> without;
     for (std::size_t label = 0; label < has.size(); ++label)
         if (!has[label]) without.push_back(split.validation.classes[label]);
-    if (without.empty()) return;
-    constexpr std::size_t most_named = 10;
-    const std::size_t more = without.size() - std::min(without.size(), most_named);
-    without.resize(without.size() - more);
-    split.account += fmt::format("; not validated, for want of an image: {}{}", fmt::join(without, ", "),
-                                 more > 0 ? fmt::format(" and {} more", more) : "");
+    if (!without.empty())
+        split.account += fmt::format("; not validated, for want of an image: {}", names_text(without));
 }
 
 }  // namespace

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <span>
 
+#include "mantissa/base/checksum.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/random.h"
 
@@ -38,6 +41,12 @@ std::uint64_t shuffled(std::uint64_t index, std::uint64_t count, const ShuffleKe
         index = left << half_bits | right;
     } while (index >= count);
     return index;
+}
+
+std::uint64_t place_by_name(std::string_view name) { return checksum_of(std::as_bytes(std::span(name))); }
+
+bool is_held_out(std::uint64_t place, double part) {
+    return static_cast<double>(place >> 11) < part * std::ldexp(1.0, 53);
 }
 
 }  // namespace mantissa

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "mantissa/base/error.h"
-#include "mantissa/base/folder_files.h"
+#include "mantissa/base/file.h"
 #include "mantissa/base/printable.h"
 
 namespace mantissa::inline v0 {
@@ -15,17 +15,6 @@ namespace mantissa::inline v0 {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Names listed before the rest is only counted.
-constexpr std::size_t max_named = 10;
-
-std::string named(const std::vector<std::string>& names) {
-    const std::size_t shown = std::min(names.size(), max_named);
-    std::string text =
-        fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<long>(shown), ", "));
-    if (shown < names.size()) text += fmt::format(" and {} more", names.size() - shown);
-    return text;
-}
 
 bool has_no_bytes(const fs::path& path) {
     std::error_code error;
@@ -76,12 +65,12 @@ class TextSearch {
         if (found_.taken.empty())
             throw UserError(fmt::format("{}: no file of text is there{}{}; expected one that is not empty",
                                         given[0].string(), left_out_.empty() ? "" : ", only ",
-                                        named(left_out_)));
+                                        names_text(left_out_)));
         std::vector<std::string> parts;
-        if (!of_folders_.empty()) parts.push_back("taken: " + named(of_folders_));
-        if (!left_out_.empty()) parts.push_back("left out: " + named(left_out_));
+        if (!of_folders_.empty()) parts.push_back("taken: " + names_text(of_folders_));
+        if (!left_out_.empty()) parts.push_back("left out: " + names_text(left_out_));
         if (const std::vector<std::string> again = read_again(); !again.empty())
-            parts.push_back("read more than once, as given: " + named(again));
+            parts.push_back("read more than once, as given: " + names_text(again));
         found_.account = fmt::format("{}", fmt::join(parts, "; "));
         return std::move(found_);
     }

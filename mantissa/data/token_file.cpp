@@ -58,26 +58,15 @@ TokenFormat detect(std::span<const std::byte> file) {
     return magic || has_blank_header(file) ? TokenFormat::llmc : TokenFormat::raw;
 }
 
+constexpr std::array<std::string_view, 4> format_names = {"detect", "llmc", "raw", "npy"};
+
 }  // namespace
 
-std::string_view name_of(TokenFormat format) {
-    switch (format) {
-        case TokenFormat::detect:
-            return "detect";
-        case TokenFormat::llmc:
-            return "llmc";
-        case TokenFormat::raw:
-            return "raw";
-        case TokenFormat::npy:
-            return "npy";
-    }
-    return "?";
-}
+std::string_view name_of(TokenFormat format) { return format_names.at(static_cast<std::size_t>(format)); }
 
 TokenFormat token_format(std::string_view name) {
-    constexpr std::array formats{TokenFormat::detect, TokenFormat::llmc, TokenFormat::raw, TokenFormat::npy};
-    for (const TokenFormat format : formats)
-        if (name_of(format) == name) return format;
+    const auto* const found = std::ranges::find(format_names, name);
+    if (found != format_names.end()) return static_cast<TokenFormat>(found - format_names.begin());
     throw UserError(fmt::format("there is no format of tokens '{}'; there are detect, llmc, raw, npy", name));
 }
 

@@ -17,7 +17,6 @@
 #include "mantissa/base/printable.h"
 #include "mantissa/data/text_reading.h"
 #include "mantissa/data/tokenizer_files.h"
-#include "mantissa/formats/sealed_json.h"
 #include "mantissa/formats/strict_json.h"
 
 namespace mantissa::inline v0 {
@@ -247,10 +246,7 @@ void write_token_manifest(const path& stem, const std::vector<path>& shards, con
                          {"xxh3", checksum_text(origin.vocabulary_checksum)}};
     json["reading"] = json_of(origin.reading);
     remove_shards_of_earlier_text(manifest, names);
-    const std::string text = sealed_json_text(json);
-    AtomicFile file(manifest, text.size());
-    file.write(text);
-    file.commit();
+    write_whole(manifest, sealed_json_text(json));
 }
 
 std::optional<TextReading> check_token_origin(const std::vector<path>& files, const Tokenizer* tokenizer) {

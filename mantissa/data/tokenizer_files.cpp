@@ -2,11 +2,11 @@
 #include "mantissa/data/tokenizer_files.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
 #include <deque>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "mantissa/base/atomic_file.h"
@@ -311,6 +311,17 @@ void write_tokenizer(const Tokenizer& tokenizer, const fs::path& directory) {
     for (const auto& [name, text] : texts) files.emplace_back(directory / name).write(text);
     // A crash between two of these leaves files that disagree; loading detects it.
     for (AtomicFile& file : files) file.commit();
+}
+
+Tokenizer byte_tokenizer() {
+    TokenizerParts parts;
+    parts.source = bytes_word;
+    for (int byte = 0; byte < 256; ++byte) parts.tokens.emplace_back(1, static_cast<char>(byte));
+    return Tokenizer(std::move(parts));
+}
+
+Tokenizer named_tokenizer(const std::string& given) {
+    return given == bytes_word ? byte_tokenizer() : load_tokenizer(given);
 }
 
 }  // namespace mantissa

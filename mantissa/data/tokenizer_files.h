@@ -1,5 +1,6 @@
 // Tokenizers in files: the pairs of GPT-2 and of Hugging Face, tokenizer.json, and tiktoken's rank files.
-// Unsupported requests of a file are refused by name, never ignored.
+// Unsupported requests of a file are refused by name, never ignored. Also the tokenizer of a model trained on
+// bytes: token i is byte i.
 #pragma once
 
 #include <filesystem>
@@ -60,5 +61,11 @@ HfTokenIds token_ids_of(const Tokenizer& tokenizer);
 /// Writes tokenizer_texts into `directory`, which is made if needed. Each file is written whole or not at
 /// all. Throws UserError if a file cannot be written.
 void write_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& directory);
+
+Tokenizer byte_tokenizer();
+
+inline constexpr const char* bytes_word = "bytes";
+/// The byte tokenizer for `bytes_word`, else the tokenizer at a path (tokenizer_files.h).
+Tokenizer named_tokenizer(const std::string& given);
 
 }  // namespace mantissa

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/base/error.h"
-#include "mantissa/data/base64.h"
+#include "mantissa/data/tokenizer_alphabet.h"
 #include "mantissa/data/tokenizer_split.h"
 #include "mantissa/formats/strict_json.h"
 

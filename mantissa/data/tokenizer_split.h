@@ -14,7 +14,7 @@
 
 #include "mantissa/base/expected.h"
 #include "mantissa/data/text_pattern.h"
-#include "mantissa/data/unicode_normalize.h"
+#include "mantissa/data/unicode.h"
 
 namespace mantissa::inline v0 {
 

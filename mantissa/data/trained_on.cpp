@@ -11,8 +11,8 @@
 
 #include "mantissa/base/checksum.h"
 #include "mantissa/base/error.h"
-#include "mantissa/data/held_out.h"
 #include "mantissa/data/image_folders.h"
+#include "mantissa/data/permutation.h"
 
 namespace mantissa::inline v0 {
 

@@ -1,5 +1,6 @@
-// Unicode for tokenizers: UTF-8 decoding that never fails, and general categories of code points. The tables
-// are our own, so that results depend on no library's version.
+// Unicode for tokenizers: UTF-8 decoding that never fails, general categories of code points, and normal
+// forms (UAX #15) of Unicode 9.0, as in Hugging Face's tokenizers. The tables are our own, made by
+// scripts/make_unicode_tables.py, so that results depend on no library's version.
 #pragma once
 
 #include <array>
@@ -13,9 +14,8 @@
 
 namespace mantissa::inline v0 {
 
-/// 32 * first code point + category of each maximal range of one category, from code point 0 on. A category
-/// is an index into category_names.
-std::span<const std::uint32_t> unicode_category_starts();
+/// Ranges of one category; see unicode_tables.cpp. A category is an index into category_names.
+std::span<const std::uint32_t> unicode_categories();
 
 /// The general categories, two letters each. The last one is ours, for control characters that are white
 /// space, so that White_Space is a union of categories.
@@ -91,5 +91,15 @@ std::size_t character_before(std::string_view text, std::size_t end);
 
 /// Appends a code point as UTF-8.
 void append_utf8(std::string& text, char32_t code_point);
+
+enum class NormalForm : std::uint8_t { nfc, nfd, nfkc, nfkd };
+
+/// Writes the normalized text to `normal`; if already normal, returns false and leaves `normal` untouched.
+/// Invalid UTF-8 stays unchanged. Time is O(n) in the text, except for long rows of combining marks.
+bool normalize_unicode(std::string_view text, NormalForm form, std::string& normal);
+
+/// Tables; see unicode_decompositions.cpp.
+std::span<const std::uint32_t> unicode_decompositions();
+std::span<const std::uint32_t> unicode_combining_classes();
 
 }  // namespace mantissa

@@ -13,7 +13,6 @@
 #include "mantissa/device/cuda/cuda_device.h"
 #include "mantissa/ranks/launched.h"
 #include "mantissa/ranks/ranks.h"
-#include "mantissa/ranks/share_cores.h"
 
 namespace mantissa::inline v0 {
 

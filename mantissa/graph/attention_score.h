@@ -69,4 +69,21 @@ struct ScoredPairs {
 ScoredPairs scored_pairs(const AttentionScore& score, Tensor scaled, std::span<const Tensor> operands,
                          const AttentionExtents& extents);
 
+/// A score as a person would write it, for reports:
+///
+///   30 * tanh(s / 30) where j <= i and i - j < 1024
+///
+/// s is the scaled product; b, h, i and j are sequence, head, query and key; x1[h] is the first operand of
+/// the score, by its axes, x1[h, j - i] a table by head and distance.
+struct ScoreFormula {
+    std::string score;       ///< "s" of a plain one
+    std::string visible;     ///< with the causal mask; empty: every pair is
+    std::string multiplier;  ///< empty: 1
+
+    /// All in one line, as above; a multiplier as in "s, weights times x1[h]".
+    std::string text() const;
+};
+
+ScoreFormula score_formula(const AttentionScore& score, bool causal, const AttentionExtents& extents);
+
 }  // namespace mantissa

@@ -17,6 +17,9 @@ std::vector<Tensor> call(Graph& graph, std::string_view op, std::span<const Tens
 Tensor call1(std::string_view op, std::initializer_list<Tensor> inputs, Attributes attributes = {},
              Where at = {});
 
+/// An axis counted from the front. Throws UserError, with the axis as it was given, if it is not there.
+std::int64_t axis_from_front(std::string_view op, const Tensor& x, std::int64_t axis, Where at = {});
+
 /// Sums x over the axes along which `shape` was broadcast to x's shape: the gradient of broadcasting. The
 /// result is written as `output`, which is x's type or a wider one.
 Tensor reduce_to(Tensor x, const Shape& shape, DType output);

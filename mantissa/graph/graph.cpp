@@ -1,8 +1,11 @@
 #include "mantissa/graph/graph.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <set>
 #include <utility>
 
 #include "mantissa/base/error.h"
@@ -12,15 +15,8 @@
 namespace mantissa::inline v0 {
 
 std::string_view name_of(Stage stage) {
-    switch (stage) {
-        case Stage::forward:
-            return "forward";
-        case Stage::backward:
-            return "backward";
-        case Stage::update:
-            return "update";
-    }
-    throw InternalError("a stage has a name");
+    static constexpr std::array<std::string_view, 3> names = {"forward", "backward", "update"};
+    return names.at(static_cast<std::size_t>(stage));
 }
 
 Line::Line(std::string_view path, std::uint32_t number_in_it)
@@ -53,9 +49,9 @@ void refuse(std::string_view op, const Origin& origin, std::string_view what) {
 
 bool is_constant(const Node& node) { return node.op->name == "constant" || node.op->name == "literal"; }
 
-bool is_source(const Node& node) {
-    return node.op->name == "input" || node.op->name == "state" || is_constant(node);
-}
+bool is_from_outside(const Node& node) { return node.op->name == "input" || node.op->name == "state"; }
+
+bool is_source(const Node& node) { return is_from_outside(node) || is_constant(node); }
 
 NodeId Graph::add(std::string_view name, std::vector<Value> inputs, Attributes attributes) {
     const Op& op = find_op(name);
@@ -190,5 +186,117 @@ PrecisionScope::PrecisionScope(Graph& graph, DType precision)
 }
 
 PrecisionScope::~PrecisionScope() { graph_.origin.precision = saved_; }
+
+namespace {
+
+std::string value_text(const Graph& graph, Value value) {
+    const Node& node = graph.node(value.node);
+    if (is_from_outside(node)) return "%" + node.attributes.word("name");
+    if (node.op->name == "constant" && node.outputs[0].shape.rank() == 0)
+        return fmt::format("{}", node.attributes.number("value"));
+    return node.outputs.size() == 1 ? fmt::format("%{}", value.node)
+                                    : fmt::format("%{}.{}", value.node, value.output);
+}
+
+/// Attributes on the node's line; a body below it, indented.
+std::string attribute_text(const Attributes& attributes) {
+    std::string text;
+    for (char c : attributes.text()) text += c == '\n' ? std::string("\n    ") : std::string(1, c);
+    return text;
+}
+
+}  // namespace
+
+std::string print(const Graph& graph, NodeId id) {
+    const Node& node = graph.node(id);
+    std::vector<std::string> inputs, types;
+    for (const Value& input : node.inputs) inputs.push_back(value_text(graph, input));
+    for (const Type& type : node.outputs) types.push_back(type.text());
+    std::string line =
+        fmt::format("%{}: {} = {}({})", id, fmt::join(types, ", "), node.op->name, fmt::join(inputs, ", "));
+    if (!node.attributes.empty()) line += " " + attribute_text(node.attributes);
+    std::string origin = node.origin.scope;
+    if (node.origin.stage != Stage::forward)
+        origin += fmt::format("{}({})", origin.empty() ? "" : " ", name_of(node.origin.stage));
+    return origin.empty() ? line : line + "  # " + origin;
+}
+
+std::string print(const Graph& graph) {
+    std::string text;
+    for (NodeId id = 0; id < graph.end(); ++id) {
+        const Node& node = graph.node(id);
+        const bool inlined = node.op->name == "constant" && node.outputs[0].shape.rank() == 0;
+        if (!inlined) text += print(graph, id) + "\n";
+    }
+    for (const Result& result : graph.results())
+        text += fmt::format("result {} = {}\n", result.name, value_text(graph, result.value));
+    for (const Update& update : graph.updates())
+        text +=
+            fmt::format("update {} = {}\n", graph.state(update.state).name, value_text(graph, update.value));
+    return text;
+}
+
+namespace {
+
+class Verifier {
+  public:
+    Verifier(const Graph& graph, std::string_view after) : graph_(graph), after_(after) {}
+
+    void run() const {
+        for (NodeId id = 0; id < graph_.end(); ++id) node(id);
+        for (const Result& result : graph_.results())
+            require(exists(result.value, graph_.size()), "result '{}' names no value", result.name);
+        std::set<int> updated;
+        for (const Update& update : graph_.updates()) {
+            const State& state = graph_.states().at(static_cast<std::size_t>(update.state));
+            require(exists(update.value, graph_.size()), "the update of '{}' names no value", state.name);
+            if (graph_.type(update.value) != state.type)
+                fail("the update of '{}' is {}, the state is {}", state.name,
+                     graph_.type(update.value).text(), state.type.text());
+            require(!state.frozen, "'{}' is frozen and updated", state.name);
+            require(updated.insert(update.state).second, "'{}' is updated twice", state.name);
+        }
+        for (const State& state : graph_.states())
+            require(exists({state.node, 0}, graph_.size()) && graph_.node(state.node).op->name == "state",
+                    "state '{}' has no node", state.name);
+    }
+
+  private:
+    template <class... Args>
+    [[noreturn]] void fail(fmt::format_string<Args...> message, Args&&... args) const {
+        throw InternalError(
+            fmt::format("graph after {}: {}", after_, fmt::format(message, std::forward<Args>(args)...)));
+    }
+
+    /// For arguments that cost nothing: the text of a node takes longer than all that is verified of it.
+    template <class... Args>
+    void require(bool holds, fmt::format_string<Args...> message, Args&&... args) const {
+        if (!holds) fail(message, std::forward<Args>(args)...);
+    }
+
+    bool exists(Value value, std::size_t before) const {
+        return value.node >= 0 && static_cast<std::size_t>(value.node) < before && value.output >= 0 &&
+               static_cast<std::size_t>(value.output) < graph_.node(value.node).outputs.size();
+    }
+
+    void node(NodeId id) const {
+        const Node& node = graph_.node(id);
+        for (const Value& input : node.inputs)
+            require(exists(input, static_cast<std::size_t>(id)), "an operand of %{} is no earlier value", id);
+        const int count = static_cast<int>(node.inputs.size());
+        if (count < node.op->min_inputs || count > node.op->max_inputs)
+            fail("{} has {} operands", print(graph_, id), count);
+        const std::vector<Type> types = graph_.input_types(node);
+        if (node.op->types({*node.op, types, node.attributes}) != node.outputs)
+            fail("the types of {} are wrong", print(graph_, id));
+    }
+
+    const Graph& graph_;
+    std::string_view after_;
+};
+
+}  // namespace
+
+void verify(const Graph& graph, std::string_view after) { Verifier(graph, after).run(); }
 
 }  // namespace mantissa

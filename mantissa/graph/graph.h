@@ -1,7 +1,8 @@
 // The graph: operations in the order in which they were added, each taking values of earlier ones.
 //
 // A graph is also the unit that runs: it reads `inputs` (given anew for every run) and `states` (kept between
-// runs), gives `results`, and at its end replaces states by the values of `updates`.
+// runs), gives `results`, and at its end replaces states by the values of `updates`. It has a text that
+// people and golden tests read, and a verifier, for what every pass may rely on and must leave behind.
 #pragma once
 
 #include <cstddef>
@@ -71,6 +72,8 @@ struct Node {
 
 /// Whether its value is there without running: an input, a state, or a constant.
 bool is_source(const Node& node);
+/// Whether it is an input or a state of the graph.
+bool is_from_outside(const Node& node);
 /// Whether its value is written once, when the graph is bound to memory.
 bool is_constant(const Node& node);
 
@@ -239,5 +242,20 @@ class PrecisionScope {
     Graph& graph_;
     std::optional<DType> saved_;
 };
+
+/// A line a node, as in
+///   %12: f32[4, 64, 128] = layer_norm(%10, %h.0.ln_1.weight, %h.0.ln_1.bias) {epsilon=1e-05}  # h.0.ln_1
+/// then results and updates. Inputs and states are called by their names.
+std::string print(const Graph& graph);
+
+/// The one line of a node.
+std::string print(const Graph& graph, NodeId id);
+
+/// Throws InternalError, naming `after` and the node, unless
+/// - operands come before their users and exist, in the number that the operation takes;
+/// - the outputs' types are what the operation's rule gives;
+/// - inputs, states, results and updates name existing values of the right type, each state updated at most
+/// once.
+void verify(const Graph& graph, std::string_view after);
 
 }  // namespace mantissa

@@ -87,7 +87,7 @@ ReferenceRun::ReferenceRun(const Graph& graph, const ReferenceFeed& feed) : grap
         const Node& node = graph.node(id);
         std::vector<const ReferenceTensor*> inputs;
         for (const Value& input : node.inputs) inputs.push_back(&(*this)[input]);
-        if (node.op->name == "input" || node.op->name == "state")
+        if (is_from_outside(node))
             values_.push_back({fed(node, feed)});
         else if (node.op->name == "scan")
             values_.push_back(evaluate_scan(node, inputs));

@@ -14,8 +14,8 @@
 #include "mantissa/graph/reference.h"
 #include "mantissa/graph/reference_pools.h"
 #include "mantissa/graph/reference_rounding.h"
+#include "mantissa/numerics/coded_weights.h"
 #include "mantissa/numerics/formats.h"
-#include "mantissa/numerics/weight_groups.h"
 
 namespace mantissa::inline v0 {
 

@@ -44,17 +44,17 @@ Graph& graph_of(std::string_view op, std::initializer_list<Tensor> operands, Whe
     return graph_of(op, std::span(operands.begin(), operands.size()), at);
 }
 
-/// Throws UserError unless the tensor has the axis.
-void require_axis(std::string_view op, const Tensor& x, std::int64_t axis, Where at) {
-    if (axis < -x.rank() || axis >= x.rank())
-        refuse(op, traced_at(&x.graph(), at), fmt::format("axis {} is outside {}", axis, x.type().text()));
-}
-
 }  // namespace
 
+std::int64_t axis_from_front(std::string_view op, const Tensor& x, std::int64_t axis, Where at) {
+    graph_of(op, {x}, at);
+    if (axis < -x.rank() || axis >= x.rank())
+        refuse(op, traced_at(&x.graph(), at), fmt::format("axis {} is outside {}", axis, x.type().text()));
+    return axis < 0 ? axis + x.rank() : axis;
+}
+
 std::int64_t Tensor::dim(int axis, Where at) const {
-    require_axis("dim", {graph(at), value_}, axis, at);
-    return shape()[axis];
+    return shape()[static_cast<int>(axis_from_front("dim", {graph(at), value_}, axis, at))];
 }
 
 std::vector<Tensor> call(Graph& graph, std::string_view op, std::span<const Tensor> inputs,
@@ -81,17 +81,10 @@ const Type& Tensor::type(Where at) const { return graph(at).type(value_); }
 
 namespace {
 
-/// An axis counted from the front. Throws UserError, with the axis as it was given, if it is not there.
-std::int64_t from_front(std::string_view op, const Tensor& x, std::int64_t axis, Where at) {
-    graph_of(op, {x}, at);
-    require_axis(op, x, axis, at);
-    return axis < 0 ? axis + x.rank() : axis;
-}
-
 Attributes reduction_attributes(std::string_view op, const Tensor& x, std::vector<std::int64_t> axes,
                                 KeepAxes keep, Where at) {
     graph_of(op, {x}, at);
-    for (std::int64_t& axis : axes) axis = from_front(op, x, axis, at);
+    for (std::int64_t& axis : axes) axis = axis_from_front(op, x, axis, at);
     return {{"axes", std::move(axes)}, {"keep", keep == KeepAxes::yes}};
 }
 
@@ -242,27 +235,28 @@ Tensor broadcast_to(Tensor x, Shape shape, Where at) {
 }
 
 Tensor slice(Tensor x, int axis, std::int64_t start, std::int64_t stop, Where at) {
-    return call1("slice", {x}, {{"axis", from_front("slice", x, axis, at)}, {"start", start}, {"stop", stop}},
-                 at);
+    return call1("slice", {x},
+                 {{"axis", axis_from_front("slice", x, axis, at)}, {"start", start}, {"stop", stop}}, at);
 }
 
 Tensor pad(Tensor x, int axis, std::int64_t before, std::int64_t after, Where at) {
-    return call1("pad", {x}, {{"axis", from_front("pad", x, axis, at)}, {"before", before}, {"after", after}},
-                 at);
+    return call1("pad", {x},
+                 {{"axis", axis_from_front("pad", x, axis, at)}, {"before", before}, {"after", after}}, at);
 }
 
 std::vector<Tensor> split(Tensor x, int axis, std::int64_t parts, Where at) {
     return call(graph_of("split", {x}, at), "split", {&x, 1},
-                {{"axis", from_front("split", x, axis, at)}, {"parts", parts}}, at);
+                {{"axis", axis_from_front("split", x, axis, at)}, {"parts", parts}}, at);
 }
 
 Tensor concat(std::span<const Tensor> parts, int axis, Where at) {
     Graph& graph = graph_of("concat", parts, at);
-    return call(graph, "concat", parts, {{"axis", from_front("concat", parts[0], axis, at)}}, at)[0];
+    return call(graph, "concat", parts, {{"axis", axis_from_front("concat", parts[0], axis, at)}}, at)[0];
 }
 
 Tensor write_slice(Tensor x, Tensor part, Tensor start, int axis, Where at) {
-    return call1("write_slice", {x, part, start}, {{"axis", from_front("write_slice", x, axis, at)}}, at);
+    return call1("write_slice", {x, part, start}, {{"axis", axis_from_front("write_slice", x, axis, at)}},
+                 at);
 }
 
 Tensor embedding(Tensor table, Tensor ids, Where at) { return call1("embedding", {table, ids}, {}, at); }
@@ -289,7 +283,7 @@ Tensor mean(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep, Where at) {
     const LineScope line(graph_of("mean", {x}, at), at);
     std::int64_t count = 1;
     for (const std::int64_t axis : axes)
-        count *= x.shape()[static_cast<int>(from_front("mean", x, axis, at))];
+        count *= x.shape()[static_cast<int>(axis_from_front("mean", x, axis, at))];
     const Tensor total = sum(x, axes, keep);
     return total * (1.0 / static_cast<double>(count));
 }

@@ -77,7 +77,7 @@ Tensor constant(Graph& graph, double value, DType dtype = DType::f32, Shape shap
 /// A tensor of these values, in row-major order, each rounded once to the type.
 Tensor literal(Graph& graph, std::vector<double> values, DType dtype, Shape shape,
                Where at = Where::current());
-/// A tensor of these elements, of any type (graph/shared_data.h). Tables however large cost the graph
+/// A tensor of these elements, of any type (graph/attributes.h). Tables however large cost the graph
 /// nothing.
 Tensor literal(Graph& graph, SharedData data, Shape shape, Where at = Where::current());
 /// Element = its index along `axis`.

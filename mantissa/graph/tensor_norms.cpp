@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 
@@ -36,10 +37,7 @@ Tensor instance_norm(Tensor x, Tensor gamma, Tensor beta, double epsilon, Where 
 
 Tensor weight_norm(Tensor direction, Tensor length, int axis, Where at) {
     const LineScope line(direction.graph(at), at);
-    const int front = axis < 0 ? axis + direction.rank() : axis;
-    if (front < 0 || front >= direction.rank())
-        refuse("weight_norm", direction.graph().origin,
-               fmt::format("{} has no axis {}", direction.type().text(), axis));
+    const auto front = static_cast<int>(axis_from_front("weight_norm", direction, axis));
     if (length.shape() != Shape{direction.dim(front)})
         refuse("weight_norm", direction.graph().origin,
                fmt::format("lengths must be [{}], one an index of axis {}, got {}", direction.dim(front),

@@ -12,9 +12,7 @@
 #include "mantissa/formats/weight_files.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/nn/image_model_parts.h"
-#include "mantissa/nn/models/densenet.h"
-#include "mantissa/nn/models/resnet.h"
-#include "mantissa/nn/models/vgg.h"
+#include "mantissa/nn/models/networks.h"
 
 namespace mantissa::inline v0::nn {
 

@@ -1,7 +1,6 @@
 #include "mantissa/nn/lora.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,6 +11,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/function_ref.h"
 #include "mantissa/base/name_pattern.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/numerics/coded_weights.h"
 
@@ -28,15 +28,10 @@ struct LoraRules {
 
 /// Throws UserError for a pattern that matches no layer, and for a graph without adaptable layers.
 void require_layers(const LoraOptions& options, const AdaptableLayers& layers) {
-    constexpr std::size_t max_named = 8;
     std::vector<std::string> patterns = options.layers;
     for (const LoraOptions::Layers& other : options.others) patterns.push_back(other.pattern);
     const auto refuse = [&](const std::string& what) {
-        const std::size_t shown = std::min(max_named, layers.names.size());
-        throw UserError(fmt::format(
-            "{}; those that can have one are {}{}", what,
-            fmt::join(std::span(layers.names).first(shown), ", "),
-            shown == layers.names.size() ? "" : fmt::format(" and {} more", layers.names.size() - shown)));
+        throw UserError(fmt::format("{}; those that can have one are {}", what, names_text(layers.names, 8)));
     };
     if (layers.names.empty())
         throw UserError(

@@ -152,18 +152,14 @@ namespace {
 
 /// Throws UserError for a pattern that freezes nothing: it is a slip.
 void require_used(std::span<const std::string> patterns, const Graph& graph, const std::string& model) {
-    constexpr std::size_t max_named = 10;
-    std::vector<std::string_view> names;
+    std::vector<std::string> names;
     for (const State& state : graph.states())
         if (is_weight(state)) names.push_back(state.name);
     for (const std::string& pattern : patterns) {
         const auto is_named = [&](std::string_view name) { return matches(pattern, name); };
         if (std::ranges::any_of(names, is_named)) continue;
-        const std::size_t shown = std::min(max_named, names.size());
-        throw UserError(
-            fmt::format("model {} has no weight that '{}' names, to be frozen; it has {}{}", model, pattern,
-                        fmt::join(std::span(names).first(shown), ", "),
-                        shown == names.size() ? "" : fmt::format(" and {} more", names.size() - shown)));
+        throw UserError(fmt::format("model {} has no weight that '{}' names, to be frozen; it has {}", model,
+                                    pattern, names_text(names)));
     }
 }
 

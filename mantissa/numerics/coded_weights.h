@@ -2,22 +2,80 @@
 // a number, and that number times the scale of its block is the weight, which products widen when they read
 // it.
 //
-//   nf4   mantissa/numerics/nf4.h, over all rows: 4.13 bits a weight
-//   int4  groups of a row by mantissa/numerics/weight_groups.h: 4.5 bits
+//   nf4   quantiles of the normal distribution times the largest magnitude of a block, over all rows; the
+//         blocks' scales in eight bits (Dettmers et al., "QLoRA", NeurIPS 2023): 4.13 bits a weight
+//   int4  groups of neighbours of a row share a scale, which least squares choose: 4.5 bits
 //   int8  -127 ... 127 times a scale a row: 8 bits
 //
 // Numbers of FP8, for units that multiply them, are codes without scales: e4m3, e5m2. Only such a product
 // reads them, along either axis: those of the transpose lie behind the matrix's.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "mantissa/numerics/dtype.h"
+#include "mantissa/numerics/sixteen_bit.h"
 
 namespace mantissa::inline v0 {
+
+constexpr std::int64_t weights_of_group = 32;
+
+/// Number i stands for numbers[i] * scale; the scale may be negative.
+struct WeightGroup {
+    std::array<std::int8_t, weights_of_group> numbers = {};  ///< in -8 ... 7; 0 behind the last weight
+    BF16 scale = {};
+};
+
+/// At most 32 weights. Of some scales under which the weight of the largest absolute value becomes a number
+/// between -7 and -9, each is replaced by that of least squares for its numbers; the one with the smallest
+/// sum of squared errors is rounded to BF16, and weights go to the nearest multiples of it. A group of zeros
+/// has scale 0; if a weight is not finite, the scale is NaN.
+WeightGroup group_of(std::span<const float> weights);
+
+inline constexpr std::int64_t nf4_block = 64;         ///< weights with one scale, row-major
+inline constexpr std::int64_t nf4_scale_block = 256;  ///< scales with one range
+
+/// The numbers of the 16 codes, from -1 to 1.
+inline constexpr std::array<float, 16> nf4_numbers = {-1.0f,
+                                                      -0.6961928009986877f,
+                                                      -0.5250730514526367f,
+                                                      -0.39491748809814453f,
+                                                      -0.28444138169288635f,
+                                                      -0.18477343022823334f,
+                                                      -0.09105003625154495f,
+                                                      0.0f,
+                                                      0.07958029955625534f,
+                                                      0.16093020141124725f,
+                                                      0.24611230194568634f,
+                                                      0.33791524171829224f,
+                                                      0.44070982933044434f,
+                                                      0.5626170039176941f,
+                                                      0.7229568362236023f,
+                                                      1.0f};
+
+/// The numbers of the 256 codes of a scale: seven decades with twice as many in each, evenly spaced.
+const std::array<float, 256>& nf4_scale_numbers();
+
+/// How many scales and ranges so many weights have. Behind the ranges stands the mean of all scales.
+constexpr std::int64_t nf4_scales(std::int64_t weights) { return (weights + nf4_block - 1) / nf4_block; }
+constexpr std::int64_t nf4_ranges(std::int64_t weights) {
+    return (nf4_scales(weights) + nf4_scale_block - 1) / nf4_scale_block + 1;
+}
+
+struct Nf4Weights {
+    std::vector<std::uint8_t> codes;   ///< two in a byte, the first in its lower half
+    std::vector<std::uint8_t> scales;  ///< of blocks: codes of nf4_scale_numbers
+    std::vector<float> ranges;         ///< of blocks of scales, and the mean
+};
+
+/// A weight goes to the nearest number times its block's largest magnitude; of two as near, to the lower one.
+/// A block that has a number that is not finite is not a number, whole.
+Nf4Weights nf4_of(std::span<const float> weights);
 
 constexpr bool has_codes(Layout layout) { return layout >= Layout::nf4; }
 /// Products of FP8 take extents that are multiples of it: 16 bytes.

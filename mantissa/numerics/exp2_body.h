@@ -6,7 +6,7 @@
 
 namespace mantissa::inline v0::elementary {
 
-/// 2^r = 1 + r (c0 + c1 r + ...), |r| <= 1/2. A minimax fit like those of elementary_coefficients.h.
+/// 2^r = 1 + r (c0 + c1 r + ...), |r| <= 1/2. A minimax fit like those of elementary_body.h.
 /// Error 3.0e-9.
 inline constexpr float exp2_series[] = {0x1.62e430p-1f, 0x1.ebfbdcp-3f,  0x1.c6af7cp-5f,
                                         0x1.3b2de0p-7f, 0x1.5f0830p-10f, 0x1.416b5cp-13f};

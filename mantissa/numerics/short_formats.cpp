@@ -152,21 +152,6 @@ std::uint8_t e8m0_of(ShortFormat element, float largest, ScaleRule rule) {
     return code(static_cast<int>(bits >> 23) - 127 + static_cast<int>((share + fraction_field) >> 23));
 }
 
-void round_block(std::span<float> block, ShortFormat element, ScaleRule rule) {
-    float largest = 0;
-    for (float& x : block) {
-        if (std::fabs(x) < std::numeric_limits<float>::min()) x = std::copysign(0.0f, x);
-        // A NaN stays the largest: as bits it is larger than all numbers.
-        if (!(std::fabs(x) <= largest)) largest = std::isnan(largest) ? largest : std::fabs(x);
-    }
-    const double scale = value_of_e8m0(e8m0_of(element, largest, rule));
-    for (float& x : block)
-        // Both steps are exact but for the rounding between them: the scale is a power of two.
-        x = static_cast<float>(
-            static_cast<double>(rounded_to(element, static_cast<float>(static_cast<double>(x) / scale))) *
-            scale);
-}
-
 namespace {
 
 constexpr float most = std::numeric_limits<float>::max();

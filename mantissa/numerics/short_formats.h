@@ -76,10 +76,6 @@ std::uint8_t e8m0_of(ShortFormat element, float largest, ScaleRule rule);
 /// Numbers in a block of a tensor at most.
 constexpr std::int64_t max_rounded_block = 128;
 
-/// Rounds the numbers of a block to the element's values times the scale that they share. Subnormal numbers
-/// are zeros first. A block that holds a NaN or an infinity becomes NaN, for its scale is.
-void round_block(std::span<float> block, ShortFormat element, ScaleRule rule);
-
 /// Factor of a tensor such that its largest magnitude becomes the format's; 1 for zero, infinities
 /// and NaN, and FP32's largest number at most.
 float tensor_scale(ShortFormat element, float largest);

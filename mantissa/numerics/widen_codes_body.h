@@ -6,9 +6,7 @@
 #include <cstring>
 
 #include "mantissa/numerics/coded_weights.h"
-#include "mantissa/numerics/nf4.h"
 #include "mantissa/numerics/sixteen_bit.h"
-#include "mantissa/numerics/weight_groups.h"
 
 namespace mantissa::inline v0 {
 

@@ -55,9 +55,7 @@ class Autocast {
         }
         if (!node.origin.precision && is_tf32(node, operands))
             attributes = attributes.with("multiply", policy_.multiply);
-        const NodeId added = target().add(node.op->name, std::move(operands), std::move(attributes));
-        for (std::int32_t i = 0; i < static_cast<std::int32_t>(node.outputs.size()); ++i)
-            rewriter_.place({id, i}, {added, i});
+        rewriter_.place(id, target().add(node.op->name, std::move(operands), std::move(attributes)));
     }
 
     /// The format of an operation's operands, and why. No format: as they are.

@@ -14,10 +14,9 @@ namespace {
 Graph expand_once(const Graph& graph, FunctionRef<bool(const Graph&, const Node&)> wanted, int& replaced) {
     Rewriter rewriter(graph);
     const std::vector<bool> live = live_nodes(graph);
-    for (NodeId i = 0; i < graph.end(); ++i) {
-        const NodeId id = i;
+    for (NodeId id = 0; id < graph.end(); ++id) {
         const Node& node = graph.node(id);
-        if (!live[i] && !is_from_outside(node)) continue;
+        if (!live[id] && !is_from_outside(node)) continue;
         if (!node.op->composite() || !wanted(graph, node)) {
             rewriter.copy(id);
             continue;

@@ -89,8 +89,7 @@ class Placing {
         : graph_(graph), grouping_(grouping), fusion_(fusion), rewriter_(graph) {}
 
     Graph run() {
-        for (NodeId i = 0; i < graph_.end(); ++i) {
-            const NodeId id = i;
+        for (NodeId id = 0; id < graph_.end(); ++id) {
             const int group = grouping_.group_of(id);
             if (group < 0 ? !made_inside(id) : members(group).back() == id) place(id);
         }

@@ -6,7 +6,6 @@
 #include <map>
 
 #include "mantissa/graph/graph.h"
-#include "mantissa/graph/printer.h"
 #include "mantissa/passes/analysis/contraction_epilogue.h"
 #include "mantissa/passes/analysis/uses.h"
 #include "mantissa/passes/rewriter.h"

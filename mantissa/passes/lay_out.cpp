@@ -22,9 +22,8 @@ class LayOut {
         copy_sources();
         for (NodeId i = 0; i < source_.end(); ++i)
             if (is_derived(i)) derive(i);
-        for (NodeId i = 0; i < source_.end(); ++i) {
-            const NodeId id = i;
-            if (is_source(id) || is_derived(id)) continue;
+        for (NodeId id = 0; id < source_.end(); ++id) {
+            if (is_from_outside(source_.node(id)) || is_derived(id)) continue;
             const int parameter = parameter_to_copy_in(id);
             if (parameter >= 0)
                 update_with_copy(id, first_copy_of(parameter));
@@ -47,11 +46,6 @@ class LayOut {
     };
 
     Graph& target() { return rewriter_.target(); }
-
-    bool is_source(NodeId id) const {
-        const std::string_view op = source_.node(id).op->name;
-        return op == "input" || op == "state";
-    }
 
     bool is_derived(NodeId id) const {
         const Node& node = source_.node(id);
@@ -81,7 +75,7 @@ class LayOut {
     /// First all that has no operand, so that states keep their indices and new ones follow them.
     void copy_sources() {
         for (NodeId i = 0; i < source_.end(); ++i)
-            if (is_source(i)) rewriter_.copy(i);
+            if (is_from_outside(source_.node(i))) rewriter_.copy(i);
     }
 
     static std::string name_of_derived(const Node& node, std::size_t output, const std::string& parameter) {

@@ -14,7 +14,6 @@
 #include "mantissa/base/function_ref.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/scan.h"
-#include "mantissa/graph/verifier.h"
 #include "mantissa/passes/analysis/uses.h"
 #include "mantissa/passes/attention/attention_policy.h"
 #include "mantissa/passes/attention/lay_out_attention.h"

@@ -24,8 +24,7 @@ bool is_linear(const Graph& graph, const Node& node, const std::string& format) 
 
 Graph quantize(const Graph& graph, const Policy& policy, std::span<Value> kept) {
     Rewriter rewriter(graph);
-    for (NodeId i = 0; i < graph.end(); ++i) {
-        const NodeId id = i;
+    for (NodeId id = 0; id < graph.end(); ++id) {
         const Node& node = graph.node(id);
         if (!is_linear(graph, node, policy.weights)) {
             rewriter.copy(id);

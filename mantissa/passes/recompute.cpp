@@ -55,8 +55,7 @@ class Recompute {
                 rewriter_.copy(id);
                 continue;
             }
-            const NodeId copied = copy(id, graph_.node(id).origin);
-            for (std::int32_t i = 0; i < outputs(id); ++i) rewriter_.place({id, i}, {copied, i});
+            rewriter_.place(id, copy(id, graph_.node(id).origin));
         }
         done_.graph = rewriter_.finish();
         return std::move(done_);
@@ -65,9 +64,6 @@ class Recompute {
   private:
     bool forward(NodeId id) const { return graph_.node(id).origin.stage == Stage::forward; }
     bool chosen(Value value) const { return chosen_[value.node]; }
-    std::int32_t outputs(NodeId id) const {
-        return static_cast<std::int32_t>(graph_.node(id).outputs.size());
-    }
 
     bool is_source(const Node& node) const { return node.inputs.empty(); }
 

@@ -89,8 +89,7 @@ class NestRecompute {
 
     /// Whether the backward pass reads a value whatever is decided here.
     bool kept(Value value) const {
-        const std::string_view op = graph_.node(value.node).op->name;
-        if (op == "input" || op == "state") return true;
+        if (is_from_outside(graph_.node(value.node))) return true;
         std::set<NodeId> readers;
         add_readers(value.node, readers);
         return std::any_of(readers.begin(), readers.end(), [&](NodeId reader) { return !forward(reader); });
@@ -160,9 +159,7 @@ class NestRecompute {
                 rewriter.copy(id);
                 continue;
             }
-            const NodeId copied = copy(rewriter, id, node.origin.stage, again);
-            for (std::int32_t i = 0; i < static_cast<std::int32_t>(node.outputs.size()); ++i)
-                rewriter.place({id, i}, {copied, i});
+            rewriter.place(id, copy(rewriter, id, node.origin.stage, again));
         }
         return rewriter.finish();
     }

@@ -31,6 +31,10 @@ void Rewriter::place(Value source, Value value) {
     placed_[source.node][source.output] = value;
 }
 
+void Rewriter::place(NodeId source, NodeId made) {
+    for (std::int32_t i = 0; i < std::ssize(source_.node(source).outputs); ++i) place({source, i}, {made, i});
+}
+
 void Rewriter::copy(NodeId id) {
     const Node& node = source_.node(id);
     const OriginScope scope(target_, node.origin);
@@ -42,8 +46,7 @@ void Rewriter::copy(NodeId id) {
     } else {
         copied = target_.add(node.op->name, map(node.inputs), node.attributes);
     }
-    for (std::size_t i = 0; i < node.outputs.size(); ++i)
-        place({id, static_cast<std::int32_t>(i)}, {copied, static_cast<std::int32_t>(i)});
+    place(id, copied);
 }
 
 Graph Rewriter::finish() {

@@ -25,6 +25,8 @@ class Rewriter {
     void copy(NodeId id);
     /// Lets `value`, of the target, stand for the first (or only) output of a node.
     void place(Value source, Value value);
+    /// Lets the outputs of a node of the target stand for all of a node's.
+    void place(NodeId source, NodeId made);
 
     /// Copies results and updates and hands over the new graph.
     Graph finish();

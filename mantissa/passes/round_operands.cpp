@@ -48,9 +48,9 @@ class Rounding {
     RoundedOperands run(std::span<Value> kept) {
         find_layers();
         for (NodeId id = 0; id < source_.end(); ++id)
-            if (is_kept_between_runs(id)) rewriter_.copy(id);
+            if (is_from_outside(source_.node(id))) rewriter_.copy(id);
         for (NodeId id = 0; id < source_.end(); ++id)
-            if (!is_kept_between_runs(id)) visit(id);
+            if (!is_from_outside(source_.node(id))) visit(id);
         for (Value& value : kept) value = rewriter_.map(value);
         RoundedOperands made{rewriter_.finish(), std::move(kept_)};
         for (const auto& [state, value] : histories_) made.graph.add_update(state, value);
@@ -58,12 +58,6 @@ class Rounding {
     }
 
   private:
-    /// Inputs and states come first: others may be added behind them.
-    bool is_kept_between_runs(NodeId id) const {
-        const std::string_view op = source_.node(id).op->name;
-        return op == "input" || op == "state";
-    }
-
     /// The value under casts.
     Value uncast(Value value) const {
         while (source_.node(value.node).op->name == "cast") value = source_.node(value.node).inputs[0];

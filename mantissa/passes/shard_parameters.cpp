@@ -133,9 +133,7 @@ class InParts {
             part = {rewriter_.target().add("cast", {part}, cast.attributes), 0};
         }
         const OriginScope scope(rewriter_.target(), node.origin);
-        const NodeId start = rewriter_.target().add("all_gather_start", std::move(parts), node.attributes);
-        for (std::int32_t i = 0; i < static_cast<std::int32_t>(node.outputs.size()); ++i)
-            rewriter_.place({id, i}, {start, i});
+        rewriter_.place(id, rewriter_.target().add("all_gather_start", std::move(parts), node.attributes));
     }
 
     Graph source_;

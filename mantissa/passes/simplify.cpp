@@ -39,11 +39,10 @@ class Simplifier {
 
     Graph run() {
         const std::vector<bool> live = live_nodes(source_);
-        for (NodeId i = 0; i < source_.end(); ++i) {
-            const NodeId id = i;
+        for (NodeId id = 0; id < source_.end(); ++id) {
             if (is_from_outside(source_.node(id)))
                 rewriter_.copy(id);
-            else if (live[i])
+            else if (live[id])
                 visit(id);
         }
         return rewriter_.finish();

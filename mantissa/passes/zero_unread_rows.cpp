@@ -275,8 +275,7 @@ class Zeroer {
 
     Graph run(std::span<Value> kept) {
         for (NodeId id = 0; id < end_; ++id)
-            if (const std::string_view op = graph_.node(id).op->name; op == "input" || op == "state")
-                rewriter_.copy(id);
+            if (is_from_outside(graph_.node(id))) rewriter_.copy(id);
         for (NodeId id = 0; id < end_; ++id) {
             place(id);
             const Value value{id, 0};

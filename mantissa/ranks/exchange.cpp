@@ -5,7 +5,7 @@
 #include <bit>
 #include <vector>
 
-#include "mantissa/base/float_environment.h"
+#include "mantissa/base/thread_pool.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/numerics/formats.h"
 

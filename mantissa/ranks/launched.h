@@ -1,11 +1,14 @@
 // Whether this process was started as one of several ranks, and by whom: what a launcher says in the
-// environment, and the transport that belongs to it.
+// environment, and the transport that belongs to it. Ranks of one host share its cores: each keeps to its
+// own.
 #pragma once
 
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "mantissa/ranks/ranks.h"
 #include "mantissa/ranks/transport.h"
 
 namespace mantissa::inline v0 {
@@ -22,5 +25,13 @@ std::optional<Launched> launched();
 /// Connects with the other ranks, which are waited for so many seconds. Throws UserError in one line where
 /// the plug-in or what it needs is not there, naming what to install.
 std::unique_ptr<Transport> connect(const Launched& launched, double seconds);
+
+/// Cores that this process may use, by its affinity mask.
+std::vector<int> usable_cores();
+
+/// Threads for this rank where none were asked for (0): its threads from now on keep to their cores. Returns
+/// `asked` where the launcher gave each rank cores of its own, or OMP_NUM_THREADS says how many; 0 then: as
+/// many as there may be. All ranks call it.
+int share_cores(Ranks& ranks, int asked);
 
 }  // namespace mantissa

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/report/reported_model.h"
+#include "mantissa/report/report.h"
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/trainer.h"
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/report/reported_model.h"
+#include "mantissa/report/report.h"
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/schedule.h"
 #include "mantissa/train/trainer.h"

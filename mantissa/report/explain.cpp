@@ -8,8 +8,8 @@
 #include <optional>
 #include <tuple>
 
+#include "mantissa/graph/attention_score.h"
 #include "mantissa/graph/graph.h"
-#include "mantissa/graph/score_formula.h"
 #include "mantissa/graph/visible_pairs.h"
 #include "mantissa/numerics/coded_weights.h"
 #include "mantissa/passes/analysis/contraction_epilogue.h"

@@ -8,7 +8,7 @@
 #include "mantissa/graph/graph.h"
 #include "mantissa/passes/pass_refusal.h"
 #include "mantissa/passes/pipeline.h"
-#include "mantissa/report/reported_model.h"
+#include "mantissa/report/report.h"
 #include "mantissa/report/roofline.h"
 #include "mantissa/report/thread_estimate.h"
 #include "mantissa/runtime/plan.h"
@@ -45,7 +45,7 @@ struct ExplainedCast {
 struct ExplainedAttention {
     std::string name;
     std::string form;     ///< "causal", or as in "a function of the score, masked by data"
-    std::string formula;  ///< as in mantissa/graph/score_formula.h
+    std::string formula;  ///< as ScoreFormula writes it
     std::int64_t blocks = 0, all_blocks = 0;  ///< of pairs: computed at most, and all
     std::int64_t queries = 0, keys = 0;       ///< in a block
     std::string why;                          ///< reason for this number of blocks

@@ -10,7 +10,6 @@
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
-#include "mantissa/base/folder_files.h"
 #include "mantissa/formats/strict_json.h"
 
 namespace mantissa::inline v0 {
@@ -175,9 +174,7 @@ void KeptPeaks::keep() {
     try {
         std::error_code ignored;
         std::filesystem::create_directories(file_.parent_path(), ignored);
-        AtomicFile file(file_);
-        file.write(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
-        file.commit();
+        write_whole(file_, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
         not_kept_.clear();
     } catch (const UserError& error) {
         not_kept_ = error.what();

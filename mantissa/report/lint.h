@@ -15,7 +15,7 @@
 #include "mantissa/device/device.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/passes/policy.h"
-#include "mantissa/report/reported_model.h"
+#include "mantissa/report/report.h"
 
 namespace mantissa::inline v0 {
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "mantissa/base/printable.h"
 #include "mantissa/report/html.h"
 #include "mantissa/report/lint.h"
 #include "mantissa/report/quantities.h"
@@ -13,10 +14,9 @@ namespace {
 
 /// "h.0.attn (gpt2.cpp:42) and 47 more".
 std::string places(const LintFinding& finding) {
-    std::string text = finding.where[0];
-    if (!finding.line.empty()) text += fmt::format(" ({})", finding.line);
-    if (finding.where.size() > 1) text += fmt::format(" and {} more", finding.where.size() - 1);
-    return text;
+    std::vector<std::string> where = finding.where;
+    if (!finding.line.empty()) where[0] += fmt::format(" ({})", finding.line);
+    return names_text(where, 1);
 }
 
 std::string measurement_text(const LintFinding& finding) {
@@ -30,17 +30,9 @@ std::string measurement_text(const LintFinding& finding) {
                        measured.gains() ? "" : fmt::format(", noise {:.3f}", measured.noise));
 }
 
-/// Text in indented lines of at most 100 characters.
-std::string wrapped(std::string_view text) {
-    constexpr std::size_t width = 100;
-    std::string lines;
-    while (text.size() > width) {
-        const std::size_t end = text.rfind(' ', width);
-        if (end == text.npos) break;
-        lines += fmt::format("    {}\n", text.substr(0, end));
-        text.remove_prefix(end + 1);
-    }
-    return lines + fmt::format("    {}\n", text);
+std::string reason(const LintFinding& finding) {
+    return fmt::format("not a multiple of {}{}: {}", finding.multiple,
+                       finding.note.empty() ? "" : fmt::format(" ({})", finding.note), finding.rule->why);
 }
 
 std::string heading(std::size_t width) {
@@ -54,9 +46,7 @@ std::string finding_line(const LintFinding& finding, std::size_t width) {
 }
 
 std::string finding_text(const LintFinding& finding, std::size_t width) {
-    const std::string note = finding.note.empty() ? "" : fmt::format(" ({})", finding.note);
-    return finding_line(finding, width) +
-           wrapped(fmt::format("not a multiple of {}{}: {}", finding.multiple, note, finding.rule->why));
+    return finding_line(finding, width) + "    " + wrapped(reason(finding), 104, 4) + "\n";
 }
 
 }  // namespace
@@ -107,11 +97,9 @@ std::string lint_json(const LintReport& report) {
 std::string lint_html(const LintReport& report, const std::string& command) {
     Grid grid{{"size", "is", "make it", "where", "forward and backward there", "why"}};
     for (const LintFinding& finding : report.findings)
-        grid.rows.push_back(
-            {std::string(finding.rule->size), std::to_string(finding.extent),
-             std::to_string(finding.change_to), places(finding), measurement_text(finding),
-             fmt::format("not a multiple of {}{}: {}", finding.multiple,
-                         finding.note.empty() ? "" : fmt::format(" ({})", finding.note), finding.rule->why)});
+        grid.rows.push_back({std::string(finding.rule->size), std::to_string(finding.extent),
+                             std::to_string(finding.change_to), places(finding), measurement_text(finding),
+                             reason(finding)});
     const std::string found = report.findings.empty() ? "<p>No ugly size found.</p>" : html::table(grid);
     return html::page(fmt::format("ugly sizes of {}", report.model.name),
                       fmt::format("<h1>Ugly sizes of {}</h1><p>{} a step, {}, on {}</p>{}{}",

@@ -11,6 +11,9 @@
 #include <variant>
 #include <vector>
 
+#include "mantissa/graph/target.h"
+#include "mantissa/nn/model.h"
+
 namespace mantissa::inline v0 {
 
 struct Field;
@@ -111,5 +114,32 @@ struct Table {
 std::string json_of(const char* command, Fields fields);
 /// A value on a line of JSON, formatted alike.
 std::string json_line(const Datum& value);
+
+/// The model of a report, and the size of its step.
+struct ReportedModel {
+    std::string name;
+    std::int64_t parameters = 0;
+    std::int64_t batch = 0;              ///< examples of a step
+    std::string unit = "examples";       ///< unit of throughput: "tokens", "images"
+    std::int64_t units_per_example = 1;  ///< tokens of a sequence
+    std::string examples = {};           ///< of a step, in words: "4 x 1024 tokens", "16 images"
+};
+
+inline ReportedModel reported(const nn::Model& model, const nn::ModelFacts& facts, std::int64_t batch) {
+    return {.name = model.name,
+            .parameters = facts.parameters,
+            .batch = batch,
+            .unit = model.unit,
+            .units_per_example = model.units_per_example,
+            .examples = nn::batch_text(model, batch)};
+}
+
+/// The machine of a report.
+inline Fields machine_of(const Target& target) {
+    return {{"cpu", target.name},
+            {"isa", target.isa},
+            {"bf16_unit", target.bf16_unit},
+            {"threads", target.threads}};
+}
 
 }  // namespace mantissa

@@ -17,12 +17,6 @@ namespace mantissa::inline v0::report {
 
 namespace {
 
-void write(const std::filesystem::path& path, const std::string& text) {
-    AtomicFile file(path);
-    file.write(text);
-    file.commit();
-}
-
 /// The text on a page in place of a command line.
 std::string call_of(const char* report, const nn::Model& model) {
     return fmt::format("report::{} of {}", report, model.name);
@@ -30,8 +24,8 @@ std::string call_of(const char* report, const nn::Model& model) {
 
 }  // namespace
 
-void Report::write_page(const std::filesystem::path& file) const { write(file, page); }
-void Report::write_json(const std::filesystem::path& file) const { write(file, json); }
+void Report::write_page(const std::filesystem::path& file) const { write_whole(file, page); }
+void Report::write_json(const std::filesystem::path& file) const { write_whole(file, json); }
 
 Report explain(Device& device, const nn::Model& model, const Options& options) {
     TrainerOptions settings = options.trainer;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/base/printable.h"
 #include "mantissa/report/quantities.h"
 
 namespace mantissa::inline v0 {
@@ -21,10 +22,7 @@ struct OnLine {
     std::int64_t nodes = 0, flops = 0, bytes = 0;
     double seconds = 0;
 
-    std::string places_text() const {
-        return places.size() < 2 ? places.empty() ? "-" : places[0]
-                                 : fmt::format("{} and {} more", places[0], places.size() - 1);
-    }
+    std::string places_text() const { return places.empty() ? "-" : names_text(places, 1); }
     std::string arithmetic_text() const { return fmt::format("{}", fmt::join(arithmetic, " ")); }
 };
 

@@ -4,6 +4,7 @@
 #include <immintrin.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <map>
@@ -262,19 +263,9 @@ std::string why(const UnscaledLaunches& launches, int threads) {
 }
 
 std::string_view word_of(Hindrance hindrance) {
-    switch (hindrance) {
-        case Hindrance::none:
-            return "none";
-        case Hindrance::serial:
-            return "serial";
-        case Hindrance::few_blocks:
-            return "few blocks";
-        case Hindrance::long_block:
-            return "long block";
-        case Hindrance::waits:
-            return "waits";
-    }
-    throw InternalError("a hindrance outside of its enumeration");
+    static constexpr std::array<std::string_view, 5> names = {"none", "serial", "few blocks", "long block",
+                                                              "waits"};
+    return names.at(static_cast<std::size_t>(hindrance));
 }
 
 Table estimates_of(const ThreadReport& report) {

@@ -148,14 +148,6 @@ std::string number(const char* what, const std::string& value) {
     return fmt::format("<span>{} <b>{}</b></span> ", what, value);
 }
 
-/// As in "2 h 05 min".
-std::string duration(double seconds) {
-    const auto whole = static_cast<std::int64_t>(seconds);
-    if (whole < 60) return fmt::format("{} s", whole);
-    if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
-    return fmt::format("{} h {:02} min", whole / 3600, whole / 60 % 60);
-}
-
 }  // namespace
 
 void TrainingPage::add(const TrainingPoint& point) {
@@ -199,12 +191,13 @@ std::string TrainingPage::status(TrainingState state, const std::string& time, d
                                          grouped(static_cast<double>(run_.steps)));
     if (made_ > 0 && made_ < done)
         text += fmt::format(" ({} of them on this page)", grouped(static_cast<double>(made_)));
-    text += ", " + duration(seconds);
+    text += ", " + duration_text(seconds);
     const auto left = static_cast<double>(run_.steps - done);
     if (state == TrainingState::ended)
         text += " in all; the run has ended";
     else if (made_ > 0 && left > 0)
-        text += fmt::format(" so far, about {} left", duration(seconds / static_cast<double>(made_) * left));
+        text +=
+            fmt::format(" so far, about {} left", duration_text(seconds / static_cast<double>(made_) * left));
     text += fmt::format(". Written {}", time);
     if (state == TrainingState::runs)
         text += fmt::format("; the page loads itself again every {} seconds", reload_seconds);

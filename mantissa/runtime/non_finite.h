@@ -1,6 +1,8 @@
-// Where a run first went wrong: the operation that read or made the first number that is not finite.
+// Where a run first went wrong: the operation that read or made the first number that is not finite; and how
+// much of the gradients a 16-bit format loses.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -31,5 +33,30 @@ struct NonFinite {
 /// Infinities may be meant: those of a constant, as of a mask, and what element-wise operations and movement
 /// make of them, are no finding. A NaN always is. Nothing of a stage behind `last` is run.
 std::optional<NonFinite> run_to_first_non_finite(Execution& execution, Stage last = Stage::update);
+
+/// Elements of the backward pass that are zero, and are not where the loss is scaled up. So it is seen
+/// wherever it happens, in a cast or inside of an operation that writes 16 bits.
+struct Underflow {
+    std::int64_t elements = 0;  ///< that are stored in 16 bits and should not be zero
+    std::int64_t lost = 0;      ///< of those, that are zero
+
+    double share() const {
+        return elements == 0 ? 0 : static_cast<double>(lost) / static_cast<double>(elements);
+    }
+};
+
+/// The numbers that the backward pass writes in 16 bits, and every rounding of an emulation.
+struct RoundedGradients {
+    std::int64_t elements = 0;
+    std::int64_t zeros = 0;
+    bool finite = true;
+};
+
+/// Runs the plan up to its first operation of the update, which changes no state.
+RoundedGradients rounded_gradients(Execution& execution);
+
+/// The numbers of a step that the same step with a larger loss scale does not lose; 0 of 0 where that is not
+/// all finite.
+Underflow underflow_between(const RoundedGradients& step, const RoundedGradients& scaled_up);
 
 }  // namespace mantissa

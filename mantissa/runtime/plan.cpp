@@ -7,7 +7,6 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/graph/graph.h"
-#include "mantissa/graph/printer.h"
 #include "mantissa/passes/analysis/contraction_epilogue.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/runtime/input_staging.h"

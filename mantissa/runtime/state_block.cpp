@@ -1,13 +1,13 @@
 #include "mantissa/runtime/state_block.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/base/random.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/numerics/coded_weights.h"
@@ -169,12 +169,10 @@ const StateBlock::Entry& StateBlock::entry(const std::string& name) const {
     const auto found = entries_.find(name);
     if (found != entries_.end()) return found->second;
     if (shared_) return shared_->entry(name);
-    constexpr std::size_t max_named = 12;
-    std::vector<std::string_view> names;
-    for (const auto& [known, _] : entries_)
-        if (names.size() < max_named) names.push_back(known);
-    throw UserError(fmt::format("there is no state '{}' among these {}: {}{}", name, entries_.size(),
-                                fmt::join(names, ", "), entries_.size() > max_named ? ", ..." : ""));
+    std::vector<std::string> names;
+    for (const auto& [known, _] : entries_) names.push_back(known);
+    throw UserError(fmt::format("there is no state '{}' among these {}: {}", name, entries_.size(),
+                                names_text(names, 12)));
 }
 
 std::byte* StateBlock::address(const std::string& name) const { return entry(name).address; }

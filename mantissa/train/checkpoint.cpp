@@ -14,7 +14,6 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/data/tokenizer_files.h"
-#include "mantissa/formats/sealed_json.h"
 #include "mantissa/formats/strict_json.h"
 
 namespace mantissa::inline v0 {
@@ -173,12 +172,6 @@ void write_tensors(const fs::path& directory, const TensorsFile& source, Manifes
     });
     entry.checksum = whole.value();
     file->commit();
-}
-
-void write_text(const fs::path& path, std::string_view text) {
-    AtomicFile file(path, text.size());
-    file.write(text);
-    file.commit();
 }
 
 void require_texts(const fs::path& directory, const CheckpointToSave& checkpoint) {
@@ -443,14 +436,14 @@ void save_checkpoint(const fs::path& directory, const CheckpointToSave& checkpoi
                 read_to_the_end(file, [](std::span<const std::byte>) {});
         if (is_first)
             for (const auto& [text_name, text] : checkpoint.texts) {
-                write_text(staging / text_name, text);
+                write_whole(staging / text_name, text);
                 mine[text_name].checksum = checksum_of(std::as_bytes(std::span(text)));
             }
         return manifest_text(mine);
     }));
     together.run([&] {
         if (is_first) {
-            write_text(staging / manifest_name, manifest_text(manifest));
+            write_whole(staging / manifest_name, manifest_text(manifest));
             next->commit();
         }
         return std::string();

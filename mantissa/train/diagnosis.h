@@ -7,7 +7,6 @@
 #include <string>
 
 #include "mantissa/runtime/non_finite.h"
-#include "mantissa/runtime/underflow.h"
 #include "mantissa/train/step_execution.h"
 
 namespace mantissa::inline v0 {

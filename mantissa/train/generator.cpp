@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "mantissa/base/error.h"
-#include "mantissa/data/byte_tokenizer.h"
 #include "mantissa/data/chat/chat_encoder.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/train/text_model.h"

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "mantissa/base/error.h"
-#include "mantissa/data/image_reader.h"
+#include "mantissa/data/image_batches.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/numerics/formats.h"
 #include "mantissa/runtime/execution.h"

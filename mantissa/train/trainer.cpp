@@ -16,7 +16,6 @@
 #include "mantissa/runtime/execution.h"
 #include "mantissa/runtime/non_finite.h"
 #include "mantissa/runtime/state_block.h"
-#include "mantissa/runtime/underflow.h"
 #include "mantissa/train/adapter_files.h"
 #include "mantissa/train/diagnosis.h"
 #include "mantissa/train/ema.h"

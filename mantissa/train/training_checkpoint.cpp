@@ -483,11 +483,8 @@ void save_merged(const std::filesystem::path& directory, const Trainer& trainer,
     require_free_for_merged(directory);
     std::filesystem::create_directories(directory);
     trainer.save_weights(directory / "model.safetensors");
-    for (const auto& [name, text] : texts_beside_model(trainer.model(), record)) {
-        AtomicFile file(directory / name, text.size());
-        file.write(text);
-        file.commit();
-    }
+    for (const auto& [name, text] : texts_beside_model(trainer.model(), record))
+        write_whole(directory / name, text);
 }
 
 namespace {

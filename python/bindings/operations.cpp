@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "mantissa/engine.h"
+#include "mantissa/graph/attributes.h"
 #include "mantissa/graph/scan.h"
-#include "mantissa/graph/shared_data.h"
 #include "python/bindings/bindings.h"
 
 namespace mantissa::python {

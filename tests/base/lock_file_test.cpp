@@ -1,5 +1,5 @@
 // A file that one process at a time holds.
-#include "mantissa/base/lock_file.h"
+#include "mantissa/base/atomic_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

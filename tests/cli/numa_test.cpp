@@ -7,7 +7,7 @@
 #include <fstream>
 #include <numeric>
 
-#include "mantissa/ranks/share_cores.h"
+#include "mantissa/ranks/launched.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa::cli {

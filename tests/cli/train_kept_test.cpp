@@ -6,7 +6,7 @@
 #include <fstream>
 #include <vector>
 
-#include "mantissa/base/lock_file.h"
+#include "mantissa/base/atomic_file.h"
 #include "tests/cli/run_program.h"
 #include "tests/support/temporary_directory.h"
 

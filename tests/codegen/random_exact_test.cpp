@@ -2,8 +2,6 @@
 #include <gtest/gtest.h>
 
 #include "mantissa/graph/graph.h"
-#include "mantissa/graph/printer.h"
-#include "mantissa/graph/verifier.h"
 #include "mantissa/runtime/execution.h"
 #include "mantissa/runtime/state_block.h"
 #include "tests/support/fused_graph.h"

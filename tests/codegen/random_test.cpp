@@ -2,8 +2,6 @@
 #include <gtest/gtest.h>
 
 #include "mantissa/graph/graph.h"
-#include "mantissa/graph/printer.h"
-#include "mantissa/graph/verifier.h"
 #include "tests/codegen/random_case.h"
 #include "tests/support/random_draws.h"
 #include "tests/support/random_graph.h"

@@ -13,7 +13,6 @@
 #include <thread>
 
 #include "mantissa/base/error.h"
-#include "mantissa/data/image_reader.h"
 #include "tests/support/image_files.h"
 #include "tests/support/temporary_directory.h"
 

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "mantissa/data/unicode.h"
-#include "mantissa/data/unicode_normalize.h"
 
 namespace mantissa {
 namespace {

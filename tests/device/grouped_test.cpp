@@ -9,9 +9,9 @@
 
 #include "mantissa/base/buffer.h"
 #include "mantissa/base/whole_units.h"
-#include "mantissa/device/cpu/modes/grouped_rows.h"
+#include "mantissa/device/cpu/modes/narrowing.h"
+#include "mantissa/numerics/coded_weights.h"
 #include "mantissa/numerics/formats.h"
-#include "mantissa/numerics/weight_groups.h"
 #include "tests/device/levels.h"
 #include "tests/device/normal_floats.h"
 #include "tests/device/product_in_poison.h"
@@ -117,10 +117,10 @@ TEST(Grouped, ProductsAgreeWithFp64ForFewRowsAndForMany) {
 }
 
 /// Rows of x as kernels of few rows read them, beside bytes that stay as they are.
-std::vector<std::byte> fours_of(const GroupedRowsKernels& kernels, const std::vector<float>& x) {
+std::vector<std::byte> fours_of(QuantizeFours quantize, const std::vector<float>& x) {
     const std::int64_t fours = std::ssize(x) / numbers_together, stride = 3;
     Buffer memory(static_cast<std::size_t>(fours * stride) * sizeof(FourOfX));
-    kernels.quantize(x.data(), fours, reinterpret_cast<FourOfX*>(memory.data()), stride);
+    quantize(x.data(), fours, reinterpret_cast<FourOfX*>(memory.data()), stride);
     return {memory.data(), memory.data() + memory.size()};
 }
 
@@ -132,15 +132,15 @@ TEST(Grouped, RowsOfXAreTheSameBytesOnEveryLevel) {
     x[96] = -INFINITY;
     x[130] = std::nanf("");
     x[170] = 1e-38f * 0x1p-10f;
-    const std::vector<std::byte> expected = fours_of(grouped_rows_generic(), x);
+    const std::vector<std::byte> expected = fours_of(quantize_fours_generic, x);
     if (best_isa() >= Isa::avx2) {
-        EXPECT_EQ(fours_of(grouped_rows_avx2(), x), expected);
+        EXPECT_EQ(fours_of(quantize_fours_avx2, x), expected);
     }
-    if (has_avx512_vnni()) {
-        EXPECT_EQ(fours_of(grouped_rows_avx512_vnni(), x), expected);
+    if (best_isa() >= Isa::avx512) {
+        EXPECT_EQ(fours_of(quantize_fours_avx512, x), expected);
     }
     x[0] *= 1.01f;
-    EXPECT_NE(fours_of(grouped_rows_generic(), x), expected);
+    EXPECT_NE(fours_of(quantize_fours_generic, x), expected);
 }
 
 TEST(Grouped, ARowHasTheSameBitsAmongOthers) {

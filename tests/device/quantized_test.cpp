@@ -99,6 +99,17 @@ TEST(Quantized, ProductsAreExactForOneRowAndForMany) {
     });
 }
 
+TEST(Quantized, ADepthThatCouldLeave32BitsIsRefused) {
+    ThreadPool pool(1);
+    try {
+        quantized_product({.m = 1, .n = 1, .k = 131072}, pool, Isa::generic);
+        FAIL() << "it was multiplied";
+    } catch (const UserError& error) {
+        EXPECT_STREQ(error.what(),
+                     "s8*s8+s32: sums of more than 131071 products could leave 32 bits, K is 131072");
+    }
+}
+
 TEST(Quantized, AnInfinityOrANaNIsNotLost) {
     at_every_level([](Isa isa) {
         for (const float bad : {std::numeric_limits<float>::infinity(), std::nanf("")}) {

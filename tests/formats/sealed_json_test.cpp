@@ -1,5 +1,5 @@
 // JSON that carries its own checksum: each changed byte is seen, and other formats and versions are refused.
-#include "mantissa/formats/sealed_json.h"
+#include "mantissa/formats/strict_json.h"
 
 #include <gtest/gtest.h>
 

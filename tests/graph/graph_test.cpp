@@ -8,9 +8,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/graph/attention_score.h"
-#include "mantissa/graph/printer.h"
 #include "mantissa/graph/tensor.h"
-#include "mantissa/graph/verifier.h"
 #include "tests/support/error_of.h"
 
 namespace mantissa {

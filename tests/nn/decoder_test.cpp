@@ -8,7 +8,6 @@
 #include <cmath>
 #include <numbers>
 
-#include "mantissa/graph/printer.h"
 #include "mantissa/passes/attention/match_attention.h"
 #include "tests/support/error_of.h"
 

@@ -8,9 +8,7 @@
 #include <cmath>
 #include <map>
 
-#include "mantissa/nn/models/densenet.h"
-#include "mantissa/nn/models/resnet.h"
-#include "mantissa/nn/models/vgg.h"
+#include "mantissa/nn/models/networks.h"
 #include "tests/support/error_of.h"
 
 namespace mantissa::nn {

@@ -1,5 +1,4 @@
 // NF4 beside bitsandbytes: every code, scale and range, and the weights again (bench/peers/nf4_fixture.py).
-#include "mantissa/numerics/nf4.h"
 
 #include <gtest/gtest.h>
 

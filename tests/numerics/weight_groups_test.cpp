@@ -1,5 +1,5 @@
 // Groups of weights in four bits against a search in FP64 over many scales.
-#include "mantissa/numerics/weight_groups.h"
+#include "mantissa/numerics/coded_weights.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,6 @@
 #include "mantissa/graph/attention_score.h"
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
-#include "mantissa/graph/printer.h"
 #include "mantissa/passes/autocast.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/train/optimizer_update.h"

@@ -6,9 +6,8 @@
 #include <functional>
 #include <string>
 
-#include "mantissa/graph/printer.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
-#include "mantissa/graph/verifier.h"
 #include "tests/support/random_graph.h"
 
 namespace mantissa {

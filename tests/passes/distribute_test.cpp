@@ -5,8 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include "mantissa/graph/printer.h"
-#include "mantissa/graph/verifier.h"
 #include "mantissa/passes/analysis/plan_memory.h"
 
 namespace mantissa {

@@ -8,7 +8,6 @@
 #include <optional>
 #include <set>
 
-#include "mantissa/graph/printer.h"
 #include "mantissa/graph/reference.h"
 #include "mantissa/passes/pipeline.h"
 #include "tests/passes/small_gpt2.h"

@@ -10,9 +10,7 @@
 #include <map>
 
 #include "mantissa/base/whole_units.h"
-#include "mantissa/graph/printer.h"
 #include "mantissa/graph/reference.h"
-#include "mantissa/graph/verifier.h"
 #include "mantissa/passes/analysis/plan_memory.h"
 #include "mantissa/passes/pipeline.h"
 #include "tests/passes/small_gpt2.h"

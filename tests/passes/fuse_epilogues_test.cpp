@@ -4,9 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "mantissa/graph/printer.h"
 #include "mantissa/graph/tensor.h"
-#include "mantissa/graph/verifier.h"
 #include "mantissa/passes/analysis/contraction_epilogue.h"
 #include "tests/support/passes.h"
 

@@ -5,9 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "mantissa/graph/printer.h"
 #include "mantissa/graph/reference.h"
-#include "mantissa/graph/verifier.h"
 #include "mantissa/passes/analysis/plan_memory.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/train/optimizer_update.h"

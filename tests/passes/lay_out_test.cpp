@@ -8,10 +8,8 @@
 #include <set>
 
 #include "mantissa/base/random.h"
-#include "mantissa/graph/printer.h"
 #include "mantissa/graph/reference.h"
 #include "mantissa/graph/tensor.h"
-#include "mantissa/graph/verifier.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/train/optimizer_update.h"
 #include "tests/passes/small_gpt2.h"

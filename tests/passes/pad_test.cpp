@@ -9,8 +9,6 @@
 
 #include <array>
 
-#include "mantissa/graph/printer.h"
-#include "mantissa/graph/verifier.h"
 #include "mantissa/passes/analysis/plan_memory.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/passes/rewriter.h"

@@ -7,7 +7,6 @@
 #include <map>
 
 #include "mantissa/base/error.h"
-#include "mantissa/graph/verifier.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/train/optimizer_update.h"
 #include "tests/passes/small_gpt2.h"

@@ -4,9 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "mantissa/graph/printer.h"
 #include "mantissa/graph/tensor.h"
-#include "mantissa/graph/verifier.h"
 
 namespace mantissa {
 namespace {

@@ -6,7 +6,6 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/cpu_device.h"
-#include "mantissa/graph/verifier.h"
 #include "mantissa/nn/decoder/family.h"
 #include "mantissa/passes/simplify.h"
 #include "mantissa/train/trainer.h"

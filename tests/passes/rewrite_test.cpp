@@ -6,8 +6,6 @@
 #include "mantissa/base/error.h"
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
-#include "mantissa/graph/printer.h"
-#include "mantissa/graph/verifier.h"
 #include "mantissa/passes/analysis/plan_memory.h"
 #include "mantissa/passes/analysis/uses.h"
 #include "mantissa/passes/expand.h"

@@ -8,8 +8,6 @@
 #include <set>
 
 #include "mantissa/graph/graph.h"
-#include "mantissa/graph/printer.h"
-#include "mantissa/graph/verifier.h"
 #include "mantissa/numerics/coded_weights.h"
 #include "mantissa/numerics/short_formats.h"
 #include "mantissa/passes/operand_blocks.h"

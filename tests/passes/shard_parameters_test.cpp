@@ -6,9 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "mantissa/base/error.h"
-#include "mantissa/graph/printer.h"
 #include "mantissa/graph/tensor.h"
-#include "mantissa/graph/verifier.h"
 #include "mantissa/passes/distribute.h"
 
 namespace mantissa {

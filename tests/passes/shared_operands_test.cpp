@@ -10,7 +10,6 @@
 
 #include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
-#include "mantissa/graph/printer.h"
 #include "mantissa/passes/expand.h"
 #include "mantissa/passes/pipeline.h"
 #include "tests/support/op_cases.h"

@@ -8,9 +8,7 @@
 #include <vector>
 
 #include "mantissa/graph/graph.h"
-#include "mantissa/graph/printer.h"
 #include "mantissa/graph/reference.h"
-#include "mantissa/graph/verifier.h"
 #include "mantissa/nn/layers.h"
 #include "mantissa/passes/attention/lay_out_attention.h"
 #include "mantissa/passes/attention/match_attention.h"

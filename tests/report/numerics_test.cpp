@@ -9,8 +9,8 @@
 
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/nn/language_model.h"
+#include "mantissa/runtime/non_finite.h"
 #include "mantissa/runtime/state_block.h"
-#include "mantissa/runtime/underflow.h"
 #include "tests/support/gpt2_training.h"
 #include "tests/support/html_page.h"
 #include "tests/support/passes.h"

@@ -8,7 +8,6 @@
 
 #include "mantissa/base/random.h"
 #include "mantissa/graph/graph.h"
-#include "mantissa/graph/printer.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/passes/analysis/contraction_epilogue.h"
 #include "mantissa/passes/expand.h"

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/graph/attention_score.h"
 #include "mantissa/graph/gradient.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/reference.h"
-#include "mantissa/graph/score_formula.h"
 #include "tests/support/op_case.h"
 
 namespace mantissa::testing::attending {

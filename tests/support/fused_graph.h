@@ -6,7 +6,6 @@
 
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
-#include "mantissa/graph/verifier.h"
 #include "mantissa/passes/expand.h"
 #include "mantissa/passes/fuse.h"
 #include "mantissa/passes/simplify.h"

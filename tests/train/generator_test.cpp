@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "mantissa/data/byte_tokenizer.h"
+#include "mantissa/data/tokenizer_files.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/text_model.h"

@@ -5,7 +5,6 @@
 #include "mantissa/codegen/compiler.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/graph.h"
-#include "mantissa/graph/printer.h"
 #include "mantissa/nn/layers.h"
 #include "mantissa/train/loss_scale.h"
 #include "mantissa/train/optimizer.h"

@@ -13,7 +13,7 @@
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/formats/safetensors_write.h"
 #include "mantissa/graph/graph.h"
-#include "mantissa/nn/models/resnet.h"
+#include "mantissa/nn/models/networks.h"
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/adapter_files.h"
 #include "mantissa/train/model_file.h"

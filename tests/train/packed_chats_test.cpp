@@ -1,5 +1,5 @@
 // Packed chats: the loss of a batch is the mean over its targets, however the chats lie in sequences.
-#include "mantissa/data/packed_chats.h"
+#include "mantissa/data/packed_documents.h"
 
 #include <gtest/gtest.h>
 

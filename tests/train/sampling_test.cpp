@@ -1,5 +1,5 @@
 // The choice of the next token: which are considered, how often each is drawn, and what decides the draw.
-#include "mantissa/train/sampling.h"
+#include "mantissa/train/generate.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,6 @@
 #include "mantissa/runtime/execution.h"
 #include "mantissa/runtime/non_finite.h"
 #include "mantissa/runtime/state_block.h"
-#include "mantissa/runtime/underflow.h"
 #include "mantissa/train/loss_scale.h"
 
 #include <fmt/format.h>

@@ -354,17 +354,9 @@ bool is_one_value(std::string_view text, const std::vector<std::string_view>& li
 }  // namespace
 
 std::string_view name_of(ChatsAre kind) {
-    switch (kind) {
-        case ChatsAre::messages:
-            return "messages";
-        case ChatsAre::completions:
-            return "prompt and completion";
-        case ChatsAre::conversations:
-            return "conversations";
-        case ChatsAre::texts:
-            return "text";
-    }
-    return "";
+    static constexpr std::array<std::string_view, 4> names = {"messages", "prompt and completion",
+                                                              "conversations", "text"};
+    return names.at(static_cast<std::size_t>(kind));
 }
 
 ChatFile parse_chats(std::string_view text, const std::string& name) {

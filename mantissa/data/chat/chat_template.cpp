@@ -45,10 +45,9 @@ void ChatTemplate::set_time(const std::tm& now) { parts_->now = now; }
 
 namespace {
 
-template <class Wanted>
-bool any_node(const Node& node, Wanted wanted) {
-    if (wanted(node)) return true;
-    const auto in = [&](const jinja::NodePointer& child) { return child && any_node(*child, wanted); };
+bool says_generation(const Node& node) {
+    if (node.syntax == jinja::Syntax::generation) return true;
+    const auto in = [&](const jinja::NodePointer& child) { return child && says_generation(*child); };
     const auto in_any = [&](const jinja::Nodes& nodes) { return std::ranges::any_of(nodes, in); };
     return in_any(node.children) || in_any(node.arguments) || in_any(node.defaults) || in(node.rest) ||
            in(node.named_rest) ||
@@ -128,15 +127,7 @@ std::tm local_time() {
 
 }  // namespace
 
-bool ChatTemplate::has_marks() const {
-    return any_node(*parts_->root, [](const Node& node) { return node.syntax == jinja::Syntax::generation; });
-}
-
-bool ChatTemplate::tells_date() const {
-    return any_node(*parts_->root, [](const Node& node) {
-        return node.syntax == jinja::Syntax::name && node.name == "strftime_now";
-    });
-}
+bool ChatTemplate::has_marks() const { return says_generation(*parts_->root); }
 
 RenderedChat ChatTemplate::render(const ChatMessages& chat) const {
     // The limits grow with the chat.

@@ -51,8 +51,6 @@ class ChatTemplate {
     const std::string& source() const;
     /// Whether the template marks the learnt text by {% generation %}.
     bool has_marks() const;
-    /// Whether it writes today's date.
-    bool tells_date() const;
 
     /// Sets variables of every chat, as bos_token; their origin is the template.
     void set_tokens(std::map<std::string, std::string> tokens);

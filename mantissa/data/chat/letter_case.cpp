@@ -8,24 +8,30 @@ namespace mantissa::inline v0::jinja {
 
 namespace {
 
-void append_in_case(Chars& out, const Char& c, const CaseTable& table) {
-    if (c.code < 0x80) {
-        const bool to_lower = &table == &lower_table();
-        const char32_t from = to_lower ? 'A' : 'a';
-        out.push_back({c.code >= from && c.code < from + 26 ? c.code ^ 0x20 : c.code, c.origin});
-        return;
-    }
+Char moved(const Char& c, std::int64_t distance) {
+    return {static_cast<char32_t>(static_cast<std::int64_t>(c.code) + distance), c.origin};
+}
+
+/// Appends a character's other case; false, without appending, if it is not in the table.
+bool append_by(const CaseTable& table, Chars& out, const Char& c) {
     const auto letters = std::ranges::lower_bound(table.letters, c.code, {}, &CaseLetters::code);
     if (letters != table.letters.end() && letters->code == c.code) {
         for (const std::uint32_t code : letters->letters)
             if (code) out.push_back({code, c.origin});
-        return;
+        return true;
     }
     const auto range = std::ranges::lower_bound(table.ranges, c.code, {}, &CaseRange::last);
-    if (range != table.ranges.end() && range->first <= c.code && (c.code - range->first) % range->step == 0)
-        out.push_back({static_cast<char32_t>(static_cast<std::int64_t>(c.code) + range->distance), c.origin});
-    else
-        out.push_back(c);
+    if (range == table.ranges.end() || !range->holds(c.code)) return false;
+    out.push_back(moved(c, range->distance));
+    return true;
+}
+
+void append_upper(Chars& out, const Char& c) {
+    if (append_by(upper_table(), out, c)) return;
+    const auto back = std::ranges::find_if(lower_table().ranges, [&](const CaseRange& range) {
+        return range.holds(static_cast<std::int64_t>(c.code) - range.distance);
+    });
+    out.push_back(back == lower_table().ranges.end() ? c : moved(c, -std::int64_t{back->distance}));
 }
 
 bool is_of(char32_t code, CategorySet categories) { return categories >> category_of(code) & 1; }
@@ -56,8 +62,8 @@ bool ends_word(CharSpan text, std::size_t at) {
 void append_lower(Chars& out, CharSpan text, std::size_t at) {
     if (text[at].code == U'\u03A3')
         out.push_back({ends_word(text, at) ? U'\u03C2' : U'\u03C3', text[at].origin});
-    else
-        append_in_case(out, text[at], lower_table());
+    else if (!append_by(lower_table(), out, text[at]))
+        out.push_back(text[at]);
 }
 
 bool all_in_case(CharSpan text, std::string_view category) {
@@ -76,7 +82,7 @@ bool all_in_case(CharSpan text, std::string_view category) {
 
 Chars to_upper(CharSpan text) {
     Chars out;
-    for (const Char& c : text) append_in_case(out, c, upper_table());
+    for (const Char& c : text) append_upper(out, c);
     return out;
 }
 
@@ -88,7 +94,7 @@ Chars to_lower(CharSpan text) {
 
 Chars to_capitalized(CharSpan text) {
     Chars out;
-    if (!text.empty()) append_in_case(out, text[0], title_table());
+    if (!text.empty() && !append_by(title_table(), out, text[0])) append_upper(out, text[0]);
     for (std::size_t at = 1; at < text.size(); ++at) append_lower(out, text, at);
     return out;
 }

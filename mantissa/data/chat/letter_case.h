@@ -12,6 +12,10 @@ namespace mantissa::inline v0::jinja {
 struct CaseRange {
     std::uint32_t first, last, step;
     std::int32_t distance;
+
+    bool holds(std::int64_t code) const {
+        return code >= first && code <= last && (code - first) % step == 0;
+    }
 };
 /// A code point that becomes up to three others; 0 pads.
 struct CaseLetters {
@@ -21,8 +25,10 @@ struct CaseTable {
     std::span<const CaseRange> ranges;
     std::span<const CaseLetters> letters;
 };
-const CaseTable& upper_table();
 const CaseTable& lower_table();
+/// Exceptions where upper case is not the inverse of lower case.
+const CaseTable& upper_table();
+/// Exceptions where title case is not upper case.
 const CaseTable& title_table();
 
 Chars to_upper(CharSpan text);

@@ -1,4 +1,4 @@
-#include "mantissa/data/chat/template_lexer.h"
+#include "mantissa/data/chat/template_syntax.h"
 
 #include <fmt/format.h>
 

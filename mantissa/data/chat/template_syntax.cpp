@@ -7,8 +7,6 @@
 #include <cstdlib>
 #include <initializer_list>
 
-#include "mantissa/data/chat/template_lexer.h"
-
 namespace mantissa::inline v0::jinja {
 
 namespace {

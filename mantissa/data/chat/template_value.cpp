@@ -131,43 +131,27 @@ Value Store::text(std::string_view utf8, ChatOrigin origin) {
 
 Value Store::list(std::vector<Value> items, Form form, ChatOrigin origin) {
     making(2 * items.size());
-    Value value;
-    value.kind = Kind::list;
-    value.origin = origin;
-    value.list = keep(ListOf{std::move(items), form});
-    return value;
+    return {.kind = Kind::list, .origin = origin, .list = keep(ListOf{std::move(items), form})};
 }
 
 Value Store::dict(std::vector<std::pair<Value, Value>> items, ChatOrigin origin) {
     making(4 * items.size());
-    Value value;
-    value.kind = Kind::dict;
-    value.origin = origin;
-    value.dict = keep(DictOf{std::move(items)});
-    return value;
+    return {.kind = Kind::dict, .origin = origin, .dict = keep(DictOf{std::move(items)})};
 }
 
 Value Store::space(bool is_loop) {
     making(8);
-    Value value;
-    value.kind = Kind::space;
-    value.space = keep(SpaceOf{{}, is_loop});
-    return value;
+    return {.kind = Kind::space, .space = keep(SpaceOf{{}, is_loop})};
 }
 
 Value Store::function(std::string name, std::function<Value(const CallArguments&)> call) {
     making(8);
-    Value value;
-    value.kind = Kind::function;
-    value.function = keep(FunctionOf{std::move(name), std::move(call)});
-    return value;
+    return {.kind = Kind::function, .function = keep(FunctionOf{std::move(name), std::move(call)})};
 }
 
 Value Store::undefined(std::string name) {
     making(2);
-    Value value;
-    value.name = keep(std::move(name));
-    return value;
+    return {.name = keep(std::move(name))};
 }
 
 Value Store::long_integer(std::string_view digits, ChatOrigin origin) {
@@ -176,34 +160,18 @@ Value Store::long_integer(std::string_view digits, ChatOrigin origin) {
     return value;
 }
 
-Value none_value() {
-    Value value;
-    value.kind = Kind::none;
-    return value;
-}
+Value none_value() { return {.kind = Kind::none, .name = nullptr}; }
 
 Value boolean(bool truth, ChatOrigin origin) {
-    Value value;
-    value.kind = Kind::boolean;
-    value.origin = origin;
-    value.integer = truth;
-    return value;
+    return {.kind = Kind::boolean, .origin = origin, .integer = truth};
 }
 
 Value integer(std::int64_t number, ChatOrigin origin) {
-    Value value;
-    value.kind = Kind::integer;
-    value.origin = origin;
-    value.integer = number;
-    return value;
+    return {.kind = Kind::integer, .origin = origin, .integer = number};
 }
 
 Value real(double number, ChatOrigin origin) {
-    Value value;
-    value.kind = Kind::real;
-    value.origin = origin;
-    value.real = number;
-    return value;
+    return {.kind = Kind::real, .origin = origin, .real = number};
 }
 
 const Value* DictOf::find(const Value& key) const {

@@ -28,9 +28,9 @@ double rate_of_turn(PeakLoop loop) {
 }
 
 CoreRates one_turn() {
-    return {.f32_fma = rate_of_turn(fma_loop_avx512),
-            .bf16_dot = rate_of_turn(dot_loop_avx512_bf16),
-            .bf16_tiles = best_isa() == Isa::amx ? rate_of_turn(tile_loop_amx) : 0};
+    return {.f32_fma = rate_of_turn(peak_units_avx512().f32.loop),
+            .bf16_dot = rate_of_turn(bf16_unit_avx512_bf16().loop),
+            .bf16_tiles = best_isa() == Isa::amx ? rate_of_turn(bf16_unit_amx().loop) : 0};
 }
 
 CoreRates larger_of(const CoreRates& a, const CoreRates& b) {

@@ -155,6 +155,7 @@ std::string_view name_of(Bf16Unit unit) {
 
 bool has_avx512_fp16() { return best_isa() >= Isa::avx512 && has(extensions().edx, bit(23)); }
 
+bool has_byte_dots(Isa isa) { return isa >= Isa::avx512 && has_avx512_vnni(); }
 bool has_avx512_vnni() { return best_isa() >= Isa::avx512 && has(extensions().ecx, bit(11)); }
 
 bool has_avx512_vpopcntdq() { return best_isa() >= Isa::avx512 && has(extensions().ecx, bit(14)); }

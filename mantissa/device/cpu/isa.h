@@ -58,6 +58,7 @@ inline bool has_bf16_dot() { return best_isa() >= Isa::avx512_bf16; }
 // Features of some CPUs within the level avx512, without a name of their own in MANTISSA_ISA.
 bool has_avx512_fp16();       ///< FP16 arithmetic in vectors
 bool has_avx512_vnni();       ///< dot products of bytes, four at a time
+bool has_byte_dots(Isa isa);  ///< and whether the level uses them
 bool has_avx512_vpopcntdq();  ///< counts of ones
 
 /// The unit of a level.

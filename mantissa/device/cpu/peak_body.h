@@ -1,21 +1,68 @@
-// The loops of peaks.h over the lanes of the contraction and of modes/: nothing but independent
-// multiply-adds in registers, as many as the level's registers hold; and nothing but reading. Everything is
-// in an anonymous namespace, so that each source keeps its own copy, compiled for its own level.
+// The loops of peaks.h over the lanes of the contraction, and over those here for formats that nothing is
+// multiplied in: nothing but independent multiply-adds in registers, as many as the level's registers hold;
+// and nothing but reading. Everything is in an anonymous namespace, so that each source keeps its own copy,
+// compiled for its own level.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "mantissa/device/cpu/peak_loops.h"
+
 namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
+#define MANTISSA_PEAK_LANES [[gnu::always_inline]] static inline
+
+/// Vectors of so many bytes, in operations that compilers lower to any machine. A word holds `Depth`
+/// elements.
+template <class Value, int Bytes, int Depth = 1>
+struct VectorLanes {
+    static constexpr int width = Bytes / static_cast<int>(sizeof(Value)), depth_of_word = Depth;
+    typedef Value Sums __attribute__((vector_size(Bytes)));
+    using Words = Sums;
+
+    MANTISSA_PEAK_LANES Sums zero() { return Sums{}; }
+    MANTISSA_PEAK_LANES Words broadcast(const std::byte* word) {
+        Value value;
+        __builtin_memcpy(&value, word, sizeof value);
+        return Words{} + value;
+    }
+    /// sums + row * column, multiplied and added apart; whole numbers are unsigned, so that sums wrap.
+    MANTISSA_PEAK_LANES Sums multiply_add(Words row, Words column, Sums sums) { return sums + row * column; }
+    /// The compiler must take it for anything, and for used.
+    MANTISSA_PEAK_LANES void hide(Sums& a) { asm volatile("" : "+v"(a)); }
+};
+
+/// FP16 numbers as FP32, which holds the product of two of them exactly. Where the sum of the product and a
+/// third number is not exact, it is made odd in its last place. Rounding it to FP16 then gives what a single
+/// rounding would give: FP32 has 13 places more than FP16, and two are enough.
+template <int Bytes>
+struct OddLanes : VectorLanes<float, Bytes> {
+    using Sums = typename VectorLanes<float, Bytes>::Sums;
+    typedef std::int32_t Bits __attribute__((vector_size(Bytes)));
+
+    MANTISSA_PEAK_LANES Sums odd_sum(Sums row, Sums column, Sums sums) {
+        const Sums product = row * column, sum = sums + product, of_product = sum - sums;
+        const Sums error = (sums - (sum - of_product)) + (product - of_product);
+        const Bits bits = reinterpret_cast<Bits>(sum);
+        const Bits even = (bits & 1) - 1, inexact = (error < 0) | (error > 0);  // false of a NaN
+        const Bits toward = ((reinterpret_cast<Bits>(error) ^ bits) >> 31) | 1;
+        return reinterpret_cast<Sums>(bits + (toward & even & inexact));
+    }
+};
+
+/// Words of factors, as bits.
+constexpr std::uint64_t f32_one = 0x3f800000, f64_one = 0x3ff0000000000000, s8_ones = 0x01010101;
+
 /// `one` is a word that holds the factors of each lane. More sums are in flight than latency times units, 4
 /// or 5 times 2. The sums grow until they no longer do, so that none is subnormal. The compiler cannot see
 /// through the factors, so it neither leaves products out nor computes them only once.
-template <class Lanes, int InFlight, class Word>
-double multiply_add_loop(std::int64_t rounds, Word one) {
-    auto factor = Lanes::broadcast(reinterpret_cast<const std::byte*>(&one));
+template <class Lanes, int InFlight, std::uint64_t one, int elements_of_word>
+double multiply_add_loop(std::int64_t rounds) {
+    const std::uint64_t word = one;  // its first bytes are the lowest
+    auto factor = Lanes::broadcast(reinterpret_cast<const std::byte*>(&word));
     auto other = factor;  // a bit and itself are no product
     Lanes::hide(other);
     typename Lanes::Sums sums[InFlight];
@@ -33,7 +80,13 @@ double multiply_add_loop(std::int64_t rounds, Word one) {
     }
 #pragma GCC unroll 16
     for (int i = 0; i < InFlight; ++i) Lanes::hide(sums[i]);
-    return static_cast<double>(rounds) * InFlight * Lanes::width * Lanes::depth_of_word * 2;
+    return static_cast<double>(rounds) * InFlight * Lanes::width * elements_of_word * 2;
+}
+
+template <class Lanes, int InFlight, std::uint64_t one, int elements_of_word = Lanes::depth_of_word>
+FormatUnit unit_of(int instructions, const char* name) {
+    return {multiply_add_loop<Lanes, InFlight, one, elements_of_word>, 2.0 * Lanes::width * elements_of_word,
+            instructions, name};
 }
 
 /// Multiply-adds of a 2:4 sparse first operand, whose zeros are skipped but counted. Each number that is kept

@@ -25,7 +25,19 @@ alignas(64) constexpr auto operands = [] {
     return numbers;
 }();
 
-void begin_tiles() {
+template <bool Bytes, int Sums, int A, int B>
+void multiply_pair() {
+    if constexpr (Bytes)
+        multiply_tiles_s8<Sums, A, B>();
+    else
+        multiply_tiles_bf16<Sums, A, B>();
+}
+
+constexpr double operations_of_pair = 16 * 16 * 32 * 2;  // in BF16; twice as many in bytes
+
+/// Four tiles of sums in flight, each product with another pair of operands.
+template <bool Bytes>
+double tile_loop(std::int64_t rounds) {
     configure_tiles();
     zero_tile<0>();
     zero_tile<1>();
@@ -36,33 +48,19 @@ void begin_tiles() {
     load_tile<5>(bytes + tile_bytes, 64);
     load_tile<6>(bytes + 2 * tile_bytes, 64);
     load_tile<7>(bytes + 3 * tile_bytes, 64);
+    for (std::int64_t round = 0; round < rounds; ++round) {
+        multiply_pair<Bytes, 0, 4, 6>();
+        multiply_pair<Bytes, 1, 4, 7>();
+        multiply_pair<Bytes, 2, 5, 6>();
+        multiply_pair<Bytes, 3, 5, 7>();
+    }
+    release_tiles();
+    return static_cast<double>(rounds) * 4 * (Bytes ? 2 : 1) * operations_of_pair;
 }
 
 }  // namespace
 
-double tile_loop_amx(std::int64_t rounds) {
-    begin_tiles();
-    // Four tiles of sums in flight, each product with another pair of operands.
-    for (std::int64_t round = 0; round < rounds; ++round) {
-        multiply_tiles_bf16<0, 4, 6>();
-        multiply_tiles_bf16<1, 4, 7>();
-        multiply_tiles_bf16<2, 5, 6>();
-        multiply_tiles_bf16<3, 5, 7>();
-    }
-    release_tiles();
-    return static_cast<double>(rounds) * 4 * 16 * 16 * 32 * 2;
-}
-
-double s8_tile_loop_amx(std::int64_t rounds) {
-    begin_tiles();
-    for (std::int64_t round = 0; round < rounds; ++round) {
-        multiply_tiles_s8<0, 4, 6>();
-        multiply_tiles_s8<1, 4, 7>();
-        multiply_tiles_s8<2, 5, 6>();
-        multiply_tiles_s8<3, 5, 7>();
-    }
-    release_tiles();
-    return static_cast<double>(rounds) * 4 * 16 * 16 * 64 * 2;
-}
+FormatUnit bf16_unit_amx() { return {tile_loop<false>, operations_of_pair, 1, "tdpbf16ps, tiles"}; }
+FormatUnit s8_unit_amx() { return {tile_loop<true>, 2 * operations_of_pair, 1, "tdpbssd, tiles"}; }
 
 }  // namespace mantissa::on_cpu

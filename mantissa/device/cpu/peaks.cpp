@@ -11,6 +11,7 @@
 #include "mantissa/base/buffer.h"
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
+#include "mantissa/device/cpu/unit_rates.h"
 
 namespace mantissa::inline v0::on_cpu {
 
@@ -116,13 +117,14 @@ double measured_read_bandwidth(ThreadPool& pool, ReadLoop loop, std::int64_t byt
 }
 
 double measured_fma_peak(ThreadPool& pool, Isa isa, double seconds) {
-    return measured_rate(pool, of_level(isa, fma_loop_generic, fma_loop_avx2, fma_loop_avx512), seconds);
+    return measured_rate(pool, format_units(isa).f32.loop, seconds);
 }
 
 double measured_bf16_peak(ThreadPool& pool, Bf16Unit unit, double seconds) {
-    if (unit == Bf16Unit::amx && best_isa() == Isa::amx) return measured_rate(pool, tile_loop_amx, seconds);
+    if (unit == Bf16Unit::amx && best_isa() == Isa::amx)
+        return measured_rate(pool, bf16_unit_amx().loop, seconds);
     if (unit == Bf16Unit::avx512_bf16 && has_bf16_dot())
-        return measured_rate(pool, dot_loop_avx512_bf16, seconds);
+        return measured_rate(pool, bf16_unit_avx512_bf16().loop, seconds);
     throw UserError(fmt::format("the peak of BF16 products needs a CPU with {}; this one lacks it",
                                 unit == Bf16Unit::none ? "a unit for them" : name_of(unit)));
 }

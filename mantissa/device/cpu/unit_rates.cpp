@@ -1,14 +1,12 @@
 #include "mantissa/device/cpu/unit_rates.h"
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 
 #include "mantissa/base/buffer.h"
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/contraction/contraction.h"
-#include "mantissa/device/cpu/modes/byte_product.h"
 #include "mantissa/numerics/formats.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -36,33 +34,25 @@ double best_rate(double work, const std::function<void()>& multiply) {
     return best;
 }
 
-double contraction_rate(DType type, Multiply as, std::int64_t rows, double work, ThreadPool& pool, Isa isa) {
-    const PreparedContraction prepared =
-        prepare_contraction({.m = rows,
-                             .n = columns,
-                             .k = depth,
-                             .a = {.dtype = type, .leading = depth},
-                             .b = {.dtype = type, .transpose = Transpose::yes, .leading = depth},
-                             .out = {.leading = columns},
-                             .multiply = as},
-                            isa);
-    const Buffer a = operand(type, rows), b = operand(type, columns);
-    const Buffer out(static_cast<std::size_t>(rows * columns) * sizeof(float), "their product");
+ContractionProblem problem_of(DType type, Multiply as, std::int64_t rows, std::int64_t k) {
+    return {.m = rows,
+            .n = columns,
+            .k = k,
+            .a = {.dtype = type, .leading = k},
+            .b = {.dtype = type, .transpose = Transpose::yes, .leading = k},
+            .out = {.leading = columns},
+            .multiply = as};
+}
+
+double contraction_rate(const PreparedContraction& prepared, double work, ThreadPool& pool) {
+    const ContractionProblem& problem = prepared.problem;
+    const Buffer a = operand(problem.a.dtype, problem.m), b = operand(problem.b.dtype, columns);
+    const Buffer out(static_cast<std::size_t>(problem.sums()) * sizeof(float), "their product");
     const Buffer workspace(prepared.workspace_bytes(pool.threads()));
     return best_rate(work, [&] {
         contract(prepared, {.a = a.data(), .b = b.data(), .out = out.data()}, workspace.as<std::byte>(),
                  pool);
     });
-}
-
-double byte_rate(std::int64_t rows, double work, ThreadPool& pool, Isa isa) {
-    const Buffer a(static_cast<std::size_t>(rows * depth)), b(static_cast<std::size_t>(columns * depth));
-    for (const Buffer* each : {&a, &b}) std::memset(each->data(), 3, each->size());
-    const Buffer d(static_cast<std::size_t>(rows * columns) * sizeof(std::int32_t));
-    const ByteProduct product{
-        .m = rows, .n = columns, .k = depth, .a = a.data(), .b = b.data(), .d = d.data()};
-    const Buffer workspace(byte_product_workspace(product, isa, pool.threads()));
-    return best_rate(work, [&] { multiply_bytes(product, workspace.as<std::byte>(), pool, isa); });
 }
 
 }  // namespace
@@ -72,10 +62,14 @@ std::optional<double> whole_rate(std::string_view inputs, std::string_view accum
     constexpr double of_row = 2.0 * columns * depth;
     const auto rows = static_cast<std::int64_t>(std::clamp(operations / of_row / 16, 1.0, 64.0)) * 16;
     const double work = of_row * static_cast<double>(rows);
-    if (inputs == "s8") return byte_rate(rows, work, pool, isa);
+    if (inputs == "s8")
+        return contraction_rate(
+            prepare_contraction(problem_of(DType::f32, Multiply::as_stored, rows, depth / 4),
+                                byte_kernels_of(rows, isa)),
+            work, pool);
     if (accumulator != "f32") return std::nullopt;
     const auto contracts = [&](DType type, Multiply as = Multiply::as_stored) {
-        return contraction_rate(type, as, rows, work, pool, isa);
+        return contraction_rate(prepare_contraction(problem_of(type, as, rows, depth), isa), work, pool);
     };
     if (inputs == "f32") return contracts(DType::f32);
     if (inputs == "tf32") return contracts(DType::f32, Multiply::tf32);
@@ -84,74 +78,18 @@ std::optional<double> whole_rate(std::string_view inputs, std::string_view accum
     return std::nullopt;
 }
 
-namespace {
-
-constexpr FormatUnits generic_units{
-    .f64 = {f64_loop_generic, 4, 2, "mulpd and addpd"},
-    .f32 = {fma_loop_generic, 8, 2, "mulps and addps"},
-    .f16 = {},
-    // The compiler makes about so many SSE2 instructions of these, not one or two.
-    .s32 = {s32_loop_generic, 8, 7, "pmuludq, shuffles and paddd"},
-    .s8 = {s8_loop_generic, 32, 40, "SSE2 without dot products"},
-    .b1 = {b1_loop_generic, 256, 18, "SSE2 without counts of ones"},
-    .f16_as_f32 = {f16_loop_generic, 8, 150, "SSE2, each sum rounded to FP16"},
-    .sparse = sparse_loop_generic,
-    .read = read_loop_generic,
-};
-
-constexpr FormatUnits avx2_units{
-    .f64 = {f64_loop_avx2, 8, 1, "FMA, 256 bits"},
-    .f32 = {fma_loop_avx2, 16, 1, "FMA, 256 bits"},
-    .f16 = {},
-    .s32 = {s32_loop_avx2, 16, 2, "vpmulld and vpaddd, 256 bits"},
-    .s8 = {s8_loop_avx2, 64, 4, "vpmaddwd and vpaddd of each half, 256 bits"},
-    .b1 = {b1_loop_avx2, 512, 10, "vpxor, vpshufb and sums, 256 bits"},
-    .f16_as_f32 = {f16_loop_avx2, 16, 18, "FP32, each sum rounded to FP16, 256 bits"},
-    .sparse = sparse_loop_avx2,
-    .read = read_loop_avx2,
-};
-
-FormatUnits avx512_units() {
-    FormatUnits units{
-        .f64 = {f64_loop_avx512, 16, 1, "FMA, 512 bits"},
-        .f32 = {fma_loop_avx512, 32, 1, "FMA, 512 bits"},
-        .f16 = {},
-        .s32 = {s32_loop_avx512, 32, 2, "vpmulld and vpaddd, 512 bits"},
-        .s8 = avx2_units.s8,
-        .b1 = avx2_units.b1,
-        .f16_as_f32 = {f16_loop_avx512, 32, 6, "FP32, each sum rounded to FP16, 512 bits"},
-        .sparse = sparse_loop_avx512,
-        .read = read_loop_avx512,
-    };
-    if (has_avx512_fp16()) units.f16 = {f16_loop_avx512_fp16, 64, 1, "FMA of FP16, 512 bits"};
-    if (has_avx512_vnni()) units.s8 = {s8_loop_avx512_vnni, 128, 1, "vpdpbusd, 512 bits"};
-    if (has_avx512_vpopcntdq())
-        units.b1 = {b1_loop_avx512_vpopcntdq, 1024, 3, "vpxord, vpopcntd and vpaddd, 512 bits"};
-    return units;
-}
-
-}  // namespace
-
 FormatUnits format_units(Isa isa) {
-    FormatUnits units;
-    switch (isa) {
-        case Isa::generic:
-            return generic_units;
-        case Isa::avx2:
-            return avx2_units;
-        case Isa::avx512:
-            return avx512_units();
-        case Isa::avx512_bf16:
-            units = avx512_units();
-            units.bf16 = {dot_loop_avx512_bf16, 64, 1, "vdpbf16ps, 512 bits"};
-            return units;
-        case Isa::amx:
-            units = avx512_units();
-            units.bf16 = {tile_loop_amx, 16 * 16 * 32 * 2, 1, "tdpbf16ps, tiles"};
-            units.s8 = {s8_tile_loop_amx, 16 * 16 * 64 * 2, 1, "tdpbssd, tiles"};
-            return units;
+    if (isa < Isa::avx512) return isa == Isa::generic ? peak_units_generic() : peak_units_avx2();
+    FormatUnits units = peak_units_avx512();
+    if (has_avx512_fp16()) units.f16 = f16_unit_avx512_fp16();
+    if (has_avx512_vnni()) units.s8 = s8_unit_avx512_vnni();
+    if (has_avx512_vpopcntdq()) units.b1 = b1_unit_avx512_vpopcntdq();
+    if (isa == Isa::avx512_bf16) units.bf16 = bf16_unit_avx512_bf16();
+    if (isa == Isa::amx) {
+        units.bf16 = bf16_unit_amx();
+        units.s8 = s8_unit_amx();
     }
-    throw InternalError("an instruction-set level outside of its enumeration");
+    return units;
 }
 
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "mantissa/base/error.h"
-#include "mantissa/base/folder_files.h"
+#include "mantissa/base/file.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cuda/gpu_ranks.h"
 #include "mantissa/device/cuda/kernels/kernels.h"

@@ -4,7 +4,6 @@
 #include "mantissa/graph/ops/rules.h"
 #include "mantissa/numerics/coded_weights.h"
 #include "mantissa/numerics/short_formats.h"
-#include "mantissa/numerics/weight_groups.h"
 
 namespace mantissa::inline v0 {
 
@@ -248,7 +247,7 @@ std::span<const Op> contraction_ops() {
          .no_gradient = "it is made after differentiation",
          .flops = flops_per_input<4>},
         // s8, per row: scale = largest absolute value / 127, numbers to the nearest. s4: by groups of 32, see
-        // mantissa/numerics/weight_groups.h.
+        // mantissa/numerics/coded_weights.h.
         {.name = "quantize_weight",
          .types = quantize_weight_types,
          .no_gradient = rounds_everything,

@@ -1,4 +1,4 @@
-#include "mantissa/nn/models/densenet.h"
+#include "mantissa/nn/models/networks.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "mantissa/nn/models/resnet.h"
+#include "mantissa/nn/models/networks.h"
 
 #include <fmt/format.h>
 
@@ -14,15 +14,8 @@ namespace {
 constexpr std::size_t max_stages = 8;
 
 std::string_view name_of(ResNetVersion version) {
-    switch (version) {
-        case ResNetVersion::v1:
-            return "v1";
-        case ResNetVersion::v1_5:
-            return "v1.5";
-        case ResNetVersion::cifar:
-            return "cifar";
-    }
-    throw InternalError("a version has a name");
+    static constexpr std::array<std::string_view, 3> names = {"v1", "v1.5", "cifar"};
+    return names.at(static_cast<std::size_t>(version));
 }
 
 class ResNet {

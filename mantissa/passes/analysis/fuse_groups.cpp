@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "mantissa/graph/printer.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/passes/analysis/nest.h"
 #include "mantissa/passes/recompute.h"
 

@@ -25,9 +25,6 @@ class Uses {
     std::vector<std::vector<NodeId>> uses_of_node_;
 };
 
-/// Whether it is an input or a state of the graph.
-inline bool is_from_outside(const Node& node) { return node.op->name == "input" || node.op->name == "state"; }
-
 /// By node: whether anything that a run gives, or that is kept, depends on it.
 std::vector<bool> live_nodes(const Graph& graph, std::span<const Value> kept = {});
 

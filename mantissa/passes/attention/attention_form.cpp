@@ -571,19 +571,8 @@ class AttentionRecognition {
                 if (letters != operands[j].letters ||
                     !reader_->same_value(operands[i].value, operands[j].value))
                     continue;
-                by[leaf(i)] = leaf(j);
+                by[reader_->leaf(i)] = reader_->leaf(j);
             }
-    }
-
-    PairId leaf(std::size_t operand) {
-        const PairOperand& of = reader_->operands()[operand];
-        const DType dtype = graph_.type(of.value).dtype;
-        unsigned axes = 0;
-        for (const char letter : of.letters)
-            axes |= letter == 'r' ? unsigned{along_queries} | along_keys
-                                  : 1u << std::string_view("bhts").find(letter);
-        return expressions_->leaf("operand", static_cast<int>(operand),
-                                  is_floating(dtype) ? DType::f32 : dtype, axes);
     }
 
     /// The number that the product is multiplied with wherever it stands: attention's scale.

@@ -36,7 +36,7 @@ std::set<NodeId> unread_nodes(const Graph& graph, const Uses& uses, const std::v
     }
     for (NodeId id = graph.end() - 1; id >= 0; --id) {
         const Node& node = graph.node(id);
-        if (node.op->name == "input" || node.op->name == "state") continue;
+        if (is_from_outside(node)) continue;
         if (!live[id]) unread.insert(id);
         bool read = false, lost = false;
         for (std::int32_t output = 0; output < static_cast<std::int32_t>(node.outputs.size()); ++output) {

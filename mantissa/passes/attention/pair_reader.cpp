@@ -552,7 +552,7 @@ std::optional<PairId> PairReader::taken_by_distance(const Node& made, const Pair
     const auto ids = inlined(made.inputs[1], of_ids);
     if (!ids || !is_of_distance(*ids)) return std::nullopt;
     PairOperand taken{.value = made.inputs[0], .rows = *ids, .letters = width == 1 ? "r" : "rh"};
-    return add_operand(taken, made.outputs[0].dtype);
+    return add_operand(taken);
 }
 
 PairId PairReader::operand(Value value, const PairPlace& place) {
@@ -574,22 +574,28 @@ PairId PairReader::operand(Value value, const PairPlace& place) {
         if (found.letters.find(letter) == std::string::npos) found.letters += letter;
     }
     if (!heads.empty() && heads != frame_.heads()) found.needs_order = true;
-    return add_operand(found, graph_.type(value).dtype);
+    return add_operand(found);
 }
 
-PairId PairReader::add_operand(PairOperand operand, DType dtype) {
+PairId PairReader::add_operand(PairOperand operand) {
     const std::string name = operand.rows >= 0
                                  ? fmt::format("rows {} {}", operand.rows, operand.letters)
                                  : text_of(AxisMap(std::vector<AxisAtoms>{operand.axes.flattened()}));
     const auto [entry, is_new] =
         known_.try_emplace({numbers_.of(operand.value), name}, static_cast<int>(operands_.size()));
+    if (is_new) operands_.push_back(std::move(operand));
+    return leaf(static_cast<std::size_t>(entry->second));
+}
+
+PairId PairReader::leaf(std::size_t operand) {
+    const PairOperand& of = operands_[operand];
+    const DType dtype = graph_.type(of.value).dtype;
     unsigned axes = 0;
-    for (const char letter : operand.letters)
+    for (const char letter : of.letters)
         axes |= letter == 'r' ? unsigned{along_queries} | along_keys
                               : 1u << std::string_view("bhts").find(letter);
-    if (is_new) operands_.push_back(std::move(operand));
-    const DType kept = is_floating(dtype) ? DType::f32 : dtype;
-    return expressions_.leaf("operand", entry->second, kept, axes);
+    return expressions_.leaf("operand", static_cast<int>(operand), is_floating(dtype) ? DType::f32 : dtype,
+                             axes);
 }
 
 }  // namespace mantissa

@@ -87,6 +87,8 @@ class PairReader {
     /// Nodes that were read and depend on the product, and those of sums and maxima over them.
     const std::set<NodeId>& passed() const { return passed_; }
     const std::vector<PairOperand>& operands() const { return operands_; }
+    /// The expression of one of them.
+    PairId leaf(std::size_t operand);
     const std::vector<PairRandom>& randoms() const { return randoms_; }
     /// Where values lie that were read and do not change along the keys.
     const std::map<Value, PairPlace>& rows() const { return known_rows_; }
@@ -122,7 +124,7 @@ class PairReader {
     std::optional<PairId> taken_by_distance(const Node& made, const PairPlace& place);
     bool is_of_distance(PairId id) const;
     PairId operand(Value value, const PairPlace& place);
-    PairId add_operand(PairOperand operand, DType dtype);
+    PairId add_operand(PairOperand operand);
 
     const Graph& graph_;
     const ValueNumbers& numbers_;

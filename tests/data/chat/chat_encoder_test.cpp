@@ -12,7 +12,7 @@
 #include "mantissa/base/file.h"
 #include "mantissa/data/chat/chat_set.h"
 #include "mantissa/data/corpus.h"
-#include "mantissa/data/packed_chats.h"
+#include "mantissa/data/packed_documents.h"
 #include "mantissa/data/tokenizer_vocabulary.h"
 #include "tests/support/error_of.h"
 #include "tests/support/temporary_directory.h"

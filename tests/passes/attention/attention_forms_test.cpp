@@ -6,8 +6,6 @@
 
 #include "mantissa/graph/attention_score.h"
 #include "mantissa/graph/graph.h"
-#include "mantissa/graph/printer.h"
-#include "mantissa/graph/verifier.h"
 #include "mantissa/passes/attention/lay_out_attention.h"
 #include "mantissa/passes/attention/match_attention.h"
 #include "tests/support/attention_graphs.h"

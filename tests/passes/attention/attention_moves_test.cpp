@@ -3,8 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "mantissa/base/random.h"
-#include "mantissa/graph/printer.h"
-#include "mantissa/graph/verifier.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/passes/attention/match_attention.h"
 #include "tests/support/attention_graphs.h"
 

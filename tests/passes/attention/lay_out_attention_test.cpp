@@ -10,8 +10,6 @@
 #include <random>
 
 #include "mantissa/graph/gradient.h"
-#include "mantissa/graph/printer.h"
-#include "mantissa/graph/verifier.h"
 #include "mantissa/passes/analysis/plan_memory.h"
 #include "mantissa/passes/attention/match_attention.h"
 #include "mantissa/passes/pipeline.h"

@@ -7,8 +7,6 @@
 #include <vector>
 
 #include "mantissa/graph/graph.h"
-#include "mantissa/graph/printer.h"
-#include "mantissa/graph/verifier.h"
 #include "mantissa/passes/attention/match_attention.h"
 #include "tests/support/attention_graphs.h"
 

@@ -8,8 +8,6 @@
 #include <optional>
 
 #include "mantissa/graph/graph.h"
-#include "mantissa/graph/printer.h"
-#include "mantissa/graph/verifier.h"
 #include "mantissa/passes/pipeline.h"
 #include "tests/passes/small_gpt2.h"
 #include "tests/support/attention_graphs.h"

@@ -70,7 +70,7 @@ struct PairedOperands : VectorProducts {
         return {scratch, width, ceil_div(rows.count, 2)};
     }
     /// exp(scale score - shift ln 2) as 2^floor(x) times 2^f, f between 0 and 1, by a polynomial: the minimax
-    /// fit of relative error (Remez exchange), its coefficients rounded as in elementary_coefficients.h. NaN
+    /// fit of relative error (Remez exchange), its coefficients rounded as in elementary_body.h. NaN
     /// and infinities come through; what is too small is 0.
     struct Exponential {
         Float scale, factor;  // that of scores, and over ln 2

@@ -95,4 +95,10 @@ ContractionKernels kernels_of(const ContractionProblem& problem, Isa isa) {
     return kernels;
 }
 
+ContractionKernels byte_kernels_of(std::int64_t rows, Isa isa) {
+    if (isa == Isa::generic) return byte_kernels_generic();
+    if (isa == Isa::amx && rows > max_rows_in_place) return byte_kernels_amx();
+    return has_byte_dots(isa) ? byte_kernels_avx512_vnni() : byte_kernels_avx2();
+}
+
 }  // namespace mantissa::on_cpu

@@ -177,6 +177,8 @@ struct ContractionKernels {
     /// of a panel of b then stays in L1 while the rows of a block pass it. 0: they do not.
     std::int64_t resident_depth = 0;
     bool interleaves() const { return resident_depth > 0; }
+    /// Sums of bytes are too large by so many times the sum of their row of a.
+    std::uint32_t shift_of_bytes = 0;
     /// Bytes of an element of a panel.
     std::int64_t element_bytes = 4;
     /// The kernel that the standard epilogue calls.
@@ -232,5 +234,14 @@ ContractionKernels contraction_kernels_avx512_bf16(PanelWidth width = PanelWidth
 /// BF16 operands on AMX tiles. The sizes of caches, of this CPU where none are given, change no bit.
 ContractionKernels contraction_kernels_amx();
 ContractionKernels contraction_kernels_amx(const CacheSizes& caches);
+
+/// Signed bytes: problems are of FP32, each number of which stands for four neighbours along the depth. Their
+/// sums are whole numbers, whose bits lie where those of FP32 would; they wrap. Operands lie along the depth
+/// and are read by panels or, up to eight rows, in place; there no byte is -128.
+ContractionKernels byte_kernels_generic();
+ContractionKernels byte_kernels_avx2();
+ContractionKernels byte_kernels_avx512_vnni();
+/// Panels alone.
+ContractionKernels byte_kernels_amx();
 
 }  // namespace mantissa::on_cpu

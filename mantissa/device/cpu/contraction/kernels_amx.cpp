@@ -62,7 +62,64 @@ class AmxUnit {
     }
 };
 
+// Bytes: 2 x 2 tiles of sums, four products for four loads.
+constexpr std::int64_t tile_lines = 16, byte_panel = 2 * tile_lines;  // words of a row are as many
+
+/// Rows of a tile of a are lines of words, as of pairs.
+void pack_byte_rows(const PanelCopy& copy) {
+    PanelCopy pairs = copy;
+    pairs.stride *= 2;
+    pairs.depth *= 2;
+    tile_panels_a_avx512()[0][1](pairs);
+}
+
+void multiply_bytes_on_tiles(const Tile& tile) {
+    constexpr std::int64_t row_bytes = byte_panel * 4;
+    const auto* a = static_cast<const std::byte*>(tile.a);
+    const auto* b = static_cast<const std::byte*>(tile.b);
+    zero_tile<0>();
+    zero_tile<1>();
+    zero_tile<2>();
+    zero_tile<3>();
+    for (std::int64_t word = 0; word < tile.depth; word += tile_lines) {
+        load_tile<4>(a, 64);
+        load_tile<6>(b, row_bytes);
+        load_tile<7>(b + 64, row_bytes);
+        load_tile<5>(a + tile_bytes, 64);
+        multiply_tiles_s8<0, 4, 6>();
+        multiply_tiles_s8<1, 4, 7>();
+        multiply_tiles_s8<2, 5, 6>();
+        multiply_tiles_s8<3, 5, 7>();
+        a += 2 * tile_bytes;
+        b += tile_lines * row_bytes;
+    }
+    alignas(64) std::int32_t sums[4][tile_lines][tile_lines];
+    store_tile<0>(sums[0], 64);
+    store_tile<1>(sums[1], 64);
+    store_tile<2>(sums[2], 64);
+    store_tile<3>(sums[3], 64);
+    auto* const to = reinterpret_cast<std::int32_t*>(tile.c);
+    for (std::int64_t i = 0; i < tile.rows; ++i)
+        for (std::int64_t j = 0; j < tile.cols; ++j) {
+            const std::int32_t sum =
+                sums[i / tile_lines * 2 + j / tile_lines][i % tile_lines][j % tile_lines];
+            std::int32_t& at = to[i * tile.ldc + j];
+            at = tile.accumulate ? at + sum : sum;
+        }
+}
+
 }  // namespace
+
+ContractionKernels byte_kernels_amx() {
+    return {.height = byte_panel,
+            .width = byte_panel,
+            .depth_unit = tile_lines,
+            .multiply = multiply_bytes_on_tiles,
+            .pack_a = {{{pack_byte_rows}}},
+            .pack_b = widened_panels_avx512<byte_panel>(),
+            .begin = configure_tiles,
+            .end = release_tiles};
+}
 
 ContractionKernels contraction_kernels_amx() {
     static const CacheSizes here = cache_sizes();

@@ -1,10 +1,10 @@
 // Sixteen FP32 lanes of AVX-512: the twin of lanes_generic.h.
 #pragma once
 
-#include <immintrin.h>
-
 #include <cstddef>
 #include <cstdint>
+
+#include "mantissa/device/cpu/intrinsics.h"
 
 #define MANTISSA_PANEL_LANES [[gnu::always_inline]] static inline
 
@@ -35,6 +35,19 @@ struct Avx512Sums {
   private:
     MANTISSA_PANEL_LANES __mmask16 first(std::int64_t count) {
         return static_cast<__mmask16>(0xffff >> (16 - count));
+    }
+};
+
+/// Words of several elements.
+struct Avx512Words : Avx512Sums {
+    static constexpr int rows_broadcast_by_fma = 0;
+    using Words = __m512i;
+
+    MANTISSA_PANEL_LANES Words load_words(const std::byte* panel) { return _mm512_loadu_si512(panel); }
+    MANTISSA_PANEL_LANES Words broadcast(const std::byte* word) {
+        std::int32_t bits;
+        __builtin_memcpy(&bits, word, sizeof bits);
+        return _mm512_set1_epi32(bits);
     }
 };
 

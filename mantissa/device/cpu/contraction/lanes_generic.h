@@ -34,9 +34,6 @@ struct GenericLanes {
     }
     /// sums + row * column: here multiplied and added apart.
     MANTISSA_PANEL_LANES Sums multiply_add(Words row, Words column, Sums sums) { return sums + row * column; }
-    MANTISSA_PANEL_LANES Sums multiply_add_broadcast(const std::byte* row, Words column, Sums sums) {
-        return multiply_add(broadcast(row), column, sums);
-    }
 
     MANTISSA_PANEL_LANES Sums add(Sums a, Sums b) { return a + b; }
     MANTISSA_PANEL_LANES Sums load(const float* from) { return *reinterpret_cast<const Sums*>(from); }
@@ -57,6 +54,26 @@ struct GenericLanes {
     template <class Register>
     MANTISSA_PANEL_LANES void hide(Register& a) {
         asm volatile("" : "+x"(a));
+    }
+};
+
+/// Words of four signed bytes; sums are whole numbers, whose bits FP32's lanes carry.
+struct GenericS8Lanes : GenericLanes {
+    using Integers = std::uint32_t __attribute__((vector_size(16)));  // so that sums wrap
+
+    MANTISSA_PANEL_LANES Sums multiply_add(Words row, Words column, Sums sums) {
+        for (int shift = 0; shift < 32; shift += 8)
+            sums = add(sums, reinterpret_cast<Sums>(byte_at(row, shift) * byte_at(column, shift)));
+        return sums;
+    }
+    MANTISSA_PANEL_LANES Sums add(Sums a, Sums b) {
+        return reinterpret_cast<Sums>(reinterpret_cast<Integers>(a) + reinterpret_cast<Integers>(b));
+    }
+
+  private:
+    /// Extended by its sign.
+    MANTISSA_PANEL_LANES Integers byte_at(Words words, int shift) {
+        return (((reinterpret_cast<Integers>(words) >> shift) & 0xffu) ^ 0x80u) - 0x80u;
     }
 };
 

@@ -83,17 +83,17 @@ inline void transpose8(__m256 (&rows)[8]) {
     }
 }
 
-/// Writes eight lanes of a panel, or the six that are left of its lines. Not by a masked store, which is
-/// microcode on AMD's processors.
+/// Writes eight lanes of a panel, or the six or four that are left of its lines. Not by a masked store, which
+/// is microcode on AMD's processors.
 template <int Lanes>
 inline void store_lanes(float* to, __m256 value) {
-    static_assert(Lanes >= 8 || Lanes == 6);
-    if constexpr (Lanes >= 8) {
+    static_assert(Lanes >= 8 || Lanes == 6 || Lanes == 4);
+    if constexpr (Lanes >= 8)
         _mm256_storeu_ps(to, value);
-    } else {
+    else
         _mm_storeu_ps(to, _mm256_castps256_ps128(value));
+    if constexpr (Lanes == 6)
         _mm_storel_pi(reinterpret_cast<__m64*>(to + 4), _mm256_extractf128_ps(value, 1));
-    }
 }
 
 /// Lines First ... First + 7 of a panel of `Size`, from a source whose lines run along the depth.

@@ -1,10 +1,10 @@
-// The product of a panel of a and a panel of b, for any lanes: FP32 of each level, dot products of BF16, and
-// their checked twin in plain C++. Only for the sources that define or include lanes; everything is in an
-// anonymous namespace, so that each keeps its own copy, compiled for its own level.
+// The product of a panel of a and a panel of b, for any lanes: FP32 of each level, dot products of BF16 and
+// of bytes, and a checked twin in plain C++. Only for the sources that define or include lanes; everything is
+// in an anonymous namespace, so that each keeps its own copy, compiled for its own level.
 //
 // A panel is a matrix of words of 32 bits, [depth / depth_of_word, lines]: a word is one FP32 number, or two
-// BF16 neighbours along the depth. A step takes one word of each line: Vectors vectors of b, and each of
-// Height words of a broadcast against them.
+// BF16 neighbours along the depth, or what a problem takes for one element, four bytes. A step takes one word
+// of each line: Vectors vectors of b, and each of Height words of a broadcast against them.
 #pragma once
 
 #include <cstddef>
@@ -34,15 +34,16 @@ struct PanelProduct {
 #pragma GCC unroll 16
         for (int i = 0; i < Height; ++i) {
             const std::byte* const word = word_of(i);
-            if (i < Lanes::rows_broadcast_by_fma) {
+            if constexpr (Lanes::rows_broadcast_by_fma > 0)
+                if (i < Lanes::rows_broadcast_by_fma) {
 #pragma GCC unroll 4
-                for (int v = 0; v < Used; ++v)
-                    sums[i][v] = Lanes::multiply_add_broadcast(word, columns[v], sums[i][v]);
-            } else {
-                const typename Lanes::Words row = Lanes::broadcast(word);
+                    for (int v = 0; v < Used; ++v)
+                        sums[i][v] = Lanes::multiply_add_broadcast(word, columns[v], sums[i][v]);
+                    continue;
+                }
+            const typename Lanes::Words row = Lanes::broadcast(word);
 #pragma GCC unroll 4
-                for (int v = 0; v < Used; ++v) sums[i][v] = Lanes::multiply_add(row, columns[v], sums[i][v]);
-            }
+            for (int v = 0; v < Used; ++v) sums[i][v] = Lanes::multiply_add(row, columns[v], sums[i][v]);
         }
     }
 

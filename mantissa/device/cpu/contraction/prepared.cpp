@@ -22,12 +22,9 @@ constexpr std::int64_t large_from_beside_quick_products = 1 << 19;
 // the logits took 0.6 of the time.
 constexpr std::size_t max_shared_in_cache = std::size_t{8} << 20;
 
-// Up to this number of rows, b is read in place. To pack b costs about as much as to read it once for each of
-// these rows.
-constexpr std::int64_t max_rows_in_place = 8;
-
-// About 256 KB of FP32 a block of b: some 20 microseconds of reading.
-constexpr std::int64_t block_elements = 64 << 10;
+// About 256 KB of FP32 a block of b, some 20 microseconds of reading; but sixteen blocks or more, so that no
+// thread waits long for the last.
+constexpr std::int64_t block_elements = 64 << 10, min_blocks = 16;
 // Where b's rows run across the depth: pieces of 1 KB, and sums in L1.
 constexpr std::int64_t columns_across = 256;
 
@@ -54,8 +51,9 @@ bool are_rows_of_pairs(const ContractionProblem& problem, const ContractionKerne
 
 std::int64_t columns_of_block(const ContractionProblem& problem) {
     if (problem.b.transpose == Transpose::no) return columns_across;
-    return std::clamp<std::int64_t>(block_elements / std::max<std::int64_t>(1, problem.k) / 16 * 16, 16,
-                                    4096);
+    const std::int64_t columns =
+        std::min(block_elements / std::max<std::int64_t>(1, problem.k), problem.n / min_blocks);
+    return std::clamp<std::int64_t>(columns / 16 * 16, 16, 4096);
 }
 
 }  // namespace

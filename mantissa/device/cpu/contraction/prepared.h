@@ -123,6 +123,13 @@ PreparedContraction prepare_contraction(const ContractionProblem& problem, Isa i
 /// types that the kernels pack.
 PreparedContraction prepare_contraction(const ContractionProblem& problem, const ContractionKernels& kernels);
 
+/// Up to this number of rows, b is read in place. To pack b costs about as much as to read it once for each
+/// of these rows.
+constexpr std::int64_t max_rows_in_place = 8;
+
+/// The choice for bytes by the level and the number of rows of a.
+ContractionKernels byte_kernels_of(std::int64_t rows, Isa isa);
+
 /// The choice by the level, the types of the operands and the number of columns.
 ContractionKernels kernels_of(const ContractionProblem& problem, Isa isa);
 

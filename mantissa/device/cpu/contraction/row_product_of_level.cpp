@@ -2,7 +2,7 @@
 // before they are added, which gives the same bits on every level.
 #include "mantissa/device/cpu/rows/lanes_of_level.h"
 // The lanes come first: what follows is written in terms of them.
-#include "mantissa/device/cpu/contraction/row_product.h"
+#include "mantissa/device/cpu/contraction/rows_along_body.h"
 #include "mantissa/device/cpu/rows/body_loops.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -25,56 +25,38 @@ void one_row_along(const RowProduct& p) {
     }
 }
 
-/// Some rows times some columns from j on, with all sums in registers: loops over them must vanish, or GCC
-/// keeps a copy in memory. The next columns are fetched meanwhile: hardware foresees no stream that rows of a
-/// are read beside.
-template <int Rows, int Columns, class Element>
-void multiply_columns(const RowProduct& p, std::int64_t row, std::int64_t j) {
-    const Element* const column = static_cast<const Element*>(p.b) + j * p.stride;
-    const float* const rows = static_cast<const float*>(p.rows) + row * p.row_stride;
-    Float totals[Rows][Columns];
-#pragma GCC unroll 8
-    for (int r = 0; r < Rows; ++r)
-#pragma GCC unroll 3
-        for (int c = 0; c < Columns; ++c) totals[r][c] = Lanes::constant(0.0f);
-    for_lanes(p.depth, [&](std::int64_t k, auto extent) MANTISSA_BODY {
-        Float weights[Columns];
-#pragma GCC unroll 3
-        for (int c = 0; c < Columns; ++c) {
-            fetch(column + (c + Columns) * p.stride + k);
-            weights[c] = load(column + c * p.stride + k, extent);
-        }
-#pragma GCC unroll 8
-        for (int r = 0; r < Rows; ++r) {
-            const Float x = load(rows + r * p.row_stride + k, extent);
-#pragma GCC unroll 3
-            for (int c = 0; c < Columns; ++c)
-                totals[r][c] = Lanes::add(totals[r][c], Lanes::multiply(x, weights[c]));
-        }
-    });
-#pragma GCC unroll 8
-    for (int r = 0; r < Rows; ++r)
-#pragma GCC unroll 3
-        for (int c = 0; c < Columns; ++c)
-            p.sums[(row + r) * p.sums_stride + j + c] = Lanes::sum(totals[r][c]);
-}
+template <class Element>
+struct WidenedDots {
+    using Row = float;
+    using Column = Element;
+    using Numbers = Float;
+    using Weights = Float;
+    using Sums = Float;
+    /// The most rows at a time whose sums with three columns are in registers.
+    static constexpr int rows = Lanes::registers == 32 ? 8 : 2, columns = 3, together = 16;
 
-template <int Rows, int Columns, class Element>
-void rows_along(const RowProduct& p, std::int64_t row) {
-    std::int64_t j = 0;
-    for (; j + Columns <= p.cols; j += Columns) multiply_columns<Rows, Columns, Element>(p, row, j);
-    for (; j < p.cols; ++j) multiply_columns<Rows, 1, Element>(p, row, j);
-}
+    template <class T>
+    MANTISSA_LANES Float load(const T* from) {
+        return Lanes::load(from);
+    }
+    template <class T>
+    MANTISSA_LANES Float load_first(const T* from, std::int64_t count) {
+        return Lanes::load_part(from, static_cast<int>(count));
+    }
+    MANTISSA_LANES Float weights_of(Float numbers) { return numbers; }
+    MANTISSA_LANES Float zero() { return Lanes::constant(0.0f); }
+    MANTISSA_LANES Float add(Float sums, Float x, Float weights) {
+        return Lanes::add(sums, Lanes::multiply(x, weights));
+    }
+    template <int Rows>
+    MANTISSA_LANES void store(const Float (&sums)[Rows], float* to, std::int64_t stride) {
+        for (int r = 0; r < Rows; ++r) to[r * stride] = Lanes::sum(sums[r]);
+    }
+};
 
-/// `Rows`: the most at a time, whose sums with three columns are in registers.
-template <int Rows, class Element>
+template <class Element>
 void row_product_along(const RowProduct& p) {
-    if (p.count == 1) return one_row_along<Element>(p);
-    std::int64_t row = 0;
-    for (; row + Rows <= p.count; row += Rows) rows_along<Rows, 3, Element>(p, row);
-    constexpr int fewer = Rows > 2 ? Rows / 2 : 1;
-    for (; row + fewer <= p.count; row += fewer) rows_along<fewer, 3, Element>(p, row);
-    for (; row < p.count; ++row) rows_along<1, 3, Element>(p, row);
+    p.count == 1 ? one_row_along<Element>(p) : multiply_rows_along<WidenedDots<Element>>(p);
 }
 
 /// Adds `Depth` stored rows of b, from row k on, to the sums, which stay in L1.
@@ -113,9 +95,7 @@ void row_product_across(const RowProduct& p) {
 }  // namespace
 
 RowProductKernels MANTISSA_OF_LEVEL(row_product)() {
-    // The number of rows whose sums are in registers at a time.
-    constexpr int rows = Lanes::registers == 32 ? 8 : 2;
-    return {{{row_product_along<rows, float>, row_product_along<rows, BF16>},
+    return {{{row_product_along<float>, row_product_along<BF16>},
              {row_product_across<float>, row_product_across<BF16>}}};
 }
 

@@ -1,12 +1,11 @@
 // Binds sums of gradients: additions here, and sums that travel between ranks, whole or in parts; and what
 // goes on from parts: norms, and tensors that are put together again.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "mantissa/base/whole_units.h"
+#include "mantissa/device/bind/exchanges.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/device/cpu/rows/rows.h"
 #include "mantissa/ranks/ranks.h"
@@ -30,149 +29,57 @@ PreparedKernel prepare_tree_add(const Problem& problem, ThreadPool& pool) {
     return {.launch = launch, .may_write_over = {{1, 0}}};
 }
 
-/// Where each output lies over its operand, as it does where nobody else reads that, nothing is copied.
-std::vector<std::span<float>> copied_to_outputs(std::span<const std::int64_t> counts,
-                                                const Operands& operands) {
-    std::vector<std::span<float>> outputs;
-    for (std::size_t i = 0; i < counts.size(); ++i) {
-        const auto count = static_cast<std::size_t>(counts[i]);
-        const float* from = operands.input<float>(i);
-        float* to = operands.output<float>(i);
-        if (to != from && count > 0) std::memcpy(to, from, count * sizeof(float));
-        outputs.emplace_back(to, count);
-    }
-    return outputs;
-}
-
-std::vector<std::int64_t> counts_of(std::span<const Type> types) {
-    std::vector<std::int64_t> counts;
-    for (const Type& type : types) counts.push_back(type.shape.elements());
-    return counts;
-}
-
-int sum_of(const Problem& problem) { return static_cast<int>(problem.attributes.integer("sum")); }
 Wire wire_of(const Problem& problem) { return problem.attributes.has("wire") ? Wire::bf16 : Wire::fp32; }
 
-/// Every output over its operand.
-std::vector<std::vector<int>> each_over_its_operand(const Problem& problem) {
-    std::vector<std::vector<int>> over;
-    for (int i = 0; i < static_cast<int>(problem.inputs.size()); ++i) over.push_back({i});
-    return over;
+/// Tensors that lie in the outputs, in FP32.
+std::vector<std::span<float>> numbers_of(const Operands& operands, std::span<const std::int64_t> bytes) {
+    std::vector<std::span<float>> numbers;
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+        numbers.emplace_back(operands.output<float>(i), static_cast<std::size_t>(bytes[i]) / sizeof(float));
+    return numbers;
 }
 
-/// Those among which the device is one. With none it is the only one.
-struct AmongRanks {
-    Ranks* ranks = nullptr;
-    std::int64_t size() const { return ranks ? ranks->size() : 1; }
-    std::int64_t rank() const { return ranks ? ranks->rank() : 0; }
-    /// This rank's part of so many elements.
-    Shard own(std::int64_t elements) const { return shard_of(elements, size(), rank()); }
-};
+Exchange exchange_of(Ranks* ranks) {
+    return {.ranks = ranks ? ranks->size() : 1,
+            .rank = ranks ? ranks->rank() : 0,
+            .name = "exchange of ranks",
+            .copy =
+                [](std::byte* to, const std::byte* from, std::int64_t bytes) {
+                    if (bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+                },
+            .zero =
+                [](std::byte* to, std::int64_t bytes) {
+                    if (bytes > 0) std::memset(to, 0, static_cast<std::size_t>(bytes));
+                },
+            .has_others = [ranks] { return ranks && ranks->size() > 1 && !ranks->is_alone(); },
+            .wait = [ranks](int sum) { ranks->wait(sum); },
+            .gather = [ranks](int sum, const BytesByRank& by_rank) { ranks->start_gather(sum, by_rank); }};
+}
 
-PreparedKernel prepare_all_reduce_start(const Problem& problem, AmongRanks among) {
-    const Launch launch = [among, counts = counts_of(problem.outputs), sum = sum_of(problem),
+PreparedKernel prepare_all_reduce_start(const Problem& problem, const Exchange& exchange, Ranks* ranks) {
+    const Launch launch = [=, bytes = bytes_of(problem.outputs), sum = sum_of(problem),
                            wire = wire_of(problem)](const Operands& operands) {
-        std::vector<std::span<float>> numbers = copied_to_outputs(counts, operands);
-        if (among.ranks) among.ranks->start_sum(sum, std::move(numbers), wire);
+        copy_to_outputs(exchange, operands, bytes);
+        if (exchange.has_others()) ranks->start_sum(sum, numbers_of(operands, bytes), wire);
     };
     return {.launch = launch, .may_write_over = each_over_its_operand(problem)};
 }
 
-PreparedKernel prepare_reduce_scatter_start(const Problem& problem, AmongRanks among) {
-    const Launch launch = [among, counts = counts_of(problem.outputs), sum = sum_of(problem),
+PreparedKernel prepare_reduce_scatter_start(const Problem& problem, const Exchange& exchange, Ranks* ranks) {
+    const Launch launch = [=, bytes = bytes_of(problem.outputs), sum = sum_of(problem),
                            wire = wire_of(problem)](const Operands& operands) {
-        const std::vector<std::span<float>> numbers = copied_to_outputs(counts, operands);
-        if (!among.ranks) return;
-        std::vector<std::vector<std::span<float>>> by_rank(among.size());
-        for (std::size_t rank = 0; rank < by_rank.size(); ++rank)
-            for (std::size_t i = 0; i < counts.size(); ++i) {
-                const Shard part = shard_of(counts[i], among.size(), static_cast<std::int64_t>(rank));
-                by_rank[rank].push_back(numbers[i].subspan(part.first, static_cast<std::size_t>(part.count)));
+        copy_to_outputs(exchange, operands, bytes);
+        if (!exchange.has_others()) return;
+        std::vector<std::vector<std::span<float>>> by_rank(static_cast<std::size_t>(exchange.ranks));
+        for (int rank = 0; rank < exchange.ranks; ++rank)
+            for (const std::span<float> whole : numbers_of(operands, bytes)) {
+                const Shard part = shard_of(std::ssize(whole), exchange.ranks, rank);
+                by_rank[static_cast<std::size_t>(rank)].push_back(whole.subspan(
+                    static_cast<std::size_t>(part.first), static_cast<std::size_t>(part.count)));
             }
-        among.ranks->start_sum_of_parts(sum, std::move(by_rank), wire);
+        ranks->start_sum_of_parts(sum, std::move(by_rank), wire);
     };
     return {.launch = launch, .may_write_over = each_over_its_operand(problem)};
-}
-
-/// Data that passed lies where it lay, or is copied to where it is wanted.
-PreparedKernel prepare_wait(const Problem& problem, AmongRanks among) {
-    std::vector<std::int64_t> bytes;
-    for (const Type& type : problem.outputs) bytes.push_back(type.bytes());
-    const Launch launch = [among, bytes = std::move(bytes), sum = sum_of(problem)](const Operands& operands) {
-        if (among.ranks) among.ranks->wait(sum);
-        for (std::size_t i = 0; i < bytes.size(); ++i)
-            if (operands.outputs[i] != operands.inputs[i] && bytes[i] > 0)
-                std::memcpy(operands.outputs[i], operands.inputs[i], static_cast<std::size_t>(bytes[i]));
-    };
-    return {.launch = launch, .may_write_over = each_over_its_operand(problem)};
-}
-
-/// Copies this rank's part of so many elements, of `size` bytes each, and zeros behind it.
-void copy_part(const std::byte* whole, std::byte* to, std::int64_t elements, std::int64_t size,
-               AmongRanks among) {
-    const Shard part = among.own(elements);
-    const auto bytes = static_cast<std::size_t>(part.count * size);
-    if (bytes > 0) std::memcpy(to, whole + part.first * size, bytes);
-    std::memset(to + bytes, 0,
-                static_cast<std::size_t>(shard_elements(elements, among.size()) * size) - bytes);
-}
-
-PreparedKernel prepare_own_shards(const Problem& problem, AmongRanks among) {
-    const Launch launch = [among, counts = counts_of(problem.inputs),
-                           size = static_cast<std::int64_t>(size_of(problem.inputs[0].dtype)),
-                           sum = problem.attributes.has("sum") ? sum_of(problem)
-                                                               : -1](const Operands& operands) {
-        if (among.ranks && sum >= 0) among.ranks->wait(sum);
-        for (std::size_t i = 0; i < counts.size(); ++i)
-            copy_part(operands.input<std::byte>(i), operands.output<std::byte>(i), counts[i], size, among);
-    };
-    return {.launch = launch};
-}
-
-PreparedKernel prepare_all_gather_start(const Problem& problem, AmongRanks among) {
-    struct Gathered {
-        std::int64_t elements, size;
-    };
-    std::vector<Gathered> tensors;
-    for (const Type& type : problem.outputs)
-        tensors.push_back({type.shape.elements(), static_cast<std::int64_t>(size_of(type.dtype))});
-    const Launch launch = [among, tensors = std::move(tensors),
-                           sum = sum_of(problem)](const Operands& operands) {
-        std::vector<std::vector<std::span<std::byte>>> by_rank(among.size());
-        for (std::size_t i = 0; i < tensors.size(); ++i) {
-            const auto [elements, size] = tensors[i];
-            std::byte* const whole = operands.output<std::byte>(i);
-            for (std::int64_t rank = 0; rank < among.size(); ++rank) {
-                const Shard part = shard_of(elements, among.size(), rank);
-                by_rank[rank].emplace_back(whole + part.first * size,
-                                           static_cast<std::size_t>(part.count * size));
-            }
-            const std::span<std::byte> own = by_rank[among.rank()].back();
-            if (!own.empty()) std::memcpy(own.data(), operands.inputs[i], own.size());
-        }
-        if (among.ranks) among.ranks->start_gather(sum, std::move(by_rank));
-    };
-    return {.launch = launch};
-}
-
-/// Zeros stand for the other ranks' rows until what is theirs arrives: where a rank looks alone, they stay.
-PreparedKernel prepare_all_gather_rows_start(const Problem& problem, AmongRanks among) {
-    std::vector<std::size_t> bytes;  // of a rank
-    for (const Type& type : problem.inputs) bytes.push_back(static_cast<std::size_t>(type.bytes()));
-    const Launch launch = [among, bytes = std::move(bytes), sum = sum_of(problem)](const Operands& operands) {
-        std::vector<std::vector<std::span<std::byte>>> by_rank(among.size());
-        for (std::size_t i = 0; i < bytes.size(); ++i)
-            for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
-                std::byte* const theirs = operands.output<std::byte>(i) + rank * bytes[i];
-                if (static_cast<std::int64_t>(rank) == among.rank())
-                    std::memcpy(theirs, operands.inputs[i], bytes[i]);
-                else
-                    std::memset(theirs, 0, bytes[i]);
-                by_rank[rank].emplace_back(theirs, bytes[i]);
-            }
-        if (among.ranks) among.ranks->start_gather(sum, std::move(by_rank));
-    };
-    return {.launch = launch};
 }
 
 /// The number of the sum that the norm of parts exchanges: no other sum has it.
@@ -194,7 +101,8 @@ struct NormedPart {
     }
 };
 
-PreparedKernel prepare_norm_of_parts(const Problem& problem, AmongRanks among, const Context& context) {
+PreparedKernel prepare_norm_of_parts(const Problem& problem, const Exchange& exchange,
+                                     const Context& context) {
     static_assert(shard_block % norm_block == 0, "a block is one rank's");
     std::vector<NormedPart> parts;
     std::int64_t blocks = 0;
@@ -209,10 +117,11 @@ PreparedKernel prepare_norm_of_parts(const Problem& problem, AmongRanks among, c
                            &kernels = row_kernels(context.isa)](const Operands& o) {
         auto* const sums = reinterpret_cast<double*>(o.workspace);
         std::fill_n(sums, blocks, 0.0);  // of the others there are none where a rank looks alone
-        std::vector<std::vector<std::span<std::byte>>> by_rank(among.size());
+        BytesByRank by_rank(static_cast<std::size_t>(exchange.ranks));
         for (std::size_t i = 0; i < parts.size(); ++i) {
             const NormedPart& each = parts[i];
-            const Shard own = each.whole ? Shard{0, each.elements} : among.own(each.elements);
+            const Shard own =
+                each.whole ? Shard{0, each.elements} : shard_of(each.elements, exchange.ranks, exchange.rank);
             if (own.count > 0)
                 block_norms(kernels,
                             {.count = own.count,
@@ -220,13 +129,13 @@ PreparedKernel prepare_norm_of_parts(const Problem& problem, AmongRanks among, c
                              .workspace = each.of(sums, own).data()},
                             pool);
             if (each.whole) continue;
-            for (std::int64_t rank = 0; rank < among.size(); ++rank)
-                by_rank[rank].push_back(
-                    std::as_writable_bytes(each.of(sums, shard_of(each.elements, among.size(), rank))));
+            for (std::size_t rank = 0; rank < by_rank.size(); ++rank)
+                by_rank[rank].push_back(std::as_writable_bytes(
+                    each.of(sums, shard_of(each.elements, exchange.ranks, static_cast<std::int64_t>(rank)))));
         }
-        if (among.ranks) {
-            among.ranks->start_gather(norms, std::move(by_rank));
-            among.ranks->wait(norms);
+        if (exchange.has_others()) {
+            exchange.gather(norms, by_rank);
+            exchange.wait(norms);
         }
         double total = 0;
         bool finite = true;
@@ -241,18 +150,6 @@ PreparedKernel prepare_norm_of_parts(const Problem& problem, AmongRanks among, c
     return {.launch = launch, .workspace = blocks * static_cast<std::int64_t>(sizeof(double))};
 }
 
-using PrepareAmongRanks = PreparedKernel (*)(const Problem&, AmongRanks);
-
-/// The same where the problem is one of as many ranks as the device is one of.
-auto among_ranks(Ranks* ranks, std::function<PreparedKernel(const Problem&, AmongRanks)> prepare) {
-    return [=](const Problem& problem) -> Expected<PreparedKernel> {
-        const std::int64_t wanted = problem.attributes.integer("ranks");
-        if (const int have = ranks ? ranks->size() : 1; wanted != have)
-            return Unexpected{fmt::format("it is for {} ranks, the device is one of {}", wanted, have)};
-        return prepare(problem, AmongRanks{ranks});
-    };
-}
-
 }  // namespace
 
 void add_collective_kernels(KernelTable& table, const Context& context) {
@@ -260,24 +157,16 @@ void add_collective_kernels(KernelTable& table, const Context& context) {
         return prepare_tree_add(problem, pool);
     };
     table["tree_add"].push_back({.name = "sum", .prepare = tree_add});
-    const std::pair<const char*, PrepareAmongRanks> exchanges[] = {
-        {"all_reduce_start", prepare_all_reduce_start},
-        {"all_reduce_wait", prepare_wait},
-        {"reduce_scatter_start", prepare_reduce_scatter_start},
-        {"reduce_scatter_wait", prepare_own_shards},
-        {"own_shard", prepare_own_shards},
-        {"all_gather_start", prepare_all_gather_start},
-        {"all_gather_rows_start", prepare_all_gather_rows_start},
-        {"all_gather_wait", prepare_wait},
+    const Exchange exchange = exchange_of(context.ranks);
+    const auto sums = [exchange, ranks = context.ranks](auto prepare) -> PrepareExchange {
+        return [=](const Problem& problem) { return prepare(problem, exchange, ranks); };
     };
-    for (const auto& [op, prepare] : exchanges)
-        table[op].push_back({.name = "exchange of ranks", .prepare = among_ranks(context.ranks, prepare)});
-    table["norm_of_parts"].push_back(
-        {.name = "exchange of ranks",
-         .arithmetic = {.sums = DType::f64},
-         .prepare = among_ranks(context.ranks, [context](const Problem& problem, AmongRanks among) {
-             return prepare_norm_of_parts(problem, among, context);
-         })});
+    add_exchanges(table, exchange, sums(prepare_all_reduce_start), sums(prepare_reduce_scatter_start));
+    Kernel norm = kernel_among_ranks(exchange, [exchange, context](const Problem& problem) {
+        return prepare_norm_of_parts(problem, exchange, context);
+    });
+    norm.arithmetic.sums = DType::f64;
+    table["norm_of_parts"].push_back(std::move(norm));
 }
 
 }  // namespace mantissa::on_cpu

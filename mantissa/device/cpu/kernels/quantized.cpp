@@ -239,10 +239,10 @@ void add_quantized_kernels(KernelTable& table, const Context& context) {
                                          return prepare_block_rounding(problem, pool, isa);
                                      }});
     table["quantized_matmul"].push_back(product_kernel(
-        context, "s8", arithmetic(name_of_row_mode(context.isa)),
+        context, "s8", arithmetic(name_of_bytes(context.isa)),
         prepared_product<QuantizedProduct, float, quantized_product, quantized_product_workspace>));
     table["quantized_matmul"].push_back(
-        product_kernel(context, "s4", arithmetic(name_of_grouped_rows(context.isa)),
+        product_kernel(context, "s4", arithmetic(name_of_bytes(context.isa)),
                        prepared_product<GroupedProduct, BF16, grouped_product, grouped_product_workspace>));
 }
 

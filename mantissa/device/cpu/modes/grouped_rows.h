@@ -43,16 +43,10 @@ struct GroupedRows {
     std::int64_t leading = 0;
 };
 
-struct GroupedRowsKernels {
-    const char* name = "";
-    /// `fours` times four groups of a row of x, from one to the next `stride`; the largest absolute value of
-    /// a group becomes 127. The same bits on every level.
-    void (*quantize)(const float* x, std::int64_t fours, FourOfX* to, std::int64_t stride) = nullptr;
-    void (*multiply)(const GroupedRows& product) = nullptr;
-};
+using GroupedRowsKernel = void (*)(const GroupedRows& product);
 
-GroupedRowsKernels grouped_rows_generic();
-GroupedRowsKernels grouped_rows_avx2();
-GroupedRowsKernels grouped_rows_avx512_vnni();
+void multiply_grouped_rows_generic(const GroupedRows& product);
+void multiply_grouped_rows_avx2(const GroupedRows& product);
+void multiply_grouped_rows_avx512_vnni(const GroupedRows& product);
 
 }  // namespace mantissa::on_cpu

@@ -1,6 +1,6 @@
 // Products of bytes: y = s(x) s(w) * scales + bias, where rows of x are quantised when they come and those
 // of w were quantised before; and with weights of four bits, where each group of 32 numbers of a row is
-// quantised (mantissa/numerics/weight_groups.h). Pure functions; what quantising means is in docs/ir.md.
+// quantised (mantissa/numerics/coded_weights.h). Pure functions; what quantising means is in docs/ir.md.
 #pragma once
 
 #include <cstdint>
@@ -36,9 +36,6 @@ struct GroupedProduct {
     std::byte* workspace = nullptr;   ///< grouped_product_workspace() bytes, aligned to 64
 };
 
-/// The kernel of few rows, as reports call it.
-const char* name_of_grouped_rows(Isa isa);
-
 std::int64_t grouped_product_workspace(const GroupedProduct& size, Isa isa, int threads);
 
 /// Few rows are multiplied as whole numbers, straight from where w lies. Many become products in FP32 of what
@@ -70,8 +67,8 @@ struct QuantizedProduct {
     std::byte* workspace = nullptr;   ///< quantized_product_workspace() bytes, aligned to 64
 };
 
-/// The kernel of few rows, as reports call it.
-const char* name_of_row_mode(Isa isa);
+/// The instructions for bytes, as reports call them.
+const char* name_of_bytes(Isa isa);
 
 std::int64_t quantized_product_workspace(const QuantizedProduct& size, Isa isa, int threads);
 void quantized_product(const QuantizedProduct& problem, ThreadPool& pool, Isa isa);

@@ -2,14 +2,13 @@
 // the tree that ranks on CPUs add over (ranks/tree_sum.h), so the bits are those of CPUs, and the same on
 // every rank. Where all ranks need the whole sum, each sends its part to them. The work is queued on a stream
 // of its own, so that gradients travel while the backward pass works.
-#include <fmt/format.h>
-
 #include <bit>
 #include <map>
 #include <optional>
 #include <utility>
 
 #include "mantissa/base/whole_units.h"
+#include "mantissa/device/bind/exchanges.h"
 #include "mantissa/device/cuda/gpu_ranks.h"
 #include "mantissa/device/cuda/kernels/kernels.h"
 #include "mantissa/ranks/shard.h"
@@ -219,43 +218,54 @@ class SumOverRanks {
     std::int64_t all_numbers_ = 0;  ///< of all tensors
 };
 
-int sum_of(const Problem& problem) { return static_cast<int>(problem.attributes.integer("sum")); }
-int ranks_of(const Context& context) { return context.ranks ? context.ranks->ranks() : 1; }
-int rank_of(const Context& context) { return context.ranks ? context.ranks->rank() : 0; }
 bool has_others(const Context& context) { return context.ranks && !context.ranks->is_alone(); }
 
-std::vector<std::vector<int>> each_over_its_operand(const Problem& problem) {
-    std::vector<std::vector<int>> over;
-    for (int i = 0; i < static_cast<int>(problem.inputs.size()); ++i) over.push_back({i});
-    return over;
-}
-
-std::vector<std::int64_t> bytes_of(std::span<const Type> types) {
-    std::vector<std::int64_t> bytes;
-    for (const Type& type : types) bytes.push_back(type.bytes());
-    return bytes;
-}
-
-void copy_to_outputs(const Context& context, const Operands& operands,
-                     const std::vector<std::int64_t>& bytes) {
-    for (std::size_t i = 0; i < bytes.size(); ++i)
-        if (operands.outputs[i] != operands.inputs[i])
-            queue_copy(context, operands.outputs[i], operands.inputs[i], static_cast<std::size_t>(bytes[i]));
+Exchange exchange_of(Context& context) {
+    const int ranks = context.ranks ? context.ranks->ranks() : 1,
+              self = context.ranks ? context.ranks->rank() : 0;
+    const auto gather = [&context, self](int sum, const BytesByRank& by_rank) {
+        GpuRanks::Places sends(by_rank.size()), receives(by_rank.size());
+        const auto add = [](std::vector<GpuRanks::Place>& to,
+                            const std::vector<std::span<std::byte>>& tensors) {
+            for (const std::span<std::byte> bytes : tensors)
+                to.push_back({address_of(bytes.data()), std::ssize(bytes)});
+        };
+        for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+            if (rank == static_cast<std::size_t>(self)) continue;
+            add(sends[rank], by_rank[static_cast<std::size_t>(self)]);
+            add(receives[rank], by_rank[rank]);
+        }
+        context.ranks->begin_behind(context.work, sum);
+        context.ranks->exchange(sends, receives);
+        context.ranks->end(sum);
+    };
+    return {
+        .ranks = ranks,
+        .rank = self,
+        .name = context.ranks ? "exchange of GPUs by NCCL" : "exchange with nobody",
+        .copy = [&context](
+                    std::byte* to, const std::byte* from,
+                    std::int64_t bytes) { queue_copy(context, to, from, static_cast<std::size_t>(bytes)); },
+        .zero = [&context](std::byte* to,
+                           std::int64_t bytes) { queue_zeros(context, to, static_cast<std::size_t>(bytes)); },
+        .has_others = [&context] { return has_others(context); },
+        .wait = [&context](int sum) { context.ranks->wait(context.work, sum); },
+        .gather = gather};
 }
 
 /// Whom the sums are for.
 enum class For : std::uint8_t { all, owners };
 
-PreparedKernel prepare_sum(Context& context, const Problem& problem, For whom) {
+PreparedKernel prepare_sum(Context& context, const Exchange& exchange, const Problem& problem, For whom) {
     const DType wire = problem.attributes.has("wire") ? problem.attributes.dtype("wire") : DType::f32;
     std::shared_ptr<const SumOverRanks> over;
     if (context.ranks)
         over = std::make_shared<const SumOverRanks>(
             context, problem.outputs, whom == For::all ? even_part : Cut{mantissa::shard_of}, wire);
-    const auto launch = [&context, over, whom, sum = sum_of(problem),
+    const auto launch = [&context, exchange, over, whom, sum = sum_of(problem),
                          bytes = bytes_of(problem.outputs)](const Operands& operands) {
-        copy_to_outputs(context, operands, bytes);
-        if (!has_others(context)) return;
+        copy_to_outputs(exchange, operands, bytes);
+        if (!exchange.has_others()) return;
         std::vector<std::uint64_t> at;
         for (const std::byte* output : operands.outputs) at.push_back(address_of(output));
         context.ranks->begin_behind(context.work, sum);
@@ -268,126 +278,16 @@ PreparedKernel prepare_sum(Context& context, const Problem& problem, For whom) {
             .launches = over ? over->launches() + (whom == For::all ? 1 : 0) : 0};
 }
 
-PreparedKernel prepare_all_reduce_start(Context& context, const Problem& problem) {
-    return prepare_sum(context, problem, For::all);
-}
-
-PreparedKernel prepare_reduce_scatter_start(Context& context, const Problem& problem) {
-    return prepare_sum(context, problem, For::owners);
-}
-
-PreparedKernel prepare_wait(Context& context, const Problem& problem) {
-    const auto launch = [&context, sum = sum_of(problem),
-                         bytes = bytes_of(problem.outputs)](const Operands& operands) {
-        if (has_others(context)) context.ranks->wait(context.work, sum);
-        copy_to_outputs(context, operands, bytes);
-    };
-    return {.launch = launch, .may_write_over = each_over_its_operand(problem), .launches = 0};
-}
-
-/// Bytes of a tensor: [first, first + count).
-using ByteRange = TensorPart;
-
-ByteRange bytes_of_part(const Type& whole, const Context& context, int rank) {
-    const TensorPart part = shard_of(whole.shape.elements(), ranks_of(context), rank);
-    return {part.first * width_of(whole.dtype), part.count * width_of(whole.dtype)};
-}
-
-/// This rank's parts, with zeros behind them; behind the sum, where it is one's.
-PreparedKernel prepare_own_shards(Context& context, const Problem& problem) {
-    std::vector<ByteRange> own;
-    for (const Type& type : problem.inputs) own.push_back(bytes_of_part(type, context, rank_of(context)));
-    const bool is_sum = problem.attributes.has("sum");
-    const auto launch = [&context, own = std::move(own), bytes = bytes_of(problem.outputs),
-                         sum = is_sum ? sum_of(problem) : -1](const Operands& operands) {
-        if (sum >= 0 && has_others(context)) context.ranks->wait(context.work, sum);
-        for (std::size_t i = 0; i < own.size(); ++i) {
-            const auto count = static_cast<std::size_t>(own[i].count);
-            queue_copy(context, operands.outputs[i], operands.inputs[i] + own[i].first, count);
-            queue_zeros(context, operands.outputs[i] + count, static_cast<std::size_t>(bytes[i]) - count);
-        }
-    };
-    return {.launch = launch, .launches = std::ssize(problem.inputs)};
-}
-
-/// Brings what each rank has to all: `places`, by tensor and rank, is where it lies in the outputs. Of the
-/// others there are zeros where a rank looks alone.
-PreparedKernel prepare_gather(Context& context, const Problem& problem,
-                              std::vector<std::vector<ByteRange>> places) {
-    const auto launch = [&context, places = std::move(places), bytes = bytes_of(problem.outputs),
-                         sum = sum_of(problem)](const Operands& operands) {
-        const auto self = static_cast<std::size_t>(rank_of(context));
-        const auto ranks = static_cast<std::size_t>(ranks_of(context));
-        GpuRanks::Places sends(ranks), receives(ranks);
-        for (std::size_t i = 0; i < places.size(); ++i) {
-            if (!has_others(context))
-                queue_zeros(context, operands.outputs[i], static_cast<std::size_t>(bytes[i]));
-            const auto place = [&](std::size_t rank) -> GpuRanks::Place {
-                return {address_of(operands.outputs[i] + places[i][rank].first), places[i][rank].count};
-            };
-            queue_copy(context, operands.outputs[i] + places[i][self].first, operands.inputs[i],
-                       static_cast<std::size_t>(places[i][self].count));
-            for (std::size_t rank = 0; rank < ranks; ++rank) {
-                if (rank == self) continue;
-                sends[rank].push_back(place(self));
-                receives[rank].push_back(place(rank));
-            }
-        }
-        if (!has_others(context)) return;
-        context.ranks->begin_behind(context.work, sum);
-        context.ranks->exchange(sends, receives);
-        context.ranks->end(sum);
-    };
-    return {.launch = launch, .launches = std::ssize(problem.inputs) + 1};
-}
-
-PreparedKernel prepare_all_gather_start(Context& context, const Problem& problem) {
-    std::vector<std::vector<ByteRange>> places;
-    for (const Type& whole : problem.outputs) {
-        std::vector<ByteRange>& of = places.emplace_back();
-        for (int rank = 0; rank < ranks_of(context); ++rank)
-            of.push_back(bytes_of_part(whole, context, rank));
-    }
-    return prepare_gather(context, problem, std::move(places));
-}
-
-PreparedKernel prepare_all_gather_rows_start(Context& context, const Problem& problem) {
-    std::vector<std::vector<ByteRange>> places;
-    for (const Type& rows : problem.inputs) {
-        std::vector<ByteRange>& of = places.emplace_back();
-        for (int rank = 0; rank < ranks_of(context); ++rank)
-            of.push_back({rank * rows.bytes(), rows.bytes()});
-    }
-    return prepare_gather(context, problem, std::move(places));
-}
-
 }  // namespace
 
-std::string refuse_ranks(const Context& context, const Problem& problem) {
-    const std::int64_t wanted = problem.attributes.integer("ranks"), have = ranks_of(context);
-    return wanted == have ? "" : fmt::format("it is for {} ranks, the device is one of {}", wanted, have);
-}
-
 void add_collective_kernels(KernelTable& table, Context& context) {
-    const std::string name = context.ranks ? "exchange of GPUs by NCCL" : "exchange with nobody";
-    const std::pair<const char*, PreparedKernel (*)(Context&, const Problem&)> exchanges[] = {
-        {"all_reduce_start", prepare_all_reduce_start},
-        {"all_reduce_wait", prepare_wait},
-        {"reduce_scatter_start", prepare_reduce_scatter_start},
-        {"reduce_scatter_wait", prepare_own_shards},
-        {"own_shard", prepare_own_shards},
-        {"all_gather_start", prepare_all_gather_start},
-        {"all_gather_rows_start", prepare_all_gather_rows_start},
-        {"all_gather_wait", prepare_wait},
+    const Exchange exchange = exchange_of(context);
+    const auto sums = [&context, exchange](For whom) -> PrepareExchange {
+        return [&context, exchange, whom](const Problem& problem) {
+            return prepare_sum(context, exchange, problem, whom);
+        };
     };
-    for (const auto& [op, prepare] : exchanges)
-        table[op].push_back(
-            {.name = name,
-             .prepare = [&context, prepare = prepare](const Problem& problem) -> Expected<PreparedKernel> {
-                 if (std::string reason = refuse_ranks(context, problem); !reason.empty())
-                     return Unexpected{std::move(reason)};
-                 return prepare(context, problem);
-             }});
+    add_exchanges(table, exchange, sums(For::all), sums(For::owners));
 }
 
 }  // namespace mantissa::on_cuda

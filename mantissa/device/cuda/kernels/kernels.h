@@ -111,9 +111,6 @@ void add_loss_kernels(KernelTable& table, Context& context);
 /// Sums over ranks.
 void add_collective_kernels(KernelTable& table, Context& context);
 
-/// Why a problem is not for the ranks among which the device is one; empty if it is.
-std::string refuse_ranks(const Context& context, const Problem& problem);
-
 // Parts that kernels of several files are made of.
 
 /// A reduction over any axes, or one of chunks and one over the chunks.

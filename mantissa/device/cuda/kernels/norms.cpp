@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "mantissa/base/whole_units.h"
+#include "mantissa/device/bind/exchanges.h"
 #include "mantissa/device/cuda/gpu_ranks.h"
 #include "mantissa/device/cuda/kernels/kernels.h"
 #include "mantissa/ranks/shard.h"
@@ -110,7 +111,8 @@ constexpr int norms = -2;
 
 /// The norm of gradients of which this rank has parts, or all: the same sums of blocks, in the same order.
 Expected<PreparedKernel> norm_of_parts(const Problem& problem, Context& context) {
-    if (std::string reason = refuse_ranks(context, problem); !reason.empty())
+    if (std::string reason = refuse_ranks(problem, context.ranks ? context.ranks->ranks() : 1);
+        !reason.empty())
         return Unexpected{std::move(reason)};
     const std::int64_t ranks = problem.attributes.integer("ranks"),
                        self = context.ranks ? context.ranks->rank() : 0;

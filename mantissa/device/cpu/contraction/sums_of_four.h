@@ -2,6 +2,8 @@
 // by sources of that level; in an anonymous namespace, so that each keeps its own copy.
 #pragma once
 
+#include <cstdint>
+
 #include "mantissa/device/cpu/intrinsics.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -25,6 +27,24 @@ namespace {
                                      _mm512_castpd_ps(_mm512_unpackhi_pd(ab_pairs, cd_pairs)));
     const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps(all, 1));
     return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+}
+
+/// Stores the sum of each of some vectors, `stride` numbers apart; those of whole numbers as their bits.
+template <int Count, class Vector>
+[[gnu::always_inline]] inline void store_sums(const Vector (&of)[Count], float* to, std::int64_t stride) {
+    constexpr Vector none = {};
+#pragma GCC unroll 2
+    for (int first = 0; first < Count; first += 4) {
+        alignas(16) float four[4];
+        if constexpr (Count < 4) {
+            const auto sums = sums_of_four(of[0], none, none, none);
+            __builtin_memcpy(four, &sums, sizeof four);
+        } else {
+            const auto sums = sums_of_four(of[first], of[first + 1], of[first + 2], of[first + 3]);
+            __builtin_memcpy(four, &sums, sizeof four);
+        }
+        for (int r = 0; r < 4 && r < Count; ++r) to[(first + r) * stride] = four[r];
+    }
 }
 
 }  // namespace
