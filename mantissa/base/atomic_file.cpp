@@ -58,7 +58,7 @@ std::uint64_t free_bytes(fs::path path) {
 void sync_directory(const fs::path& directory) {
     const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) refuse(directory, "cannot open directory", errno);
-    // Some file systems cannot sync a directory and say EINVAL; there is nothing better to do on those.
+    // Some file systems cannot sync a directory and say EINVAL; there is nothing better to do on them.
     const int error = ::fsync(fd) != 0 && errno != EINVAL ? errno : 0;
     ::close(fd);
     if (error) refuse(directory, "cannot sync directory", error);
@@ -187,7 +187,7 @@ void AtomicFile::commit_unsynced() {
 void AtomicFile::fail(const char* what, int error) const {
     const std::string needed =
         size_ ? fmt::format("{} bytes needed", size_) : fmt::format("at least {} bytes needed", reached_);
-    // Free space on the disk is not what these are about.
+    // Free space on the disk does not matter for these errors.
     const char* const bound = error == EFBIG    ? "no file may be so large here; raise the limit (ulimit -f)"
                               : error == EDQUOT ? "your quota on this disk has no more; free some of it"
                                                 : nullptr;
@@ -252,7 +252,7 @@ void AtomicDirectory::commit() {
     if (!fs::exists(target_)) {
         rename_or_throw(staging_, target_);
     } else if (exchange(staging_, target_)) {
-        // The target is new and whole from here on; staging holds what it was.
+        // The target is new and whole from here on; staging holds the former target.
         if (!fs::exists(previous))
             rename_or_throw(staging_, previous);
         else
@@ -267,7 +267,7 @@ void AtomicDirectory::commit() {
     sync_directory(parent_of(target_));
     std::error_code ignored;
     fs::remove_all(staging_,
-                   ignored);  // what was the previous directory before this commit, if there was one
+                   ignored);  // the previous directory before this commit, if there was one
 }
 
 namespace {

@@ -16,7 +16,7 @@ namespace mantissa::inline v0 {
 void require_free_space(const std::filesystem::path& path, std::uint64_t bytes, std::string_view purpose);
 
 /// Throws UserError, naming it, if the folder that `path` is to lie in is not there. Folders are never made
-/// all the way: a slip in a path would put what was meant for one place into another.
+/// all the way: a slip in a path would put files in a wrong place.
 void require_folder_for(const std::filesystem::path& path);
 
 /// Makes a folder, if there is none. Throws UserError if the one that it is to lie in is not there.
@@ -42,7 +42,7 @@ class AtomicFile {
     std::uint64_t written() const { return written_; }
 
     /// Syncs, closes, renames, syncs the parent directory. The target is the new file when this returns, and
-    /// what it was before when this throws.
+    /// unchanged when this throws.
     void commit();
     /// Closes and renames, and does not wait for the disk: for a file that has a checksum and can be made
     /// again.
@@ -54,7 +54,7 @@ class AtomicFile {
 
     std::filesystem::path target_, temporary_;
     std::uint64_t size_ = 0, written_ = 0;
-    std::uint64_t reached_ = 0;  // where what was to be written ends
+    std::uint64_t reached_ = 0;  // where the bytes to be written end
     int fd_ = -1;
 };
 
@@ -66,7 +66,7 @@ void write_whole(const std::filesystem::path& target, std::string_view text);
 /// neither.
 class AtomicDirectory {
   public:
-    /// Creates the staging directory TARGET.tmp.PID, after removing what killed processes left of theirs and
+    /// Creates the staging directory TARGET.tmp.PID, after removing the leftovers of killed processes and
     /// checking that `bytes` are free. Throws UserError if the folder that holds the target is not there.
     explicit AtomicDirectory(std::filesystem::path target, std::uint64_t bytes = 0);
     ~AtomicDirectory();
@@ -79,12 +79,12 @@ class AtomicDirectory {
     void commit();
 
     static std::filesystem::path previous_of(const std::filesystem::path& target);
-    /// The directory whose previous_of this is, going by the name; empty if it is no such name.
+    /// The directory whose previous_of this is, by its name; empty for any other name.
     static std::filesystem::path target_of(const std::filesystem::path& previous);
-    /// Renames what lies at `target` to TARGET.aside, or TARGET.aside-2, -3 ..., the first that is free, so
-    /// that the next commit() leaves TARGET.previous as it is. The new name; empty if nothing is there.
+    /// Renames `target` to TARGET.aside, or TARGET.aside-2, -3 ..., the first that is free, so that the next
+    /// commit() leaves TARGET.previous as it is. The new name; empty if nothing is there.
     static std::filesystem::path set_aside(const std::filesystem::path& target);
-    /// The LockFile by which those who put directories there keep one another out.
+    /// The LockFile by which processes that put directories there keep one another out.
     static std::filesystem::path lock_of(const std::filesystem::path& target);
 
   private:

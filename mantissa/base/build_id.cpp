@@ -13,7 +13,7 @@ namespace mantissa::inline v0 {
 namespace {
 
 struct Search {
-    const void* inside = nullptr;  ///< an address in what is looked for
+    const void* inside = nullptr;  ///< an address in the object looked for
     std::string found = {};
 };
 

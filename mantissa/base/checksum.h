@@ -20,7 +20,7 @@ class Checksum {
     Checksum& operator=(Checksum&&) noexcept;
 
     void add(std::span<const std::byte> bytes);
-    /// The checksum of what was added so far.
+    /// The checksum of all bytes added so far.
     std::uint64_t value() const;
 
   private:

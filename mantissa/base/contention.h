@@ -1,10 +1,10 @@
 // Contention: how many threads of a pool to use while other programs take some of its cores, and how long a
 // thread wanted a core and had none.
 //
-// A loop ends with its slowest thread, so all wait for one that has lost its core. If cores were taken from n
-// threads for a share s of the time, n threads do at least n (1 - s) of one thread's work. With a core for
-// each, n - 1 threads do n - 1. So one thread fewer is better from s = 1/n on. Whether the cores are free
-// again is found by trying, seldom enough to cost about 2 %.
+// A loop ends with its slowest thread, so all threads wait for one that has lost its core. If cores were
+// taken from n threads for a share s of the time, n threads do at least n (1 - s) of one thread's work. With
+// a core for each, n - 1 threads do n - 1. So one thread fewer is better from s = 1/n on. Whether the cores
+// are free again is found by trying, seldom enough to cost about 2 %.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@ namespace mantissa::inline v0 {
 /// Times are nanoseconds. A thread begins its clock and says when it sleeps; another may read it.
 class ThreadClock {
   public:
-    /// Called by the thread itself: from now on it is the one that is looked at.
+    /// Called by the thread itself: from now on the clock is this thread's.
     void begin();
     std::thread::id owner() const { return owner_; }
 
@@ -28,7 +28,7 @@ class ThreadClock {
     void wakes() { slept_ += now() - asleep_since_.exchange(0); }
 
     /// How long the thread lacked a core since the last call or, before the first, since it began; of at most
-    /// `most` of that time. 0 of a thread that has not begun.
+    /// `most` of that time. 0 for a thread that has not begun.
     std::int64_t take_missing(std::int64_t most = std::numeric_limits<std::int64_t>::max());
 
     static std::int64_t now() {

@@ -1,5 +1,5 @@
-// Typed errors: what the user can mend (UserError) apart from a defect of mantissa itself (InternalError).
-// The library throws these and nothing else of its own; it never exits or aborts.
+// Typed errors: errors that the user can mend (UserError) apart from defects of mantissa itself
+// (InternalError). The library throws these and nothing else of its own; it never exits or aborts.
 #pragma once
 
 #include <source_location>
@@ -8,7 +8,7 @@
 
 namespace mantissa::inline v0 {
 
-/// Bad input: an option, a file, a shape. The text says what was expected, what came and what to do.
+/// Bad input: an option, a file, a shape. The text says the expectation, the input and the remedy.
 class UserError : public std::runtime_error {
   public:
     explicit UserError(const std::string& message) : std::runtime_error(message) {}

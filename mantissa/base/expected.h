@@ -1,5 +1,5 @@
-// A value, or the reason why there is none: what is answered by a search that may rightly find nothing. What
-// ought to be there and is not throws an error (error.h).
+// A value, or the reason why there is none: the answer of a search that may rightly find nothing. A search
+// that must find something throws an error (error.h).
 #pragma once
 
 #include <string>
@@ -50,7 +50,7 @@ class Expected {
 /// Why a search found nothing: the first reason counts.
 class FirstReason {
   public:
-    /// False, as a step of the search that ends here.
+    /// Notes a reason; returns false, for the search to end with.
     bool refuse(std::string reason) {
         if (reason_.empty()) reason_ = std::move(reason);
         return false;

@@ -30,7 +30,7 @@ class MappedFile {
     void release() const;
 
   private:
-    std::unique_ptr<const std::string> name_;  // stays where it is when the file is moved
+    std::unique_ptr<const std::string> name_;  // stays where it is when the MappedFile is moved
     const std::byte* data_ = nullptr;
     std::size_t size_ = 0;
 };
@@ -39,8 +39,8 @@ class MappedFile {
 /// call it: reading a mapping of a file that was cut short meanwhile raises SIGBUS.
 const char* mapped_file_at(const void* address) noexcept;
 
-/// A file that is read here and there, for as long as it may take: one that is cut short meanwhile is an
-/// error and no signal.
+/// A file that is read here and there, over any time: if it is cut short meanwhile, that is an error and no
+/// signal.
 class OpenFile {
   public:
     /// Throws UserError if `path` cannot be opened or is not a regular file.

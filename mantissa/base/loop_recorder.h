@@ -1,5 +1,5 @@
 // Records loops block by block while one thread runs them: how long each block takes, and which earlier
-// blocks it waits for. From that follows what the loops would take on more threads.
+// blocks it waits for. The time of the loops on more threads follows from that.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,10 @@
 
 namespace mantissa::inline v0 {
 
-/// A loop as one thread ran it. Seconds are those in which it had a core, so that other programs do not
-/// count.
+/// A loop as one thread ran it. Seconds count only while it had a core, so that other programs do not count.
 struct RecordedLoop {
     struct Wait {
-        std::int64_t block = 0, awaited = 0;  ///< the second comes before the first
+        std::int64_t block = 0, awaited = 0;  ///< `awaited` comes before `block`
     };
 
     double seconds = 0;          ///< from before the first block to behind the last
@@ -21,8 +20,8 @@ struct RecordedLoop {
     std::vector<Wait> waits;     ///< in the order of the blocks that wait
 };
 
-/// Records, as long as it exists, every loop that the thread which made it runs alone. One at a time a
-/// thread.
+/// Records, as long as it exists, every loop that its creating thread runs alone. One recorder a thread at a
+/// time.
 class LoopRecorder {
   public:
     LoopRecorder();
@@ -30,10 +29,10 @@ class LoopRecorder {
     LoopRecorder(const LoopRecorder&) = delete;
     LoopRecorder& operator=(const LoopRecorder&) = delete;
 
-    /// The one that records the calling thread; null: none does.
+    /// The recorder of the calling thread; null: there is none.
     static LoopRecorder* of_this_thread();
 
-    /// Seconds in which the calling thread had a core so far.
+    /// Seconds that the calling thread had a core so far.
     static double seconds_on_core();
 
     /// The loops since the last call.

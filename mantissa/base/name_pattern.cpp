@@ -6,7 +6,7 @@ namespace mantissa::inline v0 {
 
 bool matches(std::string_view pattern, std::string_view name) {
     std::size_t in_pattern = 0, in_name = 0;
-    std::size_t star = std::string_view::npos, behind_star = 0;  // the last star, and what it stands for ends
+    std::size_t star = std::string_view::npos, behind_star = 0;  // the last star, and the end of its text
     while (in_name < name.size()) {
         if (in_pattern < pattern.size() &&
             (pattern[in_pattern] == '?' || pattern[in_pattern] == name[in_name])) {

@@ -5,7 +5,7 @@
 
 namespace mantissa::inline v0 {
 
-/// Whether the whole name is what the pattern says: `*` stands for any text, dots among it, and `?` for one
+/// Whether the whole name fits the pattern: `*` stands for any text, dots among it, and `?` for one
 /// character.
 bool matches(std::string_view pattern, std::string_view name);
 

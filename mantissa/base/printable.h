@@ -10,7 +10,7 @@
 
 namespace mantissa::inline v0 {
 
-/// "1 step", "2 steps". `many` is the word for more than one where an s behind `one` is not: "batches".
+/// "1 step", "2 steps". `many` is the plural where it is not `one` with an s: "batches".
 std::string count_text(std::integral auto count, std::string_view one, std::string_view many = {}) {
     std::string text = std::to_string(count) + " ";
     if (count == 1) return text.append(one);

@@ -52,14 +52,14 @@ constexpr auto caches_1 = {"total_inactive_file", "total_active_file"};
 std::int64_t left_by_group(const fs::path& group, const GroupFiles& files) {
     const std::int64_t limit = number_in(group / files.limit, no_limit);
     if (limit == no_limit) return no_limit;
-    // The kernel gives back what only caches files before it refuses memory.
+    // The kernel gives back file caches before it refuses memory.
     const std::int64_t used =
         number_in(group / files.used, 0) - sum_of_lines(group / "memory.stat", files.caches);
     return std::max<std::int64_t>(0, limit - std::max<std::int64_t>(0, used));
 }
 
-/// The least that a group and those above it leave. Where the path of a group is another namespace's, which
-/// shows as folders that do not exist, those that do count.
+/// The least that a group and the groups above it leave. Where the path of a group is another namespace's,
+/// some of its folders do not exist; the existing ones count.
 std::int64_t left_by_groups(const fs::path& root, const fs::path& group, const GroupFiles& files) {
     std::int64_t left = left_by_group(root, files);
     fs::path folder = root;

@@ -48,17 +48,17 @@ int affinity_cores() {
 }
 
 /// How long a thread looks for the next loop before it sleeps, so that an idle pool costs nothing. Waking it
-/// costs the loop some 50 microseconds, a virtual machine more; between two loops of a token that is
-/// generated there lie 5 to 30, of kernels too small to be shared.
+/// costs the loop some 50 microseconds, on a virtual machine more. Between two loops of a generated token lie
+/// 5 to 30 microseconds, of kernels too small to be shared.
 constexpr std::chrono::microseconds spin{200};
 /// Pauses between looks at the clock, of 10 to 60 nanoseconds each.
 constexpr int pauses_a_look = 32;
 
-/// Tickets of a loop for each thread, if it has more blocks: threads that take tickets from one word stand in
-/// each other's way, and the last ticket delays the end by 1/64 of the loop at most.
+/// Tickets of a loop for each thread, if it has more blocks. Threads that take tickets from one word stand in
+/// each other's way; the last ticket delays the end by 1/64 of the loop at most.
 constexpr std::int64_t tickets_a_thread = 64;
 
-/// Returns once `done` holds or the time is over; whether it holds.
+/// Waits until `done` holds or the time is over; returns whether it holds.
 template <class Done>
 bool spin_until(const Done& done) {
     const auto end = std::chrono::steady_clock::now() + spin;
@@ -81,7 +81,7 @@ class Bell {
         change();
         wake(sleepers);
     }
-    /// The two apart: who falls asleep meanwhile sees the change, or is seen by whoever counts sleepers then.
+    /// The halves of ring(): a thread that falls asleep in between sees the change, or is counted to wake.
     void change() { count_.fetch_add(1); }
     void wake(int sleepers) {
         if (sleepers > 0) futex(FUTEX_WAKE_PRIVATE, static_cast<std::uint32_t>(sleepers));
@@ -114,7 +114,7 @@ class InsideALoop {
 
 using Clock = std::chrono::steady_clock;
 
-/// Periods in which control group v2 stopped this process for its quota; 0 where there is none.
+/// Periods when control group v2 stopped this process for its quota; 0 where there is none.
 std::int64_t throttled_periods() {
     std::ifstream file("/sys/fs/cgroup/cpu.stat");
     std::int64_t value = 0;
@@ -154,9 +154,8 @@ struct ThreadPool::State {
     std::vector<std::thread> workers;
     std::mutex one_loop_at_a_time;
 
-    // The loop being run: written before its tickets are, and kept until all of them are finished. Who reads
-    // it and then takes a ticket of the same word has read this loop's, since the word holds the loop's
-    // number.
+    // The loop being run: written before its tickets are, and kept until all of them are finished. A thread
+    // that reads it and then takes a ticket of the same word has read this loop's: the word has its number.
     std::atomic<const Body*> body{nullptr};
     std::atomic<std::int64_t> blocks{0}, blocks_a_ticket{1};
     /// The number of the loop in the upper half, its tickets that nobody has taken in the lower one.
@@ -183,7 +182,7 @@ struct ThreadPool::State {
     static std::uint32_t left_of(std::uint64_t word) { return static_cast<std::uint32_t>(word & left_mask); }
     static std::uint64_t loop_of(std::uint64_t word) { return word >> 32; }
 
-    /// Takes one ticket of the loop that `word` names; how many were left with it, 0 where there is none.
+    /// Takes a ticket of the loop that `word` names; returns how many were left with it, or 0 if none was.
     std::uint32_t take_ticket(std::uint64_t& word) {
         const std::uint64_t loop = loop_of(word);
         while (loop_of(word) == loop && left_of(word) > 0)
@@ -301,8 +300,8 @@ struct ThreadPool::State {
         if (failure) std::rethrow_exception(failure);
     }
 
-    /// How long the calling thread lacked a core in loops. What it does between them counts as in its favour;
-    /// of a thread that calls for the first time nothing is known.
+    /// How long the calling thread lacked a core in loops. Its work between them counts as in its favour;
+    /// nothing is known about a thread that calls for the first time.
     std::int64_t missing_of_caller() {
         ThreadClock& clock = clocks[0];
         if (clock.owner() == std::this_thread::get_id())

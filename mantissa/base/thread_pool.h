@@ -1,7 +1,7 @@
 // The thread pool: hands out the blocks of one loop at a time to a fixed set of threads.
 //
-// How work is cut into blocks is the caller's business and must follow from shapes, never from the number of
-// threads: then the result has the same bits whoever computes which block.
+// The caller cuts work into blocks, by shapes and never by the number of threads: then the result has the
+// same bits whichever thread computes a block.
 #pragma once
 
 #include <chrono>
@@ -13,8 +13,8 @@
 
 namespace mantissa::inline v0 {
 
-/// How many threads to use where nothing was asked for: OMP_NUM_THREADS if set, else what the affinity mask
-/// and the control group's CPU quota allow. Throws UserError if OMP_NUM_THREADS is no positive number.
+/// How many threads to use by default: OMP_NUM_THREADS if set, else as many as the affinity mask and the
+/// control group's CPU quota allow. Throws UserError if OMP_NUM_THREADS is no positive number.
 int default_thread_count();
 
 /// Cores that the affinity mask and the control group's CPU quota allow.
@@ -34,16 +34,16 @@ class ThreadPool {
     int threads() const;
 
     /// Calls `body(block, worker)` once for every block in [0, blocks), 0 <= worker < threads(), and returns
-    /// when all are done, whether or not every thread took part: one that has no core holds nobody up. Blocks
-    /// are taken in order by whichever thread is free, several at once where they are many. Subnormals are
-    /// flushed inside. The first exception that a body throws is thrown again here. A loop inside a body runs
-    /// on its own thread.
+    /// when all are done, whether or not every thread took part. A thread without a core holds nobody up.
+    /// Blocks are taken in order by whichever thread is free, several at once where they are many. Subnormals
+    /// are flushed inside. The first exception that a body throws is thrown again here. A loop inside a body
+    /// runs on its own thread.
     void for_each_block(std::int64_t blocks, Body body);
-    /// The same of blocks that may wait for blocks before them. They are taken one at a time: of several, the
-    /// last would keep waiting who needs it, though nobody has begun it.
+    /// A loop of blocks that may wait for blocks before them. They are taken one at a time: in a batch, the
+    /// last block would keep its readers waiting, though nobody has begun it.
     void for_each_in_turn(std::int64_t blocks, Body body);
 
-    /// How many blocks a thread takes at a time of a loop, not in turn, that so many threads share.
+    /// Blocks that a thread takes at a time from a loop, not in turn, that so many threads share.
     static std::int64_t blocks_a_ticket(std::int64_t blocks, int threads);
 
     /// One thread's part of one loop, from its first block to the end of its last.

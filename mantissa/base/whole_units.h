@@ -12,7 +12,7 @@ constexpr std::int64_t ceil_div(std::int64_t size, std::int64_t part) { return (
 /// `size`, filled up to a whole unit.
 constexpr std::int64_t align_up(std::int64_t size, std::int64_t unit) { return ceil_div(size, unit) * unit; }
 
-/// Bytes, filled up to whole cache lines: what begins behind them shares none with them.
+/// Bytes, filled up to whole cache lines: data behind them shares no line with them.
 constexpr std::int64_t in_lines(std::int64_t bytes) { return align_up(bytes, 64); }
 
 }  // namespace mantissa

@@ -50,11 +50,11 @@ std::string text_of(const PairScore& score) {
     return all + fmt::format("; masks {} {}", score.mask_by_sequence, score.mask_by_head);
 }
 
-/// A warpgroup has 64 rows, each thread of it as much of them as a thread of a warp with 16. Registers of a
-/// thread for heads of 64: forward 16 of queries, 32 of o and 32 of scores with 64 keys. The gradient of
-/// queries takes 32, 32 and 32 with 32 keys, those of keys 32, 64 and 32 with 32 queries. So a multiprocessor
-/// has room for two blocks of two warpgroups, or, where gradients or a score take more, for three of one.
-/// Larger heads take twice as many, in blocks of one warpgroup.
+/// A warpgroup has 64 rows; each of its threads has as much of them as a thread of a warp with 16 rows.
+/// Registers of a thread for heads of 64: forward 16 of queries, 32 of o and 32 of scores with 64 keys. The
+/// gradient of queries takes 32, 32 and 32 with 32 keys, the gradients of keys 32, 64 and 32 with 32 queries.
+/// So a multiprocessor has room for two blocks of two warpgroups, or, where gradients or a score take more,
+/// for three of one. Larger heads take twice as many, in blocks of one warpgroup.
 AttentionTiles warpgroup_tiles(const AttentionKernel& kernel, bool is_crowded) {
     AttentionTiles tiles{.rows_of_warp = 16,
                          .head_size = static_cast<int>(align_up(kernel.head_size, swizzled_columns)),
@@ -78,9 +78,9 @@ bool PairScore::makes(ScoreCode::Makes what) const {
            std::ranges::find(remade->outputs, what, &ScoreCode::Output::makes) != remade->outputs.end();
 }
 
-/// Registers of a thread decide, of which there are 255: sums of 16 rows take D / 2 of them, 16 rows of an
-/// operand D / 4, products with `columns` columns half of these. Shared memory holds two tiles of `columns`
-/// rows twice over, as one pair is read while the next is on its way, in 48 KB.
+/// Registers of a thread decide; there are 255. Sums of 16 rows take D / 2 of them, 16 rows of an operand D /
+/// 4, products with `columns` columns half of these. Shared memory holds two tiles of `columns` rows twice
+/// over, as one pair is read while the next is on its way, in 48 KB.
 AttentionTiles tiles_of(const AttentionKernel& kernel) {
     // Multipliers, and slopes backward, are numbers of each pair as scores and their gradients are.
     const PairScore* const score = kernel.score.get();

@@ -1,7 +1,7 @@
-// Attention without the scores in memory as kernels of a GPU's matrix units: what is computed, where operands
-// lie, and how the work is cut, as plain data. The algorithm is FlashAttention-2's (Dao, arXiv 2307.08691),
-// but for the gradients: those of queries have a kernel of their own, which goes over the keys, instead of
-// being added up atomically. So two of seven products are made twice, and every sum has one order.
+// Attention without the scores in memory as kernels of a GPU's matrix units: the computation, the places of
+// operands, and the division of the work, as plain data. The algorithm is FlashAttention-2's (Dao, arXiv
+// 2307.08691). But a kernel of its own, over the keys, makes the queries' gradients, instead of atomic
+// additions. So two of seven products are made twice, and every sum has one order.
 #pragma once
 
 #include <cstdint>
@@ -33,10 +33,10 @@ struct PairScore {
     };
     /// The gradient of an operand, one for each output of `sums`.
     struct Gradient {
-        /// `query_rows`: what the pairs of a query add up to, by `query_gradient`, f32 [B, H, T]. `key_rows`:
-        /// of a key, by `key_gradients`, f32 [B, H / group, S] with the heads of a group added up.
-        /// `each_pair`: an element is one pair's, and stored by `query_gradient` as the operand is; what no
-        /// query sees it leaves as it was.
+        /// `query_rows`: sums over the pairs of a query, by `query_gradient`, f32 [B, H, T]. `key_rows`: sums
+        /// over the pairs of a key, by `key_gradients`, f32 [B, H / group, S] with the heads of a group added
+        /// up. `each_pair`: an element is one pair's, and stored by `query_gradient` in the operand's layout;
+        /// elements that no query sees are not written.
         enum class By : std::uint8_t { query_rows, key_rows, each_pair };
         By by = By::query_rows;
         std::size_t operand = 0;
@@ -45,10 +45,10 @@ struct PairScore {
     std::vector<Operand> operands = {};
     /// New scores of scaled ones, multipliers and slopes where there are any. None: scores stay as they are.
     std::optional<ScoreCode> remade = {};
-    /// Scores, -infinity where they are hidden, of what does not depend on them: needed only in tiles of
-    /// which some is seen.
+    /// Hides pairs (score -infinity) by conditions that do not depend on scores: needed only in tiles that a
+    /// part sees some pairs of.
     std::optional<ScoreCode> mask = {};
-    bool mask_by_sequence = false, mask_by_head = false;  ///< it is another one for each
+    bool mask_by_sequence = false, mask_by_head = false;  ///< the mask differs between them
     std::optional<ScoreCode> sums = {};
     std::vector<Gradient> gradients = {};
 
@@ -63,7 +63,7 @@ struct AttentionKernel {
         /// do, q, k, v, o, lse, dq, and rows f32 [2, B, H, T] for `key_gradients`: the log-sum-exp by the
         /// logarithm of 2, and sum(do o).
         query_gradient,
-        /// do, q, k, v, those rows, dk, dv.
+        /// do, q, k, v, the rows of `query_gradient`, dk, dv.
         key_gradients,
     };
     Makes makes = Makes::output;
@@ -89,14 +89,14 @@ struct AttentionTiles {
     int columns = 0;         ///< keys, or queries of `key_gradients`, that are in shared memory at a time
     int head_size = 0;       ///< rounded up to whole matrices of 16
     bool keeps_both = true;  ///< of `key_gradients`: values, as keys, are held in registers
-    int together = 1;  ///< warps that multiply together: a part of the block, which sees what any of it sees
-    int blocks = 0;    ///< that a multiprocessor shall have registers for; 0: it is not said
+    int together = 1;  ///< warps that multiply together: a part of the block, which sees any warp's pairs
+    int blocks = 0;    ///< that a multiprocessor shall have registers for; 0: not said
 
     int rows() const { return warps * rows_of_warp; }
     int rows_of_part() const { return together * rows_of_warp; }
     int parts() const { return warps / together; }
     int threads() const { return 32 * warps; }
-    /// Bytes of shared memory from one row of a tile to the next: 16 more than it holds, so that eight rows
+    /// Bytes of shared memory from one row of a tile to the next: 16 more than a row has, so that eight rows
     /// lie in banks of their own.
     int pitch() const { return 2 * head_size + 16; }
 };
@@ -104,10 +104,10 @@ AttentionTiles tiles_of(const AttentionKernel& kernel);
 
 /// Finds the tiles of columns that the parts of a masked kernel's blocks see. Parameters: the operands of the
 /// score; and a byte for each part and tile, [tables, tiles of rows, tiles of columns, 4]. The causal mask
-/// hides, too, and what is beyond the last query or key. A warp makes one of them.
+/// hides pairs, too, and so does the end of queries or keys. A warp makes one byte.
 struct SeenTilesKernel {
     enum Sees : std::uint8_t { nothing, some, everything };
-    static constexpr int parts_of_tile = 4;  ///< of which the kernel may have fewer
+    static constexpr int parts_of_tile = 4;  ///< the kernel may have fewer parts
 
     AttentionKernel of;
 
@@ -121,7 +121,7 @@ struct SeenTilesKernel {
 std::vector<std::size_t> score_gradients_of(const AttentionKernel& kernel);
 std::size_t parameters_of(const AttentionKernel& kernel);
 
-/// Why it cannot be made; empty if it can.
+/// Why the kernel cannot be made; empty if it can.
 std::string refuse_attention(const AttentionKernel& kernel);
 
 /// Whether rows are read and written 16 bytes at a time: then addresses must be multiples of 16.

@@ -10,7 +10,7 @@ namespace mantissa::inline v0::codegen {
 
 namespace {
 
-/// Columns of a thread. More of them share what is read, but need registers: two channels of eight have 16
+/// Columns of a thread. More of them share their reads, but need registers: two channels of eight have 16
 /// sums.
 constexpr std::int64_t most_columns = 8;
 /// Taps of a filter's gradient that a thread has: two channels have 16 sums.
@@ -19,7 +19,7 @@ constexpr std::int64_t most_taps = 8;
 constexpr std::int64_t widest_window = 64;
 constexpr std::int64_t most_rows_of_strip = 32;
 /// Threads of a filter's gradient that keep any GPU busy: four turns of 148 multiprocessors, which hold 1,024
-/// of them. They are no card's own, so the order of sums is the same on every card.
+/// of them. The number is no card's own, so the order of sums is the same on every card.
 constexpr std::int64_t enough_threads = 4 * 148 * 1024;
 /// Pixels that are added up one after the other: their roundings are at most 2^-13 of them.
 constexpr std::int64_t most_pixels = 2048;
@@ -49,7 +49,7 @@ void choose_columns(DepthwiseKernel& kernel) {
         if (instructions(other) <= instructions(kernel)) kernel.columns = other.columns;
 }
 
-/// As even as may be, each of at most so many.
+/// The size of equal pieces of at most `most` each.
 std::int64_t even_pieces(std::int64_t all, std::int64_t most) { return ceil_div(all, ceil_div(all, most)); }
 
 }  // namespace

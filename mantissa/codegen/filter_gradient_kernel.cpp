@@ -19,7 +19,7 @@ constexpr std::int64_t shared_bytes = 48 * 1024;
 /// Places of a product.
 constexpr std::int64_t at_once = 16;
 
-/// Whether the pixels of two lines are those of one row of taps more, and no line is left over.
+/// Whether the pixels of two lines are one row of taps more than the pixels of one, and no line is left over.
 bool takes_two_lines(const FilterGradientKernel& kernel) {
     const ConvolutionAxis& axis = kernel.of.vertical;
     return kernel.tap_rows() > 1 && axis.stride == 1 && axis.dilation == 1 && axis.output % 2 == 0;
@@ -30,7 +30,7 @@ bool takes_two_lines(const FilterGradientKernel& kernel) {
 std::int64_t FilterGradientKernel::pitch() const {
     const ConvolutionAxis& axis = of.horizontal;
     const std::int64_t last = axis.image_place(axis.output - 1, axis.filter - 1);
-    // Pixels before a line are those behind the line before it.
+    // Pixels before a line are the pixels behind the line before it.
     const std::int64_t pixels = std::max(axis.image + axis.before, last + 1);
     return std::max(axis.output, ceil_div(pixels, axis.stride));
 }

@@ -2,9 +2,9 @@
 //
 // dw[r, s, c, k] sums x[n, i stride_h - top + r dilation_h, j stride_w - left + s dilation_w, c] dy[n, i, j,
 // k] over all places (n, i, j) of dy. The places lie one after the other, line by line; a line has `pitch`
-// places, and those behind dy's own are zeros. A line of x has stride_w times as many pixels. So the window
-// of every place of a stage lies the same way in shared memory, whatever the line, and the pixel of tap s
-// lies s dilation_w behind that of tap 0.
+// places, and the places behind dy's own are zeros. A line of x has stride_w times as many pixels. So the
+// window of every place of a stage lies the same way in shared memory, whatever the line, and the pixel of
+// tap s lies s dilation_w behind tap 0's.
 //
 // A block has 64 or 32 channels, as many filters and some rows of taps, and goes over the stages of its part.
 // A stage brings its places of dy, and the rows of pixels that they meet: shared by all taps of a row and,
@@ -23,10 +23,10 @@ namespace mantissa::inline v0::codegen {
 /// Shared memory of a block for one stage.
 struct FilterGradientStage {
     std::int64_t places = 0;      ///< of dy; 0: too few fit
-    std::int64_t lines = 1;       ///< of dy, that have as many places each
+    std::int64_t lines = 1;       ///< of dy, with equally many places
     std::int64_t pixel_rows = 0;  ///< of x
-    std::int64_t pixels = 0;      ///< of each of them
-    std::int64_t buffers = 0;     ///< one is multiplied while the others come
+    std::int64_t pixels = 0;      ///< of each row of x
+    std::int64_t buffers = 0;     ///< one is multiplied while the others are filled
 
     std::int64_t columns() const { return places / lines; }
     std::int64_t rows() const { return places + pixel_rows * pixels; }

@@ -32,7 +32,7 @@ std::int64_t threads_of(const EmbeddingGradientKernel& kernel) {
     return kernel.stage == EmbeddingGradientKernel::Stage::firsts ? kernel.tokens
                                                                   : kernel.tokens * grid_threads;
 }
-std::int64_t threads_of(const SquaresKernel&) { return 0; }  // how many blocks, its table says
+std::int64_t threads_of(const SquaresKernel&) { return 0; }  // its table has the number of blocks
 std::int64_t threads_of(const NormKernel&) { return 1; }
 std::int64_t threads_of(const TurnKernel& kernel) {
     return kernel.tokens * kernel.heads * kernel.half / kernel.at_once;

@@ -1,8 +1,8 @@
-// Kernels of a GPU for what no nest is, as plain data: each thread, or each block of threads, makes one
-// element of its output out of elements that lie anywhere. Sizes are part of a kernel, so that indices are
-// divided by constants. Attention's are in attention_kernel.h, those over images in image_kernel.h,
-// depthwise_kernel.h and filter_gradient_kernel.h, those of quantised weights in quantized_kernel.h, those of
-// rounding below sixteen bits in rounding_kernel.h.
+// Kernels of a GPU for operations that are no nest, as plain data: each thread, or each block of threads,
+// makes one element of its output out of elements that lie anywhere. Sizes are part of a kernel, so that
+// indices are divided by constants. Other kernels: attention_kernel.h; images in image_kernel.h,
+// depthwise_kernel.h and filter_gradient_kernel.h; quantised weights in quantized_kernel.h; rounding below
+// sixteen bits in rounding_kernel.h.
 //
 // Parameters of each: the operands' addresses, the output's, and further numbers as said below, 64 bits each.
 #pragma once
@@ -31,19 +31,20 @@ struct Strided {
     std::int64_t offset = 0;                 ///< in elements
 };
 
-/// An element of an i32 operand moves where another one is read or written.
+/// The index in an i32 operand moves the place where another operand is read, or the output written.
 struct Indexed {
     std::size_t by = 0;                       ///< the operand
-    std::optional<std::size_t> operand = {};  ///< that is moved; none: the output
+    std::optional<std::size_t> operand = {};  ///< the moved operand; none: the output
     std::int64_t pitch = 0;                   ///< elements for each index
-    std::int64_t limit = 0;                   ///< indices are below; others are reported, and nothing is done
-    std::int32_t report = 1;                  ///< as what
+    std::int64_t limit = 0;                   ///< indices are below; other indices are reported, and nothing
+                                              ///< is done
+    std::int32_t report = 1;                  ///< the number reported
 };
 
 /// A thread an element, or `at_once` neighbours of a row. `op`: an element-wise operation of the op table;
 /// "copy", bits as they are; "iota", the place that `counter` counts; "random_uniform", of the operands seed
 /// and step; "round_to F" for a format F. With `indexed` a further parameter: the address of two i32, at a
-/// multiple of 8, of which the first becomes what is reported, and the second an index that is outside.
+/// multiple of 8. The first becomes `report`, and the second an index that is outside.
 struct ElementKernel {
     std::string op;
     std::vector<std::int64_t> extents;  ///< outermost first
@@ -57,8 +58,8 @@ struct ElementKernel {
     std::int64_t operation = 0;              ///< of "random_uniform"
 };
 
-/// A sum or maximum: result i of `chunks` times the kept elements is that of kept element i % kept, over the
-/// terms of chunk i / kept. A result has a thread, or several of a block, which add in one order.
+/// A sum or maximum, `chunks` results a kept element: result i is kept element i % kept, over the terms of
+/// chunk i / kept. A result has a thread, or several of a block, which add in one order.
 struct ReductionKernel {
     struct Axis {
         std::int64_t extent = 1;
@@ -69,27 +70,26 @@ struct ReductionKernel {
     std::int64_t chunks = 1;
     std::int64_t terms_of_chunk = 0;
     int threads = 1;  ///< of a result: 1, or a power of two up to 256
-    /// The threads of a result are no neighbours: those are of neighbouring results, whose terms lie side by
-    /// side.
+    /// The threads of a result are no neighbours: neighbouring threads have neighbouring results, whose terms
+    /// lie side by side.
     bool spread = false;
     /// Neighbouring results of a thread, whose terms lie side by side and begin at a multiple of as many.
     int at_once = 1;
     DType from = DType::f32, sums = DType::f32, to = DType::f32;
 };
 
-/// The rows of a table's gradient, in three stages over stretches of neighbouring tokens: one frequent id is
-/// added up by as many blocks as there are stretches. Tokens whose id is outside are left out.
+/// The rows of a table's gradient, in three stages over stretches of neighbouring tokens: as many blocks as
+/// there are stretches add up one frequent id. Tokens whose id is outside are left out.
 struct EmbeddingGradientKernel {
     enum class Stage {
         /// A thread a token: ids i32 [N] -> firsts i32 [rows, stretches], which are 0 before: N less the
-        /// first
-        /// token of the id in the stretch. A further parameter as ElementKernel's `indexed`.
+        /// first token of the id in the stretch. A further parameter as ElementKernel's `indexed`.
         firsts,
         /// A block a token: dy [N, columns], ids, firsts -> sums [N, columns]: at the first token of an id in
-        /// its stretch, dy of all of them, in order.
+        /// its stretch, the sum of dy over the id's tokens there, in order.
         stretches,
-        /// A block a token: sums, ids, firsts -> what is added to the table: at the id's first token of all,
-        /// the sums of all stretches, in order.
+        /// A block a token: sums, ids, firsts -> the addend of the table: at the id's first token of all, the
+        /// sums of all stretches, in order.
         rows,
     };
     Stage stage = Stage::firsts;
@@ -104,8 +104,8 @@ struct EmbeddingGradientKernel {
     DType sums() const { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 };
 
-/// Sums of squares, in FP64, of many tensors of one format: a warp a sum, of as many neighbouring elements as
-/// `of_sum`, in one order. A part of its table: first block, address, elements, number of its first sum.
+/// Sums of squares, in FP64, of many tensors of one format. A warp makes a sum, of `of_sum` neighbouring
+/// elements, in one order. A part of its table: first block, address, elements, number of its first sum.
 /// Further parameter: the sums f64.
 struct SquaresKernel {
     DType from = DType::f32;
@@ -116,8 +116,8 @@ struct SquaresKernel {
     PartTable table() const { return {parts, 4}; }
 };
 
-/// Takes an FP64 sum of squares, gives its root as f32 and, the second output, whether it is finite. One
-/// thread.
+/// Takes an FP64 sum of squares, gives its root as f32 and, the second output, whether the root is finite.
+/// One thread.
 struct NormKernel {};
 
 /// Rotary positions: x [tokens, heads, 2 half], cosines and sines f32 [positions, half] -> as x, which may
@@ -129,18 +129,18 @@ struct TurnKernel {
 };
 
 /// Products of small matrices whose operands stay in registers, again and again: how many a GPU does a
-/// second. One mode of mma.sync. Parameters: u32 for each thread, so that no product is left out, and how
-/// often each warp does `peak_products` of them.
+/// second. One mode of mma.sync. Parameters: u32 for each thread, so that no product is optimised away, and
+/// how often each warp does `peak_products` of them.
 struct PeakKernel {
     std::string inputs = "bf16", accumulator = "f32";  ///< as in device/format_peaks.h
     std::int64_t blocks = 1;
 };
 
-/// Products whose sums do not wait for one another: enough for a unit that takes 33 cycles for one and
-/// begins one in 8.
+/// Products whose sums do not wait for one another: enough for a unit that takes 33 cycles for a product and
+/// begins one every 8.
 constexpr int peak_products = 8;
 
-/// The modes that there are.
+/// All modes.
 std::vector<PeakKernel> peak_kernels();
 /// Operations of one product, a multiply-add counted as two.
 std::int64_t operations_of_product(const PeakKernel& kernel);
@@ -154,22 +154,22 @@ struct GridKernel {
         code;
 };
 
-/// Threads of a block, but of attention's.
+/// Threads of a block, except in attention.
 constexpr int grid_threads = 256;
 
 /// Threads of a block.
 int block_threads(const GridKernel& kernel);
-/// Blocks of threads that do all of it.
+/// Blocks of threads that do the whole kernel.
 std::int64_t blocks_of(const GridKernel& kernel);
 
 /// Equal kernels have equal texts.
 std::string text_of(const GridKernel& kernel);
 
-/// Its PTX, with the entry `name`. Throws InternalError for an operation that is not known, or where there is
+/// The kernel's PTX, with the entry `name`. Throws InternalError for an unknown operation, or where there is
 /// no compiler (Compiler::refusal).
 Listing compile(const GridKernel& kernel, const NvptxTarget& target);
 
-/// Why single elements of it cannot be computed; empty if they can.
+/// Why the operation cannot be computed element by element; empty if it can.
 std::string refuse_element(std::string_view op, DType from, DType to);
 
 }  // namespace mantissa::codegen

@@ -1,5 +1,5 @@
-// Pools and convolutions of images [N, H, W, C], as plain data: a thread makes one element of the output, out
-// of the elements that it looks at in the order in which they lie. Sizes are part of a kernel.
+// Pools and convolutions of images [N, H, W, C], as plain data: a thread makes one element of the output, and
+// reads its elements in the order of memory. Sizes are part of a kernel.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,13 @@ namespace mantissa::inline v0::codegen {
 enum class PoolResult : std::uint8_t { maximum, average, gradient_of_maximum, gradient_of_average };
 
 /// A pool, or its gradient. Parameters: the operands' addresses and the outputs', in the operation's order:
-/// x, y and, of maxima, u8 which element of its window each is; dy, of maxima that, and dx.
+/// x, y and, for maxima, u8 which element of its window each is; dy, for maxima that u8, and dx.
 struct PoolKernel {
     PoolResult makes = PoolResult::maximum;
     DType dtype = DType::f32;
     std::int64_t images = 0, channels = 0;
     std::vector<PoolSpan> row_spans = {}, column_spans = {};  ///< by output
-    /// By row and by column of the image, which has as many: the outputs whose windows it lies in. Only
-    /// gradients read the outputs.
+    /// By row and by column of the image: the outputs whose windows it lies in. Only gradients read them.
     std::vector<PoolOutputs> row_outputs = {}, column_outputs = {};
     std::int64_t window_columns = 0;  ///< of maxima
 
@@ -31,7 +30,7 @@ struct PoolKernel {
     bool is_maximum() const {
         return makes == PoolResult::maximum || makes == PoolResult::gradient_of_maximum;
     }
-    /// Elements of what it makes.
+    /// Elements of the result.
     std::int64_t results() const;
 };
 

@@ -42,7 +42,7 @@ std::optional<std::size_t> number_in(std::string_view word) {
     return number;
 }
 
-/// A line of first words, checksum of what follows and three sizes; then key, IR and assembly.
+/// A line of first words, checksum of the rest and three sizes; then key, IR and assembly.
 std::string written(std::string_view key, const Listing& kernel) {
     std::string content(key);
     content += kernel.ir;
@@ -94,7 +94,7 @@ std::optional<Listing> KernelFolder::find(const std::string& key) const {
         if (!fs::is_regular_file(file, ignored)) return {};
         return read(read_file(file), maker_ + "\n" + key);
     } catch (const UserError&) {
-        return {};  // it went, or may not be read
+        return {};  // it is gone, or may not be read
     }
 }
 

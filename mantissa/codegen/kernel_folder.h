@@ -1,6 +1,6 @@
 // Compiled kernels in a folder, from one run to the next: each a file, found by the kernel's text, processor
-// and compiler. A file that cannot be read, is damaged or is another's is as if it were not there, and made
-// again.
+// and compiler. A file that cannot be read, is damaged or is of another kernel is as if it were not there,
+// and made again.
 #pragma once
 
 #include <filesystem>
@@ -19,15 +19,15 @@ class KernelFolder {
   public:
     /// Keeps nothing.
     KernelFolder() = default;
-    /// `maker`: what makes kernels; those of another one are never taken. Of makers, the four that last added
-    /// one are kept. Nothing is kept where the folder or the maker is empty.
+    /// `maker`: the program that makes kernels; another maker's are never taken. Kernels of the four makers
+    /// that last added one are kept. Nothing is kept where the folder or the maker is empty.
     KernelFolder(std::filesystem::path folder, std::string maker);
     /// The folder of this program: its build, its compiler.
     explicit KernelFolder(std::filesystem::path folder);
 
     /// The kernel of that key, if it was kept. The host's have an object file as their assembly.
     std::optional<Listing> find(const std::string& key) const;
-    /// Keeps it, or not, where the folder cannot be written.
+    /// Keeps the kernel, unless the folder cannot be written.
     void keep(const std::string& key, const Listing& kernel) const;
 
     std::filesystem::path file_of(const std::string& key) const;

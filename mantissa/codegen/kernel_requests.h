@@ -1,5 +1,5 @@
-// Kernels that somebody asked for and may want made: equal ones are one, and a kernel that nobody holds any
-// more, when those that are wanted are made, is never made.
+// Requested kernels that may be made later. Equal ones are one. A kernel that nobody holds any more when the
+// requests are made is never made.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@ namespace mantissa::inline v0::codegen {
 template <class Kernel>
 class KernelRequests {
   public:
-    /// The kernel of that text. It is forgotten with who holds it, until it is taken to be made.
+    /// The kernel of that text. Until it is taken to be made, it is forgotten when nobody holds it.
     template <class Make>
     std::shared_ptr<Kernel> find(const std::string& text, Make&& make) {
         std::weak_ptr<Kernel>& known = by_text_[text];
@@ -23,17 +23,17 @@ class KernelRequests {
         ++count_;
         return asked;
     }
-    /// How many were asked for, made or not.
+    /// How many kernels were asked for, made or not.
     std::size_t count() const { return count_; }
 
-    /// Those that are held and not made yet, in the order in which they were asked for.
+    /// Kernels that are held and not made yet, in the order of the requests.
     std::vector<std::shared_ptr<Kernel>> pending() const {
         std::vector<std::shared_ptr<Kernel>> held;
         for (const std::weak_ptr<Kernel>& each : open_)
             if (std::shared_ptr<Kernel> kernel = each.lock()) held.push_back(std::move(kernel));
         return held;
     }
-    /// The same, to be made by the caller: from now on they are kept.
+    /// Takes the pending kernels, to be made by the caller: from now on they are kept.
     std::vector<std::shared_ptr<Kernel>> take_pending() {
         std::vector<std::shared_ptr<Kernel>> held = pending();
         made_.insert(made_.end(), held.begin(), held.end());

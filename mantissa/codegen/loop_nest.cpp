@@ -16,11 +16,11 @@ namespace mantissa::inline v0::codegen {
 
 namespace {
 
-/// Cost up to which a later walk computes a value again rather than keeping it: about the time that a store
-/// to a scratch row and a load from it take, with a load of an operand counted as one.
+/// Cost up to which a later walk computes a value again rather than keeping it. That is about the time of a
+/// store to a scratch row and a load from it, with a load of an operand counted as one.
 constexpr int cheap = 8;
 
-/// Instructions of a step, of which some are no operations of a graph.
+/// Instructions of a step; some steps are no operations of a graph.
 int cost_of(std::string_view op) {
     return nest_instructions(std::ranges::find(own_steps, op) != std::end(own_steps) ? "exp" : op);
 }
@@ -228,7 +228,7 @@ class Lowering {
     }
 
     /// Softmax's exp(x - max(x)) without the tests that it does not need, and its quotient by their sum with
-    /// one reciprocal. Not that of cross-entropy, whose bits older checkpoints go on with.
+    /// one reciprocal. Not cross-entropy's, since older checkpoints go on with its bits.
     bool softmax_of(NodeId id) {
         const std::string_view op = body_.node(id).op->name;
         if (op != "exp" && op != "div") return false;
@@ -250,7 +250,7 @@ class Lowering {
         return node.op->name == "reshape" || node.op->name == "broadcast";
     }
 
-    /// Whether `holds` for all that reads a node, beyond new names for it, and it is no result.
+    /// Whether `holds` for all readers of a node, beyond new names for it, and it is no result.
     bool all_readers(NodeId id, FunctionRef<bool(const Node&, NodeId)> holds) const {
         const auto is_it = [&](const Result& result) { return result.value.node == id; };
         if (std::ranges::any_of(body_.results(), is_it)) return false;
@@ -288,8 +288,8 @@ class Lowering {
         return out_.walks[index];
     }
 
-    /// A reduction along the row gives a value a row; a sum over rows is an output, and adds up what its
-    /// operand gives for each row.
+    /// A reduction along the row gives a value a row; a sum over rows is an output, and adds up its operand's
+    /// value of each row.
     int add_reduction(NodeId id, const Node& node) {
         const int value = argument(id, 0);
         const Varies varies = nest_.values.at({id, 0});
@@ -442,11 +442,11 @@ class Lowering {
     std::map<NodeId, RowSum> sums_;
     std::set<int> shifts_;              // steps of maxima that softmax subtracts
     std::map<NodeId, int> beside_one_;  // by tanh: how many of its uses are t + 1 or 1 - t t
-    std::map<NodeId, int> logistic_;    // the step of tanh + 1, by a tanh of which all uses are
+    std::map<NodeId, int> logistic_;    // the step of tanh + 1, by a tanh that has only such uses
 };
 
-/// Bytes of a GPU's shared memory, without asking the driver for more: what every architecture has for a
-/// block, less a number a warp, of which a block has 32 at most.
+/// Bytes of a GPU's shared memory, without asking the driver for more: a block's on every architecture, less
+/// a number a warp for 32 warps at most.
 constexpr std::int64_t max_shared_bytes = 48 * 1024 - 32 * sizeof(float);
 
 }  // namespace

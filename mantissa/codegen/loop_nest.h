@@ -1,8 +1,8 @@
-// A fused kernel as loops: what is computed once, for each row, and in each walk over a row's columns. Plain
-// data, made from the body of a fused node, from which pseudo-code and machine code are made alike.
+// A fused kernel as loops: steps that run once, for each row, and in each walk over a row's columns. Plain
+// data, made from the body of a fused node; pseudo-code and machine code are made from it alike.
 //
-// A row is walked once more than there are row reductions that depend on one another. What a later walk needs
-// of an earlier one is computed again where that is cheap, else kept in a scratch row.
+// A row is walked once more than there are row reductions that depend on one another. A value that a later
+// walk needs of an earlier one is computed again where that is cheap, else kept in a scratch row.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace mantissa::inline v0::codegen {
 
-/// Steps that are no operations of a graph: exp_up_to_zero is that of numerics/exp2_body.h.
+/// Steps that are no operations of a graph: exp_up_to_zero is numerics/exp2_body.h's.
 inline constexpr std::string_view own_steps[] = {"one_plus_tanh", "times_one_plus_tanh", "exp_up_to_zero"};
 
 /// One value. `arguments` are earlier values.
@@ -34,9 +34,9 @@ struct Step {
 /// Added to (or compared with) an accumulator in a walk.
 struct Reduction {
     int result = -1;  ///< the step that stands for the finished reduction
-    int value = -1;   ///< what is reduced
+    int value = -1;   ///< the reduced step
     bool maximum = false;
-    /// A NaN may be lost: all that is made of the maximum of a row meets the NaN elsewhere, too.
+    /// A NaN may be lost: every value made from the maximum of a row meets the NaN elsewhere, too.
     bool of_numbers = false;
 };
 
@@ -59,7 +59,7 @@ struct Keep {
     int row = -1;
 };
 
-/// One walk over the columns of a row, then what is known after it.
+/// One walk over the columns of a row, then the steps that follow from its reductions.
 struct Walk {
     std::vector<int> steps;  ///< in order; loads included
     std::vector<Reduction> reductions;
@@ -80,8 +80,8 @@ struct LoopNest {
     std::vector<DType> inputs;
     std::vector<DType> outputs;
     std::vector<Step> steps;
-    std::vector<int> once;       ///< steps that vary not at all
-    std::vector<int> row_steps;  ///< what the first walk needs of a row
+    std::vector<int> once;       ///< steps that do not vary
+    std::vector<int> row_steps;  ///< steps of a row that the first walk needs
     std::vector<Walk> walks;
     int scratch_rows = 0;
     std::int64_t partial_sums = 0;  ///< FP32 numbers of one block's sums over rows
@@ -98,14 +98,14 @@ inline std::int64_t scratch_stride(const LoopNest& nest) {
 /// Numbers in all scratch rows of one thread, or of one block of a GPU's.
 inline std::int64_t scratch_floats(const LoopNest& nest) { return nest.scratch_rows * scratch_stride(nest); }
 
-/// The part of them that a block of a GPU's threads needs in global memory: none where they fit the shared.
+/// The part of them that a block of a GPU's threads needs in global memory: 0 where they fit the shared.
 std::int64_t global_scratch_floats(const LoopNest& nest);
 
-/// Lowers a fused node's body; of one that starts with a contraction, the epilogue
-/// (passes/analysis/contraction_epilogue.h), whose operands after the sums are those that
-/// `ContractionEpilogue::operands` names. Throws InternalError if it is no nest.
+/// Lowers a fused node's body. Of a body that starts with a contraction, it lowers the epilogue
+/// (passes/analysis/contraction_epilogue.h); its operands after the sums are `ContractionEpilogue::operands`.
+/// Throws InternalError if it is no nest.
 LoopNest lower(const Graph& body);
-/// The same of a body that is this nest, and whose products are contracted (passes/contract_products.h).
+/// Lowers a body that is this nest, with contracted products (passes/contract_products.h).
 LoopNest lower(const Graph& contracted, Nest nest);
 
 /// As readable pseudo-code. Equal kernels have equal texts.

@@ -19,8 +19,8 @@ struct PartTable {
 /// Bytes of parameters that any driver takes: CUDA C++ Programming Guide, function parameters.
 constexpr std::int64_t parameter_bytes = 4096;
 
-/// As many parts as a launch takes beside so many further parameters, but no more than there are, and all
-/// launches alike full.
+/// As many parts as a launch takes beside so many further parameters, but no more than there are, with all
+/// launches equally full.
 std::int64_t parts_of_launch(std::int64_t parts, std::int64_t words, std::int64_t further_parameters);
 
 /// The first block of parts that a launch does not need.

@@ -1,4 +1,4 @@
-// Fused kernels as text for people; also what tells one kernel from another, so it says everything.
+// Fused kernels as text for people. The text also tells kernels apart, so it says everything.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

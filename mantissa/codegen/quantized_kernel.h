@@ -1,5 +1,5 @@
 // Weights in eight and four bits, and their products with rows that are quantised when they come, as kernels
-// of a GPU: plain data. What quantising means is in docs/ir.md; sizes are part of a kernel.
+// of a GPU: plain data. docs/ir.md defines quantising; sizes are part of a kernel.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ namespace mantissa::inline v0::codegen {
 constexpr std::int64_t numbers_of_word = 4;
 
 /// Rows of bytes: a row of x shares a scale, or `weights_of_group` neighbours of it do. Parameters: x [rows,
-/// depth], numbers s8 [rows, pitch], scales f32 [rows], or [rows, groups]. Of groups, whose last is filled up
-/// with zeros, eight neighbours lie as their even and then their odd ones, as four bits come out of bytes.
+/// depth], numbers s8 [rows, pitch], scales f32 [rows], or [rows, groups]. In groups, the last filled up with
+/// zeros, the even of eight neighbours come before the odd, as four bits come out of bytes.
 struct QuantizeKernel {
     DType from = DType::f32;  ///< f32, bf16 or f16
     std::int64_t rows = 0, depth = 0;
     bool by_groups = false;
-    std::int64_t pitch = 0;  ///< at least `depth`; zeros behind it; of groups as they are long
+    std::int64_t pitch = 0;  ///< at least `depth`, zeros behind it; with groups their whole length
 
     std::int64_t groups() const { return by_groups ? ceil_div(depth, weights_of_group) : 1; }
 };
@@ -37,12 +37,12 @@ struct WeightGroupsKernel {
 };
 
 /// y = x w^T. A warp has some rows of x and some of w, and reads the bytes of w in place, once for up to
-/// eight rows of x. Parameters: x and its scales as QuantizeKernel makes them; w s8 [columns, depth] and
-/// scales f32 [columns], or s4 and bf16 [columns, groups]; a bias f32 [columns]; y f32 [rows, leading].
+/// eight rows of x. Parameters: x and its scales from QuantizeKernel; w s8 [columns, depth] and scales f32
+/// [columns], or s4 and bf16 [columns, groups]; a bias f32 [columns]; y f32 [rows, leading].
 struct QuantizedRowsKernel {
     bool four_bits = false;
     std::int64_t rows = 0, columns = 0, depth = 0;
-    std::int64_t pitch = 0;    ///< bytes of a row of x: a multiple of what is read of it at a time
+    std::int64_t pitch = 0;    ///< bytes of a row of x: a multiple of the bytes read at a time
     std::int64_t leading = 0;  ///< elements from one row of y to the next
     bool bias = false;
 
@@ -50,7 +50,7 @@ struct QuantizedRowsKernel {
     std::int64_t bytes_of_row() const { return four_bits ? depth / 2 : depth; }
     /// Bytes of w that a lane takes at a time: of four bits a group.
     std::int64_t bytes_at_once() const;
-    /// Whether those are read in one piece; else byte by byte.
+    /// Whether these bytes are read in one piece; else byte by byte.
     bool is_aligned() const { return bytes_of_row() % bytes_at_once() == 0; }
     std::int64_t rows_of_warp() const;
     std::int64_t columns_of_warp() const;

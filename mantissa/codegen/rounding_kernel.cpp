@@ -18,7 +18,7 @@ constexpr std::int64_t numbers_of_piece = 8;
 constexpr std::int64_t pieces_of_thread = 4;
 /// Up to so many rows a warp has a square; it takes both columns of a row at once.
 constexpr std::int64_t square_of_warp = 16, threads_of_warp = 32;
-/// A block of Philox is four words: those of numbers 16 apart in each 64 of a row (`rounding_bits`).
+/// A block of Philox is four words, for numbers 16 apart in each 64 of a row (`rounding_bits`).
 constexpr std::int64_t words_of_block = 4, columns_of_blocks = words_of_block * hadamard_size;
 
 std::int64_t power_of_two_from(std::int64_t least) {

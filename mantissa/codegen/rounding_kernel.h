@@ -1,5 +1,5 @@
 // Numbers rounded to the values of a format below sixteen bits that share scales, as kernels of a GPU: plain
-// data. What rounding means is in numerics/short_formats.h; the bits are the CPU's
+// data. numerics/short_formats.h defines rounding; the bits are the CPU's
 // (device/cpu/modes/block_rounding.h).
 #pragma once
 
@@ -16,7 +16,7 @@ namespace mantissa::inline v0::codegen {
 struct RoundingKernel {
     /// Numbers of a block, which share a scale.
     enum class Block : std::uint8_t {
-        none,    ///< they have the tensor's scale alone
+        none,    ///< numbers have the tensor's scale alone
         along,   ///< they lie side by side: inner is 1
         across,  ///< one below another
         square,  ///< as many rows, of the depth, as columns
@@ -27,14 +27,14 @@ struct RoundingKernel {
     std::int64_t block = 1;  ///< numbers along an axis; the last block may be shorter
     bool hadamard = false;   ///< whole blocks, of `hadamard_size`, are turned before
     bool random = false;     ///< blocks are of `hadamard_size`, as numbers that share a block of Philox lie
-    std::int64_t operation = 0;  ///< tells random numbers from others
+    std::int64_t operation = 0;  ///< tells its random numbers from other operations'
     ScaleRule rule = ScaleRule::up;
     ShortFormat element = ShortFormat::e4m3;
-    /// Nothing is rounded. Each block of threads gives the largest magnitude of its numbers as i32 bits, of
-    /// which those of infinities and NaN are the largest.
+    /// Nothing is rounded. Each block of threads gives the largest magnitude of its numbers as i32 bits;
+    /// infinities and NaN have the largest.
     bool finds_largest = false;
-    /// Values go to bytes of FP8: to y by rows, and behind them those of the transpose. Blocks are `across`,
-    /// whole, and of 16 or 32.
+    /// Values go to bytes of FP8: to y by rows, and behind them the transpose. Blocks are `across`, whole,
+    /// and of 16 or 32.
     bool fp8 = false;
     bool askew = false;  ///< x and y begin at any of their elements
 
@@ -44,7 +44,7 @@ struct RoundingKernel {
     bool spread() const { return random && lies == Block::across; }
     /// Whether a thread has numbers of four blocks of a line.
     bool has_four_blocks() const { return random && lies == Block::along; }
-    /// Whether they are all there, at a multiple of their bytes or of 16: read and written in few pieces.
+    /// Whether a thread's numbers all exist, at a multiple of their bytes or of 16: moved in few pieces.
     bool in_pieces() const;
     std::int64_t rows_of_thread() const;
     /// Threads that share a scale: a power of two.
@@ -57,9 +57,9 @@ struct RoundingKernel {
     std::int64_t threads() const;
 };
 
-/// The tensor's scale by the largest of so many largest magnitudes. Parameters: the magnitudes'
-/// bits, i32 [parts]; where `given`, f32, one that is taken for the scale in their place; the scale, what
-/// products are multiplied by, and the largest magnitude, f32. One block of threads.
+/// The tensor's scale by the largest of so many largest magnitudes. Parameters: the magnitudes' bits, i32
+/// [parts]; where `given`, f32, a magnitude that is taken for the scale in their place; the scale, which is
+/// the factor of products, and the largest magnitude, f32. One block of threads.
 struct TensorScaleKernel {
     ScaleRule rule = ScaleRule::tensor;
     ShortFormat element = ShortFormat::e4m3;

@@ -34,7 +34,7 @@ class PairsMaker {
     explicit PairsMaker(const Graph& body)
         : body_(body), domain_(body.node(body.inputs()[0]).outputs[0].shape) {}
 
-    /// Results are those of the body, by name.
+    /// The results are the body's, by name.
     Expected<Graph> run() {
         if (domain_.rank() != 4)
             return Unexpected{fmt::format("scores must be [B, H, T, S], got {}", domain_.text())};
@@ -98,7 +98,7 @@ class PairsMaker {
         to = {graph_,
               graph_.add_input(name, {short_float ? DType::f32 : type.dtype, single ? Shape{} : domain_})};
         if (!short_float) return true;
-        // Lanes are FP32: what was cast to it is read as it is, so that no gradient is rounded pair by pair.
+        // Lanes are FP32: a cast of the operand to FP32 reads them, so that no gradient is rounded by pair.
         const Tensor narrow = cast(to, type.dtype);
         widened_[narrow.value()] = to;
         to = narrow;
@@ -144,8 +144,7 @@ class PairsMaker {
     Shape domain_;
     Graph graph_;
     std::map<Value, Tensor> placed_;
-    std::map<Value, Tensor>
-        widened_;  ///< FP32, by what was narrowed to the type that an operand has in memory
+    std::map<Value, Tensor> widened_;  ///< FP32, by the value narrowed to the operand's type in memory
     FirstReason why_;
 };
 
@@ -240,7 +239,7 @@ class FormMaker {
             const std::int64_t rows = code.lanes_are_queries ? along.key : along.query;
             ScoreCode::Operand operand{.dtype = dtype, .value = value, .rows = rows != 0};
             operand.lanes = static_cast<int>(lanes);
-            if (lanes > 1 || lanes < -1) {  // a copy in which lanes are neighbours
+            if (lanes > 1 || lanes < -1) {  // a copy that has lanes as neighbours
                 operand.lanes = 1;
                 operand.rows = true;
                 operand.dtype = is_floating(dtype) ? DType::f32 : DType::i32;

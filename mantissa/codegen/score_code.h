@@ -1,9 +1,9 @@
-// Score functions of attention as plain data, from which pseudo-code and machine code are made: what a body
-// (graph/ops/attention.cpp) makes of the score of one pair of a query and a key, written for blocks of pairs.
+// Score functions of attention as plain data, for pseudo-code and machine code: a body's function
+// (graph/ops/attention.cpp) of the score of one pair of a query and a key, written for blocks of pairs.
 //
-// A body in which scores become 30 tanh(s / 30) + slope * (key - query) gives two functions: forward, that;
-// backward, that and its derivative by s. Where a gradient of `slope` is asked for, a third adds up what is
-// left of it.
+// A body that turns scores into 30 tanh(s / 30) + slope * (key - query) gives two functions. Forward is the
+// body; backward adds its derivative by s. Where a gradient of `slope` is asked for, a third adds up its
+// contributions.
 #pragma once
 
 #include <string>
@@ -23,7 +23,7 @@ struct ScoreCode {
     enum class Makes : std::uint8_t { scores, slopes, multipliers, gradient };
     struct Operand {
         DType dtype = DType::f32;  ///< in memory
-        DType value = DType::f32;  ///< what it stands for: a boolean may lie there as i32
+        DType value = DType::f32;  ///< as the body sees it: a boolean may lie there as i32
         bool rows = false;         ///< whether it varies from row to row
         int lanes = 0;             ///< elements from lane to lane: -1, 0 or 1
     };
@@ -54,7 +54,7 @@ struct ScoreRequest {
     std::vector<AlongPairs> operands = {};  ///< by operand of the body after the scores
     std::vector<bool> gradients = {};       ///< by operand; empty: none is asked for
     /// Tensors have 16 bits, and so have the weights. Then tanh is 2 / (1 + exp(-2 x)) - 1, which takes half
-    /// the time: its error is 2^-23, not that of its value, little beside the weights' 2^-9 below caps of
+    /// the time: its error is 2^-23 absolute, not relative, little beside the weights' 2^-9 below caps of
     /// thousands.
     bool rounded = false;
 };
@@ -69,7 +69,7 @@ struct ScoreForm {
     ScoreCode forward_mask, backward_mask;  ///< the scaled score where it is seen, else -infinity
 };
 
-/// Or why no function can be made of it.
+/// The score form, or why no function can be made of the body.
 Expected<ScoreForm> score_form(const ScoreRequest& request);
 
 }  // namespace mantissa::codegen

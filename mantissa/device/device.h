@@ -35,14 +35,13 @@ class HostMemory {
     virtual std::span<std::byte> bytes() const = 0;
 };
 
-/// A queue runs its work in the order in which it was queued, beside what is queued in the other but for
-/// where one is told to wait.
+/// A queue runs its work in the order of queueing, and beside the other queue unless one is told to wait.
 enum class Queue : std::uint8_t {
     work,    ///< programs, and copies that follow on them
     copies,  ///< between the host's memory and the device's
 };
 
-/// One operation to be done: what kernels are chosen by.
+/// One operation to be done, for the choice of its kernel.
 struct Problem {
     const Op& op;
     std::span<const Type> inputs;
@@ -52,7 +51,7 @@ struct Problem {
     std::span<const int> lasting = {};
     /// Operands and outputs may begin at any of their elements. Else all begin at multiples of 16 bytes.
     bool askew = false;
-    /// It is a part of the backward pass, where rows of zeros meet finite numbers or count as if they did.
+    /// A part of the backward pass, where rows of zeros meet finite numbers or count as if they did.
     bool backward = false;
 };
 
@@ -92,15 +91,14 @@ struct BoundCopy {
 
 using BoundStep = std::variant<BoundLaunch, BoundCopy>;
 
-/// Steps bound to memory, to be run again and again: one list of calls, or one graph of a GPU. What is
-/// queued, as work, may not be done, nor have begun, when the call returns. A program and its memory must
-/// outlive it.
+/// Steps bound to memory, to be run again and again: one list of calls, or one graph of a GPU. Queued work
+/// may not be done, nor have begun, when the call returns. A program and its memory must outlive it.
 class Program {
   public:
     virtual ~Program() = default;
     /// Queues all steps.
     virtual void run() = 0;
-    /// Queues one step, for those who look at what it made, or when it was made.
+    /// Queues one step, for callers that look at its results, or at its time.
     virtual void run_step(std::size_t step) = 0;
 };
 
@@ -111,7 +109,7 @@ struct Arithmetic {
     std::string multiply = {};
     /// The format that it adds in, where it adds terms of FP32 or shorter.
     DType sums = DType::f32;
-    /// The unit that does it: a level of instruction sets, or a matrix unit as Target::bf16_unit names it.
+    /// The unit that computes: a level of instruction sets, or a matrix unit as Target::bf16_unit names it.
     std::string unit = {};
 };
 
@@ -120,20 +118,20 @@ struct PreparedKernel {
     Launch launch;
     /// Bytes of scratch that a launch needs.
     std::int64_t workspace = 0;
-    /// Set where launches read something that is made of the lasting operands alone: makes it, in so many
-    /// bytes of Operands::kept, before the first launch. Other operands and outputs need not be there.
+    /// Set where launches read data made from the lasting operands alone: makes them, in so many bytes of
+    /// Operands::kept, before the first launch. Other operands and outputs may be missing then.
     Launch keep = {};
     std::int64_t kept = 0;
     /// By output: operands of its size over which it may be written, since each element is read, for the last
-    /// time, before anything is written there. Empty: none for any.
+    /// time, before anything is written there. Empty: no output may be.
     std::vector<std::vector<int>> may_write_over = {};
-    /// The work of a device for one node, where that is more than a kernel: kernels, and zeros and copies
+    /// The steps of the device for one node, where they are more than a kernel: kernels, and zeros and copies
     /// before them.
     std::int64_t launches = 1;
     /// Arithmetic and bytes, where they are more than the operation's own.
     std::optional<Cost> cost = {};
-    /// The library's algorithm that it runs by, in words: asked once the device has finished its kernels.
-    /// Empty: there are none to choose from.
+    /// The library's algorithm that the kernel runs, in words: asked once the device has finished its
+    /// kernels. Empty: there is no choice.
     std::function<std::string()> algorithm = {};
     /// Set where the parts of the operation would do, too, and both were measured. The kernel keeps its own
     /// name.
@@ -144,8 +142,8 @@ struct PreparedKernel {
 struct Kernel {
     std::string name;  ///< as reports call it: "gemm bf16*bf16+f32 amx"
     Arithmetic arithmetic = {};
-    /// Ready for a problem, or why it cannot do it. Asking makes nothing: code for the answer is made by
-    /// `Device::compile_kernels`, if the answer is still held then.
+    /// The kernel ready for a problem, or why it cannot do it. Asking makes nothing:
+    /// `Device::compile_kernels` makes code for the answer, if the answer is still held then.
     std::function<Expected<PreparedKernel>(const Problem&)> prepare;
 };
 
@@ -158,7 +156,7 @@ struct KernelListing {
     std::string assembly;
 };
 
-/// A point in what was queued, with the time at which the device passed it.
+/// A point in a queue's work, with the time at which the device passed it.
 class Event {
   public:
     virtual ~Event() = default;
@@ -167,7 +165,7 @@ class Event {
 /// A thread of the device's at work on one loop of a launch. Seconds since an event.
 struct ThreadWork {
     int thread = 0;
-    std::int64_t blocks = 0;  ///< of the loop that it did
+    std::int64_t blocks = 0;  ///< of the loop, done by the thread
     double begin = 0, end = 0;
 };
 
@@ -188,9 +186,9 @@ class Device {
     /// In order of preference; empty if the device has none for the operation.
     virtual std::span<const Kernel> kernels(std::string_view op) const = 0;
 
-    /// Memory that holds anything. Throws UserError, naming `purpose`, if there is not enough.
+    /// Memory with any contents. Throws UserError, naming `purpose`, if there is not enough.
     virtual std::unique_ptr<DeviceMemory> allocate(std::size_t bytes, const char* purpose) = 0;
-    /// Memory that holds zeros.
+    /// Memory of zeros.
     virtual std::unique_ptr<DeviceMemory> allocate_zeroed(std::size_t bytes, const char* purpose) = 0;
 
     /// Bytes that may still be allocated.
@@ -204,16 +202,16 @@ class Device {
     /// Takes about a tenth of a second. `scratch` is written over; it should be several times the last cache.
     virtual Peaks measure_peaks(DeviceMemory& scratch) = 0;
 
-    /// Called when all kernels of a plan are prepared, before the first launch: makes code for those that are
-    /// held, and for no other that was asked.
+    /// Called when all kernels of a plan are prepared, before the first launch: makes code for the kernels
+    /// that are held, and for no others.
     virtual void compile_kernels() {}
-    /// All that were made in process so far.
+    /// All kernels made in process so far.
     virtual std::vector<KernelListing> compiled_kernels() const { return {}; }
 
-    /// Peaks of every format, with what the device's facts let one expect. Takes seconds.
+    /// Peaks of every format, with the peaks that the device's facts let one expect. Takes seconds.
     virtual FormatPeaks measure_formats() = 0;
 
-    /// The steps in the order in which they run.
+    /// Binds the steps, in the order of their run.
     virtual std::unique_ptr<Program> bind(std::span<const BoundStep> steps) = 0;
     /// Memory of the host for copies that are queued. Throws UserError, naming `purpose`, if there is not
     /// enough.
@@ -223,18 +221,18 @@ class Device {
     virtual void queue_to_device(Queue queue, std::byte* to, std::span<const std::byte> from) = 0;
     virtual void queue_to_host(Queue queue, std::span<std::byte> to, const std::byte* from) = 0;
 
-    /// Queues an event behind all that was queued there before.
+    /// Queues an event behind all work queued there before.
     virtual std::unique_ptr<Event> record(Queue queue) = 0;
     std::unique_ptr<Event> record() { return record(Queue::work); }
-    /// Lets what is queued there from now on begin when the device has passed the event.
+    /// Lets work queued there from now on begin when the device has passed the event.
     virtual void queue_wait(Queue queue, const Event& event) = 0;
     /// Returns when the device has passed the event.
     virtual void wait(const Event& event) = 0;
-    /// Between two events that the device has passed.
+    /// Seconds between two events that the device has passed.
     virtual double seconds_between(const Event& first, const Event& second) = 0;
 
-    /// Whether it is recorded when each thread works, where threads of the host do what is launched. At first
-    /// it is not, and costs nothing.
+    /// Whether to record when each thread works, if threads of the host run the launches. At first it is off,
+    /// and costs nothing.
     virtual void record_threads(bool) {}
     /// Everything that was recorded since the last call, by thread and then by time; `since` was passed
     /// before.

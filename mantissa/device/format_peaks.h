@@ -18,7 +18,7 @@ struct MatrixPeak {
     /// Measured on whole matrices in memory; and with an A that is 2:4 sparse, whose zeros count as if they
     /// were multiplied.
     std::optional<double> whole = {}, whole_sparse = {};
-    std::string by = {};  ///< which instruction does it, and how many a cycle
+    std::string by = {};  ///< the instruction, and how many a cycle
 };
 
 /// Arithmetic of vectors, outside of matrix units.
@@ -37,7 +37,7 @@ struct FormatPeaks {
     std::optional<double> memory_measured = {};
     std::optional<double> l2_measured = {};
     std::optional<double> l1_measured = {};
-    std::vector<std::string> notes = {};  ///< what was assumed, and what is left out: a line each
+    std::vector<std::string> notes = {};  ///< assumptions, and peaks left out: a line each
 };
 
 }  // namespace mantissa

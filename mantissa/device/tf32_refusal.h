@@ -5,8 +5,8 @@
 
 namespace mantissa::inline v0 {
 
-/// Why not; empty if it may. NVIDIA's libraries run FP32 where NVIDIA_TF32_OVERRIDE is 0; here nothing runs
-/// under the name of TF32.
+/// Why FP32 may not be; empty if it may. NVIDIA's libraries run FP32 where NVIDIA_TF32_OVERRIDE is 0; here
+/// nothing runs under the name of TF32.
 std::string tf32_refusal();
 
 }  // namespace mantissa

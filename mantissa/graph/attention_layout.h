@@ -1,11 +1,10 @@
-// Where attention finds its operands and leaves its result: the axes of each tensor, in the order in which
-// they are stored.
+// Where attention finds its operands and leaves its result: the axes of each tensor, in the order of storage.
 //
 // A tensor's axes are a word of the letters b (sequences), h (heads), t (positions) and d (elements of a
 // head); d is the last, so that rows of a head are one run of memory. Queries, keys and values, or two of
 // them, may share a tensor, which then has one axis more, p, along which they follow one another. The
 // attribute `operands` says so for each tensor: "q:bthd,k:bthd,v:bthd", or "qkv:btphd" for one [B, T, 3, H,
-// D]; the attribute `result` has the axes of the result. Without them all is [B, H, T, D].
+// D]; the attribute `result` has the axes of the result. Without them all tensors are [B, H, T, D].
 #pragma once
 
 #include <span>
@@ -37,7 +36,7 @@ struct AttentionLayout {
 
 /// Throws UserError if the words are none of the above.
 AttentionLayout attention_layout(const Attributes& attributes);
-/// The attributes with the words for this layout; no words where they say nothing.
+/// The attributes with the words for this layout; a plain layout needs no words.
 Attributes with_layout(const Attributes& attributes, const AttentionLayout& layout);
 
 /// One of q, k and v: its tensor among the operands, and its place along p.
@@ -47,11 +46,11 @@ struct AttentionPart {
 };
 AttentionPart part_of(const AttentionLayout& layout, char name);
 
-/// B, H, T and D of a tensor that is stored so.
+/// B, H, T and D of a tensor with these axes, stored in this shape.
 Shape heads_of_stored(const std::string& axes, const Shape& stored);
-/// The shape in which [B, H, T, D], or `parts` of them, are stored.
+/// The stored shape of [B, H, T, D], or of `parts` such tensors in one.
 Shape stored_shape(const std::string& axes, const Shape& heads, std::int64_t parts = 1);
-/// As in "[B, T, 3, H, D]".
+/// Text as in "[B, T, 3, H, D]".
 std::string axes_text(const AttentionTensor& tensor);
 
 /// Elements from one sequence, head and position to the next, and to the first of a part.
@@ -60,8 +59,8 @@ struct AttentionStrides {
 };
 AttentionStrides strides_of(const std::string& axes, const Shape& stored, std::int64_t part = 0);
 
-/// B, H, T (queries), S (keys), D, and G, the heads of keys and values: H / G heads of queries in a row read
-/// the same ones.
+/// B, H, T (queries), S (keys), D, and G, the heads of keys and values: H / G neighbouring heads of queries
+/// share one.
 struct AttentionExtents {
     std::int64_t sequences = 0, heads = 0, queries = 0, keys = 0, head_size = 0, key_heads = 0;
 };

@@ -71,7 +71,7 @@ bool stretches_to(const Shape& shape, const Shape& all) {
     return true;
 }
 
-/// Whether each element of the results follows from those of the inputs at the same place, and from the
+/// Throws unless each element of the results follows from the inputs' elements at its place, and from the
 /// place.
 void expect_elementwise(const Graph& body) {
     for (NodeId id = 0; id < body.end(); ++id) {
@@ -84,7 +84,7 @@ void expect_elementwise(const Graph& body) {
     expect_of_score(body.states().empty() && body.updates().empty(), "a score keeps no state");
 }
 
-/// [B|1, H|1, T|1, S|1], as it looks beside the scores.
+/// An operand beside the scores, [B|1, H|1, T|1, S|1].
 Tensor beside_scores(Tensor x, const std::string& axes, const AttentionExtents& e) {
     std::string order;
     for (const char letter : {'r', 'b', 'h', 't', 's'})

@@ -1,15 +1,15 @@
 // Attention whose weights are a softmax of a function of the scaled product, f(s, positions, operands), under
-// a mask: what its attributes `score` and `score_operands` say.
+// a mask. The attributes `score` and `score_operands` describe it.
 //
 // `score` is a body of element-wise primitives over [B, H, T, S]. Its first input is the scaled product, FP32
-// (FP64 where queries, keys and values are); each further one is an operand of the score as it looks beside
-// it: of rank 4, an axis along which it does not change of extent 1. Its results, by name:
+// (FP64 where queries, keys and values are). Each further input is an operand of the score, of rank 4: an
+// axis along which it does not change has extent 1. Its results, by name:
 //
-//   score       what the softmax is taken of, as the first input is
-//   visible     optional, boolean: whether the query sees the key; of what it does not see the score is
+//   score       the argument of the softmax, of the first input's type and shape
+//   visible     optional, boolean: whether the query sees the key; where it does not, the score is
 //               -infinity
-//   multiplier  optional, as the score, or of extent 1 along some axes: what weights are multiplied with once
-//               they are normalised, as by dropout
+//   multiplier  optional, as the score, or of extent 1 along some axes: the factor of the normalised
+//               weights, as in dropout
 //
 // `score_operands` has a word for each operand, "h,bt,hr": its axes as it is stored, b sequences, h heads, t
 // queries, s keys. r stands instead of t and s, for distances: an axis of S + T - 1 elements that is read at
@@ -36,16 +36,16 @@ struct AttentionScore {
 
 /// The score that the attributes describe. Throws UserError if the words are none of the above.
 AttentionScore attention_score(const Attributes& attributes);
-/// The attributes with the score; nothing of it where it is plain.
+/// The attributes with the score; a plain score needs none.
 Attributes with_score(const Attributes& attributes, const AttentionScore& score);
 
-/// The shape in which an operand of the score with these axes is stored.
+/// The stored shape of an operand of the score with these axes.
 Shape stored_score_operand(const std::string& axes, const AttentionExtents& extents);
 /// Its shape beside the scores, of rank 4.
 Shape score_operand_shape(const std::string& axes, const AttentionExtents& extents);
 
-/// The place of a pair's element in an operand of the score. `first` is that of sequence, head, query and key
-/// 0. The others are elements from one to the next; 0: all share one element.
+/// The place of a pair's element in an operand of the score. `first` is the element of sequence, head, query
+/// and key 0. The other members are elements from one to the next; 0: all share one element.
 struct ScorePlace {
     std::int64_t first = 0, sequence = 0, head = 0, query = 0, key = 0;
 };

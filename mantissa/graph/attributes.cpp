@@ -120,7 +120,7 @@ namespace {
 struct PrintValue {
     std::string operator()(bool value) const { return value ? "true" : "false"; }
     std::string operator()(std::int64_t value) const { return fmt::format("{}", value); }
-    /// The number has as many digits as it takes to tell it from every other number.
+    /// The number with enough digits to tell it from every other number.
     std::string operator()(double value) const { return fmt::format("{}", value); }
     std::string operator()(const std::vector<std::int64_t>& value) const {
         return fmt::format("[{}]", fmt::join(value, ", "));

@@ -86,13 +86,13 @@ class Attributes {
 
     bool has(const std::string& name) const { return entries_.contains(name); }
     bool empty() const { return entries_.empty(); }
-    /// These with one entry added or replaced.
+    /// The attributes with one entry added or replaced.
     Attributes with(const std::string& name, Value value) const {
         Attributes changed = *this;
         changed.entries_.insert_or_assign(name, std::move(value));
         return changed;
     }
-    /// These without one entry, where they have it.
+    /// The attributes without one entry, where they have it.
     Attributes without(const std::string& name) const {
         Attributes changed = *this;
         changed.entries_.erase(name);

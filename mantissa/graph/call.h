@@ -1,4 +1,4 @@
-// Operations by name, for what knows the table of operations; models use the functions of tensor.h.
+// Operations by name, for code that goes by the table of operations; models use the functions of tensor.h.
 #pragma once
 
 #include <initializer_list>

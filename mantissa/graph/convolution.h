@@ -31,10 +31,9 @@ struct Convolution {
     Shape y_shape() const { return {images, vertical.output, horizontal.output, filters}; }
 };
 
-/// The convolution of conv2d(x, filter), conv2d_input_gradient(dy, filter) or conv2d_filter_gradient(x, dy):
-/// which of them it is, the attributes tell, since only the second has `extents`, of x, and only the third a
-/// `window`. Throws UserError, saying what was expected and what came, where operands and attributes make no
-/// convolution.
+/// The convolution of conv2d(x, filter), conv2d_input_gradient(dy, filter) or conv2d_filter_gradient(x, dy).
+/// The attributes tell which: only the second has `extents`, of x, and only the third a `window`. Throws
+/// UserError, with the expectation and the operand, where operands and attributes make no convolution.
 Convolution convolution_of(std::span<const Type> inputs, const Attributes& attributes);
 
 }  // namespace mantissa

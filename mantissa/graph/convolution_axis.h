@@ -12,7 +12,7 @@ struct ConvolutionAxis {
     std::int64_t filter = 0;  ///< R or S
     std::int64_t stride = 1;
     std::int64_t dilation = 1;  ///< negative where a gradient is gathered
-    std::int64_t before = 0;    ///< zeros that are thought before the image, and behind it
+    std::int64_t before = 0;    ///< imagined zeros before the image, and behind it
     std::int64_t behind = 0;
 
     /// The place in the image that element `tap` of the filter meets for an output; perhaps outside of it.

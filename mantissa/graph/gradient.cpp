@@ -113,8 +113,8 @@ std::vector<Tensor> backpropagate(Graph& graph, std::span<const Tensor> outputs,
 
 std::vector<Tensor> differentiate_definition(const DefinitionGradient& gradient, Graph& graph,
                                              const Attributes& attributes) {
-    // In a graph of its own, of which every operand is an input: two operands may be one value, and one may
-    // depend on another by way of what came before, which is not this operation's path.
+    // In a graph of its own, with every operand an input: two operands may be one value, and one may depend
+    // on another along an earlier path, which is not this operation's.
     Graph alone;
     alone.origin = graph.origin;
     std::vector<Tensor> given;  // in `graph`, by input of `alone`
@@ -129,8 +129,8 @@ std::vector<Tensor> differentiate_definition(const DefinitionGradient& gradient,
     for (const auto& [index, value] : gradient.saved) saved.push_back(leaf_of(value));
     const std::vector<Tensor> outputs = find_op(gradient.op).definition({alone, leaves, attributes});
     std::vector<Tensor> gradients = backpropagate(alone, outputs, cotangents, leaves);
-    // Saved values replace what the definition would compute again, both in the gradient and in the parts of
-    // the definition that the gradient needs.
+    // Saved values replace the same values of the definition, both in the gradient and in the parts of the
+    // definition that the gradient needs.
     for (std::size_t i = 0; i < saved.size(); ++i)
         alone.replace_uses(outputs[gradient.saved[i].first].value(), saved[i].value(), 0);
     for (const Tensor& of_leaf : gradients)

@@ -13,9 +13,9 @@ namespace mantissa::inline v0 {
 
 /// Appends the gradient of sum_i <outputs[i], cotangents[i]> by each of `wrt` and returns it; an empty tensor
 /// where the outputs do not depend on it. Each is the whole gradient: along every path, also through others
-/// of `wrt`, and for a value that stands twice in `wrt` the same twice. Contributions are added in the order
-/// in which the uses are met going backwards. New nodes keep the scope of the node that they are the gradient
-/// of, under Stage::backward.
+/// of `wrt`. A value that stands twice in `wrt` gets it twice. Contributions are added in the order of the
+/// uses, met going backwards. New nodes keep the scope of the node that they differentiate, under
+/// Stage::backward.
 std::vector<Tensor> backpropagate(Graph& graph, std::span<const Tensor> outputs,
                                   std::span<const Tensor> cotangents, std::span<const Tensor> wrt);
 

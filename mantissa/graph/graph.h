@@ -22,11 +22,11 @@
 
 namespace mantissa::inline v0 {
 
-/// The part of a training step to which a node belongs.
+/// The part of a training step that a node belongs to.
 enum class Stage : std::uint8_t { forward, backward, update };
 std::string_view name_of(Stage stage);
 
-/// A line of the program that traces a model, in whatever language that is written.
+/// A line of the program that traces a model, in any language.
 struct Line {
     std::string file;          ///< its name without folders: "gpt2.cpp"
     std::uint32_t number = 0;  ///< from 1; 0: unknown
@@ -50,12 +50,12 @@ struct Origin {
     std::optional<DType> precision = {};  ///< forced by the model's code; see PrecisionScope
 };
 
-/// Throws UserError: the operation, " (traced in h.0.attn at gpt2.cpp:42)" as far as it is known, and what
-/// does not fit.
+/// Throws UserError: the operation, " (traced in h.0.attn at gpt2.cpp:42)" as far as it is known, and the
+/// reason.
 [[noreturn]] void refuse(std::string_view op, const Origin& origin, std::string_view what);
 
-// Rules of a node that computes again what another computes, so as not to keep it: what `explain` says of it.
-// The two are never made one.
+// Rules of a node that computes another node's value again, so that it need not be kept; `explain` prints
+// them. The two nodes are never made one.
 inline constexpr std::string_view recomputed_rule = "recomputed";
 /// The rules of a definition that walks more than once over its operands: no kernel has the same value of two
 /// walks, for it would write the value for the later one.
@@ -92,18 +92,18 @@ struct State {
     Initializer initializer;
     /// Rows of zeros that are kept behind its own, which `pad` may view. Nobody ever writes them.
     std::int64_t zero_rows = 0;
-    /// The shape of the tensor of which this state is one rank's part (ranks/shard.h); none: the state is
-    /// whole.
+    /// The whole tensor's shape, where this state is one rank's part of it (ranks/shard.h); none: the state
+    /// is whole.
     std::optional<Shape> shard_of = {};
     /// Whether training keeps it as it is: nothing differentiates by it, and it has no update.
     bool frozen = false;
     /// The weight that this one, a part of an adapter, stands beside (passes/add_adapters.h); empty: it is
     /// the model's own.
     std::string adapts = {};
-    /// The weight whose outputs' norms it begins with, anew whenever that is written from outside: those of
-    /// the rows of a matrix, of the last axis of filters. Empty: it follows no weight.
+    /// The weight whose norms by output (rows of a matrix, last axis of filters) it begins with, anew
+    /// whenever the weight is written from outside. Empty: it follows no weight.
     std::string norms_of = {};
-    /// Writes what it starts with, where that is somewhere already; empty: the initializer draws it.
+    /// Writes its first values, where they exist already; empty: the initializer draws them.
     std::function<void(std::span<std::byte>)> values = {};
     NodeId node = -1;
 
@@ -140,7 +140,7 @@ class Graph {
     /// A value that is kept. `state.node` is filled in. Throws UserError, naming both lines, if the name is
     /// taken.
     Value add_state(State state);
-    /// Freezes those weights added from now on whose names match a pattern (base/name_pattern.h).
+    /// Freezes the weights added from now on whose names match a pattern (base/name_pattern.h).
     void freeze(std::vector<std::string> patterns) { frozen_ = std::move(patterns); }
     void add_result(std::string name, Value value);
     /// Hands over its results, and has none then.
@@ -208,8 +208,8 @@ class OriginScope {
     Origin saved_;
 };
 
-/// While alive, nodes of `graph` are traced at this line, unless a line is named already: that of whoever
-/// called a layer, not the layer's own.
+/// While alive, nodes of `graph` are traced at this line, unless a line is named already: the line of the
+/// layer's caller, not the layer's own.
 class LineScope {
   public:
     LineScope(Graph& graph, const std::source_location& line) : graph_(graph), named_(!graph.origin.line) {

@@ -9,11 +9,11 @@
 
 namespace mantissa::inline v0 {
 
-/// The origin that the nodes are given: that of the graph where they are put, or their own.
+/// The origin that the nodes are given: the one of the graph where they are put, or their own.
 enum class Origins : std::uint8_t { of_place, of_body };
 
 /// Adds the body's nodes to `graph` with these for its inputs, one for each; gives its results in order. An
-/// empty tensor stands for an input that no result needs: what depends on it is left out.
+/// empty tensor stands for an input that no result needs: nodes that depend on it are left out.
 std::vector<Tensor> inline_body(Graph& graph, const Graph& body, std::span<const Tensor> inputs,
                                 Origins origins = Origins::of_place);
 

@@ -10,7 +10,7 @@ namespace mantissa::inline v0 {
 struct PoolSpan {
     std::int64_t start = 0;            ///< of the window; negative in the padding before the image
     std::int64_t first = 0, last = 0;  ///< the part of it inside the image, never empty
-    std::int64_t count = 1;            ///< what an average divides by along this axis
+    std::int64_t count = 1;            ///< divisor of an average along this axis
 };
 
 /// The outputs [first, last) whose windows an element of the axis lies in; none where strides leave it out.

@@ -22,7 +22,7 @@ ReferenceTensor fed(const Node& node, const ReferenceFeed& feed) {
     return {type, entry->second};
 }
 
-/// A composite means what its definition means.
+/// The value of a composite's definition.
 std::vector<ReferenceTensor> evaluate_composite(const Node& node,
                                                 std::span<const ReferenceTensor* const> inputs) {
     Graph graph;

@@ -1,7 +1,7 @@
-// The reference evaluator: what a graph means, computed in FP64 from the definitions, slowly and plainly.
+// The reference evaluator: computes a graph in FP64 from the definitions, slowly and plainly.
 //
-// Every kernel and every rewriting pass is held against it. Integers and booleans are held as doubles, which
-// are exact for all that appear here. Casts to f16 and bf16 round (to nearest even); f32 is not rounded to.
+// Every kernel and every rewriting pass is compared with it. Integers and booleans are held as doubles, which
+// are exact for all values here. Casts to f16 and bf16 round (to nearest even); f32 is not rounded to.
 #pragma once
 
 #include <map>
@@ -29,7 +29,7 @@ class ReferenceRun {
         return values_[static_cast<std::size_t>(value.node)][static_cast<std::size_t>(value.output)];
     }
     const ReferenceTensor& result(std::string_view name) const;
-    /// The feed with every updated state replaced: what the next run starts from.
+    /// The feed for the next run, with every updated state replaced.
     ReferenceFeed next(const ReferenceFeed& feed) const;
 
   private:

@@ -159,7 +159,7 @@ std::vector<Values> rounded_to_format(const Node& node, Inputs in) {
         x = format == "f16"    ? round_to(given, 10, -14, 15)
             : format == "bf16" ? round_to(given, 7, -126, 127)
                                : round_to(given, 10, -126, 127);
-        // TF32 keeps what is finite finite.
+        // TF32 keeps finite numbers finite.
         if (format == "tf32" && std::isinf(x) && std::isfinite(given))
             x = std::copysign(std::ldexp(2 - std::ldexp(1, -10), 127), given);
     }

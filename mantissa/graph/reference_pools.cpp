@@ -45,7 +45,7 @@ void for_each_window(const Attributes& attributes, const Shape& image, Body&& bo
 
 Values zeros(const Type& type) { return Values(type.shape.elements()); }
 
-/// Elements in a row of a window; of an adaptive pool nobody asks.
+/// Elements in a row of a window; never asked of an adaptive pool.
 std::int64_t width_of(const Attributes& attributes) {
     return attributes.has("window") ? attributes.list("window")[1] : 0;
 }
@@ -61,7 +61,7 @@ std::vector<Values> max_pool2d(const Node& node, Inputs in) {
         double& most = y[window.output];
         window.for_each(image, width, [&](std::size_t from, std::int64_t element) {
             const double x = in[0]->values[from];
-            // The first of equals stays, and the first NaN.
+            // The first of equal elements stays, and the first NaN.
             const bool wins = !any || x > most || (std::isnan(x) && !std::isnan(most));
             any = true;
             if (!wins) return;

@@ -63,7 +63,7 @@ class Rounding {
         return static_cast<std::int64_t>(in_[operand]->values[0]);
     }
 
-    /// The numbers behind one of the axis.
+    /// Numbers behind one index of the axis.
     std::int64_t inner() const {
         std::int64_t inner = 1;
         for (int i = axis_ + 1; i < shape_.rank(); ++i) inner *= shape_[i];
@@ -107,7 +107,7 @@ class Rounding {
         for (std::size_t i = 0; i < block.size(); ++i) x_[block[i]] = numbers[i];
     }
 
-    /// As bits, of which those of infinities and NaN are the largest.
+    /// The largest magnitude, found in bits: infinities and NaN have the largest.
     template <class Numbers>
     static float largest(const Numbers& numbers) {
         std::uint32_t bits = 0;

@@ -13,7 +13,7 @@ struct RoundingLosses {
     std::int64_t numbers = 0;      ///< that were neither zero nor subnormal before
     std::int64_t flushed = 0;      ///< of these, that became zero
     std::int64_t saturated = 0;    ///< that lay beyond the format's largest number times their scale
-    double signal = 0, noise = 0;  ///< sums of the squares of the numbers, and of what rounding changed
+    double signal = 0, noise = 0;  ///< sums of squares of the numbers, and of their changes by rounding
 };
 /// `node`: a round_blocks, with its operands.
 RoundingLosses losses_of_rounding(const Node& node, Inputs);

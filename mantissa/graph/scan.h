@@ -1,12 +1,12 @@
 // A loop over time as one operation: `scan` runs a body, which is a graph, once a step. States go from step
-// to step; of sequences a step reads its own part, of what is whole everything.
+// to step. A step reads its own part of each sequence, and all of each whole operand.
 //
-//   inputs of the body    the states before the step, the step's part of each sequence, what is whole
+//   inputs of the body    the states before the step, the step's part of each sequence, whole operands
 //   results of the body   the states after the step, then its outputs
 //
 // The body knows nothing but its inputs. It is compiled once, and its graph does not grow with the number of
-// steps. Results of all steps are kept for the gradient; what a step computes besides is computed again. A
-// body may give an output for its gradient alone: where nobody reads it, it is not made.
+// steps. Results of all steps are kept for the gradient; a step's other values are computed again. A body may
+// give an output for its gradient alone: where nobody reads it, it is not made.
 #pragma once
 
 #include <cstdint>
@@ -19,25 +19,25 @@
 
 namespace mantissa::inline v0 {
 
-/// In which order steps read sequences and write outputs: from index 0 on, or from the last.
+/// The order of steps over sequences and outputs: from index 0 on, or from the last.
 enum class Steps : std::uint8_t { forward, backward };
 
 struct ScanStep {
     std::vector<Tensor> states, outputs;
 };
-/// Records the body: from the states, the step's parts of the sequences, and what is whole.
+/// Records the body: from the states, the step's parts of the sequences, and the whole operands.
 using ScanBody = std::function<ScanStep(std::span<const Tensor> states, std::span<const Tensor> parts,
                                         std::span<const Tensor> whole)>;
 
 struct Scanned {
-    /// [steps + 1, ...]: as given, then after each step. Of steps that go back, the state after the step that
-    /// read index i is at i, and the given one is the last.
+    /// [steps + 1, ...]: the given state, then the state after each step. With backward steps, the state
+    /// after the step that read index i is at i, and the given one is last.
     std::vector<Tensor> states;
     std::vector<Tensor> outputs;  ///< [steps, ...], each where its step read the sequences
 };
 
 /// Sequences are [steps, ...]; there is one or more. Throws UserError if the body's states have other types
-/// than those given.
+/// than the given states.
 Scanned scan(std::span<const Tensor> states, std::span<const Tensor> sequences, std::span<const Tensor> whole,
              const ScanBody& body, Steps steps = Steps::forward, Where at = Where::current());
 
@@ -46,14 +46,14 @@ struct ScanForm {
     std::size_t states = 0, sequences = 0;
     std::int64_t steps = 0;
     bool backward = false;
-    bool keeps_states = true;  ///< else a state is given as it is at the end alone
+    bool keeps_states = true;  ///< else only the last state is given
 
     /// The index that a step reads and writes.
     std::int64_t index_of(std::int64_t step) const { return backward ? steps - 1 - step : step; }
     /// The place of a kept state after `done` steps.
     std::int64_t state_after(std::int64_t done) const { return backward ? steps - done : done; }
-    /// The place among the states that are kept where those before each step begin, in the order of the
-    /// sequences, and those after each step.
+    /// Places among the kept states where the states before each step begin, in the order of the sequences,
+    /// and where the states after each step begin.
     std::int64_t first_before() const { return backward ? 1 : 0; }
     std::int64_t first_after() const { return backward ? 0 : 1; }
 };

@@ -11,11 +11,11 @@ namespace mantissa::inline v0 {
 /// The costs that fusing may count on.
 struct FusionCosts {
     /// The least that a fused kernel must save each time that it runs, in bytes moved. Compiling one for the
-    /// CPU takes about 3 ms, in which memory moves some 30 MB; over a thousand runs that is 30 KB a run.
+    /// CPU takes about 3 ms, while memory moves some 30 MB; over a thousand runs that is 30 KB a run.
     std::int64_t min_bytes_saved = 32 << 10;
-    /// Operands and outputs of one kernel. Each takes a register for its address, of which x86-64 has 16.
+    /// Operands and outputs of one kernel. Each takes a register for its address; x86-64 has 16 of them.
     std::size_t max_operands = 16;
-    /// Instructions on sixteen lanes in the time that memory moves one byte: a core of a CPU runs about 3.5
+    /// Instructions on sixteen lanes in the time that memory moves one byte. A core of a CPU runs about 3.5
     /// of them in a nanosecond, while both directions together move some 8 bytes for it.
     double instructions_per_byte = 0.44;
     /// Columns of the widest rows whose sums, one a column, stay on the chip while a kernel goes over rows.
@@ -23,9 +23,8 @@ struct FusionCosts {
     std::int64_t max_columns_summed = std::numeric_limits<std::int64_t>::max();
 };
 
-/// Nanoseconds of one thread that a kernel takes for a whole operation, and the operations that it stands for
-/// where they are left as they are, fused. Estimated from what was measured on one machine: for the choice
-/// between the two, to which their ratio matters.
+/// Nanoseconds of one thread: for one kernel of a whole operation, and for its parts, fused without that
+/// kernel. Estimated from measurements on one machine, to choose between the two; only their ratio matters.
 struct TimeBesideParts {
     std::string kernel;
     double whole = 0, parts = 0;
@@ -42,13 +41,13 @@ struct Target {
     /// The unit that multiplies BF16 faster than FP32: amx, avx512_bf16, tensor cores; empty: there is none.
     std::string bf16_unit = {};
     std::string fp8_unit = {};            ///< the unit that multiplies FP8; empty: there is none
-    std::string reason_of_unit = {};      ///< why that one, for people; empty where there was no choice
-    std::string fastest_policy = "fp32";  ///< the one whose steps take the least time, with FP32 sums
+    std::string reason_of_unit = {};      ///< why that unit, for people; empty where there was no choice
+    std::string fastest_policy = "fp32";  ///< the policy whose steps take the least time, with FP32 sums
     bool tf32_beats_fp32 = false;         ///< FP32 operands are multiplied faster where they are rounded
-    /// Contractions whose extents are multiples of it end on whole tiles, of all kernels alike: it is eight
+    /// Contractions whose extents are multiples of this end on whole tiles, for all kernels. It is eight
     /// tiles of 16 numbers, and as many BF16 numbers as four cache lines hold.
     std::int64_t extent_multiple = 128;
-    /// Bytes to multiples of which values are laid out in memory: the CPU's cache line.
+    /// Alignment of values in memory, in bytes: the CPU's cache line.
     std::int64_t alignment = 64;
     /// Copies between the host's memory and the device's run beside its work, so that the next step's inputs
     /// may travel while one runs.
@@ -58,16 +57,16 @@ struct Target {
     bool joins_updates = false;
     /// Contractions with the attribute `leaves_zeros_out` take less time for rows of zeros.
     bool leaves_zeros_out = false;
-    /// A tensor's largest number is found by the kernel that writes it where that can be: memory is read as
-    /// slowly again as it was written.
+    /// A tensor's largest number is found by the kernel that writes it, where possible: a second reading
+    /// would take as long as the writing.
     bool finds_largest_where_written = false;
     FusionCosts fusion = {};
     std::string cannot_compile = {};  ///< why fused nodes have no kernels; empty if they have
     std::string cannot_attach_epilogues =
         {};  ///< why contractions take no compiled epilogue; empty if they do
-    /// Why contractions take no epilogues but those for which a kernel is offered; empty: they take any.
+    /// Why contractions take only the epilogues that a kernel is offered for; empty: they take any.
     std::string attaches_few_epilogues = {};
-    std::string epilogues_lose_at_16_bits = {};  ///< why those of 16-bit operands take none; empty if they do
+    std::string epilogues_lose_at_16_bits = {};  ///< why 16-bit products take none; empty if they do
     std::string cannot_widen_codes = {};         ///< why products take no codes and scales; empty if they do
     std::string cannot_multiply_tf32 = {};       ///< why TF32 is forbidden; empty if it is not
 };

@@ -24,7 +24,7 @@ Origin traced_at(const Graph* graph, Where at) {
     return origin;
 }
 
-/// The graph of all operands. Throws UserError for an empty one and for those of several graphs.
+/// The graph of all operands. Throws UserError for an empty operand and for operands of several graphs.
 Graph& graph_of(std::string_view op, std::span<const Tensor> operands, Where at, Graph* graph = nullptr) {
     for (const Tensor& operand : operands)
         if (operand && !graph) graph = &operand.graph();

@@ -1,5 +1,5 @@
-// The symbolic tensor: ordinary C++ expressions over it record a graph. Operations live in mantissa::ops,
-// where an operand of theirs leads to them without a name in front.
+// The symbolic tensor: ordinary C++ expressions over it record a graph. Operations are in mantissa::ops; C++
+// finds them there by their operands, without a name in front.
 //
 // Two-operand arithmetic broadcasts as NumPy does. Axes may be negative: they count from the end. Every
 // function throws UserError, naming the operation, the model's scope and the line, if shapes or types do not
@@ -100,7 +100,7 @@ Tensor operator-(double a, Operand b);
 Tensor operator*(double a, Operand b);
 Tensor operator/(double a, Operand b);
 Tensor operator-(Operand a);
-// `a` names another tensor then; tensors are values, and what was recorded of the old one stays.
+// `a` names another tensor then; tensors are values, and operations recorded on the old one stay.
 Tensor& operator+=(Tensor& a, Operand b);
 Tensor& operator-=(Tensor& a, Operand b);
 Tensor& operator*=(Tensor& a, Operand b);
@@ -132,8 +132,8 @@ Tensor cos(Tensor x,
 Tensor sqrt(Tensor x, Where at = Where::current());
 Tensor rsqrt(Tensor x, Where at = Where::current());
 Tensor abs(Tensor x, Where at = Where::current());  ///< its gradient at 0 is 0
-/// x to the power of a number. Up to 64, a whole one is multiplied out; of others x must be 0 or more, else
-/// the result is NaN.
+/// x to the power of a number. A whole exponent up to 64 is multiplied out; with others x must be 0 or more,
+/// else the result is NaN.
 Tensor pow(Tensor x, double exponent, Where at = Where::current());
 Tensor is_finite(Tensor x, Where at = Where::current());
 Tensor cast(Tensor x, DType dtype, Where at = Where::current());
@@ -141,7 +141,7 @@ Tensor cast(Tensor x, DType dtype, Where at = Where::current());
 Tensor stop_gradient(Tensor x, Where at = Where::current());
 
 // Movement.
-/// One extent may be -1: it is what is left.
+/// One extent may be -1: it follows from the others.
 Tensor reshape(Tensor x, Shape shape, Where at = Where::current());
 /// Axis i of the result is axis order[i] of x.
 Tensor transpose(Tensor x, std::vector<std::int64_t> order, Where at = Where::current());
@@ -205,7 +205,7 @@ Tensor conv_transpose2d(Tensor x, Tensor filter, const Conv2dOptions& options = 
 
 struct Conv1dOptions {
     std::int64_t stride = 1, dilation = 1, groups = 1;
-    std::array<std::int64_t, 2> padding = {0, 0};  ///< zeros before and behind; those of causal ones before
+    std::array<std::int64_t, 2> padding = {0, 0};  ///< zeros before and behind; causal: all before
     std::optional<Tensor> bias = {};               ///< [K]
 };
 /// x [N, T, C] under filters [R, C / groups, K] -> [N, T', K].
@@ -225,7 +225,7 @@ Tensor conv_transpose3d(Tensor x, Tensor filter, const Conv3dOptions& options = 
 
 /// Where the diagonal of a causal mask begins if there are more keys than queries, or fewer.
 enum class AttentionCorner : std::uint8_t {
-    last,   ///< the last query sees the last key, the one before it all but that, ...; who sees none gives 0
+    last,   ///< the last query sees all keys, the one before all but the last, ...; one without keys gives 0
     first,  ///< the first query sees the first key, the next one more, ..., as PyTorch's is_causal has it
 };
 struct AttentionOptions {
@@ -234,8 +234,8 @@ struct AttentionOptions {
     std::optional<double> scale = {};  ///< of the scores; 1 / sqrt(D) if not given
 };
 /// softmax(scale q k^T) v: q [..., H, T, D], k [..., G, S, D], v [..., G, S, E] -> [..., H, T, E]. Vaswani et
-/// al. 2017. G divides H: query head h reads keys and values of head h / (H / G). Ainslie et al. 2023. Of
-/// three axes the first counts sequences, of two there is one head. Where E is not D, the shorter of both is
+/// al. 2017. G divides H: query head h reads keys and values of head h / (H / G). Ainslie et al. 2023. With
+/// three axes the first counts sequences, with two there is one head. Where E is not D, the shorter one is
 /// computed as if it were the longer.
 Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options = {},
                  Where at = Where::current());
@@ -268,13 +268,13 @@ struct BatchNormed {
     Tensor variance;  ///< FP32 [C]; biased: divided by the number of elements
 };
 /// (x - mean) / sqrt(variance + epsilon) * gamma + beta, with mean and variance of each channel over all axes
-/// but the last; gamma and beta [C]. Of the three, y alone has a gradient. Ioffe, Szegedy 2015.
+/// but the last; gamma and beta [C]. Only y has a gradient. Ioffe, Szegedy 2015.
 BatchNormed batch_norm(Tensor x, Tensor gamma, Tensor beta, double epsilon = 1e-5,
                        Where at = Where::current());
 struct ChannelStatistics {
     Tensor mean, variance;  ///< [C]
 };
-/// The same with given statistics [C], as batch normalisation is evaluated. mean and variance get no
+/// Normalisation with given statistics [C], as batch normalisation is evaluated. mean and variance get no
 /// gradient.
 Tensor normalize(Tensor x, Tensor gamma, Tensor beta, const ChannelStatistics& statistics,
                  double epsilon = 1e-5, Where at = Where::current());
@@ -284,16 +284,16 @@ Tensor normalize(Tensor x, Tensor gamma, Tensor beta, const ChannelStatistics& s
 struct Pool2dOptions {
     std::array<std::int64_t, 2> window, stride;          ///< rows, columns
     std::array<std::int64_t, 4> padding = {0, 0, 0, 0};  ///< top, bottom, left, right; less than the window
-    bool count_padding = false;  ///< averages only: divide by the window, not by what of it is in the image
+    bool count_padding = false;  ///< averages only: divide by the window, not by its part in the image
     bool ceil_mode = false;
 };
-/// Padding never wins. NaN does; the gradient goes to the first of equals.
+/// Padding never wins. NaN does; the gradient goes to the first of equal elements.
 Tensor max_pool2d(Tensor x, const Pool2dOptions& options, Where at = Where::current());
 Tensor average_pool2d(Tensor x, const Pool2dOptions& options, Where at = Where::current());
 /// [N, H, W, C] -> [N, rows, columns, C]: averages over as many parts of the image, of nearly equal size.
 Tensor adaptive_average_pool2d(Tensor x, std::array<std::int64_t, 2> extents, Where at = Where::current());
 
-/// The same of volumes [N, D, H, W, C].
+/// Pools of volumes [N, D, H, W, C], by the rules of Pool2dOptions.
 struct Pool3dOptions {
     std::array<std::int64_t, 3> window, stride;  ///< depth, rows, columns
     std::array<std::int64_t, 6> padding = {};    ///< before and behind each of the three
@@ -306,8 +306,8 @@ Tensor adaptive_average_pool3d(Tensor x, std::array<std::int64_t, 3> extents, Wh
 
 /// Mean over all rows of -log softmax(logits)[target]. logits [..., V], targets i32 [...] in [0, V).
 Tensor cross_entropy(Tensor logits, Tensor targets, Where at = Where::current());
-/// The same without the rows whose target is below 0: the sum over the others divided by `counted`, a
-/// floating scalar. Where `counted` is empty, the sum is divided by the number of the others (by 1 where
+/// The loss without the rows whose target is below 0: the sum over the other rows divided by `counted`, a
+/// floating scalar. Where `counted` is empty, the sum is divided by the number of these rows (by 1 where
 /// there are none, and the loss is 0).
 Tensor counted_cross_entropy(Tensor logits, Tensor targets, Tensor counted = {}, Where at = Where::current());
 struct RandomState {
@@ -333,16 +333,16 @@ inline Tensor log1p(Tensor x, Where at = Where::current()) { return by_elements(
 inline Tensor expm1(Tensor x, Where at = Where::current()) { return by_elements("expm1", {x}, at); }
 /// The angle in radians, between -pi/2 and pi/2.
 inline Tensor atan(Tensor x, Where at = Where::current()) { return by_elements("atan", {x}, at); }
-/// 1 - erf(x), exact in the last digits where that is small.
+/// 1 - erf(x), exact in the last digits where the result is small.
 inline Tensor erfc(Tensor x, Where at = Where::current()) { return by_elements("erfc", {x}, at); }
-/// x^y as C has it: of a negative x for whole y alone, else NaN.
+/// x^y as C has it: negative x gives a number for whole y alone, else NaN.
 inline Tensor pow(Tensor x, Tensor y, Where at = Where::current()) { return by_elements("pow", {x, y}, at); }
 /// |x| with the sign of y, whose gradient is 0.
 inline Tensor copysign(Tensor x, Tensor y, Where at = Where::current()) {
     return by_elements("copysign", {x, y}, at);
 }
-/// The remainder of division toward minus infinity, with the sign of y; i32 too, of which it is 0 by 0. Of
-/// floating-point numbers by 0, and where x / y is 2^46 in size or more, it is NaN.
+/// The remainder of division toward minus infinity, with the sign of y. i32 too: by 0 it is 0. In floating
+/// point it is NaN by 0, and where x / y is 2^46 in size or more.
 inline Tensor remainder(Tensor x, Tensor y, Where at = Where::current()) {
     return by_elements(x.dtype() == DType::i32 ? "integer_remainder" : "remainder", {x, y}, at);
 }
@@ -350,7 +350,7 @@ inline Tensor remainder(Tensor x, Tensor y, Where at = Where::current()) {
 inline Tensor floor_divide(Tensor x, Tensor y, Where at = Where::current()) {
     return by_elements("integer_division", {x, y}, at);
 }
-/// x held between two numbers; NaN stays. The gradient is that of x from `least` to `most`, else 0.
+/// x held between two numbers; NaN stays. The gradient is dy where x lies from `least` to `most`, else 0.
 Tensor clamp(Tensor x, double least, double most, Where at = Where::current());
 Tensor logical_not(Tensor a, Where at = Where::current());
 Tensor logical_or(Tensor a, Tensor b, Where at = Where::current());
@@ -361,8 +361,7 @@ Tensor slice(Tensor x, int axis, std::int64_t start, std::int64_t stop, std::int
              Where at = Where::current());
 /// Element i goes to i + shift, around the end.
 Tensor roll(Tensor x, int axis, std::int64_t shift, Where at = Where::current());
-/// How what is added before and after follows from x: its ends again, or x flipped at its ends, which are
-/// not repeated.
+/// The elements that `pad` adds: x's outermost ones again, or x mirrored at its ends, which are not repeated.
 enum class Edges : std::uint8_t { replicated, reflected };
 Tensor pad(Tensor x, int axis, std::int64_t before, std::int64_t after, Edges edges,
            Where at = Where::current());
@@ -371,16 +370,16 @@ Tensor cumsum(Tensor x, int axis, Where at = Where::current());
 /// i32: where the greatest element stands, the first of equals; NaN is greatest. It has no gradient.
 Tensor argmax(Tensor x, int axis, Where at = Where::current());
 /// x [..., V, ...] at i32 indices of its own shape but along the axis. An index outside [0, V) is an error of
-/// the run, as in those below.
+/// the run, as in the functions below.
 Tensor gather(Tensor x, int axis, Tensor index, Where at = Where::current());
-/// The parts of x that indices, of any shape, name along the axis, which stand where it stood.
+/// The parts of x at indices along the axis; axes of the indices, of any shape, replace that axis.
 Tensor take(Tensor x, int axis, Tensor index, Where at = Where::current());
-/// x with `parts` added where `gather` would read them: what several add to one element is added in their
+/// x with `parts` added where `gather` would read them. Several parts for one element are added in their
 /// order.
 Tensor scatter_add(Tensor x, int axis, Tensor index, Tensor parts, Where at = Where::current());
 
-// Orders. NaN is greatest, a zero's sign does not count, and of equals the one that stands first in x comes
-// first, whatever the order. x: f32, bf16, f16, or i32 where only the order is asked for.
+// Orders. NaN is greatest, a zero's sign does not count, and equal elements keep their order in x, also in
+// descending orders. x: f32, bf16, f16, or i32 where only the order is asked for.
 enum class Order : std::uint8_t { ascending, descending };
 /// i32: which element stands at each place of the order along the axis. It has no gradient.
 Tensor argsort(Tensor x, int axis = -1, Order order = Order::ascending, Where at = Where::current());
@@ -389,7 +388,7 @@ struct Sorted {
     Tensor indices;  ///< i32
 };
 Sorted sort(Tensor x, int axis = -1, Order order = Order::ascending, Where at = Where::current());
-/// The greatest along the axis, the first of them first.
+/// The `count` greatest elements along the axis, in descending order.
 Sorted top_k(Tensor x, std::int64_t count, int axis = -1, Where at = Where::current());
 
 // Images [N, H, W, C] read at other places.
@@ -401,7 +400,7 @@ struct ResizeOptions {
 /// Resizes to these rows and columns, without smoothing, as PyTorch's `interpolate` of the same names.
 Tensor resize(Tensor x, std::array<std::int64_t, 2> extents, const ResizeOptions& options = {},
               Where at = Where::current());
-/// The values outside of an image: zero, or those of its outermost pixel.
+/// The values outside of an image: zero, or its outermost pixel.
 enum class Outside : std::uint8_t { zeros, border };
 struct GridOptions {
     Sampling sampling = Sampling::bilinear;
@@ -409,7 +408,7 @@ struct GridOptions {
     bool align_corners = false;  ///< -1 and 1 are the middles of the outermost pixels, not their edges
 };
 /// x at the places that a grid [N, rows, columns, 2] names: across, then down, from -1 to 1. Both have
-/// gradients; those of the grid are of the bilinear function.
+/// gradients; the grid's is the bilinear function's.
 Tensor grid_sample(Tensor x, Tensor grid, const GridOptions& options = {}, Where at = Where::current());
 
 /// x [N, ..., C] normalised over all but N and each of so many groups of channels; gamma and beta [C]. Wu, He
@@ -431,13 +430,13 @@ struct BagOptions {
 /// One row, [bags, C], for each bag of ids, i32 [bags, ids]: the rows of a table [V, C] put together.
 Tensor embedding_bag(Tensor table, Tensor ids, const BagOptions& options = {}, Where at = Where::current());
 
-/// Rows x [R, K] that lie group by group, each group times a matrix of its own, w [E, K, N] or, if so said,
-/// [E, N, K]: [R, N]. counts: i32 [E], how many rows each group has; rows behind all groups give 0. More rows
-/// than there are is an error of the run.
+/// Rows x [R, K] that lie group by group, each group times a matrix of its own, w [E, K, N] or, if
+/// `transposed`, [E, N, K]: [R, N]. counts: i32 [E], how many rows each group has; rows behind all groups
+/// give 0. Counts of more rows than R are an error of the run.
 enum class GroupedWeights : std::uint8_t { as_multiplied, transposed };
 Tensor grouped_matmul(Tensor x, Tensor w, Tensor counts,
                       GroupedWeights weights = GroupedWeights::as_multiplied, Where at = Where::current());
-/// Rows given to experts, each to so many, expert by expert: what grouped_matmul takes, and the way back.
+/// Rows given to experts, each to so many, expert by expert: operands of grouped_matmul, and the way back.
 struct Routed {
     Tensor source;   ///< i32 [R experts of a row]: which row stands at each place
     Tensor counts;   ///< i32 [E]
@@ -449,13 +448,13 @@ Routed route(Tensor scores, std::int64_t experts_of_row, Where at = Where::curre
 
 enum class Reduction : std::uint8_t { mean, sum, none };
 struct CrossEntropyOptions {
-    Tensor class_weights = {};   ///< FP32 [V]: a row counts as its target's. No gradient flows to them
+    Tensor class_weights = {};   ///< FP32 [V]: a row has its target's weight. No gradient flows to them
     double label_smoothing = 0;  ///< that part of a target goes to all classes alike. Szegedy et al. 2016
     std::optional<std::int64_t> ignore_index = {};  ///< rows of this target are 0 and count for nothing
-    /// `mean`: over what the rows count, as PyTorch has it; 0 where nothing counts.
+    /// `mean`: divided by the sum of the rows' weights, as PyTorch has it; 0 where nothing counts.
     Reduction reduction = Reduction::mean;
 };
-/// Targets are indices, i32 [...], or parts of classes, floating [..., V]; the mean of these is over rows, as
+/// Targets are indices, i32 [...], or shares of classes, floating [..., V], whose mean is over rows, as
 /// PyTorch has it. Where the logits are a product with weights, no pass needs them in memory.
 Tensor cross_entropy(Tensor logits, Tensor targets, const CrossEntropyOptions& options,
                      Where at = Where::current());

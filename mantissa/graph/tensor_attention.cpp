@@ -63,7 +63,7 @@ Tensor from_the_start(const Heads& of, double scale) {
     return concat(std::vector{o, others}, positions);
 }
 
-/// The last query sees the last key, each before it one less; who sees none gives 0.
+/// The last query sees all keys, each query before it one key less; a query without keys gives 0.
 Tensor to_the_end(const Heads& of, double scale) {
     const std::int64_t T = of.q.dim(positions), S = of.k.dim(positions);
     const std::int64_t blind = std::max<std::int64_t>(T - S, 0);
@@ -84,7 +84,7 @@ Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options, 
     const std::int64_t D = q.dim(-1), of_values = v.dim(-1);
     const double scale = options.scale.value_or(1.0 / std::sqrt(static_cast<double>(D)));
     Heads heads{with_four_axes(q), with_four_axes(k), with_four_axes(v)};
-    // Zeros behind queries and keys leave their products as they are; those behind values are cut off again.
+    // Zeros behind queries and keys leave their products as they are; zeros behind values are cut off again.
     if (const std::int64_t widest = std::max(D, of_values); k.dim(-1) == D)
         heads = {widened(heads.q, widest), widened(heads.k, widest), widened(heads.v, widest)};
     Tensor o = !options.causal                            ? call_attention(heads, false, scale)

@@ -19,7 +19,7 @@ void expect_images(std::string_view op, const Tensor& x) {
         refuse(op, x.graph().origin, fmt::format("there is no pixel to read in {}", x.type().text()));
 }
 
-/// Where an axis of so many pixels is read for so many others.
+/// The places where an axis of so many pixels is read to make so many others.
 struct PlacesOfAxis {
     std::vector<double> first, second;  ///< whole numbers
     std::vector<double> part;           ///< of the second

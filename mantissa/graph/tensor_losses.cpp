@@ -1,4 +1,4 @@
-// Cross-entropy with what recipes add to it: weights of classes, smoothed labels, ignored rows, losses by
+// Cross-entropy with the options of recipes: weights of classes, smoothed labels, ignored rows, losses by
 // row. Each is arithmetic on numbers of rows, so that the logits stay inside of the one operation that reads
 // them.
 #include <fmt/format.h>
@@ -108,8 +108,8 @@ void check_options(const Tensor& logits, const Tensor& targets, const CrossEntro
                            options.class_weights.type().text()));
 }
 
-/// Targets [..., V] say how much of a row belongs to each class. The log-sum-exp of a row is what the loss of
-/// target 0 gives beside it.
+/// Targets [..., V] give each class its share of a row. The loss of target 0 gives the row's log-sum-exp
+/// besides.
 Tensor soft_cross_entropy(const Tensor& logits, const Tensor& given, const CrossEntropyOptions& options) {
     const double V = static_cast<double>(logits.dim(-1)), part = options.label_smoothing;
     const Tensor targets = cast(given, DType::f32);

@@ -1,5 +1,5 @@
 // Norms of groups of channels, weights that are a direction and a length, and bags of rows of a table: by
-// other operations, which nests compute without keeping what lies between.
+// other operations, which nests compute without keeping intermediate values.
 #include <fmt/format.h>
 
 #include <limits>

@@ -63,7 +63,7 @@ struct DepthAxis {
     std::int64_t place(std::int64_t output, std::int64_t tap) const {
         return output * stride + tap * apart - before;
     }
-    /// Those that meet planes of the volume; the others meet zeros.
+    /// The taps that meet planes of the volume; the others meet zeros.
     Taps taps_of(std::int64_t output) const {
         const std::int64_t first = -place(output, 0), last = planes - 1 + first;
         return {first > 0 ? ceil_div(first, apart) : 0, last < 0 ? 0 : std::min(taps, last / apart + 1)};

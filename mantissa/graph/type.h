@@ -49,7 +49,7 @@ struct Type {
     Layout layout = Layout::row_major;
 
     std::int64_t bytes() const;
-    /// As in "f32[4, 1024]"; half bytes are "s4", and codes are told behind it: "bf16[64, 32] as nf4".
+    /// As in "f32[4, 1024]"; half bytes are "s4", and codes follow the shape: "bf16[64, 32] as nf4".
     std::string text() const;
 
     friend bool operator==(const Type&, const Type&) = default;

@@ -30,7 +30,7 @@ using Rule = Interval (*)(In);
 
 Interval truth(bool always, bool ever) { return {always ? 1.0 : 0.0, ever ? 1.0 : 0.0}; }
 
-/// Rules of primitives whose values over a box follow from those of their operands; truth is 0 or 1.
+/// Rules of primitives whose values over a box follow from the operands' values; truth is 0 or 1.
 constexpr std::pair<std::string_view, Rule> rules[] = {
     {"add",
      [](In x) {
@@ -92,7 +92,7 @@ Rule rule_of(const Node& node, const std::vector<Type>& types) {
     return rule == std::end(rules) ? nullptr : rule->second;
 }
 
-/// Whether a number is one of the type, whatever it was computed from: whole, and not too large.
+/// Whether a number is exact in the type, whatever it was computed from: whole, and not too large.
 bool is_exact(double x, DType dtype) {
     const double most = dtype == DType::bf16 ? 0x1p8 : dtype == DType::f16 ? 0x1p11 : 0x1p24;
     return std::abs(x) <= most && x == std::trunc(x);
@@ -216,7 +216,7 @@ std::optional<std::int64_t> PositionMask::visible(const PairBox& box) const {
     for (std::size_t axis = 0; axis < 4; ++axis) {
         if (box.end[axis] <= box.begin[axis]) return 0;
         if (axis >= 2 || steps_.counts(axis)) continue;
-        times *= box.end[axis] - box.begin[axis];  // one of equals is looked at
+        times *= box.end[axis] - box.begin[axis];  // equal boxes are looked at once
         one.end[axis] = one.begin[axis] + 1;
     }
     std::vector<Interval> values;

@@ -1,6 +1,6 @@
 // The pairs of a query and a key that see each other, where that follows from positions alone: a causal mask,
-// and what a score says is visible. Boxes of pairs are answered by interval arithmetic, without looking at
-// pairs one by one where a box is seen by all or by none.
+// and the `visible` of a score. Boxes of pairs are answered by interval arithmetic, without looking at pairs
+// one by one where a box is seen by all or by none.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ struct PairBox {
     std::int64_t pairs() const;
 };
 
-/// All values that something has among some pairs lie between these.
+/// Bounds of all values that an expression has among some pairs.
 struct Interval {
     double low = -std::numeric_limits<double>::infinity();
     double high = std::numeric_limits<double>::infinity();
@@ -34,13 +34,13 @@ struct Interval {
 /// A score's `visible` as steps over intervals, each from steps before it.
 class VisibleSteps {
   public:
-    /// A single pair's value: as the step computes it, or within what a kernel may make of it.
+    /// A single pair's value: as the step computes it, or an interval that holds a kernel's rounding of it.
     enum class Points : bool { exact, rounded };
     struct Step {
         Node node = {};
         std::vector<Type> types = {};  ///< of its operands
         std::vector<std::size_t> inputs = {};
-        /// Null: values over a box do not follow from those of the operands.
+        /// Null: values over a box do not follow from the operands' values.
         Interval (*rule)(std::span<const Interval>) = nullptr;
         Interval value = {};                      ///< without a rule
         std::optional<std::size_t> axis = {};     ///< of [B, H, T, S], that it counts
@@ -51,11 +51,11 @@ class VisibleSteps {
 
     /// No steps where the body hides nothing.
     explicit VisibleSteps(const Graph& body);
-    /// The last says what is visible.
+    /// The last step gives the visibility.
     std::span<const Step> steps() const { return steps_; }
     bool counts(std::size_t axis) const;
 
-    /// `own`: of a counter, or of what is read.
+    /// `own`: the interval of a counter, or of the operand that is read.
     static Interval evaluate(const Step& step, std::span<const Interval> operands, const Interval& own,
                              Points points);
 
@@ -68,14 +68,14 @@ class VisibleSteps {
 
 class PositionMask {
   public:
-    /// Nothing where what is visible depends on the scores, on operands or on random numbers.
+    /// Nothing where visibility depends on the scores, on operands or on random numbers.
     static std::optional<PositionMask> of(const AttentionScore& score, bool causal,
                                           const AttentionExtents& extents);
 
     /// Pairs of the box that are visible. Nothing where finding out takes too long, as with a mask that looks
     /// like noise.
     std::optional<std::int64_t> visible(const PairBox& box) const;
-    /// The same for every sequence and head.
+    /// False: every sequence and head has the same count.
     bool depends_on_heads() const { return steps_.counts(0) || steps_.counts(1); }
 
   private:
@@ -89,15 +89,15 @@ class PositionMask {
     std::int64_t last_ = 0;  ///< causal: query i sees keys up to i + last_
 };
 
-/// Pairs that attention of this score meets: those that are visible where that follows from positions alone,
-/// else all that the causal mask shows.
+/// Pairs that attention with this score computes: the visible pairs where they follow from positions alone,
+/// else every pair that the causal mask shows.
 std::int64_t visible_pairs(const AttentionScore& score, bool causal, const AttentionExtents& extents);
 
 /// Blocks of pairs that a kernel meets.
 struct VisibleBlocks {
-    std::int64_t computed = 0;  ///< of which a pair is visible, or may be
+    std::int64_t computed = 0;  ///< blocks with a pair that is visible, or may be
     std::int64_t all = 0;
-    bool by_data = false;  ///< what is visible does not follow from positions alone
+    bool by_data = false;  ///< visibility does not follow from positions alone
 };
 VisibleBlocks visible_blocks(const AttentionScore& score, bool causal, const AttentionExtents& extents,
                              std::int64_t queries, std::int64_t keys);

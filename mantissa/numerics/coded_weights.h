@@ -1,6 +1,5 @@
-// Matrices of weights that stay as they are, as codes and scales: a code of half a byte or of one stands for
-// a number, and that number times the scale of its block is the weight, which products widen when they read
-// it.
+// Matrices of fixed weights as codes and scales. A code of half a byte or of a byte stands for a number; that
+// number times the scale of its block is the weight. Products widen the codes when they read them.
 //
 //   nf4   quantiles of the normal distribution times the largest magnitude of a block, over all rows; the
 //         blocks' scales in eight bits (Dettmers et al., "QLoRA", NeurIPS 2023): 4.13 bits a weight
@@ -8,7 +7,7 @@
 //   int8  -127 ... 127 times a scale a row: 8 bits
 //
 // Numbers of FP8, for units that multiply them, are codes without scales: e4m3, e5m2. Only such a product
-// reads them, along either axis: those of the transpose lie behind the matrix's.
+// reads them, along either axis: the transpose's codes lie behind the matrix's.
 #pragma once
 
 #include <array>
@@ -78,7 +77,7 @@ struct Nf4Weights {
 Nf4Weights nf4_of(std::span<const float> weights);
 
 constexpr bool has_codes(Layout layout) { return layout >= Layout::nf4; }
-/// Products of FP8 take extents that are multiples of it: 16 bytes.
+/// Products of FP8 take extents that are multiples of this: 16 bytes.
 constexpr std::int64_t fp8_extent_multiple = 16;
 constexpr bool is_fp8(Layout layout) { return layout >= Layout::e4m3; }
 /// "nf4", "half_bytes".
@@ -91,7 +90,7 @@ struct CodedMatrix {
     std::int64_t rows = 0, columns = 0;  ///< of int4, columns are even
 };
 
-/// Codes, then what their scales are made of.
+/// Bytes of the codes, then of the data that their scales follow from.
 std::int64_t coded_bytes(const CodedMatrix& matrix);
 
 /// Writes the codes and scales of the weights, row after row, to coded_bytes() bytes that are aligned to 4. A
@@ -114,7 +113,7 @@ struct CodedSource {
 };
 CodedSource source_of(const CodedMatrix& matrix, const void* bytes);
 
-/// Some of its elements as a row-major matrix in FP32 or, rounded to the nearest, BF16.
+/// Some of a matrix's elements as a row-major matrix in FP32 or, rounded to the nearest, BF16.
 struct WidenedPart {
     CodedSource from;
     std::int64_t row = 0, column = 0, rows = 0, columns = 0;

@@ -19,7 +19,7 @@ enum class Layout : std::uint8_t {
     nf4,
     int4,
     int8,
-    // FP8 numbers, a byte each: by rows, and behind them those of the transpose.
+    // FP8 numbers, a byte each: by rows, and behind them the transpose's.
     e4m3,
     e5m2,
 };

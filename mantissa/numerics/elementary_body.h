@@ -172,12 +172,12 @@ template <int quarters, class Ops>
     const auto is_odd = ops.less(ops.constant(0.5f), ops.to_float(ops.and_int(quarter, ops.integer(1))));
     const auto sign = ops.template shift_left<30>(ops.and_int(quarter, ops.integer(2)));
     const auto value = ops.bits(ops.select(is_odd, cosine, sine));
-    // The sign bit is flipped where `sign` has it: what is carried out of it is lost.
+    // The sign bit is flipped where `sign` has it: the carry out of it is lost.
     const auto y = ops.from_bits(ops.add_int(value, sign));
     return ops.select(ops.less(x, ops.constant(circle_greatest)), y, ops.constant(__builtin_nanf("")));
 }
 
-/// Sine of |x| < circle_greatest, odd in every bit; beyond, and of infinities and NaN, NaN.
+/// Sine of |x| < circle_greatest, odd in every bit; NaN for larger |x|, infinities and NaN.
 template <class Ops>
 [[gnu::always_inline]] inline typename Ops::Float sin(Ops& ops, typename Ops::Float x) {
     const auto sign = ops.and_int(ops.bits(x), ops.integer(static_cast<int>(0x80000000u)));
@@ -185,7 +185,7 @@ template <class Ops>
     return ops.from_bits(ops.add_int(ops.bits(circle<0>(ops, a)), sign));
 }
 
-/// Cosine of |x| < circle_greatest, even in every bit; beyond, and of infinities and NaN, NaN.
+/// Cosine of |x| < circle_greatest, even in every bit; NaN for larger |x|, infinities and NaN.
 template <class Ops>
 [[gnu::always_inline]] inline typename Ops::Float cos(Ops& ops, typename Ops::Float x) {
     return circle<1>(ops, ops.from_bits(ops.and_int(ops.bits(x), ops.integer(0x7fffffff))));

@@ -12,7 +12,7 @@ inline constexpr float exp2_series[] = {0x1.62e430p-1f, 0x1.ebfbdcp-3f,  0x1.c6a
                                         0x1.3b2de0p-7f, 0x1.5f0830p-10f, 0x1.416b5cp-13f};
 /// Between these the result is finite and normal.
 inline constexpr float exp2_least = -126, exp2_greatest = 127;
-/// Here the sum of exponents is that of zero, and that of infinity: what exp2_inside gives, with no test.
+/// Here the sum of exponents is zero's, and infinity's: exp2_inside gives these, with no test.
 inline constexpr float exp2_zero = -127, exp2_infinite = 128;
 inline constexpr float log2_e = 1.4426950408889634f;
 
@@ -33,7 +33,7 @@ template <class Ops>
 }
 
 /// e^x for x <= 0, which softmax needs: the rounding of the exponent, at most 126, weighs little where the
-/// result is small. A NaN stays one without a test, since the power of two is a factor.
+/// result is small. A NaN stays NaN without a test, since the power of two is a factor.
 template <class Ops>
 [[gnu::always_inline]] inline typename Ops::Float exp_up_to_zero(Ops& ops, typename Ops::Float x) {
     const auto y = ops.maximum(ops.constant(exp2_zero), ops.multiply(x, ops.constant(log2_e)));
@@ -42,7 +42,7 @@ template <class Ops>
     return ops.multiply(exp2_of_rest(ops, y, shifted), ops.from_bits(power));
 }
 
-/// 2^y for y <= exp2_greatest, which is not tested. From exp2_zero down it is zero. Between that and
+/// 2^y for y <= exp2_greatest, which is not tested. From exp2_zero down it is zero. Between exp2_zero and
 /// exp2_least it is subnormal, so zero to code that flushes subnormals. NaN gives a number of no meaning: the
 /// caller takes care of NaN.
 template <class Ops>
@@ -50,7 +50,7 @@ template <class Ops>
     return exp2_inside(ops, ops.maximum(ops.constant(exp2_zero), y));
 }
 
-/// The same for every y: from exp2_infinite up it is infinity.
+/// 2^y for every y: from exp2_infinite up it is infinity.
 template <class Ops>
 [[gnu::always_inline]] inline typename Ops::Float exp2(Ops& ops, typename Ops::Float y) {
     return exp2_below(ops, ops.minimum(ops.constant(exp2_infinite), y));

@@ -1,6 +1,5 @@
-// log(1 + x), e^x - 1 and x^y in FP32, over the operations of elementary_body.h, `floor` and
-// `subtract_int`. Only generated
-// code and scalar functions use them.
+// log(1 + x), e^x - 1 and x^y in FP32, over the operations of elementary_body.h, `floor` and `subtract_int`.
+// Only generated code and scalar functions use them.
 #pragma once
 
 #include "mantissa/numerics/elementary_body.h"
@@ -29,7 +28,7 @@ template <class Ops>
     return {ops.template shift_right_signed<23>(above), ops.from_bits(fraction)};
 }
 
-/// log(1 + x): what 1 + x lost by rounding is added to its fraction. -1 gives -infinity, below it NaN.
+/// log(1 + x): the rounding error of 1 + x is added to its fraction. -1 gives -infinity, below it NaN.
 template <class Ops>
 [[gnu::always_inline]] inline typename Ops::Float log1p(Ops& ops, typename Ops::Float x) {
     const auto one = ops.constant(1.0f);
@@ -53,7 +52,7 @@ template <class Ops>
     return ops.select(ops.less(x, ops.constant(__builtin_inff())), y, x);  // infinity and NaN are kept
 }
 
-/// e^x - 1 = 2^n (e^r - 1) + 2^n - 1, at half the size, so that 2^128 is none on the way.
+/// e^x - 1 = 2^n (e^r - 1) + 2^n - 1, at half the size, so that 2^128 does not occur on the way.
 template <class Ops>
 [[gnu::always_inline]] inline typename Ops::Float expm1(Ops& ops, typename Ops::Float x) {
     constexpr float least = -30, greatest = exp_greatest;  // from there on -1, and infinity
@@ -111,7 +110,7 @@ template <class Ops>
     return {high, ops.subtract(low, ops.subtract(high, sum))};
 }
 
-/// a^y of a number a >= 0; 0, whose logarithm is -infinity, and infinity are as their limits. What is beyond
+/// a^y of a number a >= 0; 0, whose logarithm is -infinity, and infinity are as their limits. A number beyond
 /// the exponential's range goes through it as any number, and is replaced.
 template <class Ops>
 [[gnu::always_inline]] inline typename Ops::Float power_of_positive(Ops& ops, typename Ops::Float a,
@@ -128,7 +127,7 @@ template <class Ops>
     return ops.select(ops.less(ops.constant(exp_greatest), high), infinity, r);
 }
 
-/// x^y as C has it: x^0 and 1^y are 1 even of NaN; a negative x has powers of whole y alone, else NaN.
+/// x^y as C has it: x^0 and 1^y are 1 even for NaN; negative x has powers for whole y alone, else NaN.
 /// Subnormals count as zero.
 template <class Ops>
 [[gnu::always_inline]] inline typename Ops::Float pow(Ops& ops, typename Ops::Float x,
@@ -136,7 +135,7 @@ template <class Ops>
     const auto one = ops.constant(1.0f), infinity = ops.constant(__builtin_inff());
     const auto a = magnitude(ops, x);
     auto r = power_of_positive(ops, a, y);
-    // (-1)^y of an infinite y, too.
+    // (-1)^y for infinite y, too.
     r = ops.select(ops.less(a, one), r, ops.select(ops.less(one, a), r, one));
     const auto half = ops.multiply(y, ops.constant(0.5f));
     const auto sign = ops.and_int(ops.bits(x), ops.integer(static_cast<int>(0x80000000u)));

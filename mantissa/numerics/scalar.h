@@ -1,5 +1,5 @@
 // One element of any storage type as the plain loops compute with it: 16-bit formats are widened to FP32, and
-// what is stored in them is rounded to nearest even.
+// results are rounded to nearest even when they are stored.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,7 @@ auto with_type(DType dtype, Body&& body) -> decltype(body(float{})) {
     throw InternalError("a storage type outside of its enumeration");
 }
 
-/// The same for floating-point types only; a kernel refuses the others.
+/// Calls body(zero of the type) for floating-point types only; a kernel refuses the others.
 template <class Body>
 auto with_floating_type(DType dtype, Body&& body) -> decltype(body(float{})) {
     switch (dtype) {

@@ -24,7 +24,7 @@ constexpr std::array<ShortLimits, formats.size()> limits = {{
     {"e3m2", 6, 3, 2, -2, 4, 28.0f, false},
     {"e2m3", 6, 2, 3, 0, 2, 7.5f, false},
     {"e2m1", 4, 2, 1, 0, 2, 6.0f, false},
-    // The grid of whole numbers is that of a format whose numbers are all subnormal.
+    // The grid of whole numbers is a format whose numbers are all subnormal.
     {"int8", 8, 0, 6, 0, 0, 127.0f / 64.0f, false},
 }};
 
@@ -145,8 +145,8 @@ std::uint8_t e8m0_of(ShortFormat element, float largest, ScaleRule rule) {
     if (bits >= exponent_field) return 255;
     if (bits <= fraction_field) return 0;  // subnormal numbers are zeros
     if (rule == ScaleRule::floor) return code(static_cast<int>(bits >> 23) - of.max_exponent);
-    // One FP32 product, then its exponent, one more if any bit of its fraction is set. Of the fraction alone,
-    // so that none is subnormal: threads that flush those would have another scale.
+    // One FP32 product, then its exponent, one more if any bit of its fraction is set. The factor is the
+    // fraction alone, so never subnormal: threads that flush subnormals would have another scale.
     const float fraction = std::bit_cast<float>((bits & fraction_field) | one);
     const auto share = std::bit_cast<std::uint32_t>(fraction * (1.0f / of.max));
     return code(static_cast<int>(bits >> 23) - 127 + static_cast<int>((share + fraction_field) >> 23));

@@ -34,31 +34,31 @@ struct ShortLimits {
 const ShortLimits& limits_of(ShortFormat format);
 std::span<const ShortFormat> short_formats();
 
-/// The format of that name. Throws UserError for any other; AMD's FNUZ forms, whose numbers and NaN are
-/// others, are named there.
+/// The format of that name. Throws UserError for any other, and names AMD's FNUZ forms, whose numbers and NaN
+/// differ.
 ShortFormat find_short_format(std::string_view name);
 
 /// The value of a code. Bits above the format's are ignored.
 float value_of(ShortFormat format, std::uint8_t code);
 
-/// To the nearest value, ties to even. Beyond the largest it is the largest, infinities too; a NaN stays one.
+/// To the nearest value, ties to even. Numbers beyond the largest, infinities too, become it; NaN stays NaN.
 float rounded_to(ShortFormat format, float value);
 
 /// Stochastic: to one of the two neighbours of `value`, up with the probability of its distance from the
-/// lower one, by the upper 24 of 32 random bits. Beyond the largest as above.
+/// lower one, by the upper 24 of 32 random bits. Beyond the largest value as above.
 float rounded_to(ShortFormat format, float value, std::uint32_t random);
 
-/// The code of the nearest value. A NaN is the format's own; where it has none, the largest value.
+/// The code of the nearest value. NaN becomes the format's NaN; where it has none, the largest value.
 std::uint8_t code_of(ShortFormat format, float value);
 
 /// The scale that numbers share. The first two are a power of two a block (E8M0), by its exponent.
 enum class ScaleRule : std::uint8_t {
-    up,        ///< such that the largest number does not saturate: NVIDIA's for MXFP8
-    floor,     ///< exponent of the largest number less the element's: OCP's, with which some saturate
-    tensor,    ///< one of FP32 for the whole tensor: its largest number becomes the format's
-    two_level  ///< one of E4M3 a block, times one of FP32 for the tensor: NVFP4's
+    up,        ///< such that the largest number does not saturate: NVIDIA's rule for MXFP8
+    floor,     ///< exponent of the largest number less the element's: OCP's rule, where some numbers saturate
+    tensor,    ///< one FP32 scale for the whole tensor: its largest number becomes the format's
+    two_level  ///< one E4M3 scale a block, times one FP32 scale for the tensor: NVFP4's
 };
-/// Whether a scale of FP32 is left over, by which sums are multiplied.
+/// Whether an FP32 scale is left over, as a factor of the sums.
 inline bool has_tensor_scale(ScaleRule rule) {
     return rule == ScaleRule::tensor || rule == ScaleRule::two_level;
 }
@@ -80,22 +80,22 @@ constexpr std::int64_t max_rounded_block = 128;
 /// and NaN, and FP32's largest number at most.
 float tensor_scale(ShortFormat element, float largest);
 
-/// Two levels of scales, as NVFP4 has them: numbers of E2M1 times a scale of E4M3 a block times one of FP32 a
+/// Two levels of scales, as NVFP4 has them: numbers of E2M1 times an E4M3 scale a block times an FP32 scale a
 /// tensor.
 struct TwoLevelScale {
-    float decode;  ///< of the block, an E4M3 number: what E2M1 values are multiplied by
-    float encode;  ///< what the tensor's numbers are multiplied by to become E2M1
+    float decode;  ///< of the block, an E4M3 number: the factor of E2M1 values
+    float encode;  ///< the factor that makes E2M1 of the tensor's numbers
 };
 /// Factor of the tensor's numbers, 448 x 6 / largest, with tensor_scale's exceptions.
 float two_level_tensor_scale(float largest);
-/// `tensor`: two_level_tensor_scale of the whole.
+/// `tensor`: two_level_tensor_scale of the whole tensor.
 TwoLevelScale two_level_scale(float largest_of_block, float tensor);
 
 /// 32 random bits of a matrix' element: a word of the stream, 16 neighbours apart, so that lanes draw alike.
 std::uint32_t rounding_bits(const RandomStream& stream, std::int64_t row, std::int64_t column,
                             std::int64_t columns);
 
-/// Numbers of a random Hadamard transform: those which NVFP4's filter gradient turns before it rounds them.
+/// Numbers of a random Hadamard transform, which NVFP4's filter gradient applies before rounding.
 constexpr int hadamard_size = 16;
 /// Signs first, then Sylvester's matrix / 4, summed in FP32 by halves; results are BF16 numbers. Both factors
 /// of a product turned along its depth, the product stays. NVIDIA's signs.

@@ -1,5 +1,5 @@
-// The 16-bit formats as types of their own, so that a pointer says what it points to. No functions here:
-// files compiled for one instruction set include this header.
+// The 16-bit formats as types of their own, so that a pointer names its format. No functions here: files
+// compiled for one instruction set include this header.
 #pragma once
 
 #include <cstdint>

@@ -65,8 +65,8 @@ void ValueHistogram::add(std::span<const float> values) {
 }
 
 std::vector<ValueHistogram::Bucket> ValueHistogram::buckets() const {
-    constexpr std::uint32_t half = 1U << (kept_bits - 1);  // the first of those with the sign
-    // Where magnitudes of a key begin; those of the last finite key end at 2^128.
+    constexpr std::uint32_t half = 1U << (kept_bits - 1);  // the first bucket with the sign
+    // The least magnitude of a key; the last finite key ends at 2^128.
     const auto edge = [](std::uint32_t key) {
         const float begin = std::bit_cast<float>(key << dropped_bits);
         return std::isinf(begin) ? 0x1p128 : static_cast<double>(begin);

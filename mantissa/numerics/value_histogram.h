@@ -1,5 +1,5 @@
-// How the numbers of a tensor are spread: between which powers of two they lie, which decides what format can
-// hold them; and with their signs, as finely as what tools for looking at training draw.
+// How the numbers of a tensor are spread. By powers of two, which decides the formats that can hold them; and
+// with their signs, as finely as tools draw them that look at training.
 #pragma once
 
 #include <array>
@@ -37,14 +37,14 @@ class ExponentHistogram {
     float greatest_ = 0;
 };
 
-/// The exponent of the loss scale to choose for gradients, from 0 to 24. It is that of the largest power of
-/// two at which the greatest gradient is still a quarter of what FP16 holds. So the gradient may grow between
-/// two steps.
+/// The exponent of the loss scale to choose for gradients, from 0 to 24: of the largest power of two at which
+/// the greatest gradient is still a quarter of FP16's largest number. So the gradient may grow between two
+/// steps.
 int proposed_scale_exponent(const ExponentHistogram& gradients);
 
 class ValueHistogram {
   public:
-    /// Those that are not finite are counted apart.
+    /// Adds numbers; infinities and NaN are counted apart.
     void add(std::span<const float> values);
 
     /// The count of all finite numbers; 0 where there are none.

@@ -98,7 +98,7 @@ class AddAdapters {
         });
     }
 
-    /// Whether it is a frozen weight that only its linear layer multiplies, in whatever format that wants.
+    /// Whether it is a frozen weight that only its linear layer multiplies, in any format.
     bool is_of_trunk(const State& state) const {
         if (rules_.trunk == Layout::row_major || !state.frozen || state.type.dtype != DType::f32)
             return false;
@@ -220,7 +220,7 @@ class AddAdapters {
         return reshape(matmul(pixels, reshape(b, {-1, shape[-1]})), shape);
     }
 
-    /// 1 / |W + s B A| by output, of the magnitude's shape, to which no gradient flows.
+    /// 1 / |W + s B A| by output, of the magnitude's shape; no gradient flows to it.
     Tensor inverse_norm(const Node& node, Tensor weight, const States& states, double scale) {
         // Matrices of a convolution are transposed: W [RSC, K], A [RSC, r], B [r, K].
         const bool is_transposed = is_convolution(node);

@@ -9,7 +9,7 @@
 // A [r, inputs] and B [outputs, r] are parameters in FP32, and B begins at zero. Beside a convolution under
 // filters [R, S, C, K], A [R, S, C, r] is one of r filters, and B [1, 1, r, K] multiplies each pixel. The
 // frozen weights may be stored in a shorter format, matrices as codes and scales, too. It runs before all
-// other passes: differentiation finds no gradient to make for what is frozen, and fusing puts the sum behind
+// other passes: differentiation finds no gradient to make for frozen weights, and fusing puts the sum behind
 // one of the products.
 //
 // With a magnitude m [outputs] (DoRA, Liu et al. 2024) the sum is multiplied by m / |W + s B A|, the norm of
@@ -41,8 +41,8 @@ struct AdapterRules {
     std::function<std::optional<Adapter>(const std::string& layer)> of;
     /// The format of frozen matrices that only products and embeddings read; none: as they are.
     std::optional<DType> stored = {};
-    /// How those of linear layers lie, but the last one's and those of tables: nf4, int4 or int8, which
-    /// products widen to that format; row_major: as all else.
+    /// The codes of frozen matrices of linear layers, but the last one and tables: nf4, int4 or int8, which
+    /// products widen to `stored`; row_major: none.
     Layout trunk = Layout::row_major;
     /// Random numbers of dropout, values of the graph, and the first operation that takes some; none: nothing
     /// is dropped.
@@ -53,16 +53,16 @@ struct AdapterRules {
 /// The layers of a graph that can have an adapter, by name in their order: linear ones, x [M, inputs] times a
 /// parameter W [outputs, inputs], and convolutions under a parameter, of one group.
 struct AdaptableLayers {
-    std::vector<std::string> names;  ///< but those that are tied to an embedding's table
+    std::vector<std::string> names;  ///< without layers tied to an embedding's table
     std::string last;                ///< tied or not; empty: there is none
 };
 AdaptableLayers adaptable_layers(const Graph& graph);
 
-/// `kept`: values of the graph; each is replaced by where it is found afterwards. Throws UserError for a
-/// layer whose weight is not frozen.
+/// `kept`: values of the graph; each becomes its value in the new graph. Throws UserError for a layer whose
+/// weight is not frozen.
 Graph add_adapters(const Graph& graph, const AdapterRules& rules, std::span<Value> kept);
 
-/// The name of a layer whose weight that is.
+/// The name of the layer that has this weight.
 std::string layer_of_weight(const std::string& weight);
 
 }  // namespace mantissa

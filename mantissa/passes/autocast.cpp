@@ -111,12 +111,12 @@ class Autocast {
         return {.dtype = widest, .rule = fmt::format("promotion: {}", node.op->name), .numbers_stay = true};
     }
 
-    /// The operand in a format; a cast made once serves all who want it.
+    /// The operand in a format; a cast made once serves all readers.
     Value as(Value operand, DType dtype, bool numbers_stay) {
         const Type& type = target().type(operand);
         if (!is_castable(type.dtype) || type.dtype == dtype) return operand;
         if (numbers_stay && type.shape.rank() == 0) return operand;
-        // A value that is stored in the format, and was widened for whoever reads it, is there as it was.
+        // A value that is stored in the format, and was widened for its readers, is taken as it is stored.
         if (const Node& made = target().node(operand.node); made.op->name == "cast" && dtype != DType::f32)
             if (target().type(made.inputs[0]).dtype == dtype) return made.inputs[0];
         const auto [entry, is_new] = casts_.try_emplace({operand, dtype});

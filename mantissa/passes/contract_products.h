@@ -1,5 +1,5 @@
-// Products that one addition alone reads are made in one with it, and rounded once: for bodies of which code
-// is made, behind all other passes.
+// Contracts a product that one addition alone reads into that addition, which rounds once. For bodies that
+// code is generated from, behind all other passes.
 //
 //   %3 = mul(%a, %b)  %4 = add(%3, %c)      becomes  %4 = fma(%a, %b, %c)
 //   %3 = add(%y, %a)  %4 = add(%3, %a)      becomes  %4 = fma(%a, 2, %y), since a is doubled exactly

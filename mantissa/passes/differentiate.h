@@ -19,8 +19,8 @@ struct ParameterGradient {
     bool is_shard = false;  ///< the gradient is this rank's part of it alone (ranks/shard.h)
 };
 
-/// `loss` is a scalar. Frozen parameters have no gradient; another on which the loss does not depend has one
-/// of zeros. `seed`, a scalar of the loss's type, multiplies every gradient; empty stands for 1.
+/// `loss` is a scalar. Frozen parameters have no gradient; a parameter on which the loss does not depend has
+/// a gradient of zeros. `seed`, a scalar of the loss's type, multiplies every gradient; empty stands for 1.
 std::vector<ParameterGradient> differentiate(Graph& graph, Tensor loss, Tensor seed = {});
 
 }  // namespace mantissa

@@ -36,7 +36,7 @@ std::vector<bool> moved_with_beginnings(const Graph& graph) {
     return moved;
 }
 
-/// Copies nodes, and behind each those that are moved and waited for it alone.
+/// Copies nodes, and behind each the moved nodes that waited for it alone.
 class EarlyOrder {
   public:
     explicit EarlyOrder(const Graph& graph) : graph_(graph), rewriter_(graph) {
@@ -61,7 +61,7 @@ class EarlyOrder {
                                    [&](const Value& input) { return rewriter_.placed(input); });
     }
 
-    /// In the order of nodes: one that is copied may let another, behind it.
+    /// Copies waiting nodes that may stand now, in their order: a copy may let another follow, behind it.
     void copy_what_may() {
         std::erase_if(waiting_, [&](NodeId id) {
             if (!may_be_copied(id)) return false;
@@ -105,8 +105,8 @@ std::int64_t next_number(const Graph& graph) {
     return next;
 }
 
-/// Begins a kind of exchange of each bucket of the tensors, then awaits them all: the names of both, and
-/// what the beginning of a bucket says besides.
+/// Begins a kind of exchange of each bucket of the tensors, then awaits them all: the names of both
+/// operations, and the attributes of a bucket's beginning.
 struct ExchangeKind {
     std::string start, wait;
     std::function<Attributes(std::span<const std::size_t> bucket, Attributes)> attributes =
@@ -134,7 +134,7 @@ std::vector<Tensor> exchanged(Graph& graph, std::span<const Tensor> tensors,
     return results;
 }
 
-/// Sums the terms in the order in which the backward pass is done with them.
+/// Sums the terms in the order in which the backward pass finishes them.
 std::vector<Tensor> summed(Graph& graph, std::span<const ReducedTerm> terms, const Distribution& distribution,
                            const std::string& name) {
     std::vector<std::size_t> order(terms.size());
@@ -178,7 +178,7 @@ std::vector<Tensor> all_gathered(Graph& graph, std::span<const Tensor> parts, st
     };
     std::vector<std::size_t> order(parts.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
-    // A bucket of parts is that of the tensors which they make up.
+    // A bucket of parts has the size of a bucket of whole tensors, by rank.
     Distribution of_parts = distribution;
     of_parts.bucket_bytes = distribution.bucket_bytes / distribution.ranks;
     return exchanged(graph, parts, order, of_parts,

@@ -1,5 +1,5 @@
-// Exchanges of ranks in a step, as nodes of the graph: gradients are summed from where the last of a bucket
-// is finished, awaited where the first is read, so that they travel while the backward pass works.
+// Exchanges of ranks in a step, as nodes of the graph. A bucket's sum begins when its last gradient is
+// finished, and is awaited where one is first read, so that gradients travel while the backward pass works.
 //
 //     %7 = matmul ...                               %7 = matmul ...
 //     %9 = layer_norm_grad ...        becomes       %9 = layer_norm_grad ...
@@ -9,11 +9,11 @@
 //                                                   %43 = global_norm(%42.0, %42.1, ...)
 //
 // A rank gets the sum of its part of a gradient that is cut (ranks/shard.h): reduce_scatter_start and
-// reduce_scatter_wait. It updates its part of the parameter alone, and what all have made of theirs is put
+// reduce_scatter_wait. It updates its part of the parameter alone, and the updated parts of all ranks are put
 // together: all_gather_start and all_gather_wait.
 //
 // In two parts, since the update is recorded between: `all_reduced`, `reduce_scattered` and `all_gathered`
-// put the nodes, `distribute` moves each beginning to where it may be, with the additions of micro-batches
+// put the nodes, `distribute` moves each beginning to its earliest place, with the additions of micro-batches
 // that it waits for.
 #pragma once
 
@@ -36,15 +36,15 @@ struct Distribution {
     States states = States::sharded;
     /// How gradients travel; losses always do in FP32.
     Wire wire = Wire::fp32;
-    /// Parameters of which a rank has a part, as the graph that updates them says (shard_parameters.h): for
-    /// those that do not.
+    /// Parameters that a rank has only a part of, as BuiltGraph::sharded of the updating graph
+    /// (shard_parameters.h): for graphs that update none.
     std::set<std::string> sharded = {};
 };
 
 /// A term of a sum.
 struct ReducedTerm {
     Tensor term;       // f32
-    NodeId made = -1;  ///< by what the backward pass is done with it: buckets are filled in this order
+    NodeId made = -1;  ///< the node after which the gradient is finished: buckets are filled in this order
 };
 
 /// The sums over all ranks, in the order of the terms, which travel as the distribution says. With one rank:
@@ -57,7 +57,7 @@ std::vector<Tensor> reduce_scattered(Graph& graph, std::span<const ReducedTerm> 
                                      const Distribution& distribution);
 
 /// The tensors of these shapes that the ranks' parts make up, in their order; begun a bucket at a time, in
-/// the same.
+/// the same order.
 std::vector<Tensor> all_gathered(Graph& graph, std::span<const Tensor> parts, std::span<const Shape> shapes,
                                  const Distribution& distribution);
 
@@ -65,7 +65,7 @@ std::vector<Tensor> all_gathered(Graph& graph, std::span<const Tensor> parts, st
 std::vector<Tensor> all_gathered_rows(Graph& graph, std::span<const Tensor> tensors,
                                       const Distribution& distribution);
 
-/// The same graph with every beginning as early as its operands let it. Changes no value.
+/// The graph with every beginning as early as its operands let it. Changes no value.
 Graph distribute(const Graph& graph);
 
 }  // namespace mantissa

@@ -47,7 +47,7 @@ class Emulation {
         return multiplies && !node.inputs.empty() && source_.type(node.inputs[0]).dtype == DType::f32;
     }
 
-    /// A rounding made once serves all who want it.
+    /// A rounding made once serves all readers.
     Value rounded(Value operand) {
         const auto [entry, is_new] = rounded_.try_emplace(operand);
         if (is_new)

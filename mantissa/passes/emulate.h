@@ -1,4 +1,4 @@
-// Emulation of another machine's numbers: what contractions multiply is rounded to a format first.
+// Emulation of another machine's numbers: operands of contractions are rounded to a format first.
 //
 //   %3: f32 = matmul(%x, %w)
 // becomes, for bf16,

@@ -11,7 +11,7 @@
 
 namespace mantissa::inline v0 {
 
-/// Every composite node for which `wanted` holds, and those that its definition brings, is replaced.
+/// Replaces every composite node for which `wanted` holds, and the composites that its definition brings.
 Graph expand(const Graph& graph, FunctionRef<bool(const Graph&, const Node&)> wanted);
 
 }  // namespace mantissa

@@ -1,12 +1,12 @@
-// Makes what is added to an embedding's gradient an operand of it.
+// Makes the addend of an embedding's gradient an operand of that gradient.
 //
 //   %2 = embedding_grad(%dy, %ids) {rows=V}  %3 = add(%g, %2)
 // becomes
 //   %3 = embedding_grad(%dy, %ids, %g) {rows=V}
 //
 // The gradient of a table that is tied to the last layer is such a sum. In two operations a table of zeros is
-// written, added to here and there, read and added to another; in one, some rows of %g are added to where
-// they lie, if nobody reads %g later. The order of the sum is another: rows are added to %g one by one.
+// written, added to here and there, read and added to another. In one, rows are added to %g in place, if
+// nobody reads %g later. The order of the sum differs: rows are added to %g one by one.
 #pragma once
 
 #include "mantissa/graph/graph.h"

@@ -32,7 +32,7 @@ class BodyMaker {
         for (NodeId id : group) copy(id);
         for (std::size_t i = 0; i < border.outputs.size(); ++i)
             body_.add_result(fmt::format("out{}", i), placed_.at(border.outputs[i]));
-        return simplify(body_);  // groups of two stages may have computed the same
+        return simplify(body_);  // groups of two stages may have computed equal values
     }
 
   private:
@@ -62,7 +62,7 @@ class BodyMaker {
         } else if (node.op->name == "iota") {
             const auto axis = static_cast<int>(node.attributes.integer("axis"));
             const Shape& own = node.outputs[0].shape;
-            // Along an axis of one it is 0, but its shape may be all that gives its user one.
+            // Along an axis of extent 1 it is 0, but its user may take its shape from it alone.
             made = own[axis] == 1
                        ? constant(body_, 0, node.outputs[0].dtype, shape).value()
                        : iota(body_, shape, axis + shape.rank() - own.rank(), node.outputs[0].dtype).value();
@@ -101,7 +101,7 @@ class Placing {
   private:
     const Nodes& members(int group) const { return grouping_.groups()[group]; }
 
-    /// A counter, or what is computed of counters: where a nest alone reads it, it need not be there.
+    /// A counter, or a node computed from counters: where a nest alone reads it, it need not be there.
     bool made_inside(NodeId id) const {
         return graph_.node(id).op->name != "constant" && grouping_.from_source({id, 0});
     }

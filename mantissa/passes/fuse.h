@@ -27,15 +27,14 @@ struct Fusion {
     std::int64_t bytes_saved = 0;  ///< reads and writes that are no longer made
 };
 
-/// Composites are left alone: expand those that shall take part first.
+/// Composites are left alone: expand the ones that shall take part first.
 Fusion fuse(const Graph& graph, const Machine& machine = {});
 
-/// The attribute by which a node in the body of a fused one keeps where it came from: the rule that decided
-/// its formats, for reports. Scope and stage would make equal bodies differ, and one that is computed again
-/// in a body is like any other there.
+/// The origin that a node keeps in a fused body: the rule that decided its formats, for reports. Scope and
+/// stage would make equal bodies differ, and a recomputed node is like any other there.
 Origin origin_in_body(const Node& node);
 
-/// Whether a composite's definition, all the way down, is made of what nests can hold.
+/// Whether a composite's definition, all the way down, consists of operations that nests can hold.
 bool nest_can_hold(const Graph& graph, const Node& composite);
 
 }  // namespace mantissa

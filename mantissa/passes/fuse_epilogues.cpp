@@ -117,8 +117,8 @@ class EpilogueFuser {
         return machine_.has_kernel(alone, alone.node(both));
     }
 
-    /// Whether a node is computed from another, directly or not; what became one node waits for all that
-    /// both of its parts read.
+    /// Whether a node is computed from another, directly or not; a joined node waits for all operands of both
+    /// of its parts.
     bool depends(NodeId id, NodeId on) const {
         std::vector<NodeId> open{id};
         std::vector<bool> seen(graph_.size());
@@ -181,7 +181,7 @@ class EpilogueFuser {
         return {body.add("reshape", {value}, {{"shape", shape.extents()}}), 0};
     }
 
-    /// A node, after what it reads; a contraction stands with its epilogue.
+    /// Places a node, after its operands; a contraction stands with its epilogue.
     void place(NodeId id) {
         if (const auto joined = by_contraction_.find(id); joined != by_contraction_.end())
             id = joined->second;

@@ -21,7 +21,7 @@ namespace mantissa::inline v0 {
 namespace {
 
 /// Values: x [N, C], w [V, C], targets of N rows, the scalar seed, of losses by rows one of N rows. Nodes:
-/// what makes and what reads the logits.
+/// the maker and the readers of the logits.
 struct LossForm {
     NodeId linear = -1, loss = -1;
     Value x = {}, w = {}, targets = {};
@@ -58,7 +58,7 @@ class LossRecognition {
     bool is(NodeId id, std::string_view op) const { return id >= 0 && node(id).op->name == op; }
     bool is_view_or_cast(NodeId id) const { return is(id, "cast") || is(id, "reshape"); }
 
-    /// Rows of V numbers, in the format of the products' operands, or widened to that of the loss.
+    /// Rows of V numbers, in the format of the products' operands, or widened to the loss's.
     bool require_logits(Value value) {
         const Type& type = graph_.type(value);
         return require(type.shape.rank() > 0 && type.shape[-1] == classes_,
@@ -146,7 +146,7 @@ class LossRecognition {
         return take_products(dlogits);
     }
 
-    /// The operation stands where the loss stood: what multiplies its gradients must not need a loss.
+    /// The operation stands where the loss stood: the factor of its gradients must not need a loss.
     bool take_seed(Value& taken, Value seed) {
         const Type& wanted = graph_.type({form_.loss, 0});
         if (!require(graph_.type(seed) == wanted, "its gradient is multiplied by {}, not by {}",
@@ -247,8 +247,8 @@ class LossReplacement {
   private:
     Tensor operand(Value value) { return {rewriter_.target(), rewriter_.map(value)}; }
 
-    /// The seed is recorded after the loss, with the backward pass. Copies it and what it needs, and every
-    /// state and input before it, whose order must stay.
+    /// The seed is recorded after the loss, with the backward pass. Copies the seed with the nodes that it
+    /// needs, and every state and input before it, whose order must stay.
     void bring_forward(NodeId seed) {
         std::set<NodeId> needed{seed};
         for (NodeId id = seed; id > form_.loss; --id) {

@@ -25,7 +25,7 @@ bool is_read(const Graph& graph, const Uses& uses, NodeId id) {
     return false;
 }
 
-/// Operation, attributes and formats: what those that are joined have in common.
+/// Operation, attributes and formats, which all updates of a joined node share.
 std::string kind_of(const Graph& graph, const Node& node) {
     std::string kind = std::string(node.op->name) + node.attributes.text();
     for (const Type& type : graph.input_types(node)) kind += " " + Type{type.dtype, {}, type.layout}.text();
@@ -85,7 +85,7 @@ Graph join_updates(const Graph& graph, FunctionRef<bool(const Graph&, const Node
         const std::vector<NodeId>& group = *found->second;
         if (id != group.back()) continue;
         Origin origin = graph.node(id).origin;
-        origin.scope.clear();  // those of many parameters
+        origin.scope.clear();  // scopes of many parameters
         const OriginScope scope(rewriter.target(), origin);
         const NodeId joined = rewriter.target().add("joined_updates", rewriter.map(operands_of(graph, group)),
                                                     joined_attributes(graph.node(id), group.size()));

@@ -72,7 +72,7 @@ class LayOut {
         return state >= 0 && kind_of(state) == State::Kind::parameter ? state : -1;
     }
 
-    /// First all that has no operand, so that states keep their indices and new ones follow them.
+    /// Copies nodes without operands first, so that states keep their indices and new ones follow them.
     void copy_sources() {
         for (NodeId i = 0; i < source_.end(); ++i)
             if (is_from_outside(source_.node(i))) rewriter_.copy(i);

@@ -1,5 +1,5 @@
-// Derived state: what a run would compute from parameters alone is computed when they change, not at every
-// use.
+// Derived state: values that a run would compute from parameters alone are computed when the parameters
+// change, not at every use.
 //
 //   %1: bf16 = cast(%w), %2 = matmul(%x, %1), ..., %9 = adamw(%w, ...), update w = %9.0
 // becomes
@@ -9,8 +9,8 @@
 //
 // A cast of a padded parameter (passes/pad.h) becomes a padded derived state: cast(pad(%w)) is pad(%bf16.w).
 //
-// Only what the run reads before it updates the parameter is meant; the second graph runs at start and after
-// a load. Every value has the bits that it had. A parameter is rounded once, however many read it.
+// Only reads before the parameter's update are replaced; the second graph runs at start and after a load.
+// Every value has the bits that it had. A parameter is rounded once, however many nodes read it.
 #pragma once
 
 #include "mantissa/graph/graph.h"
@@ -23,7 +23,7 @@ struct LaidOut {
         derive;  ///< makes every derived state of `graph` from the parameters; of no states if there are none
 };
 
-/// Casts of parameters, their quantised forms and those rounded in blocks become states of the kind
+/// Casts of parameters, quantised parameters and parameters rounded in blocks become states of the kind
 /// `derived`, unless the run gives them as results or updates.
 LaidOut lay_out(const Graph& graph);
 

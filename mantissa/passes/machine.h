@@ -12,12 +12,12 @@ namespace mantissa::inline v0 {
 
 /// The answers of a machine that is asked for a node's kernel.
 struct KernelAnswer {
-    std::string why_none = {};  ///< in each kernel's own words; empty: one runs it
-    /// Where parts of the operation would do, too; nothing: nobody measured.
+    std::string why_none = {};  ///< in each kernel's own words; empty: a kernel runs it
+    /// Set where parts of the operation would do, too, and both were measured.
     std::optional<TimeBesideParts> time = {};
 };
 
-/// By default one that runs everything.
+/// By default a machine that runs everything.
 struct Machine {
     Target target = {};
     /// Composites without a kernel are expanded.

@@ -1,4 +1,4 @@
-// How a policy below sixteen bits rounds what linear layers and convolutions multiply.
+// How a policy below sixteen bits rounds the operands of linear layers and convolutions.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct OperandBlocks {
     bool square_weights = false;        ///< weights in blocks of as many rows as columns
     bool stochastic_gradients = false;  ///< dY to one of its two neighbours at random, unbiased
     bool hadamard = false;              ///< both factors of the filter gradient are turned first
-    /// The micro-batches before from whose largest numbers the scales of X and dY come; 0: from this tensor.
+    /// Earlier micro-batches whose largest numbers give the scales of X and dY; 0: this tensor's do.
     std::int64_t history = 0;
     /// Shares of all layers, the first and the last of them, that stay in BF16.
     double kept_first = 0, kept_last = 0;

@@ -17,8 +17,8 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// Rows of zeros are work. A contraction that ends inside a tile loses at most the rest of that tile, and
-/// what ugly ends cost in all was never more than a few percent; so more zeros than this share cannot win.
+/// Rows of zeros are work. A contraction that ends inside a tile loses at most the rest of that tile. Such
+/// ends never cost more than a few percent in all; so more zeros than this share cannot win.
 constexpr std::int64_t min_rows_a_zero = 16;
 
 /// The change that padding one parameter makes.
@@ -61,7 +61,7 @@ class PaddingRecognition {
         return true;
     }
 
-    /// Whether the node takes the zeros, or can be given what lies before them.
+    /// Whether the node takes the zeros, or can be given its operand without them.
     bool visit(NodeId id) {
         const Node& node = graph_.node(id);
         LongerOperands operands{graph_, node, {}, form_.rows, form_.zero_rows};

@@ -1,6 +1,5 @@
-// Pads parameters as a layout: rows of zeros behind a parameter's own make the extents of the contractions
-// that read it multiples of what the machine likes. The parameter stays what it is, in name, shape, gradient
-// and update.
+// Pads parameters as a layout: rows of zeros behind a parameter's own bring the extents of its contractions
+// to multiples that the machine likes. The parameter keeps its name, shape, gradient and update.
 //
 //   %w = state() [50257, 768]      %1 = matmul(%x, %w) {transpose_b}      %2 = cross_entropy(%1, %t)
 // becomes
@@ -9,8 +8,8 @@
 //   {classes=50257}
 //
 // `pad` is a view, since the state keeps these rows. The zeros are followed from operation to operation: each
-// must keep them zeros, sum over them, or leave them out. Where something else reads a value, it gets a slice
-// without them, if that is a view; if it were a copy, the parameter stays as it was, with a reason.
+// must keep them zeros, sum over them, or leave them out. Any other reader of a value gets a slice without
+// them, if that is a view; if it were a copy, the parameter stays as it was, with a reason.
 #pragma once
 
 #include <cstdint>

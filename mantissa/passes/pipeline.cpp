@@ -125,7 +125,7 @@ class Pipeline {
 
     std::vector<PassTime> times() const { return times_; }
 
-    /// Notes what a pass left as it was.
+    /// Notes the nodes that a pass left as they were.
     void refuse(std::vector<PassRefusal> refused) {
         std::ranges::move(refused, std::back_inserter(refused_));
     }
@@ -140,8 +140,8 @@ class Pipeline {
     std::vector<PassRefusal> refused_;
 };
 
-/// Whether a pass made an operation that nothing runs whole: taken apart again it would multiply in FP32,
-/// whatever the policy, and so the graph is better left as it was.
+/// Whether a pass made an operation that nothing runs whole. Taken apart again it would multiply in FP32,
+/// whatever the policy, so the graph is better left as it was.
 bool made_without_kernel(Pipeline& pipeline, const Graph& graph, const std::string& pass,
                          std::string_view op) {
     for (NodeId id = 0; id < graph.end(); ++id) {
@@ -157,7 +157,7 @@ bool made_without_kernel(Pipeline& pipeline, const Graph& graph, const std::stri
     return false;
 }
 
-/// Joins a linear layer and its loss, if that is asked for; what is kept is found where it is afterwards.
+/// Joins a linear layer and its loss, if that is asked for; updates `kept` to the values' new places.
 void build_chunked_loss(Pipeline& pipeline, Graph& graph, std::span<Value> kept,
                         const PipelineOptions& options) {
     if (!options.fuse_linear_cross_entropy) return;
@@ -172,7 +172,7 @@ void build_chunked_loss(Pipeline& pipeline, Graph& graph, std::span<Value> kept,
     });
 }
 
-/// Rounds what layers multiply; what is kept is found where it is afterwards.
+/// Rounds the operands of layers; updates `kept` to the values' new places.
 void build_rounded_operands(Pipeline& pipeline, Graph& graph, std::span<Value> kept, const Policy& policy) {
     if (!policy.blocks) return;
     pipeline.run("round_operands", [&] {
@@ -188,7 +188,7 @@ void build_products(Pipeline& pipeline, Graph& graph, std::span<Value> kept, con
     build_rounded_operands(pipeline, graph, kept, options.policy);
 }
 
-/// The same for the loss and the gradients.
+/// As above, for the loss and the gradients.
 void build_products(Pipeline& pipeline, Graph& graph, Value& loss, std::vector<ParameterGradient>& gradients,
                     const PipelineOptions& options) {
     std::vector<Value> kept{loss};
@@ -244,7 +244,7 @@ void keep_parts_of_parameters(Graph& graph, BuiltGraph& built, const Distributio
     built.sharded = std::move(kept.names);
 }
 
-/// The body of a loop, by the passes that need to know nothing of what stands around it.
+/// The body of a loop, by the passes that need not know the graph around it.
 Graph built_body(const Graph& body, const PipelineOptions& options, const Machine& machine,
                  FunctionRef<bool(const Graph&, const Node&)> expands) {
     Graph graph = options.simplify ? simplify(body) : body;
@@ -260,12 +260,12 @@ Graph built_body(const Graph& body, const PipelineOptions& options, const Machin
 
 /// Turns the graph of a step into one whose every node has a kernel.
 ///
-/// To be fused, composites go whose definition nests can hold, too. The update keeps its own kernels: they
-/// move each byte once already, and nothing beside them is of their shape.
+/// For fusing, composites whose definition nests can hold are expanded, too. The update keeps its own
+/// kernels: they move each byte once already, and nothing beside them has their shape.
 BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions& options) {
     BuiltGraph built;
     std::map<std::pair<const Op*, std::vector<DType>>, bool>
-        known;  // what is held depends on the types alone
+        known;  // whether nests can hold an operation depends on the types alone
     const auto can_fuse = [&](const Graph& g, const Node& node) {
         std::vector<DType> dtypes;
         for (const Value& input : node.inputs) dtypes.push_back(g.type(input).dtype);

@@ -21,7 +21,7 @@ namespace mantissa::inline v0 {
 /// Records the forward pass in the graph and returns the loss.
 using TraceModel = std::function<Tensor(Graph&)>;
 
-/// Records what multiplies the gradients: a scalar of the loss's type.
+/// Records the factor of the gradients: a scalar of the loss's type.
 using TraceSeed = std::function<Tensor(Graph&)>;
 
 /// Records the optimizer: takes the loss and the gradients, adds results and updates.
@@ -33,7 +33,7 @@ struct PassTime {
     std::size_t nodes = 0;  ///< in the graph afterwards
 };
 
-/// The requests to the pipeline. What the machine is and has, it asks the machine.
+/// The requests to the pipeline. Facts about the machine come from Machine.
 struct PipelineOptions {
     Policy policy = {};   ///< the formats that autocast gives the forward pass
     TraceSeed seed = {};  ///< the loss scale; none: 1
@@ -48,13 +48,13 @@ struct PipelineOptions {
     bool fuse = false;  ///< whether row and element-wise work becomes nests, for kernels made in process
     /// Values that the backward pass computes again instead of keeping them; see passes/recompute.h.
     std::set<std::string> recompute = {};
-    /// Over what gradients are summed: what the update records by `all_reduced` begins as early as it may.
+    /// The ranks that gradients are summed over: sums recorded by `all_reduced` begin as early as they may.
     Distribution distribution = {};
     /// Called after every pass with its name and the graph.
     std::function<void(const std::string& pass, const Graph&)> dump = {};
 };
 
-/// Names of the optional passes, in the order in which they run.
+/// Names of the optional passes, in the order of their run.
 std::vector<std::string> optional_pass_names();
 
 /// The name today of an optional pass that earlier versions called `name`, in options or a checkpoint; any
@@ -66,33 +66,32 @@ std::string pass_name_today(std::string_view name);
 /// Padding is for speed, and an emulation says nothing about speed.
 std::vector<std::string> runnable_passes(const Target& target, const Policy& policy);
 
-/// All of these, switched on.
+/// Options with all of these switched on.
 PipelineOptions all_passes(const Target& target, const Policy& policy = {});
 
-/// Switches on the optional passes of these names and off all others. Throws UserError for a name that is
-/// none.
+/// Switches on the optional passes of these names and off all others. Throws UserError for any other name.
 void choose_passes(PipelineOptions& options, std::span<const std::string> names);
 
-/// The names of those that are on.
+/// The names of the passes that are on.
 std::vector<std::string> chosen_passes(const PipelineOptions& options);
 
 struct BuiltGraph {
     Graph graph;
     Graph derive = {};                   ///< makes the derived states of `graph`; see lay_out.h
-    std::set<std::string> sharded = {};  ///< parameters of which a rank has a part; see shard_parameters.h
+    std::set<std::string> sharded = {};  ///< parameters that ranks have a part of; see shard_parameters.h
     std::vector<PassTime> times;
     std::vector<PaddedParameter> padded = {};
-    std::vector<PassRefusal> refused = {};  ///< what the passes left as it was, in their order
-    std::int64_t recomputed_flops = 0;      ///< of what recompute() added
+    std::vector<PassRefusal> refused = {};  ///< nodes that passes left as they were, in the order of passes
+    std::int64_t recomputed_flops = 0;      ///< of the nodes that recompute() added
 };
 
 /// Builds the graph of one training step. Throws UserError if fusing or TF32 is asked of a machine that
-/// cannot, or an emulation of operations that multiply inside of themselves.
+/// cannot do it, or an emulation of operations that multiply inside of themselves.
 BuiltGraph build_training_step(const TraceModel& model, const TraceUpdate& update,
                                const PipelineOptions& options = {}, const Machine& machine = {});
 
-/// Builds the graph of a forward pass alone: as a training step has it, without gradients. What the model
-/// returns is the result of that name.
+/// Builds the graph of a forward pass alone: as a training step has it, without gradients. The model's tensor
+/// becomes the result of that name.
 BuiltGraph build_evaluation(const TraceModel& model, const PipelineOptions& options = {},
                             const Machine& machine = {}, const std::string& result = "loss");
 

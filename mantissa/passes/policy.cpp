@@ -42,7 +42,7 @@ constexpr OperandBlocks mxfp8 = in_blocks(ShortFormat::e4m3, ScaleRule::up),
 /// One scale a tensor, from its own largest number: NVIDIA's current scaling.
 constexpr OperandBlocks current_scaling{
     .element = ShortFormat::e4m3, .gradient_element = ShortFormat::e5m2, .rule = ScaleRule::tensor};
-/// The same from earlier steps: NVIDIA's delayed scaling, with its length of the histories.
+/// One scale a tensor, from earlier steps: NVIDIA's delayed scaling, with its length of the histories.
 constexpr OperandBlocks delayed_scaling{.element = ShortFormat::e4m3,
                                         .gradient_element = ShortFormat::e5m2,
                                         .rule = ScaleRule::tensor,

@@ -30,22 +30,20 @@ struct Policy {
     const OperandBlocks* blocks = nullptr;  ///< of a table; null: operands have sixteen bits or more
 
     bool changes_nothing() const { return !low && multiply.empty(); }
-    /// FP16's range is small; all others have FP32's.
+    /// FP16's range is small; other formats have FP32's.
     bool needs_loss_scale() const { return low == DType::f16 || emulate == "f16"; }
 };
 
-/// Those of policy_names() and inference_policy_names(). Throws UserError, naming those there are, for any
-/// other.
+/// One of policy_names() or inference_policy_names(). Throws UserError, naming these, for any other.
 Policy find_policy(std::string_view name);
-/// Those in which a model can be trained; of these the ones that keep sixteen bits or more, which is what
-/// reports compare unless they are asked for others; and those for inference, with which a model can only be
-/// run.
+/// Policies that can train a model; the ones among them that keep sixteen bits or more, which reports compare
+/// by default; and policies for inference, which can only run a model.
 std::vector<std::string> policy_names();
 std::vector<std::string> sixteen_bit_policy_names();
 std::vector<std::string> inference_policy_names();
 
 /// FP32 with contractions' operands rounded to a format first: tf32, bf16 or fp16, as policies are called.
-/// Throws UserError, naming those there are, for any other.
+/// Throws UserError, naming these, for any other.
 Policy emulated(std::string_view format);
 
 }  // namespace mantissa

@@ -5,8 +5,8 @@
 // becomes, for s8,
 //   %1: s8, %2 = quantize_weight(%w) {format=s8}, %3: f32 = quantized_matmul(%x, %1, %2, %b) {multiply=s8}
 //
-// It runs before autocast, which gives all else its formats: embeddings, norms, softmax and the products of
-// attention stay as they are under that policy. Each node that it makes carries the rule's name.
+// It runs before autocast, which gives all other nodes their formats: embeddings, norms, softmax and the
+// products of attention stay as they are under that policy. Each node that it makes carries the rule's name.
 #pragma once
 
 #include <span>

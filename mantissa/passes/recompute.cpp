@@ -16,7 +16,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// The operations whose outputs a name stands for; those of one name together.
+/// The operations whose outputs a name stands for; operations of one name stand together.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 5> operations = {
     {{"gelu", "gelu"},
      {"gelu", "erf_gelu"},
@@ -91,7 +91,7 @@ class Recompute {
         return false;
     }
 
-    /// Everything inside a block but what is read outside it in the forward pass.
+    /// Chooses everything inside a block but the values read outside it in the forward pass.
     void choose_blocks() {
         std::vector<bool> read_outside(graph_.size());
         for (const Result& result : graph_.results()) read_outside[result.value.node] = true;
@@ -105,7 +105,7 @@ class Recompute {
                 chosen_[id] = true;
     }
 
-    /// A node that reads what is computed again, which is placed before it.
+    /// Copies a node that reads recomputed values, after placing these.
     NodeId copy(NodeId id, Origin origin) {
         const Node& node = graph_.node(id);
         std::vector<Value> inputs;

@@ -17,7 +17,7 @@ namespace {
 /// The nodes that computing a value again takes.
 struct Cone {
     std::set<NodeId> inside;  ///< nodes that are computed again
-    std::set<Value> leaves;   ///< what they read, counters and constants apart
+    std::set<Value> leaves;   ///< their operands, without counters and constants
     int instructions = 0;     ///< for sixteen lanes
 };
 
@@ -41,13 +41,13 @@ class NestRecompute {
     bool is_reshape(NodeId id) const { return graph_.node(id).op->name == "reshape"; }
     std::int64_t bytes(Value value) const { return graph_.type(value).bytes(); }
 
-    /// The value that a reshape, or one of a reshape, is a view of.
+    /// The value that a chain of reshapes views.
     Value root(Value value) const {
         while (is_reshape(value.node)) value = graph_.node(value.node).inputs[0];
         return value;
     }
 
-    /// Who reads a value, as it is or reshaped.
+    /// Adds the readers of a value, as it is or reshaped.
     void add_readers(NodeId id, std::set<NodeId>& readers) const {
         for (NodeId user : uses_.of(id)) {
             if (user >= 0 && is_reshape(user))
@@ -87,7 +87,7 @@ class NestRecompute {
         return elsewhere;
     }
 
-    /// Whether the backward pass reads a value whatever is decided here.
+    /// Whether the backward pass reads a value in any case.
     bool kept(Value value) const {
         if (is_from_outside(graph_.node(value.node))) return true;
         std::set<NodeId> readers;
@@ -188,7 +188,7 @@ class NestRecompute {
     const Grouping& grouping_;
     const Uses& uses_;
     const double instructions_per_byte_;
-    std::set<NodeId> chosen_;         // what is computed again
+    std::set<NodeId> chosen_;         // nodes that are computed again
     std::map<NodeId, Value> copies_;  // by node of the source
 };
 

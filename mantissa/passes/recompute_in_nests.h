@@ -1,13 +1,13 @@
 // Values that nests of the forward pass would write for nests of the backward pass alone are computed again
-// there, from what lies in memory anyway.
+// there, from values that are in memory anyway.
 //
 //   %2 = cast(%1)  %3 = exp(sub(%2, %m))  ...  (backward) %9 = mul(%8, %3)          %1 bf16, %3 f32
 // becomes
 //   %2 = cast(%1)  %3 = exp(sub(%2, %m))  ...  (backward) %9 = mul(%8, exp(sub(cast(%1), %m)))
 //
 // so that %3 is never stored. Results of reductions are not computed again but kept: they are small. Done
-// where it costs less than the memory traffic that it saves and fewer bytes live from one pass to the other;
-// what costs time to save memory is asked for by name (passes/recompute.h).
+// where it costs less than the memory traffic that it saves and fewer bytes live from one pass to the other.
+// Recomputation that costs time to save memory is asked for by name (passes/recompute.h).
 #pragma once
 
 #include <cstdint>

@@ -7,11 +7,11 @@
 
 namespace mantissa::inline v0 {
 
-/// Copies `source` node by node in order; the pass decides for each node what stands in its place. Inputs and
+/// Copies `source` node by node in order; the pass decides for each node which value replaces it. Inputs and
 /// states are always kept, in their order, so that their indices stay good.
 class Rewriter {
   public:
-    /// Whether what stands for a value may be of another storage type; its shape stays in any case.
+    /// Whether a value's replacement may have another storage type; its shape stays in any case.
     enum class Types : std::uint8_t { stay, may_change };
     explicit Rewriter(const Graph& source, Types types = Types::stay);
 

@@ -27,8 +27,8 @@ struct Layer {
 
 bool is_convolution(const Node& node) { return node.op->name != "matmul"; }
 
-/// The axis of an operand along which a product sums; a convolution's is that of channels. Each tap of a
-/// filter gradient meets other places of the images, so only along the batch do all taps multiply the same
+/// The axis of an operand along which a product sums; the channels for a convolution. Each tap of a filter
+/// gradient meets other places of the images, so only along the batch do all taps multiply the same
 /// neighbours.
 int depth_axis(const Graph& graph, const Node& product, int side) {
     if (product.op->name == "conv2d_filter_gradient") return 0;
@@ -123,7 +123,7 @@ class Rounding {
                (is_convolution(node) || source_.type(node.inputs[1]).shape.rank() == 2);
     }
 
-    /// The layer of which a node is one of the three products; null: none. A product of the backward pass has
+    /// The layer that a node is one of the three products of; null: none. A product of the backward pass has
     /// an operand of the forward one beside a gradient.
     const Layer* layer_of(const Node& node) const {
         const auto reads = [&](Value value) { return node.inputs[0] == value || node.inputs[1] == value; };
@@ -154,7 +154,7 @@ class Rounding {
         round(id, *layer);
     }
 
-    /// How an operand is rounded. One rounding serves all who want it.
+    /// How an operand is rounded. One rounding serves all readers.
     struct Wish {
         Value operand;
         int axis = 0;
@@ -208,7 +208,7 @@ class Rounding {
             (blocks_.gradient_element == ShortFormat::e4m3 || blocks_.gradient_element == ShortFormat::e5m2);
         if (target_.fp8_unit.empty() || blocks_.rule != ScaleRule::tensor || is_convolution(node) || !is_fp8)
             return false;
-        std::set<std::int64_t> odd;  // the same for a layer's three products
+        std::set<std::int64_t> odd;  // one choice for a layer's three products
         for (const int side : {0, 1})
             for (const std::int64_t extent : source_.type(node.inputs[side]).shape.extents())
                 if (extent % fp8_extent_multiple != 0) odd.insert(extent);
@@ -237,7 +237,7 @@ class Rounding {
 
     bool is_square(Value operand) const { return blocks_.square_weights && is_parameter(operand); }
 
-    /// A tensor that several layers read has the first one's.
+    /// The history of a tensor; if several layers read the tensor, the first one's.
     Tensor history_of(const Wish& wish, const Layer& layer) {
         const int weight = source_.state_of(uncast(layer.w).node);
         std::string name =
@@ -283,7 +283,7 @@ class Rounding {
             attributes = attributes.with("given", true);
             operands.push_back(max(history, {0, 1}, KeepAxes::no, Where{}).value());
         }
-        // A transform comes before: there the kernel finds the largest of what it makes.
+        // A transform comes before: there the kernel finds the largest of its results.
         if (target_.finds_largest_where_written && has_tensor_scale(blocks_.rule) && !wish.turned &&
             !is_parameter(wish.operand)) {
             attributes = attributes.with("measured", true);
@@ -329,7 +329,7 @@ class Rounding {
         return graph.add_input(name, {DType::i64, {}});
     }
 
-    /// Said once for each place and reason.
+    /// Notes a product that stays, once for each place and reason.
     void keep(const Node& node, const std::string& why) {
         if (!said_.emplace(node.origin.scope, why).second) return;
         kept_.push_back(
@@ -344,9 +344,9 @@ class Rounding {
     std::vector<Layer> layers_;
     std::map<Wish, Rounded> rounded_;
     std::map<Value, Value> largest_;  ///< magnitudes, of values of the source
-    std::map<int, Value> histories_;  ///< by state: what it becomes
+    std::map<int, Value> histories_;  ///< by state: its new value
     bool differentiated_ = false;
-    /// Tells roundings from each other, and from what a model draws, which counts from 0.
+    /// Tells roundings from each other, and from random numbers of a model, which count from 0.
     std::int64_t next_random_ = std::int64_t{1} << 20;
     std::set<std::pair<std::string, std::string>> said_;
     std::vector<PassRefusal> kept_;

@@ -20,18 +20,18 @@ namespace {
 State part_of_state(State state, int ranks) {
     state.shard_of = state.type.shape;
     state.type.shape = {shard_elements(state.type.shape.elements(), ranks)};
-    state.zero_rows = 0;  // behind what is read, which it is not
+    state.zero_rows = 0;  // only values that are read need them
     return state;
 }
 
-/// Nodes that a pass left behind are run for nobody.
+/// Whether nobody reads a node, as a pass may have left one behind.
 bool is_unread(const Uses& uses, NodeId id) { return uses.of({id, 0}).empty(); }
 
-/// A parameter, how its new value comes about, and the copy of it that is all that the run reads.
+/// A parameter, the nodes of its new value, and the copy that alone is read by the run.
 struct Master {
     Value updated;   // a part
     Value gathered;  // on its way: an output of all_gather_start
-    Value arrived;   // the same of all_gather_wait
+    Value arrived;   // an output of all_gather_wait
     NodeId copy = -1;
 };
 
@@ -122,7 +122,7 @@ class InParts {
         }
     }
 
-    /// The same exchange, of copies where these are all that is read.
+    /// Sends copies by the exchange, where only copies are read.
     void send_copies(NodeId id, const std::map<std::int32_t, NodeId>& copies) {
         const Node& node = source_.node(id);
         std::vector<Value> parts = rewriter_.map(node.inputs);
@@ -141,7 +141,8 @@ class InParts {
     std::map<int, Master> masters_;
     int ranks_;
     Rewriter rewriter_;
-    std::map<NodeId, Value> copies_;                         // casts, by what arrives in their place
+    std::map<NodeId, Value> copies_;                         // casts, by the arriving value that replaces
+                                                             // them
     std::map<NodeId, std::map<std::int32_t, NodeId>> sent_;  // by exchange and output: the cast of it
     std::map<NodeId, Value> parts_;                          // by node of a state of the source
 };

@@ -1,5 +1,5 @@
-// Lets ranks keep parts of parameters of which a run reads rounded copies alone: the copies are what is put
-// together, and what travels.
+// Lets ranks keep parts of parameters if a run reads rounded copies alone: then the copies travel and are put
+// together.
 //
 //   %1 = own_shard(%w), %2 = adamw(%1, ...), %3 = all_gather_start(%2.0), %4 = all_gather_wait(%3),
 //   update w = %4, %5: bf16 = cast(%4), update bf16.w = %5
@@ -26,11 +26,11 @@ struct ShardedParameters {
 /// `graph` and `derive` as passes/lay_out.h gives them, with the update recorded for so many ranks.
 ShardedParameters shard_parameters(const Graph& graph, const Graph& derive, int ranks);
 
-/// `derive` of a graph that updates none of them, from parts of those of these names.
+/// `derive` of a graph that updates no parameter, from parts of the parameters of these names.
 Graph derived_from_shards(const Graph& derive, const std::set<std::string>& names, int ranks);
 
-/// The same for a graph that updates none of them, of these names. Throws UserError, naming it, where one is
-/// read.
+/// A graph that updates no parameter, with parts in place of the parameters of these names. Throws UserError,
+/// naming the parameter, where one is read.
 Graph with_parts(const Graph& graph, const std::set<std::string>& names, int ranks);
 
 }  // namespace mantissa

@@ -55,7 +55,7 @@ class Simplifier {
         const Node& node = source_.node(id);
         const std::vector<Value> inputs = rewriter_.map(node.inputs);
         // The result of a run is computed, even where that changes nothing: a state may be replaced by then,
-        // and the body of a fused node is made of what it computes.
+        // and the body of a fused node consists of its computations.
         const bool may_be_given = !gives_[id];
         if (const auto value = shorter(node, inputs); value && (may_be_given || !is_given(target(), *value)))
             return rewriter_.place({id, 0}, *value);
@@ -121,8 +121,8 @@ class Simplifier {
     std::vector<bool> gives_;  // by node of the source: whether it holds a result or an update
     Rewriter rewriter_;
     MergeStages merge_;
-    // Nodes that were kept, by operation, stage (where that counts), the rule by which they compute again
-    // what others did, operands (in the target) and attributes.
+    // Nodes that were kept, by operation, stage (where that counts), the rule that marks them as recomputed,
+    // operands (in the target) and attributes.
     std::map<std::tuple<const Op*, Stage, std::string, std::vector<Value>, std::string>, NodeId> known_;
 };
 

@@ -1,4 +1,4 @@
-// Removes what changes no value: unused nodes, repeated nodes, and operations that do nothing.
+// Removes nodes that change no value: unused nodes, repeated nodes, and operations that do nothing.
 //
 //   %1 = reshape(%x), %2 = reshape(%1), %3 = mul(%2, 1), %4 = add(%3, %y), %5 = add(%3, %y)
 // becomes
@@ -13,8 +13,8 @@
 
 namespace mantissa::inline v0 {
 
-/// Whether equal nodes of the forward and the backward pass are made one. What the backward pass computes
-/// again it need not read, nor the forward pass write.
+/// Whether equal nodes of the forward and the backward pass are made one. A value that the backward pass
+/// computes again it need not read, nor the forward pass write.
 enum class MergeStages : bool { no, yes };
 
 Graph simplify(const Graph& graph, MergeStages merge = MergeStages::yes);

@@ -71,7 +71,7 @@ bool keeps_rows(const Graph& graph, const Node& node, std::size_t operand, int a
 
 class Reader {
   public:
-    /// `graph` grows by what tells which rows are read.
+    /// Adds to `graph` the nodes that tell which rows are read.
     Reader(Graph& graph, std::span<const Value> kept) : graph_(graph) {
         for (const Value& value : kept) rows_[value].all = true;
         for (const Result& result : graph.results()) rows_[result.value].all = true;

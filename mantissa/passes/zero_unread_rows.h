@@ -1,5 +1,5 @@
-// Makes zeros of the rows of activations that the loss does not depend on, as those of padding, where
-// matrices are multiplied with them: the products of the forward pass then leave these rows out.
+// Sets rows of activations to zero that the loss does not depend on, such as padding, where matrices are
+// multiplied with them. The products of the forward pass then leave these rows out.
 //
 //   %5 = layer_norm(%4, ...)                      f32[B, T, C]
 //   %6 = matmul(%5, %w)
@@ -10,9 +10,9 @@
 //   %6 = matmul(%s, %w) {leaves_zeros_out}
 //   ...
 //
-// A row is read unless all ways from it to the loss pass something that does not look at it: attention whose
-// score hides it as a key from every query, a loss that ignores it, a product with a mask that is zero there,
-// as a mean over tokens has it. Between these stand operations that make a row from the same row of their
+// A row is read unless all ways from it to the loss pass an operation that does not look at it. Such are
+// attention that hides it as a key from every query, a loss that ignores it, and a product with a mask that
+// is zero there, as in a mean over tokens. Other operations between make a row from the same row of their
 // operands. The loss is the same function of the parameters, so gradients are, too: for finite numbers.
 #pragma once
 

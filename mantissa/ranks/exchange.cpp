@@ -13,7 +13,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-constexpr std::int64_t block = 512;  // numbers: those of each level stay in the first cache
+constexpr std::int64_t block = 512;  // numbers: the blocks of all levels stay in the first cache
 using Block = std::array<float, block>;
 
 void add(float* to, const float* first, const float* second, std::int64_t count) {
@@ -84,8 +84,8 @@ std::int64_t longest(const ByRank<T>& parts) {
     return std::ranges::max(parts, {}, &Scattered<T>::count).count();
 }
 
-/// Numbers that are copied or added between two looks at what travels: some 50 microseconds' work, in which a
-/// link of 100 Gb/s brings what a socket's buffer holds.
+/// Numbers that are copied or added between two calls of advance(): some 50 microseconds' work, while a link
+/// of 100 Gb/s fills a socket's buffer.
 constexpr std::int64_t numbers_a_look = std::int64_t{1} << 16;
 
 template <class T>
@@ -185,7 +185,7 @@ void Exchange::drop() {
     travelling_.clear();
 }
 
-/// Calls act(from, how many) for [0, count), and lets what travels go on between.
+/// Calls act(from, how many) for [0, count), and advances messages between the calls.
 template <class Do>
 void Exchange::in_steps(std::int64_t count, const Do& act) {
     for (std::int64_t from = 0; from < count; from += numbers_a_look) {
@@ -242,7 +242,7 @@ std::vector<std::string> Exchange::gather(const std::string& mine) {
     return all;
 }
 
-/// A piece of a sum: terms in `staged`, or, where they are rounded, behind those that are received; sums in
+/// A piece of a sum: terms in `staged`, or, where they are rounded, behind the received terms; sums in
 /// `staged`.
 template <class T>
 struct Exchange::SumPiece {
@@ -324,7 +324,7 @@ void Exchange::start_sum_in(Scattered<float> numbers, Done done) {
            .done = std::move(done)});
 }
 
-/// Room for a share of a piece for each rank: of `buffer`, from where that of a rank begins.
+/// Numbers of a rank's share of a piece; shares lie one after another in a buffer.
 std::int64_t Exchange::share() const { return piece_numbers / static_cast<std::int64_t>(ranks_) / 16 * 16; }
 
 template <class T>

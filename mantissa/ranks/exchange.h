@@ -1,5 +1,5 @@
 // Sums and gathers of numbers that lie in many places, over a transport, in pieces: while one piece is added
-// up and put back, others travel. What Ranks does on its thread.
+// up and put back, others travel. Ranks runs it on its thread.
 #pragma once
 
 #include <algorithm>
@@ -17,15 +17,15 @@
 
 namespace mantissa::inline v0 {
 
-/// The sum of what ranks hold, over the tree that micro-batches add up over (train/accumulate.h): a rank's
+/// The sum of the ranks' terms, over the tree that micro-batches add up over (train/accumulate.h). A rank's
 /// own micro-batches are a part of it, and ranks go on where they end.
 ///
 /// sum[i] = the terms' i-th numbers added in pairs of ranks, then pairs of pairs; `count` of each. Terms are
-/// in the order of ranks. Where their number is no power of two, the first 2^k that there are make one part.
-/// The sum may lie over one of the terms.
+/// in the order of ranks. Where their number is no power of two, the first 2^k, with the greatest k, make one
+/// part. The sum may lie over one of the terms.
 void tree_sum(std::span<const float* const> terms, std::int64_t count, float* sum);
 
-/// The same of terms in BF16, added in FP32; the sum lies apart from them.
+/// The sum of terms in BF16, added in FP32; the sum lies apart from them.
 void tree_sum(std::span<const BF16* const> terms, std::int64_t count, float* sum);
 
 /// Data that lies in several places, one after another.
@@ -37,8 +37,8 @@ class Scattered {
     }
     std::int64_t count() const { return count_; }
 
-    /// Calls use(what is there, index in [0, count)) for what lies in [from, from + count), in order. Later
-    /// calls begin no earlier than this one.
+    /// Calls use(span, its index in [0, count)) for the spans in [from, from + count), in order. Later calls
+    /// begin no earlier than this one.
     template <class Use>
     void for_each(std::int64_t from, std::int64_t count, Use&& use) const {
         std::int64_t begin = 0;
@@ -53,7 +53,7 @@ class Scattered {
         }
     }
 
-    /// How many of the `most` from there on there are.
+    /// The number of elements from `from` on, `most` at most.
     std::int64_t left(std::int64_t from, std::int64_t most) const {
         return std::clamp<std::int64_t>(count_ - from, 0, most);
     }
@@ -78,16 +78,15 @@ ByRank<T> scattered(std::vector<std::vector<std::span<T>>> by_rank) {
 ///
 /// A sum or gather is begun, and goes on with each call of `go_on`, also while later ones are begun; `done`
 /// is called when it is complete. Its numbers stay where they are, and are left alone, until then. The
-/// exchanges of all pieces begin in an order that does not depend on time, so that they meet their like on
-/// every rank: a sum or gather begins its first piece when the one before has begun its last exchange.
+/// exchanges of all pieces begin in an order that does not depend on time, so that all ranks begin the same
+/// ones. A sum or gather begins its first piece when the one before has begun its last exchange.
 class Exchange {
   public:
-    /// Bytes of a piece, of all ranks together. They are some hundred times what a network of 10 Gb/s carries
-    /// in the time that an exchange takes to begin. And they are few enough to stay in a cache between the
-    /// copies.
+    /// Bytes of a piece, of all ranks together. They are some hundred times the bytes that a network of 10
+    /// Gb/s carries while an exchange begins. And they are few enough to stay in a cache between the copies.
     static constexpr std::int64_t piece_bytes = std::int64_t{2} << 20;
-    /// Pieces under way at a time: one that is added up here, one that arrives, and one that has begun when
-    /// that has arrived.
+    /// Pieces under way at a time: one that is added up here, one that arrives, and one that begins when the
+    /// second has arrived.
     static constexpr std::int64_t pieces_under_way = 3;
     using Done = std::function<void()>;
 
@@ -95,25 +94,25 @@ class Exchange {
     Exchange(const Exchange&) = delete;
     Exchange& operator=(const Exchange&) = delete;
 
-    /// The words of every rank, by rank. Completes all that is under way first.
+    /// The words of every rank, by rank. Completes all work under way first.
     std::vector<std::string> gather(const std::string& mine);
     /// The numbers become their sums over all ranks. With BF16 on the wire each term is rounded once, a
-    /// rank's own as those of the others; they are added in FP32, and sums travel in FP32.
+    /// rank's own as the others'; they are added in FP32, and sums travel in FP32.
     void start_sum(Scattered<float> numbers, Wire wire, Done done);
-    /// Those of this rank's part become their sums; of the others' they are only read.
+    /// The numbers of this rank's part become their sums; the numbers of other parts are only read.
     void start_sum_of_parts(ByRank<float> parts, Wire wire, Done done);
     /// Every rank's part is brought to all.
     void start_gather(ByRank<std::byte> parts, Done done);
 
     /// Whether something was begun and is not complete.
     bool is_busy() const { return !under_way_.empty(); }
-    /// Begins what has room, then completes the oldest piece if that has arrived, else waits for it: between
-    /// the two there is time to begin something that travels meanwhile.
+    /// Begins pieces that have room, then completes the oldest piece if it has arrived, else waits for it.
+    /// Between the two there is time to begin a piece that travels meanwhile.
     void go_on(const WaitingFor& waiting);
-    /// Forgets all that is under way, whose numbers are not touched any more: after an error.
+    /// Forgets all work under way, whose numbers are not touched any more: after an error.
     void drop();
 
-    /// Memory that it holds: terms or sums of each piece, and what is received for them.
+    /// Memory that it holds: terms or sums of each piece, and the received terms.
     static constexpr std::int64_t bytes() { return pieces_under_way * 2 * piece_bytes; }
 
   private:
@@ -130,14 +129,14 @@ class Exchange {
     };
     /// A sum or gather under way.
     struct Work {
-        std::int64_t count = 0, step = 0;  // all of it, and of a piece
+        std::int64_t count = 0, step = 0;  // numbers of the whole, and of a piece
         std::function<void(const Piece&)> start;
-        /// Returns whether sums were sent, which are awaited.
+        /// Returns whether it sent sums, which are then awaited.
         std::function<bool(const Piece&)> complete;
         bool has_sums_to_send = false;  // of each piece
         Done done;
         std::int64_t next = 0;                    // where the next piece begins
-        std::int64_t unfinished = 0, unsent = 0;  // pieces that were begun; those whose sums were not sent
+        std::int64_t unfinished = 0, unsent = 0;  // begun pieces; pieces whose sums were not sent
     };
 
     void begin(Work work);
@@ -168,7 +167,7 @@ class Exchange {
     std::vector<Room> rooms_;
     std::vector<Room*> free_;
     std::deque<Work> under_way_;    // the oldest first
-    std::size_t completed_ = 0;     // sums and gathers before those
+    std::size_t completed_ = 0;     // sums and gathers before the ones under way
     std::deque<Piece> travelling_;  // the oldest first
     bool has_arrived_ = false;      // the oldest
 };

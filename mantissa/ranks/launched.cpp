@@ -30,8 +30,8 @@ int number(const char* text) {
     return value;
 }
 
-/// Beside the program, as in a build, or where an installation has it; else its name, which is looked for
-/// where programs look for libraries: find_package(mantissa) names the installed folder there.
+/// The plug-in beside the program, as in a build, or in an installation; else its name alone, for the search
+/// path of libraries, where find_package(mantissa) names the installed folder.
 std::filesystem::path place_of(const std::string& plugin) {
     namespace fs = std::filesystem;
     std::error_code ignored;
@@ -121,7 +121,7 @@ std::unique_ptr<Transport> connect(const Launched& launched, double seconds) {
     // Open MPI loads parts of itself, which look for its symbols among everybody's. It is never unloaded.
     void* const library = ::dlopen(place.c_str(), RTLD_NOW | RTLD_GLOBAL);
     const std::string why_not = library ? "" : ::dlerror();
-    if (why_not.starts_with(launched.plugin))  // it is nowhere, and not something that it needs
+    if (why_not.starts_with(launched.plugin))  // the plug-in is missing, and not a library that it needs
         fail(fmt::format("mantissa was built without {}: install {}, then configure and build again",
                          launched.plugin, is_mpich ? "libmpich-dev" : "libopenmpi-dev"));
     if (!library)

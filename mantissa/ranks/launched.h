@@ -23,7 +23,7 @@ struct Launched {
 std::optional<Launched> launched();
 
 /// Connects with the other ranks, which are waited for so many seconds. Throws UserError in one line where
-/// the plug-in or what it needs is not there, naming what to install.
+/// the plug-in or a library that it needs is not there, naming the package to install.
 std::unique_ptr<Transport> connect(const Launched& launched, double seconds);
 
 /// Cores that this process may use, by its affinity mask.

@@ -26,7 +26,7 @@ std::string host_name() {
     return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown host";
 }
 
-/// All cores of the host, not only those that this process may use.
+/// All cores of the host, not only the ones that this process may use.
 std::int64_t host_cores() { return ::sysconf(_SC_NPROCESSORS_ONLN); }
 
 }  // namespace
@@ -39,15 +39,15 @@ struct Ranks::State {
 
     std::mutex mutex;
     std::condition_variable changed;
-    std::deque<std::function<void()>> jobs;  // each begins something, or does all of it
+    std::deque<std::function<void()>> jobs;  // each begins an exchange, or does all of it
     bool stopping = false, working = false;
     std::exception_ptr failure;          // the first, after which nothing travels
-    std::map<int, bool> sums;            // those that are under way; true: done
-    std::atomic<bool> is_called{false};  // something was added, or this ends
+    std::map<int, bool> sums;            // sums under way; true: done
+    std::atomic<bool> is_called{false};  // a job was added, or this ends
     std::atomic<int> waiting{0};         // calls of `wait_until`
     Time time;
-    Stopwatch travelling;  // since something travels, or a sum was done
-    std::thread thread;    // the last: it works on the others
+    Stopwatch travelling;  // since a sum travels, or was done
+    std::thread thread;    // the last member: it works on the others
 
     void work() {
         std::unique_lock lock(mutex);
@@ -105,7 +105,7 @@ struct Ranks::State {
         thread.join();
     }
 
-    /// Waits until `done`, under the lock, or something failed.
+    /// Waits until `done`, under the lock, or a failure.
     template <class Done>
     void wait_until(Done&& done) {
         std::unique_lock lock(mutex);
@@ -167,7 +167,7 @@ std::vector<std::string> Ranks::gather(const std::string& mine) {
     return all;
 }
 
-/// `begin` is called on the thread that works, with what is to be called when the sum is done.
+/// Calls `begin` on the thread that works, with a function to call when the sum is done.
 void Ranks::start(int sum, std::function<void(std::function<void()>)> begin) {
     if (alone_ > 0 || size_ == 1) return;
     {

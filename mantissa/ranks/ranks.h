@@ -1,10 +1,10 @@
-// The ranks that train one model together, as this one sees them: what they exchange between steps, and sums
-// of gradients that travel on a thread of their own while a step works.
+// The ranks that train one model together, as this one sees them: exchanges between steps, and sums of
+// gradients that travel on a thread of their own while a step works.
 //
 // A sum has three steps. In an exchange each rank gets everybody's terms of its own part. It sums them in the
 // order of a fixed tree. In a second exchange everybody gets everybody's sums. The sum moves as many bytes as
 // a ring, and has the same bits on every rank, however many there are. Each half can be had alone: sums of
-// one's own part, and what everybody has made of theirs.
+// one's own part, and everybody's parts put together.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class Ranks {
   public:
     /// Every rank makes one, as its first exchange with the others: they tell one another their hosts.
     explicit Ranks(std::unique_ptr<Transport> transport);
-    /// Ends what is under way; others that wait for this rank find it gone.
+    /// Ends work under way; others that wait for this rank find it gone.
     ~Ranks();
     Ranks(const Ranks&) = delete;
     Ranks& operator=(const Ranks&) = delete;
@@ -36,7 +36,7 @@ class Ranks {
     /// Ranks on the host of this one, itself included.
     int on_this_host() const;
 
-    /// The words of each rank, by rank. All must call it, between sums. These and all that follow throw
+    /// The words of each rank, by rank. All must call it, between sums. This and all functions below throw
     /// LostRank, whose text names rank, host and cause.
     std::vector<std::string> gather(const std::string& mine);
     /// Returns when every rank has called it.
@@ -44,25 +44,25 @@ class Ranks {
 
     /// Begins to replace the numbers by their sums over all ranks. All ranks begin the same sums, of as many
     /// numbers, in the same order. The numbers must stay where they are, and be left alone, until `wait`.
-    /// What tells sums apart that are under way at one time: `sum`. With BF16 on the wire every term is
-    /// rounded first, and sums are still of FP32, and travel as such (wire.h).
+    /// `sum` tells sums apart that are under way at one time. With BF16 on the wire every term is rounded
+    /// first, and sums are still of FP32, and travel as such (sharing.h).
     void start_sum(int sum, std::vector<std::span<float>> numbers, Wire wire = Wire::fp32);
     /// Begins to replace the numbers of this rank's part by their sums over all ranks. `by_rank`: the places
-    /// of each rank's part, of which those of the others are only read. Else as `start_sum`.
+    /// of each rank's part; other ranks' parts are only read. Else as `start_sum`.
     void start_sum_of_parts(int sum, std::vector<std::vector<std::span<float>>> by_rank,
                             Wire wire = Wire::fp32);
     /// Begins to bring every rank's part to all: this rank's lies in its places, the others' are filled. Else
     /// as `start_sum`.
     void start_gather(int sum, std::vector<std::vector<std::span<std::byte>>> by_rank);
-    /// Returns when that is done.
+    /// Returns when the sum is done.
     void wait(int sum);
 
     /// Returns when nothing travels any more, done or failed: then the numbers of sums that nobody will wait
-    /// for may go.
+    /// for may be freed.
     void settle() noexcept;
 
-    /// While alive, sums are this rank's own terms and nothing travels: for a look at a step that the others
-    /// do not take.
+    /// While alive, sums are this rank's own terms and nothing travels: for a step that the other ranks do
+    /// not take.
     class Alone {
       public:
         explicit Alone(Ranks* ranks) : ranks_(ranks) {
@@ -80,7 +80,7 @@ class Ranks {
 
     bool is_alone() const { return alone_ > 0; }
 
-    /// Seconds since the last call in which sums travelled, and in which a step waited for them.
+    /// Seconds since the last call while sums travelled, and while a step waited for them.
     struct Time {
         double travelled = 0, waited = 0;
     };

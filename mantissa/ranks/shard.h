@@ -1,5 +1,5 @@
 // How a tensor is cut among ranks: each has a part of one size, whole blocks of it, the last filled up with
-// zeros. Norms are summed over the same blocks whoever has them, and so have the same bits.
+// zeros. Norms are summed over the same blocks whatever rank has them, and so have the same bits.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ inline std::int64_t shard_elements(std::int64_t elements, std::int64_t ranks) {
     return align_up(ceil_div(elements, ranks), shard_block);
 }
 
-/// Where a part lies in the tensor: [first, first + count), of which there may be none.
+/// The place of a part in the tensor: [first, first + count), perhaps empty.
 struct Shard {
     std::int64_t first = 0, count = 0;
 };
@@ -28,7 +28,7 @@ inline Shard shard_of(std::int64_t elements, std::int64_t ranks, std::int64_t ra
     return {.first = first, .count = std::min(part, elements - first)};
 }
 
-/// Whether each rank would have a block or more: what is smaller is kept whole by all.
+/// Whether each rank would have a block or more: smaller tensors are kept whole by all.
 inline bool can_be_cut(std::int64_t elements, std::int64_t ranks) { return elements >= ranks * shard_block; }
 
 }  // namespace mantissa

@@ -21,7 +21,7 @@ namespace {
 
 class SocketTransport final : public Transport {
   public:
-    /// A socket a rank, -1 for itself; they are closed with it.
+    /// A socket a rank, -1 for itself; closed with the transport.
     SocketTransport(int rank, std::vector<int> sockets, double seconds)
         : Transport(seconds), rank_(rank), sockets_(std::move(sockets)), ways_(sockets_.size()) {}
     ~SocketTransport() override { close_all(); }
@@ -67,7 +67,7 @@ class SocketTransport final : public Transport {
         }
     }
 
-    /// Part of an exchange, by its number: what is left of it.
+    /// The unfinished part of an exchange, by its number.
     template <class Byte>
     struct Passing {
         std::uint64_t exchange = 0;
@@ -89,7 +89,7 @@ class SocketTransport final : public Transport {
         throw LostRank(rank, fmt::format("{}: {}", call, std::strerror(error)));
     }
 
-    /// Both return whether something moved.
+    /// Both functions return whether bytes moved.
     bool take(std::size_t rank) {
         auto& from = ways_[rank].from;
         if (from.empty()) return false;
@@ -208,7 +208,7 @@ std::unique_ptr<Transport> meet_ranks(const std::string& name, int rank, int ran
         try {
             until(accepted, first_missing(), seconds);
         } catch (const LostRank&) {
-            transport();  // closes those that are there
+            transport();  // closes the open connections
             throw;
         }
         const bool told = ::recv(socket, &other, sizeof other, MSG_WAITALL) == sizeof other;

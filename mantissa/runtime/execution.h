@@ -18,10 +18,9 @@ using Profile = std::vector<double>;
 class Execution {
   public:
     /// `state` holds every state of the plan's graph, or a UserError says which is missing or has another
-    /// type; `arena` has the bytes that the plan asks for. Both are shared with whoever else uses them, and
-    /// must outlive this.
+    /// type; `arena` has the bytes that the plan asks for. Both may be shared, and must outlive this.
     Execution(const Plan& plan, StateBlock& state, DeviceMemory& arena);
-    /// Waits for what was started and not finished.
+    /// Waits for queued work that is not finished.
     ~Execution();
     Execution(Execution&&) = default;
 
@@ -38,19 +37,19 @@ class Execution {
     void run(Profile* profile = nullptr);
     /// Queues everything, and the copies of small results to the host.
     void start();
-    /// Waits until what was started is done.
+    /// Waits until all queued work is done.
     void finish();
 
     /// Runs everything and waits until it is done. Returns an event from before the first launch, and one
     /// from after each.
     std::vector<std::unique_ptr<Event>> run_with_events();
 
-    /// The same, one operation after the other, each asked about before and after and each awaited. Stops
-    /// where an answer is false; updates that are copied at the end are then not made. Returns whether it ran
-    /// to the end.
+    /// Runs one operation after the other and awaits each; asks `before` and `after` about each. Stops where
+    /// an answer is false; updates that are copied at the end are then not made. Returns whether it ran to
+    /// the end.
     bool run_while(FunctionRef<bool(NodeId)> before, FunctionRef<bool(NodeId)> after);
 
-    /// The rest of a run that `run_while` stopped before this node, inputs given since then among it; waits
+    /// Runs the rest of a run that `run_while` stopped before this node, with inputs given since then; waits
     /// until it is done.
     void run_from(NodeId node);
 
@@ -59,18 +58,18 @@ class Execution {
     /// Bytes of a value from `offset` on, while it is there: between the operation that makes it and the last
     /// that reads it.
     void read_value(Value value, std::int64_t offset, std::span<std::byte> bytes) const;
-    /// The same of all of it, a piece at a time, so that looking at the largest tensor takes no memory of its
-    /// size: `piece` is given the index of the first element and the elements' bytes, and stops the reading
-    /// where its answer is false. Returns whether all was read.
+    /// Reads all of a value, a piece at a time, so that looking at the largest tensor takes no memory of its
+    /// size. `piece` gets the index of the first element and the elements' bytes, and stops the reading where
+    /// its answer is false. Returns whether all was read.
     bool read_in_pieces(Value value,
                         FunctionRef<bool(std::int64_t first, std::span<const std::byte> bytes)> piece) const;
 
     const Plan& plan() const { return plan_; }
 
-    /// A result of the last run, which is done. Throws UserError if there is none of that name. One of more
-    /// than 64 bytes is gone once something else runs in the arena.
+    /// A result of the last run, which is done. Throws UserError if there is none of that name. A result of
+    /// more than 64 bytes is gone once something else runs in the arena.
     std::vector<std::byte> read_result(std::string_view name) const;
-    /// A scalar f32 result. Throws UserError for another.
+    /// A scalar f32 result. Throws UserError for a result of another size.
     float read_scalar(std::string_view name) const;
 
   private:
@@ -85,7 +84,7 @@ class Execution {
     void wait_for_all();
     void place_small_results();
     void give_inputs();
-    /// Queues that small results come to the host.
+    /// Queues the copies of small results to the host.
     void bring_small_results();
 
     const Plan& plan_;
@@ -99,8 +98,8 @@ class Execution {
     std::unique_ptr<Program> program_;  // a step a planned node, then one an update that is copied
     std::unique_ptr<HostMemory> small_results_memory_;
     std::vector<std::span<std::byte>> small_results_;  // by result; empty: it is not small
-    bool small_results_are_there_ = false;             // or will be, when what was started is done
-    std::unique_ptr<Event> done_;                      // what was started; null: waited for
+    bool small_results_are_there_ = false;             // or will be, when the queued work is done
+    std::unique_ptr<Event> done_;                      // after the queued work; null: it was waited for
 };
 
 }  // namespace mantissa

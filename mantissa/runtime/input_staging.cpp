@@ -31,7 +31,7 @@ InputStaging::InputStaging(Device& device, std::vector<std::span<std::byte>> inp
 InputStaging::~InputStaging() {
     try {
         device_.wait(*device_.record(Queue::copies));
-    } catch (const std::exception&) {  // who waits for the work is told
+    } catch (const std::exception&) {  // whoever waits for the work gets the error
     }
 }
 

@@ -1,5 +1,5 @@
-// Inputs on their way to a device whose copies run beside its work: given while one run works, they are there
-// when the next one begins. Two slots take turns, each a part of the host's memory and one of the device's.
+// Inputs on their way to a device whose copies run beside its work: an input given while one run works is
+// there when the next one begins. Two slots take turns, each in the host's memory and in the device's.
 #pragma once
 
 #include <array>
@@ -26,14 +26,14 @@ class InputStaging {
     /// Takes the value of an input for the next run, at once; the copy to the device begins.
     void give(std::size_t input, std::span<const std::byte> value);
 
-    /// Queues, as work, that what was given since the last call takes its place.
+    /// Queues, as work, the move of the values given since the last call to their places.
     void queue();
 
   private:
     struct Slot {
         std::vector<std::span<std::byte>> on_host, on_device;  // by input
         std::unique_ptr<Program> into_place;                   // a step an input
-        std::unique_ptr<Event> copied;                         // to the device, all that was given last
+        std::unique_ptr<Event> copied;                         // to the device, of every input given last
         std::unique_ptr<Event> emptied;                        // into place
     };
     void begin(Slot& slot);

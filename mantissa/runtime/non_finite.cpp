@@ -32,8 +32,8 @@ bool has_infinity(const SharedData& data) {
     return false;
 }
 
-/// Adds the values that may hold infinities that are meant to those of which that is known. The body of a
-/// fused node is looked into: a mask may be one of its constants.
+/// Adds the values that may hold intended infinities to the values already known to. The body of a fused node
+/// is looked into: a mask may be one of its constants.
 void add_meant_infinities(const Graph& graph, std::set<Value>& meant) {
     const auto add_outputs = [&](NodeId id) {
         const auto outputs = static_cast<std::int32_t>(graph.node(id).outputs.size());
@@ -69,7 +69,7 @@ bool is_gradient(const Node& node, Value value, NodeId maker) {
            (value.output == 1 || value.output == 2);
 }
 
-/// Walks beside a run and looks at what each operation reads and makes.
+/// Walks beside a run and looks at each operation's operands and results.
 class Search {
   public:
     Search(Execution& execution, Stage last)
@@ -135,7 +135,7 @@ class Search {
     Execution& execution_;
     const Graph& graph_;
     Stage last_;
-    std::set<Value> meant_;  ///< values that may hold infinities that are meant
+    std::set<Value> meant_;  ///< values that may hold intended infinities
     std::set<Value> seen_;
     std::optional<NonFinite> found_;
 };

@@ -11,7 +11,7 @@
 namespace mantissa::inline v0 {
 
 struct NonFinite {
-    /// Whether the tensor was so before the run (a state or an input, read by the operation), or the
+    /// Whether the tensor was not finite before the run (a state or an input, read by the operation), or the
     /// operation made it so.
     enum class Source : std::uint8_t { state, input, operation } source = Source::operation;
     std::string tensor;  ///< the name of the state or input, or as in "%12"
@@ -27,11 +27,11 @@ struct NonFinite {
     std::string text() const;
 };
 
-/// Runs the plan operation by operation until one is found; nothing then happens after it, so updates that
-/// come later are not made. None is found: the run was made whole.
+/// Runs the plan operation by operation until a number that is not finite is found; operations and updates
+/// behind it are not run. Without such a number the run is made whole.
 ///
-/// Infinities may be meant: those of a constant, as of a mask, and what element-wise operations and movement
-/// make of them, are no finding. A NaN always is. Nothing of a stage behind `last` is run.
+/// Intended infinities are no finding: a constant's, as in a mask, and the results of element-wise operations
+/// and movement on them. A NaN always is. Nothing of a stage behind `last` is run.
 std::optional<NonFinite> run_to_first_non_finite(Execution& execution, Stage last = Stage::update);
 
 /// Elements of the backward pass that are zero, and are not where the loss is scaled up. So it is seen

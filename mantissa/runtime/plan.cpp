@@ -40,7 +40,7 @@ Choice choose(const Device& device, const Problem& problem) {
 /// The kernel of a loop is the plan of its body.
 const Kernel scan_kernel{.name = "its body, step by step", .prepare = {}};
 
-/// Sources have values without running; views have those of their operand.
+/// Sources have values without running; views have their operand's.
 bool runs(const Graph& graph, const Node& node) { return !is_source(node) && !is_view(graph, node); }
 
 /// Whether a node is the operation, or a contraction of that name with an epilogue.
@@ -82,7 +82,7 @@ std::vector<int> lasting_operands(const Graph& graph, const Node& node, std::spa
     return operands;
 }
 
-/// Whether it is a view that begins between multiples of 16 bytes. What is no view begins at one.
+/// Whether it is a view that begins between multiples of 16 bytes. Other values begin at a multiple.
 bool lies_askew(const Graph& graph, Value value) {
     std::int64_t offset = 0;
     for (; is_view(graph, graph.node(value.node)); value = graph.node(value.node).inputs[0])

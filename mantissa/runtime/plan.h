@@ -1,5 +1,5 @@
-// The plan of a graph on a device: which kernel runs each node and why, where every value lives, and in what
-// order things happen. A flat list; no decision is left for the run.
+// The plan of a graph on a device: which kernel runs each node and why, where every value lives, and the
+// order of all work. A flat list; no decision is left for the run.
 #pragma once
 
 #include <span>
@@ -13,7 +13,7 @@
 
 namespace mantissa::inline v0 {
 
-/// A kernel that was asked before the chosen one, and what it answered.
+/// A kernel that was asked before the chosen one, and its answer.
 struct Refusal {
     std::string kernel;
     std::string reason;
@@ -30,18 +30,18 @@ struct PlannedNode {
     std::int64_t kept = 0;       ///< bytes
     std::int64_t launches = 1;   ///< PreparedKernel's
     Cost cost;
-    std::string algorithm = {};  ///< of a library, by which the kernel runs; empty: none was to choose
+    std::string algorithm = {};  ///< of a library, that the kernel runs; empty: there was no choice
 };
 
-/// Whether kernels that are made in process are made, which is most of the time that a plan takes. Else they
-/// are only named, for a plan that is read and never run.
+/// Whether kernels are made in process, which takes most of a plan's time. Else they are only named, for a
+/// plan that is read and never run.
 enum class MakeKernels : std::uint8_t { yes, no };
 
 class Plan {
   public:
     /// Chooses kernels and places values. Throws UserError, with every kernel's reason, if a node has none.
-    /// `lasting`: inputs that stay as they are from run to run; who runs the nodes then calls what they keep
-    /// of those before the first run. `askew`: inputs and results may begin where Problem::askew says.
+    /// `lasting`: inputs that stay as they are from run to run; whoever runs the nodes calls kernels' `keep`
+    /// for them before the first run. `askew`: inputs and results may begin where Problem::askew says.
     Plan(Graph graph, Device& device, MakeKernels make = MakeKernels::yes,
          std::span<const NodeId> lasting = {}, bool askew = false);
 
@@ -57,11 +57,11 @@ class Plan {
     std::vector<std::string> kernels_of(std::string_view op) const;
     /// Bytes, filled up to the device's alignment.
     std::int64_t aligned(std::int64_t bytes) const;
-    /// Bytes of the graph's inputs: where they are read, and where they wait for their turn.
+    /// Bytes of the graph's inputs: of their places, and of the staging slots.
     std::int64_t input_bytes() const;
     /// Bytes of the graph's constants.
     std::int64_t constant_bytes() const;
-    /// The plan as text: a line a node with its kernel, its place and the reasons of those refused.
+    /// The plan as text: a line a node with its kernel, its place and the reasons of refused kernels.
     std::string text() const;
 
   private:
@@ -71,7 +71,7 @@ class Plan {
     std::vector<PlannedNode> nodes_;
 };
 
-/// The device as passes see it. It must outlive what is returned.
+/// The device as passes see it. It must outlive the machine.
 Machine machine_for_passes(const Device& device);
 
 }  // namespace mantissa

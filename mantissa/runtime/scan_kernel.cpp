@@ -43,7 +43,7 @@ std::vector<NodeId> whole_inputs(const Graph& body, const ScanForm& form) {
     return {first, body.inputs().end()};
 }
 
-/// Whether something of a step begins between multiples of 16 bytes, since steps lie one behind the other.
+/// Whether any value of a step begins between multiples of 16 bytes, since steps lie one behind the other.
 bool lies_askew(const Graph& body, const ScanForm& form) {
     const auto is_odd = [&](Value value) { return body.type(value).bytes() % 16 != 0; };
     const auto inputs = std::span(body.inputs()).first(form.states + form.sequences);
@@ -138,7 +138,7 @@ class BoundScan {
                                    constant_bytes(graph().node(id)));
     }
 
-    /// The value whose memory a value lies in, where that is all of it.
+    /// The value whose memory a value fills.
     Value owner(Value value) const {
         while (is_view(graph(), graph().node(value.node))) {
             const Node& node = graph().node(value.node);
@@ -154,7 +154,7 @@ class BoundScan {
         return {.base = Where::Base::output, .number = i, .of_step = bytes};
     }
 
-    /// Each is computed where it belongs, but for those that are another value, too: these are copied.
+    /// Each result is computed in its place; results that are also another value are copied.
     void place_results() {
         for (std::size_t i = 0; i < graph().results().size(); ++i) {
             const Value value = graph().results()[i].value, from = owner(value);
@@ -237,7 +237,7 @@ class BoundScan {
         return launch;
     }
 
-    /// States that are kept begin with what is given; without a step it is all there is.
+    /// Kept states begin with the given ones; without a step the given ones are the result.
     void begin_states() {
         if (!form_.keeps_states && form_.steps > 0) return;
         for (std::size_t i = 0; i < form_.states; ++i) {

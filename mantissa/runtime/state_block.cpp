@@ -17,7 +17,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// FNV-1a: tells the random numbers of one state from those of another, whatever the order of states.
+/// FNV-1a: tells the random numbers of different states apart, whatever the order of states.
 std::uint32_t hash_of(std::string_view name) {
     std::uint32_t hash = 2166136261u;
     for (char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;

@@ -197,7 +197,7 @@ AttentionBlock::Values AttentionBlock::over_tiles(const TileWork& work, const Va
                          });
 }
 
-/// The next is looked for while the last is still on its way.
+/// Looks for the next tile while the last is still on its way.
 AttentionBlock::Values AttentionBlock::over_seen_tiles(const TileWork& work, const Values& start) {
     Values carried{first_seen_.place, first_seen_.word, integer(0)};
     carried.insert(carried.end(), start.begin(), start.end());
@@ -251,7 +251,7 @@ AttentionBlock::Seen AttentionBlock::next_seen(const TileWork& work, Value* from
     Value* read = b_.CreateIntrinsic(
         llvm::Intrinsic::nvvm_shfl_sync_idx_i32, {},
         {word(-1), found[2], b_.CreateAnd(lane, word(warp_lanes - 1)), word(warp_lanes - 1)});
-    // If no lane sees a tile, it is that behind all lanes, which is behind the last tile.
+    // If no lane sees a tile, it is the tile behind all lanes, which is behind the last.
     return {b_.CreateAdd(found[0], b_.CreateZExt(lane, b_.getInt64Ty())), read};
 }
 

@@ -29,13 +29,13 @@ class AttentionBlock : OwnBuilder, protected MatrixCode {
         return std::int64_t{tiles_.columns} * (format_.warpgroups ? 2 * tiles_.head_size : tiles_.pitch());
     }
     std::int64_t rows_bytes() const { return std::int64_t{tiles_.rows()} * tiles_.pitch(); }
-    /// Keys that a query of position 0 sees before it, where causal: query i sees keys up to i + these.
+    /// Keys that query 0 sees behind key 0, where causal: query i sees keys up to i + these.
     std::int64_t keys_before() const { return kernel_.keys - kernel_.queries; }
-    /// Scores that a function made are natural logarithms as they stand; others wait for the scale.
+    /// Scores that a function made are natural logarithms already; others wait for the scale.
     double scale_left() const { return remakes() ? 1 : kernel_.scale; }
     double to_binary() const;
 
-    /// Takes the block's rows, of `all` in each of `heads`; `last_first` where the last have the most to do.
+    /// Takes the block's rows, of `all` in each of `heads`; `last_first` where the last have the most work.
     void take_rows(std::int64_t all, std::int64_t heads, bool last_first);
 
     llvm::Value* narrow(llvm::Value* x);
@@ -73,39 +73,39 @@ class AttentionBlock : OwnBuilder, protected MatrixCode {
     };
     /// The function's result on products of a tile, whose first column this is; `head`: of the queries.
     Remade remade(const Sums& products, llvm::Value* tile_first, llvm::Value* head);
-    /// Adds what pairs give to the gradients that this kernel makes. `cotangents`: of the new scores, 0 where
-    /// hidden. `rows`: for each gradient by rows a sum for each of the thread's rows.
+    /// Adds the contributions of pairs to the gradients that this kernel makes. `cotangents`: of the new
+    /// scores, 0 where hidden. `rows`: for each gradient by rows a sum for each of the thread's rows.
     void add_score_gradients(const Sums& products, const Sums& cotangents, llvm::Value* tile_first,
                              llvm::Value* head, std::span<llvm::Value*> rows);
     std::size_t row_sums_of_thread() const;
-    /// Gradients of new scores as those of scaled ones.
+    /// Gradients of scaled scores, from gradients of new scores.
     Sums through_slopes(Sums gradients, const Sums& slopes);
-    /// Writes those sums. `all`: rows of a head.
+    /// Writes the sums of add_score_gradients. `all`: rows of a head.
     void write_row_sums(std::span<llvm::Value* const> rows, std::int64_t all);
     /// The scores of a tile after the mask, by the part's byte of its word.
     Sums hidden_by_mask(const Sums& scores, llvm::Value* tile_first, llvm::Value* head, llvm::Value* sees);
 
     // Tiles.
     struct Tile {
-        llvm::Value* number = nullptr;  ///< i64: how many came before it
-        llvm::Value* place = nullptr;   ///< i64: which of all
-        llvm::Value* sees = nullptr;  ///< i32: what the part sees of it, as in SeenTilesKernel; null: no mask
+        llvm::Value* number = nullptr;  ///< i64: how many tiles came before it
+        llvm::Value* place = nullptr;   ///< i64: its number among all
+        llvm::Value* sees = nullptr;    ///< i32: SeenTilesKernel's word of it; null: no mask
     };
     struct TileWork {
         llvm::Value* count = nullptr;  ///< i64
-        /// Begins to bring one in.
+        /// Begins to bring in a tile.
         std::function<void(const Tile&)> bring;
-        /// Whether the warp's part has any, where there is no mask.
+        /// Whether the warp's part has work at a tile, where there is no mask.
         std::function<llvm::Value*(llvm::Value* place)> has_work;
         /// The head of queries and the tile of columns at a place, i64.
         std::function<std::pair<llvm::Value*, llvm::Value*>(llvm::Value* place)> seen_at;
         std::function<Values(const Tile&, const Values&)> body;
     };
-    /// Begins to bring in the first.
+    /// Begins to bring in the first tile.
     void begin_tiles(const TileWork& work);
     Values over_tiles(const TileWork& work, const Values& start);
 
-    // These are for rows that are queries.
+    // For rows that are queries.
     /// -infinity where a query does not see a key.
     Sums hidden_by_keys(const Sums& scores, llvm::Value* tile_first);
     llvm::Value* key_tiles_of_rows();
@@ -131,7 +131,7 @@ class AttentionBlock : OwnBuilder, protected MatrixCode {
     llvm::GlobalVariable* pool_ = nullptr;
     // i64: the block's head among all of its kind, its sequence, its head in it, its first row.
     llvm::Value *head_of_all_ = nullptr, *sequence_ = nullptr, *head_ = nullptr, *first_ = nullptr;
-    // i32: the warp's first row in the block and among all, and that of its part among all.
+    // i32: the warp's first row in the block and among all, and its part's first row among all.
     llvm::Value *own_row_ = nullptr, *warp_first_ = nullptr, *part_first_ = nullptr;
 
   private:
@@ -144,7 +144,7 @@ class AttentionBlock : OwnBuilder, protected MatrixCode {
                        const PairValues::Pair& pair, llvm::Value* value, llvm::Value* to);
     llvm::Value* part();
 
-    /// A tile in which a part sees something.
+    /// A tile that a part sees pairs of.
     struct Seen {
         llvm::Value *place = nullptr, *word = nullptr;  ///< i64, i32
     };

@@ -79,7 +79,7 @@ class QueryGradientCode : AttentionBlock {
         for (std::size_t r = 0; r < all.size(); ++r) {
             Value* delta = number(0);
             for (int j = 0; j < head_size() / 16; ++j)
-                for (const std::size_t part : {r % 2, r % 2 + 2}) {  // rows t / 4 or those 8 behind
+                for (const std::size_t part : {r % 2, r % 2 + 2}) {  // rows t / 4, or rows 8 behind
                     const int i = static_cast<int>(r / 2);
                     const std::array<Value*, 2> a = widened(o(i, j)[part]), b = widened(d_o_(i, j)[part]);
                     for (const std::size_t e : {0u, 1u}) delta = fma(a[e], b[e], delta);
@@ -269,8 +269,8 @@ class KeyGradientsCode : AttentionBlock {
         return b_.CreateAnd(seen, b_.CreateICmpSGE(last, part_first_));
     }
 
-    /// -infinity where a query does not see a key: rows are keys. Queries beyond the last have no gradient;
-    /// what a function makes of them may be anything.
+    /// -infinity where a query does not see a key: rows are keys. Queries beyond the last have no gradient; a
+    /// function's results for them may be anything.
     Sums hidden_by_queries(const Sums& scores, Value* tile_first) {
         const bool by_end = kernel_.score && kernel_.queries % columns() != 0;
         if (!kernel_.causal && !by_end) return scores;

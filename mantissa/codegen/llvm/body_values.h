@@ -14,12 +14,12 @@
 
 namespace mantissa::inline v0::codegen {
 
-/// Each value is made where the builder stands when it is first asked for, once for all pairs between which
-/// it does not change, and is for the code behind it. A value that changes along no lanes is a single number.
+/// A value is made where the builder stands when it is first asked for, for the code behind, and once for all
+/// pairs between which it does not change. A value that changes along no lanes is a single number.
 class BodyValues {
   public:
     struct Pair {
-        std::size_t query = 0, key = 0;  ///< of those at hand; along lanes the number of a vector
+        std::size_t query = 0, key = 0;  ///< place among the rows at hand; along lanes the number of a vector
         llvm::Value* score = nullptr;
         llvm::Value* cotangent = nullptr;
     };
@@ -45,7 +45,7 @@ class BodyValues {
     }
     bool in_lanes(NodeId id) const { return lane_axis_ && changes_along(*lane_axis_, id); }
     llvm::Value* of(mantissa::Value value, const Pair& pair);
-    /// Forgets what changes along an axis.
+    /// Forgets values that change along an axis.
     void forget(std::size_t axis);
     void forget_all() { known_.clear(); }
 
@@ -72,7 +72,7 @@ class BodyValues {
 struct PairSite {
     llvm::Value *sequence = nullptr, *head = nullptr;   ///< i64
     std::vector<llvm::Value*> queries = {}, keys = {};  ///< i32
-    /// Some may be beyond the last: operands are then read at the last.
+    /// Some pairs may be beyond the last: operands are then read at the last.
     bool queries_may_end = true, keys_may_end = true;
 };
 

@@ -66,7 +66,7 @@ std::string parameters_of(const LoopNest& nest, const NvptxTarget& target) {
            "partial sums, scratch";
 }
 
-/// Throws UserError unless the architecture is one of them.
+/// Throws UserError unless the architecture is known.
 void require_known(const NvptxTarget& target) {
     if (!versions().contains(target.architecture))
         throw UserError(fmt::format("no code can be made for '{}'; known are {}", target.architecture,
@@ -76,7 +76,7 @@ void require_known(const NvptxTarget& target) {
 /// The version of PTX that the architecture came with, as LLVM's feature.
 std::string ptx_version(const std::string& architecture) { return versions().at(architecture); }
 
-/// Comments: what the code is for, how it is launched, and its pseudo-code.
+/// Comments: the purpose of the code, its launch, and its pseudo-code.
 std::string ptx_header(const FusedKernel& kernel, const NvptxTarget& target) {
     std::string text = fmt::format(
         "// {} for {}.\n"
@@ -99,7 +99,7 @@ struct Processor {
 Processor processor_of(const HostFeatures& host) {
     std::string bits;
     for (const std::string& bit : host.bits) bits += (bits.empty() ? "+" : ",+") + bit;
-    // The plainest one: what it can do is said by the bits alone.
+    // The plainest processor: its features are given by the bits alone.
     return {llvm::sys::getProcessTriple(), "x86-64", bits};
 }
 
@@ -181,7 +181,7 @@ class Machine {
         return module;
     }
 
-    /// Three passes and no more: what is emitted is in SSA form with explicit lanes, so nothing else finds
+    /// Three passes and no more: emitted code is in SSA form with explicit lanes, so nothing else finds
     /// anything to do, and the whole pipeline takes three times as long. A GPU's kernels have variables
     /// besides, which become registers first.
     void improve(llvm::Module& module) const {

@@ -29,12 +29,12 @@ class DepthwiseCode : protected ConvolutionThread {
           element_bytes_(static_cast<std::int64_t>(size_of(kernel.convolution.from))) {}
 
   protected:
-    /// Places along a row of which something is read, and whether they are inside; null: for all threads.
+    /// Places along a row that a thread reads from, and whether they are inside; null: for all threads.
     using Columns = std::map<std::int64_t, Value*>;
     /// The numbers of a thread's channels, by place.
     using Row = std::map<std::int64_t, Values>;
 
-    /// Those inside, counted from `from`, which is 0 to `last`.
+    /// The places inside, counted from `from`, which is 0 to `last`.
     Columns inside(const std::set<std::int64_t>& places, Value* from, std::int64_t last,
                    std::int64_t extent) {
         Columns columns;
@@ -59,7 +59,7 @@ class DepthwiseCode : protected ConvolutionThread {
         return control_.at(parameter(which), place_of(at, shape.strides(), 0), kernel_.convolution.from);
     }
 
-    /// A thread's channels at places along a row; `address` is that of place 0, which may be outside.
+    /// A thread's channels at places along a row; `address` is place 0, which may be outside.
     Row read(Value* address, const Columns& columns) {
         Row row;
         for (const auto& [place, is_inside] : columns)

@@ -13,8 +13,8 @@ namespace {
 
 using llvm::Value;
 
-/// Rows, their walks, and the values of their steps: those of a row or of the whole nest as single numbers,
-/// those of a walk for the columns at hand. The differences between processors are TargetCode's.
+/// Rows, their walks, and the values of their steps: values of a row or of the whole nest as single numbers,
+/// values of a walk for the columns at hand. The differences between processors are TargetCode's.
 class Emitter {
   public:
     Emitter(llvm::IRBuilderBase& builder, const LoopNest& nest, TargetCode& target,

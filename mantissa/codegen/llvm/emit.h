@@ -1,4 +1,4 @@
-// Compile to LLVM IR whatever is computed: each adds a function to a module. One source a kind.
+// Compile to LLVM IR: each function adds a function to a module. One source a kind.
 #pragma once
 
 #include <string>
@@ -42,7 +42,7 @@ void emit(llvm::Module& module, const std::string& name, const RoundingKernel& k
 void emit(llvm::Module& module, const std::string& name, const TensorScaleKernel& kernel);
 void emit(llvm::Module& module, const std::string& name, const SeenTilesKernel& kernel);
 void emit(llvm::Module& module, const std::string& name, const AttentionKernel& kernel);
-/// One that makes gradients.
+/// The kernels that make gradients.
 void emit_attention_gradient(llvm::Module& module, const std::string& name, const AttentionKernel& kernel);
 
 }  // namespace mantissa::codegen

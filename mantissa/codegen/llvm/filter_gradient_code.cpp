@@ -155,8 +155,8 @@ class FilterGradientCode : OwnBuilder, MatrixCode {
                 b_.CreateAdd(b_.CreateMul(line, word(of_.horizontal.output)), column)};
     }
 
-    /// Column `at` of all, in one of the rows of pixels. There is a line more, before the first, for what
-    /// lies before that.
+    /// Column `at` of all, in one of the rows of pixels. There is a line more, before the first, for the
+    /// pixels before column 0.
     Pixel pixel(Value* at, Value* row_of_stage) {
         const std::int64_t pitch = kernel_.pitch() * of_.horizontal.stride,
                            lines_of_image = of_.vertical.output / stage_.lines;
@@ -208,7 +208,7 @@ class FilterGradientCode : OwnBuilder, MatrixCode {
                             b_.CreateMul(column, word(of_.horizontal.stride)));
     }
 
-    /// Sums of `filters_at_once` filters for all taps, then those of the next.
+    /// Sums of `filters_at_once` filters for all taps, then of the next filters.
     Sums multiplied(Value* stage, Sums sums, const std::function<void()>& behind_first) {
         const int places = places_ / static_cast<int>(kernel_.shares());
         Value *const tile = buffer_of(stage), *const first = b_.CreateMul(share_of_warp(), word(places));

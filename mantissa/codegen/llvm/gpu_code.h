@@ -25,15 +25,14 @@ namespace mantissa::inline v0::codegen {
 
 class GpuTable {
   public:
-    /// The type of the kernel's first parameter: a pointer, of which `mark` says that it stands for the
-    /// table.
+    /// The type of the kernel's first parameter: a pointer. `mark` says that it stands for the table.
     static llvm::Type* parameter_type(llvm::IRBuilderBase& builder);
     static void mark(llvm::Function& function, PartTable table);
 
     /// Finds the part of a block, where the builder stands in the function.
     GpuTable(llvm::IRBuilderBase& builder, llvm::Function& function, PartTable table, llvm::Value* block);
 
-    /// The number of this block among those of its part.
+    /// The number of this block among the blocks of its part.
     llvm::Value* block() const { return block_; }
     /// The part's number, or address in global memory.
     llvm::Value* number(std::int64_t word);
@@ -54,7 +53,7 @@ struct GpuFunction {
     std::size_t parameters = 0;  ///< addresses in global memory
     int threads = 0;             ///< of a block
     PartTable table = {};        ///< the first parameter, where it has one
-    /// Blocks that a multiprocessor shall have registers for; 0: it is not said.
+    /// Blocks that a multiprocessor shall have registers for; 0: not said.
     int blocks = 0;
 };
 
@@ -65,7 +64,7 @@ class GpuCode {
 
   protected:
     llvm::Value* special(unsigned intrinsic);
-    /// A parameter of those behind a table.
+    /// A parameter behind the table.
     llvm::Value* parameter(std::size_t i);
     llvm::Value* integer(std::int64_t value) { return control_.integer(value); }
     llvm::Value* is_less(llvm::Value* a, llvm::Value* b);
@@ -90,8 +89,8 @@ class GpuCode {
     llvm::Value *thread_ = nullptr, *block_ = nullptr;  ///< 64 bits
 };
 
-/// Marks it for blocks of so many threads, of which a multiprocessor shall hold `blocks`. Subnormals of FP32
-/// are flushed, as on the CPU.
+/// Marks the function as a kernel for blocks of so many threads; a multiprocessor shall hold `blocks` of
+/// them. Subnormals of FP32 are flushed, as on the CPU.
 void make_gpu_kernel(llvm::Function& function, int threads, int blocks = 0);
 
 }  // namespace mantissa::codegen

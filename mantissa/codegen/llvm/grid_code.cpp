@@ -1,5 +1,5 @@
 // Kernels of a GPU that make one element a thread, or a block of threads. Operands may lie where the output
-// does if each thread reads there what it writes: nothing is read through the read-only cache.
+// does if each thread reads just where it writes: nothing is read through the read-only cache.
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
 #include <llvm/IR/Module.h>
@@ -198,7 +198,7 @@ class ReductionCode : GridCode {
                             : b_.CreateUDiv(number_, per_result);
         result = b_.CreateMul(result, integer(kernel_.at_once));
         Value* is_there = is_less(result, integer(results * kernel_.chunks));
-        // All threads come to the barriers; those without a result have no terms.
+        // All threads come to the barriers; threads without a result have no terms.
         Value* chunk = b_.CreateUDiv(result, integer(results));
         Value* first = b_.CreateMul(chunk, integer(kernel_.terms_of_chunk));
         Value* end = b_.CreateAdd(first, integer(kernel_.terms_of_chunk));
@@ -347,8 +347,8 @@ class EmbeddingGradientCode : GridCode {
         });
     }
 
-    /// Goes through those of `from` up to `end` that `is_one` holds for, in order. The lanes of a warp look
-    /// at 32 of them at a time; all of its threads come here together.
+    /// Goes through the elements of `from` up to `end` that `is_one` holds for, in order. The lanes of a warp
+    /// look at 32 of them at a time; all of its threads come here together.
     Value* over_each(Value* from, Value* end, Value* start, const std::function<Value*(Value*)>& is_one,
                      const std::function<Value*(Value*, Value*)>& body) {
         constexpr std::int64_t warp = 32;
@@ -541,7 +541,7 @@ void emit_code(llvm::Module& module, const GridKernel& named, const NormKernel&)
 void emit_code(llvm::Module& module, const GridKernel& named, const TurnKernel& kernel) {
     TurnCode(module, named, kernel).run();
 }
-/// One that has a source of its own.
+/// Emits a kernel that has a source of its own.
 void emit_code(llvm::Module& module, const GridKernel& named, const auto& kernel) {
     emit(module, named.name, kernel);
 }

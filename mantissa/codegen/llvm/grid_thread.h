@@ -27,8 +27,8 @@ class GridThread : OwnBuilder, protected GpuCode {
     /// i32, as 64 bits.
     llvm::Value* load_index(llvm::Value* base, llvm::Value* element);
 
-    /// A number below the product of extents as an index for each, outermost first. Of less than 2^31
-    /// elements it is taken apart in 32 bits, which is quicker.
+    /// A number below the product of extents as an index for each, outermost first. Below 2^31 elements it is
+    /// taken apart in 32 bits, which is quicker.
     std::vector<llvm::Value*> indices_of(llvm::Value* number, const std::vector<std::int64_t>& extents);
     llvm::Value* place_of(const std::vector<llvm::Value*>& indices, const std::vector<std::int64_t>& strides,
                           std::int64_t offset);
@@ -37,7 +37,7 @@ class GridThread : OwnBuilder, protected GpuCode {
     llvm::Value* number(double value);      ///< f32
     llvm::Value* bits(llvm::Value* x);      ///< of an f32, as i32
     llvm::Value* larger(llvm::Value* a, llvm::Value* b);
-    /// An i32 over the lanes of a warp, all of which come here, by that intrinsic.
+    /// Reduces an i32 over the lanes of a warp by that intrinsic; all lanes come here.
     llvm::Value* across_warp(unsigned reduction, llvm::Value* x);
     /// The largest i32 of all threads of the block. Once in a kernel.
     llvm::Value* largest_of_block(llvm::Value* own);
@@ -45,7 +45,7 @@ class GridThread : OwnBuilder, protected GpuCode {
     /// An FP32 number, as numerics/tf32.h rounds it.
     llvm::Value* rounded_to_tf32(llvm::Value* x);
 
-    /// Numbers that the kernel has in itself, as they are stored.
+    /// Numbers in the kernel's own memory, with these bits.
     llvm::Value* numbers_of(const char* name, DType dtype, const std::vector<std::uint64_t>& bits);
 
     llvm::Value* number_ = nullptr;  ///< of the thread in the grid
@@ -68,7 +68,7 @@ class ConvolutionThread : protected GridThread {
     };
     /// ConvolutionAxis::image_place.
     Place image_place(const ConvolutionAxis& axis, llvm::Value* place, llvm::Value* tap);
-    /// Its inverse.
+    /// The inverse of image_place.
     Place output_place(const ConvolutionAxis& axis, llvm::Value* pixel, llvm::Value* tap);
 };
 

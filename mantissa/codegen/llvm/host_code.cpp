@@ -52,8 +52,8 @@ class HostCode final : public TargetCode {
 
     void once_a_row(const std::function<void()>& body) override { body(); }
 
-    /// An epilogue reads a line or two a row beside the sums, which no hardware foresees: it asks for the
-    /// rows below, which are next, when the contraction has made their sums.
+    /// An epilogue reads a line or two a row beside the sums, which no hardware foresees. It asks for the
+    /// rows below when the contraction has made their sums.
     Value* load(Value* address, DType dtype, const Columns& columns) override {
         Value* value = now_->load(address, dtype, columns.mask);
         if (!columns.from_memory || size_of(dtype) == 1) return value;
@@ -88,8 +88,7 @@ class HostCode final : public TargetCode {
         stores_ == Stores::past_caches ? past_caches() : plainly();
     }
 
-    /// In an epilogue, columns beside those of the block belong to other threads, and a block starts
-    /// anywhere.
+    /// In an epilogue, columns beside the block's belong to other threads, and a block starts anywhere.
     void add_to(const RowSum&, Value* address, Value* value, const Columns& columns) override {
         const llvm::Align align(nest_.epilogue ? 4 : 64);
         if (nest_.epilogue && columns.mask) {
@@ -149,7 +148,7 @@ class HostCode final : public TargetCode {
     }
 
     /// Chooses the walk that fetches an operand of the next rows, where short rows are walked over more than
-    /// once: the one that has most to do beside, so that memory is never idle.
+    /// once. It is the walk with the most other work, so that memory is never idle.
     void fetch_by_walks() {
         std::vector<int> work;
         for (const Walk& walk : nest_.walks) {
@@ -175,7 +174,7 @@ class HostCode final : public TargetCode {
 
     const Step& step_of(int index) const { return nest_.steps[static_cast<std::size_t>(index)]; }
 
-    /// Bytes from what is read to what is fetched: whole rows where walks fetch the next ones.
+    /// Bytes from the element read to the element fetched: whole rows where walks fetch the next ones.
     std::int64_t ahead(DType dtype) const {
         if (fetched_in_.empty()) return prefetch_bytes;
         const std::int64_t rows = std::max<std::int64_t>(prefetch_bytes / row_bytes(dtype), 1);
@@ -195,8 +194,8 @@ class HostCode final : public TargetCode {
                                 b_.CreateVectorSplat(lanes_.count(), b_.CreateTrunc(count, b_.getInt32Ty())));
     }
 
-    /// Whether a walk takes its columns by longer vectors: it has long chains, of which a core that looks
-    /// ahead sees few, or elements of which sixteen do not fill a line.
+    /// Whether a walk takes its columns by longer vectors. It does if it has long chains, since a core that
+    /// looks ahead sees few of them, or 16-bit elements, since sixteen do not fill a line.
     bool gains_by_length(const Walk& walk) const {
         if (!has_long_registers_ || nest_.epilogue) return false;
         constexpr int long_chain = 12;
@@ -217,7 +216,7 @@ class HostCode final : public TargetCode {
         return b_.CreateSub(range.last, b_.CreateURem(b_.CreateSub(range.last, first), lanes));
     }
 
-    /// Those vectors, without reductions.
+    /// Goes over the whole vectors of that length, without reductions.
     void over_whole(const Lanes& length, Value* first, const Range& range, const ColumnsBody& body) {
         Value* end = end_of_whole(length, first, range);
         now_ = &length;
@@ -229,8 +228,8 @@ class HostCode final : public TargetCode {
         now_ = &lanes_;
     }
 
-    /// The same as one loop for either way to store, where there is little beside the one output: a loop that
-    /// asks each time was a tenth slower.
+    /// Goes over whole vectors with one loop for either way to store, where there is little beside the one
+    /// output: a loop that asks each time was a tenth slower.
     void over_whole_by_stores(const Walk& walk, const Lanes& length, Value* first, const Range& range,
                               const ColumnsBody& body) {
         constexpr std::size_t few_steps = 12;
@@ -273,7 +272,7 @@ class HostCode final : public TargetCode {
         return count;
     }
 
-    /// Sums of a turn as those of its vectors, one after another.
+    /// Splits the sums of a turn by its vectors, one after another.
     Values of_vectors(const Values& sums, std::int64_t vectors) const {
         Values parts;
         for (std::int64_t i = 0; i < vectors; ++i)
@@ -335,14 +334,14 @@ class HostCode final : public TargetCode {
     const LoopNest& nest_;
     Control control_;
     Lanes lanes_, two_, four_;
-    const Lanes* now_ = &lanes_;  // in which columns are computed
+    const Lanes* now_ = &lanes_;  // length in which columns are computed
     std::size_t walk_ = 0;
     std::map<int, std::size_t> fetched_in_;  // by operand: the walk that fetches the next rows
     bool has_long_registers_;
     Stores stores_ = Stores::any;
-    Values streamed_;  // by output: whether it is stored past the caches
-    Value* below_ =
-        nullptr;  // of an epilogue: elements from a column to that of the next block of as many rows
+    Values streamed_;         // by output: whether it is stored past the caches
+    Value* below_ = nullptr;  // of an epilogue: elements from a column to the same column of the next block
+                              // of as many rows
 };
 
 }  // namespace

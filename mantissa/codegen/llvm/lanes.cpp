@@ -37,7 +37,7 @@ struct Instructions {
     Float fma(Float x, Float y, Float z) const {
         return b.CreateIntrinsic(llvm::Intrinsic::fma, {x->getType()}, {x, y, z});
     }
-    /// The second, where one of the two is a NaN: as one instruction of x86.
+    /// y, where one of the two is a NaN, as x86's instruction has it.
     Float minimum(Float x, Float y) const { return b.CreateSelect(b.CreateFCmpOLT(x, y), x, y); }
     Float maximum(Float x, Float y) const { return b.CreateSelect(b.CreateFCmpOLT(y, x), x, y); }
     Int bits(Float x) const { return b.CreateBitCast(x, lanes.type(DType::i32)); }
@@ -89,8 +89,8 @@ llvm::Value* times_one_plus_tanh(Instructions& ops, llvm::Value* h, llvm::Value*
     return ops.select(ops.is_nan(x), x, ops.divide(scaled(ops, h, 2), sum));
 }
 
-/// x - floor(x / y) y, exact but for one addition of y: what a rounded quotient leaves is a number of FP32.
-/// Two steps take quotients below `most`; beyond it is NaN.
+/// x - floor(x / y) y, exact but for one addition of y: the rest after a rounded quotient is a number of
+/// FP32. Two steps take quotients below `most`; beyond it is NaN.
 llvm::Value* remainder(Instructions& ops, llvm::Value* x, llvm::Value* y) {
     constexpr float most = 0x1p46f;
     const auto step = [&](llvm::Value* of) {
@@ -108,7 +108,7 @@ llvm::Value* remainder(Instructions& ops, llvm::Value* x, llvm::Value* y) {
                       ops.select(ops.less(rest, zero), moved, rest));
 }
 
-/// The angle of |x| is that of -1 / |x| plus pi/2, or that of (|x| - 1) / (|x| + 1) plus pi/4, so that the
+/// The angle of |x| is the angle of -1 / |x| plus pi/2, or of (|x| - 1) / (|x| + 1) plus pi/4, so that the
 /// series sees 0.415 at most. Its minimax polynomial errs by 7e-10; with all roundings it is 1.9 ULP.
 llvm::Value* atan(Instructions& ops, llvm::Value* x) {
     constexpr float series[] = {-0x1.55554ap-2f, 0x1.9991aep-3f, -0x1.23b6bcp-3f, 0x1.b2023ap-4f,
@@ -133,8 +133,8 @@ llvm::Value* atan(Instructions& ops, llvm::Value* x) {
 }
 
 /// 1 - erf(x) for |x| below 1/2, else exp(-x^2) times a polynomial in 1 / (|x| + 1) that errs by 2e-8, and 2
-/// less that for x < 0. What rounding takes from x^2, which exp would make much of, is put back; with all
-/// roundings 4.5 ULP.
+/// less that for x < 0. The rounding error of x^2, which exp would magnify, is put back; with all roundings
+/// 4.5 ULP.
 llvm::Value* erfc(Instructions& ops, llvm::Value* x) {
     constexpr float series[] = {0x1.20dc48p-1f,  0x1.210688p-1f,  0x1.1c9ab0p-2f, -0x1.091a0ep-2f,
                                 -0x1.67df84p-1f, -0x1.cbbc9ep-1f, 0x1.7f549ep+2f, -0x1.245478p+3f,
@@ -152,7 +152,7 @@ llvm::Value* erfc(Instructions& ops, llvm::Value* x) {
     return ops.select(ops.is_nan(x), x, ops.select(ops.less(size, ops.constant(0.5f)), near, far));
 }
 
-/// Division of integers toward minus infinity; by 0 it is 0. No processor is asked for what it traps on.
+/// Division of integers toward minus infinity; by 0 it is 0. No processor meets operands that it traps on.
 struct FloorDivision {
     llvm::Value *quotient, *rest;
 };
@@ -401,8 +401,8 @@ llvm::Value* Lanes::arithmetic(std::string_view op, llvm::Value* a, llvm::Value*
     return b_.CreateSelect(b_.CreateFCmpUNO(a, a), a, taken);
 }
 
-/// e^x in FP64: 2^n e^r with |r| at most ln(2) / 2, of whose series the terms up to r^13 are added, which
-/// leaves less than 2^-57 of it. Results below the smallest normal number are zero. NaN gives NaN.
+/// e^x in FP64: 2^n e^r with |r| at most ln(2) / 2. The terms of e^r's series up to r^13 are added; the rest
+/// is less than 2^-57 of it. Results below the smallest normal number are zero. NaN gives NaN.
 llvm::Value* Lanes::exp_of_f64(llvm::Value* x) const {
     constexpr double log2_e = 0x1.71547652b82fep+0, ln2_high = 0x1.62e42fefa39efp-1,
                      ln2_low = 0x1.abc9e3b39803fp-56, shift = 0x1.8p52, least = -708, greatest = 709.78;

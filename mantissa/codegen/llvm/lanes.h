@@ -1,7 +1,7 @@
 // Sixteen lanes, or one number, as LLVM values: arithmetic, memory and reductions for the loops of emit.cpp.
 //
-// Sixteen at every instruction-set level of the host, which the back end splits where registers are shorter:
-// sums are then added in one order and have the same bits at every level. One in each thread of a GPU.
+// The host has sixteen at every instruction-set level, and the back end splits them where registers are
+// shorter: sums then have one order, and the same bits at every level. A thread of a GPU has one.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,14 @@ namespace mantissa::inline v0::codegen {
 /// values are FP32 whatever they are stored in, or FP64; integers have 32 bits, or 64; booleans one.
 class Lanes {
   public:
-    /// One number, or a vector of so many. The back end splits long ones into registers, whose chains of
+    /// One number, or a vector of so many. The back end splits long vectors into registers, whose chains of
     /// operations then run side by side.
     enum class Form : std::uint8_t { one = 1, sixteen = 16, thirty_two = 32, sixty_four = 64 };
     enum class By : std::uint8_t {
         bits,
         instruction,
-        /// The same of integers of 16 bits, which LLVM looks into no further: else it compares what was
-        /// widened as FP16, and a GPU that flushes subnormals of FP32 then flushes those of FP16.
+        /// The instruction on integers of 16 bits, which LLVM does not look into. Else it compares widened
+        /// numbers as FP16, and a GPU that flushes subnormals of FP32 then flushes subnormals of FP16, too.
         instruction_on_integers,
     };
     /// How numbers of 16 bits are made and read; both ways give the same bits.
@@ -52,7 +52,7 @@ class Lanes {
     /// The type of a value in registers.
     llvm::Type* type(DType dtype) const;
     llvm::Value* constant(double value, DType dtype) const;
-    /// The neutral element of a reduction: 0, or -infinity for one by the largest.
+    /// The neutral element of a reduction: 0, or -infinity for a maximum.
     llvm::Value* neutral(bool maximum) const;
     /// 0 to 15, one a lane.
     llvm::Value* lane_numbers() const;
@@ -61,7 +61,7 @@ class Lanes {
     /// The value as it is, or a single number in every lane.
     llvm::Value* widened(llvm::Value* value) const;
 
-    /// An element-wise operation of the op table. Throws InternalError for one that is not known.
+    /// An element-wise operation of the op table. Throws InternalError for an unknown one.
     llvm::Value* apply(std::string_view op, const std::vector<llvm::Value*>& arguments, DType from,
                        DType to) const;
 
@@ -71,7 +71,7 @@ class Lanes {
     llvm::Value* read(llvm::Value* raw, DType dtype) const;
     /// `mask` null: all lanes.
     llvm::Value* load(llvm::Value* address, DType dtype, llvm::Value* mask = nullptr) const;
-    /// The same of FP32 sums that a contraction just made.
+    /// Loads FP32 sums that a contraction just made.
     llvm::Value* load_sums(llvm::Value* address, llvm::Value* mask = nullptr) const;
     /// `rounded`: the value is exact in its type already.
     llvm::Value* stored(llvm::Value* value, DType dtype, bool rounded) const;

@@ -13,7 +13,7 @@ using llvm::Value;
 namespace {
 
 constexpr int warp_lanes = 32;
-constexpr int matrix = 16, narrow = 8;  // rows and terms of a product; columns of one, or of what is moved
+constexpr int matrix = 16, narrow = 8;  // rows and terms of a product; its columns, or a moved piece's
 constexpr std::int64_t moved_bytes = 16, swizzled_bytes = 128;
 constexpr std::uint32_t all_lanes = ~std::uint32_t{0};
 
@@ -25,7 +25,7 @@ MatrixCode::MatrixCode(llvm::Module& module, llvm::IRBuilderBase& builder, const
     check(format.dtype == DType::bf16 || format.dtype == DType::f16, "matrices are of BF16 or FP16");
     Value* thread = b_.CreateTrunc(thread_, b_.getInt32Ty());
     lane_ = b_.CreateAnd(thread, word(warp_lanes - 1));
-    // Read from one lane, so that the assembler sees that it is the same for all.
+    // Read from one lane, so that the assembler sees that all lanes have one value.
     warp_ = b_.CreateIntrinsic(llvm::Intrinsic::nvvm_shfl_sync_idx_i32, {},
                                {word(-1), b_.CreateLShr(thread, 5), word(0), word(warp_lanes - 1)});
     by_rows_ = offset_of(b_.CreateAnd(lane_, word(matrix - 1)), b_.CreateLShr(lane_, 4));

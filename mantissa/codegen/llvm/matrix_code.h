@@ -2,7 +2,7 @@
 // columns and 16 terms in BF16 or FP16, summed in FP32 (PTX ISA, "Matrix fragments for mma.m16n8k16").
 //
 // A tile has rows of 16-bit numbers, `pitch` bytes apart. A warp has sums of 16 rows and 8 columns. Its
-// thread t has those of rows t / 4 and t / 4 + 8, columns 2 (t % 4) and the next.
+// thread t has rows t / 4 and t / 4 + 8, columns 2 (t % 4) and the next.
 #pragma once
 
 #include <array>
@@ -40,17 +40,17 @@ class MatrixCode : public GpuCode {
     struct Rows {
         llvm::Value* at = nullptr;    ///< the first row, global
         std::int64_t position = 0;    ///< elements from one to the next
-        llvm::Value* left = nullptr;  ///< i64: how many there are; others are zeros in the tile
+        llvm::Value* left = nullptr;  ///< i64: how many rows there are; others are zeros in the tile
         llvm::Value* tile = nullptr;  ///< shared
         int count = 0;
-        /// 64 columns of all rows after the other, in rows of 128 bytes whose 16 bytes change places: those
-        /// of row r stand at their number xor r % 8 (PTX ISA, "Shared Memory Matrix Layout").
+        /// 64 columns of all rows after the other, in rows of 128 bytes whose 16-byte pieces change places:
+        /// in row r each stands at its number xor r % 8 (PTX ISA, "Shared Memory Matrix Layout").
         bool swizzled = false;
     };
     /// Begins to copy rows into a tile, by all threads of the block. They are there for all once each thread
     /// has waited and come to a barrier.
     void copy_in(const Rows& rows);
-    /// The same for 16 bytes of a thread; zeros where they are not there.
+    /// Copies 16 bytes of a thread; zeros where they are not there.
     void copy_in(llvm::Value* to, llvm::Value* from, llvm::Value* is_there);
     void wait_for_copies();
     /// Ends a group of copies; waits for all groups of the thread but the last ones.
@@ -63,7 +63,7 @@ class MatrixCode : public GpuCode {
         llvm::Value *row = nullptr, *column = nullptr;  ///< i64
         std::int64_t behind = 0;  ///< rows, to be added: known, so that they take no register of their own
     };
-    /// Shares out what is moved at a time among all threads of the block.
+    /// Shares out pieces of `moved_bytes` among all threads of the block.
     void for_each_chunk(int rows, int chunks_of_row, const std::function<void(const Chunk&)>& body);
 
     llvm::Value* tile_row(llvm::Value* tile, llvm::Value* row);
@@ -72,8 +72,8 @@ class MatrixCode : public GpuCode {
     Sums zeros(int rows, int columns);
     /// 16 rows and columns of a tile, from row and column on.
     Fragment fragment(llvm::Value* tile, int row, int column);
-    /// The same of a tile that has them as columns: 16 of its rows from one on, `apart` from one to the next,
-    /// are columns of the operand, and its first 16 columns are rows.
+    /// The fragment of a tile that stores it as columns: 16 rows of the tile from one on, `apart` from one to
+    /// the next, are columns of the operand, and its first 16 columns are rows.
     Fragment fragment_of_columns(llvm::Value* tile, int row, int apart);
     /// sums [16 I, n] += a [16 I, 16 J] b, by warpgroups 16 rows a warp: of b a tile has the n columns as
     /// rows of 16 J numbers, or the 16 J rows of n numbers.
@@ -88,7 +88,7 @@ class MatrixCode : public GpuCode {
         llvm::Value* tile;
         TileHas has;
     };
-    /// Several that do not wait for one another.
+    /// Multiplies several products that do not wait for one another.
     void multiply(const std::vector<Product>& products);
     /// Sums [16 I, 16 J] rounded to the format, as a left operand.
     Operand rounded(const Sums& sums, int columns);
@@ -99,7 +99,7 @@ class MatrixCode : public GpuCode {
     llvm::Value* number(double value);
     llvm::Value* fma(llvm::Value* a, llvm::Value* b, llvm::Value* c);
     llvm::Value* exp2(llvm::Value* x);
-    /// Over the four threads that share rows.
+    /// Reduces over the four threads that share rows.
     llvm::Value* across_row(llvm::Value* x, bool maximum);
 
     Format format_;
@@ -116,7 +116,7 @@ class MatrixCode : public GpuCode {
     // warpgroup_code.cpp
     void multiply_by_warpgroups(const std::vector<Product>& products);
     llvm::Value* descriptor_of(const Product& product, int step);
-    /// Shows the unit that multiplies what the thread has written to shared memory.
+    /// Shows the thread's writes to shared memory to the unit that multiplies.
     void show_to_warpgroups();
     llvm::Value* packed(llvm::Value* low, llvm::Value* high);
     llvm::Value* as_operand(llvm::Value* bits);

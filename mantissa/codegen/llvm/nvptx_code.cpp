@@ -3,8 +3,8 @@
 // need no thread to wait for another; reductions along a row do. A thread makes some neighbouring columns at
 // one time (NvptxTarget::at_once): the first of them reads for all, and the last writes for all.
 //
-// No bit depends on how many blocks run at a time: which rows a block has is an argument, threads are
-// combined in one order, and nothing is added atomically. Results of one element are those of the CPU.
+// No bit depends on how many blocks run at a time: the rows of a block are an argument, threads are combined
+// in one order, and nothing is added atomically. Results of one element are the CPU's.
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
 #include <llvm/IR/Module.h>
@@ -72,8 +72,8 @@ class NvptxCode final : public TargetCode {
     const Lanes& lanes() const override { return lanes_; }
 
     Values over(const Walk& walk, const Range& range, const ColumnsBody& body) override {
-        // Values that are the same for the whole walk were read by every thread before; where there is but
-        // one element, one of them writes over it.
+        // Values that are constant for the whole walk were read by every thread before; where there is but
+        // one element, one of the threads writes over it.
         if (in_place_) barrier();
         Values sums;
         for (const Reduction& reduction : walk.reductions) sums.push_back(lanes_.neutral(reduction.maximum));
@@ -107,7 +107,7 @@ class NvptxCode final : public TargetCode {
             llvm::Type* type =
                 llvm::FixedVectorType::get(lanes_.memory_type(dtype), static_cast<unsigned>(group_));
             llvm::LoadInst* all = b_.CreateAlignedLoad(type, address, alignment_of(dtype));
-            // Nobody writes it while the kernel runs: a walk need not read again what one before has read.
+            // Nobody writes it while the kernel runs: a walk need not read again after an earlier walk.
             if (!in_place_)
                 all->setMetadata(llvm::LLVMContext::MD_invariant_load,
                                  llvm::MDNode::get(b_.getContext(), {}));
@@ -149,7 +149,7 @@ class NvptxCode final : public TargetCode {
         return b_.CreateLoad(type, one_place_ ? variable(kept_, keep.value, type) : address);
     }
 
-    /// Each thread's sums over rows, for which it has had variables.
+    /// Writes each thread's sums over rows, which it has in variables.
     void end() override {
         if (sums_.empty()) return;
         if (side_by_side_ == 1) {
@@ -374,7 +374,7 @@ class NvptxCode final : public TargetCode {
     llvm::Module* module_ = nullptr;
     llvm::Function* function_ = nullptr;
     Value* thread_ = nullptr;
-    Value* row_ = nullptr;  ///< of the thread, among those side by side
+    Value* row_ = nullptr;  ///< of the thread, among the rows side by side
     Value* partial_sums_ = nullptr;
     int group_ = 1, member_ = 0;  ///< columns of a group, and which of them is being made
     std::vector<Value*> read_;    ///< by the members of a group, in their order

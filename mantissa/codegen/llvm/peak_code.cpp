@@ -18,12 +18,12 @@ struct PeakBuilder {
     llvm::IRBuilder<> own_builder;
 };
 
-/// How a mode is spelled in LLVM: registers of a, b and sums, of which type.
+/// The spelling of a mode in LLVM: registers of a, b and sums, and their types.
 struct PeakRegisters {
     llvm::Intrinsic::ID intrinsic;
     int a, b, sums;
     llvm::Type *of_operands, *of_sums;
-    std::uint32_t bits, varied;  ///< of 32 bits of operands: those that all have, those that are drawn
+    std::uint32_t bits, varied;  ///< of 32 bits of operands: the bits that all have, the bits that are drawn
 };
 
 class PeakCode : PeakBuilder, GpuCode {

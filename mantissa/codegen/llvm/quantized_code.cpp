@@ -157,7 +157,7 @@ class WeightGroupsCode : QuantizedCode {
         Value* const is_finite = b_.CreateICmpSLT(size, word(0x7f800000));
         Value* const is_tiny = b_.CreateFCmpOLT(b_.CreateBitCast(size, b_.getFloatTy()), number(1e-15f));
         Value* const rounded = lanes_.apply("cast", {best_scale(largest)}, DType::f32, DType::bf16);
-        // Scales of those groups that have numbers.
+        // Scales of the groups that have numbers.
         Value* const counts = b_.CreateAnd(is_finite, b_.CreateNot(is_tiny));
         Value* const scale =
             b_.CreateSelect(is_finite, b_.CreateSelect(is_tiny, number(0), rounded),
@@ -174,7 +174,7 @@ class WeightGroupsCode : QuantizedCode {
         return b_.CreateFSub(b_.CreateFAdd(inside, number(far)), number(far));
     }
 
-    /// That of least squares, of the candidate that leaves the least.
+    /// The scale of least squares, by the candidate with the least error.
     Value* best_scale(Value* largest) {
         constexpr float candidates[] = {-6.5f, -6.9f, -7.3f, -7.7f, -8.1f, -8.5f, -8.9f};
         Value *scale = number(0), *most = number(-1);
@@ -246,8 +246,8 @@ class QuantizedRowsCode : QuantizedCode {
             b_.CreateMul(b_.CreateURem(warp, integer(chunks)), integer(kernel_.rows_of_warp()));
         Value* const first_column =
             b_.CreateMul(b_.CreateUDiv(warp, integer(chunks)), integer(kernel_.columns_of_warp()));
-        // The last ones may begin earlier, where others make what is before, so that all are there: one
-        // address and known distances take fewer registers than an address for each.
+        // The last rows and columns begin earlier, so that all exist; other warps make the first of them,
+        // too. One address and known distances take fewer registers than an address for each.
         const auto moved = [&](Value* first, std::int64_t last) {
             return b_.CreateSelect(is_less(first, integer(last)), first, integer(last));
         };
@@ -301,8 +301,8 @@ class QuantizedRowsCode : QuantizedCode {
         return sum;
     }
 
-    /// The upper half of a byte is the number times 16, the lower one is moved there: sums are 16 times too
-    /// large, exactly.
+    /// The upper half of a byte is its number times 16, and the lower half is moved up: sums are exactly 16
+    /// times too large.
     Value* with_group(const Values& x, const Values& w, std::size_t row, std::size_t column, Value* piece,
                       Value* total) {
         Value* sum = word(0);
@@ -320,7 +320,7 @@ class QuantizedRowsCode : QuantizedCode {
         return b_.CreateIntrinsic(llvm::Intrinsic::fma, {b_.getFloatTy()}, {whole, scales, total});
     }
 
-    /// So many neighbouring bytes, all of which are there.
+    /// Loads so many neighbouring bytes, all of them in the matrix.
     Values words_at(Value* base, Value* first, std::int64_t bytes) {
         Values words;
         for (std::int64_t done = 0; done < bytes; done += 16) {

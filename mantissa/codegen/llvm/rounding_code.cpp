@@ -303,7 +303,7 @@ class RoundingCode : GridThread {
         return all;
     }
 
-    /// Over the threads that share a scale, all of which come here.
+    /// Joins the largest magnitudes of the threads that share a scale; all of these threads come here.
     Values joined(Values largest) {
         const std::int64_t threads = kernel_.threads_of_scale();
         for (Value*& own : largest) {
@@ -439,7 +439,7 @@ class RoundingCode : GridThread {
         step_ = load(parameter(behind + 1), integer(0), DType::i64);
     }
 
-    /// The byte of FP8 of a value, which its FP32 bits are, as 32 bits; NaN for what is not finite.
+    /// The FP8 byte of a value, given by its FP32 bits, as 32 bits; NaN for a value that is not finite.
     Value* code_of(Value* y) {
         Value* const size = b_.CreateAnd(y, word(magnitude_bits));
         const int fraction = limits_.fraction_bits;

@@ -13,8 +13,8 @@ namespace {
 
 using llvm::Value;
 
-/// Rows one after another; of each, all vectors of lanes, written out. What does not change from row to row
-/// is made before them and stays in registers.
+/// Rows one after another; for each, all vectors of lanes, written out. Values that do not change from row to
+/// row are made before them and stay in registers.
 class ScoreEmitter final : BodyValues {
   public:
     ScoreEmitter(llvm::IRBuilderBase& builder, llvm::Module& module, const std::string& name,

@@ -63,7 +63,7 @@ class TargetCode {
     virtual const Lanes& lanes() const = 0;
     /// Goes over a range, and gives the walk's reductions over the whole of it.
     virtual Values over(const Walk& walk, const Range& range, const ColumnsBody& body) = 0;
-    /// Does something for a row, not for each of its columns, and changes memory.
+    /// Runs work for a row, not for each of its columns, that changes memory.
     virtual void once_a_row(const std::function<void()>& body) = 0;
 
     virtual llvm::Value* load(llvm::Value* address, DType dtype, const Columns& columns) = 0;
@@ -75,13 +75,13 @@ class TargetCode {
     /// Keeps a value of a row for later walks, whose place in memory is given.
     virtual void keep(const Keep& keep, llvm::Value* address, llvm::Value* value) = 0;
     virtual llvm::Value* kept(const Keep& keep, llvm::Value* address, llvm::Type* type) = 0;
-    /// Behind the last row.
+    /// Ends behind the last row.
     virtual void end() {}
 };
 
 /// How the host makes and reads numbers of 16 bits.
 Lanes::Conversions host_conversions(const HostFeatures& features);
-/// Adds a function that takes one pointer and gives nothing; what is built next stands in it. The pointer.
+/// Adds a function that takes one pointer and returns nothing, and builds in it. Returns the pointer.
 llvm::Value* begin_host_function(llvm::IRBuilderBase& builder, llvm::Module& module, const std::string& name);
 /// Serial functions of the type `FusedFunction`, over sixteen lanes.
 std::unique_ptr<TargetCode> make_host_code(llvm::IRBuilderBase& builder, const LoopNest& nest,

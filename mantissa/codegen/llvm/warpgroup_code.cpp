@@ -1,7 +1,6 @@
 // Products of MatrixCode for four warps at a time: wgmma.mma_async of 64 rows with 16 terms, the left operand
 // in registers, the right one where a descriptor finds it in shared memory (PTX ISA 8.7, "Asynchronous
-// Warpgroup Level Matrix Instructions"). A warp has the 16 rows, and its lanes what they have of them by
-// mma.sync.
+// Warpgroup Level Matrix Instructions"). A warp has 16 of the rows, and its lanes have them as for mma.sync.
 #include <fmt/format.h>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/InlineAsm.h>
@@ -40,7 +39,7 @@ llvm::CallInst* call_assembly(llvm::IRBuilderBase& builder, llvm::Type* result, 
 
 }  // namespace
 
-/// Threads, and cp.async too, write on another way than the unit reads.
+/// Threads and cp.async write by another path than the unit reads by.
 void MatrixCode::show_to_warpgroups() {
     call_assembly(b_, b_.getVoidTy(), "fence.proxy.async.shared::cta;", "~{memory}", {});
 }

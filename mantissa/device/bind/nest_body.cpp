@@ -26,7 +26,7 @@ std::string refuse_results(const Graph& body, const Nest& nest) {
     return "";
 }
 
-/// The shape that an operand is first given by what reads it; its own where nothing gives it another.
+/// The shape that an operand's first reader gives it; its own where no reader gives it another.
 Shape shape_as_read(const Graph& body, NodeId operand) {
     for (NodeId id = 0; id < body.end(); ++id)
         if (body.node(id).op->name == "reshape" && body.node(id).inputs[0].node == operand)
@@ -34,8 +34,8 @@ Shape shape_as_read(const Graph& body, NodeId operand) {
     return body.node(operand).outputs[0].shape;
 }
 
-/// A kernel knows its operands by their memory: one that is read in another shape has that shape. Where it is
-/// read in several, a cast that changes nothing lies inside the nest, and may be given any.
+/// A kernel knows its operands by their memory: an operand that is read in another shape has that shape.
+/// Where it is read in several, a cast that changes nothing lies inside the nest, and may be given any.
 Graph with_operands_as_read(const Graph& body) {
     Graph target;
     std::vector<NodeId> copies;  // by node

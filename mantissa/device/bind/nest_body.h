@@ -1,5 +1,5 @@
 // Computations that a device makes as one nest: a composite by its definition, an element-wise operation, a
-// reduction; or why one is no nest.
+// reduction; or the reason why a computation is no nest.
 #pragma once
 
 #include <functional>
@@ -26,14 +26,14 @@ struct NestBody {
 /// The nest of a graph of primitives, whose results a kernel can write.
 Expected<NestBody> nest_of_body(const Graph& body);
 
-/// The same of a graph with composites, in primitives.
+/// The nest of a graph with composites, in primitives.
 Expected<NestBody> nest_of_definition(const Graph& definition);
 
 /// The computation of an operation, in primitives.
 Expected<NestBody> nest_of_operation(const Problem& problem);
 
-/// A kernel that the compiler makes for a unit. `resolve` says what code a problem takes, which is
-/// remembered, since many nodes of a graph are one problem; `prepare` asks the compiler for that code.
+/// A kernel that the compiler makes for a unit. `resolve` gives the code that a problem takes. The code is
+/// remembered, since many nodes of a graph are one problem; `prepare` asks the compiler for it.
 template <class Resolved>
 Kernel compiled_kernel(const std::string& unit, std::function<Expected<Resolved>(const Problem&)> resolve,
                        std::function<PreparedKernel(const Problem&, const Resolved&)> prepare) {

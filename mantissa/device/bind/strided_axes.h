@@ -1,4 +1,4 @@
-// Tensors as they are walked, axis by axis, with a stride for each: what both devices copy and stretch by.
+// Tensors as loops over axes, with a stride for each axis: both devices copy and stretch by them.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ struct CopiedPiece {
     std::size_t input = 0, output = 0;
 };
 
-/// The copies that a transpose, broadcast, slice, split, concat or pad is; around a pad's there are zeros.
+/// The copies of a transpose, broadcast, slice, split, concat or pad; around a pad's copy there are zeros.
 std::vector<CopiedPiece> copied_pieces(const Problem& problem);
 
-/// The strides with which an operand is read to fill `shape`: 0 along axes that it is stretched over.
+/// The strides for reading an operand to fill `shape`: 0 along axes that it is stretched over.
 std::vector<std::int64_t> broadcast_strides(const Shape& operand, const Shape& shape);
 
-/// The axes with those merged that lie behind one another in all operands, and extents of 1 gone.
+/// Merges axes that lie behind one another in all operands, and removes extents of 1.
 void merge_axes(std::vector<std::int64_t>& extents, const std::vector<std::vector<std::int64_t>*>& strides);
 
 }  // namespace mantissa

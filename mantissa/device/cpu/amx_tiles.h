@@ -21,7 +21,7 @@ struct alignas(64) TileConfiguration {
 /// Gives the calling thread eight tiles of 16 rows of 64 bytes; release_tiles() takes them back.
 inline void configure_tiles() {
     const TileConfiguration configuration;
-    // GCC 12 takes the instruction to read 8 bytes only; the fence keeps the other stores before it.
+    // GCC 12 assumes that the instruction reads only 8 bytes; the fence keeps the other stores before it.
     asm volatile("" ::"m"(configuration) : "memory");
     _tile_loadconfig(&configuration);
 }
@@ -38,7 +38,7 @@ template <int T>
 inline void load_tile(const void* from, std::int64_t stride) {
     asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(stride), "i"(T) : "memory");
 }
-/// The same of lines that are not wanted in L1: they pass through it and drive nothing out.
+/// As load_tile, for lines that L1 need not keep: they pass through it and drive nothing out.
 template <int T>
 inline void load_tile_past_l1(const void* from, std::int64_t stride) {
     asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(stride), "i"(T) : "memory");
@@ -54,7 +54,7 @@ inline void multiply_tiles_bf16() {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(Sums), "i"(A), "i"(B));
 }
 
-/// The same of signed bytes, with sums of 32 bits.
+/// As multiply_tiles, for signed bytes, with sums of 32 bits.
 template <int Sums, int A, int B>
 inline void multiply_tiles_s8() {
     asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(Sums), "i"(A), "i"(B));

@@ -16,7 +16,7 @@ namespace {
 
 constinit std::optional<CoreRates> rates_by_order;
 
-/// Between 1, where widened operands are as fast, and 2, where the unit is.
+/// Between 1, where widened operands are as fast, and 2, where the unit is twice as fast.
 constexpr double threshold = std::numbers::sqrt2;
 
 /// Some 5 to 20 microseconds: short beside the time that a system gives another process a core for.
@@ -39,7 +39,7 @@ CoreRates larger_of(const CoreRates& a, const CoreRates& b) {
             .bf16_tiles = std::max(a.bf16_tiles, b.bf16_tiles)};
 }
 
-/// Whether a ratio lies so near the threshold that it is none of a power of two.
+/// Whether a ratio lies too near the threshold to be a power of two.
 bool is_near(double rate, const CoreRates& rates) {
     return std::abs(std::log2(rate / rates.f32_fma / threshold)) < 0.25;
 }

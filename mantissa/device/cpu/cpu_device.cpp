@@ -131,8 +131,8 @@ class CpuDevice final : public Device {
 
     std::int64_t free_memory() const override { return available_memory(); }
 
-    /// Copies large memory on all threads: where memory has several nodes, a page is put near the thread
-    /// that writes it first. So parameters lie on all nodes, as does what kernels write first.
+    /// Copies large memory on all threads: where memory has several nodes, a page is put near the thread that
+    /// writes it first. So parameters lie on all nodes, as do values that kernels write first.
     void copy_to_device(std::byte* to, std::span<const std::byte> from) override {
         constexpr std::size_t block = std::size_t{2} << 20;  // a huge page
         if (from.empty()) return;

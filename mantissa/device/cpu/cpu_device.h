@@ -13,11 +13,11 @@ class Ranks;
 
 struct CpuOptions {
     int threads = 0;  ///< 0: as many as the affinity mask, the CPU quota and OMP_NUM_THREADS allow
-    /// Those among which it is one, which must outlive it: over them it sums. Null: it is the only one.
+    /// The ranks that it belongs to, and sums over, which must outlive it. Null: there are none.
     Ranks* ranks = nullptr;
-    /// Threads that contractions are cut for; 0: as many as there are. Another number is for a prediction.
+    /// Threads that contractions are cut for; 0: as many as exist. Another number is for a prediction.
     int threads_to_cut_for = 0;
-    /// Where compiled kernels are kept: a folder, none if it is empty; unset: that of `cache_folder()`.
+    /// The folder of compiled kernels, none if it is empty; unset: in `cache_folder()`.
     std::optional<std::filesystem::path> kernels = {};
 };
 

@@ -18,22 +18,22 @@ std::string processor_name() {
     return "unknown processor";
 }
 
-/// Compiled code works on 16 columns at a time. Plain C++ makes tiles of 8, which such code takes twice as
-/// long for: a step of GPT-2 tiny, 8 x 256, took 1.11 of the time with epilogues that it takes without.
+/// Compiled code works on 16 columns at a time. Plain C++ makes tiles of 8, for which compiled code takes
+/// twice as long. A step of GPT-2 tiny, 8 x 256, took 1.11 of the time with epilogues that it takes without.
 std::string refusal_of_epilogues(Isa isa) {
     if (isa != Isa::generic) return {};
     return "contractions of the level generic make tiles of 8 columns, compiled code works on 16";
 }
 
-/// Tiles are done with 16-bit operands before compiled code is with their sums: it takes one vector after
-/// the other, and waits longest for its own results. Kernels of rows, with four in turn, read the sums again
-/// and are faster: steps of GPT-2, ResNet50 and DenseNet121 took 0 to 8 % less time without epilogues.
+/// Tiles finish 16-bit operands before compiled code finishes their sums: it takes one vector after the
+/// other, and waits longest for its own results. Kernels of rows, with four in turn, read the sums again and
+/// are faster: steps of GPT-2, ResNet50 and DenseNet121 took 0 to 8 % less time without epilogues.
 std::string refusal_of_short_epilogues(Isa isa) {
     if (bf16_unit(isa) != Bf16Unit::amx) return {};
     return "tiles multiply 16-bit operands faster than compiled code takes their sums";
 }
 
-/// Operands of 16 bits are half the bytes, so they gain where they multiply no slower than FP32 and an
+/// Operands of 16 bits are half the bytes. So they gain where their products are no slower than FP32's and an
 /// instruction rounds to them.
 std::string fastest_policy(Isa isa) { return isa >= Isa::avx512 && has_bf16_dot() ? "bf16" : "fp32"; }
 

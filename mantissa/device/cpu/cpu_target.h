@@ -12,7 +12,7 @@ namespace mantissa::inline v0::on_cpu {
 Target cpu_target(Isa isa, int threads);
 
 /// Rank 0's level, since units differ in their bits; `mine` without ranks. A rank that lacks that level keeps
-/// its own, and is refused when ranks compare what they run by (require_alike). All ranks call it.
+/// its own, and is refused when ranks compare their settings (require_alike). All ranks call it.
 Isa level_of_all(Isa mine, Ranks* ranks);
 
 }  // namespace mantissa::on_cpu

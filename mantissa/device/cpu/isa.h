@@ -1,6 +1,6 @@
-// The instruction sets that this CPU offers, which of them kernels shall use, and how large its caches are.
-// The offer comes from CPUID feature bits and what the operating system enabled, never from the CPU's name,
-// which lies in virtual machines. The choice among what is offered comes from measured rates (core_rates.h).
+// The instruction sets that this CPU offers, the ones that kernels shall use, and the sizes of its caches.
+// The offer comes from CPUID feature bits and the operating system's enabled ones, never from the CPU's name,
+// which lies in virtual machines. The choice from the offer comes from measured rates (core_rates.h).
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace mantissa::inline v0::on_cpu {
 
 struct CoreRates;
 
-/// Levels of instruction sets; each includes those before it.
+/// Levels of instruction sets; each includes the levels before it.
 enum class Isa : std::uint8_t {
     generic,      ///< plain x86-64
     avx2,         ///< AVX2, FMA, F16C
@@ -29,8 +29,8 @@ std::string_view instructions_of(Isa isa);
 /// when the kernel grants its register state, for which this process asks once, here.
 Isa best_isa();
 
-/// Makes a level the highest from now on: for tests, which run a level elsewhere, too. Who calls it answers
-/// for instructions that the CPU lacks.
+/// Makes a level the highest from now on: for tests, which run a level elsewhere, too. The caller answers for
+/// instructions that the CPU lacks.
 void set_best_isa(Isa isa);
 
 /// The level that `name` asks for on a CPU whose highest is `best`. "avx512" asks for the faster of two by
@@ -51,8 +51,8 @@ enum class Bf16Unit : std::uint8_t {
 /// "", "avx512_bf16", "amx".
 std::string_view name_of(Bf16Unit unit);
 
-/// Whether this CPU has AVX512_BF16: its instruction that rounds to BF16 serves every level from avx512 on,
-/// whatever multiplies.
+/// Whether this CPU has AVX512_BF16. Its instruction that rounds to BF16 serves every level from avx512 on,
+/// with any unit.
 inline bool has_bf16_dot() { return best_isa() >= Isa::avx512_bf16; }
 
 // Features of some CPUs within the level avx512, without a name of their own in MANTISSA_ISA.
@@ -67,7 +67,7 @@ constexpr Bf16Unit bf16_unit(Isa isa) {
     return isa == Isa::avx512_bf16 ? Bf16Unit::avx512_bf16 : Bf16Unit::none;
 }
 
-/// That of the level among things that are made for each; amx has none of its own.
+/// The level's among objects that are made for each; amx has none of its own.
 template <class Made>
 Made of_level(Isa isa, Made generic, Made avx2, Made avx512) {
     return isa == Isa::generic ? generic : isa == Isa::avx2 ? avx2 : avx512;
@@ -85,7 +85,7 @@ struct CacheSizes {
     std::int64_t l3 = 0;
 };
 
-/// Sizes by CPUID (leaf 4, or AMD's 0x8000001D); what CPUID leaves open, from sysfs.
+/// Sizes by CPUID (leaf 4, or AMD's 0x8000001D); sizes that CPUID leaves open, from sysfs.
 CacheSizes cache_sizes();
 
 }  // namespace mantissa::on_cpu

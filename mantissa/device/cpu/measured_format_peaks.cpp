@@ -109,7 +109,7 @@ void add_whole_rates(FormatPeaks& peaks, ThreadPool& pool, Isa isa) {
             peak.whole = whole_rate(peak.inputs, peak.accumulator, 0.01 * *peak.measured, pool, isa);
 }
 
-/// Half of a cache, in whole pages: what is read stays there.
+/// Half of a cache, in whole pages: data of that size stays there.
 std::int64_t half_of(std::int64_t cache) { return std::max<std::int64_t>(cache / 2 / 4096 * 4096, 4096); }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The CPU's peaks in every number format: what its units could do at the clock measured, and what they do.
+// The CPU's peaks in every number format: theoretical ones at the clock measured, and measured ones.
 #pragma once
 
 #include "mantissa/base/thread_pool.h"
@@ -7,12 +7,12 @@
 
 namespace mantissa::inline v0::on_cpu {
 
-/// Seconds that are spent on each figure at most, about.
+/// Seconds spent on each figure, at most, about.
 struct MeasuringTime {
     double unit = 2, memory = 2, cache = 1;
 };
 
-/// The instructions are those of the level. Takes a few seconds and up to 1 GB of memory.
+/// Measures the level's instructions. Takes a few seconds and up to 1 GB of memory.
 FormatPeaks measured_format_peaks(ThreadPool& pool, Isa isa, const MeasuringTime& most = {});
 
 /// How many cores the threads of this process may run on: hardware threads of one core count once.

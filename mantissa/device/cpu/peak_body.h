@@ -89,8 +89,8 @@ FormatUnit unit_of(int instructions, const char* name) {
             instructions, name};
 }
 
-/// Multiply-adds of a 2:4 sparse first operand, whose zeros are skipped but counted. Each number that is kept
-/// meets words that its position names, so these are read from L1, and tiles are wide and low.
+/// Multiply-adds of a 2:4 sparse first operand, whose zeros are skipped but counted. Each kept number meets
+/// words that its position names, so these are read from L1, and tiles are wide and low.
 template <class Lanes, int Height, int Vectors>
 double sparse_multiply_add_loop(std::int64_t rounds) {
     constexpr int depth = 16, line_bytes = Vectors * Lanes::width * 4;

@@ -110,7 +110,7 @@ UnitRates rates_of(const FormatUnit& unit, int cores, const UnitMeasurements& me
     const auto issue = [&](double core, double clock) { return possible_issue(core * instructions / clock); };
     double core = 0, clock = 0, measured = 0;
     for (int attempt = 0; attempt < attempts; ++attempt) {
-        // Both are measured in turns, so the clock is that of a core which did this very work a moment ago.
+        // Both are measured in turns, so the clock is a core's that did this very work a moment ago.
         for (int turn = 0; turn < turns; ++turn) {
             core = std::max(core, measurements.core());
             clock = std::max(clock, measurements.clock());

@@ -43,7 +43,7 @@ enum class MatmulAttribute : int {
     bias_pointer = 8,   ///< DevicePtr: of the bias, or of its gradient
     kept_pointer = 11,  ///< DevicePtr: GELU's input, which is written with it and read with its gradient
     kept_leading = 12,  ///< std::int64_t, elements: a multiple of 8
-    // DevicePtr, of numbers of FP8: what the sums are multiplied by, f32.
+    // DevicePtr, of numbers of FP8: factors of the sums, f32.
     scale_of_a = 17,
     scale_of_b = 18,
     bias_type = 26,  ///< BlasType
@@ -51,17 +51,17 @@ enum class MatmulAttribute : int {
 
 enum class BlasEpilogue : std::uint32_t {
     none = 1,
-    bias = 4,  ///< one number a row of D, which is as good as a column of it transposed
+    bias = 4,  ///< one number a row of D, so a column of its transpose
     gelu = 32,
     gelu_bias = gelu | bias,
     gelu_kept = gelu | 128,
     gelu_kept_bias = gelu_kept | bias,
-    gelu_gradient = 64 | 128,  ///< times what is multiplied
-    /// The same, and its sum over the columns of D: the gradient of a bias.
+    gelu_gradient = 64 | 128,  ///< times the product
+    /// As above, and its sum over the columns of D: the gradient of a bias.
     gelu_and_bias_gradient = gelu_gradient | 16,
 };
 
-/// Whether all bits of a part of an epilogue are there.
+/// Whether all bits of a part of an epilogue are set.
 inline bool has(BlasEpilogue epilogue, BlasEpilogue part) {
     const auto bits = static_cast<std::uint32_t>(part);
     return (static_cast<std::uint32_t>(epilogue) & bits) == bits;
@@ -75,14 +75,14 @@ enum class LayoutAttribute : int {
 enum class PreferenceAttribute : int {
     max_workspace = 1,      ///< std::uint64_t, bytes
     reduction_schemes = 3,  ///< std::uint32_t, a bit each
-    min_alignment_a = 5,    ///< std::uint32_t, bytes, of this and those below
+    min_alignment_a = 5,    ///< std::uint32_t, bytes, like the three below
     min_alignment_b = 6,
     min_alignment_c = 7,
     min_alignment_d = 8,
 };
 
 /// Sums of parts of a contraction are added up in FP32, in one order; the other schemes add in the output's
-/// type, or in whatever order parts are done.
+/// type, or in the order in which parts finish.
 constexpr std::uint32_t reduce_in_f32 = 2;
 
 using BlasHandle = struct BlasHandleOf*;
@@ -90,7 +90,7 @@ using MatmulDescription = struct MatmulDescriptionOf*;
 using MatrixLayout = struct MatrixLayoutOf*;
 using MatmulPreference = struct MatmulPreferenceOf*;
 
-/// How a contraction is done, as the library answered; nobody else looks into it.
+/// An algorithm for a contraction, as the library answered; only the library looks into it.
 struct MatmulAlgorithm {
     std::array<std::uint64_t, 8> data = {};
 
@@ -113,7 +113,7 @@ struct CublasLt {
 
     Call<BlasStatus(BlasHandle* handle)> create;
     Call<BlasStatus(BlasHandle handle)> destroy;
-    Call<std::size_t()> get_version;  ///< 10000 times the major one, 100 times the minor one and the patch
+    Call<std::size_t()> get_version;  ///< 10000 times the major number, 100 times the minor one and the patch
     Call<const char*(BlasStatus status)> get_status_name;
     Call<const char*(BlasStatus status)> get_status_string;
     Call<BlasStatus(MatrixLayout* layout, BlasType type, std::uint64_t rows, std::uint64_t columns,
@@ -145,7 +145,7 @@ struct CublasLt {
 
     /// How reports call it: "cuBLASLt 12.4.5".
     std::string name;
-    /// Keeps what the functions need.
+    /// Keeps the library that the functions need.
     std::shared_ptr<void> kept;
 };
 
@@ -170,10 +170,10 @@ void for_each_blas_function(AnyTable& table, const Visit& visit) {
     visit(table.matmul, "cublasLtMatmul");
 }
 
-/// That of a library; or one line that says what is missing: the library, a function of it, the version.
+/// The functions of a library; or one line that names the missing library, function or version.
 Expected<CublasLt> load_cublaslt(const std::string& library);
 
-/// Throws UserError unless the status is success: what was tried, and the library's words.
+/// Throws UserError unless the status is success, with the attempt and the library's words.
 void require(const CublasLt& table, BlasStatus status, const std::string& what);
 
 }  // namespace mantissa::cuda

@@ -26,7 +26,7 @@ using cuda::DeviceAttribute;
 using cuda::Driver;
 using cuda::Result;
 
-constexpr std::int64_t gpu_alignment = 256;  // of what cuMemAlloc gives
+constexpr std::int64_t gpu_alignment = 256;  // of memory from cuMemAlloc
 
 class GpuMemory final : public DeviceMemory {
   public:
@@ -173,8 +173,7 @@ struct Facts {
     std::int64_t l2_bytes = 0, shared_bytes = 0;
 };
 
-/// The architecture that PTX is made for: the newest that the GPU runs. A newer GPU runs that of an older
-/// one.
+/// The architecture that PTX is made for: the newest that the GPU runs. A newer GPU runs an older one's PTX.
 std::string architecture_of(int capability, bool has_warpgroups) {
     if (has_warpgroups) return "sm_90a";
     constexpr std::array known = {80, 86, 89, 90};
@@ -185,7 +184,7 @@ std::string architecture_of(int capability, bool has_warpgroups) {
 }
 
 Target target_of(const Facts& facts, const Driver& driver) {
-    // A launch takes about 2 us, in which memory moves some megabytes: whatever spares one is worth it.
+    // A launch takes about 2 us; memory moves some megabytes in that time, so sparing one is always worth it.
     constexpr std::int64_t anything = 1;
     // CUDA C++ Programming Guide, arithmetic instructions: lanes of FP32 that a multiprocessor has.
     const double lanes = facts.capability == 80 ? 64 : 128;
@@ -214,7 +213,7 @@ Target target_of(const Facts& facts, const Driver& driver) {
             .cannot_multiply_tf32 = tf32_refusal()};
 }
 
-/// Ranks must all multiply alike, to the bit, so none goes by its own clock.
+/// Ranks must all multiply alike, to the bit, so no rank goes by its own clock.
 on_cuda::ProductAlgorithms::Choose choice_of(const CudaOptions& options) {
     using enum on_cuda::ProductAlgorithms::Choose;
     return options.ranks || options.first_algorithms ? the_first : the_quickest;
@@ -431,7 +430,7 @@ class CudaDevice final : public Device {
         std::fill_n(context_.report_on_host, 2, 0);
     }
 
-    /// A fault that a kernel found is told once; after it the device works on.
+    /// Throws for a fault that a kernel found, once; after it the device works on.
     void look_at_reports() {
         const std::int32_t number = context_.report_on_host ? context_.report_on_host[0] : 0;
         if (number == 0) return;

@@ -1,6 +1,6 @@
-// The functions of cuDNN that convolve, as one table, filled from NVIDIA's library when the program
-// runs. Declared here from the documented interface, as the driver's are: that of descriptors with
-// attributes, of which cuDNN makes graphs of operations and plans that run them.
+// The functions of cuDNN that convolve, as one table, filled from NVIDIA's library when the program runs.
+// Declared here from the documented interface, as the driver's are: descriptors with attributes, for graphs
+// of operations and plans that run them.
 #pragma once
 
 #include <cstddef>
@@ -139,9 +139,9 @@ struct Cudnn {
     template <class Signature>
     using Call = std::function<Signature>;
 
-    Call<std::size_t()> get_version;  ///< 10000 times the major one, 100 times the minor one and the patch
+    Call<std::size_t()> get_version;  ///< 10000 times the major number, 100 times the minor one and the patch
     Call<const char*(DnnStatus status)> get_error_string;
-    /// More words on what failed last, at most so many bytes with the zero behind them.
+    /// More words on the last failure, at most so many bytes with the zero behind them.
     Call<void(char* message, std::size_t most)> get_last_error_string;
     Call<DnnStatus(DnnHandle* handle)> create;
     Call<DnnStatus(DnnHandle handle)> destroy;
@@ -152,8 +152,8 @@ struct Cudnn {
     Call<DnnStatus(DnnDescriptor descriptor, DnnAttribute attribute, DnnAttributeType type,
                    std::int64_t count, const void* elements)>
         set_attribute;
-    /// `count` becomes how many there are, of which at most so many as are asked for are written. Of
-    /// descriptors, `elements` are some that were created and become those.
+    /// `count` becomes the number of elements; at most `asked` of them are written. For descriptors,
+    /// `elements` are created ones, which become the result.
     Call<DnnStatus(DnnDescriptor descriptor, DnnAttribute attribute, DnnAttributeType type,
                    std::int64_t asked, std::int64_t* count, void* elements)>
         get_attribute;
@@ -161,7 +161,7 @@ struct Cudnn {
 
     /// How reports call it: "cuDNN 9.19.0".
     std::string name;
-    /// Keeps what the functions need.
+    /// Keeps the library that the functions need.
     std::shared_ptr<void> kept;
 };
 
@@ -182,13 +182,13 @@ void for_each_dnn_function(AnyTable& table, const Visit& visit) {
     visit(table.execute, "cudnnBackendExecute");
 }
 
-/// That of a library; or one line that says what is missing: the library, a function of it, the version.
+/// The functions of a library; or one line that names the missing library, function or version.
 Expected<Cudnn> load_cudnn(const std::string& library);
 
-/// A status in the library's words, with those on what failed last.
+/// A status in the library's words, with its words on the last failure.
 std::string words_of(const Cudnn& table, DnnStatus status);
 
-/// Throws UserError unless the status is success: what was tried, and the library's words.
+/// Throws UserError unless the status is success, with the attempt and the library's words.
 void require(const Cudnn& table, DnnStatus status, const std::string& what);
 
 }  // namespace mantissa::cuda

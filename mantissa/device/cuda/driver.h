@@ -14,7 +14,7 @@
 
 namespace mantissa::inline v0::cuda {
 
-/// The answer of a function of the driver. Others than these are passed on by number.
+/// The answer of a function of the driver. Other results are passed on by number.
 enum class Result : int {
     success = 0,
     invalid_value = 1,
@@ -162,7 +162,7 @@ struct Driver {
 
     /// How reports call it: "NVIDIA driver of CUDA 12.4".
     std::string name;
-    /// Keeps what the functions need: the library.
+    /// Keeps the library that the functions need.
     std::shared_ptr<void> kept;
 };
 
@@ -221,14 +221,14 @@ void for_each_function(AnyDriver& driver, const Visit& visit) {
 /// The first version whose functions the table holds: CUDA 12.0.
 constexpr int min_driver_version = 12000;
 
-/// The driver of a library, initialised; or one line that says what is missing: the library, a function of
-/// it, the version, a device.
+/// The driver of a library, initialised; or one line that names the missing library, function, version or
+/// device.
 Expected<Driver> load_driver(const std::string& library = "libcuda.so.1");
 
 /// "CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory access was encountered".
 std::string words_of(const Driver& driver, Result result);
 
-/// Throws UserError unless the result is success: what was tried, and the driver's words.
+/// Throws UserError unless the result is success, with the attempt and the driver's words.
 void require(const Driver& driver, Result result, const std::string& what);
 
 }  // namespace mantissa::cuda

@@ -1,6 +1,6 @@
-// The ranks that train one model, as a GPU sees them: what MPI's plug-in offers of the host's memory
-// (ranks/mpi_plugin.h), NCCL offers here of the GPU's: rank, ranks, exchange, abort, and an end. It runs
-// beside the ranks' own connection, over which they agree on everything else.
+// The ranks that train one model, as a GPU sees them. NCCL offers here for the GPU's memory, as MPI's plug-in
+// for the host's (ranks/mpi_plugin.h): rank, ranks, exchange, abort, and an end. It runs beside the ranks'
+// own connection, over which they agree on everything else.
 #pragma once
 
 #include <cstdint>
@@ -34,22 +34,22 @@ class GpuRanks {
 
     int rank() const;
     int ranks() const;
-    /// Queues, on `stream()`: sends[r] go to rank r and receives[r] are filled with what r sends, for all r
-    /// at a time. What a rank would send itself is empty. Both ends agree on the sizes.
+    /// Queues, on `stream()`: sends[r] go to rank r and receives[r] are filled with r's bytes, for all r at a
+    /// time. A rank's places for itself are empty. Both ends agree on the sizes.
     void exchange(const Places& sends, const Places& receives);
     void abort() noexcept;
 
-    /// Whether a look is taken that the others do not take: then nothing is exchanged.
+    /// Whether this rank takes a step that the others do not take: then nothing is exchanged.
     bool is_alone() const;
     cuda::Stream stream() const { return stream_; }
 
-    /// Begins an exchange as this sum behind what `work` has so far, and `work` goes on when it is there.
+    /// An exchange as this sum begins behind the work that `work` has so far; wait() lets `work` wait for it.
     void begin_behind(cuda::Stream work, int sum);
     void end(int sum);
     void wait(cuda::Stream work, int sum);
 
-    /// Room for what arrives, which one exchange after the other has: as much as was ever asked for is there
-    /// after `allocate`, which is called before work is queued.
+    /// Room for received bytes, used by one exchange after the other. `allocate`, which is called before work
+    /// is queued, makes as much as was ever asked for.
     void reserve(std::int64_t bytes);
     void allocate();
     /// 0 where nothing arrives, as at a rank without a part.

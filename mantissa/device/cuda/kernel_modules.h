@@ -1,5 +1,5 @@
-// Kernels that were made for a GPU: each compiled to PTX once, or found where an earlier run kept it, and
-// loaded by the driver, if anybody still wants it when kernels are finished.
+// Kernels for a GPU: each is compiled to PTX once, or found in an earlier run's folder. The driver loads it,
+// if anybody still wants it when kernels are finished.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace mantissa::inline v0::on_cuda {
 
-/// Loaded or going to be.
+/// A kernel that is loaded or going to be.
 struct GpuKernel {
     std::string name;                           ///< of its entry
     std::string text;                           ///< equal kernels have equal texts
@@ -26,7 +26,7 @@ struct GpuKernel {
 
 class KernelModules {
   public:
-    /// The driver must outlive it.
+    /// The driver must outlive the object.
     KernelModules(const cuda::Driver& driver, codegen::NvptxTarget target, codegen::KernelFolder folder)
         : driver_(driver), target_(std::move(target)), folder_(std::move(folder)) {}
     ~KernelModules();
@@ -39,11 +39,11 @@ class KernelModules {
     /// `compile` gives the kernel of this text, whose entry is `name`.
     std::shared_ptr<const GpuKernel> add(std::string name, const std::string& text,
                                          std::function<codegen::Listing()> compile);
-    /// Compiles and loads those that are held. Throws UserError in the driver's words.
+    /// Compiles and loads the kernels that are held. Throws UserError in the driver's words.
     void finish();
     /// The number of modules that were loaded.
     const std::vector<KernelListing>& listings() const { return listings_; }
-    /// The number of those that were found.
+    /// The number of modules found in the folder.
     std::int64_t found() const { return found_; }
 
   private:

@@ -11,10 +11,10 @@ namespace mantissa::inline v0::cuda {
 
 namespace {
 
-/// A library as messages have it.
+/// A library as messages name it.
 struct Wanted {
     const char* name;
-    std::string none_here;  ///< where it cannot be loaded
+    std::string none_here;  ///< why there is none, where it cannot be loaded
     std::string needed;     ///< "that of CUDA 12 or 13 is needed"
 };
 

@@ -14,14 +14,14 @@ namespace mantissa::inline v0::cuda {
 struct Libraries {
     Driver driver;
     CublasLt blas;
-    /// Or why there is none: then convolutions run by kernels of our own.
+    /// Or the reason why there is none: then convolutions run by kernels of our own.
     Expected<Cudnn> dnn = Unexpected{"cuDNN was not looked for"};
     std::optional<Nccl> nccl = {};
 };
 
 enum class Alone : bool { no, yes };
 
-/// The machine's, or one line that says what is missing. NCCL is looked for where the program is not alone.
+/// The machine's, or one line that names the missing one. NCCL is looked for where the program is not alone.
 Expected<Libraries> find_libraries(Alone alone = Alone::yes);
 
 }  // namespace mantissa::cuda

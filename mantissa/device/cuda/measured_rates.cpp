@@ -88,7 +88,7 @@ namespace {
 
 constexpr int timed_runs = 5;
 
-/// Fills it with the same numbers again and again.
+/// Fills memory with the same numbers again and again.
 void fill(Device& device, std::span<std::byte> memory, DType dtype) {
     const std::vector<std::byte> drawn = numbers_to_multiply(dtype);
     for (std::size_t at = 0; at < memory.size(); at += drawn.size())
@@ -124,7 +124,7 @@ std::optional<double> seconds_of_product(Device& device, DType dtype, std::int64
 /// keeps the multiprocessors of any GPU busy with several tiles each.
 double rate_of_products(Device& device, DType dtype) {
     constexpr std::int64_t largest = 8192;
-    constexpr double longest = 2e-3;  // seconds of one run, of which there are several in a tenth of one
+    constexpr double longest = 2e-3;  // seconds of one run; a tenth of a second has several
     double rate = 0;
     for (std::int64_t extent = 128; extent <= largest; extent *= 2) {
         if (3 * Type{dtype, {extent, extent}}.bytes() > device.free_memory() / 4) break;

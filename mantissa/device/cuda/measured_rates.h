@@ -14,7 +14,7 @@ double fastest_run(Device& device, const BoundStep& step);
 /// Bytes per second, read and written, of a copy within `scratch`, which is written over.
 double measured_copy(Device& device, std::span<std::byte> scratch);
 
-/// The fastest of a few runs each. `scratch` is the device's memory and is written over.
+/// The fastest of a few runs of each. `scratch` is the device's memory and is written over.
 Peaks measured_rates(Device& device, std::span<std::byte> scratch);
 
 struct GpuFacts {

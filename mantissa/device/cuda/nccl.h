@@ -24,7 +24,7 @@ enum class NcclResult : int {
 };
 enum class NcclType : int { uint8 = 1, f32 = 7 };
 
-/// The id that ranks which are to meet must know.
+/// The id that ranks need to meet.
 struct NcclUniqueId {
     char internal[128] = {};
 };
@@ -35,7 +35,7 @@ struct Nccl {
     template <class Signature>
     using Call = std::function<Signature>;
 
-    Call<NcclResult(int* version)> get_version;  ///< 10000 times the major one, 100 times the minor one
+    Call<NcclResult(int* version)> get_version;  ///< 10000 times the major number, 100 times the minor one
     Call<NcclResult(NcclUniqueId* id)> get_unique_id;
     Call<NcclResult(NcclComm* comm, int ranks, NcclUniqueId id, int rank)> comm_init_rank;
     Call<NcclResult(NcclComm comm)> comm_destroy;
@@ -50,7 +50,7 @@ struct Nccl {
     Call<const char*(NcclComm comm)> get_last_error;
 
     std::string name;            ///< as reports call it: "NCCL 2.18.3"
-    std::shared_ptr<void> kept;  ///< what the functions need
+    std::shared_ptr<void> kept;  ///< keeps the library that the functions need
 };
 
 /// Calls `visit(member, "ncclName")` for each function.
@@ -69,13 +69,13 @@ void for_each_nccl_function(AnyNccl& table, const Visit& visit) {
     visit(table.get_last_error, "ncclGetLastError");
 }
 
-/// 2.16, of the time of CUDA 12: it takes part in graphs, and says what went wrong last.
+/// 2.16, of the time of CUDA 12: it takes part in graphs, and tells the last failure.
 constexpr int min_nccl_version = 21600;
 
-/// The functions of a library, or one line that says what is missing.
+/// The functions of a library, or one line that names the missing library, function or version.
 Expected<Nccl> load_nccl(const std::string& library = "libnccl.so.2");
 
-/// Throws UserError unless the result is success: what was tried, and the library's words.
+/// Throws UserError unless the result is success, with the attempt and the library's words.
 void require(const Nccl& table, NcclResult result, NcclComm comm, const std::string& what);
 
 }  // namespace mantissa::cuda

@@ -57,8 +57,8 @@ std::vector<Tensor> relu_definition(const DefinitionCall& call) {
     return {select(less_equal(x, zero), zero, x)};
 }
 
-/// Whether y is 0 tells as much as whether x is below it, and y is kept anyway by what reads it: the gradient
-/// of relu is the same at relu(x).
+/// The gradient of relu is the same at relu(x): y is 0 just where x is not above it. y is kept anyway, by its
+/// readers.
 std::vector<Tensor> relu_gradient(const GradientCall& c) {
     return {call1("relu_grad", {c.cotangents[0], c.outputs[0]})};
 }
@@ -121,7 +121,7 @@ std::vector<Type> dropout_types(const OpCall& call) {
     return {call.inputs[0]};
 }
 
-/// x, seed, step -> y. The kept elements are those whose random number reaches the rate.
+/// x, seed, step -> y. An element is kept if its random number reaches the rate.
 std::vector<Tensor> dropout_definition(const DefinitionCall& call) {
     const Tensor x = as_f32(call.inputs[0]);
     const double rate = call.attributes.number("rate");

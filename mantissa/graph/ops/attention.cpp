@@ -1,5 +1,5 @@
 // Attention over the last two axes, softmax(f(scale q k^T)) v, and its gradient (Vaswani et al. 2017); f is
-// the identity, or what graph/attention_score.h says.
+// the identity, or the score of graph/attention_score.h.
 #include <algorithm>
 #include <limits>
 
@@ -69,7 +69,7 @@ AttentionExtents expect_attention_operands(const OpCall& call, std::size_t first
     return e;
 }
 
-/// So many operands beside the tensors of queries, keys and values and those of the score.
+/// Expects the tensors of queries, keys and values, the score's operands, and so many others.
 void expect_tensors(const OpCall& call, const AttentionLayout& layout, const AttentionScore& score,
                     std::size_t others) {
     const std::size_t wanted = layout.operands.size() + score.operands.size() + others;
@@ -86,7 +86,7 @@ std::vector<Type> attention_types(const OpCall& call) {
     return {result_type(dtype, layout, e), log_sum_exp_type(dtype, e)};
 }
 
-/// Axis i of the result is the one that `to` has at i, of a tensor whose axes are `from`.
+/// x, whose axes are `from`, with its axes in the order `to`.
 Tensor reordered(Tensor x, const std::string& from, const std::string& to) {
     if (from == to) return x;
     std::vector<std::int64_t> order;
@@ -158,7 +158,7 @@ Weights weights_of_seen(const Tensor& scores) {
     const Tensor total = sum(exp(scores - shift), {-1}, KeepAxes::yes);
     const Tensor log_sum_exp = select(none, number(-std::numeric_limits<double>::infinity()),
                                       log(select(none, number(1), total)) + shift);
-    // A score of -infinity less any number, here 0, is one.
+    // A score of -infinity less any number, here 0, is -infinity.
     return {exp(scores - select(none, number(0), log_sum_exp)), log_sum_exp};
 }
 
@@ -270,7 +270,7 @@ std::vector<Tensor> attention_grad_definition(const DefinitionCall& call) {
                                                               .cotangents = {d_o, d_lse},
                                                               .saved = {{0, o}, {1, call.inputs[o_at + 1]}}},
                                                              call.graph, plain);
-    for (std::size_t i = 0; i < gradients.size(); ++i)  // of what the score does not read
+    for (std::size_t i = 0; i < gradients.size(); ++i)  // of operands that the score does not read
         if (const Type& type = inputs[i].type(); !gradients[i] && is_floating(type.dtype))
             gradients[i] = broadcast_to(constant(call.graph, 0.0, type.dtype), type.shape);
     std::vector<Tensor> stored = stored_as(layout, gradients);
@@ -309,7 +309,7 @@ std::int64_t attention_grad_flops(std::span<const Type> inputs, std::span<const 
     return pairs * (10 * e.head_size + 14) + 2 * score_flops(score, e, pairs);
 }
 
-/// Operands of the score keep the formats in which the model made them.
+/// Operands of the score keep the formats that the model made them in.
 std::size_t attention_lowered(const Attributes& attributes) {
     return attention_layout(attributes).operands.size();
 }
@@ -338,8 +338,8 @@ std::vector<Type> cached_attention_types(const OpCall& call) {
     return {q};
 }
 
-/// The query at position p sees the keys 0 to p of those that are kept, or the last `window` of them:
-/// softmax(scale q k^T) v of these, with scores x as c tanh(x / c) where `cap` is c.
+/// The query at position p sees the kept keys 0 to p, or the last `window` of them: softmax(scale q k^T) v
+/// over these keys, with scores x as c tanh(x / c) where `cap` is c.
 std::vector<Tensor> cached_attention_definition(const DefinitionCall& call) {
     const Tensor q = as_f32(call.inputs[0]), k = as_f32(call.inputs[1]), v = as_f32(call.inputs[2]);
     const std::int64_t T = q.dim(2), S = k.dim(2);
@@ -360,7 +360,7 @@ std::vector<Tensor> cached_attention_definition(const DefinitionCall& call) {
     return {cast(weighted(softmax(select(visible, scores, hidden)), v), call.inputs[0].dtype())};
 }
 
-/// As if every query saw every key: which it sees is known when it runs.
+/// As if every query saw every key: the visible keys are known only in the run.
 std::int64_t cached_attention_flops(std::span<const Type> inputs, std::span<const Type>, const Attributes&) {
     const Shape& q = inputs[0].shape;
     return q[0] * q[1] * q[2] * inputs[1].shape[2] * (4 * q[3] + 14);

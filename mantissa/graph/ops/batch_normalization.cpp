@@ -1,5 +1,5 @@
 // Batch normalisation: channels, the last axis, normalised by their mean and variance over all other axes,
-// and its gradient; and the two halves of it, statistics and what is made with given ones.
+// and its gradient. Also its two halves: statistics, and normalisation by given statistics.
 //
 // Operands that are images may be of 16 bits, as they come; statistics are FP32, as scales are.
 #include "mantissa/graph/gradient.h"
@@ -38,8 +38,8 @@ std::vector<Type> moments_types(const OpCall& call) {
     return std::vector<Type>(3, statistics_of(call.inputs[0]));
 }
 
-/// The origin of what a definition computes in another walk over its operands, which begins with them as they
-/// are stored: FP32 images, centered or not, are never in memory.
+/// The origin of a definition's nodes in a later walk over its operands. Each walk begins with the operands
+/// as they are stored: FP32 images, centered or not, are never in memory.
 Origin in_walk(const Graph& graph, std::string_view rule) {
     Origin origin = graph.origin;
     origin.rule = rule;
@@ -120,8 +120,8 @@ std::vector<Tensor> batch_norm_grad_definition(const DefinitionCall& call) {
     const std::vector<Tensor> sums = {cast(sum_dy_x * reciprocal, scale_dtype), cast(sum_dy, scale_dtype)};
     const OriginScope scope(call.graph, in_walk(call.graph, second_walk_rule));
     const double share = 1.0 / static_cast<double>(first.shape().elements() / mean.dim(0));
-    // Added, not subtracted: a product and a sum are rounded once together. And centered as above, so that
-    // fusion knows it for what the first walk has, too, and does not let that write it.
+    // Added, not subtracted: a product and a sum are rounded once together. Centered as above, so that fusion
+    // finds the same value in the first walk, and does not let that walk write it.
     const Tensor slope = sum_dy_x * (reciprocal * reciprocal) * -share;
     const Tensor dx = (dy() - sum_dy * share + (x() - mean) * slope) * (as_f32(call.inputs[2]) * reciprocal);
     return {cast(dx, call.inputs[1].dtype()), sums[0], sums[1]};
@@ -150,7 +150,7 @@ std::vector<Tensor> normalize_gradient(const GradientCall& c) {
 }
 
 /// before [C], statistic [C], or both of any other shape -> (1 - momentum) before + momentum statistic. The
-/// momentum is PyTorch's: 1 minus that of Keras. Statistics [N, C] are taken one after another.
+/// momentum is PyTorch's: 1 minus Keras'. Statistics [N, C] are taken one after another.
 std::vector<Type> running_average_types(const OpCall& call) {
     for (std::size_t i : {0u, 1u}) expect_dtype(call, i, DType::f32);
     const Shape &before = call.inputs[0].shape, &statistic = call.inputs[1].shape;
@@ -233,7 +233,7 @@ std::span<const Op> batch_normalization_ops() {
          .min_inputs = 2,
          .types = running_average_types,
          .no_gradient = "it is an update, through which nothing is differentiated",
-         // No pass makes it part of something else: it has the same bits wherever statistics come from.
+         // No pass makes it part of another operation: it has the same bits wherever statistics come from.
          .flops = flops_per_input<3>,
          .definition = running_average_definition},
         {.name = "running_history",

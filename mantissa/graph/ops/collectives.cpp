@@ -1,6 +1,5 @@
-// Operations that make a step of many micro-batches one sum, in an order that does not depend on who makes
-// which of them: additions of one rank, sums over ranks, and what ranks make of parts of tensors
-// (ranks/shard.h).
+// Operations that add up the micro-batches of a step, in an order that does not depend on the rank that
+// computes each: additions of one rank, sums over ranks, and parts of tensors (ranks/shard.h).
 #include "mantissa/graph/ops/rules.h"
 #include "mantissa/ranks/shard.h"
 
@@ -22,8 +21,8 @@ std::int64_t ranks_of(const OpCall& call) {
     return ranks;
 }
 
-/// terms... -> their sums over all ranks, each of its term's type. `wire`, of what begins a sum: BF16 if
-/// terms are rounded to travel; without it they travel as they are.
+/// terms... -> their sums over all ranks, each of its term's type. `wire`, of the operation that starts a
+/// sum: BF16 if terms are rounded to travel; without it they travel as they are.
 std::vector<Type> all_reduce_types(const OpCall& call) {
     for (std::size_t i = 0; i < call.inputs.size(); ++i) expect_dtype(call, i, DType::f32);
     ranks_of(call);
@@ -37,20 +36,21 @@ Type part_type(const Type& whole, std::int64_t ranks) {
     return {whole.dtype, {shard_elements(whole.shape.elements(), ranks)}};
 }
 
-/// terms... -> of each sum over all ranks this rank's part, with zeros where it is filled up.
+/// terms... -> this rank's part of each sum over all ranks, filled up with zeros.
 std::vector<Type> reduce_scatter_wait_types(const OpCall& call) {
     std::vector<Type> parts;
     for (const Type& sum : all_reduce_types(call)) parts.push_back(part_type(sum, ranks_of(call)));
     return parts;
 }
 
-/// tensor -> this rank's part of it, with zeros where it is filled up.
+/// tensor -> this rank's part of it, filled up with zeros.
 std::vector<Type> own_shard_types(const OpCall& call) {
     expect_floating(call, 0);
     return {part_type(call.inputs[0], ranks_of(call))};
 }
 
-/// parts... -> the tensors of which each rank has such a part. `shapes`: of each the rank, then the extents.
+/// parts... -> the whole tensors; each rank has one part of each. `shapes`: for each its rank, then its
+/// extents.
 std::vector<Type> all_gather_start_types(const OpCall& call) {
     const std::int64_t ranks = ranks_of(call);
     const std::vector<std::int64_t>& shapes = call.attributes.list("shapes");
@@ -74,7 +74,7 @@ std::vector<Type> all_gather_wait_types(const OpCall& call) {
     return {call.inputs.begin(), call.inputs.end()};
 }
 
-/// tensors [n, ...] -> of each those of all ranks, one behind another: [ranks n, ...].
+/// tensors [n, ...] -> for each the tensors of all ranks, one behind another: [ranks n, ...].
 std::vector<Type> all_gather_rows_start_types(const OpCall& call) {
     const std::int64_t ranks = ranks_of(call);
     std::vector<Type> wholes;
@@ -87,8 +87,8 @@ std::vector<Type> all_gather_rows_start_types(const OpCall& call) {
     return wholes;
 }
 
-/// gradients... -> as global_norm. `elements`: of each how many the whole has of which it is this rank's
-/// part; 0: it is whole.
+/// gradients... -> as global_norm. `elements`: for each gradient the elements of the whole, if it is this
+/// rank's part of one; 0: it is whole.
 std::vector<Type> norm_of_parts_types(const OpCall& call) {
     const std::int64_t ranks = ranks_of(call);
     const std::vector<std::int64_t>& elements = call.attributes.list("elements");
@@ -107,8 +107,8 @@ constexpr std::string_view sums_of_gradients = "sums of gradients are not differ
 
 std::span<const Op> collective_ops() {
     static const std::vector<Op> rows = {
-        // An addition that no pass makes part of something else: its operands have the bits that they would
-        // have if they were results.
+        // An addition that no pass makes part of another operation: its operands have the bits that they
+        // would have as results.
         {.name = "tree_add",
          .min_inputs = 2,
          .types = tree_add_types,
@@ -124,7 +124,7 @@ std::span<const Op> collective_ops() {
          .max_inputs = 1 << 20,
          .types = all_reduce_types,
          .no_gradient = sums_of_gradients},
-        // The same two for those who need a part alone of what they sum.
+        // Sums over ranks where each rank needs only a part of the sum.
         {.name = "reduce_scatter_start",
          .max_inputs = 1 << 20,
          .types = all_reduce_types,
@@ -139,7 +139,7 @@ std::span<const Op> collective_ops() {
          .max_inputs = 1 << 20,
          .types = all_gather_start_types,
          .no_gradient = "the update is not differentiated"},
-        // The same of what each rank has whole.
+        // Gathers tensors that each rank has whole.
         {.name = "all_gather_rows_start",
          .max_inputs = 1 << 20,
          .types = all_gather_rows_start_types,

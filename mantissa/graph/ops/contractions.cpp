@@ -64,7 +64,7 @@ std::vector<Tensor> matmul_gradient(const GradientCall& c) {
     return {da, db, reduce_to(dy, c.inputs[2].shape(), gradient_dtype(c.inputs[2]))};
 }
 
-/// Zeros in rows of one side make rows or columns of zeros, unless a bias is added to them that is none;
+/// Zeros in rows of one side make rows or columns of zeros, unless a bias that is not zero is added to them;
 /// zeros on both sides of the sum add nothing.
 std::optional<LongerOutputs> pass_matmul(const LongerOperands& x) {
     const int last = x.type(0).shape.rank() - 1;
@@ -130,15 +130,15 @@ std::int64_t quantized_matmul_flops(std::span<const Type> inputs, std::span<cons
 }
 
 /// x of f32 or bf16 -> its values, bf16: along `axis`, each `block` neighbours rounded to the format
-/// `element` times a scale that they share; with `square` as many neighbours along both last axes
-/// share it. The last block of an axis may be shorter. By a rule with a scale for the tensor, the values are
-/// without it: then there are two more results, f32 []: by what they are multiplied, which is NaN if x holds
-/// a number that is not finite, and x's largest magnitude.
+/// `element` times a scale that they share; with `square` as many neighbours along both last axes share it.
+/// The last block of an axis may be shorter. By a rule with a scale for the tensor, the values are without
+/// that scale. Then there are two more results, f32 []: the scale, which is NaN if x holds a number that is
+/// not finite, and x's largest magnitude.
 ///
 /// With `fp8` the values of a matrix are stored as FP8 numbers, for `scaled_matmul`.
 ///
 /// Further operands: a largest magnitude to take instead of x's own, where `given`; x's own, where it was
-/// `measured`; seed and step, where rounding is random, then `random` tells it from others.
+/// `measured`; seed and step, where rounding is random. Then `random` tells it from other roundings.
 std::vector<Type> round_blocks_types(const OpCall& call) {
     const Type& x = call.inputs[0];
     const Attributes& attributes = call.attributes;
@@ -182,7 +182,7 @@ std::vector<Type> round_blocks_types(const OpCall& call) {
     return types;
 }
 
-/// a, b, by what their sums are multiplied each, perhaps a bias -> as a matmul.
+/// a, b, a factor for the sums of each, perhaps a bias -> as a matmul.
 std::vector<Type> scaled_matmul_types(const OpCall& call) {
     std::vector<Type> operands{call.inputs[0], call.inputs[1]};
     for (const std::size_t factor : {2u, 3u}) {
@@ -193,7 +193,7 @@ std::vector<Type> scaled_matmul_types(const OpCall& call) {
     return matmul_types({call.op, operands, call.attributes});
 }
 
-/// Half of the bytes of an operand in FP8: those of the matrix or those of its transpose.
+/// Bytes moved: half of an operand in FP8, which is stored both as it is and transposed.
 std::int64_t scaled_matmul_bytes(std::span<const Type> inputs, std::span<const Type> outputs,
                                  const Attributes&) {
     std::int64_t bytes = outputs[0].bytes();

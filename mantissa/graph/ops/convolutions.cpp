@@ -40,14 +40,14 @@ std::vector<Type> filter_gradient_types(const OpCall& call) {
     return {output_type(call, convolution_of(call).filter_shape())};
 }
 
-/// All three do the same products; those with zeros outside of the image are counted, as is usual.
+/// All three do the same products; products with zeros outside of the image are counted, as is usual.
 std::int64_t convolution_flops(std::span<const Type> inputs, std::span<const Type>,
                                const Attributes& attributes) {
     const Convolution convolution = mantissa::convolution_of(inputs, attributes);
     return 2 * convolution.y_shape().elements() * convolution.depth();
 }
 
-/// The attributes that all three have.
+/// The attributes that all three convolutions have.
 Attributes common(const Attributes& attributes) {
     Attributes out{{"dilation", attributes.list("dilation")},
                    {"groups", attributes.integer("groups")},

@@ -18,7 +18,7 @@ std::vector<Type> unary(const OpCall& call) {
     return {call.inputs[0]};
 }
 
-/// Any type of number: what `neg`, `add` and the like take.
+/// Any type of number, as `neg`, `add` and the like take.
 void expect_number(const OpCall& call, std::size_t index) {
     expect(call.inputs[index].dtype != DType::boolean, "operand {} must be a number, got {}", index,
            call.inputs[index].text());
@@ -48,7 +48,7 @@ std::vector<Tensor> add_bias_definition(const DefinitionCall& call) {
     return {cast(as_f32(x) + as_f32(call.inputs[1]), x.dtype())};
 }
 
-/// As that of a contraction's bias: summed and kept in the format in which the parameter lies.
+/// As a contraction's bias: its gradient is summed and kept in the parameter's format.
 std::vector<Tensor> add_bias_gradient(const GradientCall& c) {
     const Tensor dy = c.cotangents[0], bias = c.inputs[1];
     return {dy, reduce_to(dy, bias.shape(), gradient_dtype(bias))};
@@ -172,7 +172,7 @@ Op with_padding(Op row, PaddingRule rule) {
     return row;
 }
 
-/// That many instructions in a nest.
+/// The row with so many instructions in a nest.
 Op taking(int instructions, Op row) {
     row.instructions = instructions;
     return row;

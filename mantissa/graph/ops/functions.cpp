@@ -1,5 +1,5 @@
-// Functions of numbers, element by element, of which no kernel is written by hand: the generator makes them,
-// on every device (codegen/llvm/lanes.cpp). They take FP32, BF16 and FP16, or i32 where that is said.
+// Functions of numbers, element by element, without a kernel written by hand: the generator makes them, on
+// every device (codegen/llvm/lanes.cpp). They take FP32, BF16 and FP16, or i32 where that is said.
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -49,7 +49,7 @@ std::vector<Tensor> erfc_gradient(const GradientCall& c) {
     return {c.cotangents[0] * (exp(-(x * x)) * (-2 * std::numbers::inv_sqrtpi))};
 }
 
-/// Between its steps a function of steps does not change.
+/// A step function does not change between its steps.
 std::vector<Tensor> step_gradient(const GradientCall&) { return {Tensor{}}; }
 
 /// x^0 and 0^y do not change with x and y.
@@ -72,7 +72,7 @@ std::vector<Tensor> remainder_gradient(const GradientCall& c) {
     return {onto(c, 0, dy), onto(c, 1, -(dy * quotient))};
 }
 
-/// |x| with the sign of y: the derivative by x is the product of both signs, that by y is 0.
+/// |x| with the sign of y: the derivative by x is the product of both signs, the derivative by y is 0.
 std::vector<Tensor> copysign_gradient(const GradientCall& c) {
     const Tensor x = c.inputs[0], y = c.inputs[1];
     const Tensor dx = c.cotangents[0] * (copysign(sign(x), y) * sign(x));

@@ -1,5 +1,5 @@
-// The fused node: primitives that run as one kernel. Its body says which; as a definition it puts the body in
-// place of the node, so a fused node means exactly what it was made from.
+// The fused node: primitives that run as one kernel, and stand in its body. Its definition puts the body in
+// place of the node, so a fused node means exactly the primitives that it was made from.
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/inline_body.h"
 #include "mantissa/graph/ops/rules.h"

@@ -74,7 +74,7 @@ std::vector<Tensor> grouped_matmul_gradient(const GradientCall& c) {
     return gradients;
 }
 
-/// bool [R, 1], by group: whether a row is one of its own.
+/// bool [R, 1], by group: whether a row belongs to it.
 std::vector<Tensor> rows_of_groups(const Tensor& counts, std::int64_t rows) {
     Graph& graph = counts.graph();
     const Tensor row = iota(graph, {rows, 1}, 0);
@@ -98,7 +98,7 @@ MatmulOptions as_asked(const Attributes& attributes) {
 
 Tensor zero_like(const Tensor& x) { return constant(x.graph(), 0.0, x.dtype()); }
 
-/// Each group's matrix meets all rows, and those of others are left out.
+/// Each group's matrix meets all rows; the rows of other groups are left out of its sum.
 std::vector<Tensor> grouped_matmul_definition(const DefinitionCall& call) {
     const Tensor x = call.inputs[0], w = call.inputs[1];
     MatmulOptions options = as_asked(call.attributes);

@@ -15,7 +15,7 @@ using namespace rules;
 
 DType loss_dtype(const Type& logits) { return logits.dtype == DType::f64 ? DType::f64 : DType::f32; }
 
-/// Logits of the first `classes` columns count; those behind are padding.
+/// Checks that the first `classes` columns of the logits count; the columns behind are padding.
 void expect_classes(const OpCall& call, std::int64_t columns) {
     if (!call.attributes.has("classes")) return;
     const std::int64_t classes = call.attributes.integer("classes");
@@ -80,7 +80,7 @@ std::vector<Tensor> cross_entropy_gradient(const GradientCall& c) {
     return {call(c.graph, "cross_entropy_grad", inputs, c.attributes)[0], Tensor{}};
 }
 
-/// dloss, logits, targets, log-sum-exp, of rows also the gradient of the log-sum-exp -> dlogits.
+/// dloss, logits, targets, log-sum-exp, with `rows` also the gradient of the log-sum-exp -> dlogits.
 std::vector<Type> cross_entropy_grad_types(const OpCall& call) {
     const bool rows = gives_rows(call.attributes);
     expect_shape(call, 0, rows ? call.inputs[2].shape : Shape{});
@@ -104,12 +104,12 @@ std::vector<Tensor> cross_entropy_grad_definition(const DefinitionCall& call) {
         call.graph, call.attributes)[0]};
 }
 
-/// Whether w is, so that no gradient of it is made.
+/// Whether w is frozen, so that it has no gradient.
 bool is_frozen(const Attributes& attributes) { return attributes.has("frozen"); }
 
 /// x [N, C], w [V, C], targets [N], and a seed where gradients are wanted -> loss, dx [N, C], dw [V, C]. With
 /// the attribute `classes`, rows of w from there on are padding. With `frozen` there is no dw. With `rows`
-/// the loss is [N], as are the seed, a second one for the log-sum-exp, and the last output, which is that.
+/// these are [N]: the loss, the seed, a second seed for the log-sum-exp, and that, the last output.
 std::vector<Type> linear_cross_entropy_types(const OpCall& call) {
     const Type &x = call.inputs[0], &w = call.inputs[1];
     expect_floating(call, 0);
@@ -163,7 +163,7 @@ std::vector<Tensor> linear_cross_entropy_definition(const DefinitionCall& call) 
     return outputs;
 }
 
-/// The product that makes the logits, those that make dx and dw, and the work of both operations above.
+/// The products that make the logits, dx and dw, and the work of both operations above.
 std::int64_t linear_cross_entropy_flops(std::span<const Type> inputs, std::span<const Type>,
                                         const Attributes& attributes) {
     const std::int64_t logits = inputs[0].shape[0] * inputs[1].shape[0], C = inputs[0].shape[1];

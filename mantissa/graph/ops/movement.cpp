@@ -99,8 +99,8 @@ std::vector<Type> concat_types(const OpCall& call) {
     return {type};
 }
 
-/// x, part, start: x with `part` written over it from index `start` of the axis on; an i32 scalar, or one for
-/// each index of axis 0, which then is another.
+/// x, part, start: x with `part` written over it from index `start` of the axis on. `start` is an i32 scalar,
+/// or one for each index of axis 0, where the axis is another.
 std::vector<Type> write_slice_types(const OpCall& call) {
     const int axis = axis_of(call);
     const Type& x = call.inputs[0];
@@ -129,7 +129,7 @@ std::vector<Type> embedding_types(const OpCall& call) {
     return {{table.dtype, Shape(extents)}};
 }
 
-/// dy [..., C], ids [...] and, where there is one, what the sum begins with, [rows, C].
+/// dy [..., C], ids [...] and perhaps the addend that the sum begins with, [rows, C].
 std::vector<Type> embedding_grad_types(const OpCall& call) {
     expect_dtype(call, 1, DType::i32);
     const Shape& dy = call.inputs[0].shape;
@@ -195,7 +195,7 @@ std::vector<Tensor> embedding_gradient(const GradientCall& c) {
     return {cast(sums, c.inputs[0].dtype()), Tensor{}};
 }
 
-/// Each part got the row that its id names added to; the table that the sum began with got all.
+/// The gradient of a part is the row of its id; the gradient of the addend is all rows.
 std::vector<Tensor> embedding_grad_gradient(const GradientCall& c) {
     const Tensor dtable = c.cotangents[0];
     std::vector<Tensor> gradients(c.inputs.size());
@@ -259,7 +259,7 @@ std::int64_t slice_bytes(std::span<const Type>, std::span<const Type> outputs, c
     return 2 * outputs[0].bytes();
 }
 
-/// The part is, over what lies there.
+/// Bytes of the part, which is read and written, and of its place.
 std::int64_t write_slice_bytes(std::span<const Type> inputs, std::span<const Type>, const Attributes&) {
     return 2 * inputs[1].bytes() + inputs[2].bytes();
 }

@@ -151,8 +151,8 @@ std::vector<Type> softmax_grad_types(const OpCall& call) {
     return {call.inputs[1]};
 }
 
-/// Written by hand, the one gradient composite that is: made by the machine it would need x, which nothing
-/// else keeps, where y is enough.
+/// Written by hand: the gradient made by the machine would need x, which nothing else keeps, where y is
+/// enough.
 std::vector<Tensor> softmax_grad_definition(const DefinitionCall& call) {
     const Tensor dy = as_f32(call.inputs[0]), y = as_f32(call.inputs[1]);
     return {cast(y * (dy - sum(dy * y, {-1}, KeepAxes::yes)), call.inputs[1].dtype())};

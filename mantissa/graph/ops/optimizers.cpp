@@ -44,7 +44,7 @@ std::vector<Type> adamw_types(const OpCall& call) {
     return {p, call.inputs[2], call.inputs[3], call.inputs[8]};
 }
 
-/// The value that an update writes: `updated`, rounded to the type of `old`, or what was there.
+/// The value that an update writes: `updated`, rounded to the type of `old`, or `old` itself.
 Tensor kept_unless(Tensor apply, Tensor updated, Tensor old) {
     return select(apply, cast(updated, old.dtype()), old);
 }
@@ -148,9 +148,9 @@ std::vector<Type> muon_types(const OpCall& call) {
     return outputs;
 }
 
-/// The nearest matrix with orthogonal rows, or columns if there are fewer, or what five iterations make of
-/// it: singular values between 0.7 and 1.2. A quintic by Newton and Schulz that is steepest at 0 (Jordan et
-/// al., "Muon: an optimizer for hidden layers in neural networks", 2024; coefficients from there).
+/// The nearest matrix with orthogonal rows, or columns if there are fewer, or its estimate after five
+/// iterations: singular values between 0.7 and 1.2. A quintic by Newton and Schulz that is steepest at 0
+/// (Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024; coefficients from there).
 Tensor orthogonalised(Tensor x, const Attributes& a) {
     constexpr double linear = 3.4445, cubic = -4.7750, quintic = 2.0315;
     const bool in_bf16 = a.word("format") == "bf16" && x.dtype() == DType::f32;
@@ -176,8 +176,8 @@ Tensor orthogonalised(Tensor x, const Attributes& a) {
 }
 
 /// parameter, gradient, buffer, learning rate, gradient scale, apply; and a copy, if any -> parameter,
-/// buffer, copy. As torch.optim.Muon: the buffer is the mean of gradients that momentum makes; it, or by
-/// Nesterov what it is one gradient later, is made orthogonal and taken off the decayed parameter. Where
+/// buffer, copy. As torch.optim.Muon: the buffer is the mean of gradients that momentum makes. The buffer, or
+/// by Nesterov its value one gradient later, is made orthogonal and taken off the decayed parameter. Where
 /// `apply` is false everything stays as it was, to the bit.
 std::vector<Tensor> muon_definition(const DefinitionCall& call) {
     const auto& in = call.inputs;
@@ -202,7 +202,7 @@ std::int64_t muon_flops(std::span<const Type> inputs, std::span<const Type>, con
     return a.integer("iterations") * (4 * small * elements + 2 * small * small * small) + 10 * elements;
 }
 
-/// Updates of many parameters as one node: what each of them reads and gives, one after the other.
+/// Updates of many parameters as one node: the operands and the results of each, one after the other.
 struct JoinedUpdates {
     const Op& update;
     std::size_t parts, operands;
@@ -255,7 +255,7 @@ std::int64_t joined_updates_flops(std::span<const Type> inputs, std::span<const 
 
 int joined_updates_in_place(const Attributes& attributes, std::size_t inputs, std::size_t output) {
     const JoinedUpdates joined(attributes, inputs);
-    // A part gives what it may write over, whatever else an update with all its operands would.
+    // Only operands that each part has; an update with all its operands may write over more.
     std::vector<std::size_t> over;
     for (const int operand : joined.update.in_place)
         if (static_cast<std::size_t>(operand) < joined.operands)

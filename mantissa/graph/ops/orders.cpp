@@ -1,4 +1,4 @@
-// Orders of the elements along the last axis: what sorting and the greatest few are made of.
+// Orders of the elements along the last axis, for sorting and the greatest few.
 #include "mantissa/graph/ops/rules.h"
 
 namespace mantissa::inline v0 {
@@ -23,8 +23,8 @@ std::vector<Type> argsort_types(const OpCall& call) {
     return {{DType::i32, shape}};
 }
 
-/// Whether element j stands before element i, of x_i and x_j as they broadcast: NaN is greatest, of equals
-/// the one that stands first in x comes first.
+/// Whether element j stands before element i, for x_i and x_j as they broadcast: NaN is greatest, and equal
+/// elements keep their order in x.
 Tensor stands_before(const Tensor& x_j, const Tensor& x_i, const Tensor& j, const Tensor& i,
                      bool descending) {
     const auto is_nan = [](const Tensor& x) { return logical_not(equal(x, x)); };
@@ -35,7 +35,7 @@ Tensor stands_before(const Tensor& x_j, const Tensor& x_i, const Tensor& j, cons
     return logical_or(before, logical_and(alike, less(j, i)));
 }
 
-/// The place of an element is how many stand before it; at a place stands the element that has it.
+/// An element's place is the number of elements before it; the order has at each place its element.
 std::vector<Tensor> argsort_definition(const DefinitionCall& call) {
     Graph& graph = call.graph;
     const Tensor x = call.inputs[0];

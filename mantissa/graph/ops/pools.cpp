@@ -42,7 +42,7 @@ void expect_parts(const OpCall& call) {
     expect(extents[0] >= 1 && extents[1] >= 1, "extents must be 1 or more, got {}", Shape(extents).text());
 }
 
-/// The shape of what is made of images.
+/// The shape of a pool's outputs.
 Shape pooled(const Attributes& attributes, const Shape& image) {
     Shape shape = image;
     for (int axis : {0, 1})
@@ -111,7 +111,7 @@ std::vector<Tensor> adaptive_pool_gradient(const GradientCall& c) {
     return {call1("adaptive_average_pool2d_grad", {c.cotangents[0]}, with_image(c))};
 }
 
-/// Each element of each window once: what lies in the padding is no work.
+/// Each element of each window once; padding is no work.
 std::int64_t window_elements(const Attributes& attributes, const Shape& image) {
     std::int64_t total = image[0] * image[3];
     for (int axis : {0, 1}) {

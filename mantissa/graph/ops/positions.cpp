@@ -32,7 +32,7 @@ std::vector<Tensor> rotary_definition(const DefinitionCall& call) {
     return {cast(concat(turned, 3), call.inputs[0].dtype())};
 }
 
-/// A turn back: by the same angles the other way round. Tables that are learned have the definition's.
+/// A turn back, by the same angles. Learned tables have the definition's gradient.
 std::vector<Tensor> rotary_gradient(const GradientCall& c) {
     std::vector<Tensor> gradients(3);
     if (c.wanted[1] || c.wanted[2])

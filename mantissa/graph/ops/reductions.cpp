@@ -70,8 +70,7 @@ std::vector<Tensor> cumsum_gradient(const GradientCall& c) {
     return {call1("cumsum", {c.cotangents[0]}, {{"from_end", !c.attributes.flag("from_end")}})};
 }
 
-/// Within blocks what stands before an element is added up, between them likewise. A block is what sixteen
-/// lanes hold.
+/// Prefix sums within blocks, then over the blocks' totals. A block fills sixteen lanes.
 Tensor sums_up_to(const Tensor& x, bool from_end) {
     constexpr std::int64_t block = 16;
     Graph& graph = x.graph();

@@ -1,4 +1,4 @@
-// Shared by the rows of the op table: checks of operands that name what was expected and what came.
+// Shared by the rows of the op table: checks of operands, with messages "expected ..., got ...".
 #pragma once
 
 #include <fmt/format.h>
@@ -94,11 +94,11 @@ inline Tensor onto(const GradientCall& call, std::size_t index, Tensor gradient)
     return cast(reduce_to(gradient, call.inputs[index].shape()), call.inputs[index].dtype());
 }
 
-/// Composites are computed in FP32 whatever they are stored in.
+/// An operand as composites compute with it: in FP32, or FP64 where it has that type.
 inline Tensor as_f32(Tensor x) { return x.dtype() == DType::f64 ? x : cast(x, DType::f32); }
 
-/// The gradient of an operand has its type, but that of a parameter which was only cast for this contraction
-/// has the parameter's: it is written in FP32, as it is summed, and rounded nowhere.
+/// The gradient of an operand has its type. For a parameter that was only cast for this contraction, it has
+/// the parameter's: written in FP32, as it is summed, and rounded nowhere.
 inline DType gradient_dtype(const Tensor& operand) {
     const Graph& graph = operand.graph();
     const Node& node = graph.node(operand.value().node);

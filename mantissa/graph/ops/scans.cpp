@@ -105,8 +105,8 @@ class ScanGradient {
     const Type& type_of_result(std::size_t i) const { return body_.type(body_.results()[i].value); }
     bool wanted(std::size_t i) const { return call_.wanted[i] && is_floating(type_of_input(i).dtype); }
 
-    /// In a graph of one step: what the body computes, again, and the gradients of its inputs by those of its
-    /// results. The results themselves are there for all steps, so they are read.
+    /// Records a graph of one step: the body once more, and the gradients of its inputs by its results. The
+    /// results themselves are there for all steps, so they are read.
     void differentiate_step() {
         std::vector<Tensor> inputs, results, cotangents, wrt;
         for (std::size_t i = 0; i < body_.inputs().size(); ++i)
@@ -121,7 +121,7 @@ class ScanGradient {
             results.push_back(given[i]);
             cotangents.emplace_back(step_, step_.add_input(fmt::format("d{}", i), type_of_result(i)));
         }
-        // States pass gradients on from step to step, whoever asks for them.
+        // States pass gradients on from step to step in any case.
         for (std::size_t i = 0; i < inputs.size(); ++i)
             if (is_floating(type_of_input(i).dtype) && (i < form_.states || call_.wanted[i])) {
                 by_input_.push_back(i);
@@ -146,8 +146,7 @@ class ScanGradient {
         return needed;
     }
 
-    /// Chooses the results of a step's graph: gradients of states and of what is summed over steps, and
-    /// outputs.
+    /// Chooses the results of a step's graph: gradients of states, gradients summed over steps, and outputs.
     void choose_outputs() {
         for (std::size_t i = 0; i < by_input_.size(); ++i)
             if (by_input_[i] < form_.states) carried_.push_back(i);
@@ -186,7 +185,7 @@ class ScanGradient {
         return slice(call_.outputs[state], 0, first, first + form_.steps);
     }
 
-    /// The gradient of the states after each step, in one of all states, [steps + 1, ...].
+    /// The gradient of the states after each step, among the gradients of all states, [steps + 1, ...].
     Tensor after_each_step(const Tensor& d) const {
         const std::int64_t first = form_.first_after();
         return slice(d, 0, first, first + form_.steps);
@@ -202,8 +201,8 @@ class ScanGradient {
         return result < form_.states ? after_each_step(all) : all;
     }
 
-    /// The loop's body around the step's graph. It adds to the gradient of a state what the readers of the
-    /// state after its step give. It adds each step's sums to those before.
+    /// The loop's body around the step's graph. It adds the gradients that readers of a state after its step
+    /// give to the state's gradient, and each step's sums to the earlier sums.
     Graph body_of_loop(std::vector<Tensor>& operands) {
         Graph loop;
         const std::vector<bool> needed = needed_nodes();
@@ -321,7 +320,7 @@ class ScanGradient {
     std::vector<NodeId> kept_;                   // inputs of step_ by result of the body, read for all steps
     std::vector<std::size_t> by_input_;          // inputs of the body whose gradients it gives
     std::vector<Tensor> gradients_;              // of these, in step_
-    std::vector<std::size_t> carried_, summed_;  // indices into by_input_: of states; of what is whole
+    std::vector<std::size_t> carried_, summed_;  // indices into by_input_: of states; of whole operands
     std::vector<Value> outputs_;                 // of a step, in step_
     std::size_t loop_states_ = 0, loop_sequences_ = 0;
 };

@@ -1,12 +1,12 @@
 // A contraction with its element-wise epilogue, as one node: a fused node whose body starts with the
-// contraction. The epilogue is what a contraction kernel does with each finished block of sums while that
-// lies in a cache.
+// contraction. A contraction kernel applies the epilogue to each finished block of sums while it is in a
+// cache.
 //
 //   body: %3 = matmul(%in0, %in1, %in2)  %4 = gelu's primitives of %3  result %3, %4
 //   epilogue: %4 = cast(add(%sums, %in2))    %5 = gelu's primitives of %4  result %4, %5
 //
 // The sums are FP32; the bias and the rounding to the contraction's own type are part of the epilogue, so
-// that it means what the body means.
+// that its results are the body's.
 #pragma once
 
 #include <optional>

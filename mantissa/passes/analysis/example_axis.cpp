@@ -15,7 +15,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// How a value follows from the examples. One that follows from none may change along some axes, a bit each.
+/// How a value follows from the examples. A value of no example may change along some axes, a bit each.
 struct Share {
     int axis = -1;  ///< of the examples; -1: it follows from none
     std::uint64_t varies = 0;
@@ -135,7 +135,7 @@ class Examples {
         return moved;
     }
 
-    /// Parts along an axis, which is not that of the examples.
+    /// Parts along an axis other than the examples'.
     std::optional<Share> of_parts(const Node& node) const {
         const int axis = static_cast<int>(node.attributes.integer("axis"));
         Share share;

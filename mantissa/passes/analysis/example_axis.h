@@ -2,7 +2,7 @@
 // inputs, and from nothing else. Then a result may be computed for some examples at a time.
 //
 // The axis of the examples is followed from the inputs through every operation, composites by their
-// definitions. An axis of B m elements has those of example i at i m to (i + 1) m - 1.
+// definitions. In an axis of B m elements, example i has the elements i m to (i + 1) m - 1.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 namespace mantissa::inline v0 {
 
 /// Why examples may not stand alone, naming the first operation for which it is not shown; empty if they do.
-/// `batched`: the inputs whose first axis is that of `examples`, two or more. The result's must be, too.
+/// `batched`: inputs whose first axis is the `examples`, two or more. The result's must be, too.
 std::string why_examples_mix(Tensor result, std::span<const std::string> batched, std::int64_t examples);
 
 }  // namespace mantissa

@@ -13,8 +13,8 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// A tree of constants and counters of up to so many operations is made again by each user: about what
-/// loading its value takes.
+/// A tree of constants and counters of up to so many operations is made again by each user: about the cost of
+/// loading its value.
 constexpr int max_source_operations = 4;
 
 }  // namespace
@@ -118,7 +118,7 @@ void Grouping::join_stages() {
         for (std::size_t i = 0; i < groups_[later].size(); ++i)
             for (int other : groups_of_another_stage(groups_[later][i])) {
                 Nodes& earlier = groups_[other];
-                // Made together, what is computed again would be kept from one pass to the other after all.
+                // Made together, a recomputed value would be kept from one pass to the other after all.
                 if (any_recomputed(groups_[later]) || any_recomputed(earlier)) continue;
                 Nodes together = merged(groups_[later], earlier);
                 if (!refuse_group(together).empty()) continue;
@@ -132,7 +132,7 @@ bool Grouping::any_recomputed(const Nodes& group) const {
     return std::any_of(group.begin(), group.end(), [&](NodeId id) { return is_recomputed(graph_.node(id)); });
 }
 
-/// None of the update, and none for it: a step that stops at its gradients has the loss (train/gradients.h).
+/// None of or for the update: a step that stops at its gradients has the loss (train/gradients.h).
 std::set<int> Grouping::groups_of_another_stage(NodeId id) const {
     std::set<int> found;
     const Stage stage = graph_.node(id).origin.stage;
@@ -190,8 +190,8 @@ std::string Grouping::nest_reason(const Nodes& group) const {
     return make_nest(graph_, group, [&](Value value) { return from_source(value); }).reason();
 }
 
-/// Whether what belongs to a later walk over memory stands beside its twin of another walk, which would write
-/// it for the later one after all.
+/// Whether a node of a later walk over memory stands beside its twin of another walk, which would write the
+/// value for the later one after all.
 bool Grouping::joins_two_walks(const Nodes& group) const {
     const auto is_twin = [&](const Node& later, NodeId id) {
         const Node& node = graph_.node(id);

@@ -73,7 +73,7 @@ class NestMaker {
 
     bool inside(Value value) const { return nest_.values.contains(value); }
 
-    /// The shape that the loops go over: what a reduction reduces, else the largest output. It is flat if
+    /// The shape that the loops go over: the operand of a reduction, else the largest output. It is flat if
     /// every operand has its elements, or one.
     void choose_domain() {
         Shape domain;
@@ -137,7 +137,7 @@ class NestMaker {
         }
     }
 
-    /// Whether an operand is made again from counters: in the node's shape, with nothing else to go by.
+    /// Whether an operand is made again from counters, in the node's shape.
     bool reads_counter(const Node& node) const {
         return std::any_of(node.inputs.begin(), node.inputs.end(), [this](Value input) {
             return from_source_(input) && !inside(input) && graph_.node(input.node).op->name != "constant";
@@ -177,7 +177,7 @@ class NestMaker {
         return by_elements(node.outputs[0].shape, most == Varies::not_at_all ? most : Varies::by_both);
     }
 
-    /// A reshape of a value inside changes nothing; one from outside is read as what it becomes.
+    /// A reshape of a value inside changes nothing; one from outside is read in its new shape.
     void visit_reshape(const Node& node, Value output) {
         if (!inside(node.inputs[0])) {
             refuse("a reshape of what lies outside is a view already");

@@ -45,7 +45,7 @@ struct Nest {
     std::map<std::pair<NodeId, std::size_t>, Access> reads;
 };
 
-/// Whether a nest in which nothing varies by row or column alone becomes one loop over all elements.
+/// Whether a nest without values that vary by row or column alone becomes one loop over all elements.
 enum class Loops : std::uint8_t { one_if_possible, rows_and_columns };
 
 /// Whether a nest may compute in FP64: with single numbers, as the count of an update's steps.
@@ -56,7 +56,7 @@ enum class Doubles : std::uint8_t { none, single };
 Expected<Nest> make_nest(const Graph& graph, std::span<const NodeId> nodes,
                          FunctionRef<bool(Value)> from_source, Loops loops = Loops::one_if_possible,
                          Doubles doubles = Doubles::none);
-/// The same of all operations of a body.
+/// Makes a nest of all operations of a body.
 Expected<Nest> make_nest(const Graph& body, Loops loops = Loops::one_if_possible,
                          Doubles doubles = Doubles::none);
 

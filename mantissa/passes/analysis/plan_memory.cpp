@@ -87,15 +87,15 @@ class MemoryPlanner {
         return std::ranges::count_if(node.inputs, [&](Value input) { return root(input) == owner; }) == 1;
     }
 
-    /// Whether the operation may write this output over the state, its operand, of which no other operand is
-    /// a part.
+    /// Whether the operation may write this output over the state, its operand; no other operand may be a
+    /// part of the state.
     bool may_overwrite(const Node& node, std::int32_t output, Value state) const {
         const int operand =
             node.op->written_over(node.attributes, node.inputs.size(), static_cast<std::size_t>(output));
         return operand >= 0 && node.inputs[operand] == state && reads_once(node, state);
     }
 
-    /// Lets a value that replaces a state be written straight into it, if that is safe: nobody reads the
+    /// Lets a value that replaces a state be written straight into it, if that is safe. Then nobody reads the
     /// state later, and the operation does not read it either or may write over that operand.
     bool write_in_place(const Update& update) {
         const NodeId maker = update.value.node;
@@ -104,7 +104,7 @@ class MemoryPlanner {
         // A value that replaces several states has its place in the first of them.
         if (is_source(node) || is_view(graph_, node) || place(update.value).kind != Place::Kind::none)
             return false;
-        // One that nobody reads has no last use but its own node, which may stand anywhere.
+        // A state that nobody reads has no last use but its own node, which may stand anywhere.
         if (last_use(state) > maker && last_use(state) != state.node) return false;
         if (last_use(state) == maker && !may_overwrite(node, update.value.output, state)) return false;
         place(update.value) = place(state);
@@ -188,7 +188,7 @@ class MemoryPlanner {
         return *node.op->view(graph_, node, value.output);
     }
 
-    /// Bytes. What is written over an operand lies where that begins.
+    /// Bytes. A value written over an operand lies where that operand begins.
     std::int64_t offset_in_root(Value value) const {
         const Node& node = graph_.node(value.node);
         if (!is_view(graph_, node)) return 0;
@@ -209,8 +209,8 @@ class MemoryPlanner {
         }
     }
 
-    /// The lowest offset at which `wanted` fits among those already given that live when it does, preferring
-    /// the tightest gap. `given` is sorted by offset.
+    /// The lowest offset at which `wanted` fits among the given allocations that live when it does,
+    /// preferring the tightest gap. `given` is sorted by offset.
     static std::int64_t best_fit(const std::vector<const Allocation*>& given, const Allocation& wanted) {
         std::int64_t best = -1, best_gap = std::numeric_limits<std::int64_t>::max(), free_from = 0;
         for (const Allocation* other : given) {

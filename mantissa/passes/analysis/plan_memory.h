@@ -1,7 +1,7 @@
 // The memory plan: where every value of a graph lives.
 //
 // States and constants have places of their own in the state block. Inputs are given from outside. Views lie
-// in what they view. Everything else shares the transient arena, each value from the node that makes it to
+// in the viewed value. Everything else shares the transient arena, each value from the node that makes it to
 // the last that reads it. Where a kernel allows it, an output takes the place of an operand that nobody reads
 // later. An update is written straight into its state where nobody reads the old value afterwards, and the
 // operation does not read it or allows it. Else it is copied at the end of the run. A value that is sent to
@@ -16,7 +16,7 @@
 
 namespace mantissa::inline v0 {
 
-/// Where a value lives. `offset` in bytes: into the arena, or into what is viewed.
+/// Where a value lives. `offset` in bytes: into the arena, or into the viewed value.
 struct Place {
     enum class Kind : std::uint8_t { none, input, state, constant, arena };
     Kind kind = Kind::none;
@@ -56,7 +56,7 @@ struct KernelMemory {
     std::function<std::int64_t(NodeId)> workspace = {};
     /// By output: operands over which it may be written, if nobody reads them later.
     std::function<std::vector<std::vector<int>>(NodeId)> may_write_over = {};
-    /// Bytes to multiples of which every value is laid out.
+    /// Alignment of every value, in bytes.
     std::int64_t alignment = 64;
 };
 

@@ -1,4 +1,4 @@
-// Who reads a value: what passes that look for patterns ask of a graph.
+// Readers of each value of a graph, for passes that look for patterns.
 #pragma once
 
 #include <span>
@@ -16,7 +16,7 @@ class Uses {
     const std::vector<NodeId>& of(Value value) const {
         return uses_[static_cast<std::size_t>(value.node)][static_cast<std::size_t>(value.output)];
     }
-    /// Those of all its outputs.
+    /// The readers of all its outputs.
     const std::vector<NodeId>& of(NodeId id) const { return uses_of_node_[static_cast<std::size_t>(id)]; }
 
   private:

@@ -25,7 +25,7 @@ struct BeforeRepeat {
     AxisAtoms repeated;        ///< parts of the softmax's axes along which they are equal, in row-major order
 };
 
-/// Maps the axes of a view to those of what it views; false where it is no movement of whole parts.
+/// Maps the axes of a view to the axes of the viewed value; false where it is no movement of whole parts.
 bool undo(const Graph& graph, const Node& view, AxisMap& axes) {
     if (view.op->name == "transpose") {
         axes.undo_transpose(view.attributes.list("order"));
@@ -142,7 +142,7 @@ class AttentionRecognition {
     }
 
     const Node& node(Value value) const { return graph_.node(value.node); }
-    /// Who reads a value and is read, too.
+    /// Readers of a value that are read themselves.
     std::vector<NodeId> users_of(Value value) const {
         std::vector<NodeId> users = uses_.of(value);
         std::erase_if(users, [&](NodeId user) { return user >= 0 && !live_[user]; });
@@ -206,7 +206,7 @@ class AttentionRecognition {
                 axes_.transpose(next.attributes.list("order"));
             } else if (op == "reshape") {
                 if (!axes_.reshape(shape)) return refuse("a reshape of the weights cuts across their axes");
-            } else if (op == "slice") {  // the frame is what is left
+            } else if (op == "slice") {  // the frame is the slice
                 form_.shape = shape;
                 axes_ = AxisMap(shape);
             } else if (shape.elements() != form_.shape.elements() || shape.rank() != axes_.rank()) {
@@ -253,7 +253,7 @@ class AttentionRecognition {
         return true;
     }
 
-    /// One key has an axis of extent 1: the last of them.
+    /// The last axis of extent 1, for a single key.
     int unit_axis() const {
         int axis = form_.shape.rank() - 1;
         while (axis >= 0 && form_.shape[axis] != 1) --axis;
@@ -265,7 +265,7 @@ class AttentionRecognition {
         // Where there is one query, any axis of extent 1 would do. This takes the one beside the keys.
         for (int axis = rank - 1; axis >= 0 && form_.query_axis < 0; --axis)
             if (axis != form_.key_axis && is_whole_of(rows, axis)) form_.query_axis = axis;
-        // Else the rows may be those of all heads that share keys, one head after another.
+        // Else the rows may belong to all heads that share keys, one head after another.
         for (int axis = rank - 1; axis >= 0 && form_.query_axis < 0 && rows.size() > 1; --axis)
             if (axis != form_.key_axis && is_whole_of({rows.back()}, axis)) {
                 form_.query_axis = axis;
@@ -281,7 +281,7 @@ class AttentionRecognition {
                refuse("the rows of the product with the values are not one axis of the softmax");
     }
 
-    /// Whether these are the queries, or those of all heads that share keys.
+    /// Whether these are the queries, alone or of all heads that share keys.
     bool are_queries(const AxisAtoms& rows) const {
         AxisAtoms wanted = shared_rows_;
         const std::int64_t queries = extent(form_.query_axis);
@@ -368,7 +368,7 @@ class AttentionRecognition {
         return true;
     }
 
-    /// The factor or divisor of the result, if it is the same for all elements of a head.
+    /// The factor or divisor of the result, if all elements of a head share it.
     std::optional<PairId> read_beside(const Node& made, std::size_t input, const AxisMap& axes) {
         const Shape &from = graph_.type(made.inputs[input]).shape, &to = made.outputs[0].shape;
         std::vector<AxisAtoms> own;
@@ -459,7 +459,7 @@ class AttentionRecognition {
         softmax_.visible = x.conjunction(rest);
         if (softmax_.sink) {
             sink_ = algebra_.expression_of(*softmax_.sink);
-            // A sink stands beside what the scores were before something was taken from all of them.
+            // A sink stands beside the scores as they were before anything was taken from all of them.
             if (!dropped.empty()) sink_ = x.make("sub", {*sink_, algebra_.expression_of(dropped)});
             for (const char* const op : {"row", "product", "sum", "random"})
                 if (x.contains(*sink_, op)) return refuse("the logit that is no key's depends on the scores");
@@ -470,9 +470,9 @@ class AttentionRecognition {
         return true;
     }
 
-    /// Finite scores stand for hidden ones only where a query sees any key. One that sees none weighs those
-    /// that it has, as they are written, but for the number that hides: beside it the log-sum-exp could not
-    /// tell how many scores are equal.
+    /// Finite scores stand for hidden ones only where a query sees any key. A query that sees none weighs its
+    /// scores as they are written, without the number that hides: beside it the log-sum-exp could not tell
+    /// how many scores are equal.
     bool see_finite_scores(PairId written, PairId both, const SoftmaxAlgebra::Masked& parts,
                            PairId& visible) {
         PairExpressions& x = *expressions_;
@@ -535,7 +535,7 @@ class AttentionRecognition {
         return border;
     }
 
-    /// Whether that follows from the condition: the key at a query's own position, the first or the last one.
+    /// Whether the condition shows it, at the key of the query's own position, the first or the last key.
     bool every_query_sees_a_key(PairId visible) {
         PairExpressions& x = *expressions_;
         for (const int which : {0, 1, 2}) {
@@ -610,7 +610,7 @@ class AttentionRecognition {
         }
     }
 
-    /// Nobody else may read what attention does not compute.
+    /// Nobody else may read a value that attention does not compute.
     bool check_uses() {
         form_.replaced.insert(reader_->passed().begin(), reader_->passed().end());
         form_.replaced.insert(path_.begin(), path_.end());
@@ -625,7 +625,7 @@ class AttentionRecognition {
         return true;
     }
 
-    /// Whether what others read of a value is the log-sum-exp.
+    /// Whether the values that others read are the log-sum-exp.
     bool is_known_outside(Value value, int steps) {
         std::vector<NodeId> others;
         for (const NodeId user : users_of(value))
@@ -650,14 +650,14 @@ class AttentionRecognition {
                       names_of(others));
     }
 
-    /// The sum of which attention gives the logarithm: of what keys give.
+    /// The sum over keys alone; attention gives its logarithm.
     KeySum log_sum() const {
         KeySum sum = softmax_.sum;
         sum.sinks.clear();
         return sum;
     }
 
-    /// A node that works element by element on what does not change along the keys.
+    /// Whether a node works element by element on values that do not change along the keys.
     bool goes_on_to_logarithm(NodeId user, const PairPlace& at, Value from, int steps) {
         if (user < 0) return false;
         if (form_.replaced.contains(user)) return true;
@@ -682,7 +682,7 @@ class AttentionRecognition {
         return true;
     }
 
-    /// Keys and values that were repeated for heads in a row are read from before that.
+    /// Lets keys and values that were repeated for neighbouring heads be read without the repetition.
     void share_heads() {
         const auto k = before_repeat(graph_, form_.k), v = before_repeat(graph_, form_.v);
         if (!k && !v) return;
@@ -717,7 +717,7 @@ class AttentionRecognition {
     SoftmaxWeights softmax_;
     std::optional<PairId> sink_;
     bool is_shifted_ =
-        false;  // whether the scores are not those of the sum, but for what is the same for all keys
+        false;  // whether the scores differ from the sum's, by a term that is constant along the keys
 };
 
 }  // namespace

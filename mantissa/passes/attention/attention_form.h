@@ -1,4 +1,4 @@
-// Recognises one attention around a softmax or an exponential: what match_attention asks of each of a graph.
+// Recognises one attention around a softmax or an exponential; match_attention tries each of a graph.
 #pragma once
 
 #include <memory>
@@ -32,7 +32,7 @@ struct ScoreForm {
     PairId score = -1;
     PairId visible = -1;  ///< but for the causal mask
     PairId multiplier = -1;
-    std::optional<PairId> sink = {};    ///< the logit of what is no key
+    std::optional<PairId> sink = {};    ///< the extra logit, which is no key's
     std::vector<PairOperand> operands;  ///< by the indices of leaves
     std::vector<PairRandom> randoms;
 };
@@ -44,7 +44,7 @@ struct LogSumExp {
 };
 
 struct AttentionForm {
-    NodeId root = -1;  ///< what attention replaces: the product with the values, or what normalises it
+    NodeId root = -1;  ///< the replaced node: the product with the values, or its normalisation
     AttentionOperand q, k, v;
     AxisMap output;               ///< axes of the root
     std::vector<int> batch_axes;  ///< of the softmax, in order
@@ -65,7 +65,7 @@ struct AttentionForm {
 /// The result of a search for attention around a softmax or an exponential.
 struct AttentionSearch {
     Expected<AttentionForm> form;
-    NodeId product = -1;  ///< with the values, to which the weights go; -1: not found
+    NodeId product = -1;  ///< of the weights with the values; -1: not found
     /// Whether the node's values are summed over an axis, or meet a product of queries and keys.
     bool is_softmax = false;
 };
@@ -74,7 +74,7 @@ struct AttentionSearch {
 struct SearchedGraph {
     const Graph& graph;
     const Uses& uses;
-    const std::vector<bool>& live;  ///< by node; what reads a value and is read by nobody does not count
+    const std::vector<bool>& live;  ///< by node; a node that nobody reads is not live
     const ValueNumbers& numbers;
 };
 

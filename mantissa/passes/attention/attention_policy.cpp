@@ -40,7 +40,7 @@ std::vector<bool> behind_inputs(const Graph& graph) {
     return behind;
 }
 
-/// Operands of the score whose numbers reach it by arithmetic: what only chooses has become a boolean.
+/// Operands of the score whose numbers reach it by arithmetic: operands that only choose are boolean by now.
 std::vector<bool> that_are_numbers(const AttentionScore& score) {
     const Graph& body = score.body->graph();
     std::vector<bool> needed(body.size());
@@ -56,9 +56,9 @@ std::vector<bool> that_are_numbers(const AttentionScore& score) {
     return numbers;
 }
 
-/// Numbers that a batch gives may hide all keys of a query by one that is finite, as masks of the least
-/// number do. Equal scores as large as that weigh alike, but their log-sum-exp is too large to tell how many
-/// they are, and the gradient computes weights from it. Empty: there is no such number.
+/// Why numbers of a batch may hide all keys of a query by a finite score, as masks of the least number do.
+/// Such large equal scores weigh alike, but their log-sum-exp is too large to tell how many they are, and the
+/// gradient computes weights from it. Empty: there is no such number.
 std::string why_a_batch_may_hide_all(const Graph& graph, const Node& attention,
                                      const std::vector<bool>& behind_parameters) {
     if (!attention.attributes.has("score")) return {};
@@ -114,10 +114,10 @@ struct LoneAttention {
 /// Estimates are right within a fifth: an attention must lose by more than they may be wrong.
 constexpr double min_loss = 1.25;
 
-/// Why attention is better left in its lines: they take less time, and the scores that they keep are no more
-/// memory than queries, keys, values and result, which are there either way. Longer texts want one operation
-/// whatever it takes. Empty if it is not, where the lines would not be fused, or where nobody measured.
-/// `gradient`: -1 if there is none.
+/// Why attention is better left as separate operations: they take less time, and the scores that they keep
+/// are no more memory than queries, keys, values and result, which exist either way. Longer texts take one
+/// operation in any case. Empty if it is not better, where the operations would not be fused, or where nobody
+/// measured. `gradient`: -1 if there is none.
 std::string why_it_loses(const LoneAttention& alone, NodeId gradient, const PipelineOptions& options,
                          const Machine& machine) {
     const Graph& graph = alone.graph;

@@ -1,5 +1,5 @@
-// Decides whether an attention that was found becomes one operation: only if the device has a kernel for it,
-// in the policy's formats, and for its gradient, and does not lose time by it.
+// Decides whether an attention that was found becomes one operation. It does only if the device has a kernel
+// for it, in the policy's formats, and for its gradient, and loses no time by it.
 #pragma once
 
 #include <cstdint>

@@ -51,7 +51,7 @@ class AxisMap {
 /// Whether the atoms are the whole of an axis of this name and extent.
 bool is_whole(const AxisAtoms& atoms, int axis, std::int64_t extent);
 
-/// The extents of a shape but those of 1, which a reshape may put anywhere.
+/// The extents of a shape over 1; a reshape may put extents of 1 anywhere.
 std::vector<std::int64_t> extents_over_one(const Shape& shape);
 
 }  // namespace mantissa

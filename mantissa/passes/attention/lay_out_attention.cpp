@@ -25,7 +25,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// The order of axes in which attention's heads lie in a tensor, as AttentionTensor's word says it. The heads
+/// The order in which attention's axes are stored in a tensor, as AttentionTensor's word says it. The heads
 /// are made from the tensor, or the tensor from them, by reshapes, transpositions and cuts into equal parts.
 struct StoredAxes {
     std::string axes;         ///< as in "btphd"; empty if attention cannot read or write them there
@@ -48,7 +48,7 @@ class StoredAxesReader {
     StoredAxes at_hand(std::string_view letters) const;
 
   private:
-    /// A part of the first tensor outside of which the tensor at hand has nothing.
+    /// A part of the first tensor that holds all of the tensor at hand.
     struct Cut {
         AxisAtom part;
         std::int64_t index = 0;
@@ -216,7 +216,7 @@ struct Source {
 /// Facts about q, k or v.
 struct Heads {
     char name = 0;
-    std::vector<Source> sources;  ///< the operand itself, then what it is made from, step by step
+    std::vector<Source> sources;  ///< the operand itself, then each of its sources, step by step
     std::size_t chosen = 0;       ///< among `sources`
 
     const Source& source() const { return sources[chosen]; }
@@ -226,8 +226,8 @@ struct Heads {
 struct Choice {
     AttentionLayout layout;
     std::vector<Value> tensors;     ///< of the operands
-    std::optional<Value> result;    ///< what stands in the result's new order; none: the result itself
-    std::vector<Value> superseded;  ///< the result and what lies between
+    std::optional<Value> result;    ///< the value in the result's new order; none: the result itself
+    std::vector<Value> superseded;  ///< the result and the values between
 };
 
 class AttentionLayouts {
@@ -341,7 +341,7 @@ class AttentionLayouts {
         return choice;
     }
 
-    /// A tensor that attention reads in the order that it had is the operand that it was.
+    /// Keeps the former operand where attention reads it in its former order.
     static void keep_unchanged(Choice& choice, const AttentionLayout& before, const Node& node) {
         for (std::size_t i = 0; i < choice.tensors.size(); ++i) {
             const auto same = std::ranges::find(before.operands, choice.layout.operands[i]);
@@ -367,8 +367,8 @@ class AttentionLayouts {
         }
     }
 
-    /// Chooses the order of the result: that of the farthest value that is made from the result alone and
-    /// whose order attention can write.
+    /// Chooses the order of the result: that order in which the farthest value made from the result alone is
+    /// stored, if attention can write it.
     void choose_result(NodeId id, const AttentionLayout& before, Choice& choice) {
         choice.layout.result = before.result;
         Value at{id, 0};
@@ -409,7 +409,7 @@ class AttentionLayouts {
     std::vector<PassRefusal> refused_;
 };
 
-/// Nodes that nothing reads any more: movements of which attention now reads the source.
+/// Nodes that nothing reads any more: movements whose sources attention reads instead.
 std::set<NodeId> unread(const Graph& graph, std::span<const Value> kept,
                         const std::map<NodeId, Choice>& choices) {
     const Uses uses(graph, kept);
@@ -452,7 +452,7 @@ void replace(const Graph& source, Rewriter& rewriter, NodeId id, const Choice& c
         const Tensor tensor(target, rewriter.map(choice.tensors[i]));
         operands.push_back(tensor.shape() == shape ? tensor : reshape(tensor, shape));
     }
-    for (std::size_t i = before.operands.size(); i < node.inputs.size(); ++i)  // those of the score
+    for (std::size_t i = before.operands.size(); i < node.inputs.size(); ++i)  // operands of the score
         operands.emplace_back(target, rewriter.map(node.inputs[i]));
     const std::vector<Tensor> outputs =
         call(target, "attention", operands, with_layout(node.attributes, choice.layout));

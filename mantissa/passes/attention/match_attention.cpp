@@ -21,7 +21,7 @@ namespace {
 /// Forms by their roots.
 using Forms = std::map<NodeId, AttentionForm>;
 
-/// Nodes that nothing reads once the forms are replaced: what they computed, and what only that read.
+/// Nodes that nothing reads once the forms are replaced: their parts, and nodes that only these read.
 std::set<NodeId> unread_nodes(const Graph& graph, const Uses& uses, const std::vector<bool>& live,
                               const Forms& forms) {
     std::set<NodeId> unread;
@@ -192,8 +192,7 @@ class AttentionReplacement {
         attributes_ = with_score(attributes_, score);
     }
 
-    /// A value that is the same for all pairs of a head is computed once, outside; so is the greatest of a
-    /// query's.
+    /// A value that all pairs of a head share is computed once, outside; so is the greatest of a query's.
     bool is_hoisted(PairId id) const {
         const PairExpressions& x = *form_.score->expressions;
         if (x[id].op == "most") return true;
@@ -244,7 +243,7 @@ class AttentionReplacement {
         for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int64_t>(i);
         const Shape stored = stored_score_operand(letters_of(operand), extents());
         if (!operand.needs_order) return reshape(value, stored);
-        // Heads that are cut: all parts in order, those along which it does not change spread.
+        // Heads that are cut: all parts in order, spread along the parts on which the value does not depend.
         std::vector<int> axes = form_.batch_axes;
         axes.push_back(form_.query_axis);
         axes.push_back(form_.key_axis);
@@ -355,7 +354,7 @@ struct Core {
     std::string reason;
 };
 
-/// Copies what stands before the forms, so that each may be tried where it would stand.
+/// Copies the nodes before the forms, so that each may be tried in its place.
 std::string refusal(const Graph& graph, const AttentionForm& form, const AcceptAttention& accept) {
     if (!accept) return {};
     Rewriter rewriter(graph);
@@ -393,8 +392,7 @@ AttentionMatch match_attention(const Graph& graph, std::span<Value> kept, const 
             match.refused.push_back({"match_attention", "broadcast", scope, form.copies});
         forms.emplace(form.root, form);
     }
-    // The exponentials of a softmax that was written out are one, and that which meets the values tells of
-    // it.
+    // Exponentials of one written-out softmax count once: the one that meets the values reports it.
     std::set<std::string> met, said;
     for (const Core& core : left)
         if (core.product >= 0) met.insert(graph.node(core.id).origin.scope);

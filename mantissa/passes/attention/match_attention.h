@@ -1,5 +1,5 @@
 // Finds attention by its algebra: a softmax over the keys of any function f of the scaled product of queries
-// and keys, of positions and of operands, under any mask, times values; whatever it was spelled with.
+// and keys, of positions and of operands, under any mask, times values, in any spelling.
 //
 //   %1 = matmul(%q, %k) {transpose_b}, %2 = mul(%1, 0.125), %3 = less_equal(keys, queries),
 //   %4 = select(%3, %2, -infinity), %5 = softmax(%4), %6 = matmul(%5, %v)
@@ -10,7 +10,7 @@
 // (mantissa/graph/attention_score.h). An extra logit becomes a factor sigmoid(log-sum-exp - logit) of the
 // result.
 //
-// Keys and values that were repeated for heads of queries are taken as they were before. A softmax that is
+// Keys and values that were repeated for heads of queries are read without the repetition. A softmax that is
 // not part of attention stays as it was, with a reason.
 #pragma once
 
@@ -34,8 +34,8 @@ struct AttentionMatch {
 /// may.
 using AcceptAttention = std::function<std::string(const Graph&, const Node& attention)>;
 
-/// `kept`: values that stay though nothing in the graph reads them, such as the loss; each is replaced by
-/// where it is found afterwards.
+/// `kept`: values that stay though nothing in the graph reads them, such as the loss; each becomes its value
+/// in the new graph.
 AttentionMatch match_attention(const Graph& graph, std::span<Value> kept = {},
                                const AcceptAttention& accept = {});
 

@@ -118,7 +118,7 @@ std::optional<PairId> PairExpressions::pushed_into_choices(std::string_view op,
         return choice(truth, number(1, dtype), number(0, dtype));
     }
     const bool whole = same && (numbers || choices == static_cast<int>(in.size()));
-    if (op == "mul" && takes_away && !whole) {  // by the choice between numbers, of which one is zero
+    if (op == "mul" && takes_away && !whole) {  // by the choice between numbers, one of them zero
         for (const std::size_t at : {0u, 1u}) {
             if (!is_choice_of_numbers(in[at])) continue;
             const std::vector<PairId> parts = (*this)[in[at]].in;
@@ -278,7 +278,7 @@ PairId PairExpressions::cast(PairId x, DType dtype) {
     if (term.op == "number") return fold("cast", {x}, dtype);
     if (from == DType::boolean) return choice(x, number(1, dtype), number(0, dtype));
     if (dtype == DType::boolean) return negation(make("equal", {x, number(0, from)}));
-    if (is_floating(dtype) || is_integer(from)) {  // whole numbers stay what they are
+    if (is_floating(dtype) || is_integer(from)) {  // whole numbers keep their values
         if (term.op == "position") return position(term.index, dtype);
         if (term.op == "select") return choice(term.in[0], cast(term.in[1], dtype), cast(term.in[2], dtype));
         if (term.op == "add" || term.op == "mul" || term.op == "maximum" || term.op == "minimum")

@@ -1,9 +1,9 @@
 // The computation for each pair of a query and a key, as an expression: of the scaled product, of positions
-// and of operands, whatever tensors it was spelled with. Equal expressions are one, and what follows from
-// algebra alone is done when an expression is made: constants are folded, signs and scales collected, numbers
-// made of truth values become choices, so that two spellings of one thing mostly are one expression.
+// and of operands, whatever tensors it was spelled with. Equal expressions are one. Making an expression
+// applies the rules of algebra: constants are folded, signs and scales collected, numbers made of truth
+// values become choices. So two spellings of one thing mostly are one expression.
 //
-// Zero times anything is zero here, as a score that a mask of zeros takes away is meant to be.
+// Zero times anything is zero here, since masks of zeros are meant to take scores away.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@
 
 namespace mantissa::inline v0 {
 
-/// An expression, by its place among all.
+/// An expression, by its place among all expressions.
 using PairId = int;
 
 /// Axes of pairs along which an expression changes: bits.
@@ -53,13 +53,12 @@ class PairExpressions {
     PairId product();
     /// A leaf: "operand", "random" or "row".
     PairId leaf(std::string_view op, int index, DType dtype, unsigned axes);
-    /// The primitive of these, or what it is equal to.
+    /// The primitive of these, or an equal expression.
     PairId make(std::string_view op, std::vector<PairId> in);
     PairId cast(PairId x, DType dtype);
     PairId negation(PairId x);
-    PairId sum(PairId x);  ///< over the keys
-    PairId most(
-        PairId x);  ///< the greatest over the keys, which stands outside of what is done for each pair
+    PairId sum(PairId x);   ///< over the keys
+    PairId most(PairId x);  ///< the greatest over the keys, computed outside of the work on each pair
 
     bool is_number(PairId id) const { return (*this)[id].op == "number"; }
     bool is_number(PairId id, double value) const { return is_number(id) && (*this)[id].value == value; }
@@ -75,15 +74,15 @@ class PairExpressions {
     };
     std::optional<Linear> linear(PairId id) const;
 
-    /// Conditions of which all must hold.
+    /// Conditions that must all hold.
     std::vector<PairId> conjuncts(PairId id) const;
     PairId conjunction(const std::vector<PairId>& conditions);
 
-    /// The same with leaves and others replaced.
+    /// The expression with leaves and other terms replaced.
     PairId replaced(PairId id, const std::map<PairId, PairId>& by);
 
-    /// Records it in a graph. `leaves`: what stands for product, operand, random and row terms that it has.
-    /// `floating`: the type of its floating-point numbers. `extents`: of the four axes, for positions.
+    /// Records it in a graph. `leaves`: the tensors of the product, operand, random and row terms that it
+    /// has. `floating`: the type of its floating-point numbers. `extents`: of the four axes, for positions.
     Tensor emit(Graph& graph, PairId id, std::map<PairId, Tensor>& made, DType floating,
                 const Shape& extents) const;
 

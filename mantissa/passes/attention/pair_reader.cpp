@@ -95,7 +95,7 @@ bool PairReader::has_keys(const PairPlace& place) const {
                                [&](const AxisAtom& atom) { return atom.axis == frame_.key_axis; });
 }
 
-/// The place of an operand of an element-wise node, or of what is broadcast.
+/// The place of an operand of an element-wise node, or of a broadcast.
 PairPlace PairReader::beside(const Node& made, std::size_t input, const PairPlace& place) const {
     const Shape &from = graph_.type(made.inputs[input]).shape, &to = made.outputs[0].shape;
     std::vector<AxisAtoms> axes;
@@ -110,7 +110,7 @@ PairPlace PairReader::beside(const Node& made, std::size_t input, const PairPlac
     return result;
 }
 
-/// The place of what a view is of; nothing where axes are cut.
+/// The place of a view's operand; nothing where axes are cut.
 std::optional<PairPlace> PairReader::before(const Node& view, Value output, const PairPlace& place) const {
     const Shape &from = graph_.type(view.inputs[0]).shape, &to = graph_.type(output).shape;
     const std::string_view op = view.op->name;
@@ -220,7 +220,7 @@ bool PairReader::find_product(Value weights, const AxisMap& axes) {
 // Reads a value that depends on the product.
 
 PairId PairReader::read(Value value, const PairPlace& place) {
-    // Elements of a head are no axis of the frame; what is spread over them is read before that.
+    // Elements of a head are no axis of the frame; a value spread over them is read before the spreading.
     const bool spread = node(value).op->name == "broadcast" || node(value).op->name == "reshape";
     if (!spread && std::ranges::any_of(place.axes.flattened(), [&](const AxisAtom& atom) {
             return atom.axis >= frame_.shape.rank();
@@ -262,7 +262,7 @@ PairId PairReader::read_elementwise(const Node& made, const PairPlace& place) {
     return expressions_.make(made.op->name, std::move(in));
 }
 
-/// An activation, or dropout: as what it is made of.
+/// Reads an activation, or dropout, by its definition.
 PairId PairReader::read_composite(const Node& made, const PairPlace& place) {
     if (made.op->name == "dropout" && random(made, place) == std::nullopt)
         return refuse("random numbers are drawn for weights whose axes stand in another order");
@@ -312,7 +312,7 @@ PairId PairReader::read_concat(const Node& made, const PairPlace& place) {
     return refuse("the scores are joined with others, and not taken apart again");
 }
 
-/// The extents of what was joined along this axis.
+/// The extents of the parts joined along this axis.
 std::vector<std::int64_t> PairReader::parts_of(Value value, int axis) const {
     const Shape& shape = graph_.type(value).shape;
     const Node& made = node(value);
@@ -385,7 +385,7 @@ PairId PairReader::read_softmax(const Node& made, const PairPlace& place) {
     return expressions_.make("div", {exponentials(scores), total});
 }
 
-/// A sum over the keys, or what is known of each query by name only.
+/// A sum over the keys, or a value of each query that is known by name only.
 PairId PairReader::read_reduction(Value value, const PairPlace& place) {
     const Node& made = node(value);
     if (made.op->name == "stop_gradient" && has_keys(place))
@@ -410,7 +410,7 @@ PairId PairReader::read_reduction(Value value, const PairPlace& place) {
         at.axes = AxisMap(std::move(before));
         return sum_over_keys(made.inputs[0], axis, at);
     }
-    // Only its name matters: what is made of it must cancel. Behind it are nodes of the softmax, too.
+    // Only its name matters: values made from it must cancel. Behind it are nodes of the softmax, too.
     std::vector<Value> behind{made.inputs[0]};
     while (!behind.empty()) {
         const Value next = behind.back();
@@ -478,7 +478,7 @@ std::optional<PairId> PairReader::inlined(Value value, const PairPlace& place) {
         return read_independent(made.inputs[0], *at);
     }
     if (!is_primitive_of_elements(made)) return std::nullopt;
-    // Logarithms and exponentials meet those of the softmax.
+    // Logarithms and exponentials meet the softmax's own.
     if (!of_numbers || op == "exp" || op == "log") return read_all();
     std::int64_t largest = 0;
     bool meets_positions = false;

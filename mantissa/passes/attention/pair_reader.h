@@ -1,9 +1,9 @@
-// Reads what a graph computes for each pair of a query and a key as an expression of the scaled product.
+// Reads a graph's computation for each pair of a query and a key as an expression of the scaled product.
 //
 // A value that does not depend on the product may be made inside of the expression. That is so where it
 // follows from positions, or from whole numbers and truth values. It is also so where the value is larger
-// than what it is made of, as a slope for each head times the distance. Else the value is an operand,
-// computed outside as before. A row of a table taken by distance is an operand of distances.
+// than its sources, as a slope for each head times the distance. Else the value is an operand, computed
+// outside as before. A row of a table taken by distance is an operand of distances.
 #pragma once
 
 #include <map>
@@ -31,7 +31,7 @@ class ValueNumbers {
     std::vector<int> numbers_;
 };
 
-/// The tensor of weights, by whose axes all others are named: the batch, queries and keys.
+/// The tensor of weights; its axes name the axes of all others: the batch, queries and keys.
 struct PairFrame {
     Shape shape;
     int query_axis = -1;  ///< -1 where there is one query and no axis for it
@@ -39,8 +39,8 @@ struct PairFrame {
     std::vector<int> batch_axes = {};
 
     std::int64_t extent(int axis) const { return axis < 0 ? 1 : shape[axis]; }
-    /// The place of a frame's axis among those of pairs: sequences, the first of the batch; heads, all others
-    /// of it.
+    /// The place of a frame's axis among the axes of pairs: sequences, the first of the batch; heads, all
+    /// others of the batch.
     int pair_axis(int axis) const;
     /// [B, H, T, S]
     Shape pairs() const;
@@ -48,7 +48,7 @@ struct PairFrame {
     AxisAtoms heads() const;
 };
 
-/// Where the axes of a value lie in the frame, and at which index of each the part of it begins that is read.
+/// Places of a value's axes in the frame, and the index along each where the part begins that is read.
 struct PairPlace {
     AxisMap axes;
     std::vector<std::int64_t> start = {};
@@ -57,7 +57,7 @@ struct PairPlace {
 };
 
 struct PairOperand {
-    Value value = {};  ///< by distance: the table of which rows are taken
+    Value value = {};  ///< by distance: the table whose rows are taken
     AxisMap axes = {};
     PairId rows = -1;          ///< by distance: which, as an expression of positions
     std::string letters;       ///< its axes, each as it stands there
@@ -84,13 +84,13 @@ class PairReader {
     std::string no_product() const;
     Value product() const { return product_; }
     const AxisMap& product_axes() const { return product_axes_; }
-    /// Nodes that were read and depend on the product, and those of sums and maxima over them.
+    /// Nodes that were read and depend on the product, and the nodes of sums and maxima over them.
     const std::set<NodeId>& passed() const { return passed_; }
     const std::vector<PairOperand>& operands() const { return operands_; }
     /// The expression of one of them.
     PairId leaf(std::size_t operand);
     const std::vector<PairRandom>& randoms() const { return randoms_; }
-    /// Where values lie that were read and do not change along the keys.
+    /// Places of the values read that do not change along the keys.
     const std::map<Value, PairPlace>& rows() const { return known_rows_; }
     bool same_value(Value a, Value b) const { return numbers_.of(a) == numbers_.of(b); }
     bool depends(NodeId id) const { return depends_[static_cast<std::size_t>(id)]; }

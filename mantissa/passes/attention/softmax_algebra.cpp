@@ -8,7 +8,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// A constant this small may be added to scores without their losing more than they do by a scale.
+/// A constant this small may be added to scores: they lose no more by it than by a scale.
 constexpr double max_shift = 100;
 
 constexpr double unbounded = std::numeric_limits<double>::infinity();
@@ -27,8 +27,8 @@ void add_power_of(std::map<Key, int>& to, const Key& key, int power) {
 
 }  // namespace
 
-/// The terms of an expression, each with its number; a factor that does not change along the keys goes into
-/// each term, so that those that do not change either are seen.
+/// The terms of an expression, each with its number. A factor that does not change along the keys goes into
+/// each term, so that terms that do not change either are seen.
 void SoftmaxAlgebra::add_terms(PairId id, double factor, PairSum& to) {
     const PairTerm term = x_[id];
     if (term.op == "number") return add_to(to, x_.number(1), factor * term.value);
@@ -171,7 +171,7 @@ void SoftmaxAlgebra::multiply(WeightProduct& into, PairId id, int power) {
     }
 }
 
-/// exp(x): what of x is -unbounded is a mask, what is the logarithm of something is that.
+/// exp(x): terms of -unbounded become masks, terms log(y) become y.
 void SoftmaxAlgebra::multiply_exponential(WeightProduct& into, PairId exponent, int power) {
     const Masked parts = unmasked(exponent, 1, -unbounded);
     if (parts.visible != x_.truth(true) && power < 0)
@@ -188,7 +188,7 @@ void SoftmaxAlgebra::multiply_exponential(WeightProduct& into, PairId exponent, 
     }
 }
 
-/// A sum over the keys: what does not change along them stands before it.
+/// A sum over the keys: factors that do not change along them stand before it.
 void SoftmaxAlgebra::multiply_sum(WeightProduct& into, PairId summed, int power) {
     WeightProduct inner = product_of(summed);
     KeySum sum{.exponent = inner.exponent, .masks = inner.masks, .factors = inner.factors, .sinks = {}};
@@ -199,7 +199,7 @@ void SoftmaxAlgebra::multiply_sum(WeightProduct& into, PairId summed, int power)
     add_power_of(into.sums, sum, power);
 }
 
-/// A sum over the keys and exponentials that are no key's, each times the same.
+/// A sum over the keys and exponentials that are no key's, each times one common factor.
 bool SoftmaxAlgebra::multiply_with_sinks(WeightProduct& into, PairId id, int power) {
     PairSum terms;
     add_terms(id, 1, terms);

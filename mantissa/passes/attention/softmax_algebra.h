@@ -1,10 +1,10 @@
 // Weights of attention, by their algebra: exponentials of a score under a mask, divided by their sum over the
-// keys, times what weights are multiplied with afterwards.
+// keys, times later factors.
 //
 //   exp(x - m) / sum(exp(x - m)), softmax(x), exp(x - log(sum(exp(x)))), softmax(x) * mask / sum(softmax(x) *
 //   mask)
 //
-// are all one form. What is constant along the keys cancels wherever it was added or multiplied.
+// are all one form. Constants along the keys cancel wherever they were added or multiplied.
 #pragma once
 
 #include <map>
@@ -21,7 +21,7 @@ namespace mantissa::inline v0 {
 using PairSum = std::map<PairId, double>;
 
 /// The terms of a sum over the keys: exponentials of a sum of terms, of pairs under masks, times factors; and
-/// what is added to it, exponentials that are no key's.
+/// the exponentials added to it that are no key's.
 struct KeySum {
     PairSum exponent;
     std::set<PairId> masks;
@@ -50,7 +50,7 @@ struct SoftmaxWeights {
     PairId score = -1;
     PairId visible = -1;               ///< a truth
     PairId multiplier = -1;            ///< 1: none
-    std::optional<PairSum> sink = {};  ///< the logit of what is no key
+    std::optional<PairSum> sink = {};  ///< the extra logit, which is no key's
     KeySum sum;
 };
 
@@ -61,21 +61,21 @@ class SoftmaxAlgebra {
     WeightProduct product_of(PairId id);
     /// Multiplies by the power of an expression.
     void multiply(WeightProduct& into, PairId id, int power);
-    /// The weights that the product is, if everything but those cancels.
+    /// The weights that the product is, if everything but the weights cancels.
     Expected<SoftmaxWeights> weights(const WeightProduct& product);
-    /// Whether it is the logarithm of this sum alone.
+    /// Whether an expression is the logarithm of this sum alone.
     bool is_log_of(PairId id, const KeySum& sum);
 
     struct Masked {
         PairId visible, score;
         std::set<double> fills = {};  ///< finite scores that hidden pairs have, and sums of two of them
     };
-    /// Takes apart what is hidden: scores of -infinity, and where a choice gives a number at or below
-    /// `least`, times `scale`, too.
+    /// Separates hidden pairs: scores of -infinity, and choices of a number at or below `least`, times
+    /// `scale`.
     Masked unmasked(PairId id, double scale, double least);
 
     PairId expression_of(const PairSum& sum);
-    /// Without what is added that does not change along the keys, which goes into `dropped`.
+    /// Without addends that do not change along the keys; these go into `dropped`.
     PairId changing(PairId id, PairSum& dropped);
 
   private:

@@ -37,7 +37,7 @@ int fail(int error, std::size_t rank, char* why, std::size_t why_size) {
     return static_cast<int>(rank);
 }
 
-/// Forgets those in front that have passed.
+/// Forgets the messages in front that have passed.
 int pass(std::deque<Message>& messages) {
     for (int done = 1; done && !messages.empty();) {
         if (const int error = MPI_Test(&messages.front().request, &done, MPI_STATUS_IGNORE);
@@ -110,8 +110,8 @@ int finish_oldest(int* late, char* why, std::size_t why_size) {
 }
 
 /// Open MPI's transport over TCP would have the receiver ask for each large message, and that question queues
-/// behind what the receiver sends: where bytes go both ways, a link stands still for 0.4 of the time. Sent in
-/// fragments they fill it. What the user gave stays.
+/// behind the messages that the receiver sends. Where bytes go both ways, a link stands still for 0.4 of the
+/// time. Messages in fragments fill it. A value that the user set stays.
 void choose_how_tcp_sends() {
 #ifdef OPEN_MPI
     ::setenv("OMPI_MCA_btl_tcp_flags", "send,inplace,need-ack,need-csum", 0);

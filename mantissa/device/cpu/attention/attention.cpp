@@ -19,14 +19,14 @@ namespace mantissa::inline v0::on_cpu {
 namespace {
 
 /// The backward pass cuts the keys of a head into segments where there are few heads, so that threads have
-/// something to share; each has a dq of its own, which are then added. Sixteen pieces of work and no more
+/// work to share. Each segment has a dq of its own; these are then added. Sixteen pieces of work and no more
 /// than max_segments: then the causal triangle, largest segment first, leaves two threads within a tenth of
 /// one another.
 constexpr std::int64_t min_pieces = 16;
 
 /// N
 std::int64_t all_heads(const AttentionSize& size) { return size.sequences * size.heads; }
-/// Those of keys and values.
+/// All heads of keys and values.
 std::int64_t all_key_heads(const AttentionSize& size) { return all_heads(size) / size.group; }
 
 std::int64_t segment_keys(const AttentionSize& size, const Score* score) {
@@ -58,12 +58,12 @@ std::int64_t packed_form(const AttentionKernels& kernels, const AttentionSize& s
     return kernels.pack ? heads * packed_floats(size.head_size, rows) : 0;
 }
 
-/// Heads of keys whose operands are packed at a time: a thread's one, or all.
+/// Heads of keys whose operands are packed at a time: a thread's current one, or all.
 std::int64_t packed_key_heads(const AttentionSize& size, int threads) {
     return packs_by_heads(size, threads) ? 1 : all_key_heads(size);
 }
 
-/// Where things lie in the workspace of the gradient, in floats; q and do, packed both ways, come first.
+/// The layout of the gradient's workspace, in floats; q and do, packed both ways, come first.
 struct GradWorkspace {
     bool by_heads;
     std::int64_t packed, delta, each_scratch, scratch, segments, sums, dq, total;
@@ -93,8 +93,8 @@ std::int64_t each_forward_scratch(const AttentionSize& size, const Score* score)
     return forward_scratch(size.head_size) + (score ? forward_score_scratch(*score) : 0);
 }
 
-/// Whether the functions and operands of a score are such as kernels can call. `plain` and `masked`: those of
-/// the pass.
+/// Checks that kernels can call the functions and operands of a score. `plain` and `masked`: the pass's
+/// functions.
 void check_score(ProblemCheck& check, const AttentionSize& size, const Score* score,
                  codegen::ScoreFunction plain, codegen::ScoreFunction masked) {
     if (!score) return;
@@ -130,7 +130,7 @@ HeadExtents key_extents(const AttentionSize& size) {
     return {size.sequences, size.heads / size.group, size.keys, size.head_size};
 }
 
-/// Rows must be apart, and whole words of the unit from one another.
+/// Rows must be apart, and each must be whole words of the unit from the next.
 void check_place(ProblemCheck& check, const AttentionSize& size, const HeadExtents& extents,
                  const HeadStrides& strides) {
     check.that(rows_are_apart(extents, strides), "rows of a tensor overlap");
@@ -164,7 +164,7 @@ bool equal(const HeadExtents& a, const HeadExtents& b) {
            a.head_size == b.head_size;
 }
 
-/// Those that interleave, as in [B, T, 3, H, D], count as one output.
+/// Gradients that interleave, as in [B, T, 3, H, D], count as one output.
 void check_gradients(ProblemCheck& check, const AttentionSize& size, std::span<Gradient> gradients) {
     const auto bytes = static_cast<std::int64_t>(size_of(size.dtype));
     for (std::size_t i = 0; i < gradients.size(); ++i) {
@@ -286,7 +286,7 @@ void attention(const AttentionKernels& kernels, const Attention& p, ThreadPool& 
     pack(kernels, s, operands(p.workspace, 0), pool);
     Attention one = p;
     one.packed = {p.workspace, 0, heads};
-    // One head after another, so that its keys and values stay in L2.
+    // One head after another, so that a head's keys and values stay in L2.
     pool.for_each_block(all_heads(s) * blocks, [&](std::int64_t item, int worker) {
         run(one, item / blocks, item % blocks, worker);
     });
@@ -324,8 +324,8 @@ class GradRun {
     void run() {
         cut();
         sums_.begin(pool_);
-        // The first keys are seen by the most queries: of all heads they come first, so that what ends last
-        // is short.
+        // The first keys are seen by the most queries: they come first, for all heads, so that the last items
+        // are short.
         const std::int64_t pieces = order_.pieces(s_);
         pool_.for_each_block(pieces * count_, [&](std::int64_t item, int worker) {
             order_.for_each_head(s_, item % pieces, [&](std::int64_t key_head) {

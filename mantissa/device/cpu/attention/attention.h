@@ -16,11 +16,11 @@
 
 namespace mantissa::inline v0::on_cpu {
 
-/// The table of a level for every problem.
+/// The table of a level, for problems of all types.
 const AttentionKernels& attention_kernels(Isa isa = chosen_isa());
-/// The table for tensors of BF16 on the CPU's unit for them; null where it has none.
+/// The table for tensors of BF16 on the CPU's unit for BF16; null where the CPU has none.
 const AttentionKernels* attention_kernels(Bf16Unit unit);
-/// Why kernels cannot do it; empty if they can.
+/// Why kernels cannot do the problem; empty if they can.
 std::string refusal(const AttentionKernels&, const AttentionSize&);
 
 /// Bytes of workspace for so many threads, aligned to 64 bytes.

@@ -19,7 +19,7 @@ struct KeyBlock {
     Block k, v;               // [D, lanes], k scaled
     Block dk, dv;             // [D, lanes]
     Block p, ds;              // [query_rows, lanes]: scores and the gradients of weights
-    Block weights, d_scores;  // [query_rows, lanes]: what is made of them, as products sum over queries
+    Block weights, d_scores;  // [query_rows, lanes]: p and ds, as products sum over queries
     Block rows_of_k;          // [keys, padded_head], scaled
     float *wide_q, *wide_do;  // [query_rows, D]
     float* across;            // [query_rows, lanes / 2]: ds in pairs along the keys
@@ -68,18 +68,18 @@ KeyBlock laid_out_keys(float* scratch, std::int64_t head_size) {
 }
 
 /// Scores of some rows and the gradients of their weights, by weights and gradients of scores from row
-/// `first` on: weights = exp(p - lse), d_scores = weights (ds - delta); both 0 in the lanes that row r does
-/// not see, from `seen` + r or from `count` on: what a lane without a key holds must reach no sum.
+/// `first` on: weights = exp(p - lse), d_scores = weights (ds - delta). Both are 0 in the lanes that row r
+/// does not see, from `seen` + r or from `count` on: values of a lane without a key must reach no sum.
 struct WeightRows {
     const float *lse, *delta;
     std::int64_t rows, seen, count, first;
 };
 
-/// Changes that a score function makes to that.
+/// Changes that a score function makes to these weights.
 struct OfScores {
     const float* slopes = nullptr;
     const float* multipliers = nullptr;
-    float* cotangents = nullptr;  ///< keeps the gradients of what the function made
+    float* cotangents = nullptr;  ///< keeps the gradients of the function's results
 };
 
 template <bool Scored, class Slopes, class Multipliers>
@@ -146,8 +146,8 @@ void weights_of_scores(const KeyBlock& block, const WeightRows& x, float scale, 
         weights_and_gradients<true, Without, Without>(block, x, scale, of);
 }
 
-/// Scores and gradients of weights of some queries, in place by weights and gradients of scores; and what
-/// these add to the gradients of the score's operands.
+/// Scores and gradients of weights of some queries, in place by weights and gradients of scores. Adds their
+/// contributions to the gradients of the score's operands.
 void weights_by_function(const ScoreMeeting& m, const SeenLine& line, const KeyBlock& block,
                          const WeightRows& x, float scale, const ScoreBlocks& blocks,
                          const ScoreGradient* gradients) {

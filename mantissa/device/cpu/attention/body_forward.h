@@ -15,7 +15,7 @@ struct QueryBlock {
     Block scores;    // [key_rows, lanes], then their exponentials
     float* maximum;  // [lanes]
     float* sum;      // [lanes], of exp(score - maximum)
-    float* factors;  // [lanes], what sums up to here are multiplied with
+    float* factors;  // [lanes], factors of the sums up to here
 };
 
 QueryBlock laid_out(float* scratch, std::int64_t head_size) {
@@ -47,8 +47,8 @@ void hide_later(const Block& scores, std::int64_t first_row, std::int64_t rows, 
         }
 }
 
-/// The largest of the scores of so many keys and of `before`. A NaN is not taken for one: it comes through by
-/// its exponential.
+/// The largest of the scores of so many keys and of `before`. NaN is not taken for a maximum: it comes
+/// through by its exponential.
 MANTISSA_LANES Float largest_score(const float* scores, std::int64_t keys, Float before) {
     Float two[2] = {before, before};
     std::int64_t r = 0;
@@ -60,8 +60,8 @@ MANTISSA_LANES Float largest_score(const float* scores, std::int64_t keys, Float
 }
 
 /// Turns the scores of so many keys into weights, as the product with the values takes them, and carries
-/// maximum and sum on. The maximum is of scores as they are stored, `scale` what is yet to come. Weights that
-/// meet the values have `factors` [keys, lanes], where there are any.
+/// maximum and sum on. The maximum is of scores as they are stored, `scale` their factor still to come.
+/// Weights that meet the values have `factors` [keys, lanes], where there are any.
 template <bool Multiplied>
 void softmax_step(const QueryBlock& block, std::int64_t keys, float scale, const float* factors) {
     constexpr int word = Operands::word;
@@ -102,8 +102,8 @@ void softmax_step(const QueryBlock& block, std::int64_t keys, float scale, const
     Operands::end_rows(block.scores, keys);
 }
 
-/// 1 / sum into `factors`, the log-sum-exp into `maximum`. A query all of whose scores are -infinity has
-/// neither: both are NaN, or 0 and -infinity where there is a score function.
+/// 1 / sum into `factors`, the log-sum-exp into `maximum`. A query with scores of -infinity only has neither:
+/// both are NaN, or 0 and -infinity where there is a score function.
 void finish_softmax(const QueryBlock& block, float scale, bool has_function) {
     const Float scales = Lanes::constant(Operands::scale_in_operands ? 1.0f : scale);
     const Float nan = Lanes::constant(__builtin_nanf(""));

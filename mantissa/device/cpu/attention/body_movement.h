@@ -28,7 +28,7 @@ struct HeadRows {
 MANTISSA_LANES std::int64_t head_offset(std::int64_t heads, const HeadStrides& at, std::int64_t head) {
     return head / heads * at.sequence + head % heads * at.head;
 }
-/// Rows of a head of the queries, and of what has their shape.
+/// Rows of a head of the queries, or of a tensor of their shape.
 template <class T>
 MANTISSA_LANES HeadRows<const T> head_of(const AttentionSize& s, const ConstHeads& x, std::int64_t head,
                                          const T*) {
@@ -69,7 +69,7 @@ using Square = std::uint32_t[16 * 16];
 
 MANTISSA_LANES float* as_floats(std::uint32_t* square) { return reinterpret_cast<float*>(square); }
 
-/// lanes[d][i] = take(x[i] + d, how many elements are there), 0 for rows that are not there.
+/// lanes[d][i] = take(x[i] + d, number of existing elements), 0 for missing rows.
 template <class T, class Take>
 MANTISSA_LANES void transpose_into(const HeadRows<const T>& x, std::int64_t count, std::int64_t width,
                                    const Block& block, Take take) {
@@ -96,7 +96,7 @@ void into_lanes(const HeadRows<const T>& x, std::int64_t count, std::int64_t wid
     });
 }
 
-/// x[i][d] = lanes[d][i] factors[i] for the rows that are there.
+/// x[i][d] = lanes[d][i] factors[i] for the existing rows.
 template <class T>
 void out_of_lanes(const Block& block, const float* factors, std::int64_t count, std::int64_t width,
                   const HeadRows<T>& x) {

@@ -2,7 +2,7 @@
 // vectors of sums in registers. Included once by the one source of each instruction-set level, after its
 // lanes and its Tile.
 //
-// One operand is always read row by row as it lies in memory, one element at a time into all lanes; so keys,
+// One operand is always read row by row as it lies in memory, one element at a time into all lanes. So keys,
 // queries and values are never packed for it. The other is a block of whole vectors.
 #pragma once
 
@@ -27,7 +27,7 @@ MANTISSA_LANES void with_count(std::int64_t count, F f) {
     if constexpr (Most > 1) with_count<Most - 1>(count, f);
 }
 
-/// Calls f for tiles of Most rows, then for one of the rows that are left.
+/// Calls f for tiles of Most rows, then for one tile of the remaining rows.
 template <int Most, class F>
 MANTISSA_LANES void for_tiles(std::int64_t rows, F f) {
     std::int64_t row = 0;
@@ -68,7 +68,7 @@ struct Rows {
     std::int64_t count = 0;
 };
 
-/// One head of the operands that the level packs, `count` positions each.
+/// One head of the operands that the level packs, `count` positions in each.
 struct PackedHead {
     const PackedHeads& packed;
     std::int64_t head, head_size, count;
@@ -135,8 +135,8 @@ template <int R, int V>
         for (int v = 0; v < V; ++v) Lanes::store(sum + i * step + 16 * v, sums[i][v]);
 }
 
-/// Rows of `width` floats on their way into L1: those of a tensor in which others lie between them follow no
-/// pattern that the hardware finds.
+/// Brings rows of `width` floats into L1: where rows of other heads lie between them, they follow no pattern
+/// that the hardware finds.
 MANTISSA_LANES void prefetch_rows(const float* rows, std::int64_t stride, std::int64_t count,
                                   std::int64_t width) {
     for (std::int64_t r = 0; r < count; ++r)

@@ -1,5 +1,5 @@
-// How the kernels meet a score function: which blocks are seen, its operands as it reads them, and the calls.
-// See body_products.h for how this file is used.
+// How the kernels meet a score function: the blocks that are seen, the operands as the function reads them,
+// and the calls. See body_products.h for how this file is used.
 #pragma once
 
 #include "mantissa/base/whole_units.h"
@@ -17,7 +17,7 @@ struct SeenLine {
     std::int64_t step = 0;         ///< from one block to the next
     std::int64_t across = 0;       ///< from a line to its neighbour
     std::int64_t lines = 1;
-    const float* silent = nullptr;  ///< by block: not 0 where it counts as one that nothing sees; null: none
+    const float* silent = nullptr;  ///< by block: not 0 where the block counts as unseen; null: none does
 
     bool is_whole() const { return !blocks && !silent; }
     /// Visibility of the block that a position lies in.
@@ -71,7 +71,7 @@ MANTISSA_LANES void for_seen(const SeenLine& line, Range within, std::int64_t mo
         return position / Operands::first_unit * Operands::first_unit;
     };
     std::int64_t first = begin_at(within.first);
-    bool begins = true;  // behind what nothing sees
+    bool begins = true;  // behind positions that nothing sees
     while (first < within.last) {
         const std::int64_t block_end = end_of_table_block(first);
         if (line.at(first) == Sees::nothing) {
@@ -106,7 +106,7 @@ MANTISSA_LANES void for_seen(const SeenLine& line, Range within, std::int64_t mo
     }
 }
 
-/// A block's place, and what its score function reads and makes.
+/// A block's place, and the data of its score function.
 struct ScoreMeeting {
     const Score& score;
     std::int64_t sequence, head;  // head: of its sequence
@@ -128,7 +128,7 @@ MANTISSA_LANES std::int64_t row_step(const ScoreMeeting& m, const PairStrides& s
     return m.lanes_are_queries ? strides.key : strides.query;
 }
 
-/// Whether lanes are no neighbours in memory, so that a function is given a copy in which they are.
+/// Whether lanes are no neighbours in memory: then a function is given a copy that has them as neighbours.
 MANTISSA_LANES bool is_staged(std::int64_t step) { return step > 1 || step < -1; }
 
 /// Elements of an operand as lanes of 32 bits: floating ones in FP32, others as integers.
@@ -152,7 +152,7 @@ struct StagedPart {
     std::int64_t rows, row_step, count, lane_step;
 };
 
-/// to[row][lane] = the element of that row and lane, 0 in lanes that are not there.
+/// to[row][lane] = the element of that row and lane, 0 in missing lanes.
 template <class T>
 void stage(const T* from, const StagedPart& part, const Block& to) {
     if (part.row_step == 1) {
@@ -268,7 +268,7 @@ Range rows_seen(const ScoreMeeting& m, codegen::ScoreFunction mask, std::int64_t
     return seen;
 }
 
-/// Calls the functions: of rows that all are seen the one, of others the other.
+/// Calls the functions: one for rows that are seen whole, the other for other rows.
 struct ScorePair {
     ScoreFunction plain, masked;
 };
@@ -304,7 +304,7 @@ void call_functions(const ScorePair& functions, const ScoreMeeting& m, const See
     }
 }
 
-/// Adds what a block gives to the gradients of the operands.
+/// Adds a block's contributions to the gradients of the operands.
 void call_sums(const ScoreMeeting& m, ScoreBlock block, const MetOperands& met,
                const ScoreGradient* gradients, float* staged) {
     float* to[max_score_gradients];

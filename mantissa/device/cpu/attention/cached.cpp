@@ -49,10 +49,10 @@ void write_result(const CachedAttention& p, std::int64_t row, const float* from)
     }
 }
 
-/// One query each of the heads that share keys, at one position.
+/// One query of each of the heads that share keys, at one position.
 class SharedKeys {
   public:
-    /// `item` counts heads of keys, and in each the queries.
+    /// `item` counts heads of keys, and the queries within each.
     SharedKeys(const CachedAttention& p, Isa isa, std::int64_t item, float* memory)
         : p_(p),
           products_(row_products(isa)),

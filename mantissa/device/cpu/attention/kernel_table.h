@@ -1,6 +1,6 @@
-// One table of attention kernels per instruction-set level: serial functions over a part of a problem. Who
-// runs which part on which thread is decided in attention.cpp, from shapes alone. Plain data without
-// functions, since files compiled for one instruction set include it.
+// One table of attention kernels per instruction-set level: serial functions over a part of a problem.
+// attention.cpp divides the parts among threads, from shapes alone. Plain data without functions, since files
+// compiled for one instruction set include it.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,9 @@ namespace mantissa::inline v0::on_cpu {
 // Blocks are alike on all levels, so that sums are cut alike. Scores are computed transposed, the block's
 // queries in the lanes: then the softmax runs down the registers and nothing is added across lanes.
 
-/// Queries of a forward block: two vectors of lanes, which eight to twelve rows of sums use up the registers
-/// with. A wider block would read keys and values from L2 less often, but that is 4 bytes a cycle already.
+/// Queries of a forward block: two vectors of lanes; with eight to twelve rows of sums they fill the
+/// registers. A wider block would read keys and values from L2 less often, but that is 4 bytes a cycle
+/// already.
 inline constexpr std::int64_t query_lanes = 32;
 /// Keys of a forward block: 128 x 32 scores are 16 KB, half of the smallest L1. The sums of o are rescaled
 /// and stored once a block: at 128 keys that is a hundredth of the work.
@@ -33,8 +34,8 @@ constexpr std::int64_t dq_floats(std::int64_t head_size, std::int64_t queries) {
     return align_up(queries, 16) * padded_head(head_size);
 }
 
-/// Floats of delta, one a query, behind which stands for each block of 32 queries of each head whether it is
-/// silent: no element of their do is other than 0, and so is nothing that they give to a gradient.
+/// Floats of delta, one a query. Behind them, for each block of 32 queries of each head, stands whether it is
+/// silent: its do is all 0, and so is all that it adds to gradients.
 constexpr std::int64_t delta_floats(const AttentionSize& size) {
     return align_up(size.sequences * size.heads * size.queries, 16);
 }
@@ -52,7 +53,7 @@ struct PackedOperand {
     std::int64_t count = 0;   ///< queries or keys
     float* along = nullptr;   // [heads, count / 16, D / 32] tiles of [position, element]; null: not wanted
     float* across = nullptr;  // [heads, count / 32, D / 16] tiles of [element, position]; null: not wanted
-    std::int64_t first_head = 0;  ///< of those that are packed
+    std::int64_t first_head = 0;  ///< of the packed heads
 };
 
 /// Floats of a head in either form; behind its last position it is filled up with zeros.
@@ -76,12 +77,12 @@ struct QueryGradients {
 struct DqParts {
     const float* first = nullptr;
     std::int64_t count = 1;
-    const Range* seen = nullptr;  ///< by part: the queries that it has; null: all
+    const Range* seen = nullptr;  ///< by part: the queries that it has; null: all queries
 };
 
 struct AttentionKernels {
     const char* name;
-    /// The size of heads must be a multiple of it. Above 1 tensors are of BF16: products take pairs, or
+    /// The size of heads must be a multiple of this. Above 1 tensors are of BF16: products take pairs, or
     /// tiles.
     std::int64_t head_unit = 1;
     /// Not null where products take operands packed: forward k along and v across, backward q and do both
@@ -94,9 +95,9 @@ struct AttentionKernels {
     /// delta [N, T] = sum(do * o) of each of these queries of one head, of whole blocks of 32, and which
     /// blocks are silent.
     void (*delta)(const AttentionGrad&, std::int64_t head, Range queries, float* delta) = nullptr;
-    /// Computes dk and dv of these keys of one of the B G heads of keys. Adds what they give to dq of each
-    /// head of queries that reads them, and to the gradients of the score's operands. `delta` has all rows.
-    /// `scratch`: backward_scratch() and score_scratch floats.
+    /// Computes dk and dv of these keys of one of the B G heads of keys. Adds their contributions to dq of
+    /// each head of queries that reads them, and to the gradients of the score's operands. `delta` has all
+    /// rows. `scratch`: backward_scratch() and score_scratch floats.
     void (*backward)(const AttentionGrad&, std::int64_t key_head, Range keys, const float* delta,
                      const QueryGradients& to, float* scratch) = nullptr;
     /// dq of these queries of one head.
@@ -116,7 +117,7 @@ constexpr std::int64_t backward_scratch(std::int64_t head_size) {
     return align_up(lanes + rows + weights + query_rows * key_lanes / 2, 16);
 }
 
-/// And for a score function: its blocks, and operands whose lanes are no neighbours.
+/// Floats for a score function: its blocks, and operands whose lanes are no neighbours.
 constexpr std::int64_t forward_score_scratch(const Score& score) {
     return (1 + score.operand_count) * key_rows * query_lanes;
 }

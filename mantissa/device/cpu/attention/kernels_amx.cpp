@@ -3,7 +3,7 @@
 // The vectors are for rows that fill no tile of the unit.
 #include "mantissa/device/cpu/attention/tile_paired.h"
 
-// After the lanes and the tile, in terms of which they are written:
+// After the lanes and the tile, since it uses them:
 #include "mantissa/device/cpu/attention/operands_tiled.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -12,7 +12,7 @@ using Operands = TiledOperands;
 }  // namespace
 }  // namespace mantissa::on_cpu
 
-// The bodies are written in terms of all three.
+// The bodies use all three.
 #include "mantissa/device/cpu/attention/body_table.h"
 
 namespace mantissa::inline v0::on_cpu {

@@ -1,7 +1,7 @@
 // Attention kernels for tensors of BF16 on CPUs with AVX512_BF16: products of pairs, summed in FP32.
 #include "mantissa/device/cpu/attention/tile_paired.h"
 
-// After the lanes and the tile, in terms of which they are written:
+// After the lanes and the tile, since it uses them:
 #include "mantissa/device/cpu/attention/operands_paired.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -10,7 +10,7 @@ using Operands = PairedOperands;
 }  // namespace
 }  // namespace mantissa::on_cpu
 
-// The bodies are written in terms of all three.
+// The bodies use all three.
 #include "mantissa/device/cpu/attention/body_table.h"
 
 namespace mantissa::inline v0::on_cpu {

@@ -33,7 +33,7 @@ struct Tile {
 }  // namespace
 }  // namespace mantissa::on_cpu
 
-// After the lanes and the tile, in terms of which they are written:
+// After the lanes and the tile, since it uses them:
 #include "mantissa/device/cpu/attention/operands_widened.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -42,7 +42,7 @@ using Operands = WidenedOperands;
 }  // namespace
 }  // namespace mantissa::on_cpu
 
-// The bodies are written in terms of all three.
+// The bodies use all three.
 #include "mantissa/device/cpu/attention/body_table.h"
 
 namespace mantissa::inline v0::on_cpu {

@@ -18,7 +18,7 @@ MANTISSA_LANES Float interleaved(__m512i halves) {
     return Lanes::from_bits(_mm512_permutexvar_epi16(_mm512_load_si512(order), halves));
 }
 
-/// Sixteen BF16 of the one, then sixteen of the other.
+/// Sixteen BF16 of `first`, then sixteen of `second`.
 MANTISSA_LANES __m512i rounded(Float first, Float second) {
     return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
 }
@@ -73,7 +73,7 @@ struct PairedOperands : VectorProducts {
     /// fit of relative error (Remez exchange), its coefficients rounded as in elementary_body.h. NaN
     /// and infinities come through; what is too small is 0.
     struct Exponential {
-        Float scale, factor;  // that of scores, and over ln 2
+        Float scale, factor;  // the scale of scores, and the scale over ln 2
         explicit Exponential(float of_scores)
             : scale(Lanes::constant(of_scores)), factor(Lanes::constant(of_scores * 0x1.715476p+0f)) {}
 
@@ -88,7 +88,7 @@ struct PairedOperands : VectorProducts {
             static constexpr float series[] = {0x1.fff632p-1f, 0x1.644446p-1f, 0x1.cefb2p-3f, 0x1.3f989cp-4f};
             return power_of_two(series, _mm512_fmsub_ps(score, factor, shift));
         }
-        /// The factor of sums when scores are taken from another maximum: exactly 1 where it is the same,
+        /// The factor of sums when scores are taken from another maximum: exactly 1 where the maximum stays,
         /// lest an error add up from block to block.
         Float exact(Float difference) const { return exp_of(Lanes::multiply(difference, scale)); }
         Float shift(Float maximum) const { return Lanes::multiply(maximum, factor); }
@@ -112,7 +112,7 @@ struct PairedOperands : VectorProducts {
         Lanes::store(p.row(r / 2) + lane, interleaved(rounded(weights[0], weights[1])));
     }
     MANTISSA_LANES void end_rows(const Block&, std::int64_t) {}
-    /// The same, and in `across` as they are, to be summed over lanes.
+    /// As store_rows, and in `across` as they are, to be summed over lanes.
     MANTISSA_LANES void store_both_ways(const Block& p, float* across, std::int64_t r, std::int64_t lane,
                                         const Float (&weights)[word]) {
         const __m512i halves = rounded(weights[0], weights[1]);

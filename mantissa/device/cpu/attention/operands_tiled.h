@@ -1,6 +1,6 @@
 // How the products take their operands where AMX tiles multiply them: pairs of BF16, as operands_paired.h
 // lays them out, and depths filled up with zeros to whole tiles. Operands whose rows meet many blocks were
-// packed beforehand, once for all of them, so that each of their tiles is one KB in one piece: rows of a
+// packed beforehand, once for all of them, so that each of their tiles is one KB in one piece. Rows of a
 // tensor lie thousands of bytes apart, on few sets of L1, and no hardware foresees them. See body_products.h
 // for how this file is used.
 #pragma once
@@ -18,8 +18,8 @@ constexpr std::int64_t tile_words = tile_rows * tile_rows;
 /// Rows of words (pairs of BF16) as tiles in one piece each.
 struct TileRows {
     const float* data;
-    std::int64_t next_rows;   // words from a tile to that of the 16 rows after it
-    std::int64_t next_words;  // words from a tile to that of the 16 words after it
+    std::int64_t next_rows;   // words from a tile to the tile of the 16 rows after it
+    std::int64_t next_words;  // words from a tile to the tile of the 16 words after it
     std::int64_t steps;       // tiles side by side
 };
 
@@ -102,7 +102,7 @@ void multiply_whole_tiles(const TileProduct& whole, std::int64_t rows, std::int6
         }
 }
 
-/// The same, without sums before, of rows of at most two tiles: two columns of tiles of b, in tiles 4 to 7,
+/// As above, without sums before, of rows of at most two tiles: two columns of tiles of b, in tiles 4 to 7,
 /// stay while the rows of a pass through tiles 2 and 3.
 template <int Steps>
 void multiply_passing_rows(const TileProduct& p, std::int64_t rows, std::int64_t columns) {
@@ -136,13 +136,13 @@ constexpr std::int64_t whole_words(std::int64_t words) { return align_up(words, 
 
 /// Rows of a head whose columns are elements, or whose columns are positions.
 struct PackedRows : TileRows {
-    std::int64_t count;  // rows that are there, or positions
+    std::int64_t count;  // existing rows, or positions
 };
 
 /// Heads are a multiple of 32 elements.
 struct TiledOperands : PairedOperands {
-    /// Scores and gradients of weights of 32 x 64 pairs, k and v are 32 KB together, and what is made of 64
-    /// x 64 pairs 24 KB: most of it stays in L1.
+    /// Scores and gradients of weights of 32 x 64 pairs, k and v are 32 KB together, and weights and
+    /// gradients of scores of 64 x 64 pairs 24 KB: most of it stays in L1.
     static constexpr std::int64_t score_rows = 32;
     static constexpr std::int64_t first_unit = packed_positions;
 
@@ -188,7 +188,7 @@ struct TiledOperands : PairedOperands {
         multiply_whole_tiles({p, y.data, y.lanes, sum.data, sum.lanes, /*add=*/true}, p.count, y.lanes);
     }
 
-    /// A product that nothing reads. The tile unit falls asleep after some 300 ns without one, and the
+    /// A product that nothing reads. The tile unit falls asleep after some 300 ns without a product. The
     /// product that wakes it takes 250 ns longer: as long as 40 products, or a fourth of the softmax of a
     /// block.
     MANTISSA_LANES void between_vectors() { multiply_tiles_bf16<0, 4, 6>(); }
@@ -231,7 +231,7 @@ struct TiledOperands : PairedOperands {
     }
 
   private:
-    /// Most blocks leave the maximum of every query where it was: then there is nothing to do.
+    /// Most blocks leave the maximum of every query unchanged: then there is nothing to do.
     MANTISSA_LANES void multiply_lanes(const Block& sum, std::int64_t rows, const float* factors) {
         unsigned others = 0;
         for (std::int64_t lane = 0; lane < sum.lanes; lane += 16)
@@ -244,7 +244,7 @@ struct TiledOperands : PairedOperands {
     }
 };
 
-/// Packs 32 rows of 16 words; the first `present` rows are there. It makes two tiles `along`, the second
+/// Packs 32 rows of 16 words; the first `present` rows exist. It makes two tiles `along`, the second
 /// `next_rows` words behind the first, and two tiles `across`, one behind the other.
 void pack_square(const HeadRows<const BF16>& x, std::int64_t present, float* along, std::int64_t next_rows,
                  float* across) {

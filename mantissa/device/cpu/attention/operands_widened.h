@@ -9,9 +9,9 @@ namespace {
 
 struct WidenedOperands : VectorProducts {
     static constexpr int word = 1;  ///< elements that a multiply-add takes
-    /// Rows of scores that are there at a time, backward.
+    /// Rows of scores that exist at a time, backward.
     static constexpr std::int64_t score_rows = query_rows;
-    /// Blocks of rows begin at multiples of it.
+    /// Blocks of rows begin at multiples of this.
     static constexpr std::int64_t first_unit = 1;
 
     /// Calls f with a null pointer of the tensors' type.
@@ -20,7 +20,7 @@ struct WidenedOperands : VectorProducts {
         with_type(type, f);
     }
 
-    /// The scale of the scores is taken by q, or by k backward.
+    /// q takes the scale of the scores, or k backward.
     static constexpr bool scale_in_operands = true;
 
     /// Positions into the lanes, [D / word, lanes].
@@ -29,7 +29,7 @@ struct WidenedOperands : VectorProducts {
                                   float factor, const Block& block) {
         into_lanes(x, count, width, factor, block);
     }
-    /// Rows to be multiplied element by element along the head. `packed`: the same where the level packs.
+    /// Rows to be multiplied element by element along the head. `packed`: these rows as the level packs them.
     template <class T>
     MANTISSA_LANES Rows along_head(const HeadRows<const T>& x, std::int64_t count, std::int64_t width,
                                    float* scratch, const float* /*packed*/) {
@@ -38,7 +38,7 @@ struct WidenedOperands : VectorProducts {
     MANTISSA_LANES Rows part_of(const Rows& x, std::int64_t first, std::int64_t count) {
         return {x.data + first * x.stride, x.stride, count};
     }
-    /// The same rows, to be summed over.
+    /// Rows to be summed over.
     template <class T>
     MANTISSA_LANES Rows summed(const HeadRows<const T>&, const Rows& rows, std::int64_t, float*,
                                const float* /*packed*/) {
@@ -54,7 +54,7 @@ struct WidenedOperands : VectorProducts {
         /// The number to subtract for a maximum, or a log-sum-exp.
         Float shift(Float maximum) const { return maximum; }
         Float shift_of_sum(Float lse) const { return lse; }
-        /// Whether weights may go on being taken by the maximum before: only if it is the largest.
+        /// Whether weights may go on being taken by the previous maximum: only if it is the largest.
         auto stays_small(Float largest, Float before) const { return Lanes::less(largest, before); }
     };
     /// Called after every few vectors of a long run of them.
@@ -65,7 +65,7 @@ struct WidenedOperands : VectorProducts {
         Lanes::store(p.row(r) + lane, weights[0]);
     }
     MANTISSA_LANES void end_rows(const Block&, std::int64_t) {}
-    /// To be summed over lanes, too.
+    /// As store_rows, to be summed over lanes, too.
     MANTISSA_LANES void store_both_ways(const Block& p, float*, std::int64_t r, std::int64_t lane,
                                         const Float (&weights)[word]) {
         Lanes::store(p.row(r) + lane, weights[0]);

@@ -13,7 +13,7 @@ struct Axis {
     std::int64_t stride, extent;
 };
 
-/// Outermost first; axes of one element nowhere.
+/// Axes with the outermost first; axes of one element are left out.
 std::array<Axis, 3> by_stride(const HeadExtents& extents, const HeadStrides& strides) {
     std::array axes = {Axis{strides.sequence, extents.sequences}, Axis{strides.head, extents.heads},
                        Axis{strides.position, extents.positions}};
@@ -23,8 +23,8 @@ std::array<Axis, 3> by_stride(const HeadExtents& extents, const HeadStrides& str
     return axes;
 }
 
-/// Whether some row starts less than `width` elements from `distance`. Since strides pass what lies within,
-/// only the multiples around it come into question.
+/// Whether some row starts less than `width` elements from `distance`. A stride passes everything within it,
+/// so only the multiples around `distance` come into question.
 bool meets(std::span<const Axis> axes, std::int64_t distance, std::int64_t width) {
     if (axes.empty() || axes[0].stride == 0) return std::abs(distance) < width;
     const std::int64_t below = distance / axes[0].stride;

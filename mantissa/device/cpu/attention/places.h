@@ -1,5 +1,5 @@
-// Where the rows of attention's operands lie: dense strides, how far a tensor reaches, and whether two that
-// interleave keep clear of one another.
+// Where the rows of attention's operands lie: dense strides, how far a tensor reaches, and whether two
+// interleaved tensors keep clear of one another.
 #pragma once
 
 #include "mantissa/device/cpu/attention/problems.h"
@@ -23,12 +23,12 @@ struct HeadExtents {
 /// Elements from the first to behind the last.
 std::int64_t reach(const HeadExtents& extents, const HeadStrides& strides);
 
-/// Whether no two rows share an element: along one axis after another, innermost first, the stride passes all
-/// that lies within.
+/// Whether no two rows share an element: along one axis after another, innermost first, the stride passes
+/// everything within it.
 bool rows_are_apart(const HeadExtents& extents, const HeadStrides& strides);
 
-/// The same for the rows of two tensors of equal extents and strides, one `distance` elements behind the
-/// other. The rows of each must be apart.
+/// Whether the rows of two tensors of equal extents and strides are apart, one tensor `distance` elements
+/// behind the other. The rows of each must be apart.
 bool tensors_are_apart(const HeadExtents& extents, const HeadStrides& strides, std::int64_t distance);
 
 }  // namespace mantissa::on_cpu

@@ -1,10 +1,10 @@
 // The problems that attention kernels solve: sizes, types, places and pointers, nothing else. Plain data
 // without functions, since files compiled for one instruction set include it.
 //
-// The D elements of a head at one position stand side by side; where such rows lie is said by strides, so
-// that operands are read and gradients written where their neighbours in the graph have them: [B, H, T, D],
-// [B, T, H, D], or [B, T, 3, H, D] of queries, keys and values in one tensor. Queries, keys, values, their
-// result and all gradients have one type, F32, BF16 or F16; arithmetic and sums are in FP32.
+// The D elements of a head at one position stand side by side. Strides say where such rows lie, so that
+// operands are read and gradients written where their neighbours in the graph have them: [B, H, T, D], [B, T,
+// H, D], or [B, T, 3, H, D] of queries, keys and values in one tensor. Queries, keys, values, their result
+// and all gradients have one type, F32, BF16 or F16; arithmetic and sums are in FP32.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct AttentionSize {
     std::int64_t group = 1;
 };
 
-/// Elements from one to the next.
+/// Elements from one sequence, head or position to the next.
 struct HeadStrides {
     std::int64_t sequence = 0;
     std::int64_t head = 0;
@@ -44,7 +44,7 @@ struct Heads {
     HeadStrides strides = {};
 };
 
-/// Elements from one sequence, head, query and key to the next; 0: what is there is the same for all.
+/// Elements from one sequence, head, query and key to the next; 0: all share one element.
 struct PairStrides {
     std::int64_t sequence = 0, head = 0, query = 0, key = 0;
 };
@@ -58,7 +58,7 @@ struct ScoreOperand {
 
 /// The gradient of an operand: FP32, added up over all pairs that read an element.
 struct ScoreGradient {
-    float* data = nullptr;  ///< every element of it is written
+    float* data = nullptr;  ///< every element is written
     std::int64_t count = 0;
     std::int64_t first = 0;  ///< the element of sequence 0, head 0, query 0 and key 0
     PairStrides strides = {};
@@ -75,14 +75,14 @@ struct BlockTable {
     std::int64_t sequence = 0, head = 0;  ///< blocks from one table to the next
 };
 
-/// The function of a scaled score s: f(s, operands), -infinity where it is hidden, and after the softmax a
-/// factor of its weight. Functions get the query's and the key's position, so that they may count.
+/// The function of a scaled score s: f(s, operands), -infinity where it is hidden, and a factor of its weight
+/// after the softmax. Functions get the query's and the key's position, so that they may count.
 struct Score {
-    // Null: f is s, and no block but those of which `some` is seen meets a function.
+    // Null: f is s, and only blocks where `some` is seen meet a function.
     codegen::ScoreFunction forward = nullptr, backward = nullptr;
     codegen::ScoreFunction forward_masked = nullptr, backward_masked = nullptr;  ///< where `some` is seen
-    /// Functions of scores of 0: 0 where they are seen, else -infinity. Null: blocks of which some is seen
-    /// are met whole.
+    /// Functions of scores of 0: 0 where they are seen, else -infinity. Null: whole blocks are met where some
+    /// is seen.
     codegen::ScoreFunction forward_mask = nullptr, backward_mask = nullptr;
     codegen::ScoreFunction sums = nullptr;  ///< adds to the gradients of operands; null: there are none
     bool slopes = false;                    ///< backward makes them; else they are 1
@@ -127,7 +127,7 @@ struct AttentionGrad {
     ConstHeads v = {};           // [B, G, S, D]
     ConstHeads o = {};           // [B, H, T, D]
     const float* lse = nullptr;  // [N, T]
-    /// The gradient of lse, which it adds to that of the scores; null: nothing reads lse.
+    /// The gradient of lse, which is added to the scores' gradients; null: nothing reads lse.
     const float* d_lse = nullptr;  // [N, T]
     Heads dq = {};                 // [B, H, T, D]
     Heads dk = {};                 // [B, G, S, D]

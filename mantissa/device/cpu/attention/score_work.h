@@ -1,6 +1,6 @@
-// How the gradient of attention with a score function is cut, from shapes and masks alone: segments of keys
-// with equally many visible blocks, and where each piece of work adds up the gradients of the score's
-// operands.
+// The division of the gradient of attention with a score function, from shapes and masks alone: segments of
+// keys with equally many visible blocks. Also the places where each piece of work adds up the gradients of
+// the score's operands.
 #pragma once
 
 #include <span>
@@ -17,7 +17,7 @@ struct Segment {
 };
 
 /// Cuts the keys of one of the B G heads of keys into as many segments as there is room for, at multiples of
-/// key_lanes. Of a table, each segment has about equally many blocks that are seen.
+/// key_lanes. With a table, each segment has about equally many blocks that are seen.
 void cut_segments(const AttentionSize& size, const BlockTable& table, std::int64_t key_head,
                   std::int64_t keys_of_segment, std::span<Segment> segments);
 
@@ -36,18 +36,18 @@ struct ScoreOrder {
                        FunctionRef<void(std::int64_t)> f) const;
 };
 
-/// Partial sums of the gradients of the score's operands, each segment of a head of keys with its own, but of
-/// dense ones, which are added to where they are.
+/// Partial sums of the gradients of the score's operands. Each segment of a head of keys has its own, except
+/// that dense gradients are added to in place.
 class ScoreSums {
   public:
     ScoreSums(const AttentionSize& size, const Score* score, std::int64_t segments);
 
     std::int64_t floats() const { return each_ * items_; }
-    /// Zeros where dense gradients are added up.
+    /// Zeroes the places where dense gradients are added up.
     void begin(ThreadPool& pool) const;
     /// The gradients as a piece of work adds to them; its own sums are zero. `to`: as many as there are.
     void of_item(float* sums, std::int64_t key_head, std::int64_t segment, ScoreGradient* to) const;
-    /// All items' sums in one order.
+    /// Adds all items' sums in one order.
     void finish(const float* sums) const;
 
   private:

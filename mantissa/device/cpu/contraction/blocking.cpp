@@ -10,7 +10,7 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-/// The size of `size` cut into as few equal parts as keep each at most `most`, in whole units.
+/// The size of equal parts of `size`, as few as keep each at most `most`, in whole units.
 constexpr std::int64_t even_part(std::int64_t size, std::int64_t most, std::int64_t unit) {
     const std::int64_t count = std::max<std::int64_t>(1, ceil_div(size, most));
     return std::max(unit, align_up(ceil_div(size, count), unit));
@@ -20,20 +20,20 @@ constexpr std::int64_t even_part(std::int64_t size, std::int64_t most, std::int6
 // arithmetic.
 constexpr std::int64_t max_columns = 3072;
 constexpr std::int64_t max_columns_of_entry = 1024;
-// Enough items that threads which take them one by one end at about the same time.
+// Enough items, so that threads which take them one by one end at about the same time.
 constexpr std::int64_t enough_blocks = 12;
 // So many blocks or a multiple, where they are few: 13 on two threads wait for one, a fourteenth of the time.
 constexpr std::int64_t even_blocks = 4, many_blocks = 64;
-// A chunk of a that is packed for all blocks is to stay in L3, beside that of b.
+// A chunk of a that is packed for all blocks is to stay in L3, beside b's.
 constexpr std::int64_t max_shared_bytes = 8 << 20;
-// All of k packed at a time must be worth its memory: GPT-2 124M's widest activation is 25 MB. Where that is
-// more, or an entry of a batch is one thread's, so that each has as much, a part of k packed, and the next
-// one beside it: 8 MB of b 768 wide are 13 chunks, after which sums go to memory and back.
+// All of k packed at a time must be worth its memory: GPT-2 124M's widest activation is 25 MB. Where all of k
+// is more, or each thread has an entry of a batch to itself, a part of k is packed, and the next beside it. 8
+// MB of b 768 wide are 13 chunks; after these, sums go to memory and back.
 constexpr std::int64_t max_packed_bytes = 32 << 20;
 constexpr std::int64_t max_packed_bytes_of_entry = 4 << 20;
 constexpr std::int64_t max_packed_bytes_of_part = 8 << 20;
 constexpr std::int64_t enough_entries = 8;
-// So few entries leave many threads idle; their chunks together stay in L3.
+// As few entries as these leave many threads idle; their chunks together stay in L3.
 constexpr std::int64_t max_entries_at_once = 16;
 constexpr std::int64_t max_pack_lines = 192;
 
@@ -81,16 +81,16 @@ std::int64_t max_rows_of(const ContractionKernels& kernels, const Blocking& bloc
 }
 
 /// Whether few blocks of a deep contraction on tiles may be as tall as L2 allows: a panel of b that more rows
-/// meet is asked for less often. Not with a custom epilogue: it may add sums up by blocks of rows, and those
-/// must follow from the shape alone.
+/// meet is asked for less often. Not with a custom epilogue: it may add sums up by blocks of rows, and such
+/// blocks must follow from the shape alone.
 bool may_be_tall(const ContractionProblem& problem, const ContractionKernels& kernels,
                  std::int64_t depth_chunks) {
     return kernels.interleaves() && depth_chunks > 1 && !problem.custom_epilogue;
 }
 
 /// Cuts blocks finer where they are few for many threads: rows first, then columns where that packs no row
-/// twice. Each sum is made as before: whoever finishes the sums adds some of them up a block of rows, so such
-/// rows stay together.
+/// twice. Each sum is made as before. An epilogue adds some sums up a block of rows, so the rows of such a
+/// block stay together.
 void cut_for_many_threads(const ContractionProblem& problem, const ContractionKernels& kernels,
                           bool packs_rows_once, Blocking& blocking) {
     const std::int64_t splits = ceil_div(blocking.columns, blocking.split_columns);
@@ -159,9 +159,9 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
         cut_columns();
     }
     const std::int64_t low_rows = out.rows;
-    // Rows too many to be packed for all blocks are packed by each: once where enough blocks lie below one
-    // another, and not for each split of the columns. Where b is words of pixels, a is gathered, too: that is
-    // worth the way through memory.
+    // Rows too many to be packed for all blocks are packed by each block: once where enough blocks lie below
+    // one another, and not for each split of the columns. Where b is words of pixels, a is gathered, too:
+    // that is worth the way through memory.
     const std::int64_t most_shared = words ? max_packed_bytes : max_shared_bytes;
     const bool too_many = problem.m * line_bytes * out.depths_inside > most_shared;
     const std::int64_t rows_of_enough =
@@ -174,7 +174,7 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
     out.a_in_place = reads_a_in_place(problem, kernels) || reads_a_across(problem, kernels);
     out.few_blocks = ceil_div(problem.m, out.rows) * ceil_div(out.columns, out.split_columns);
     if (may_be_tall(problem, kernels, out.depth_chunks) && out.rows == low_rows) {
-        // The tallest of which each thread gets equally many, two at least.
+        // The tallest blocks that give each thread equally many, two at least.
         const auto cut_evenly = [&](std::int64_t rows) {
             out.rows = even_part(problem.m, rows, kernels.height);
             const std::int64_t blocks = cut_columns();
@@ -187,7 +187,7 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
         cut_for_many_threads(problem, kernels, out.a_in_place || !too_many, out);
     out.row_blocks = ceil_div(problem.m, out.rows);
     out.column_splits = ceil_div(out.columns, out.split_columns);
-    // Column chunks are many passes over a, too, and where k is one chunk they all read the same.
+    // Column chunks are many passes over a, too; where k is one chunk they all read the same rows.
     const bool read_again = out.column_splits > 1 || (out.column_chunks > 1 && out.rows_once());
     out.pack_rows = pack_lines(kernels.height, many);
     if (ImagePairs::of(problem, kernels))

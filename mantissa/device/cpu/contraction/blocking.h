@@ -1,5 +1,5 @@
 // How a contraction is cut into blocks. The order of sums follows from the problem's sizes alone, so that the
-// result has the same bits for any number of threads; many threads get finer blocks of the same sums.
+// result has the same bits for any number of threads. Many threads get finer blocks of the same sums.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace mantissa::inline v0::on_cpu {
 struct Blocking {
     /// The whole of k is done in chunks of at most `depth`, the columns in chunks of at most `columns`. One
     /// chunk of b, [depth, columns], is packed at a time (and the next one beside it), or `depths_inside` of
-    /// them: a block goes through so many chunks of the depth before the next, and its sums stay in L2
+    /// them. A block goes through so many chunks of the depth before the next, and its sums stay in L2
     /// meanwhile.
     std::int64_t depth = 0;
     std::int64_t depth_chunks = 0;
@@ -29,17 +29,17 @@ struct Blocking {
     /// Whether a is read in place: not packed at all, or as words of pixels (ImagePairs).
     bool a_in_place = false;
     /// A chunk of a, [m, depth], is packed in `a_groups` items of `pack_rows` rows where several blocks read
-    /// the same rows of it, or channels of its images where those are packed. Else there are no such items.
+    /// its rows, or of channels of its images where these are packed. Else there are no such items.
     std::int64_t pack_rows = 0;
     std::int64_t a_groups = 0;
-    /// A chunk is multiplied in row_blocks * column_splits items of `rows` x `split_columns`; where a is not
-    /// packed for all of them, each packs its block of a, [rows, depth], for itself.
+    /// A chunk is multiplied in row_blocks * column_splits items of `rows` x `split_columns`. Where a is not
+    /// packed for all items, each packs its block of a, [rows, depth], for itself.
     std::int64_t rows = 0;
     std::int64_t row_blocks = 0;
     std::int64_t split_columns = 0;
     std::int64_t column_splits = 0;
-    /// Blocks before they are cut for many threads: by how many there are it is decided whether the depth is
-    /// shared out, which decides the order of sums.
+    /// Blocks before they are cut for many threads. Their number decides whether the depth is shared out, and
+    /// so the order of sums.
     std::int64_t few_blocks = 0;
     /// Many entries of a batch: each is done by one thread, from beginning to end.
     bool entry_per_thread = false;
@@ -56,7 +56,7 @@ struct Blocking {
     std::int64_t depth_index(std::int64_t chunk, std::int64_t inner) const {
         return chunk % depth_groups() * depths_inside + inner;
     }
-    /// That part, of a depth of k.
+    /// The depth of that part; the whole depth is k.
     PanelRange depth_of(std::int64_t k, std::int64_t chunk, std::int64_t inner) const {
         return part_of(k, depth, depth_index(chunk, inner));
     }
@@ -64,7 +64,7 @@ struct Blocking {
     std::int64_t depth_groups() const { return ceil_div(depth_chunks, depths_inside); }
     std::int64_t chunks() const { return depth_groups() * column_chunks; }
     std::int64_t blocks() const { return row_blocks * column_splits; }
-    /// Whether all chunks have the same rows of a: those of the whole depth.
+    /// Whether all chunks have the same rows of a, of the whole depth.
     bool rows_once() const { return depth_groups() == 1; }
     std::int64_t pack_groups() const { return depths_inside * (b_groups + a_groups); }
     /// Items of one entry, see matrix_run.h.

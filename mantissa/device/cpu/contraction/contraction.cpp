@@ -1,5 +1,5 @@
-// Everything that a call does besides multiplying: checks addresses, and hands the items of matrix_run.h or
-// the blocks of row_run.cpp to threads.
+// Everything in a call besides multiplying: checks addresses, and hands the items of matrix_run.h or the
+// blocks of row_run.cpp to threads.
 #include "mantissa/device/cpu/contraction/contraction.h"
 
 #include <immintrin.h>
@@ -15,7 +15,7 @@ namespace mantissa::inline v0::on_cpu {
 namespace {
 
 /// Runs an item of one of the entries that are handed out together: in the order of matrix_run.h, each round
-/// of all entries before the next.
+/// of all entries before the next round.
 void run_item_of(std::span<MatrixRun> runs, const Blocking& blocking, std::int64_t item,
                  std::byte* worker_memory) {
     const auto entries = std::ssize(runs);

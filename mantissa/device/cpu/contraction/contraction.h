@@ -19,10 +19,9 @@
 
 namespace mantissa::inline v0::on_cpu {
 
-/// Does the problem. `workspace` is aligned to 64 bytes; what it holds before and after means nothing.
-/// The result has the same bits for any number of threads. Throws InternalError, saying what is wrong, when
-/// an operand is missing or misaligned, the workspace is too small or misaligned, or the output overlaps an
-/// input.
+/// Computes the problem. `workspace` is aligned to 64 bytes; its contents before and after mean nothing. The
+/// result has the same bits for any number of threads. Throws InternalError, with the reason, when an operand
+/// is missing or misaligned, the workspace is too small or misaligned, or the output overlaps an input.
 void contract(const PreparedContraction& prepared, const ContractionArguments& arguments,
               std::span<std::byte> workspace, ThreadPool& pool);
 

@@ -38,7 +38,7 @@ ContractionKernels converted(ContractionKernels base, Products products, const C
     if (base.conversion.parts > 1) {
         base.multiply = products == Products::bf16x3 ? base.multiply_by_three : base.multiply_by_four;
         check(base.multiply, "the kernels multiply operands in two parts");
-        // Both parts of as much as is one chunk of BF16.
+        // Both parts together are as deep as one chunk of BF16.
         base.max_depth /= base.conversion.parts;
         base.whole_depth /= base.conversion.parts;
         base.resident_depth = std::max(
@@ -52,8 +52,8 @@ ContractionKernels converted(ContractionKernels base, Products products, const C
 namespace {
 
 /// The panels that leave fewer columns empty; 64 columns, a head of attention, are two of 32 or one and a
-/// third of 48. Where that is the same, narrow ones for an output of BF16, whose rows of 32 are whole lines
-/// and may go past the caches, and wide ones for FP32.
+/// third of 48. At a tie, narrow panels for an output of BF16, whose rows of 32 are whole lines and may go
+/// past the caches, and wide ones for FP32.
 PanelWidth width_for(const ContractionProblem& problem) {
     const auto padded = [n = problem.n](std::int64_t width) { return align_up(n, width); };
     const bool narrow = problem.out.dtype == DType::bf16 ? padded(32) <= padded(48) : padded(32) < padded(48);

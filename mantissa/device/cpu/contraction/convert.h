@@ -1,7 +1,7 @@
 // Conversions of operands while they are packed: one table a level of instructions, all with the same bits.
 //
 // A number split into hi and lo keeps FP32's range. The first part is rounded to nearest, toward zero where
-// that would overflow; where it is infinite or NaN the other is zero, so that products give what FP32 would.
+// that would overflow. Where it is infinite or NaN the other is zero, so that products are FP32's.
 #pragma once
 
 #include "mantissa/device/cpu/contraction/kernels.h"
@@ -15,7 +15,7 @@ struct ConvertKernels {
     ConvertKernel split_fp16;  ///< FP16 -> two BF16, exactly
 };
 
-/// Those of a level.
+/// The table of a level.
 const ConvertKernels& convert_kernels(Isa isa);
 
 const ConvertKernels& convert_kernels_generic();

@@ -29,7 +29,7 @@ inline std::uint32_t shortened(std::uint32_t bits) {
     return (is_nan ? bits | 0x00400000u : kept) & ~cut;
 }
 
-/// Zero in place of a subnormal number: what units that multiply BF16 take it for.
+/// Zero in place of a subnormal number, as units that multiply BF16 take it.
 inline std::uint32_t flushed(std::uint32_t bits) {
     return (bits & magnitude_mask) < 0x00800000u ? bits & ~magnitude_mask : bits;
 }
@@ -47,8 +47,8 @@ inline float widened(std::uint16_t half) {
     return from_bits((magnitude < 0x0400u ? subnormal : chosen) | sign);
 }
 
-/// A number in two parts of BF16: hi, and lo, which is left of it. Where hi had to be rounded toward zero, lo
-/// is too, or their sum could overflow. Nothing is left of an infinity or a NaN.
+/// A number in two parts of BF16: hi, and lo, the rest. Where hi had to be rounded toward zero, lo is too, or
+/// their sum could overflow. The rest of an infinity or a NaN is 0.
 struct Split {
     std::uint16_t hi, lo;
 };

@@ -11,8 +11,8 @@ namespace {
 // The tile of FP32 on AVX-512: a dot product is one instruction, as a multiply-add is.
 constexpr int dot_height = 8;
 
-/// All but the functions and the width. A word is two elements, so that twice the depth of FP32 fills the
-/// same caches. A 3x3 filter's depth up to 1,536 is one chunk: with two, sums in FP32 went to memory and
+/// All members but the functions and the width. A word is two elements, so that twice the depth of FP32 fills
+/// the same caches. A 3x3 filter's depth up to 1,536 is one chunk: with two, sums in FP32 went to memory and
 /// back.
 inline ContractionKernels dot_kernels() {
     return {.height = dot_height, .depth_unit = 2, .max_depth = 768, .whole_depth = 1536, .element_bytes = 2};

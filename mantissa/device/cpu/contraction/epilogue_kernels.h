@@ -8,7 +8,7 @@
 
 namespace mantissa::inline v0::on_cpu {
 
-/// Called once on every block of finished sums, while it is in L1, by the thread that computed it; blocks
+/// Called once on every block of finished sums, while it is in L1, by the thread that computed it. Blocks
 /// cover the output exactly once, in no promised order, and may be a few rows high. sums[i * ld + j] is the
 /// sum of row row0 + i, column col0 + j; rows of all batch entries are counted through (entry * m + row,
 /// entry = outer * batch[1] + inner). It may change the sums and must write every output itself: the
@@ -29,7 +29,7 @@ struct EpilogueBlock {
     void* out = nullptr;  ///< may be `sums` or `addend`
     DType out_dtype = DType::f32;
     std::int64_t out_ld = 0;
-    /// Too large for the caches, and only written: whole lines may go past them.
+    /// The output is too large for the caches, and only written: whole lines may go past them.
     bool streaming = false;
 };
 

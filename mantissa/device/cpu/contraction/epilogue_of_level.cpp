@@ -1,6 +1,6 @@
 // The standard epilogue over the lanes of the row kernels. All levels give the same bits.
 #include "mantissa/device/cpu/rows/lanes_of_level.h"
-// The lanes come first: what follows is written in terms of them.
+// The lanes come first, since the files below use them.
 #include <cstdint>
 #include <type_traits>
 
@@ -25,7 +25,7 @@ inline bool are_whole_lines(const EpilogueBlock& block) {
            block.out_ld * bytes % 64 == 0;
 }
 
-/// Addends of the sums as these are stored, `ld` elements from one row to the next; 0 for a bias.
+/// Addends of the sums, at the sums' places, `ld` elements from one row to the next; 0 for a bias.
 template <class Term>
 struct Terms {
     const Term* first;

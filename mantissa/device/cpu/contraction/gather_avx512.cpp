@@ -27,9 +27,9 @@ struct Elements<4> {
     static void store(Mask some, std::byte* to, __m512i line) { _mm512_mask_storeu_epi32(to, some, line); }
 };
 
-/// The elements of the piece that lie in the image, for sixteen rows from `row` on, a bit each: those from
-/// `low` to `high`, none of a pixel row outside. Counted from the beginning of a row of the image, elements
-/// of its pixels are 0 to `row_elements`.
+/// The elements of the piece that lie in the image, for sixteen rows from `row` on, a bit each: `low` to
+/// `high`, and none of a pixel row outside. Counted from the beginning of a row of the image, elements of its
+/// pixels are 0 to `row_elements`.
 __m512i inside(const WindowPiece& piece, std::int64_t row) {
     const auto all = [](std::int64_t number) { return _mm512_set1_epi32(static_cast<int>(number)); };
     const __m512i zero = _mm512_setzero_si512(), one = all(1), length = all(piece.length);
@@ -49,8 +49,8 @@ __m512i inside(const WindowPiece& piece, std::int64_t row) {
 // for 31.
 constexpr std::int64_t bytes_ahead = 4096;
 
-/// Pieces of a pixel are inside of the image, or none is. All but the last row of a piece are followed by
-/// others, which are written after them, so a whole line may be written where the rows are lines.
+/// The pieces of a pixel are inside of the image, or none is. All but the last row of a piece are followed by
+/// others, which are written later, so a whole line may be written where the rows are lines.
 template <int ElementBytes>
 void gather_elements(const WindowPiece& piece) {
     using Line = Elements<ElementBytes>;
@@ -76,7 +76,7 @@ void gather_elements(const WindowPiece& piece) {
     }
 }
 
-/// Sixteen words of two pixels, from channel 0 or 16 on: of each a channel of the one, then of the other.
+/// Sixteen words of two pixels, from channel 0 or 16 on: each channel of the first, then of the second.
 __m512i words_of(__m512i before, __m512i here, int channel) {
     const __m512i channels = _mm512_add_epi32(
         _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), _mm512_set1_epi32(channel));

@@ -14,7 +14,7 @@
 
 namespace mantissa::inline v0::on_cpu {
 
-/// A value, that refers to neither problem nor kernels.
+/// A value without references to problem or kernels.
 ///
 /// Packed rows are counted over all images, or all pairs of them. Each is blocks of as many channels as a
 /// tile is high, [channels / height][pixels][height] words.
@@ -26,8 +26,8 @@ class ImagePairs {
 
     /// The window as the first pixels of words meet it.
     const ImageWindow& window() const { return window_; }
-    /// Words are in groups of so many, which have twice as many rows of b: those of first pixels, then those
-    /// of second ones.
+    /// Words are in groups of so many, which have twice as many rows of b: rows of first pixels, then of
+    /// second.
     std::int64_t words_of_group() const { return window_.rows_of_image(); }
     /// The rows of an image that are packed.
     PanelRange image_rows() const { return image_rows_; }
@@ -50,8 +50,8 @@ class ImagePairs {
     std::int64_t height_;
     PanelKernel pack_;
     bool halves_;              ///< of one image
-    PanelRange image_rows_;    ///< in which a first pixel lies, or a second
-    std::int64_t second_row_;  ///< from the row of the first pixel to that of the second
+    PanelRange image_rows_;    ///< rows of an image that have a first pixel, or a second
+    std::int64_t second_row_;  ///< from the first pixel's row to the second's
 };
 
 }  // namespace mantissa::on_cpu

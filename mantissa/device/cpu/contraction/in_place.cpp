@@ -12,10 +12,10 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-/// Below, a run is a few steps, and its addresses cost as much as its products.
+/// With fewer channels a run is a few steps, and its addresses cost as much as its products.
 constexpr std::int64_t min_channels = 16;
 
-/// Zeros that are read for rows outside of the image, and for those that fill up a tile.
+/// Zeros that are read for rows outside of the image, and for rows that fill up a tile.
 constexpr std::int64_t max_run_bytes = 4096;
 alignas(64) constexpr std::array<std::byte, max_run_bytes> zeros{};
 
@@ -25,7 +25,7 @@ constexpr std::int64_t max_height = 8;
 /// The word of a panel in elements: one of FP32, two of BF16.
 std::int64_t word_of(const ContractionKernels& kernels) { return 4 / kernels.element_bytes; }
 
-/// Gathered, of elements that are multiplied as they are stored.
+/// Whether a is gathered, with elements that are multiplied as they are stored.
 bool is_as_stored(const MatrixLayout& a, const ContractionKernels& kernels) {
     return a.window && !a.mapped && !kernels.conversion.convert &&
            static_cast<std::int64_t>(size_of(a.dtype)) == kernels.element_bytes;
@@ -98,7 +98,7 @@ RowsInPlace::Runs RowsInPlace::write(const std::byte* images, PanelRange rows, P
                 const Corner& corner = corners[i];
                 const auto pixel_row = static_cast<std::uint64_t>(corner.row + h);
                 const auto pixel = static_cast<std::uint64_t>(corner.column + w);
-                // Negative ones are too large, too.
+                // Negative numbers are too large, too, as unsigned ones.
                 const bool inside = corner.exists && pixel_row < static_cast<std::uint64_t>(down.image) &&
                                     pixel < static_cast<std::uint64_t>(across.image);
                 *address++ = inside ? images + (corner.element + from_corner) * element_bytes_ : zeros.data();

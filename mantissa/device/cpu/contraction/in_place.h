@@ -19,8 +19,8 @@ namespace mantissa::inline v0::on_cpu {
 /// address.
 bool reads_a_in_place(const ContractionProblem& problem, const ContractionKernels& kernels);
 
-/// The runs of a block of rows in a chunk of the depth, tile after tile. A value, that refers to neither
-/// problem nor kernels; what it writes lies in the memory it is given.
+/// The runs of a block of rows in a chunk of the depth, tile after tile. A value without references to
+/// problem or kernels; it writes to the memory that it is given.
 class RowsInPlace {
   public:
     RowsInPlace(const ContractionProblem& problem, const ContractionKernels& kernels);
@@ -33,12 +33,12 @@ class RowsInPlace {
         const RunInPlace* first = nullptr;
         std::int64_t count = 0;
     };
-    /// `images`: those of one entry.
+    /// `images`: the images of one entry.
     Runs write(const std::byte* images, PanelRange rows, PanelRange depth, std::byte* memory) const;
 
   private:
     struct Corner;
-    /// Corners of a tile that begins with row `first`, of which `count` rows are left.
+    /// Corners of a tile that begins with row `first`; `count` of its rows are in the block.
     void find_corners(std::int64_t first, std::int64_t count, Corner* corners) const;
     std::int64_t max_runs(std::int64_t depth) const { return depth / window_.channels + 2; }
 
@@ -46,12 +46,12 @@ class RowsInPlace {
     std::int64_t height_, element_bytes_;
 };
 
-/// Whether a transposed a is: its channels are in whole tiles, which no two taps of the window share. Words
-/// of one element are read where they lie, and pairs where ImagePairs puts them.
+/// Whether a transposed a is read in place: its channels are in whole tiles, and no two taps of the window
+/// share one. Words of one element are read where they lie, and pairs where ImagePairs puts them.
 bool reads_a_across(const ContractionProblem& problem, const ContractionKernels& kernels);
 
 /// The steps of each tap of the window that the rows of a block belong to, in a chunk of the depth: pixels of
-/// the images, row by row, without those outside. A value, as the runs are.
+/// the images, row by row, without pixels outside. A value, as the runs are.
 class ChannelsInPlace {
   public:
     ChannelsInPlace(const ContractionProblem& problem, const ContractionKernels& kernels);
@@ -62,17 +62,17 @@ class ChannelsInPlace {
     /// Bytes for so many rows, in a chunk of at most so much depth.
     std::size_t bytes(std::int64_t rows, std::int64_t depth) const;
 
-    /// Those of every tap of `rows`, `count` a tap.
+    /// The steps of every tap of `rows`, `count` a tap.
     struct Steps {
         const StepsInPlace* first = nullptr;
         std::int64_t count = 0;
         std::int64_t first_row = 0;
         const std::byte* images = nullptr;
     };
-    /// `images`: those of one entry, or the packed pairs of the chunk.
+    /// `images`: the images of one entry, or the packed pairs of the chunk.
     Steps write(const std::byte* images, PanelRange rows, PanelRange depth, std::byte* memory) const;
 
-    /// Lets a tile that begins with row `row` of the block read them.
+    /// Lets a tile that begins with row `row` of the block read the steps.
     void place(const Steps& steps, std::int64_t row, Tile& tile) const;
 
   private:
@@ -83,10 +83,10 @@ class ChannelsInPlace {
 
     std::optional<ImagePairs> pairs_;
     ImageWindow window_;
-    PanelRange image_rows_;       ///< those that are there
+    PanelRange image_rows_;       ///< existing rows
     std::int64_t depth_of_word_;  ///< in elements
     std::int64_t channels_of_tile_;
-    // Distances between one and the next, in bytes.
+    // Distances from each to the next, in bytes.
     std::int64_t image_bytes_, row_bytes_, pixel_bytes_, tile_bytes_;
 };
 

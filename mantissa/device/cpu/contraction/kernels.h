@@ -16,8 +16,8 @@
 
 namespace mantissa::inline v0::on_cpu {
 
-/// Parts of an operand that is stored as codes and scales, as numbers: packing asks for them. The same bits
-/// at every level.
+/// Packing asks for parts of an operand that is stored as codes and scales, as numbers. All levels give the
+/// same bits.
 void widen_codes_generic(const WidenedPart& part);
 void widen_codes_avx2(const WidenedPart& part);
 void widen_codes_avx512(const WidenedPart& part);
@@ -25,34 +25,34 @@ void widen_codes_avx512(const WidenedPart& part);
 /// A block of finished sums that become output some rows at a time. `kernel` makes the block's output of
 /// them. Where there is `finish`, `kernel` only adds the block's addend, and `finish` does the rest.
 struct SumsBehind {
-    EpilogueBlock block;  ///< from the first row that is left
+    EpilogueBlock block;  ///< from the first remaining row
     EpilogueKernel kernel = nullptr;
     EpilogueFunction finish = nullptr;
     const void* finish_args = nullptr;
     std::int64_t row0 = 0;
     std::int64_t col0 = 0;
-    std::int64_t rows = 0;  ///< that are left
+    std::int64_t rows = 0;  ///< that remain
 
     /// Does the next rows, at most so many.
     void finish_rows(std::int64_t most);
 };
 
-/// Some of the depth of a tile's rows of a, where they lie in memory: neighbours there, for each row from an
-/// address of its own.
+/// Some of the depth of a tile's rows of a, in place: neighbours in memory, for each row from an address of
+/// its own.
 struct RunInPlace {
-    const std::byte* const* rows = nullptr;  ///< as many as a tile is high; of no row: zeros
+    const std::byte* const* rows = nullptr;  ///< as many as a tile is high; missing rows point to zeros
     std::int64_t depth = 0;                  ///< in elements, a multiple of a panel's words
 };
 
-/// Some neighbouring steps of the depth for a tile whose rows are neighbours in memory at each of them.
+/// Some neighbouring steps of the depth for a tile; at each step its rows are neighbours in memory.
 struct StepsInPlace {
-    std::int64_t first = 0;  ///< from Tile::a to the word of row 0 at the first of them, in bytes
-    std::int64_t begin = 0;  ///< which step of the panel of b that is
+    std::int64_t first = 0;  ///< bytes from Tile::a to the word of row 0 at the first step
+    std::int64_t begin = 0;  ///< number of that step in the panel of b
     std::int64_t count = 0;
 };
 
-/// Some of the depth of a panel's rows of a on tiles: of each tile of sixteen rows where its first step lies,
-/// from one row to the next, and from one step of the depth to the next, in bytes.
+/// Some of the depth of a panel's rows of a on tiles. For each tile of sixteen rows: the place of its first
+/// step, and the bytes from one row to the next, and from one step of the depth to the next.
 struct TileRun {
     const std::byte* rows[2] = {};
     std::int64_t stride[2] = {}, step[2] = {};
@@ -68,7 +68,7 @@ struct Tile {
     const RunInPlace* runs = nullptr;     ///< for `multiply_in_place`: of all the depth, in its order
     const StepsInPlace* steps = nullptr;  ///< for `multiply_across`: of all of the depth that is not zero
     std::int64_t step_bytes = 0;          ///< from one step to the next
-    std::int64_t run_count = 0;           ///< of either
+    std::int64_t run_count = 0;           ///< of runs or steps
     const void* b = nullptr;              ///< a packed panel of b, or words of pixels
     std::int64_t depth = 0;
     std::uint64_t zeros = 0;  ///< bit i: block i of the depth is left out; panels are given `steps` for that
@@ -81,16 +81,16 @@ struct Tile {
     bool streaming = false;
     /// Lines that are wanted in L2 soon; kernels may ask for them, and never fault.
     const void* ahead = nullptr;
-    /// Sums of another tile, all of which a kernel that interleaves finishes between products. Such kernels
+    /// Sums of another tile; a kernel that interleaves finishes all of them between products. Such kernels
     /// begin with zeros.
     SumsBehind* behind = nullptr;
-    /// For those, too: how much of the depth of the panel of b stays in L1; the rest passes it.
+    /// For kernels that interleave: the depth of the panel of b that stays in L1; the rest passes it.
     std::int64_t resident_depth = 0;
-    /// For those, too: b is no panel, but all its columns word after word (PixelWords).
+    /// For kernels that interleave: b is no panel, but all its columns word after word (PixelWords).
     bool b_in_words = false;
-    /// For those, too: instead of a panel of a, `run_count` of all the depth, in its order.
+    /// For kernels that interleave: instead of a panel of a, `run_count` of all the depth, in its order.
     const TileRun* tile_runs = nullptr;
-    /// For those, too: how many lines `ahead` are asked for with this tile, and more lines, so many.
+    /// For kernels that interleave: lines `ahead` to ask for with this tile, and further lines.
     std::int64_t lines_ahead = 0;
     const void* rows_ahead = nullptr;
     std::int64_t row_lines_ahead = 0;
@@ -108,8 +108,7 @@ struct PanelCopy {
     std::int64_t depth = 0;  ///< 1 or more
     void* panel = nullptr;
     std::int64_t panel_bytes = 0;  ///< from one panel to the next
-    /// So many stored rows behind those that are copied are read soon; kernels may ask for them, and never
-    /// fault.
+    /// So many stored rows behind the copied ones are read soon; kernels may ask for them, and never fault.
     std::int64_t rows_ahead = 0;
     /// The panels may go past the caches.
     bool streaming = false;
@@ -118,7 +117,7 @@ struct PanelCopy {
 using TileKernel = void (*)(const Tile& tile);
 using PanelKernel = void (*)(const PanelCopy& copy);
 
-/// How the source of a panel lies: element (line, depth) at line * stride + depth, or at depth * stride +
+/// The order of a panel's source: element (line, depth) is at line * stride + depth, or at depth * stride +
 /// line.
 enum class PanelSource : std::uint8_t { along_depth, across_depth };
 
@@ -134,12 +133,12 @@ using GatherKernel = void (*)(const WindowPiece& piece);
 struct PixelRun;
 using PixelRunKernel = void (*)(const PixelRun& run);
 
-/// Turns `count` numbers into parts: parts[i] gets part i of each. What the parts are, the kind of conversion
-/// says. False where a first part of several may be infinite or a NaN.
+/// Turns `count` numbers into parts: parts[i] gets part i of each. The kind of conversion defines the parts.
+/// False where a first part of several may be infinite or a NaN.
 using ConvertKernel = bool (*)(const void* from, std::int64_t count, void* const* parts);
 
-/// How operands that the panels do not take as they are become numbers that they do: `parts` numbers for each
-/// element. A panel has its first parts, then its second parts, and then two bytes a line for each step of
+/// How operands that the panels do not take become numbers that they take: `parts` numbers for each element.
+/// A panel has its first parts, then its second parts, and then two bytes a line for each step of
 /// `depth_unit`. The first of the two says whether a first part in that step may be infinite or a NaN.
 struct Conversion {
     ConvertKernel convert = nullptr;  ///< null: operands are taken as they are
@@ -160,21 +159,21 @@ struct ContractionKernels {
     std::int64_t width = 0;   ///< columns of a tile, lines of a panel of b
     /// A panel is a multiple of `depth_unit` deep; chunks are at most `max_depth`, and a block of a takes at
     /// most `max_block_bytes` and has at most `max_rows`. For FP32 vectors, 384 makes the block of a, 256 x
-    /// 384 x 4 bytes, 384 KB and one panel of b, 48 wide, 72 KB: both stay in an L2 of 1 MB while every row
+    /// 384 x 4 bytes, 384 KB and one panel of b, 48 wide, 72 KB. Both stay in an L2 of 1 MB while every row
     /// of a passes the panel. Deeper chunks mean fewer passes over the sums; best between 256 and 512.
     std::int64_t depth_unit = 1;
     std::int64_t max_depth = 384;
     std::int64_t max_block_bytes = 384 << 10;
     std::int64_t max_rows = 256;
-    /// A block reads its rows of a from L2, or packs them for itself, which so many columns repay.
+    /// A block reads its rows of a from L2, or packs them for itself; so many columns repay that.
     std::int64_t min_columns = 384;
     /// No deeper k is one chunk, if that is more than `max_depth`.
     std::int64_t whole_depth = 0;
-    /// Where k is several chunks, sums of one block that stay in L2 from chunk to chunk; 0: they lie in
+    /// Where k is several chunks, sums of one block that stay in L2 from chunk to chunk. 0: they lie in
     /// memory, which is as good where products take long enough to hide that.
     std::int64_t max_partial_bytes = 0;
-    /// The kernels finish the sums of the tile before while they form products, as Tile::behind says; so much
-    /// of a panel of b then stays in L1 while the rows of a block pass it. 0: they do not.
+    /// The kernels finish the sums of the previous tile while they form products, as Tile::behind says; so
+    /// much of a panel of b then stays in L1 while the rows of a block pass it. 0: they do not.
     std::int64_t resident_depth = 0;
     bool interleaves() const { return resident_depth > 0; }
     /// Sums of bytes are too large by so many times the sum of their row of a.
@@ -184,15 +183,15 @@ struct ContractionKernels {
     /// The kernel that the standard epilogue calls.
     EpilogueKernel finish = nullptr;
     TileKernel multiply = nullptr;
-    /// The same of operands in two parts, by three products or four; null where the kernels have none.
+    /// multiply() of operands in two parts, by three products or four; null where the kernels have none.
     TileKernel multiply_by_three = nullptr;
     TileKernel multiply_by_four = nullptr;
-    /// The same for rows of a that are read in place, of elements as wide as a panel's; null where the
+    /// multiply() for rows of a that are read in place, of elements as wide as a panel's; null where the
     /// kernels only read panels.
     TileKernel multiply_in_place = nullptr;
-    /// The same where the words of the rows are neighbours at each step of the depth.
+    /// multiply_in_place() where the words of the rows are neighbours at each step of the depth.
     TileKernel multiply_across = nullptr;
-    /// null for a type of operand that these kernels do not take
+    /// null for operand types that these kernels do not take
     PanelKernels pack_a = {};
     PanelKernels pack_b = {};
     Conversion conversion = {};
@@ -203,10 +202,10 @@ struct ContractionKernels {
     GatherKernel gather = nullptr;
     PixelRunKernel pack_pixels = nullptr;
     WidenCodes widen = widen_codes_generic;
-    /// Panels of a are blocks of so much depth, one after another, each its lines as they are: `height` rows
-    /// of this many elements. 0: they are otherwise.
+    /// Panels of a are blocks of so much depth, one after another. Each block has its lines as they are:
+    /// `height` rows of this many elements. 0: panels have another order.
     std::int64_t depth_of_blocks = 0;
-    /// Kernels for a few rows; null where the panels do that, too.
+    /// Kernels for a few rows; null where the panels serve them, too.
     RowProductKernels multiply_row = {};
     /// The kernel for several rows of BF16, read in place; null: they are widened for multiply_row.
     RowProductKernel multiply_rows_of_pairs = nullptr;
@@ -222,7 +221,7 @@ struct ContractionKernels {
     }
 };
 
-/// Columns of a panel of b: narrow wastes less where few columns are left over. Panels of a are the same.
+/// Columns of a panel of b: narrow wastes less where few columns are left over. Panels of a do not differ.
 enum class PanelWidth : std::uint8_t { wide, narrow };
 
 ContractionKernels contraction_kernels_generic();

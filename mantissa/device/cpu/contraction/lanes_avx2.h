@@ -23,9 +23,9 @@ struct Avx2Lanes {
     MANTISSA_PANEL_LANES Words broadcast(const std::byte* word) {
         return _mm256_broadcast_ss(as_floats(word));
     }
-    // The form that adds to its own register, said outright: left the choice, GCC 12 has its results in the
-    // registers of factors, runs out of 16 and spills two sums of a tile of 6 x 16. 0.97 of the peak in cache
-    // for 0.90.
+    // The form that adds to its own register, demanded outright. Left the choice, GCC 12 puts results into
+    // the registers of factors, runs out of 16 and spills two sums of a tile of 6 x 16. 0.97 of the peak in
+    // cache for 0.90.
     MANTISSA_PANEL_LANES Sums multiply_add(Words row, Words column, Sums sums) {
         asm("vfmadd231ps %2, %1, %0" : "+x"(sums) : "x"(row), "x"(column));
         return sums;

@@ -55,7 +55,7 @@ struct Avx512Lanes : Avx512Sums {
     static constexpr int depth_of_word = 1;
     // Two of the eight rows: saves two of 35 instructions a step for four loads more, 15 loads in 12 cycles,
     // below two a cycle. Measured on a CPU with two units of 512 bits: +2 points of the peak, and +5 on a
-    // core whose other hardware thread is busy; four rows gain nothing more.
+    // core whose other hardware thread is busy. Four rows gain nothing more.
     static constexpr int rows_broadcast_by_fma = 2;
     using Words = __m512;
 

@@ -49,8 +49,7 @@ struct GenericLanes {
     }
     /// Past the caches; `to` is aligned to a vector.
     MANTISSA_PANEL_LANES void stream(float* to, Sums a) { store(to, a); }
-    /// Hides a value from the compiler, which would leave out what nobody reads. The compiler must take it
-    /// for anything, and for used.
+    /// Hides a value from the compiler, which would leave out unread values: the asm might read and write it.
     template <class Register>
     MANTISSA_PANEL_LANES void hide(Register& a) {
         asm volatile("" : "+x"(a));

@@ -16,7 +16,7 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-/// Between a kernel set's begin and end, whatever happens in an epilogue.
+/// Calls a kernel set's begin and end, whatever happens in an epilogue.
 class Begun {
   public:
     explicit Begun(const ContractionKernels& kernels) : kernels_(kernels) {
@@ -34,7 +34,7 @@ class Begun {
 
 std::atomic_ref<std::int64_t> atomic(std::int64_t& counter) { return std::atomic_ref<std::int64_t>(counter); }
 
-/// Says to who records loops that a counter has come to a value.
+/// Tells the loop recorder, if there is one, that a counter has come to a value.
 void record_reached(const std::int64_t& counter, std::int64_t value) {
     if (LoopRecorder* const recorder = LoopRecorder::of_this_thread()) recorder->reached(&counter, value);
 }
@@ -61,7 +61,7 @@ void MatrixRun::run_item(std::int64_t item, std::byte* worker_memory) {
     const std::int64_t chunk = item / (groups + blocking_.blocks());
     const std::int64_t part = item % (groups + blocking_.blocks());
     // The next chunk is packed in between: by then all blocks are done with the chunk whose buffer it takes,
-    // and it is there before a block wants it.
+    // and it is ready before a block wants it.
     const std::int64_t before = blocking_.blocks() / 2, packing = part - before;
     if (packing < 0)
         multiply(chunk, part, worker_memory);
@@ -212,7 +212,7 @@ void MatrixRun::multiply(std::int64_t chunk, std::int64_t block, std::byte* work
                 multiply_panels(chunk, inner, block, columns, worker_memory);
         behind.finish_rows(kernels_.height);
     }
-    _mm_sfence();  // what went past the caches is visible before the counter is
+    _mm_sfence();  // stores past the caches are visible before the counter is
     atomic(done(block)).store(chunk + 1, std::memory_order_release);
     record_reached(done(block), chunk + 1);
 }

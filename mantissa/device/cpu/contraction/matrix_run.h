@@ -1,11 +1,11 @@
 // One matrix of a contraction as items handed out in order: packing a chunk of b, and of a where several
 // blocks read the same rows of it, and multiplying one block of rows with a packed chunk. The chunk after the
-// one being multiplied is packed meanwhile, so threads meet no barrier; an item waits only for items before
+// one being multiplied is packed meanwhile, so threads meet no barrier. An item waits only for items before
 // it, which some thread has taken already, so no wait is for ever. A chunk is some columns and one chunk of
-// the depth, or several, where a block goes through those before the next (Blocking::depths_inside).
+// the depth, or several, where a block goes through all of them before the next (Blocking::depths_inside).
 //
-// Items of one matrix:   pack chunk 0 | multiply half of chunk 0, pack chunk 1, multiply the rest | the same
-// of chunk 1 and 2 | ...
+// Items of one matrix:   pack chunk 0 | multiply half of chunk 0, pack chunk 1, multiply the rest | likewise
+// for chunks 1 and 2 | ...
 #pragma once
 
 #include <cstddef>
@@ -33,11 +33,11 @@ struct MatrixCall {
 
 class MatrixRun {
   public:
-    /// One matrix of the batch, and the memory in which it is computed.
+    /// One matrix of the batch, and the memory for computing it.
     MatrixRun(const MatrixCall& call, std::int64_t entry, std::byte* memory);
 
     void run_item(std::int64_t item, std::byte* worker_memory);
-    /// Lets those who wait for an item that failed go on.
+    /// Lets the threads that wait for a failed item go on.
     void abandon();
 
   private:
@@ -47,7 +47,7 @@ class MatrixRun {
     std::int64_t& packed(std::int64_t chunk) { return counter(1 + chunk % 2); }
     // The block counters count chunks done.
     std::int64_t& done(std::int64_t block) { return counter(first_block_counter + block); }
-    /// Until a counter has a value, whose last `steps` steps several items make.
+    /// Waits until a counter has a value; several items may make its last `steps` steps.
     void wait(std::int64_t& what, std::int64_t least, std::int64_t steps = 1);
 
     std::int64_t depth_index(std::int64_t chunk, std::int64_t inner) const {
@@ -61,9 +61,9 @@ class MatrixRun {
     /// Panels of the columns of a chunk, and of its rows.
     std::byte* buffer_of_b(std::int64_t chunk, std::int64_t inner) const;
     std::byte* buffer_of_a(std::int64_t chunk, std::int64_t inner) const;
-    /// Those that are kept, or those of the buffer.
+    /// The kept panels, or the buffer's.
     const std::byte* panels_of_b(std::int64_t chunk, std::int64_t inner) const;
-    /// The one that begins with this column of the chunk.
+    /// The panel that begins with this column of the chunk.
     const std::byte* panel_of_b(std::int64_t chunk, std::int64_t inner, std::int64_t column) const;
     /// Null where each block packs its own.
     const std::byte* shared_panels_of_a(std::int64_t chunk, std::int64_t inner, PanelRange rows) const;
@@ -71,20 +71,20 @@ class MatrixRun {
                                  std::byte* worker_memory) const;
 
     /// Numbers of the panels that begin with these rows or this column of the chunk, as
-    /// OperandPanels::find_zeros() gives them; null where none are looked for.
+    /// OperandPanels::find_zeros() gives them; null where zeros are not looked for.
     std::uint64_t* zeros_of_a(std::int64_t chunk, std::int64_t inner, std::int64_t row,
                               std::byte* worker_memory) const;
     std::uint64_t* zeros_of_b(std::int64_t chunk, std::int64_t inner, std::int64_t column) const;
 
     OperandSource source_of_a() const;
-    /// Where a gathered operand lies, of this entry.
+    /// The images of a gathered operand, for this entry.
     const std::byte* images(const void* data, const MatrixLayout& layout) const;
     void pack(std::int64_t chunk, std::int64_t group);
     void pack_columns(std::int64_t chunk, std::int64_t inner, std::int64_t group) const;
     void pack_rows(std::int64_t chunk, std::int64_t inner, std::int64_t group) const;
     void multiply(std::int64_t chunk, std::int64_t block, std::byte* worker_memory);
-    /// Where sums lie while they are made: the element of the first of `rows` and `columns`, and from one row
-    /// to the next. `each_tile`: in a scratch where every tile begins.
+    /// The place of sums while they are made: the element of the first of `rows` and `columns`, and from one
+    /// row to the next. `each_tile`: in a scratch where every tile begins.
     struct Sums {
         float* first;
         std::int64_t leading;
@@ -95,11 +95,11 @@ class MatrixRun {
     Sums sums_of(std::int64_t chunk, PanelRange rows, PanelRange columns, std::byte* worker_memory) const;
     void multiply_panels(std::int64_t chunk, std::int64_t inner, std::int64_t block, PanelRange columns,
                          std::byte* worker_memory) const;
-    /// The same on kernels that interleave. `behind`: what the call before left to be finished, and then what
-    /// this one leaves.
+    /// Multiplies as above, with kernels that interleave. `behind`: the sums that the previous call left
+    /// unfinished, and on return the sums that this call leaves.
     void multiply_interleaved(std::int64_t chunk, std::int64_t inner, std::int64_t block, PanelRange columns,
                               std::byte* worker_memory, SumsBehind& behind) const;
-    /// One product of a block and a part of a chunk: here the next one of this thread, where it is known.
+    /// One product of a block and a part of a chunk. next_part(): this thread's next one, where it is known.
     struct Part {
         std::int64_t chunk, inner, block;
     };
@@ -129,7 +129,7 @@ struct RowCall {
     const ContractionProblem& problem;
     const PreparedRows& rows;
     const ContractionArguments& arguments;
-    /// Gets every block of sums; null: they go to an FP32 output as they are, added where `store` says so.
+    /// Gets every block of sums; null: sums go to an FP32 output as they are, added where `store` says so.
     EpilogueFunction finish = nullptr;
     const void* finish_args = nullptr;
 };

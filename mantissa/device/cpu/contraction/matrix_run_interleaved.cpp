@@ -44,7 +44,7 @@ void SumsBehind::finish_rows(std::int64_t most) {
 /// Says how the tiles of a block are finished in one chunk of the depth.
 class MatrixRun::TilesBehind {
   public:
-    /// `block_sums`: where those of the block stay from chunk to chunk, tile after tile.
+    /// `block_sums`: where the block's sums stay from chunk to chunk, tile after tile.
     TilesBehind(const MatrixRun& run, std::int64_t chunk, std::int64_t inner, const Sums& sums,
                 float* block_sums)
         : run_(run),

@@ -9,8 +9,8 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-// How a panel lies: 16 words of each of 16 lines, from `line` and `word` on, are 16 rows `row_bytes` apart,
-// the first `at` so many bytes.
+// The order of a panel: 16 words of each of 16 lines, from `line` and `word` on, are 16 rows `row_bytes`
+// apart; `at` is the byte of the first.
 
 /// [words along the depth][Size lines]. Ends with the depth.
 template <int Size>
@@ -34,7 +34,7 @@ struct TilePanel {
     }
 };
 
-/// A block of 16 words of some lines: its source, what there is of that, and where its first row goes.
+/// A block of 16 words of some lines: its source, the source's extent, and the place of its first row.
 template <class Words>
 struct Place {
     const typename Words::Element* source;
@@ -82,7 +82,7 @@ inline void pack_block(const Place<Words>& place) {
             store<Streaming>(place.to + i * Panel::row_bytes, block[i]);
 }
 
-/// Two words of each of eight lines, which are all of the panel, or the one that is left.
+/// Two words of each of eight lines, which are the whole panel, or the one word that remains.
 template <bool Streaming>
 inline void store_eight(std::byte* to, __m512i two_words, std::int64_t words) {
     if (words > 1)
@@ -105,11 +105,11 @@ inline void pack_eight_along(const Place<Words>& place) {
     for (int i = 0; i < 8; ++i) store_eight<Streaming>(place.to + 64 * i, block[i], words - 2 * i);
 }
 
-/// 32 lines of BF16 across the depth, of which every stored row gives a line of cache at once: read twice,
-/// rows that are a multiple of 4 KB apart drive each other out of L1 between.
+/// Packs 32 lines of BF16 across the depth. Every stored row gives a line of cache at once: read twice, rows
+/// that are a multiple of 4 KB apart drive each other out of L1 between.
 template <class Panel, bool Streaming>
 inline void pack_pairs_across(const Place<PairedBf16>& place) {
-    // Each four lanes: low has lines 0-3, 8-11, 16-19 and 24-27, high those between.
+    // Each four lanes: low has lines 0-3, 8-11, 16-19 and 24-27, high the lines between.
     Block low, high;
 #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) {
@@ -230,9 +230,9 @@ inline void pack_words_across(const PanelCopy& copy, std::int64_t line, std::int
     }
 }
 
-/// Stored rows in the order of memory, and what lies 4 KB further on asked for. Hardware foresees them best
-/// where they are few at a time: those of one word, or of two where one gives a panel less than two lines of
-/// cache (measured on tiles: 0.6 to 0.8 of a copy with one word, 0.75 to 0.9 with two, less with four).
+/// Packs stored rows in the order of memory, and asks for the rows 4 KB further on. Hardware foresees few
+/// rows at a time best: rows of one word, or of two where one gives a panel less than two lines of cache.
+/// Measured on tiles: 0.6 to 0.8 of a copy with one word, 0.75 to 0.9 with two, less with four.
 template <class Words, class Panel, bool Streaming>
 inline void pack_rows_across(const PanelCopy& copy) {
     using Element = typename Words::Element;
@@ -286,7 +286,7 @@ template <class Words, class Panel>
 constexpr std::array<PanelKernel, 2> kernels_of = {pack<Words, PanelSource::along_depth, Panel>,
                                                    pack<Words, PanelSource::across_depth, Panel>};
 
-/// Panels of pairs: there are none of FP32.
+/// Panels of pairs; FP32 has none.
 template <class Panel>
 PanelKernels panels_of_pairs() {
     const auto& [along, across] = kernels_of<PairedBf16, Panel>;

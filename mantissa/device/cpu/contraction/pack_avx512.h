@@ -1,5 +1,5 @@
-// Packing operands into panels with 512-bit vectors: the panels of words of panel_kernels.h, and those of
-// tiles of tile_kernels.h.
+// Packing operands into panels with 512-bit vectors: the panels of words of panel_kernels.h, and the panels
+// of tiles of tile_kernels.h.
 #pragma once
 
 #include "mantissa/device/cpu/contraction/kernels.h"
@@ -28,10 +28,10 @@ PanelKernels paired_panels_avx512<32>();
 template <>
 PanelKernels paired_panels_avx512<48>();
 
-/// Panels of tiles. Only the BF16 entries are there.
+/// Panels of tiles. Only the BF16 entries are set.
 PanelKernels tile_panels_a_avx512();
 PanelKernels tile_panels_b_avx512();
-/// The same of operands in two parts.
+/// Packing of operands in two parts.
 SplitKernels split_tile_panels_a_avx512bf16();
 SplitKernels split_tile_panels_b_avx512bf16();
 

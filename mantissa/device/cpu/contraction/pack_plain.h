@@ -1,5 +1,5 @@
-// Packing an operand into the panels of panel_kernels.h, element by element in plain C++: for any CPU, and
-// what the vector versions are compared with. Everything is in an anonymous namespace.
+// Packing an operand into the panels of panel_kernels.h, element by element in plain C++: for any CPU, and as
+// the reference of the vector versions. Everything is in an anonymous namespace.
 #pragma once
 
 #include <bit>

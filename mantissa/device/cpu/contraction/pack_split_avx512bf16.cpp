@@ -22,7 +22,7 @@ inline __m512 sixteen(const std::uint16_t* from, std::int64_t count) {
     return _mm512_cvtph_ps(sixteen_halves(from, Whole, count));
 }
 
-/// Half i of the first sixteen, then half i of the others.
+/// Half i of the first sixteen, then half i of the other sixteen.
 inline __m512i interleaved(__m512i halves) {
     const __m512i lower = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     const __m512i upper = _mm512_slli_epi32(_mm512_add_epi32(lower, _mm512_set1_epi32(16)), 16);
@@ -42,9 +42,9 @@ class SplitPanels {
     explicit SplitPanels(const PanelCopy& copy)
         : copy_(copy), part_bytes_(align_up(copy.depth, depth_of_tile) * lines_of_panel * 2) {}
 
-    /// A tile's depth of some lines at a time. Across the depth those of a panel, so that no line of cache is
-    /// read twice. The next stored rows of FP16 are asked for meanwhile. Those of FP32 would drive each other
-    /// out of L1: 16 of 1,024 numbers are 64 KB. Asking for them took a seventh more time.
+    /// Packs a tile's depth of some lines at a time; across the depth, all lines of a panel, so that no line
+    /// of cache is read twice. The next stored rows of FP16 are asked for meanwhile. Rows of FP32 would drive
+    /// each other out of L1: 16 of 1,024 numbers are 64 KB. Asking for them took a seventh more time.
     void pack() {
         const std::int64_t lines = align_up(copy_.lines, lines_of_panel);
         if constexpr (Source == PanelSource::along_depth)
@@ -98,7 +98,7 @@ class SplitPanels {
         for (int i = 0; i < 16; ++i) store<Streaming>(to + 64 * i, block[i]);
     }
 
-    /// Stored rows, or pairs of them. What the source lacks is 0 and not read.
+    /// Loads stored rows, or pairs of them. Elements that the source lacks are 0 and not read.
     template <int Sixteens, bool Whole>
     void load(const Element* from, std::int64_t lines, std::int64_t depth, TwoBlocks* blocks) {
 #pragma GCC unroll 16

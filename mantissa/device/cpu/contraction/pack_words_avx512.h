@@ -29,9 +29,9 @@ inline __m256i sixteen_halves(const std::uint16_t* from, bool whole, std::int64_
 }
 
 // The sources of the words of a panel, 32 bits each. depth: elements along the depth in a word. along:
-// sixteen words of one line that runs along the depth, of which there are `count` elements. across: one word
-// of each of sixteen neighbouring lines, of which there are `count`, from at most `left` stored rows. Where
-// not `Whole`, what the source lacks is 0 and not read.
+// sixteen words of one line that runs along the depth and has `count` elements. across: one word of each of
+// `count` neighbouring lines, sixteen at most, from at most `left` stored rows. Where not `Whole`, elements
+// that the source lacks are 0 and not read.
 
 struct Floats {
     using Element = float;
@@ -152,7 +152,7 @@ inline void transpose_eight(__m512i (&block)[8]) {
     }
 }
 
-/// The contents of a row of sixteen words of a panel: those of a line, or one of each of sixteen lines.
+/// The contents of a row of sixteen words of a panel: words of a line, or one word of each of sixteen lines.
 enum class Rows { lines, words };
 
 template <bool Streaming>
@@ -163,8 +163,8 @@ inline void store(std::byte* to, __m512i words) {
         _mm512_storeu_si512(to, words);
 }
 
-/// Asks for stored rows, or parts of them, line of cache by line in the order of memory: that is what
-/// hardware foresees. To L1: asked for into L2 only, they come a quarter more slowly.
+/// Asks for stored rows, or parts of them, line of cache by line in the order of memory, as hardware
+/// foresees. To L1: asked for into L2 only, they come a quarter more slowly.
 class Ahead {
   public:
     template <class Element>

@@ -163,7 +163,7 @@ inline void ask_for_rows(const PanelCopy& copy, std::int64_t begin, std::int64_t
             _mm_prefetch(source + row * copy.stride + line, _MM_HINT_T0);
 }
 
-/// One panel after another. Rows across the depth are asked for while those before them are packed.
+/// Packs one panel after another. Rows across the depth are asked for while earlier rows are packed.
 template <PanelKernel One, class Element, int Size, PanelSource Source>
 void pack_panels(const PanelCopy& copy) {
     constexpr bool along = Source == PanelSource::along_depth;

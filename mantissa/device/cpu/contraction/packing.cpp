@@ -19,7 +19,7 @@ void prefetch_run(const std::byte* from, std::int64_t bytes) {
     for (std::int64_t at = 0; at < bytes; at += 64) _mm_prefetch(from + at, _MM_HINT_T1);
 }
 
-/// Whether all are zeros of either sign: `bits` has those that a sign is not.
+/// Whether all are zeros of either sign: `bits` has all bits but the signs.
 bool are_zeros(const std::byte* from, std::int64_t bytes, std::uint64_t bits) {
     // A line at a time: its words are looked at together, in vectors.
     std::array<std::uint64_t, 8> line;
@@ -39,8 +39,8 @@ bool are_zeros(const std::byte* from, std::int64_t bytes, std::uint64_t bits) {
 /// How much of a line that runs along the depth is staged at a time.
 constexpr std::int64_t slice_along = 64;
 
-/// The parts of some stored rows are staged as the source has them: of one panel, 64 deep, or of 32 rows
-/// across some panels, since short rows cost a call each. 48 KB hold them, four parts of BF16 or one of FP32.
+/// The parts of some stored rows are staged as the source has them. They are one panel's, 64 deep, or 32 rows
+/// across some panels, since a short row costs a call. 48 KB hold them, four parts of BF16 or one of FP32.
 constexpr std::int64_t max_staged_lines = 192, max_staged_rows = 32;
 
 }  // namespace

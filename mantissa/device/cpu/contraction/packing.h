@@ -33,27 +33,27 @@ struct PanelChunk {
 };
 
 /// plain: panels are read soon, from L2. streaming: past the caches, where the kernels can do that; the
-/// thread that packs has a fence to set before others read.
+/// packing thread sets a fence before others read.
 enum class PanelStores { plain, streaming };
 
 struct GatheredTo;
 
-/// One side of a problem as kernels want it: all that its layout means while it is packed. A value, that
-/// refers to neither the problem nor the kernels it was made for.
+/// One side of a problem as kernels want it: its layout's meaning for packing. A value without references to
+/// the problem or the kernels it was made for.
 class OperandPanels {
   public:
     OperandPanels(const ContractionProblem& problem, Side side, const ContractionKernels& kernels,
                   PanelStores stores = PanelStores::plain);
 
     std::int64_t panel_size() const { return panel_size_; }
-    /// All lines, with those that fill up the last panel.
+    /// All lines, with the filling of the last panel.
     std::int64_t padded_lines() const;
     /// Writes the panels of `lines` x the depth of the chunk from where the operand lies in memory; `lines`
     /// begins with a panel.
     void pack(const OperandSource& source, std::int64_t entry, PanelRange lines,
               const PanelChunk& chunk) const;
     /// Says of each panel of `lines` which blocks of `depth` are zeros: bit i of its number, block i. Ends at
-    /// the first element that is none, and is quick right behind pack(), while caches have the operand.
+    /// the first other element, and is quick right behind pack(), while caches have the operand.
     void find_zeros(const void* source, std::int64_t entry, PanelRange lines, PanelRange depth,
                     std::uint64_t* zeros) const;
     /// Asks for the part `share` of `shares` of `lines` x `depth`, where it lies in memory, to come into L2.
@@ -61,13 +61,13 @@ class OperandPanels {
                   std::int64_t share, std::int64_t shares) const;
 
   private:
-    /// Where parts of stored rows are put: rows `stride` elements apart, parts `part_bytes`.
+    /// The place of parts of stored rows: rows `stride` elements apart, parts `part_bytes`.
     struct Staging {
         std::byte* parts;
         std::int64_t stride, element_bytes, part_bytes;
     };
 
-    /// Packs of `lines` as much of the depth of the chunk as `depth` is.
+    /// Packs `lines` of a part `depth` of the chunk's depth.
     void pack_part(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,
                    const PanelChunk& chunk) const;
     /// pack_part() of b in the order of ImagePairs.
@@ -86,9 +86,9 @@ class OperandPanels {
               std::int64_t stride) const;
     void gather_window(const OperandSource& source, std::int64_t entry, PanelRange rows, PanelRange columns,
                        const GatheredTo& to) const;
-    /// Whether what is gathered can go straight into panels.
+    /// Whether gathered elements can go straight into panels.
     bool gathers_blocks() const;
-    /// pack_part() of such an operand, a whole chunk of the depth.
+    /// pack_part() of a gathered operand, a whole chunk of the depth.
     void pack_blocks(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,
                      const PanelChunk& chunk) const;
     /// The result of mapping `lines` x `depth` of a mapped operand, stored rows `stride` elements apart.
@@ -96,7 +96,7 @@ class OperandPanels {
              std::int64_t stride) const;
     /// A coded operand, as numbers.
     void widen(const void* source, PanelRange rows, PanelRange columns, void* to, std::int64_t stride) const;
-    /// Whether its elements are not there until they are made.
+    /// Whether the operand's elements exist only once they are made.
     bool is_made() const { return layout_.mapped || layout_.window || has_codes(layout_.codes); }
     const std::byte* element(const void* source, std::int64_t entry, std::int64_t line,
                              std::int64_t depth) const;

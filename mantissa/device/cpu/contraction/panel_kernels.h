@@ -17,7 +17,7 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-/// Height x Vectors vectors of sums in registers, of which Used <= Vectors are computed.
+/// Height x Vectors vectors of sums in registers; Used <= Vectors of a row are computed.
 template <class Lanes, int Height, int Vectors>
 struct PanelProduct {
     static constexpr std::int64_t word_bytes = 4;

@@ -23,7 +23,7 @@ void pack_run(const PixelRun& run) {
     }
 }
 
-/// Whether along this axis a tap that leaves the image meets zeros. Of the outputs only the first `outputs`
+/// Whether a tap that leaves the image along this axis meets zeros. Only the first `outputs` of the outputs
 /// are multiplied by numbers.
 bool leaves_to_zeros(const ConvolutionAxis& axis, std::int64_t outputs) {
     ConvolutionAxis multiplied = axis;
@@ -31,7 +31,7 @@ bool leaves_to_zeros(const ConvolutionAxis& axis, std::int64_t outputs) {
     return axis.stride == 1 && axis.dilation >= 1 && axis.output >= outputs_with_zeros(multiplied);
 }
 
-/// Whether a is gathered pixel by pixel, as they lie.
+/// Whether a is gathered pixel by pixel, in the images' order.
 bool is_of_pixels(const ConvolutionAxis& axis) {
     return axis.filter == 1 && axis.stride == 1 && axis.before == 0;
 }

@@ -25,18 +25,18 @@ struct PixelRun {
     std::byte *to = nullptr, *to_next = nullptr;
 };
 
-/// So many outputs along an axis that a tap which leaves the image meets zeros: those behind the image, or
-/// those behind the image before it.
+/// The number of outputs along an axis with which a tap that leaves the image meets zeros: behind the image,
+/// or behind the image before it.
 std::int64_t outputs_with_zeros(const ConvolutionAxis& axis);
 
-/// A value, that refers to neither problem nor kernels.
+/// A value without references to problem or kernels.
 ///
 /// Packed are blocks of 32 channels: twice [words of two pixels][32].
 class PixelWords {
   public:
     /// None where b is not gathered, or not in words: the kernels must interleave and take BF16 as it is. The
-    /// window must have whole blocks of channels and no strides. Outputs behind those that meet a pixel of a
-    /// must be enough that a tap which leaves the image meets zeros.
+    /// window must have whole blocks of channels and no strides. Behind the outputs that meet a pixel of a
+    /// there must be enough more, so that a tap which leaves the image meets zeros.
     static std::optional<PixelWords> of(const ContractionProblem& problem, const ContractionKernels& kernels);
 
     std::int64_t channels() const { return window_.channels; }
@@ -46,7 +46,7 @@ class PixelWords {
     }
     /// Packs some channels, whole blocks, of the images at `images`.
     void pack(const std::byte* images, PanelRange channels, PanelRange depth, std::byte* to) const;
-    /// Bytes from the first of a chunk's words to those of the panel that begins with this column.
+    /// Bytes from the first of a chunk's words to the panel that begins with this column.
     std::int64_t place(std::int64_t column, std::int64_t depth) const;
 
     static constexpr std::int64_t block_channels = 32, word_bytes = block_channels * 4;
@@ -55,7 +55,7 @@ class PixelWords {
     PixelWords(const ContractionProblem& problem, const ContractionKernels& kernels);
 
     std::int64_t pixels_of_image() const { return window_.rows_of_image(); }
-    /// Words of a chunk, from even pixels on or from odd ones: what the last tap reads of the last step.
+    /// Words of a chunk, from even pixels on or from odd ones: up to the last tap of the last step.
     std::int64_t words(std::int64_t depth) const { return last_tap_ / 2 + kernel_depth(depth) / 2 + 1; }
     std::int64_t kernel_depth(std::int64_t depth) const { return align_up(depth, depth_unit_); }
     std::int64_t block_bytes(std::int64_t depth) const { return 2 * words(depth) * word_bytes; }
@@ -69,7 +69,7 @@ class PixelWords {
     std::int64_t depth_unit_;
     std::int64_t places_;     ///< pixels of all images, with the zeros around them
     std::int64_t first_tap_;  ///< from an output's place to its first tap's, backwards
-    std::int64_t last_tap_;   ///< from there to that of the last tap
+    std::int64_t last_tap_;   ///< from there to the last tap's
 };
 
 }  // namespace mantissa::on_cpu

@@ -28,7 +28,7 @@ NamedMatrix stored(const ContractionProblem& problem, Side side) {
                            : stored("b", problem.b, problem.k, problem.n);
 }
 
-/// Where it lies as its layout says; strides are not negative.
+/// The operand's memory as its layout describes it; strides are not negative.
 OperandMemory memory_of(const NamedMatrix& matrix, const ContractionProblem& problem) {
     const MatrixLayout& layout = matrix.layout;
     OperandMemory memory{.name = matrix.name, .dtype = layout.dtype};
@@ -60,7 +60,7 @@ bool overlap(ByteRange a, ByteRange b) {
     return a.begin < a.end && b.begin < b.end && a.begin < b.end && b.begin < a.end;
 }
 
-/// The operand is there, whole and aligned; the bytes that it takes.
+/// Checks that the operand is there, whole and aligned; returns its bytes.
 ByteRange checked(const OperandMemory& operand, const void* data) {
     if (operand.bytes == 0) return {};
     if (!data) fail(fmt::format("{} is missing", operand.name));
@@ -130,7 +130,7 @@ std::string refusal_of_output(const ContractionProblem& problem) {
     return reason;
 }
 
-/// How a mapped operand lies, and which operand is one.
+/// Refuses a mapped operand other than a single matrix a.
 std::string refusal_of_map(const ContractionProblem& problem) {
     if (problem.b.mapped || problem.out.mapped) return "only a can be mapped";
     if (!problem.a.mapped) return {};
@@ -140,7 +140,7 @@ std::string refusal_of_map(const ContractionProblem& problem) {
     return {};
 }
 
-/// Codes lie whole, without gaps; what they are widened to.
+/// Checks that codes are whole, without gaps, and have a type to be widened to.
 std::string refusal_of_codes(const ContractionProblem& problem) {
     const MatrixLayout& b = problem.b;
     if (has_codes(problem.a.codes) || has_codes(problem.out.codes)) return "only b can be codes and scales";

@@ -16,12 +16,12 @@ void require_accepted(const ContractionProblem& problem);
 struct OperandMemory {
     const char* name = nullptr;
     DType dtype = DType::f32;
-    /// Bytes of an operand from its first byte to behind its last, over all entries of the batch; 0: none is
-    /// touched.
+    /// Bytes of an operand from its first byte to behind its last, over all entries of the batch; 0: no byte
+    /// is touched.
     std::size_t bytes = 0;
 };
 
-/// That of all operands; what the problem has not, takes no bytes.
+/// The memory of all operands; operands that the problem does not have take no bytes.
 struct ContractionMemory {
     OperandMemory a, b, out, bias;
     std::size_t kept_bytes = 0;  ///< of the panels of a kept b, which are aligned to 64 bytes
@@ -34,8 +34,8 @@ ContractionMemory memory_of(const ContractionProblem& problem);
 void check_arguments(const ContractionProblem& problem, const ContractionMemory& memory,
                      const ContractionArguments& arguments, std::span<const std::byte> workspace,
                      std::size_t workspace_needed);
-/// The same for pack_b(): b is there and aligned to its elements, its panels are aligned and have the bytes
-/// needed, and the two do not overlap.
+/// Checks pack_b(): b is there and aligned to its elements, its panels are aligned and have the bytes needed,
+/// and the two do not overlap.
 void check_packing(const ContractionMemory& memory, const void* b, std::span<const std::byte> panels);
 
 }  // namespace mantissa::on_cpu

@@ -11,15 +11,15 @@ namespace mantissa::inline v0::on_cpu {
 namespace {
 
 // An output of 8 MiB, or 4 of BF16, stays in no L2, and will be read from memory anyway. Products that are
-// quick enough to keep their sums in L2 wait for every cache behind it: there, what one core's L2 does not
-// hold, 2 MiB of sums, is as good as in memory.
+// quick enough to keep their sums in L2 wait for every cache behind it. For them, 2 MiB of sums, more than
+// one core's L2 holds, are as good as in memory.
 constexpr std::int64_t large_from = 2 << 20;
 constexpr std::int64_t large_from_beside_quick_products = 1 << 19;
 
-// The share that may be counted on of a cache that all cores share. Panels that are more than that together
-// are read from memory in any case; written past the caches, their lines are not fetched before and drive
-// nothing else out: with AMX's products replaced by reading their operands, the gradient of GPT-2's input to
-// the logits took 0.6 of the time.
+// The share of a cache that may be counted on, if all cores share it. Larger panels are read from memory in
+// any case. Written past the caches, their lines are not fetched before and drive nothing else out. With
+// AMX's products replaced by reading their operands, the gradient of GPT-2's input to the logits took 0.6 of
+// the time.
 constexpr std::size_t max_shared_in_cache = std::size_t{8} << 20;
 
 // About 256 KB of FP32 a block of b, some 20 microseconds of reading; but sixteen blocks or more, so that no
@@ -35,14 +35,14 @@ bool is_large(const ContractionProblem& problem, const ContractionKernels& kerne
     return problem.sums() >= (quick ? large_from_beside_quick_products : large_from);
 }
 
-/// Whether b is read as it lies, and the kernels have functions for that.
+/// Whether b is read in place, and the kernels have functions for that.
 bool are_few_rows(const ContractionProblem& problem, const ContractionKernels& kernels) {
     const MatrixLayout &a = problem.a, &b = problem.b;
     return problem.m <= max_rows_in_place && !a.mapped && !a.window && !b.window && !has_codes(b.codes) &&
            kernels.multiply_row[0][0] != nullptr;
 }
 
-/// Several rows of BF16 that lie along the depth, as the columns do.
+/// Whether several rows of BF16 lie along the depth, as the columns do.
 bool are_rows_of_pairs(const ContractionProblem& problem, const ContractionKernels& kernels) {
     return kernels.multiply_rows_of_pairs && problem.m > 1 && problem.a.dtype == DType::bf16 &&
            problem.b.dtype == DType::bf16 && problem.a.transpose == Transpose::no &&

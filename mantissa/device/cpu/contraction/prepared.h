@@ -1,6 +1,6 @@
-// A contraction of which everything is decided but the addresses: the kernels that it runs on, how it is cut,
-// how its operands are packed, where the parts of its workspace lie, what memory it demands. All of that
-// follows from the problem and the level, finer for many threads.
+// A contraction with everything decided but the addresses: its kernels, its division into blocks, the packing
+// of its operands, the layout of its workspace, the memory it demands. All of that follows from the problem
+// and the level, finer for many threads.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@
 
 namespace mantissa::inline v0::on_cpu {
 
-/// Bytes of the parts of the workspace, each in whole cache lines: those of each worker, then those of each
-/// matrix that is computed at a time.
+/// Bytes of the parts of the workspace, each in whole cache lines: each worker's parts, then the parts of
+/// each matrix that is computed at a time.
 struct WorkspaceLayout {
     WorkspaceLayout(const ContractionProblem& problem, const Blocking& blocking,
                     const ContractionKernels& kernels);
@@ -50,7 +50,7 @@ struct PreparedMatrices {
     PreparedMatrices(const ContractionProblem& problem, const ContractionKernels& kernels);
 
     std::size_t workspace_bytes(int threads) const;
-    /// The place among the panels of a kept b of part `inner` of a chunk: all chunks lie one after another,
+    /// The place of part `inner` of a chunk among the panels of a kept b: all chunks lie one after another,
     /// entry after entry.
     std::int64_t place_of_kept(std::int64_t entry, std::int64_t chunk, std::int64_t inner = 0) const {
         return (entry * blocking.chunks() + chunk) * static_cast<std::int64_t>(layout.packed_b) +
@@ -78,7 +78,7 @@ struct PreparedRows {
     }
 
     RowProductKernel multiply;
-    bool rows_in_place;        ///< the kernel takes them as they are, where they are
+    bool rows_in_place;        ///< the kernel takes the rows in place, in their type
     std::int64_t columns;      ///< of a block
     std::int64_t blocks;       ///< of one entry of the batch
     std::int64_t next_column;  ///< from one column of b to the next, in elements
@@ -86,22 +86,22 @@ struct PreparedRows {
     std::size_t rows_bytes, worker_bytes;
 };
 
-/// The output has no elements.
+/// A problem whose output has no elements.
 struct NothingToDo {};
 
-/// The epilogue that finished sums go to. none: they lie in the output already.
+/// The epilogue that finished sums go to. none: they are in the output already.
 enum class Finish : std::uint8_t { none, standard, custom };
 
-/// A value: it may be copied, and refers to nothing of whoever prepared it.
+/// A value: it may be copied, and has no references to its maker's objects.
 struct PreparedContraction {
     /// Bytes of scratch with so many threads.
     std::size_t workspace_bytes(int threads) const;
     /// Bytes of the panels of b that pack_b() makes; 0: it makes none, and calls read b where it lies.
     std::size_t kept_bytes() const { return memory.kept_bytes; }
 
-    /// How many rows reach an epilogue together: of rows [i R, (i + 1) R) of one entry, the blocks of a
-    /// column come one after another, on one thread, in ascending order. So sums over such rows need no lock,
-    /// and have the same bits for any number of threads.
+    /// Rows that reach an epilogue together. Of rows [i R, (i + 1) R) of one entry, the blocks of a column
+    /// come one after another, on one thread, in ascending order. So sums over such rows need no lock, and
+    /// have the same bits for any number of threads.
     std::int64_t rows_of_item() const;
 
     ContractionProblem problem;
@@ -118,9 +118,9 @@ struct PreparedContraction {
 /// Throws InternalError, with the reason, where the problem is refused.
 PreparedContraction prepare_contraction(const ContractionProblem& problem, Isa isa);
 
-/// On a given set of inner kernels, whatever CPU they were made for: what the level's choice ends in, and
-/// what tests call to choose for themselves. The problem must be one that refusal() accepts, with operands of
-/// types that the kernels pack.
+/// Prepares on a given set of inner kernels, whatever CPU they were made for; the level's choice ends here,
+/// and tests call it with their own. The problem must be one that refusal() accepts, with operands of types
+/// that the kernels pack.
 PreparedContraction prepare_contraction(const ContractionProblem& problem, const ContractionKernels& kernels);
 
 /// Up to this number of rows, b is read in place. To pack b costs about as much as to read it once for each

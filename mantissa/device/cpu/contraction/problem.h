@@ -23,7 +23,7 @@ enum class Transpose : std::uint8_t { no, yes };
 struct ImageWindow {
     ConvolutionAxis vertical, horizontal;
     std::int64_t channels = 0;
-    // Distances between one and the next, in elements.
+    // Distances from each to the next, in elements.
     std::int64_t row_pitch = 0, pixel_pitch = 0, image_pitch = 0;
 
     std::int64_t rows_of_image() const { return vertical.output * horizontal.output; }
@@ -39,12 +39,12 @@ struct MatrixLayout {
     std::int64_t leading = 0;
     /// The distance between matrices of the batch, outer and inner batch dimension. 0 repeats an input.
     std::array<std::int64_t, 2> batch_stride = {0, 0};
-    /// a only: its elements become others as they are packed, by ContractionArguments::map_a.
+    /// a only: packing replaces its elements by ContractionArguments::map_a.
     bool mapped = false;
-    /// a and b: what is stored is gathered from images; `leading` means nothing.
+    /// a and b: the stored elements are gathered from images; `leading` means nothing.
     std::optional<ImageWindow> window = {};
-    /// b only: nf4, int4 or int8; what is stored is the codes and scales of a whole matrix
-    /// (numerics/coded_weights.h), which are widened to `dtype` as they are packed.
+    /// b only: nf4, int4 or int8. Codes and scales of a whole matrix are stored (numerics/coded_weights.h),
+    /// and widened to `dtype` as they are packed.
     Layout codes = Layout::row_major;
 
     /// Where the matrix of one entry begins, in elements, in a batch whose inner dimension is `inner`.
@@ -53,7 +53,7 @@ struct MatrixLayout {
     }
 };
 
-/// Treatment of what `out` held before.
+/// Treatment of the former contents of `out`.
 enum class Store : std::uint8_t { overwrite, accumulate };
 
 /// The function of each sum before it is stored: out = cast(sum + bias[column]).
@@ -62,7 +62,7 @@ struct StandardEpilogue {
     DType bias_dtype = DType::f32;
 };
 
-/// Some of an operand as it is stored, on its way into panels.
+/// A part of an operand in its stored format, on its way into panels.
 struct MappedPart {
     const void* from = nullptr;  ///< the first of its elements
     std::int64_t from_leading = 0;
@@ -70,11 +70,11 @@ struct MappedPart {
     std::int64_t column = 0;
     std::int64_t rows = 0;
     std::int64_t columns = 0;
-    void* to = nullptr;  ///< what the elements become, of the same type
+    void* to = nullptr;  ///< where the mapped elements go, of the same type
     std::int64_t to_leading = 0;
 };
 
-/// Called for every element of a mapped operand, whenever and by whomever it is packed: once or more often.
+/// Called for every element of a mapped operand, by any thread that packs it: once or more often.
 using MapFunction = void (*)(const MappedPart& part, const void* args);
 
 /// The format that operands are multiplied in. Sums are FP32 in any case.
@@ -85,11 +85,11 @@ enum class Multiply : std::uint8_t {
     tf32,
 };
 
-/// op(a) [m, k] times op(b) [k, n] for each of batch[0] * batch[1] entries. Products and sums are FP32; BF16
+/// op(a) [m, k] times op(b) [k, n] for each of batch[0] * batch[1] entries. Products and sums are FP32. BF16
 /// and FP16 operands are widened, which is exact, unless both are BF16 and the level has a unit for them
-/// (bf16_unit), which flushes subnormal operands and sums to zero. With up to eight rows b is not packed; dot
-/// products of pairs take two rows or more, with both operands along the depth, and all else is widened
-/// there, too. Sizes may be 0: with k = 0 all sums are 0.
+/// (bf16_unit), which flushes subnormal operands and sums to zero. With up to eight rows b is not packed. Dot
+/// products of pairs take two rows or more, with both operands along the depth, and other operands are
+/// widened there, too. Sizes may be 0: with k = 0 all sums are 0.
 struct ContractionProblem {
     std::array<std::int64_t, 2> batch = {1, 1};
     std::int64_t m = 0;
@@ -106,11 +106,11 @@ struct ContractionProblem {
     bool custom_epilogue = false;
     /// b lasts for many calls. pack_b() makes its panels once, and calls read these in place of b.
     bool keeps_b = false;
-    /// Blocks of zeros of either operand add nothing, whatever they meet: rows of a gradient at padding. No
-    /// bit of finite operands' sums follows from it, but for the sign of a zero that a sum underflowed to.
-    /// Operands that are gathered or mapped are multiplied whole.
+    /// Blocks of zeros of either operand add nothing, whatever they meet: rows of a gradient at padding. It
+    /// moves no bit of finite operands' sums, but for the sign of a zero that a sum underflowed to. Operands
+    /// that are gathered or mapped are multiplied whole.
     bool leaves_zeros_out = false;
-    /// Threads that are to be kept busy: many get finer blocks, which moves no bit. Any number may run it.
+    /// Threads to keep busy: many threads get finer blocks, which moves no bit. Any number may run it.
     int threads = 1;
 
     std::int64_t entries() const { return batch[0] * batch[1]; }
@@ -122,7 +122,7 @@ struct ContractionProblem {
 /// Data of one call. No output may overlap an input.
 struct ContractionArguments {
     const void* a = nullptr;
-    const void* b = nullptr;     ///< its panels, if they are kept
+    const void* b = nullptr;     ///< the kept panels, if b is kept
     void* out = nullptr;         ///< unused with a custom epilogue
     const void* bias = nullptr;  ///< [n], if the epilogue adds one
     EpilogueFunction epilogue = nullptr;

@@ -1,4 +1,4 @@
-// A few rows times a matrix, straight from where the matrix lies: packing it would cost as much as reading it
+// A few rows times a matrix, straight from the matrix's place: packing it would cost as much as reading it
 // again and again. Plain data, since sources compiled for one instruction set include it.
 #pragma once
 
@@ -7,9 +7,9 @@
 
 namespace mantissa::inline v0::on_cpu {
 
-/// sums[r][j] = sum over k of rows[r][k] * b(k, j). A row among others has the same bits whichever these are.
+/// sums[r][j] = sum over k of rows[r][k] * b(k, j). A row's bits do not depend on the other rows.
 struct RowProduct {
-    const void* rows = nullptr;   ///< FP32, or what the kernel takes
+    const void* rows = nullptr;   ///< FP32, or the kernel's own type
     std::int64_t row_stride = 0;  ///< in elements
     std::int64_t count = 1;       ///< of rows
     const void* b = nullptr;
@@ -26,8 +26,8 @@ using RowProductKernel = void (*)(const RowProduct& product);
 /// [PanelSource][0 FP32, 1 BF16]: columns of b run along the depth, each a stored row; or across it.
 using RowProductKernels = std::array<std::array<RowProductKernel, 2>, 2>;
 
-/// Rows of BF16 as they are, several, times columns of BF16 that run along the depth; no row for itself,
-/// since it would have the bits of none among several, and gains nothing: it waits for memory.
+/// Several rows of BF16 in place times columns of BF16 that run along the depth. Not a row alone: its bits
+/// would differ from a row's among several, and it gains nothing, since it waits for memory.
 RowProductKernel row_product_of_pairs_avx512_bf16();
 
 RowProductKernels row_product_generic();

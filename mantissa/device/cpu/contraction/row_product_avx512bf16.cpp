@@ -1,5 +1,5 @@
 // A few rows of BF16 times a matrix of BF16 whose columns lie along the depth, in dot products of pairs
-// (vdpbf16ps): nothing is widened, so that eight rows take the time of reading the matrix. Numerics:
+// (vdpbf16ps). Nothing is widened, so that eight rows take the time of reading the matrix. Numerics:
 // docs/numerics.md.
 #include "mantissa/device/cpu/contraction/rows_along_body.h"
 #include "mantissa/device/cpu/contraction/sums_of_four.h"

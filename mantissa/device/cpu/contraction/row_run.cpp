@@ -1,5 +1,5 @@
-// The contraction of a few rows of a with b as it lies in memory, for each entry of a batch: what generating
-// the next tokens of some texts consists of. Bound by reading b.
+// The contraction of a few rows of a with b as it is stored, for each entry of a batch, as in generating the
+// next tokens of some texts. Bound by reading b.
 #include <type_traits>
 
 #include "mantissa/device/cpu/contraction/matrix_run.h"

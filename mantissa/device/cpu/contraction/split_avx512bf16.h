@@ -1,5 +1,4 @@
-// Numbers in two parts of BF16, by the vectors that round to it: convert_of_level.cpp says what the parts
-// are.
+// Numbers in two parts of BF16, by the vectors that round to it: convert_of_level.cpp defines the parts.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@ struct Parts {
     __m512i hi, lo;
 };
 
-/// The parts of ordinary numbers. Subnormal ones are flushed.
+/// The parts of ordinary numbers. Subnormal numbers are flushed.
 inline Parts parts_of(__m512 first, __m512 second) {
     const auto rounded = [](__m512 a, __m512 b) { return (__m512i)_mm512_cvtne2ps_pbh(b, a); };
     const auto wide = [](__m256i words) {
@@ -26,7 +25,7 @@ inline Parts parts_of(__m512 first, __m512 second) {
     return {hi, rounded(rest_of_first, rest_of_second)};
 }
 
-/// Writes the parts of up to 32 ordinary numbers, those of the mask.
+/// Writes the parts of up to 32 ordinary numbers, chosen by the mask.
 inline void write_split(__m512 first, __m512 second, __mmask32 mask, std::uint16_t* hi, std::uint16_t* lo) {
     const Parts parts = parts_of(first, second);
     _mm512_mask_storeu_epi16(hi, mask, parts.hi);
@@ -41,7 +40,7 @@ class Largest {
             _mm512_and_si512(_mm512_castps_si512(numbers), _mm512_set1_epi32(0x7fffffff));
         largest_ = _mm512_max_epu32(largest_, magnitude);
     }
-    /// Whether no number is so large that its first part needs a rule of its own, infinite, or a NaN.
+    /// Whether all are ordinary: none is infinite, a NaN, or so large that its first part needs its own rule.
     bool is_ordinary() const { return _mm512_reduce_max_epu32(largest_) < 0x7f7e8000u; }
 
   private:
@@ -53,8 +52,8 @@ inline __mmask32 first_lanes(std::int64_t count) {
     return count >= 32 ? ~__mmask32{0} : (__mmask32{1} << count) - 1;
 }
 
-/// Writes the parts of numbers; false where one is so large that its first part needs a rule of its own,
-/// infinite, or a NaN.
+/// Writes the parts of numbers; false where one is infinite, a NaN, or so large that its first part needs a
+/// rule of its own.
 inline bool split_ordinary(const float* x, std::int64_t count, std::uint16_t* hi, std::uint16_t* lo) {
     Largest largest;
     for (std::int64_t i = 0; i < count; i += 32) {

@@ -1,4 +1,4 @@
-// The epilogues that come with the contraction: bias, GELU, residual, cast.
+// The epilogue that comes with the contraction: addend, bias, cast.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct StandardEpilogueArguments {
     bool streaming = false;
 };
 
-/// Whether sums need more than to be left where they are, in an FP32 output.
+/// Whether sums need more than to stay where they are, in an FP32 output.
 bool needs_finishing(const ContractionProblem& problem);
 
 /// The epilogue from a row and a column on, without sums and sizes.

@@ -60,14 +60,13 @@ void pack_tiles(const PanelCopy& copy) {
     }
 }
 
-// Rows of the sums before that are finished at a time. Their stores go past the caches, and each holds one of
-// a core's 16 line buffers for as long as memory takes; loads of tiles from L2 need those buffers, too. All
-// 32 rows at once kept them from the products for a fourth of the time.
+// Rows of the previous sums that are finished at a time. Their stores go past the caches, and each holds one
+// of a core's 16 line buffers for as long as memory takes. Loads of tiles from L2 need those buffers, too.
+// All 32 rows at once kept the buffers from the products for a fourth of the time.
 constexpr std::int64_t rows_at_a_time = 2;
 
-/// Sums of a whole tile that become whole lines of output as they are, or with up to two addends, sums before
-/// and a bias: what most are, and what a call for every two rows would cost a tenth of the products' time
-/// for.
+/// Sums of a whole tile that become whole lines of output as they are, or with up to two addends, earlier
+/// sums and a bias. Most tiles are such; a call for every two rows would cost a tenth of the products' time.
 struct PlainRows {
     explicit PlainRows(const SumsBehind& behind)
         : block(behind.block), left(are_plain(behind) ? behind.rows : 0) {
@@ -113,7 +112,7 @@ struct PlainRows {
         block.out = out;
     }
 
-    /// A bias is an addend that is the same for every row.
+    /// A bias is an addend that all rows share.
     void add_bias() {
         const auto* terms = static_cast<const float*>(block.bias);
         if (block.bias_dtype == DType::bf16) {
@@ -154,9 +153,9 @@ struct LinesAhead {
     std::int64_t left, a_time;
 };
 
-/// Work that is due between a tile's products, after every four: what is wanted soon is asked for, and sums
-/// made before are finished. An epilogue of the caller's gets all 32 rows of a tile at once, behind the
-/// products: what it does for each call, as looking for targets, costs more than two rows of it.
+/// Work that is due between a tile's products, after every four: lines are asked for that are needed soon,
+/// and earlier sums are finished. An epilogue of the caller's gets all 32 rows of a tile at once, behind the
+/// products: its cost a call, as looking for targets, exceeds the work on two rows.
 struct DueBetween {
     DueBetween(const Tile& tile, std::int64_t times)
         : panel(tile.ahead, tile.lines_ahead, times),
@@ -256,14 +255,14 @@ struct AsTheyAre {
     const std::byte *a_, *b_;
 };
 
-/// Rows of a where they lie, and a panel of b.
+/// Rows of a in place, and a panel of b.
 struct InPlace {
     static constexpr std::int64_t products = 1;
 
     explicit InPlace(const Tile& tile)
         : run_(*tile.tile_runs), next_(tile.tile_runs + 1), b_(static_cast<const std::byte*>(tile.b)) {}
 
-    void skip() {}  // never: what is gathered meets no block that is left out
+    void skip() {}  // never: gathered rows meet no block that is left out
 
     template <PanelOfB Panel, class Unit>
     void step(Unit& unit, DueBetween& due) {
@@ -295,9 +294,9 @@ inline const std::byte* finite_of(const std::byte* tiles, std::uint16_t* finite)
     return reinterpret_cast<const std::byte*>(finite);
 }
 
-/// Panels of two parts, hi and lo: a product of numbers is lo hi + hi hi + hi lo, and lo lo where that is
-/// wanted. Each part is loaded once or twice for three or four products. Only hi meets hi as it is: elsewhere
-/// an infinite hi counts as zero, since infinity times a lo of zero would be NaN, where FP32 gives infinity.
+/// Panels of two parts, hi and lo: a product of numbers is lo hi + hi hi + hi lo, and lo lo where LoLo says
+/// so. Each part is loaded once or twice for three or four products. Only hi meets hi as it is: elsewhere an
+/// infinite hi counts as zero, since infinity times a lo of zero would be NaN, where FP32 gives infinity.
 template <bool LoLo>
 struct InTwoParts {
     static constexpr std::int64_t products = LoLo ? 4 : 3;
@@ -384,22 +383,22 @@ void multiply_bf16_tiles(const Tile& tile) {
         multiply_tiles<Unit, AsTheyAre<false>>(tile);
 }
 
-// The caches of the Xeon that all of this was measured on, taken where a CPU does not tell its own.
+// The caches of the Xeon for all these measurements, taken where a CPU does not tell its own.
 constexpr std::int64_t measured_l1 = 48 << 10, measured_l2 = 2 << 20;
 
-/// How much of the depth of a panel of b stays in L1, 64 bytes for each k, while the rows of a block pass:
-/// all that two tiles of sums, 4 KB each, and 4 KB for the rows that are finished and all else leave of it.
-/// At least one product. Of 48 KB that are 576. Measured there at a depth of 768, as shares of the peak: 384
-/// 0.79, 512 0.83, 576 0.84, 640 0.81, 768 0.67.
+/// The depth of a panel of b that stays in L1, 64 bytes for each k, while the rows of a block pass. It is the
+/// rest beside two tiles of sums, 4 KB each, and 4 KB for the rows that are finished and all else. At least
+/// one product. Of 48 KB that are 576. Measured there at a depth of 768, as shares of the peak: 384 0.79, 512
+/// 0.83, 576 0.84, 640 0.81, 768 0.67.
 constexpr std::int64_t resident_depth_of(std::int64_t l1_bytes) {
     constexpr std::int64_t beside = 3 * 4 << 10, bytes_of_k = tile_panel * 2;
     return std::max(tile_depth, (l1_bytes - beside) / bytes_of_k / tile_depth * tile_depth);
 }
 
-/// The share of L2, three eighths, for three things: the rows of a block of a, those of the next block, which
-/// are fetched meanwhile, and a block's sums where k is several chunks. Two of the three are there at a time,
-/// or all where chunks are short, with two panels of b and lines that are written. Of 2 MB that is 768 KB:
-/// 512 rows 768 deep, 256 rows 1,536 deep, or sums of 256 x 768.
+/// The share of L2, three eighths, for three things: the rows of a block of a, the rows of the next block,
+/// which are fetched meanwhile, and a block's sums where k is several chunks. Two of the three are there at a
+/// time, or all where chunks are short, with two panels of b and lines that are written. Of 2 MB that is 768
+/// KB: 512 rows 768 deep, 256 rows 1,536 deep, or sums of 256 x 768.
 constexpr std::int64_t part_of_l2_of(std::int64_t l2_bytes) { return l2_bytes * 3 / 8; }
 
 // A step of the depth, four products, takes as long as three lines take to come from memory. It wants 1,024 /

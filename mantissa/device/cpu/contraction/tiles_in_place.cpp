@@ -27,10 +27,10 @@ struct TilesInPlace::Tap {
     std::int64_t down, across, element;
 };
 
-/// Sixteen rows of a: where the first one's window begins, perhaps outside of the image.
+/// Sixteen rows of a: the first pixel of the first row's window, perhaps outside of the image.
 struct TilesInPlace::Half {
     std::int64_t row, column, element;
-    bool neighbours;  ///< they are, in one row of an image
+    bool neighbours;  ///< whether they are neighbours in one row of an image
 };
 
 std::optional<TilesInPlace> TilesInPlace::of(const ContractionProblem& problem,

@@ -1,6 +1,6 @@
 // Reading a gathered a in place on tiles: sixteen neighbouring pixels of an image are a tile's rows, so many
-// bytes apart, for each element of the window. Only where they are not neighbours, or some lie outside of the
-// image, are they copied.
+// bytes apart, for each element of the window. Pixels are copied only where they are not neighbours, or some
+// lie outside of the image.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@
 
 namespace mantissa::inline v0::on_cpu {
 
-/// A value, that refers to neither problem nor kernels; what it writes lies in the memory it is given.
+/// A value without references to problem or kernels; it writes to the memory that it is given.
 class TilesInPlace {
   public:
-    /// None where a is not gathered as it is stored, with whole steps of the depth for each pixel, and where
-    /// so many columns read a that copying its pixels costs less than reading them apart.
+    /// None unless a is gathered in its stored format, with whole steps of the depth for each pixel. None,
+    /// too, where so many columns read a that copying its pixels once is cheaper.
     static std::optional<TilesInPlace> of(const ContractionProblem& problem,
                                           const ContractionKernels& kernels);
 
@@ -29,7 +29,7 @@ class TilesInPlace {
         const TileRun* first = nullptr;
         std::int64_t count = 0;
     };
-    /// `images`: those of one entry.
+    /// `images`: the images of one entry.
     Runs write(const std::byte* images, PanelRange rows, PanelRange depth, std::byte* memory) const;
 
     /// The pixels that these rows meet.
@@ -46,14 +46,14 @@ class TilesInPlace {
 
     std::int64_t max_runs(std::int64_t depth) const { return depth / window_.channels + 2; }
     Half half_of(PanelRange rows) const;
-    /// Whether sixteen pixels are read where they lie, or are all zeros: what their run becomes.
+    /// Makes the run of sixteen pixels, if they are read where they lie or are all zeros; false otherwise.
     bool place(const Half& half, const Tap& tap, const std::byte* images, TileRun& run, int index) const;
-    /// Copies some of the depth of a tile's rows. Rows behind the last of a have no sums that are wanted.
+    /// Copies some of the depth of a tile's rows. Nobody reads the sums of rows behind the last of a.
     void copy(const std::byte* images, PanelRange rows, PanelRange depth, std::byte* to) const;
 
     ImageWindow window_;
     GatherKernel gather_;
-    std::int64_t images_;  ///< elements of all of them
+    std::int64_t images_;  ///< elements of all images
 };
 
 }  // namespace mantissa::on_cpu

@@ -1,5 +1,5 @@
 // Codes of weights become numbers on their way into panels. AVX-512 looks up 16 or 32 at a time in a block's
-// table, which it makes of the 16 numbers and the block's scale: some 20 instructions for 64 weights.
+// table, made from the 16 numbers and the block's scale: some 20 instructions for 64 weights.
 #include "mantissa/device/cpu/contraction/kernels.h"
 #include "mantissa/numerics/widen_codes_body.h"
 
@@ -15,7 +15,7 @@ namespace {
 struct WidenByTable : WidenOneByOne {
     using WidenOneByOne::half_bytes;
 
-    /// The products with the scale as BF16, twice: the index of a half has a bit too many.
+    /// The products with the scale as BF16, twice: the index of a half has one bit more.
     static __m512i table_of(const CodedSource& from, float scale, const BF16*) {
         const __m512 numbers = _mm512_mul_ps(_mm512_loadu_ps(from.numbers), _mm512_set1_ps(scale));
         const __m512i bits = _mm512_castps_si512(numbers);
@@ -38,7 +38,7 @@ struct WidenByTable : WidenOneByOne {
         _mm512_mask_storeu_epi16(to, static_cast<__mmask32>(~std::uint64_t{0} >> (64 - count)),
                                  _mm512_permutexvar_epi16(index, table));
     }
-    /// 16 of 8 bytes, likewise.
+    /// 16 codes in 8 bytes, likewise.
     static void look_up(__m128i codes, __m512i table, std::int64_t count, float* to) {
         const __m512i bytes = _mm512_cvtepu8_epi64(codes);
         const __m512i index = _mm512_or_si512(bytes, _mm512_slli_epi64(bytes, 28));

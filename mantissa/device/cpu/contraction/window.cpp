@@ -7,7 +7,7 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-/// Those of `count` rows from `first` on.
+/// Finds the corners of `count` rows from `first` on.
 void find_corners(const ImageWindow& window, std::int64_t first, std::int64_t count, Corners& corners) {
     const ConvolutionAxis &down = window.vertical, &across = window.horizontal;
     std::int64_t j = first % across.output, i = first / across.output % down.output;
@@ -34,7 +34,7 @@ struct Place {
 };
 
 /// Columns that lie behind one another in memory: of one r, and of one s or, where neighbours in the window
-/// are neighbours in the image, of several.
+/// are neighbours in the image, of several s.
 struct Run {
     std::int64_t down = 0, across = 0;  ///< from the corner to its first pixel
     std::int64_t element = 0;           ///< from that pixel's first channel
@@ -97,7 +97,7 @@ class Gathering {
         ++place.r;
     }
 
-    /// At most so many columns that are one run.
+    /// The run at a place, of at most `most` columns.
     Run run_at(const Place& place, std::int64_t most) const {
         const std::int64_t pixels = neighbours_ ? window_.horizontal.filter - place.s : 1;
         return {.down = place.r * window_.vertical.dilation,
@@ -110,8 +110,8 @@ class Gathering {
         return run.down * window_.row_pitch + run.across * window_.pixel_pitch + run.element;
     }
 
-    /// The beginning of a run for each row, by the kernel: how many columns of it that are. Of those of a
-    /// block of the destination so many are left.
+    /// Copies the beginning of a run for each row, by the kernel; gives its number of columns. So many
+    /// columns are left in a block of the destination.
     std::int64_t copy(const Run& run, const Corners& corners, std::int64_t rows, std::int64_t left_of_block,
                       const GatheredTo& to, std::byte* there) const {
         const std::int64_t line = 64 / bytes_;
@@ -158,7 +158,7 @@ class Gathering {
         }
     }
 
-    /// Writes pixels of which some lie outside of the image, and all do where one run is one pixel.
+    /// Writes pixels that lie partly outside of the image, or wholly where one run is one pixel.
     void write_beside_edge(const Run& run, std::int64_t pixel, std::int64_t element, std::byte* to) const {
         const std::int64_t end = run.element + run.length, pixels = window_.horizontal.image;
         std::int64_t first = end, last = end;

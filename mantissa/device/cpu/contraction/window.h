@@ -9,11 +9,11 @@
 
 namespace mantissa::inline v0::on_cpu {
 
-/// Elements of the images of `rows` rows, from the first of the first to behind the last of the last.
+/// Elements of the images of `rows` rows, from the first row's first to behind the last row's last.
 std::int64_t elements_of(const ImageWindow& window, std::int64_t rows);
 
-/// Where rows and columns go: columns in blocks, one behind another, each with its rows `leading` apart.
-/// Counts are in elements.
+/// The destination of rows and columns: columns in blocks, one behind another, each with its rows `leading`
+/// apart. Counts are in elements.
 struct GatheredTo {
     std::byte* data = nullptr;
     std::int64_t leading = 0;
@@ -21,14 +21,14 @@ struct GatheredTo {
     std::int64_t block_elements = 0;  ///< from one block to the next
 };
 
-/// Images in memory: where the first begins, and how its elements are copied.
+/// Images in memory: the address of the first, and the copying of its elements.
 struct ImagesInMemory {
     const std::byte* data = nullptr;
     std::int64_t element_bytes = 0;
     GatherKernel kernel = nullptr;  ///< null: plain loops
 };
 
-/// Writes these rows and columns of the matrix that the window is.
+/// Writes these rows and columns of the window's matrix.
 void gather(const ImageWindow& window, const ImagesInMemory& images, PanelRange rows, PanelRange columns,
             const GatheredTo& to);
 
@@ -49,12 +49,12 @@ struct WindowPiece {
     std::int64_t rows = 0;
     std::int64_t down = 0, across = 0;   ///< from a corner to its first pixel
     std::int64_t element = 0;            ///< the first of that pixel
-    const std::byte* images = nullptr;   ///< where it is if the corner's element is 0
+    const std::byte* images = nullptr;   ///< its address if the corner's element is 0
     std::int64_t element_bytes = 0;      ///< 2 or 4
     std::int64_t length = 0, count = 1;  ///< length: in elements
     std::int64_t image_rows = 0, row_elements = 0, channels = 0;
     std::byte* to = nullptr;
-    std::int64_t next_row = 0, next_piece = 0;  ///< distances there, in bytes
+    std::int64_t next_row = 0, next_piece = 0;  ///< distances in the destination, in bytes
 };
 
 }  // namespace mantissa::on_cpu

@@ -2,9 +2,9 @@
 // rows/body_loops.h for how this file is used.
 //
 // Kernels read images as they lie. A load that widens 16 bits costs one instruction more than a plain one,
-// and serves as many products as a window has columns. Planes in FP32, which other groups have, took up to
-// twice as long: each pixel was stored and loaded once more for nine products. Pixels beside the image are
-// left out by a comparison for each, which never changes from row to row and so is foreseen.
+// and serves as many products as a window has columns. Planes in FP32, as for other groups, took up to twice
+// as long: each pixel was stored and loaded once more for nine products. Pixels beside the image are left out
+// by a comparison for each, which never changes from row to row and so is foreseen.
 #pragma once
 
 #include "mantissa/device/cpu/convolution/body_grouped.h"
@@ -12,7 +12,7 @@
 namespace mantissa::inline v0::on_cpu {
 namespace {
 
-/// One channel, for those beyond the last whole vector where vectors have no masks.
+/// One channel, for the channels beyond the last whole vector where vectors have no masks.
 struct OneChannel {
     using Float = float;
     static constexpr int width = 1;
@@ -48,7 +48,7 @@ struct ImageRow {
 };
 
 /// Pixels of each row, elements from one to the next, and channels of the block. Its elements lie so far
-/// behind those of the first block, and its taps behind theirs.
+/// behind the first block's, and its taps behind the first block's taps.
 struct Pixels {
     std::int64_t count, pitch;
     int channels;
@@ -57,7 +57,7 @@ struct Pixels {
 };
 
 /// The places of a row that are pixels, counted from `first`. The compiler would keep the answer for each
-/// place in memory, if it knew that the rows have the same.
+/// place in memory, if it knew that all rows share the answers.
 struct Inside {
     std::int64_t begin, end;
     MANTISSA_LANES Inside of(const Pixels& x, std::int64_t first) {
@@ -100,7 +100,7 @@ MANTISSA_LANES void sum_vector(Several<ImageRow<T>> rows, const Pixels& x, const
     for (int q = 0; q < Columns; ++q) sums.set(q, channel, sum[q]);
 }
 
-/// The same for windows of any size, step and distance.
+/// As above, for windows of any size, step and distance.
 template <class V, int Columns, class T>
 MANTISSA_LANES void sum_vector_of_any(Several<ImageRow<T>> rows, const Pixels& x, const WindowPhase& phase,
                                       std::int64_t first, int channel, Sums<Columns>& sums) {
@@ -129,7 +129,7 @@ template <class T>
 using SumImageRowFunction = void (*)(Several<ImageRow<T>>, const Pixels&, const WindowPhase&, Next&,
                                      const RowOfY&);
 
-/// Windows of so many taps; 0: of any.
+/// Windows of so many taps; 0: of any number.
 template <class T, int Taps, int Step>
 [[gnu::noinline]] void sum_image_row(Several<ImageRow<T>> rows, const Pixels& x, const WindowPhase& phase,
                                      Next& next, const RowOfY& y) {
@@ -146,7 +146,7 @@ template <class T, int Taps, int Step>
                          });
 }
 
-/// Windows that networks have, and the phases of those of stride 2, which are the gradients of inputs.
+/// Windows that networks have, and the phases of windows of stride 2, for the gradients of inputs.
 template <class T>
 SumImageRowFunction<T> sum_image_row_function(const WindowPhase& phase) {
     const auto is = [&](std::int64_t taps, std::int64_t step) {
@@ -173,7 +173,7 @@ void depthwise_sums_of_blocks(const GroupedSums& p, const T* x, std::int64_t ima
                               ImageRow<T>* met) {
     const SourcePlanes& s = p.source;
     const std::int64_t taps = p.filter_columns * block_lanes;
-    // Rows of the source that come new for a row of the output, and their pixels for each of its.
+    // Rows of the source that come new for a row of the output, and their pixels for a pixel of it.
     const std::int64_t next_rows = (s.rows + p.rows - 1) / p.rows;
     const std::int64_t source_pixels = (next_rows * s.columns + p.columns - 1) / p.columns;
     SumImageRowFunction<T> functions[max_phases];
@@ -276,7 +276,7 @@ MANTISSA_LANES void add_products_of_rows(const ImageRow<T>* rows, const Pixels& 
         }
 }
 
-/// The same for windows of any size, step and distance.
+/// As above, for windows of any size, step and distance.
 template <class V, class T>
 MANTISSA_LANES void add_any_products(Several<ImageRow<T>> rows, const Pixels& x, const RowOfDy<T>& row,
                                      const ConvolutionAxis& across, int channel) {

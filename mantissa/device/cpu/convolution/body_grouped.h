@@ -34,7 +34,7 @@ struct RowOfY {
     bool as_source = false;  ///< whether all lanes are stored, in the type of the source
     Float bias;
 
-    /// Columns from `first` on: those of `sums` that there are.
+    /// Stores the existing columns of `sums`, from `first` on.
     template <int Columns>
     MANTISSA_LANES void store_all(auto* to, std::int64_t pitch, std::int64_t columns,
                                   const Sums<Columns>& sums, Float bias) {
@@ -87,7 +87,7 @@ MANTISSA_LANES void sum_columns(Several<SumRow> rows, const WindowPhase& phase, 
     }
 }
 
-/// The same for any step and distance.
+/// As above, for any step and distance.
 template <bool Pairs, int Columns>
 MANTISSA_LANES void sum_columns_of_any(Several<SumRow> rows, const WindowPhase& phase, std::int64_t at,
                                        Sums<Columns>& sums) {
@@ -114,8 +114,8 @@ MANTISSA_LANES void sum_columns_of_any(Several<SumRow> rows, const WindowPhase& 
 /// As many columns as registers hold.
 constexpr int most_columns = Vector::twice ? 2 * Vector::columns : Vector::columns;
 
-/// All columns of a phase, up to `Most` at a time: sum(place of the source that the first meets, sums). They
-/// are stored from registers where y is known to be of type T.
+/// All columns of a phase, up to `Most` at a time: sum(place of the source that the first column meets,
+/// sums). They are stored from registers where y is known to be of type T.
 template <int Most = most_columns, class T = void, class Sum>
 MANTISSA_LANES void for_columns(const WindowPhase& phase, Next& next, const RowOfY& y, Sum sum) {
     const auto some = [&]<int Columns>(std::integral_constant<int, Columns>, std::int64_t q) MANTISSA_BODY {
@@ -181,7 +181,7 @@ SumRowFunction sum_row_function(const WindowPhase& phase, const SourcePlanes& s)
                                             : sum_row_function_of<false>(phase, s.lanes_from);
 }
 
-/// Rows of the source that a row of y meets: those of `rows` that are inside of the image.
+/// Rows of the source that a row of y meets: the rows inside of the image, among `rows`.
 template <class Meet>
 MANTISSA_LANES void for_rows_met(const GroupedSums& p, std::int64_t row, Meet meet) {
     const WindowPhase& phase = p.row_phase[row % p.row_phases];
@@ -215,7 +215,7 @@ void sums_of_blocks(const GroupedSums& p, std::int64_t image, Range rows, std::i
     const Planes planes(s, image, blocks, p.channels, scratch);
     const Permutations permutations(s);
     const std::int64_t taps = p.filter_columns * block_lanes;
-    // Rows of the source that come new for a row of the output, and their pixels for each of its.
+    // Rows of the source that come new for a row of the output, and their pixels for a pixel of it.
     const std::int64_t next_rows = (s.rows + p.rows - 1) / p.rows;
     const std::int64_t source_pixels = (next_rows * s.columns + p.columns - 1) / p.columns;
     const float* const filter = p.packed + blocks.first * p.filter_rows * s.group_channels * taps;
@@ -226,7 +226,7 @@ void sums_of_blocks(const GroupedSums& p, std::int64_t image, Range rows, std::i
         for_rows_met(p, row, [&](std::int64_t at, std::int64_t) {
             for (; next <= at; ++next) planes.fill(next);
         });
-        // Rows of the first block; those of the next lie equally far behind.
+        // Rows of the first block; the next block's lie equally far behind.
         std::int64_t count = 0;
         for_rows_met(p, row, [&](std::int64_t at, std::int64_t r) {
             const float* const first = planes.row(at, blocks.first, 0);

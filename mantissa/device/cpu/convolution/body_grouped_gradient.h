@@ -15,7 +15,7 @@ struct ProductRow {
 };
 
 /// Adds to the sums of so many rows. Pixels that are read at a time stay in registers meanwhile. Where they
-/// are pairs, `pixels` may be odd: the last one's second is left out, for no window meets what lies there.
+/// are pairs, `pixels` may be odd: the last pair's second pixel is left out, for no window meets it.
 template <bool Pairs, int Taps, int Step, LaneSource From, int Rows, class V = Vector>
 MANTISSA_LANES void add_products(const ProductRow* rows, const float* dy, std::int64_t pixels, Next& next) {
     constexpr int at_once = V::twice ? V::columns : 4, pixels_each = Pairs ? 2 : 1, step = Step * pixels_each;

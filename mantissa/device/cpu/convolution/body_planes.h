@@ -1,5 +1,5 @@
-// Planes of the source of a convolution in groups, and what kernels load of them. See rows/body_loops.h for
-// how this file is used.
+// Planes of the source of a convolution in groups, and kernels' loads of them. See rows/body_loops.h for how
+// this file is used.
 //
 // Rows of the source become planes in FP32 once, in a ring of as many as a row of the output meets: small
 // enough for L1 where images are as wide as networks have them. Depthwise convolutions have none: see
@@ -14,7 +14,7 @@ namespace {
 
 MANTISSA_LANES std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 
-/// A pointer that addresses are counted from, where the compiler would keep a register for each of them.
+/// A pointer that addresses are counted from; otherwise the compiler would keep a register for each of them.
 MANTISSA_LANES const float* base_at(const float* from) {
     asm("" : "+r"(from));
     return from;
@@ -28,8 +28,8 @@ struct Several {
     const T* end() const { return first + count; }
 };
 
-/// Pixels that are fetched while others are computed, some at a time: many at once would wait for one another
-/// and all else for them.
+/// Pixels that are fetched while others are computed, some at a time: many at once would wait for one
+/// another, and everything else for them.
 struct Ahead {
     const char* from = nullptr;
     std::int64_t pitch = 0, left = 0;
@@ -49,7 +49,7 @@ struct Ahead {
 /// Pixels of a source and of the output that come next.
 struct Next {
     Ahead source = {}, other = {};
-    std::int64_t source_pixels = 1;  ///< of the source for one of the other
+    std::int64_t source_pixels = 1;  ///< of the source for one pixel of the output
 
     MANTISSA_LANES void take(Next& next, std::int64_t pixels) {
         next.source.take(pixels * next.source_pixels);
@@ -80,8 +80,8 @@ struct BlockSource {
     }
 };
 
-/// Blocks of channels of pixels `pitch` apart become rows in FP32, `apart` from one block to the next. What
-/// lies `ahead` is fetched, if that is not 0.
+/// Widens blocks of channels of pixels `pitch` apart to rows in FP32, `apart` from one block to the next.
+/// Elements `ahead` are fetched, if that is not 0.
 template <class X>
 void widen_row(const X* x, std::int64_t pixels, std::int64_t pitch, std::int64_t channels, std::int64_t apart,
                std::int64_t ahead, float* to) {
@@ -95,8 +95,8 @@ void widen_row(const X* x, std::int64_t pixels, std::int64_t pitch, std::int64_t
     }
 }
 
-/// The same for blocks of `each` channels, fewer than lanes: no kernel reads the lanes beyond them. Half a
-/// vector, as pairs have it, is copied: a load of a part took twice as long from beyond L1.
+/// Widens blocks of `each` channels, fewer than lanes: no kernel reads the lanes beyond them. Half a vector,
+/// as pairs have it, is copied: a load of a part took twice as long from beyond L1.
 template <class X>
 void widen_narrow_row(const X* x, std::int64_t pixels, std::int64_t pitch, std::int64_t channels, int each,
                       std::int64_t apart, std::int64_t ahead, float* to) {
@@ -112,7 +112,7 @@ void widen_narrow_row(const X* x, std::int64_t pixels, std::int64_t pitch, std::
     }
 }
 
-/// Pixels of a plane's row become pairs with those that lie behind them; those before its first, too.
+/// Pairs pixels of a plane's row with the pixels behind them; pixels before its first, too.
 template <class V>
 void pair_pixels(const SourcePlanes& s, float* row) {
     std::int64_t q = -least(s.margin, s.pixels_apart);
@@ -123,7 +123,7 @@ void pair_pixels(const SourcePlanes& s, float* row) {
     }
 }
 
-/// Planes of a row whose groups have all they read within one vector.
+/// Planes of a row whose groups read within one vector each.
 template <class X>
 void permute_row(const SourcePlanes& s, const BlockSource& of, const X* x, float* to) {
     for (std::int64_t plane = 0; plane < s.group_channels; ++plane, to += s.row_floats()) {
@@ -162,7 +162,7 @@ class Planes {
         return ring_ + (at * s_.planes() + plane) * s_.row_floats() + s_.margin * block_lanes;
     }
 
-    /// Where a plane's first lane is behind the row of plane 0.
+    /// Offset of a plane's first lane from the row of plane 0.
     std::int64_t offset(std::int64_t plane) const {
         return s_.lanes_from == LaneSource::planes      ? plane * s_.row_floats()
                : s_.lanes_from == LaneSource::broadcast ? plane
@@ -207,7 +207,7 @@ class Planes {
     float* ring_;
 };
 
-/// The channel of a block that each lane of a plane is.
+/// The channel of a block in each lane of a plane.
 struct Permutations {
     std::int32_t index[16][16] = {};
 

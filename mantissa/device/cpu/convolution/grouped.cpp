@@ -15,8 +15,8 @@ namespace {
 
 /// Items that keep any number of threads about equally busy.
 constexpr std::int64_t enough_items = 64;
-/// Bytes of the source that an item reads. With what it writes, they are half of an L2 of 1 MB. So the lines
-/// of which one block read a part are still there for the next.
+/// Bytes of the source that an item reads. With the bytes that it writes, they are half of an L2 of 1 MB. So
+/// lines that one block reads in part are still there for the next.
 constexpr std::int64_t item_bytes = 256 << 10;
 
 /// All outputs along an axis meet all taps.
@@ -28,7 +28,7 @@ std::vector<WindowPhase> phases_of_output(const ConvolutionAxis& axis) {
              .distance = axis.dilation}};
 }
 
-/// Pixels of x along an axis, every `stride`, meet the same taps of dy, the last of which comes first.
+/// Pixels of x along an axis, every `stride`, meet the same taps of dy; the last tap comes first.
 std::vector<WindowPhase> phases_of_input(const ConvolutionAxis& axis) {
     std::vector<WindowPhase> phases;
     std::int64_t packed = 0;
@@ -51,7 +51,7 @@ std::vector<WindowPhase> phases_of_input(const ConvolutionAxis& axis) {
     return phases;
 }
 
-/// Columns that are read of a row: with those of outputs that fill up whole vectors.
+/// Columns that are read of a row, with the columns of outputs that fill up whole vectors.
 void pad_columns(SourcePlanes& source, const std::vector<WindowPhase>& phases) {
     constexpr std::int64_t columns_at_once = 7;  // or twice as many, where more are left
     std::int64_t last = source.columns;
@@ -64,7 +64,7 @@ void pad_columns(SourcePlanes& source, const std::vector<WindowPhase>& phases) {
     source.padded_columns = source.margin + std::max(last, source.columns + source.pixels_apart);
 }
 
-/// Rows of the source that must be there at a time, while rows of the output are made in order.
+/// Rows of the source that are needed at a time, while rows of the output are made in order.
 std::int64_t rows_at_once(const std::vector<WindowPhase>& phases, std::int64_t rows, std::int64_t most) {
     const auto count = static_cast<std::int64_t>(phases.size());
     const auto min_of = [&](std::int64_t row) {
@@ -103,8 +103,8 @@ bool reads_one_plane(const ConvolutionAxis& across) {
     return across.filter == 3 && across.stride <= 2 && across.dilation == 1;
 }
 
-/// Groups of one channel are read as they lie. Groups of several and windows of three have kernels that read
-/// one plane: planes of so many channels would not fit L1.
+/// Groups of one channel are read in place. Groups of several channels with windows of three have kernels
+/// that read one plane: planes of so many channels would not fit L1.
 LaneSource lane_source(const SourcePlanes& source, const ConvolutionAxis& across, Isa isa) {
     const std::int64_t group = source.group_channels;
     if (group == 1 && source.group_outputs == 1) return LaneSource::image;

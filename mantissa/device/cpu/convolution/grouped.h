@@ -1,5 +1,5 @@
-// Convolutions in groups of few channels: what the CPU's kernel table binds. Sums are FP32, in an order that
-// follows from the shape alone.
+// Convolutions in groups of few channels, for the CPU's kernel table. Sums are FP32, in an order that follows
+// from the shape alone.
 #pragma once
 
 #include "mantissa/base/thread_pool.h"
@@ -9,7 +9,7 @@
 
 namespace mantissa::inline v0::on_cpu {
 
-/// The best for a CPU of this level.
+/// The best kernels for a CPU of this level.
 const GroupedKernels& grouped_kernels(Isa);
 
 enum class GroupedResult : std::uint8_t { output, gradient_of_input, gradient_of_filter };
@@ -27,7 +27,7 @@ struct GroupedArguments {
     float* workspace = nullptr;
 };
 
-/// One of the three products, with all that follows from its sizes.
+/// One of the three products, with everything that follows from its sizes.
 class GroupedConvolution {
   public:
     /// `pairs` asks for a unit that multiplies pairs of BF16.
@@ -51,7 +51,7 @@ class GroupedConvolution {
     GroupedSums sums_;
     GroupedFilterGradient gradient_;
     std::int64_t blocks_ = 0;          ///< of sixteen channels
-    std::int64_t blocks_of_item_ = 0;  ///< that a thread does one after another
+    std::int64_t blocks_of_item_ = 0;  ///< done by a thread one after another
     std::int64_t rows_of_item_ = 0;
     std::int64_t scratch_floats_ = 0;  ///< of a thread
     std::int64_t shared_floats_ = 0;   ///< the packed filter, or the sums of parts

@@ -1,6 +1,6 @@
 // Convolutions in groups of few channels: the table of a level.
 #include "mantissa/device/cpu/rows/lanes_of_level.h"
-// The lanes come first: the body is written in terms of them.
+// The lanes come first, since the bodies use them.
 #include "mantissa/device/cpu/convolution/body_depthwise.h"
 #include "mantissa/device/cpu/convolution/body_grouped_gradient.h"
 

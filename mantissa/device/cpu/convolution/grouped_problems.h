@@ -3,9 +3,9 @@
 //
 // A block is sixteen channels of the output. Where groups are one channel, kernels read the images as they
 // lie. Elsewhere each of the channels that a group reads has a plane of the source in FP32. The plane's lanes
-// hold what the block's channels meet, with zeros beside the image. So every convolution is sums of vectors
-// by vectors, of whatever type, groups, padding and stride. A unit that multiplies pairs of BF16 gets planes
-// of pairs: half as many of them, or as many for half of the pixels.
+// hold the channels that the block's channels meet, with zeros beside the image. So every convolution is sums
+// of vectors by vectors, of whatever type, groups, padding and stride. A unit that multiplies pairs of BF16
+// gets planes of pairs: half as many of them, or as many for half of the pixels.
 #pragma once
 
 #include "mantissa/device/cpu/rows/kernel_table.h"
@@ -17,7 +17,7 @@ namespace mantissa::inline v0::on_cpu {
 inline constexpr std::int64_t block_lanes = 16;
 /// Channels of the source that a block may read.
 inline constexpr std::int64_t max_span = 512;
-/// Columns that lie so far apart meet the same taps in the gradient of the input.
+/// Columns that lie so far apart meet equal taps in the gradient of the input.
 inline constexpr std::int64_t max_phases = 8;
 
 /// Room for three addresses of each of so many rows, in whole lines.
@@ -29,7 +29,7 @@ struct WindowPhase {
     std::int64_t count = 0;
     std::int64_t taps = 0;
     std::int64_t filter_first = 0, filter_step = 1;  ///< tap q is this element of the filter
-    std::int64_t packed_first = 0;                   ///< where tap 0 is among those that are packed
+    std::int64_t packed_first = 0;                   ///< place of tap 0 among the packed taps
     std::int64_t source_first = 0, source_step = 1, distance = 1;
 };
 
@@ -45,19 +45,19 @@ enum class LaneSource : std::uint8_t {
 struct SourcePlanes {
     ConstView data = {};  // [N, rows, columns, channels]
     std::int64_t rows = 0, columns = 0, channels = 0;
-    /// Channels of a group, here and in the output: that output's channel o reads o / group_outputs
-    /// group_channels and those behind it.
+    /// Channels of a group, here and in the output. The output's channel o reads channels from o /
+    /// group_outputs group_channels on.
     std::int64_t group_channels = 1, group_outputs = 1;
     std::int64_t margin = 0;          ///< zeros before a row
     std::int64_t padded_columns = 0;  ///< of a row with all zeros
     std::int64_t slots = 0;           ///< rows that are kept at a time
-    std::int64_t blocks = 1;          ///< whose rows are
+    std::int64_t blocks = 1;          ///< that have rows in the slots
     LaneSource lanes_from = LaneSource::planes;
     /// Rows that are fetched while as many are made planes; 0: while sums are made, which then take longer.
     std::int64_t rows_ahead = 0;
-    /// A lane is a pair of BF16, channels of a pixel. Every count of channels here is one of pairs.
+    /// A lane is a pair of BF16, channels of a pixel. Every count of channels here then counts pairs.
     bool channel_pairs = false;
-    /// Where it is not 0, a lane is a pair of BF16: its own pixel and the one so many columns behind.
+    /// Where it is not 0, a lane is a pair of BF16: its own pixel and the pixel so many columns behind.
     std::int64_t pixels_apart = 0;
 
     std::int64_t row_floats() const { return padded_columns * block_lanes; }

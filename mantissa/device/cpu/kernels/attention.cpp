@@ -82,8 +82,8 @@ std::string refusal(const Problem& problem, std::size_t first, DType operands,
     return refusal(kernels, size);
 }
 
-/// Calls run with the score of a launch, or with null; what the score needs lies behind the kernel's own
-/// workspace. `first`: of the score's operands.
+/// Calls run with the score of a launch, or with null; the score's workspace lies behind the kernel's own.
+/// `first`: of the score's operands.
 void with_score(const Prepared& at, const Operands& o, std::size_t first, std::size_t first_gradient,
                 std::int64_t own_workspace, ThreadPool& pool, FunctionRef<void(const Score*)> run) {
     if (!at.score) return run(nullptr);
@@ -190,7 +190,7 @@ CachedAttention placed(CachedAttention kept, const Operands& o) {
     return kept;
 }
 
-/// Queries one after another, as those of a prompt: the last sees the last key. `size.keys` is the most.
+/// Queries one after another, as a prompt's: the last sees the last key. `size.keys` is the most.
 struct PromptAttention {
     const AttentionKernels& kernels;
     AttentionSize size;
@@ -221,7 +221,7 @@ struct PromptAttention {
 };
 
 /// The number of keys that the last query sees, where queries of one sequence stand one after another and see
-/// all keys before them, which there are; else 0.
+/// all existing keys before them; else 0.
 std::int64_t keys_of_prompt(const CachedAttention& p) {
     if (p.sequences != 1 || p.positions[0] < 0 || p.positions[0] + p.queries > p.keys) return 0;
     if (p.window > 0 && p.window < p.positions[0] + p.queries) return 0;
@@ -230,7 +230,7 @@ std::int64_t keys_of_prompt(const CachedAttention& p) {
     return p.positions[0] + p.queries;
 }
 
-/// More than so many queries, of a prompt, are attention's: it reads keys and values fewer times.
+/// A prompt of more queries than this is attention's: it reads keys and values fewer times.
 constexpr std::int64_t max_single_queries = 8;
 
 PreparedKernel prompt_kernel(const CachedAttention& fixed, const AttentionKernels& kernels, Isa isa,

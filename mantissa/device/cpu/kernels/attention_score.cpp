@@ -23,7 +23,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 }  // namespace
 
 /// The least and the greatest element of an operand that goes along queries alone, or keys, by blocks of
-/// them: what all boxes are told by, so that no element is looked at twice. Empty for others.
+/// them. All boxes use these, so that no element is looked at twice. Empty for other operands.
 struct VisibleBlocks::OperandBounds {
     std::int64_t blocks = 0;
     std::vector<Interval> values;  // [tables, blocks]
@@ -45,7 +45,7 @@ struct Region {
     std::int64_t first, rows, row_step, columns, column_step;
 };
 
-/// The least and the greatest; of whole numbers in their own type, so that the loop is one of vectors.
+/// The least and the greatest element; whole numbers in their own type, so that the loop is one of vectors.
 template <class T>
 Interval extremes_of_whole(const T* data, const Region& region) {
     T low = std::numeric_limits<T>::max(), high = std::numeric_limits<T>::min();
@@ -75,7 +75,7 @@ Interval extremes_in(const ScoreOperand& operand, const Region& region) {
     return found;
 }
 
-/// The extremes of what pairs read.
+/// The extremes of the elements that pairs read.
 Interval extremes(const ScoreOperand& operand, std::int64_t base, Range queries, Range keys) {
     const PairStrides& s = operand.strides;
     const std::int64_t rows = queries.last - queries.first, columns = keys.last - keys.first;
@@ -137,8 +137,8 @@ class VisibleBlocks::Evaluation {
         return axis == 2 ? queries_[box / keys_.size()] : keys_[box % keys_.size()];
     }
 
-    /// The least and the greatest of what the boxes read: once for each range along an axis where the operand
-    /// goes along that alone.
+    /// The least and the greatest element that boxes read: once for each range along an axis where the
+    /// operand goes along that alone.
     void scan(std::size_t operand, std::vector<Interval>& to) const {
         const PairStrides& s = operands_[operand].strides;
         const std::size_t rows = s.query != 0 ? queries_.size() : 1, columns = s.key != 0 ? keys_.size() : 1;
@@ -217,7 +217,7 @@ std::vector<VisibleBlocks::OperandBounds> VisibleBlocks::bounds_of(
 }
 
 void VisibleBlocks::fill(std::span<const ScoreOperand> operands, Sees* blocks, ThreadPool& pool) const {
-    // Eight blocks by eight at first, and each of them only where that leaves something open.
+    // Eight blocks by eight at first; the blocks one by one only where that leaves something open.
     constexpr std::int64_t coarse = 8;
     const auto ranges = [](std::int64_t first, std::int64_t last, std::int64_t step, std::int64_t end) {
         std::vector<Range> made;

@@ -1,12 +1,12 @@
-// Binds the scores of attention: compiles what a body makes of them, finds its operands among a node's, and
+// Binds the scores of attention: compiles a body's score functions, finds its operands among a node's, and
 // sees that each launch has the table of blocks that see each other.
 //
-// These are the blocks of 32 queries and 32 keys, by interval arithmetic over what a score says is visible:
+// These blocks have 32 queries and 32 keys. Interval arithmetic over the score's `visible` answers for each,
 // once where that follows from positions, else at the start of each launch, from the operands that the mask
 // reads. Where the intervals leave it open, some of a block is seen.
 //
-//   visible = equal(document[query], document[key]), documents 0 0 0 ... 1 1 1: a block is seen by all where
-//   both its ranges lie in one document, by nothing where they have none in common, else by some
+//   visible = equal(document[query], document[key]), documents 0 0 0 ... 1 1 1: `everything` where both
+//   ranges lie in one document, `nothing` where they have none in common, else `some`
 #pragma once
 
 #include <memory>
@@ -32,16 +32,16 @@ class VisibleBlocks {
     static std::optional<VisibleBlocks> of(const Graph& body, const AttentionSize& size,
                                            std::span<const ScoreOperand> operands);
 
-    /// Whether it reads no operand.
+    /// Whether the mask reads no operand.
     bool by_positions() const { return by_positions_; }
     /// Bytes of all tables, one after another.
     std::int64_t bytes() const { return tables() * rows_ * columns_; }
-    /// Where each sequence and head has its own, and in which part of them.
+    /// The tables, with the steps between sequences and heads that have their own.
     BlockTable table(const Sees* blocks) const;
 
-    /// Fills the tables. `operands`: with pointers; unread where it goes by positions.
+    /// Fills the tables. `operands`: with pointers; unread if by_positions().
     void fill(std::span<const ScoreOperand> operands, Sees* blocks, ThreadPool& pool) const;
-    /// Whether every block is seen by all that the causal mask lets see it.
+    /// Whether every block is seen by all queries that the causal mask lets see it.
     bool sees_everything(const Sees* blocks) const;
 
   private:
@@ -74,13 +74,13 @@ struct ScoreProblem {
 /// The score of a node's kernel; everything but addresses.
 class BoundScore {
   public:
-    /// Null for plain scores. Or why there is no function for it.
+    /// Null for plain scores. Or the reason why there is no function for the score.
     static Expected<std::shared_ptr<const BoundScore>> of(const ScoreProblem& problem,
                                                           codegen::Compiler& compiler, ThreadPool& pool);
 
     /// Without addresses, to size workspaces by.
     const Score& sizes() const { return sizes_; }
-    /// The table of what each sees by positions; of others nothing.
+    /// The table of the blocks that positions alone decide; empty for other scores.
     const BlockTable& fixed_table() const { return fixed_table_; }
     /// Bytes beside the kernel's own workspace: tables, and gradients that are not stored in FP32.
     std::int64_t workspace() const { return table_bytes_ + gradient_bytes_; }
@@ -106,7 +106,7 @@ class BoundScore {
     std::vector<Gradient> gradients_;
     std::vector<ScoreGradient> gradient_sizes_;  // without addresses
     std::shared_ptr<const codegen::ScoreKernel> plain_, masked_, mask_, sums_;
-    std::optional<VisibleBlocks> blocks_;  // that each launch looks at
+    std::optional<VisibleBlocks> blocks_;  // that each launch fills
     std::vector<Sees> fixed_;              // tables that follow from positions
     BlockTable fixed_table_ = {};
     std::int64_t table_bytes_ = 0, gradient_bytes_ = 0;

@@ -20,7 +20,7 @@ struct PairTime {
 struct PassTimes {
     PairTime whole;  ///< of a pair of its blocks, seen or not
     PairTime parts;  ///< of any pair
-    double of_row;   ///< of an element of a query, either way: what is packed, transposed and stored
+    double of_row;   ///< of an element of a query, either way: packing, transposing and storing
 };
 
 struct LevelTimes {
@@ -29,8 +29,8 @@ struct LevelTimes {
 };
 
 // bench/attention_lines.cpp at 16 to 256 positions and heads of 32 to 128, on one core of a Zen 4 at 2.6 GHz:
-// pairs from the longest texts, rows from what the shortest take beside. What is done to scores is done
-// either way, and left out. The tiles of AMX were measured on no such text.
+// pairs from the longest texts, rows from the rest of the time of the shortest. Work on scores is done either
+// way, and left out. The tiles of AMX were measured on no such text.
 constexpr LevelTimes measured[] = {
     {"generic", {{8, 0.18}, {13.5, 0.14}, 2}, {{8, 0.37}, {1.5, 0.3}, 3}},
     {"avx2", {{0.6, 0.056}, {1.5, 0.052}, 0.8}, {{0.2, 0.135}, {2, 0.097}, 1.2}},
@@ -44,7 +44,7 @@ bool is_seen(const AttentionSize& s, const BlockTable& table, std::int64_t row, 
     return !table.blocks || table.blocks[row * ceil_div(s.keys, table_positions) + column] != Sees::nothing;
 }
 
-/// Pairs of a head that blocks of queries, all their lanes, and of keys have.
+/// Pairs of a head in blocks of queries, all their lanes, and blocks of keys.
 double forward_pairs(const AttentionSize& s, const BlockTable& table) {
     static_assert(query_lanes == table_positions);
     double pairs = 0;

@@ -1,5 +1,5 @@
-// Time of attention as one kernel, and as the lines that it stands for, estimated from measured figures: so
-// passes see where it loses (TimeBesideParts).
+// Time of attention as one kernel, and as the operations that it replaces, estimated from measured figures:
+// so passes see where it loses (TimeBesideParts).
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@ namespace mantissa::inline v0::on_cpu {
 enum class AttentionPass : bool { forward, backward };
 
 /// The time of all heads; empty for kernels that were not measured. `table`: the blocks that are seen, as far
-/// as that follows from positions.
+/// as positions decide.
 std::optional<TimeBesideParts> attention_time(const AttentionKernels& kernels, const AttentionSize& size,
                                               const BlockTable& table, AttentionPass pass);
 

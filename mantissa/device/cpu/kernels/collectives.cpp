@@ -85,8 +85,8 @@ PreparedKernel prepare_reduce_scatter_start(const Problem& problem, const Exchan
 /// The number of the sum that the norm of parts exchanges: no other sum has it.
 constexpr int norms = -2;
 
-/// A gradient of which sums over blocks are known to whoever has them, at [first, first + of all) of the
-/// workspace.
+/// A gradient whose sums over blocks lie at [first, first + of all) of the workspace; each rank knows the
+/// sums of its blocks.
 struct NormedPart {
     std::int64_t elements = 0, first = 0;
     bool whole = true;
@@ -94,7 +94,7 @@ struct NormedPart {
     std::span<double> of_all(double* sums) const {
         return {sums + first, static_cast<std::size_t>(blocks())};
     }
-    /// Those of the sums that a rank has.
+    /// The rank's sums among them.
     std::span<double> of(double* sums, Shard part) const {
         const std::int64_t begin = std::min(blocks(), part.first / norm_block);
         return of_all(sums).subspan(begin, static_cast<std::size_t>(ceil_div(part.count, norm_block)));

@@ -49,7 +49,7 @@ MatrixLayout image_layout(DType dtype, const ConvolutionAxis& vertical, const Co
     return layout;
 }
 
-/// x, as the outputs meet it.
+/// The layout of x as the outputs meet it.
 MatrixLayout x_layout(const Convolution& of, DType dtype) {
     return image_layout(dtype, of.vertical, of.horizontal, of.group_channels(), of.channels);
 }
@@ -102,7 +102,7 @@ struct Phase {
     std::int64_t begin, step;
 };
 
-/// dy, as the pixels of a phase meet it.
+/// The layout of dy as the pixels of a phase meet it.
 MatrixLayout dy_layout(const Convolution& of, const Phase& down, const Phase& across, DType dtype) {
     const auto axis = [](const ConvolutionAxis& along, const Phase& phase) {
         return ConvolutionAxis{.image = along.output,
@@ -115,7 +115,7 @@ MatrixLayout dy_layout(const Convolution& of, const Phase& down, const Phase& ac
                         of.filters);
 }
 
-/// The filter's elements of a phase with the channels as rows: where they are one, a matrix as it lies.
+/// The filter's elements of a phase with the channels as rows: if there is one element, a matrix in place.
 MatrixLayout filter_layout(const Convolution& of, const Phase& down, const Phase& across, DType dtype) {
     MatrixLayout layout{.dtype = dtype, .transpose = Transpose::yes, .leading = of.filters};
     if (of.vertical.filter == 1 && of.horizontal.filter == 1) return layout;

@@ -25,7 +25,7 @@ struct BoundPart {
           swapped(SwappedGradient::of(contraction, isa)),
           shares(swapped ? std::nullopt : DepthShares::of(contraction)) {}
 
-    /// Where rows lie apart, an epilogue of ours writes them.
+    /// The problem with an epilogue of ours where rows lie apart.
     ContractionProblem own_problem() const {
         ContractionProblem problem = part.problem;
         if (!part.rows) return problem;
@@ -223,7 +223,7 @@ std::string ContractionUnit::refusal(const Problem& problem) const {
 }
 
 std::vector<ContractionUnit> contraction_units(Isa best, int threads) {
-    // Levels from the CPU's best to plain C++: the plan shows the first that can, and why those before it
+    // Levels from the CPU's best to plain C++: the plan shows the first that can, and why earlier ones
     // cannot.
     std::vector<ContractionUnit> units;
     for (int level = static_cast<int>(best); level >= 0; --level) {
@@ -239,7 +239,7 @@ std::vector<ContractionUnit> contraction_units(Isa best, int threads) {
                              {.multiply = format, .unit = by},
                              threads});
         };
-        // Beside tiles dot products of pairs are not the second best, but widened operands.
+        // Beside tiles, widened operands come second, and not dot products of pairs.
         if (unit == Bf16Unit::avx512_bf16 && best > isa) continue;
         const bool tiles = unit == Bf16Unit::amx;
         if (unit == Bf16Unit::none) add(DType::f32, Multiply::as_stored, "");

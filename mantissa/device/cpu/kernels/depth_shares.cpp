@@ -19,7 +19,7 @@ bool only_sums(const ContractionProblem& problem) {
            !has_codes(b.codes) && (!b.window || a.window) && (!a.window || a.transpose == Transpose::yes);
 }
 
-/// Steps of the depth that stay together: those of an image, where a is gathered from images, as b may be.
+/// Steps of the depth that stay together: an image's, where a is gathered from images, as b may be.
 std::int64_t unit_of_depth(const ContractionProblem& problem) {
     return problem.a.window ? problem.a.window->rows_of_image() : 1;
 }

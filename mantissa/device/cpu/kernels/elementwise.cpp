@@ -1,5 +1,5 @@
-// Element-wise operations on the CPU, over merged axes: each a nest of one operation, compiled; in formats
-// that nests have no lanes for, FP64 and most integers, one plain loop over what the operation means. Along
+// Element-wise operations on the CPU, over merged axes: each a nest of one operation, compiled. Formats that
+// nests have no lanes for, FP64 and most integers, take one plain loop over the operation's meaning. Along
 // the innermost axis an operand is dense or one number, so that one compiled function serves all shapes.
 #include <fmt/format.h>
 
@@ -33,9 +33,9 @@ StridedLoops loops_of(const Problem& problem) {
     return {shape.extents(), strides};
 }
 
-/// The operation on rows of some elements, and on what is one number all along a row.
+/// The operation on rows of some elements, and on operands that are one number all along a row.
 Graph operation_on_rows(const Problem& problem, const StridedLoops& loops) {
-    constexpr std::int64_t some = 64;  // the compiled loop is told how many
+    constexpr std::int64_t some = 64;  // the compiled loop is told the count
     Graph body;
     std::vector<Tensor> operands;
     for (std::size_t i = 0; i < problem.inputs.size(); ++i) {
@@ -72,7 +72,7 @@ struct BoundElements {
     }
 };
 
-/// Rows that follow one another are as one: then pieces begin on whole vectors.
+/// Rows that follow one another count as one: then pieces begin on whole vectors.
 StreamedOutputs streamed_outputs(const Problem& problem, const StridedLoops& loops) {
     constexpr std::int64_t of_piece = 64;
     return {problem, loops.rows == 1 ? of_piece : loops.inner.extent};
@@ -124,7 +124,7 @@ ElementAccess access_to(DType dtype) {
     });
 }
 
-/// An element at a time, in FP64: what is large and FP32 or shorter does not come here.
+/// An element at a time, in FP64: large operands of FP32 or shorter do not come here.
 Launch by_plain_loop(const Problem& problem, ThreadPool& pool, ElementMeaning meaning) {
     std::vector<ElementAccess> accesses;
     for (const auto& types : {problem.inputs, problem.outputs})

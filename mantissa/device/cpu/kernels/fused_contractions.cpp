@@ -49,7 +49,7 @@ struct Inner {
     bool backward;
 };
 
-/// As the unit does them, with an epilogue of ours in place of what it would do with the sums.
+/// The unit's parts, with an epilogue of ours in place of the unit's own.
 std::vector<ContractionPart> contraction_parts(const Inner& inner, const ContractionUnit& unit) {
     std::vector<ContractionPart> parts = unit.parts(inner.problem());
     for (ContractionPart& part : parts) {
@@ -61,7 +61,7 @@ std::vector<ContractionPart> contraction_parts(const Inner& inner, const Contrac
 }
 
 /// A part with the blocks of rows that have partial sums of their own, in one entry of the batch and in all.
-/// Parts come one after another, and add to the same.
+/// Parts come one after another, and add to the same partial sums.
 struct FusedPart {
     FusedPart(const ContractionPart& part, Isa isa)
         : contraction(prepare_contraction(part.problem, isa)),

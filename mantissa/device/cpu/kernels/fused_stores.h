@@ -1,5 +1,5 @@
-// The outputs of fused kernels: those that are stored past the caches, and sums over rows, which are made a
-// block at a time.
+// The outputs of fused kernels: outputs stored past the caches, and sums over rows, which are made a block at
+// a time.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@ namespace mantissa::inline v0::on_cpu {
 
 class StreamedOutputs {
   public:
-    /// Finds the large outputs. `columns`, as many as are stored at a time, must be whole cache lines of an
+    /// Finds the large outputs. `columns`, the number stored at a time, must be whole cache lines of an
     /// output.
     StreamedOutputs(const Problem& problem, std::int64_t columns);
 
-    /// Those of them, as FusedArguments::streamed has them, that lie on cache lines, and not over an operand,
-    /// which was just read and lies in a cache.
+    /// The streamed outputs, as FusedArguments::streamed has them, that lie on cache lines, and not over an
+    /// operand, which was just read and is in a cache.
     std::uint64_t of(const Operands& operands) const;
 
   private:

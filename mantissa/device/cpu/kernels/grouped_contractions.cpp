@@ -31,8 +31,8 @@ struct GroupedContraction {
         return prepare_contraction(problem, isa);
     }
 
-    /// Rows from `first` on. Blocks follow from the number of rows, so fewer may ask for more workspace than
-    /// those that were asked about: then it is allocated here.
+    /// Contracts rows from `first` on. Blocks follow from the number of rows, so fewer rows may need more
+    /// workspace than was asked for: then it is allocated here.
     void contract_rows(const Operands& operands, std::int64_t group, std::int64_t first,
                        std::int64_t count) const {
         const PreparedContraction contraction = prepared(count);

@@ -1,6 +1,6 @@
-// Binds convolutions in groups of few channels, and of one group that gives no more than a vector. Products
-// are FP32's, of whatever type operands are: exact of 16 bits, and better than TF32 where that was asked for.
-// A unit for BF16 adds pairs of them.
+// Binds convolutions in groups of few channels, and of one group with no more than a vector of channels.
+// Products are FP32's, whatever type operands have: exact for 16 bits, and better than TF32 where that was
+// asked for. A unit for BF16 adds pairs of them.
 #include <fmt/format.h>
 
 #include "mantissa/device/cpu/convolution/grouped.h"

@@ -16,7 +16,7 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-/// Where a pool's windows lie, with the memory that a `PoolShape` points into.
+/// A pool's windows, with the memory that a `PoolShape` points into.
 struct Windows {
     std::vector<PoolSpan> rows, columns;
     std::vector<PoolOutputs> row_outputs, column_outputs;
@@ -162,7 +162,7 @@ struct PixelSum {
     std::int64_t outer = 1, pixels = 1, channels = 1;
 };
 
-/// Nothing unless the axes are such.
+/// The sum's axes; nothing unless they are neighbours.
 std::optional<PixelSum> pixel_sum_of(const Problem& problem) {
     const Shape& x = problem.inputs[0].shape;
     std::vector<std::int64_t> axes = problem.attributes.list("axes");

@@ -16,15 +16,15 @@
 
 namespace mantissa::inline v0::on_cpu {
 
-/// The place where kernels run, and with which instructions.
+/// The threads and ranks that kernels run on, and their instructions.
 struct Context {
     ThreadPool& pool;
     Isa isa;
-    Ranks* ranks = nullptr;  ///< null: it is the only one
+    Ranks* ranks = nullptr;  ///< null: it is alone
     int threads = 1;         ///< that contractions are cut for
 };
 
-/// A unit that multiplies matrices: a level, with operands of one type, as they are stored or as another
+/// A unit that multiplies matrices: a level, with operands of one type, as they are stored or in another
 /// format.
 struct ContractionUnit {
     Isa isa;
@@ -36,11 +36,11 @@ struct ContractionUnit {
 
     /// Why it cannot multiply a problem's tensors, whatever their shapes; empty if it can.
     std::string refusal(const Problem& problem) const;
-    /// The parts of a problem, as it multiplies them.
+    /// The parts of a problem, as the unit multiplies them.
     std::vector<ContractionPart> parts(const Problem& problem) const;
 };
 
-/// Those of this level and below, in order of preference.
+/// The units of this level and below, in order of preference.
 std::vector<ContractionUnit> contraction_units(Isa best, int threads);
 
 /// A kernel without workspace, that writes over no operand. `refuse` says why it cannot do a problem; empty:
@@ -66,7 +66,7 @@ using KernelTable = std::map<std::string, std::vector<Kernel>, std::less<>>;
 
 void add_contraction_kernels(KernelTable& table, const Context& context);
 void add_grouped_contraction_kernels(KernelTable& table, const Context& context);
-/// Puts its kernels before those of contractions, which take any groups.
+/// Puts its kernels before the contractions' kernels, which take any groups.
 void add_grouped_convolution_kernels(KernelTable& table, const Context& context);
 void add_loss_kernels(KernelTable& table, const Context& context);
 void add_attention_kernels(KernelTable& table, const Context& context, codegen::Compiler& compiler);

@@ -23,7 +23,7 @@ struct Copying {
     const RowKernels& kernels;
 };
 
-/// Copies of `T` from where the loops read to where they write.
+/// Copies of `T` between the loops' source and destination.
 template <class T>
 void copy_elements(const StridedLoops& loops, const std::byte* from, std::byte* to, const Copying& by) {
     const T* source = reinterpret_cast<const T*>(from);
@@ -41,7 +41,7 @@ void copy_elements(const StridedLoops& loops, const std::byte* from, std::byte* 
     });
 }
 
-/// Shorter rows cost more by a call for each than by moving them.
+/// Below this, a call for each row costs more than moving it.
 constexpr std::int64_t min_row_bytes = 64;
 
 /// Rows of neighbouring bytes, as the parts of a tensor along an axis are; nothing where the loops are
@@ -98,7 +98,7 @@ Launch prepare_copies(const Problem& problem, const Context& context) {
     };
 }
 
-/// x, part, start, or one for each index of axis 0. Where the output is x itself, only the part is touched.
+/// x, part, start, or a start for each index of axis 0. If the output is x itself, only the part is written.
 Launch prepare_write_slice(const Problem& problem, const Context& context) {
     const Type &x = problem.inputs[0], &part = problem.inputs[1];
     const int axis = axis_of(problem);

@@ -18,7 +18,7 @@ namespace {
 
 using codegen::FusedKernel;
 
-/// Blocks of a nest with sums over rows: their partial sums should take little beside what is read.
+/// Blocks of a nest with sums over rows: their partial sums should be small beside the operands.
 constexpr std::int64_t max_blocks_with_sums = 64;
 
 struct Partition {
@@ -41,7 +41,7 @@ Partition partition_of(const codegen::LoopNest& nest, std::int64_t elements) {
     return partition;
 }
 
-/// Whether every load of an operand reads the element that the loops are at, and none comes after `walk`.
+/// Whether every load of an operand reads the element that the loops are at, and no load comes after `walk`.
 bool read_in_place_until(const codegen::LoopNest& nest, int operand, std::size_t walk) {
     for (std::size_t i = 0; i < nest.steps.size(); ++i) {
         const codegen::Step& step = nest.steps[i];
@@ -55,7 +55,7 @@ bool read_in_place_until(const codegen::LoopNest& nest, int operand, std::size_t
     return true;
 }
 
-/// By output, the operands of its element size that are read, for the last time, where it is written.
+/// By output, the operands of its element size whose last reading is where the output is written.
 std::vector<std::vector<int>> operands_to_write_over(const codegen::LoopNest& nest) {
     std::vector<std::vector<int>> operands(nest.outputs.size());
     for (std::size_t walk = 0; walk < nest.walks.size(); ++walk)
@@ -125,7 +125,7 @@ void add_nest_kernels(KernelTable& table, const Context& context, codegen::Compi
     };
     add("fused",
         [](const Problem& problem) { return nest_of_body(problem.attributes.body("body").graph()); });
-    // Composites without another kernel are expanded, as they were when the oldest checkpoints were written.
+    // Composites without another kernel are expanded, as when the oldest checkpoints were written.
     constexpr std::string_view by_definition[] = {"layer_norm", "relu", "softmax", "softmax_grad", "sum"};
     for (const Op* op : op_table())
         if (std::ranges::find(by_definition, op->name) != std::end(by_definition) ||

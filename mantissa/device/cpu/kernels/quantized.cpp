@@ -85,7 +85,7 @@ BlockRounding block_rounding(const Problem& problem) {
             break;
     }
     if (rounding.random) rounding.operation = static_cast<std::uint32_t>(attributes.integer("random"));
-    // With one scale for all, it is lines that are rounded.
+    // With one scale for the tensor, lines are rounded.
     const bool lines = rounding.rule == BlockRounding::Scale::tensor;
     const auto axis = lines ? shape.rank() - 1 : static_cast<int>(axis_of(problem));
     rounding.depth = shape[axis];

@@ -33,7 +33,7 @@ void add_order_kernels(KernelTable& table, const Context& context) {
 
 namespace {
 
-/// The axes of a reduction taken apart: those that stay and those that are reduced, outermost first.
+/// The axes of a reduction taken apart: axes that stay and axes that are reduced, outermost first.
 struct Reduction {
     struct Axis {
         std::int64_t extent;

@@ -1,4 +1,4 @@
-// Kernels of rows and of images as lines of tables: what each takes, and how it is bound to a problem.
+// Kernels of rows and of images as lines of tables: the operands of each, and its binding to a problem.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace mantissa::inline v0::on_cpu {
 
-/// The part of a problem that a launch needs to remember.
+/// The parts of a problem that a launch needs to remember.
 struct BoundRows {
     const RowKernels& kernels;
     ThreadPool& pool;
@@ -24,7 +24,7 @@ struct BoundRows {
     View out(const Operands& operands, std::size_t i) const { return {operands.outputs[i], outputs[i]}; }
 };
 
-/// Refuses FP64, and where there is nothing to do.
+/// Refuses FP64, and problems without elements.
 std::string refuse_empty_or_wide(const Problem& problem);
 
 inline std::vector<std::vector<int>> write_over_nothing(const Problem&) { return {}; }
@@ -32,11 +32,11 @@ inline std::vector<std::vector<int>> write_over_nothing(const Problem&) { return
 struct RowBinding {
     const char* op;
     Launch (*prepare)(const Problem&, const BoundRows&);
-    /// The operand whose shape is walked.
+    /// The operand with the shape of the walk.
     std::size_t shaped_by = 0;
     std::string (*refuse)(const Problem&) = refuse_empty_or_wide;
     std::int64_t (*workspace)(const Problem&) = no_workspace;
-    /// Operands that it reads in FP32 only: scales, statistics, scalars.
+    /// Operands that the kernel reads in FP32 only: scales, statistics, scalars.
     std::vector<std::size_t> f32_inputs = {};
     DType sums = DType::f32;
     /// As in device.h.

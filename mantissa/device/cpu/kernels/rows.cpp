@@ -99,7 +99,7 @@ Launch prepare_embedding(const Problem& problem, const BoundRows& b) {
     };
 }
 
-/// dy, ids, and an addend if there is one: where the gradient does not lie in its place, it begins as a copy.
+/// dy, ids, and perhaps an addend: unless the gradient lies in the addend's place, it begins as a copy of it.
 Launch prepare_embedding_grad(const Problem& problem, const BoundRows& b) {
     return [b, vocabulary = problem.outputs[0].shape[0], bytes = problem.outputs[0].bytes(),
             adds = problem.inputs.size() == 3](const Operands& o) {
@@ -287,7 +287,7 @@ std::string refuse_adamw(const Problem& problem) {
     return problem.inputs[0].shape.elements() == 0 ? "it needs one element or more" : "";
 }
 
-/// A copy may be shorter; all else that an update keeps is FP32, and a count of steps.
+/// A copy may be shorter; an update's other operands are FP32, and a count of steps.
 std::string refuse_sgd(const Problem& problem) {
     const bool buffers = problem.inputs.size() >= 7;
     if (buffers && problem.inputs[5].dtype != DType::f32)
@@ -303,7 +303,7 @@ std::string refuse_sixteen_bit_table(const Problem& problem) {
     return refuse_empty_or_wide(problem);
 }
 
-/// For an embedding's gradient.
+/// Whether an embedding's gradient may be written over its addend.
 std::vector<std::vector<int>> write_over_addend(const Problem& problem) {
     if (problem.inputs.size() < 3) return {};
     return {{2}};

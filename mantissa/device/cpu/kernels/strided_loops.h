@@ -26,7 +26,7 @@ struct StridedLoops {
     Axis inner{1, {}};        ///< the innermost axis, where vectors run
     std::int64_t rows = 1;    ///< the product of the outer extents
 
-    /// `strides[i]` are those of operand i along each axis of `extents`.
+    /// `strides[i]` are operand i's along each axis of `extents`.
     StridedLoops(std::vector<std::int64_t> extents, std::vector<std::vector<std::int64_t>> strides);
 
     /// The first element of a row in each operand.

@@ -16,7 +16,7 @@ constexpr std::int64_t columns_of_item = 256;
 
 // The zeros around an image cost products with all filters, where gathering a number for a tap takes as long
 // as tiles multiply it by some fifty. So zeros, as a share of the image, times filters are at most that, less
-// what turning the sums takes.
+// the time for turning the sums.
 constexpr std::int64_t max_filters_of_zeros = 40;
 
 /// Operands swapped, and the depth with zeros between rows and between images, where a meets none.
@@ -87,7 +87,7 @@ void SwappedGradient::run(const ContractionArguments& arguments, std::span<std::
         shares_->run(swapped, rest, pool);
     else
         contract(swapped_, swapped, rest, pool);
-    // A zero between rows times an infinite pixel is NaN, which no product of the gradient may be.
+    // A zero between rows times an infinite pixel is NaN, and no product of the gradient may be that.
     if (write(sums, arguments.out, pool)) contract(whole_, arguments, workspace, pool);
 }
 

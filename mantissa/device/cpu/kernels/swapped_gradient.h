@@ -1,6 +1,6 @@
 // The gradient of a filter larger than a pixel on tiles, as the transposed product: channels of the output by
 // taps and channels of the image. Then the images are the operand b, whose words of two pixels all taps read
-// (PixelWords), where each pixel of an operand a would be copied and turned for each tap.
+// (PixelWords). As operand a, each pixel would be copied and turned for each tap.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ class SwappedGradient {
     SwappedGradient(const PreparedContraction& whole, const ContractionProblem& swapped, Isa isa);
 
     std::size_t bytes_of_sums() const;
-    /// Turns the sums and writes them. Whether one is NaN.
+    /// Turns the sums and writes them. Returns whether a sum is NaN.
     bool write(const float* sums, void* out, ThreadPool& pool) const;
 
     PreparedContraction whole_, swapped_;

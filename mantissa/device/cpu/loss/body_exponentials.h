@@ -45,12 +45,12 @@ MANTISSA_LANES void stream_two(T* to, Float first, Float second) {
     store(to + 16, second, Whole{}, true);
 }
 
-/// 2^y of a whole number: exactly, or 2^-126 where that is too small.
+/// 2^y of a whole number: exactly, or 2^-126 where the power is smaller.
 MANTISSA_LONG_LANES Float whole_power_of_two(Float y) {
     return elementary::exp2_inside(lanes, Lanes::maximum(Lanes::constant(elementary::exp2_least), y));
 }
 
-/// A block's classes that are no padding, for sixteen tokens (or fewer) from `column` on.
+/// A block's classes without padding, for sixteen tokens (or fewer) from `column` on.
 template <class X>
 struct Strip {
     const Exponentials& p;
@@ -66,7 +66,7 @@ struct Strip {
     std::int64_t made() const { return b.row - b.group_begin; }
 };
 
-/// Raises bases so that the largest logits so far fit: what there is of the group is made smaller, by powers
+/// Raises bases so that the largest logits so far fit: the group's numbers so far are made smaller, by powers
 /// of two.
 template <class X, class Extent>
 [[gnu::noinline]] void raise_bases(const Strip<X>& strip, Float greatest, Lanes::Mask higher, Extent extent) {
@@ -118,7 +118,7 @@ MANTISSA_LANES void make_strip(const Strip<X>& strip, Extent extent) {
     store(strip.p.sums + strip.at(), sum, extent, false);
 }
 
-/// Two strips of sixteen tokens, all classes of which count: a line of BF16 at a time.
+/// Two strips of sixteen tokens, whose classes all count: a line of BF16 at a time.
 template <class X>
 MANTISSA_LANES void make_two_strips(const Strip<X>& strip, bool stream) {
     float* const sums = strip.p.sums + strip.at();

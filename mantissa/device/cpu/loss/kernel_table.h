@@ -1,12 +1,11 @@
-// One table of functions of the fused linear cross-entropy per instruction-set level: what becomes of logits,
-// each over a part of a chunk of tokens. Who runs which part on which thread is decided in
-// linear_cross_entropy.cpp, from shapes alone. Plain data without functions, since files compiled for one
-// instruction set include it.
+// One table of functions of the fused linear cross-entropy per instruction-set level: they work on logits,
+// each over a part of a chunk of tokens. linear_cross_entropy.cpp divides the parts among threads, from
+// shapes alone. Plain data without functions, since files compiled for one instruction set include it.
 //
 // Classes lie along the rows, tokens in the lanes. Logits x become y = 2^(x log2(e) - base) as soon as they
 // are summed. The base is a whole number that keeps y in range: it belongs to one token and one group of
-// classes, those that one thread makes in ascending order. When all classes are there, y times a factor of
-// the token and the group is the gradient of the logit.
+// classes, which one thread makes in ascending order. When all classes are there, y times a factor of the
+// token and the group is the gradient of the logit.
 #pragma once
 
 #include "mantissa/device/cpu/rows/kernel_table.h"
@@ -15,7 +14,7 @@ namespace mantissa::inline v0::on_cpu {
 
 inline constexpr float log2_of_e = 0x1.715476p+0f;
 
-/// A chunk of tokens, and what is kept of it.
+/// A chunk of tokens, and the numbers kept of it.
 struct Exponentials {
     std::int64_t classes = 0;  ///< rows from there on become 0
     View y = {};               // [columns, stride]; null: not wanted
@@ -70,7 +69,7 @@ struct LossKernels {
 const LossKernels& loss_kernels_generic();
 const LossKernels& loss_kernels_avx2();
 const LossKernels& loss_kernels_avx512();
-/// For CPUs with AVX512_BF16, whose rounding to BF16 is an instruction.
+/// For CPUs with AVX512_BF16, which round to BF16 by an instruction.
 const LossKernels& loss_kernels_avx512bf16();
 
 }  // namespace mantissa::on_cpu

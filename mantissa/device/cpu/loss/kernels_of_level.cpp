@@ -1,6 +1,6 @@
 // The fused linear cross-entropy over the lanes of the row kernels.
 #include "mantissa/device/cpu/rows/lanes_of_level.h"
-// The lanes come first: what follows is written in terms of them.
+// The lanes come first, since the files below use them.
 #if defined(MANTISSA_LEVEL_generic) || defined(MANTISSA_LEVEL_avx2)
 #include "mantissa/numerics/exp2_body.h"
 #else
@@ -59,7 +59,7 @@ MANTISSA_LANES void stream_two(BF16* to, Lanes::Float first, Lanes::Float second
 }  // namespace
 }  // namespace mantissa::on_cpu
 
-// The bodies are written in terms of these.
+// The bodies use these.
 #include "mantissa/device/cpu/loss/body_exponentials.h"
 
 namespace mantissa::inline v0::on_cpu {

@@ -17,13 +17,13 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-// Rows that do not stay in an L2 of 2 MB until they are read again.
+// Rows of more bytes do not stay in an L2 of 2 MB until they are read again.
 constexpr std::int64_t streaming_from = 2 << 20;
 
 // Tokens whose sums one thread adds up, in whole lines of FP32.
 constexpr std::int64_t tokens_of_block = 64;
 
-/// One chunk of tokens: its exponentials, and what is known of each token.
+/// One chunk of tokens: its exponentials, and the numbers of each token.
 struct Chunk {
     const LossKernels& kernels;
     Exponentials exponentials;
@@ -246,15 +246,15 @@ class Run {
             totals.bases[group * totals.stride + token] *= factor;
     }
 
-    /// Its exponentials become gradients times 0, of whatever they are.
+    /// The token's exponentials become gradients times 0, whatever they are.
     static float ignore_token(const TokenTotals& totals, std::int64_t token) {
         for (std::int64_t group = 0; group < totals.groups; ++group)
             totals.bases[group * totals.stride + token] = 0;
         return 0;
     }
 
-    /// A loss with seeds of its own: the gradient of a logit is p (seed + that of the lse), of the target's
-    /// less the seed.
+    /// A loss with seeds of its own: the gradient of a logit is p (seed + the seed of the lse), of the
+    /// target's less the seed.
     float finish_row(const Chunk& chunk, const TokenTotals& totals, std::int64_t token, std::int64_t row) {
         constexpr double ln_of_2 = 0.693147180559945309;
         const bool counts = chunk.targets[token] >= 0;

@@ -1,7 +1,7 @@
 // The loss of a linear layer's logits and its gradients, a chunk of rows at a time, so that N x V logits
-// never exist: for each chunk a contraction makes logits, its epilogue keeps their exponentials, which become
-// gradients as two more contractions pack them, for dx and to add to dw. It knows nothing of graphs; it
-// allocates nothing.
+// never exist. For each chunk a contraction makes logits, and its epilogue keeps their exponentials. These
+// become gradients as two more contractions pack them, for dx and to add to dw. It knows nothing of graphs;
+// it allocates nothing.
 #pragma once
 
 #include <algorithm>
@@ -21,29 +21,29 @@
 namespace mantissa::inline v0::on_cpu {
 
 /// Rows whose exponentials exist at a time, unless a problem says otherwise. For BF16 and a vocabulary of
-/// 50,257 they take 103 MB. What each chunk repeats is the traffic of w and dw: in BF16 w is read, packed and
-/// read again twice, dw read and written, 20 C V bytes beside 6 * 1,024 C V FLOP, so 300 FLOP a byte.
+/// 50,257 they take 103 MB. Each chunk repeats the traffic of w and dw: in BF16 w is read, packed and read
+/// again twice, dw read and written, 20 C V bytes beside 6 * 1,024 C V FLOP, so 300 FLOP a byte.
 inline constexpr std::int64_t rows_of_loss_chunk = 1024;
 
 /// Rows without a loss are left out in whole blocks of so many: products of other numbers of rows are
 /// prepared for each multiple, and 64 fill the panels of every level.
 inline constexpr std::int64_t rows_left_out = 64;
 
-/// loss = mean over N of lse(x w^T) - (x w^T)[target]; dx and dw are its gradients times the seed. Of
-/// `by_rows` losses there are N, with a seed each, and one for the lse of each. Exponentials and gradients of
-/// logits are stored as `dtype`, each rounded once from FP32; lse, losses, dw are FP32.
+/// loss = mean over N of lse(x w^T) - (x w^T)[target]; dx and dw are its gradients times the seed. With
+/// `by_rows` there are N losses, with a seed each, and a seed for the lse of each. Exponentials and gradients
+/// of logits are stored as `dtype`, each rounded once from FP32; lse, losses, dw are FP32.
 struct LinearCrossEntropy {
     std::int64_t rows = 0;      // N
     std::int64_t channels = 0;  // C
     std::int64_t classes = 0;   // V
-    /// Rows of w and dw. Those from `classes` on are padding: they are read and get no gradient. 0: no
+    /// Rows of w and dw. Rows from `classes` on are padding: they are read and get no gradient. 0: no
     /// padding.
     std::int64_t columns = 0;
     DType dtype = DType::f32;  ///< of x, w and dx
     Multiply multiply = Multiply::as_stored;
     std::int64_t max_rows_of_chunk = rows_of_loss_chunk;
     bool gradients = false;        ///< else dx, dw and the seed mean nothing
-    bool frozen = false;           ///< w is: there is no dw
+    bool frozen = false;           ///< w is frozen: there is no dw
     bool ignore_negative = false;  ///< rows with a target below 0 have no loss and no gradient
     bool by_rows = false;          ///< no mean
     int threads = 1;               ///< that its products are cut for
@@ -56,7 +56,7 @@ struct LinearCrossEntropy {
 struct LinearCrossEntropyArguments {
     const void* x = nullptr;                // [N, C]
     const void* w = nullptr;                // [columns, C]
-    const std::int32_t* targets = nullptr;  // [N], each in [0, V), or below 0 where that is ignored
+    const std::int32_t* targets = nullptr;  // [N], each in [0, V), or below 0 where such rows are ignored
     float seed = 1;
     // Seeds of losses by rows, [N]; null without gradients.
     const float* seeds = nullptr;
@@ -70,8 +70,8 @@ struct LinearCrossEntropyArguments {
 /// Why the problem cannot be done; empty if it can.
 std::string refusal(const LinearCrossEntropy& problem);
 
-/// How classes are cut: into those that one product makes, and these into groups whose exponentials have
-/// bases of their own, those that reach the epilogue in order, on one thread.
+/// The division of classes: into the classes that one product makes, and these into groups. A group's
+/// exponentials share a base; it reaches the epilogue in order, on one thread.
 struct ClassGroups {
     std::int64_t columns = 0, product = 0, rows = 0, last_rows = 0;
 
@@ -94,7 +94,7 @@ struct PreparedLossChunk {
     struct Gradients {
         PreparedContraction dx;
         std::optional<PreparedContraction> dw;        ///< of the first chunk; none: w is frozen
-        std::optional<PreparedContraction> added_dw;  ///< of the others, if there are
+        std::optional<PreparedContraction> added_dw;  ///< of the other chunks, if there are any
     };
 
     PreparedLossChunk(const LinearCrossEntropy& problem, std::int64_t tokens, Isa isa);
@@ -111,9 +111,9 @@ struct PreparedLossChunk {
     ClassGroups classes;
 };
 
-/// The beginnings of the workspace's parts. The exponentials are at its start. Sums are there as long as the
-/// first product, whose own memory is before them. Behind all else lie copies of rows that are kept, where
-/// others may be left out: their order, targets, x and dx.
+/// The beginnings of the workspace's parts. The exponentials are at its start. Sums exist as long as the
+/// first product, whose own memory is before them. At the end lie copies of the kept rows, where others may
+/// be left out: their order, targets, x and dx.
 struct LossWorkspace {
     std::size_t bases, token_numbers, losses, contraction, sums, order, targets, x, dx, bytes;
 };
@@ -124,16 +124,16 @@ struct LossKernels;
 struct PreparedLinearCrossEntropy {
     LossWorkspace workspace(int threads) const;
     /// Bytes of scratch: one chunk of exponentials where there are gradients, some numbers a token and group
-    /// of classes, and what a contraction needs.
+    /// of classes, and a contraction's workspace.
     std::size_t workspace_bytes(int threads) const { return workspace(threads).bytes; }
     const PreparedLossChunk& chunk_of(std::int64_t tokens) const;
-    /// Rows to compute where so many have a loss: those, filled up with others to whole chunks and a last one
-    /// that is prepared; or simply all.
+    /// Rows to compute where so many have a loss: these rows, filled up with others to whole chunks and a
+    /// last one that is prepared; or simply all.
     std::int64_t rows_of(std::int64_t with_loss) const;
 
     LinearCrossEntropy problem;
     const LossKernels& kernels;
-    /// The largest first: those of all rows, and where rows may be left out, shorter last ones.
+    /// The largest first: chunks for all rows, and where rows may be left out, shorter last ones.
     std::vector<PreparedLossChunk> chunks;
 };
 
@@ -145,7 +145,7 @@ PreparedLinearCrossEntropy prepare_linear_cross_entropy(const LinearCrossEntropy
 
 /// `workspace` is aligned to 64 bytes. The same bits for any number of threads: chunks follow from the shape,
 /// the first writes dw and the others add to it in order. Where blocks of rows are ignored, the other rows
-/// are gathered, and products are as many fewer: of them chunks follow from the count of targets. Throws
+/// are gathered, and products are as many fewer; their chunks follow from the count of targets. Throws
 /// UserError naming the position and the value if a target is outside [0, V), InternalError where memory is
 /// missing or misaligned.
 void linear_cross_entropy(const PreparedLinearCrossEntropy& prepared,

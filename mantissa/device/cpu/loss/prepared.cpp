@@ -16,8 +16,8 @@ namespace {
 // Most classes of a product, as a chunk of the contraction's columns: 12 MB of sums for 1,024 tokens.
 constexpr std::int64_t max_classes = 3072;
 
-/// As few chunks as the most rows allow, and those even: a last chunk of few rows would read all of w for
-/// them. In multiples of 32, since no level's panels are higher.
+/// Rows of a chunk. Chunks are as few as the most rows allow, and even: a last chunk of few rows would read
+/// all of w for them. In multiples of 32, since no level's panels are higher.
 std::int64_t rows_of_chunk(const LinearCrossEntropy& p) {
     const std::int64_t chunks = ceil_div(p.rows, p.max_rows_of_chunk);
     return std::min({p.rows, p.max_rows_of_chunk, align_up(ceil_div(p.rows, chunks), 32)});

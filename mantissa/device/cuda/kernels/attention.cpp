@@ -1,5 +1,5 @@
-// Attention and its gradient on the matrix units: kernels of our own, one forward and two backward, and what
-// masks and gradients of a score's operands take beside them.
+// Attention and its gradient on the matrix units: kernels of our own, one forward and two backward, and the
+// kernels beside them for masks and gradients of a score's operands.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,8 +20,8 @@ namespace mantissa::inline v0::on_cuda {
 
 namespace {
 
-/// Gradients of operands, in the order in which they are asked for, as those of `PairScore`. What rows add up
-/// to is summed over the axes that the operand does not have.
+/// Gradients of operands, in the order in which they are asked for, as in `PairScore`. Sums by rows are
+/// summed further over the axes that the operand does not have.
 class ScoreGradients {
   public:
     /// Adds up FP32 numbers [B, heads, positions] over the axes that the operand does not have.
@@ -39,8 +39,8 @@ class ScoreGradients {
 
     std::int64_t workspace() const;
     std::int64_t launches() const;
-    /// Where the kernels leave what they make of these. `first_output`: among the operation's; `first`: of
-    /// the workspace.
+    /// Where the kernels leave these gradients. `first_output`: among the operation's; `first`: of the
+    /// workspace.
     std::vector<std::uint64_t> places(const std::vector<std::size_t>& which, const Operands& operands,
                                       std::size_t first_output, std::int64_t first) const;
     void begin(const Context& context, const Operands& operands, std::size_t first_output) const;
@@ -268,7 +268,7 @@ Expected<BoundScore> bound_score(Context& context, const Problem& problem, std::
 
 using codegen::AttentionKernel;
 
-/// The attention of the graph: which operand holds each of q, k and v, and the kernels' common part.
+/// The attention of the graph: the operands that hold q, k and v, and the kernels' common part.
 struct DescribedAttention {
     AttentionKernel kernel;
     std::size_t tensors = 0;          ///< operands that hold q, k and v
@@ -338,7 +338,7 @@ struct BoundAttention {
 
     std::int64_t launches() const { return seen_tiles ? 2 : 1; }
 
-    /// `operands`: of the score. `table`: where its seen tiles may be kept. `further`: what comes behind
+    /// `operands`: of the score. `table`: where its seen tiles may be kept. `further`: parameters behind
     /// them.
     void queue(const Context& context, std::vector<std::uint64_t> parameters,
                std::span<const std::uint64_t> operands, std::uint64_t table,
@@ -378,8 +378,8 @@ PreparedKernel forward_kernel(Context& context, const DescribedAttention& of) {
     return {.launch = queue, .workspace = made.table_bytes, .launches = made.launches()};
 }
 
-/// do, the tensors of q, k and v, the operands of the score, then o and the log-sum-exp, and that one's
-/// gradient where there is one.
+/// do, the tensors of q, k and v, the operands of the score, then o and the log-sum-exp, and the
+/// log-sum-exp's gradient where there is one.
 class BoundGradient {
   public:
     BoundGradient(Context& context, const DescribedAttention& of, const ScoreGradients& gradients)

@@ -60,13 +60,13 @@ class OverNumbers {
     SizedKernel made_;
 };
 
-/// The terms of the sum: as they came, or the sum of some.
+/// The terms of the sum: the received ones, or the sum of some.
 struct Term {
     std::uint64_t address = 0;
     DType dtype = DType::f32;
 };
 
-/// Additions of so many numbers of `ranks` terms, in FP32, over the tree of ranks/tree_sum.h.
+/// Additions of so many numbers of `ranks` terms, in FP32, over the tree of tree_sum (ranks/exchange.h).
 class TreeOfTerms {
   public:
     TreeOfTerms(Context& context, std::int64_t count, int ranks, DType terms) {
@@ -74,7 +74,7 @@ class TreeOfTerms {
     }
 
     /// `places`: where the sum of some terms may lie on its way, by the first of them; may be the terms' own
-    /// where they are of FP32. The last one lies at `to`.
+    /// places where they are FP32. The last sum lies at `to`.
     Term queue(const Context& context, cuda::Stream stream, std::span<const Term> terms,
                std::span<const std::uint64_t> places, std::uint64_t to) const {
         if (terms.size() == 1) return terms[0];
@@ -87,7 +87,7 @@ class TreeOfTerms {
     }
 
   private:
-    /// The subject of a sum of so many terms.
+    /// Makes the additions for a sum of so many terms; returns the sum's type.
     DType make_additions(Context& context, std::int64_t count, int terms, DType dtype) {
         if (terms == 1) return dtype;
         const int half = static_cast<int>(std::bit_ceil(static_cast<unsigned>(terms)) / 2);
@@ -101,8 +101,8 @@ class TreeOfTerms {
     std::map<std::pair<DType, DType>, OverNumbers> additions_;
 };
 
-/// The sum of FP32 tensors over all ranks, prepared. `wire`: what terms are rounded to before they travel,
-/// a rank's own as those of the others; sums are of FP32, and travel as such.
+/// The sum of FP32 tensors over all ranks, prepared. `wire`: the format that terms are rounded to before they
+/// travel, a rank's own as the others'; sums are of FP32, and travel as such.
 class SumOverRanks {
   public:
     SumOverRanks(Context& context, std::span<const Type> tensors, Cut cut, DType wire)
@@ -143,7 +143,7 @@ class SumOverRanks {
             if (tensors_[i].own > 0) add_up(context, at, i);
     }
 
-    /// Queues what brings every rank's sums to all.
+    /// Queues the copies that bring every rank's sums to all.
     void queue_to_all(const std::vector<std::uint64_t>& at) const {
         GpuRanks::Places sends = no_places(), receives = no_places();
         for (int rank = 0; rank < ranks_.ranks(); ++rank) {
@@ -176,8 +176,8 @@ class SumOverRanks {
         return places[static_cast<std::size_t>(rank)];
     }
 
-    // The ranks' room: what arrives, by rank; where terms are rounded to travel, those that are sent, and
-    // sums on their way, by rank.
+    // The ranks' room: received terms, by rank. Where terms are rounded to travel, sent terms, and sums on
+    // their way, by rank.
     std::uint64_t received(std::size_t i, int rank) const {
         return number_at(ranks_.room(), own_numbers_ * rank + tensors_[i].room, wire_);
     }

@@ -1,5 +1,5 @@
-// Matrix products by cuBLASLt. It stores matrices column by column, so that what lies row by row is the
-// transpose to it: y = a b is asked for as its transpose, b's times a's.
+// Matrix products by cuBLASLt. It stores matrices column by column, so a matrix row by row is the transpose
+// to it: y = a b is asked for as its transpose, b's times a's.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,9 +16,9 @@ namespace {
 using cuda::BlasStatus;
 using cuda::BlasType;
 
-/// NVIDIA's recommendation for sm_90; others need less.
+/// NVIDIA's recommendation for sm_90; other architectures need less.
 constexpr std::uint64_t max_workspace = std::uint64_t{32} << 20;
-/// Addresses that are multiples of it are read 16 bytes at a time: nothing is gained by larger ones.
+/// Addresses that are multiples of this are read 16 bytes at a time: larger multiples gain nothing.
 constexpr std::uint32_t best_alignment = 16;
 
 BlasType blas_type(DType dtype, Layout layout = Layout::row_major) {
@@ -189,8 +189,7 @@ class Descriptions {
     cuda::MatrixLayout a_ = nullptr, b_ = nullptr, d_ = nullptr;
 };
 
-/// The largest power of two, up to the best, of which these addresses and all steps of the batch are
-/// multiples.
+/// The largest power of two, up to the best, that divides these addresses and all steps of the batch.
 std::uint32_t alignment_of(const Product& product, std::uint64_t addresses) {
     std::uint64_t all = addresses | best_alignment;
     if (product.batch > 1)
@@ -211,7 +210,7 @@ std::string text_of(const Product& product, std::uint32_t alignment) {
                        alignment);
 }
 
-/// A product and what runs it.
+/// A product with the algorithm that runs it.
 struct BoundProduct {
     BoundProduct(Context& in, const Product& of) : context(in), product(of), descriptions(in.blas, of) {}
     BoundProduct(const BoundProduct&) = delete;

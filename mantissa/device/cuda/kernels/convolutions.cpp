@@ -1,7 +1,7 @@
-// The three products of a convolution: by kernels of our own where each channel has a filter, by cuBLASLt
-// where windows share no pixel, gradients of larger filters in 16 bits by a kernel of our own on the matrix
-// units, by cuDNN, or by a slow kernel of our own. cuDNN has filters as [K, R, S, C], so those of the graph,
-// [R, S, C, K], are transposed on their way.
+// The three products of a convolution. Kernels of our own are for filters of one channel, cuBLASLt for
+// windows that share no pixel. A kernel on the matrix units makes gradients of larger filters in 16 bits.
+// Else cuDNN does the product, or a slow kernel of our own. cuDNN has filters as [K, R, S, C], so the graph's
+// filters, [R, S, C, K], are transposed on their way.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -75,9 +75,9 @@ std::vector<std::int64_t> filter_extents(const Convolution& of) {
     return {of.filters, of.group_channels(), of.vertical.filter * of.horizontal.filter};
 }
 
-/// The call of cuDNN and what is done around it. Where the result is FP32 and the operands are shorter, which
-/// cuDNN does not offer, they are widened: TF32 has every number of BF16 and FP16, so the products are as
-/// exact.
+/// The call of cuDNN and the conversions around it. Where the result is FP32 and the operands are shorter,
+/// which cuDNN does not offer, they are widened. TF32 has every number of BF16 and FP16, so the products are
+/// as exact.
 class BoundDnn {
   public:
     BoundDnn(Context& context, const DnnConvolution& of, std::span<const Type> operands,
@@ -170,8 +170,8 @@ Expected<PreparedKernel> prepare_by_library(Context& context, const NamedConvolu
                           .algorithm = [bound] { return bound->text(); }};
 }
 
-/// Windows that share no pixel: those of all images are rows, and the filter is a matrix [R S C, K] as it
-/// lies in the graph. So a gradient of filters is FP32, whatever its operands. Where windows are not the
+/// Windows that share no pixel: the windows of all images are rows, and the filter is a matrix [R S C, K] as
+/// it lies in the graph. So a gradient of filters is FP32, whatever its operands. Where windows are not the
 /// pixels as they lie, they are copied together before, or a gradient of images apart behind.
 Expected<PreparedKernel> prepare_by_product(Context& context, const NamedConvolution& named,
                                             const ProductUnit& unit, const Problem& problem) {
@@ -291,7 +291,7 @@ Expected<PreparedKernel> prepare_filter_gradient(Context& context, const NamedCo
                                            .dtype = unit.operands};
     if (std::string reason = codegen::refuse_filter_gradient(gradient); !reason.empty())
         return Unexpected{std::move(reason)};
-    // A block takes most registers of a multiprocessor, of which sm_80, sm_90 and sm_100 hold 2,048 threads.
+    // A block takes most registers of a multiprocessor, which holds 2,048 threads on sm_80, sm_90 and sm_100.
     constexpr std::int64_t resident_threads = 2048;
     const std::int64_t wanted = context.resident_threads / resident_threads / gradient.tiles();
     gradient.parts = std::clamp<std::int64_t>(wanted, 1, gradient.stages());
@@ -328,7 +328,7 @@ Expected<PreparedKernel> prepare_by_channel(Context& context, const NamedConvolu
     return PreparedKernel{.launch = launch_of(context, made)};
 }
 
-/// A thread an output: for sizes that no library takes, and machines that have none.
+/// A thread an output: for sizes that no library takes, and machines without cuDNN.
 Expected<PreparedKernel> prepare_plainly(Context& context, const NamedConvolution& named,
                                          const ProductUnit& unit, const Problem& problem) {
     if (std::string reason = unit.refusal(problem); !reason.empty()) return Unexpected{std::move(reason)};

@@ -361,7 +361,7 @@ class PlannedConvolution final : public DnnPlan {
         return engine_ == symmetric && (rows.before != rows.behind || columns.before != columns.behind);
     }
 
-    /// Keeps the library's words on what it refused.
+    /// Keeps the library's words on its refusal.
     bool said(DnnStatus status) {
         said_ = words_of(*context_.dnn, status);
         refused_.insert("what cuDNN refuses");

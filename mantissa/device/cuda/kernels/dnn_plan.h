@@ -1,4 +1,4 @@
-// A convolution as cuDNN is asked for it, and the plan that it was answered with.
+// A convolution as a request to cuDNN, and the plan that cuDNN answers with.
 #pragma once
 
 #include <memory>
@@ -31,8 +31,8 @@ class DnnPlan {
     virtual std::string text() const = 0;
 };
 
-/// The first engine of cuDNN's heuristics that adds in one order in FP32 and multiplies what lies there, and
-/// FP32 as TF32 only where that may be. The reason, in the library's words, where there is none.
+/// The first engine of cuDNN's heuristics that adds in one order in FP32 and multiplies operands as they are,
+/// and FP32 as TF32 only where that is allowed. The reason, in the library's words, where there is none.
 Expected<std::shared_ptr<DnnPlan>> plan_convolution(const Context& context,
                                                     const DnnConvolution& convolution);
 

@@ -36,7 +36,7 @@ codegen::ElementKernel element_kernel(const Problem& problem, std::string op) {
     return kernel;
 }
 
-/// Operands that lie as the output does: each element is read where it is written.
+/// Operands with the output's layout: each element is read where it is written.
 std::vector<int> operands_like_the_output(const Problem& problem) {
     std::vector<int> like;
     for (std::size_t i = 0; i < problem.inputs.size(); ++i)

@@ -36,8 +36,8 @@ Launch rows_of_ids(const Problem& problem, Context& context) {
     };
 }
 
-/// One block adds up the rows of an id in a stretch, and one those of all stretches: as many of one as of the
-/// other, for an id that is everywhere. Each stretch has a word for each row of the table.
+/// One block adds up the rows of an id in a stretch, and one adds up all stretches: as many rows as
+/// stretches, for an id that is everywhere. Each stretch has a word for each row of the table.
 std::int64_t tokens_of_stretch(std::int64_t tokens) {
     constexpr std::int64_t least = 32, max_stretches = 128;
     return std::max(least, ceil_div(tokens, max_stretches));

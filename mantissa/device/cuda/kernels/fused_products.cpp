@@ -1,7 +1,7 @@
 // Products with one of cuBLASLt's epilogues: fused nodes whose body is a matmul and GELU, which may keep its
 // input, or GELU's gradient, and perhaps its sums over rows, the gradient of a bias.
 //
-// A body is known by its primitives: they are compared with those that the operation is made of.
+// A body is known by its primitives: they are compared with the primitives of the operation's definition.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,8 +19,8 @@ namespace mantissa::inline v0::on_cuda {
 
 namespace {
 
-/// A product and what is made of it, in primitives. Inputs are the product's, then GELU's where its gradient
-/// is made; results y and the product.
+/// A product and its epilogue, in primitives. Inputs are the product's, then GELU's where its gradient is
+/// made; results y and the product.
 struct EpiloguePattern {
     Graph graph;
 
@@ -119,7 +119,7 @@ std::optional<Results> results_of(const Graph& body, const EpiloguePattern& patt
     return results;
 }
 
-/// The fused node as a product that has the epilogue of the pattern; nothing where it has another.
+/// The fused node as a product with the epilogue of the pattern; nothing where it has another.
 std::optional<FusedProduct> as_pattern(const Graph& body, const Product& plain, const Node& matmul,
                                        bool gradient) {
     for (std::size_t y = 0; y < body.results().size(); ++y) {
@@ -205,7 +205,7 @@ Expected<PreparedKernel> prepare_fused(const KernelTable& table, Context& contex
         sums = std::move(*made);
         prepared.workspace = std::max(prepared.workspace, sums->workspace);
         prepared.launches += sums->launches;
-        // Their sources are read again.
+        // The sums' sources are read again.
         prepared.cost = problem.op.cost(problem.inputs, problem.outputs, problem.attributes);
         prepared.cost->bytes += problem.outputs[fused->outputs[0]].bytes();
     }

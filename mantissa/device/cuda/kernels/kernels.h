@@ -1,7 +1,7 @@
 // The GPU's kernel table: binds kernels that are made in process, and cuBLASLt's and cuDNN's, to operations
 // of the graph.
 //
-// A launch queues: what it does is done when the stream comes to it, and kept in a graph where the stream is
+// A launch queues: its work is done when the stream comes to it, and kept in a graph where the stream is
 // being captured. So it reads no memory of the device, and waits for nothing.
 #pragma once
 
@@ -25,10 +25,10 @@ namespace mantissa::inline v0::on_cuda {
 
 class GpuRanks;
 
-/// Places of a nest's longest row in which each thread has one: up to eight neighbouring columns of 16 bits.
+/// Places in a row that get a thread each, at most: up to eight neighbouring columns of 16 bits.
 constexpr std::int64_t max_places_of_row = 512;
 
-/// The place that kernels are bound to. Lives as long as the device, at one address.
+/// The device's objects that kernels are bound to. Lives as long as the device, at one address.
 struct Context {
     const cuda::Driver& driver;
     const cuda::CublasLt& blas;
@@ -39,17 +39,17 @@ struct Context {
     KernelModules& modules;
     ProductAlgorithms& algorithms;
     cuda::Stream work = nullptr;  ///< where launches queue
-    // As Arithmetic::unit names what computes.
+    // Units, named as in Arithmetic::unit.
     std::string unit;                   ///< FP32: "sm_80"
     std::string matrix_unit;            ///< TF32 and shorter
     std::string fp8_unit = {};          ///< empty: there is none
     std::int64_t resident_threads = 0;  ///< that all multiprocessors hold at a time
-    // Two i32 of the device and of the host: what went wrong in a kernel, as `reports` numbers it from 1, and
-    // an index that was outside.
+    // Two i32 of the device and of the host: the failure in a kernel, as `reports` numbers it from 1, and an
+    // index that was outside.
     cuda::DevicePtr report_on_device = 0;
     std::int32_t* report_on_host = nullptr;
     std::vector<std::string> reports = {};
-    GpuRanks* ranks = nullptr;         ///< those among which the GPU is one; null: it is the only one
+    GpuRanks* ranks = nullptr;         ///< the ranks that the GPU belongs to; null: there are none
     bool warpgroup_attention = false;  ///< CudaOptions', on a GPU that has them
     std::int64_t loss_chunks = 1;      ///< CudaOptions'
 
@@ -75,15 +75,15 @@ Launch launch_of(const Context& context, SizedKernel kernel);
 /// Queues a kernel of a grid; nothing for no blocks.
 void launch(const Context& context, const GpuKernel& kernel, std::int64_t blocks,
             std::vector<std::uint64_t> parameters, int threads = codegen::grid_threads);
-/// The same on another stream.
+/// Launches on another stream.
 void launch_on(const Context& context, cuda::Stream stream, const GpuKernel& kernel, std::int64_t blocks,
                std::vector<std::uint64_t> parameters);
-/// One of many small problems of a kind, as the words of its table have it but for the first.
+/// One of many small problems of a kind: the words of its table, without the first.
 struct Part {
     std::int64_t blocks = 0;
     std::vector<std::uint64_t> words;
 };
-/// Queues a kernel with a table over all parts, in as many launches as it takes. `parameters` are those
+/// Queues a kernel with a table over all parts, in as many launches as it takes. `parameters` are the ones
 /// behind the table.
 void launch_parts(const Context& context, const GpuKernel& kernel, const codegen::PartTable& table,
                   std::span<const Part> parts, const std::vector<std::uint64_t>& parameters);
@@ -113,7 +113,7 @@ void add_collective_kernels(KernelTable& table, Context& context);
 
 // Parts that kernels of several files are made of.
 
-/// A reduction over any axes, or one of chunks and one over the chunks.
+/// A reduction over any axes: one kernel, or one over chunks and one over the chunks' results.
 struct Stages {
     std::shared_ptr<const GpuKernel> first, second;  // second: null
     std::int64_t first_blocks = 0, second_blocks = 0;
@@ -138,11 +138,11 @@ enum class NestOutputs : std::uint8_t {
     over_operands,  ///< may lie where operands of their shape do
 };
 
-/// The kernel of a graph whose operations, taken apart into primitives, are one nest; its operands are the
-/// graph's inputs, in their order.
+/// The kernel of a graph whose operations, as primitives, are one nest; its operands are the graph's inputs,
+/// in their order.
 Expected<PreparedKernel> prepare_definition(Context& context, const Graph& definition, NestOutputs place);
 
-/// How an operand is read to fill a shape: repeated along axes that it is stretched over.
+/// The strides that read an operand to fill a shape: repeated along axes that it is stretched over.
 codegen::Strided stretched(const Type& operand, const Shape& shape);
 
 /// Adds the kernel, with axes merged where that changes nothing, and a name that is an identifier.

@@ -1,4 +1,4 @@
-// How kernels, copies and zeros are queued.
+// The queueing of kernels, copies and zeros.
 #include <algorithm>
 #include <limits>
 

@@ -1,6 +1,5 @@
-// The fused linear cross-entropy of a linear layer's logits, a chunk of rows at a time: cuBLASLt makes
-// logits, a nest their loss and, over them, their gradients, and two products of these dx and what is added
-// to dw.
+// The fused linear cross-entropy of a linear layer's logits, a chunk of rows at a time. cuBLASLt makes
+// logits, a nest their loss and, over them, their gradients. Two products of these make dx and a term of dw.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -101,7 +100,7 @@ Graph loss_of_chunk(const DescribedLoss& of, std::int64_t rows) {
 struct LossOfRows {
     PreparedKernel logits, loss, dx, dw, added_dw;
 
-    /// The algorithms of the products that there are.
+    /// The algorithms of the existing products.
     std::string algorithms() const {
         std::string text;
         for (const PreparedKernel* kernel : {&logits, &dx, &dw, &added_dw})
@@ -190,9 +189,9 @@ struct BoundLoss {
     }
 };
 
-/// Logits are written, read by the nest, and their gradients written and read twice; w is read in each chunk
-/// by two products, and dw is written by the first and read and written by the others. What a nest reads of a
-/// row again lies in the GPU's cache.
+/// Logits are written, read by the nest, and their gradients written and read twice. In each chunk two
+/// products read w; the first chunk writes dw, and the others read and write it. A nest's second reading of a
+/// row comes from the GPU's cache.
 Cost cost_of(const Problem& problem, const DescribedLoss& of) {
     Cost cost = problem.op.cost(problem.inputs, problem.outputs, problem.attributes);
     const std::int64_t again = of.chunks() - 1, w = problem.inputs[1].bytes();

@@ -18,17 +18,17 @@ namespace {
 
 /// Elements of a flat nest that a block has, of a table's parts: four a thread.
 constexpr std::int64_t elements_of_block = 4 * codegen::grid_threads;
-/// Blocks of a nest with sums over rows: their partial sums should take little beside what is read, and keep
-/// all multiprocessors busy. A row is read, summed twice and written before the next one: only many blocks
-/// hide that.
+/// Blocks of a nest with sums over rows: their partial sums should be small beside the operands, and keep all
+/// multiprocessors busy. A row is read, summed twice and written before the next one: only many blocks hide
+/// that.
 constexpr std::int64_t max_blocks_with_sums = 1024;
 /// Threads that add up the partial sums of a column: as many blocks then read at a time as there are results
 /// for, and each reads a few.
 constexpr std::int64_t max_threads_of_sum = 32, terms_of_thread = 4;
 
 /// How often the multiprocessors are filled with blocks of one nest by rows. Operands that all rows share are
-/// read once a block, so that few blocks read little; one wave alone would leave many idle where blocks are
-/// not equally long, or a little more than one holds.
+/// read once a block, so that few blocks read little. One wave alone would leave many multiprocessors idle
+/// where blocks are not equally long, or are a few more than one wave holds.
 constexpr std::int64_t waves = 2;
 
 /// Whether threads of a row wait for one another.
@@ -47,7 +47,7 @@ bool holds_sums(const codegen::LoopNest& nest, std::int64_t rows) {
     return rows * nest.partial_sums * static_cast<std::int64_t>(sizeof(float)) <= max_bytes;
 }
 
-/// NvptxTarget::at_once: 16 bytes of the shortest of what varies by column, while that leaves a thread
+/// NvptxTarget::at_once: 16 bytes of the shortest type that varies by column, while that leaves a thread
 /// registers.
 int at_once_of(const codegen::LoopNest& nest) {
     std::size_t shortest = 16, columns = 0;
@@ -74,8 +74,8 @@ int at_once_of(const codegen::LoopNest& nest) {
     return static_cast<int>(count_at_once);
 }
 
-/// As many as there are columns for, in whole warps. Of rows that are too long for one place a thread a block
-/// should be large: what is walked again then lies in the L2 cache, as few rows are on their way.
+/// As many as there are columns for, in whole warps. For rows that are too long for one place a thread a
+/// block should be large: its second walk then finds the row in the L2 cache, as few rows are on their way.
 void choose_threads(const codegen::LoopNest& nest, codegen::NvptxTarget& target) {
     target.threads = codegen::grid_threads;
     if (nest.flat) return;
@@ -110,7 +110,7 @@ struct BoundNest {
     bool starts_at_zero = false;  ///< partial sums are added to in memory
     std::vector<FinishedSum> sums = {};
 
-    /// Each of `side_by_side` times `per_block` rows.
+    /// Blocks of `side_by_side` times `per_block` rows.
     std::int64_t blocks() const { return ceil_div(ceil_div(count, per_block), side_by_side); }
     std::int64_t partial_bytes() const {
         return blocks() * partial_sums * static_cast<std::int64_t>(sizeof(float));
@@ -123,7 +123,7 @@ struct BoundNest {
         return 1 + (starts_at_zero ? 1 : 0) + static_cast<std::int64_t>(sums.size());
     }
 
-    /// Whether operands and outputs begin where it may read several elements at once.
+    /// Whether operands and outputs begin where the kernel may read several elements at once.
     bool takes(const Operands& operands) const {
         const auto is_aligned = [&](const std::byte* address) {
             return at_once == 1 || address_of(address) % 16 == 0;
@@ -152,7 +152,7 @@ struct BoundNest {
     }
 };
 
-/// Adds up `terms` of each of some neighbouring partial sums, of which the first is number `first`.
+/// Adds up `terms` of each of some neighbouring partial sums, from number `first` on.
 SizedKernel added_sums(Context& context, const codegen::LoopNest& nest, std::int64_t first, std::int64_t sums,
                        std::int64_t terms) {
     constexpr int at_once = 4;
@@ -166,7 +166,7 @@ SizedKernel added_sums(Context& context, const codegen::LoopNest& nest, std::int
     return add_sized(context, {.name = "sum_of_blocks", .code = code});
 }
 
-/// Says how the partial sums of all blocks become what the nest writes.
+/// Says how the partial sums of all blocks become the nest's outputs.
 void add_sums(Context& context, const codegen::LoopNest& nest, BoundNest& bound) {
     for (const codegen::Walk& walk : nest.walks)
         for (const auto* sums : {&walk.sums, &walk.row_sums})

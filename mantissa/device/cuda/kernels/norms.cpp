@@ -1,5 +1,5 @@
-// The norm of all gradients: their squares, of many in one launch, and the sum of those. Among ranks each
-// squares what it has, and all get everybody's sums.
+// The norm of all gradients: their squares, of many in one launch, and the sum of the squares. Among ranks
+// each squares its own parts, and all get everybody's sums.
 #include <fmt/format.h>
 
 #include <optional>
@@ -18,7 +18,7 @@ constexpr std::int64_t number = sizeof(double);
 
 std::int64_t sums_of(std::int64_t elements) { return ceil_div(elements, shard_block); }
 
-/// Gradients of one format, whose squares one kernel adds up: those of each block by which ranks cut
+/// Gradients of one format, whose squares one kernel adds up. It sums each block by which ranks cut
 /// (ranks/shard.h), so that a part has the sums that it has in the whole.
 class Squares {
   public:
@@ -64,7 +64,7 @@ class RootOfSums {
           root_(context.modules.add({.name = "norm", .code = codegen::NormKernel{}})) {}
 
     std::int64_t launches() const { return whole_.launches() + 1; }
-    /// Bytes of the sums, then their sum, and what it takes on the way.
+    /// Bytes of the sums, then their sum, and partial sums on the way.
     std::int64_t workspace() const { return (sums_ + 1) * number + whole_.partial_bytes; }
 
     void queue(const Context& context, const Operands& operands) const {
@@ -80,8 +80,8 @@ class RootOfSums {
     std::shared_ptr<const GpuKernel> root_;
 };
 
-/// Squares are added in FP64, where those of FP32 numbers cannot overflow: by blocks of all gradients at
-/// once, then those of the blocks.
+/// Squares are added in FP64, where squares of FP32 numbers cannot overflow: by blocks of all gradients at
+/// once, then over the blocks.
 Expected<PreparedKernel> norm_of_all(const Problem& problem, Context& context) {
     std::vector<Squares> all;
     std::int64_t sums = 0, launches = 0;
@@ -109,7 +109,7 @@ Expected<PreparedKernel> norm_of_all(const Problem& problem, Context& context) {
 /// The number of the sum that the norm of parts exchanges: no other sum has it.
 constexpr int norms = -2;
 
-/// The norm of gradients of which this rank has parts, or all: the same sums of blocks, in the same order.
+/// The norm of gradients that this rank has parts of, or all: the same sums of blocks, in the same order.
 Expected<PreparedKernel> norm_of_parts(const Problem& problem, Context& context) {
     if (std::string reason = refuse_ranks(problem, context.ranks ? context.ranks->ranks() : 1);
         !reason.empty())

@@ -28,7 +28,7 @@ constexpr std::string_view words_of_algorithms = "mantissa algorithms 2 ";
 constexpr std::size_t digits_of_word = 16;
 
 /// The file's text. Its first line has the first words and the checksum of the other lines. Each of these has
-/// the words of a product's algorithm in hexadecimal digits, and then what is multiplied.
+/// the words of a product's algorithm in hexadecimal digits, and then the product.
 std::string text_of(const TimedAlgorithms& all) {
     std::string lines;
     for (const auto& [product, algorithm] : all) {
@@ -51,7 +51,7 @@ std::optional<cuda::MatmulAlgorithm> algorithm_of_digits(std::string_view digits
     return algorithm;
 }
 
-/// None of a text that is not as it was written, to the byte.
+/// The algorithms of a text; none if a byte of it was changed.
 TimedAlgorithms algorithms_in(const std::string& text) {
     TimedAlgorithms all;
     std::string_view rest = text;
@@ -73,7 +73,7 @@ TimedAlgorithms algorithms_in_file(const fs::path& file) {
         if (!fs::is_regular_file(file, ignored)) return {};
         return algorithms_in(read_file(file));
     } catch (const UserError&) {
-        return {};  // it went, or may not be read
+        return {};  // it is gone, or may not be read
     }
 }
 
@@ -116,7 +116,7 @@ constexpr int timed_rounds = 5;
 constexpr double min_milliseconds = 0.2;
 constexpr int max_launches = 100;
 
-/// Memory of the GPU that goes when nobody times any more.
+/// Memory of the GPU that is freed when timing ends.
 class Scratch {
   public:
     explicit Scratch(const Context& context) : context_(context) {}
@@ -126,7 +126,7 @@ class Scratch {
     Scratch(const Scratch&) = delete;
     Scratch& operator=(const Scratch&) = delete;
 
-    /// Null where there is not so much.
+    /// Null where there is not enough memory.
     std::byte* allocate(std::size_t bytes) {
         cuda::DevicePtr address = 0;
         const cuda::Result result = context_.driver.mem_alloc(&address, std::max<std::size_t>(bytes, 1));
@@ -162,7 +162,7 @@ class Scratch {
     std::vector<cuda::DevicePtr> held_;
 };
 
-/// Times what is queued between two events.
+/// Times the work queued between two events.
 class Timer {
   public:
     explicit Timer(const Context& context) : context_(context) {
@@ -196,7 +196,7 @@ std::string name_of(const MatmulHeuristic& algorithm) {
     return checksum_text(checksum_of(std::as_bytes(std::span(algorithm.algorithm.data))));
 }
 
-/// One of those offered as it is timed.
+/// An offered algorithm as it is timed.
 struct Candidate {
     const MatmulHeuristic* algorithm = nullptr;
     int launches = 1;
@@ -209,7 +209,7 @@ double median_of(std::vector<double> values) {
     return *middle;
 }
 
-/// The worst error of what lies in `outputs`, in units of what is allowed: above 1 is wrong.
+/// The worst error of `outputs`, in units of the allowed error: above 1 is wrong.
 double worst_error(const Context& context, const ChosenAlgorithm& chosen,
                    const std::vector<ExpectedNumber>& expected, const std::vector<std::byte*>& outputs) {
     std::vector<std::array<std::byte, sizeof(double)>> stored(expected.size());
@@ -256,7 +256,7 @@ const MatmulHeuristic* quickest_of(const Context& context, ChosenAlgorithm& chos
                                           chosen.refused.empty() ? "" : "; ", name_of(algorithm), error);
             continue;
         }
-        // Timed after a first launch, in which the library loads its kernel.
+        // Timed after a first launch, since the library loads its kernel then.
         const double once = timer.milliseconds(run);
         const double launches = std::ceil(min_milliseconds / std::max(once, 1e-6));
         candidates.push_back({.algorithm = &algorithm,

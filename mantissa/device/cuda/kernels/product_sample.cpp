@@ -34,7 +34,7 @@ class Numbers {
     std::vector<std::byte> stored_;
 };
 
-/// A sum in FP64, and what bounds its error in FP32.
+/// A sum in FP64, with the bound of its error in FP32.
 struct Sum {
     double value = 0, magnitude = 0, largest = 0;  ///< of absolute terms; partial sum
     std::int64_t terms = 0;

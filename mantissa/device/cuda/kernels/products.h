@@ -1,4 +1,4 @@
-// Matrix products by cuBLASLt, for operations that are made of several.
+// Matrix products by cuBLASLt, for operations that consist of several.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace mantissa::inline v0::on_cuda {
 
-/// A unit by which kernels of contractions multiply.
+/// A unit that kernels of contractions multiply by.
 struct ProductUnit {
     DType operands = DType::f32;
     bool tf32 = false;  ///< FP32 operands, as TF32
     std::string name;
     Arithmetic arithmetic = {};
 
-    /// Why the operands are not its own; empty if they are.
+    /// Why the unit does not take the operands; empty if it does.
     std::string refusal(const Problem& problem) const;
 };
 
@@ -24,7 +24,7 @@ struct ProductUnit {
 std::vector<ProductUnit> product_units(const Context& context, const std::string& by,
                                        const std::string& matrix_unit);
 
-/// A product of one batch of matrices, as the library is asked for it. Of bytes, the sums are i32.
+/// A product of one batch of matrices, as a request to the library. For bytes, the sums are i32.
 struct Product {
     struct Matrix {
         DType dtype = DType::f32;
@@ -49,10 +49,10 @@ struct Product {
     Matrix a, b, y;
     std::int64_t batch = 1;
     bool bias = false, tf32 = false;
-    bool adds = false;  ///< to what lies in y
+    bool adds = false;  ///< to y's former contents
     Epilogue epilogue = Epilogue::none;
 
-    /// FP8 alone: operands 2 and 3 are what the sums are multiplied by, f32.
+    /// FP8 alone: operands 2 and 3 are factors of the sums, f32.
     bool is_scaled() const { return is_fp8(a.layout); }
     /// The bias' place among the operands.
     std::size_t place_of_bias() const { return is_scaled() ? 4 : 2; }
@@ -61,16 +61,16 @@ struct Product {
     }
 };
 
-/// That of a matmul; why the unit does not make it, where the library would not or there is nothing to add
-/// up.
+/// The product of a matmul. Or the reason why the unit does not make it, where the library would not or there
+/// is nothing to add up.
 Expected<Product> product_of(const ProductUnit& unit, const Problem& matmul);
 
 /// Operands a, b, factors of FP8, a bias where there is one, and GELU's input where its gradient is made;
-/// outputs y, and what its epilogue stores besides. None of its extents is 0.
+/// outputs y, and the epilogue's further results. None of its extents is 0.
 Expected<PreparedKernel> prepare_product(Context& context, const Product& product);
 
 /// Adds the kernels of fused nodes that are a product with an epilogue that cuBLASLt has. The table must stay
-/// where it is.
+/// at its address.
 void add_fused_product_kernels(KernelTable& table, Context& context);
 
 }  // namespace mantissa::on_cuda

@@ -1,5 +1,5 @@
 // Quantised weights and their products. Few rows are multiplied by a kernel of our own, which reads the
-// weights once, many by cuBLASLt's products of bytes; of four bits the library has none.
+// weights once, many rows by cuBLASLt's products of bytes; the library has none of four bits.
 #include <fmt/format.h>
 
 #include "mantissa/base/whole_units.h"
@@ -9,7 +9,7 @@ namespace mantissa::inline v0::on_cuda {
 
 namespace {
 
-/// Up to so many rows share what a warp reads of the weights.
+/// Up to so many rows share a warp's reads of the weights.
 constexpr std::int64_t max_rows_as_they_lie = 8;
 /// The unit of extents of bytes that cuBLASLt asks for.
 constexpr std::int64_t unit = codegen::numbers_of_word;
@@ -91,7 +91,7 @@ struct QuantizedRows {
     }
 };
 
-/// Columns from `first` on, by a kernel that reads w where it lies.
+/// Columns from `first` on, by a kernel that reads w in place.
 struct ProductAsItLies {
     Bound kernel;
     Extents of;
@@ -130,7 +130,7 @@ Expected<PreparedKernel> prepare_as_it_lies(Context& context, const std::string&
     const QuantizedRows x(context, problem, of, 0);
     const ProductAsItLies product(context, of, 0);
     Cost cost = problem.op.cost(problem.inputs, problem.outputs, problem.attributes);
-    cost.bytes += 2 * of.rows * of.pitch();  // of w what is read again lies in the cache
+    cost.bytes += 2 * of.rows * of.pitch();  // second reads of w come from the cache
     return PreparedKernel{.launch =
                               [&context, x, product](const Operands& operands) {
                                   x.queue(context, operands);
@@ -141,8 +141,8 @@ Expected<PreparedKernel> prepare_as_it_lies(Context& context, const std::string&
                           .cost = cost};
 }
 
-/// Sums by the library, scaled where they lie if it takes rows as long as y's. Else they are apart, and the
-/// last one to three columns are made without it.
+/// Sums by the library, scaled in place if it takes rows as long as y's. Else the sums are apart, and the
+/// last one to three columns are made without the library.
 Expected<PreparedKernel> prepare_many_rows(Context& context, const Problem& problem) {
     if (const std::string asked = problem.attributes.word("multiply"); asked != "s8")
         return Unexpected{fmt::format("cuBLASLt multiplies no {}", asked)};

@@ -111,7 +111,7 @@ CublasLt willing_cublaslt() {
     return table;
 }
 
-/// Takes every convolution, by one engine that needs no memory, and of which there are no notes.
+/// Takes every convolution, by one engine that needs no memory and has no notes.
 Cudnn willing_cudnn() {
     Cudnn table;
     for_each_dnn_function(table, []<class Returned, class... Arguments>(

@@ -1,5 +1,5 @@
-// GPUs that are not there, to plan for: what their drivers say when they are asked, and a cuBLASLt and a
-// cuDNN that take whatever they are given. Nothing runs on them.
+// GPUs that are not there, to plan for: their drivers' answers, and a cuBLASLt and a cuDNN that take
+// everything. Nothing runs on them.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ inline constexpr std::int64_t reserved_shared = 1024;
 struct Architecture {
     std::string name;  ///< "sm_90a"
     int number = 0;    ///< 90
-    bool own = false;  ///< has what only this architecture has: the "a" of its name
-    std::string card;  ///< the first of this architecture, for which the figures are
+    bool own = false;  ///< has the features of this architecture alone: the "a" of its name
+    std::string card;  ///< the first card of this architecture; the figures are its own
     int multiprocessors = 0;
     std::int64_t memory = 0;                                  ///< bytes
     int shared_per_multiprocessor = 0, shared_per_block = 0;  ///< bytes, the latter if asked for
@@ -32,16 +32,16 @@ struct Architecture {
 
 const std::vector<Architecture>& architectures();
 
-/// The architecture of the name; null if it is not known.
+/// The architecture of that name; null for an unknown one.
 const Architecture* find_architecture(const std::string& name);
 
-/// The same; throws UserError, which says what is known, if it is not.
+/// As find_architecture; throws UserError, which names the known ones, for any other.
 const Architecture& known_architecture(const std::string& name);
 
-/// The driver's answers about the GPU; none for what is not known.
+/// The driver's answers about the GPU; none for unknown attributes.
 std::optional<int> attribute_of(const Architecture& gpu, DeviceAttribute attribute);
 
-/// Throws UserError for an architecture that is not known.
+/// Throws UserError for an unknown architecture.
 Libraries planned_libraries(const std::string& architecture);
 
 }  // namespace mantissa::cuda
