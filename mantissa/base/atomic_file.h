@@ -1,6 +1,6 @@
 // Writing files and directories that appear whole or not at all: written under a temporary name beside the
-// target, synced to the disk, then renamed. A crash, a kill or a full disk at any moment leaves what was
-// there before. Also a file that one process at a time may hold, for places that only one may write to.
+// target, synced to the disk, then renamed. A crash, a kill or a full disk at any moment leaves the old
+// content. Also a file that one process at a time may hold, for places that only one may write to.
 #pragma once
 
 #include <cstddef>
@@ -61,9 +61,9 @@ class AtomicFile {
 /// Writes one file so, of a size that is known.
 void write_whole(const std::filesystem::path& target, std::string_view text);
 
-/// A directory of files, filled at staging() and put in the target's place by commit(). What the target was
-/// before is kept beside it as TARGET.previous, replacing an older one of that name. At no moment is there
-/// neither.
+/// A directory of files, filled at staging() and put in the target's place by commit(). The old target
+/// is kept beside it as TARGET.previous, replacing an older one of that name. At every moment one of the two
+/// exists.
 class AtomicDirectory {
   public:
     /// Creates the staging directory TARGET.tmp.PID, after removing the leftovers of killed processes and

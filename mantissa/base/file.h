@@ -69,8 +69,8 @@ struct FolderFiles {
     std::uint64_t hidden = 0;  ///< files and folders that were passed over
 };
 
-/// All files in a folder and in those inside it. What is hidden (its name begins with a dot) is passed over,
-/// folders with all that they hold. Links are followed, but no folder is entered twice. Throws UserError that
+/// All files in a folder and in those inside it. Hidden files and folders (names that begin with a dot) are
+/// passed over. Links are followed, but no folder is entered twice. Throws UserError that
 /// names a folder that cannot be read.
 FolderFiles files_below(const std::filesystem::path& folder);
 

@@ -2,7 +2,7 @@
 //
 // A graph is also the unit that runs: it reads `inputs` (given anew for every run) and `states` (kept between
 // runs), gives `results`, and at its end replaces states by the values of `updates`. It has a text that
-// people and golden tests read, and a verifier, for what every pass may rely on and must leave behind.
+// people and golden tests read, and a verifier of the rules that every pass relies on and must keep.
 #pragma once
 
 #include <cstddef>
@@ -253,7 +253,7 @@ std::string print(const Graph& graph, NodeId id);
 
 /// Throws InternalError, naming `after` and the node, unless
 /// - operands come before their users and exist, in the number that the operation takes;
-/// - the outputs' types are what the operation's rule gives;
+/// - the outputs' types follow from the operation's rule;
 /// - inputs, states, results and updates name existing values of the right type, each state updated at most
 /// once.
 void verify(const Graph& graph, std::string_view after);

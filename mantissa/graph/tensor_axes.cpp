@@ -1,6 +1,6 @@
-// Functions of tensors along an axis, made of other operations: cuts with steps, padding by what is there,
-// sums up to each element, places of the greatest, reading and adding by indices, and sorting. Gradients go
-// where the values came from. And rows in the order of the experts that they are given to.
+// Functions of tensors along an axis, made of other operations: cuts with steps, padding by existing
+// elements, sums up to each element, places of the greatest, reading and adding by indices, and sorting.
+// Gradients go where the values came from. And rows in the order of the experts that they are given to.
 #include <fmt/format.h>
 
 #include <limits>

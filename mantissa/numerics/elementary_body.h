@@ -61,7 +61,7 @@ inline constexpr float half_pi_high = 0x1.921fb6p+0f;
 inline constexpr float half_pi_middle = -0x1.777a5cp-25f;
 inline constexpr float half_pi_low = -0x1.ee59dap-50f;
 inline constexpr float inverse_half_pi = 0x1.45f306p-1f;
-/// Below this the nearest multiple of pi / 2 is found within 0.02: what is left is at most 0.82.
+/// Below this the nearest multiple of pi / 2 is found within 0.02: the rest is at most 0.82.
 inline constexpr float circle_greatest = 0x1p20f;
 
 /// sin(r) = r + r^3 (c0 + c1 r^2 + ...), |r| <= 0.82. Error 5.5e-9.

@@ -42,8 +42,8 @@ PreparedKernel prepare_own_shards(const Exchange& exchange, const Problem& probl
     return {.launch = launch, .launches = std::ssize(problem.inputs)};
 }
 
-/// Brings what each rank has to all: `places`, by rank and tensor, is where it lies in the outputs. Of the
-/// others there are zeros where a rank looks alone.
+/// Brings each rank's parts to all ranks: `places`, by rank and tensor, are their places in the outputs.
+/// Where a rank looks alone, the others' parts are zeros.
 PreparedKernel prepare_gather(const Exchange& exchange, const Problem& problem,
                               Shard (*place_of)(const Type& input, const Type& output, int ranks, int rank)) {
     std::vector<std::vector<Shard>> places(static_cast<std::size_t>(exchange.ranks));

@@ -1,5 +1,5 @@
-// The exchanges of ranks as operations of the graph, alike on every device: what is copied, and whose bytes
-// lie where. How bytes are moved is the device's.
+// The exchanges of ranks as operations of the graph, alike on every device: the copies, and the place of
+// each rank's bytes. The device moves the bytes.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ struct Exchange {
     /// False for the only rank, and in a look that a rank takes alone: nothing is exchanged then.
     std::function<bool()> has_others;
     std::function<void(int sum)> wait;
-    /// Begins to bring what each rank has to all.
+    /// Begins to bring each rank's parts to all ranks.
     std::function<void(int sum, const BytesByRank& by_rank)> gather;
 };
 

@@ -42,7 +42,7 @@ FormatUnits peak_units_avx2() {
             .s32 = unit_of<VectorLanes<std::uint32_t, 32>, 12, 1>(2, "vpmulld and vpaddd, 256 bits"),
             .s8 = unit_of<Avx2S8Lanes, 10, s8_ones, 4>(4, "vpmaddwd and vpaddd of each half, 256 bits"),
             .b1 = unit_of<Avx2B1Lanes, 8, 1>(10, "vpxor, vpshufb and sums, 256 bits"),
-            // Sums and what it takes to round one of them fill the 16 registers; instructions, not latency,
+            // Sums and the registers that round one of them fill all 16; instructions, not latency,
             // bound it.
             .f16_as_f32 = unit_of<Avx2F16Lanes, 6, f32_one>(18, "FP32, each sum rounded to FP16, 256 bits"),
             .sparse = sparse_multiply_add_loop<Avx2Lanes, 3, 4>,

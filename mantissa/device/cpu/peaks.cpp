@@ -19,7 +19,7 @@ namespace {
 
 constexpr int blocks_of_thread = 8;  // in a round, so that a thread which wakes late costs little
 
-/// How often to repeat what `run(count)` does for a block of an eighth of a millisecond; a warm-up, too.
+/// The count of repetitions with which `run(count)` takes an eighth of a millisecond; also a warm-up.
 template <class Run>
 std::int64_t repeats_of_block(Run run) {
     std::int64_t count = 16;

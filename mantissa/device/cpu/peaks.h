@@ -1,5 +1,5 @@
 // The most that this machine can do, measured: multiply-adds of each unit, and copying memory. Short calls,
-// so that a benchmark can put one right before and one right after what it compares with them.
+// so that a benchmark can put one right before and one right after its own measurement.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ double measured_bf16_peak(ThreadPool& pool, Bf16Unit unit, double seconds = 0.02
 /// Operations a second of a loop on all threads of the pool, likewise.
 double measured_rate(ThreadPool& pool, PeakLoop loop, double seconds);
 
-/// Cycles a second of the calling thread's core, at the speed that what ran right before left it at.
+/// Cycles a second of the calling thread's core, at its speed right after the work before.
 double measured_clock();
 
 /// Bytes a second that all threads of the pool together read, each from memory of its own: `bytes` of it, a

@@ -71,7 +71,7 @@ struct PairedOperands : VectorProducts {
     }
     /// exp(scale score - shift ln 2) as 2^floor(x) times 2^f, f between 0 and 1, by a polynomial: the minimax
     /// fit of relative error (Remez exchange), its coefficients rounded as in elementary_body.h. NaN
-    /// and infinities come through; what is too small is 0.
+    /// and infinities come through; smaller numbers are 0.
     struct Exponential {
         Float scale, factor;  // the scale of scores, and the scale over ln 2
         explicit Exponential(float of_scores)

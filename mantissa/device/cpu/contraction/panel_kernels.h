@@ -3,8 +3,8 @@
 // in an anonymous namespace, so that each keeps its own copy, compiled for its own level.
 //
 // A panel is a matrix of words of 32 bits, [depth / depth_of_word, lines]: a word is one FP32 number, or two
-// BF16 neighbours along the depth, or what a problem takes for one element, four bytes. A step takes one word
-// of each line: Vectors vectors of b, and each of Height words of a broadcast against them.
+// BF16 neighbours along the depth, or the four bytes that a problem takes for one element. A step takes one
+// word of each line: Vectors vectors of b, and each of Height words of a broadcast against them.
 #pragma once
 
 #include <cstddef>

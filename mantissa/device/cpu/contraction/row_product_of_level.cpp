@@ -1,7 +1,7 @@
 // A few rows times a matrix over the lanes of the row kernels. Bound by memory, so products are rounded
 // before they are added, which gives the same bits on every level.
 #include "mantissa/device/cpu/rows/lanes_of_level.h"
-// The lanes come first: what follows is written in terms of them.
+// The lanes come first: the headers after them are written in terms of lanes.
 #include "mantissa/device/cpu/contraction/rows_along_body.h"
 #include "mantissa/device/cpu/rows/body_loops.h"
 

@@ -14,10 +14,10 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-/// How far ahead, in bytes, what is read is fetched to L2: hardware fetches a few streams side by side, but
-/// not early enough. At 4 KB memory waits, from 8 to 32 KB measured about the same (Zen 4), but not where
-/// columns read side by side, of so many bytes, are more: then the last of them come ahead of the first, just
-/// before they are read, which took a sixth longer.
+/// The distance, in bytes, of the lines that are fetched ahead to L2: hardware fetches a few streams side by
+/// side, but not early enough. At 4 KB memory waits, from 8 to 32 KB measured about the same (Zen 4), but not
+/// where columns read side by side, of so many bytes, are more: then the last of them come ahead of the
+/// first, just before they are read, which took a sixth longer.
 [[gnu::always_inline]] inline std::int64_t fetched_ahead(std::int64_t side_by_side) {
     constexpr std::int64_t least = 16 << 10;
     return side_by_side > least ? side_by_side : least;

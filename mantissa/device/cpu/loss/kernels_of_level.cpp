@@ -20,7 +20,7 @@ MANTISSA_LONG_LANES Lanes::Float power_of_two(Lanes::Float y) {
 #else
 /// 2^floor(y) times 2^f, f between 0 and 1, by a polynomial: the minimax fit of relative error (Remez
 /// exchange), its coefficients rounded as in elementary_body.h. Error 7.6e-8. NaN and infinities come
-/// through; what is too small is 0.
+/// through; smaller numbers are 0.
 MANTISSA_LANES Lanes::Float power_of_two(Lanes::Float y) {
     static constexpr float series[] = {0x1.fffffep-1f, 0x1.62e4eap-1f, 0x1.ebd6c2p-3f,
                                        0x1.c949b8p-5f, 0x1.26bbd2p-7f, 0x1.ebaf42p-10f};

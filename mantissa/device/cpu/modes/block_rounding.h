@@ -1,5 +1,5 @@
 // Numbers rounded to the values of a format below sixteen bits that share scales, stored in BF16, which holds
-// them exactly: what mantissa/numerics/short_formats.h says of one number, for a whole tensor, to the bit at
+// them exactly: the rules of mantissa/numerics/short_formats.h for a whole tensor, to the bit at
 // every level.
 #pragma once
 
@@ -29,7 +29,7 @@ struct BlockRounding {
     float min_normal = 0;    ///< a power of two
     std::int32_t magic = 0;  ///< 1.5 x 2^(23 - fraction bits) over 1, as bits: a binade so far up rounds
     std::int32_t max_exponent = 0, fraction_bits = 0;
-    float tensor_scale = 1;  ///< by the rules tensor and two_level: what x is multiplied by
+    float tensor_scale = 1;  ///< by the rules tensor and two_level: the factor of x
     std::uint32_t key[2] = {}, step = 0, operation = 0;  ///< of random bits
     const float* wide = nullptr;                         ///< x in FP32
     const BF16* x = nullptr;                             ///< or in BF16

@@ -10,7 +10,7 @@ namespace {
 
 struct VnniGroups {
     using Floats = __m512;
-    // Twelve sums, and what three columns are, in registers. Four rows of x of a depth of 3,072 are in L1,
+    // Twelve sums and three columns are in registers. Four rows of x of a depth of 3,072 are in L1,
     // too, which eight are not.
     static constexpr int words = 16, rows = 4, columns = 3;
     /// Four groups, those of even place and of odd.

@@ -76,7 +76,7 @@ void multiply_some_rows(const GroupedRows& p, std::int64_t row) {
 }
 
 /// One row and one column after another, so that memory is read in its order: four columns side by side,
-/// which share what is loaded of x, read at nine tenths of the speed. Their sums are made together.
+/// which share the loads of x, read at nine tenths of the speed. Their sums are made together.
 template <class Lanes, Fetch fetch>
 void multiply_one_row(const GroupedRows& p, std::int64_t row) {
     std::int64_t j = 0;

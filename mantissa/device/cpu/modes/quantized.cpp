@@ -272,7 +272,7 @@ struct ByteProduct {
     }
 };
 
-/// Rows of x, as numbers; what their sums of products are too large by.
+/// Rows of x, as numbers; the excess of their sums of products.
 struct RowsOfX {
     const QuantizedProduct& p;
     std::int8_t* numbers;

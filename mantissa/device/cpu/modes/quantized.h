@@ -1,6 +1,6 @@
 // Products of bytes: y = s(x) s(w) * scales + bias, where rows of x are quantised when they come and those
 // of w were quantised before; and with weights of four bits, where each group of 32 numbers of a row is
-// quantised (mantissa/numerics/coded_weights.h). Pure functions; what quantising means is in docs/ir.md.
+// quantised (mantissa/numerics/coded_weights.h). Pure functions; docs/ir.md defines quantising.
 #pragma once
 
 #include <cstdint>
