@@ -21,11 +21,11 @@ void open_standard_streams();
 
 bool is_utf8(std::string_view text);
 
-/// The parts of a text between separators; one empty part of an empty text.
+/// The parts of a text between separators; one empty part for an empty text.
 std::vector<std::string> split_at(char separator, std::string_view text);
 
-/// A message that names the first word, or else the folder in which the program runs, that is not UTF-8. Such
-/// a word could not be written into a checkpoint. A prompt may be any bytes. Empty if all are UTF-8.
+/// An error that names the first word, or else the working folder, that is not UTF-8 and could not be written
+/// into a checkpoint. A prompt may have any bytes. Empty if all are UTF-8.
 std::string not_utf8(std::span<const std::string> words);
 
 /// The options of a command, including its groups.

@@ -1,6 +1,5 @@
 // The subcommands, one source file each, in the order of the help. Each runs in its callback and throws
-// UserError. `typed`: the command line, which a command's page repeats. And errors that say how a command
-// ended.
+// UserError. `typed`: the command line, repeated on a command's page. Also errors about a command's end.
 #pragma once
 
 #include <string>
@@ -30,8 +29,8 @@ void add_completion_command(CLI::App& app);
 /// Describes all commands of the running program.
 void add_manual_command(CLI::App& app);
 
-/// The end of a command that a signal asked to end, once its work is saved. The program then ends with 128
-/// and the signal's number, as a shell says it of a program that a signal ended.
+/// The end of a command after a signal, once its work is safe. The program's status is then 128 plus the
+/// signal's number, as shells report it.
 class Interrupted : public UserError {
   public:
     Interrupted(int signal, const std::string& what) : UserError(what), signal_(signal) {}
@@ -41,7 +40,7 @@ class Interrupted : public UserError {
     int signal_;
 };
 
-/// The end of a command that went wrong and has said so.
+/// The end of a command after an error that was already printed.
 class AlreadySaid : public UserError {
   public:
     explicit AlreadySaid(int exit_status) : UserError("it was said already"), exit_status_(exit_status) {}

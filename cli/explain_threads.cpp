@@ -23,8 +23,8 @@ namespace mantissa::cli {
 
 namespace {
 
-/// Tokens without a text: a roofline depends on sizes, not on the words. With packed documents, each
-/// sequence is one document, which sees the most keys.
+/// Tokens without a text: a roofline depends on sizes, not on words. A sequence of packed documents is one
+/// document, with the largest attention.
 class SomeTokens final : public BatchSource {
   public:
     SomeTokens(std::int64_t vocabulary, std::int64_t sequence)

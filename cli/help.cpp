@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t columns = 80, text_column = 28;
 
-/// A line of two columns; the text begins below a name that is long.
+/// An entry in two columns; after a long name, the text begins on the next line.
 std::string entry(const std::string& name, const std::string& text) {
     const std::string gap = name.size() + 1 < text_column ? std::string(text_column - name.size(), ' ')
                                                           : "\n" + std::string(text_column, ' ');
@@ -128,7 +128,7 @@ std::vector<std::string> examples_of(std::string_view command) {
 
 namespace {
 
-/// Text as roff takes it: hyphens are to be copied, and no line begins with a request.
+/// Text for roff: hyphens can be copied, and no line begins with a request.
 std::string roff(std::string_view text) {
     std::string out;
     for (const char c : text) {
@@ -151,7 +151,7 @@ std::string of_option(const CLI::Option& option) {
                        roff(option.get_description()));
 }
 
-/// A section a command, and one each of its own commands.
+/// A section per command, and one for each of its subcommands.
 std::string of_command(const CLI::App& command, const std::string& before) {
     const std::string name = before + " " + command.get_name();
     std::string text = fmt::format(".SH {}\n{}.\n", roff(name), roff(command.get_description()));

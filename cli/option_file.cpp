@@ -36,7 +36,7 @@ std::string_view trimmed(std::string_view text) {
                                            : text.substr(first, text.find_last_not_of(blanks) - first + 1);
 }
 
-/// The text of a file, read from its first line to its last.
+/// A file's text, read line by line.
 class Reader {
   public:
     Reader(std::string_view text, const std::string& path) : rest_(text), path_(path) {

@@ -161,8 +161,8 @@ std::string device_text(const Target& target);
 /// Switches on the passes of --passes; all: all that the machine can run.
 void choose_passes(const RunOptions& options, const Target& target, TrainerOptions& trainer);
 
-/// Writes plans, the refusals of passes with their reasons, padded tensors, and the code of fused kernels, if
-/// --dump asks for them. Throws UserError for a --dump-target without --dump, or one that is not known.
+/// Writes plans, refusals of passes with reasons, padded parameters and the code of fused kernels, if --dump
+/// asks for them. Throws UserError for a --dump-target that is unknown, or without --dump.
 void dump_training(const RunOptions& options, const TrainingPlan& plan);
 
 /// The times of the passes, a line each.

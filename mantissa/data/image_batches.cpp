@@ -147,15 +147,15 @@ std::uint64_t rows_of(const ImageBatches& batches, const ImageReaderOptions& opt
 struct Slot {
     std::vector<float> pixels;         // [N B, H, W, 3]
     std::vector<std::int32_t> labels;  // [N B]
-    std::uint64_t made = 0;            ///< rows
+    std::uint64_t made = 0;            ///< finished rows
     std::exception_ptr error = {};     ///< of the first row that failed
     std::uint64_t failed_row = 0;
 };
 
 }  // namespace
 
-/// Rows are handed out in the order of the steps, so a ring of slots holds all that is being made. Beside
-/// those ahead, the last that were taken are the caller's.
+/// Rows are handed out in step order, so a ring of slots holds all steps in progress. The slots of the last
+/// taken steps belong to the caller.
 struct ImageReader::State {
     const ImageBatches& batches;
     const std::uint64_t first_row, rows, end_row, kept;
@@ -164,9 +164,9 @@ struct ImageReader::State {
     std::condition_variable_any room = {};
     std::condition_variable ready = {};
     std::vector<Slot> slots = {};
-    std::uint64_t taken;                     ///< the next step that the caller takes
-    std::uint64_t next_row;                  ///< to be made, of those that are read of all steps
-    std::vector<std::jthread> threads = {};  // last: they stop before the members that they use
+    std::uint64_t taken;                     ///< the caller's next step
+    std::uint64_t next_row;                  ///< next row to make, counted over all steps
+    std::vector<std::jthread> threads = {};  // last member: they stop before the other members end
 
     State(const ImageBatches& source, const ImageReaderOptions& options)
         : batches(source),
@@ -232,7 +232,7 @@ struct ImageReader::State {
         Slot& slot = slot_of(taken);
         ready.wait(lock, [&] { return slot.made == rows; });
         if (slot.error) std::rethrow_exception(slot.error);
-        // The first that the caller had until now is free for the last step ahead.
+        // The caller's oldest slot is free for the last step ahead.
         Slot& returned = slot_of(taken + slots.size() - kept);
         returned.made = 0;
         ++taken;

@@ -1,6 +1,5 @@
-// Batches of the images of a set, as a network for images takes them: decoded, cut and normalised. A row
-// of a batch follows from seed, step and row alone. Also batches that are made ahead of the step that
-// takes them, on threads of their own.
+// Batches of the images of a set, for an image network: decoded, cut and normalised. A row of a batch depends
+// on seed, step and row alone. Also batches made ahead of their step, on threads of their own.
 #pragma once
 
 #include <cstdint>
@@ -85,27 +84,27 @@ class ImageBatches final : public BatchSource {
 
 struct ImageReaderOptions {
     int threads = 1;
-    int ahead = 2;  ///< steps whose images may lie ready, beside those that were taken
-    int kept = 1;   ///< steps that were taken last and whose images are still good
-    /// Rows of each step that are read: a rank's, [first_row, first_row + rows); 0 rows: all.
+    int ahead = 2;  ///< steps that may be ready, besides the taken ones
+    int kept = 1;   ///< last taken steps that stay valid
+    /// Rows read of each step: a rank's, [first_row, first_row + rows); 0 rows: all.
     std::uint64_t first_row = 0, rows = 0;
-    /// The steps that will be taken.
+    /// The range of steps to read.
     std::uint64_t first = 0, end = std::numeric_limits<std::uint64_t>::max();
 };
 
 class ImageReader {
   public:
-    /// Begins to read; `batches` must outlive this.
+    /// Starts reading; `batches` must outlive this.
     ImageReader(const ImageBatches& batches, const ImageReaderOptions& options);
-    /// Stops, once each thread is done with the image that it is at.
+    /// Stops once each thread is done with its present image.
     ~ImageReader();
 
-    /// The inputs of the next step, [N, B, H, W, 3] and [N, B], or those of its rows that are read, as soon
-    /// as they are there; good until `kept` more were taken. Throws the first error of a thread at an image
-    /// of this step, and again at each call.
+    /// Waits for the inputs of the next step, [N, B, H, W, 3] and [N, B], or of the selected rows; they stay
+    /// valid until `kept` more steps are taken. Throws, again at each call, the error of the step's first
+    /// failing image.
     Batch next();
 
-    /// Bytes that a reader of these batches holds.
+    /// Bytes held by a reader of these batches.
     static std::int64_t bytes(const ImageBatches& batches, const ImageReaderOptions& options = {});
 
   private:

@@ -18,7 +18,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// The five inputs of packed documents, as mantissa/nn/documents.h has them.
+/// The five inputs of packed documents; see mantissa/nn/documents.h.
 struct PackedInputs {
     std::span<std::int32_t> tokens, targets, documents, positions;  // [B, T]
     std::span<float> counted;                                       // [B, T] or [B]
@@ -35,7 +35,7 @@ struct PackedInputs {
               "documents and positions are [B, T]");
     }
 
-    /// A step without targets, as of nothing but ends of documents, has the loss 0.
+    /// Shares a step's targets; a step without targets, of ends of documents only, has the loss 0.
     void share(std::uint64_t targets_of_step, std::int64_t micro_batches) const {
         const auto of_step = static_cast<double>(std::max<std::uint64_t>(1, targets_of_step));
         std::ranges::fill(counted, static_cast<float>(of_step / static_cast<double>(micro_batches)));
@@ -135,7 +135,7 @@ std::vector<std::vector<std::uint64_t>> pack_chats(const ChatSet& set, TokenRang
     std::ranges::stable_sort(chats, std::greater<>{},
                              [&](std::uint64_t i) { return set.range_of(i).size(); });
     std::vector<std::vector<std::uint64_t>> sequences;
-    std::set<std::pair<std::uint64_t, std::size_t>> open;  // by the room that is left, and the place
+    std::set<std::pair<std::uint64_t, std::size_t>> open;  // by remaining room, and index
     for (const std::uint64_t chat : chats) {
         const std::uint64_t size = set.range_of(chat).size();
         const auto fullest = open.lower_bound({size, 0});

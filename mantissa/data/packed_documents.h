@@ -80,17 +80,17 @@ class PackedDocuments : public BatchSource {
     BatchOptions options_;
 };
 
-/// Chats by sequences of `room` tokens: the longest first, each into the fullest sequence that has room.
+/// Chats by sequences of `room` tokens: the longest first, each into the fullest sequence with room.
 std::vector<std::vector<std::uint64_t>> pack_chats(const ChatSet& set, TokenRange range, std::int64_t room);
 
-/// The inputs are those of packed documents (mantissa/nn/documents.h). An epoch has each sequence once.
-/// Behind a sequence's chats stand tokens 0 without targets, each a document of its own.
-/// Batches of whole chats, several in a sequence, none of which sees another, each at positions from zero.
-/// What is not learnt is no target.
+/// Batches of whole chats, several in a sequence. No chat sees another, and each has positions from zero.
+/// Inputs are packed documents (mantissa/nn/documents.h). An epoch has each sequence once. A sequence is
+/// filled up with tokens 0 without targets, each a document of its own. Tokens that are not learnt are no
+/// targets.
 class PackedChats : public BatchSource {
   public:
-    /// Takes the chats in a range of the tokens, which begins and ends with a chat. `set` must outlive this.
-    /// Throws UserError if there is none, or, in order, fewer sequences than a step takes.
+    /// Takes the chats in a range of tokens that begins and ends with a chat. `set` must outlive this. Throws
+    /// UserError for no chats, or, in sequential order, for fewer sequences than a step takes.
     PackedChats(const ChatSet& set, TokenRange range, std::int64_t sequence, const BatchOptions& options);
 
     void fill(std::uint64_t step, std::int64_t micro_batch,
@@ -102,7 +102,7 @@ class PackedChats : public BatchSource {
     std::string go_on_from(const DataPlace& place) override { return reading_.go_on_from(place); }
 
   private:
-    /// Number of the sequence; that of none where the last step of all lacks some.
+    /// Number of the sequence; one past the last where an epoch's last step is not full.
     std::uint64_t sequence_at(std::uint64_t step, std::uint64_t within) const;
 
     const ChatSet* set_;

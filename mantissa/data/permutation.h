@@ -1,6 +1,6 @@
-// A shuffle that is computed instead of stored: where element `index` goes is a pure function of seed and
-// epoch. Also the choice of validation items: by a checksum of an item's own name, so that an
-// item stays on its side whatever is added, removed or renamed beside it, and whatever the seed of a run.
+// A shuffle that is computed instead of stored: the new place of element `index` is a pure function of seed
+// and epoch. Also the choice of items held out for validation, by a checksum of the item's own name. So an
+// item stays on its side for every seed, and when others are added, removed or renamed.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +24,13 @@ std::uint64_t shuffled(std::uint64_t index, std::uint64_t count, const ShuffleKe
 /// The order of examples in words: "in their order", "in the random order of seed 7".
 std::string order_text(const BatchOptions& options);
 
-/// The share that is held out where nothing else is asked for.
+/// The default share held out.
 inline constexpr double held_out_part = 0.1;
 
-/// The place of a name in an order that has nothing to do with names: evenly spread over 64 bits.
+/// A hash of a name, evenly spread over 64 bits.
 std::uint64_t place_by_name(std::string_view name);
 
-/// Whether an item of this place is among this part, from 0 to 1, of all.
+/// Whether an item with this hash is among this part, from 0 to 1, of all items.
 bool is_held_out(std::uint64_t place, double part = held_out_part);
 
 }  // namespace mantissa

@@ -11,26 +11,26 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-// The automaton is made by the subset construction over ordered lists of places in the expression (Cox 2009,
-// "Regular expression matching in the wild"): of two places that the same text leads to, the first is of the
-// better choice, and behind a place at which the expression ends, the worse ones are dropped. A look at the
-// next character is decided by reading it, so that a match is told of one character late.
+// The automaton comes from a subset construction over ordered lists of places in the expression (Cox 2009,
+// "Regular expression matching in the wild"). If one text leads to two places, the first has the preferred
+// choice; a place where the expression ends drops all later ones. Lookahead is decided when the next
+// character is read, so a match is reported one character late.
 
 struct CannotFollow {
     const char* what;
 };
 
-/// One place in the expression.
+/// A place in the expression.
 struct Place {
     enum class Kind : std::uint8_t { end, set, ahead, choice };
     Kind kind = Kind::end;
-    std::vector<bool> classes = {};      // those that `set` takes and `ahead` lets pass
-    std::vector<std::size_t> next = {};  // of `choice` in order, else one
+    std::vector<bool> classes = {};      // classes that `set` takes, or `ahead` allows
+    std::vector<std::size_t> next = {};  // choices in order, or the one next place
 };
 
 using SetsOfSyntax = std::vector<const CharacterSet*>;
 
-/// The end of a line, which must be a class of its own where an expression asks for it.
+/// The end of a line, a class of its own if an expression needs it.
 const CharacterSet& newline() {
     static const CharacterSet set = [] {
         CharacterSet one;
@@ -70,12 +70,12 @@ class AutomatonBuilder {
     }
 
   private:
-    using List = std::vector<std::size_t>;  // of places, the better first
+    using List = std::vector<std::size_t>;  // of places, the preferred first
     struct Step {
         std::size_t state;
         bool matched;
     };
-    // Those of published tokenizers have about 100 places and states.
+    // Published tokenizers' expressions have about 100 places and states.
     static constexpr std::size_t most_places = 2000, most_states = 4000, most_looks = 4'000'000;
 
     /// Groups the code points that all sets of the expression treat alike.
@@ -109,7 +109,7 @@ class AutomatonBuilder {
         classes_ = known.size();
     }
 
-    /// The classes of a set; at last the end of the text, which is in none.
+    /// The classes of a set, and last the end of the text, which no set has.
     std::vector<bool> classes_of(const CharacterSet& set) const {
         std::vector<bool> classes(classes_ + 1);
         for (std::size_t c = 0; c < classes_; ++c) classes[c] = members_[c][set_numbers_.at(&set)];
@@ -159,8 +159,8 @@ class AutomatonBuilder {
         if (item.negative) passes.flip();
         return add({.kind = ahead, .classes = std::move(passes), .next = {next}});
     }
-    /// As many of a set as there are, or fewer, unless it gives nothing back: then a look at the next
-    /// characters keeps it from stopping early.
+    /// Repeats a set as often as possible, with backtracking unless it is possessive: then a lookahead keeps
+    /// it from stopping early.
     std::size_t add_characters(const PatternItem& item, std::size_t next) {
         using enum Place::Kind;
         const auto classes = classes_of(item.set);
@@ -226,7 +226,7 @@ class AutomatonBuilder {
         using Entry = PatternAutomaton::Entry;
         std::vector<Entry> entries;
         for (std::size_t c = 0; c < classes_; ++c) {
-            // A match that is to come for certain makes this one one of no interest.
+            // A match is irrelevant if a later one is certain.
             const bool surpassed =
                 std::ranges::all_of(steps_[steps[c].state], [](const Step& step) { return step.matched; });
             const bool kept = steps[c].matched && !surpassed;
@@ -234,7 +234,7 @@ class AutomatonBuilder {
                 static_cast<Entry>(2 * steps[c].state + (kept ? PatternAutomaton::matched : 0)));
         }
         for (const std::uint16_t c : of_ascii_) automaton_.by_byte_.push_back(entries[c]);
-        // Where all others end the search alike, they need not be told apart.
+        // Non-ASCII characters need no table if all end the search alike.
         const auto& others = automaton_.class_of_category_;
         const Entry one = entries[others[0]];
         const bool alike = one <= PatternAutomaton::matched &&

@@ -20,14 +20,13 @@ namespace mantissa::inline v0 {
 
 struct PatternItem;  // text_pattern_syntax.h
 
-/// A deterministic automaton: from state to state by one look into a table for an ASCII character, by its
-/// class for others. Made once for an expression, it walks a text without going back.
+/// A deterministic automaton: one table look-up per ASCII character, and one by class for others. Made once
+/// for an expression, it reads a text without going back.
 class PatternAutomaton {
   public:
     static constexpr std::size_t none = std::string_view::npos;
 
-    /// Follows the choices in their order, as a search that goes back would. The reason names the
-    /// construct that it cannot follow.
+    /// Follows the choices in order, as a backtracking search would. The error names the unsupported part.
     static Expected<PatternAutomaton> of_syntax(const std::vector<std::vector<PatternItem>>& choices);
 
     /// The end of the match that begins at `begin`, or `none`.
@@ -60,8 +59,8 @@ class PatternAutomaton {
   private:
     friend class AutomatonBuilder;
 
-    /// Twice a state, plus `matched` if a match ends before the character, which is kept in mind in case that
-    /// the better one that goes on does not end. State 0 is the end of the search.
+    /// Twice a state, plus `matched` if a match ends before the character: it is kept in case the preferred
+    /// longer match fails. State 0 ends the search.
     using Entry = std::uint16_t;
     static constexpr Entry matched = 1, start = 2, beyond_ascii = 0xFFFF;
 
@@ -71,17 +70,17 @@ class PatternAutomaton {
         return class_of_category_[segment << 5 | category_of(code_point)];
     }
 
-    std::vector<Entry> by_byte_;   // [state, 256]; beyond_ascii: by_class_ has it
+    std::vector<Entry> by_byte_;   // [state, 256]; beyond_ascii: see by_class_
     std::vector<Entry> by_class_;  // [state, class]
     std::vector<bool> at_end_;     // whether a match ends at the end of the text
     std::size_t classes_ = 0;
-    /// Where ranges of the expression's sets begin and end: the code points of one category between two of
-    /// these are of one class.
+    /// Borders of ranges in the expression's sets: code points of one category between two borders are one
+    /// class.
     std::vector<char32_t> segments_;
     std::vector<std::uint16_t> class_of_category_;  // [segment, 32]
 };
 
-/// The meaning of a space in a text to a pattern: itself, or U+2581, of which it has taken the place.
+/// The meaning of a space in a text: itself, or U+2581, which it replaced.
 enum class Spaces : std::uint8_t { plain, visible };
 
 class TextPattern {

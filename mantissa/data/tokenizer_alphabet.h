@@ -1,4 +1,4 @@
-// How token files spell bytes: each byte as one printable character (openai/gpt-2, src/encoder.py), or in
+// The spelling of bytes in token files: one printable character per byte (openai/gpt-2, src/encoder.py), or
 // base64.
 #pragma once
 
@@ -19,7 +19,7 @@ std::string spell_bytes(std::string_view bytes);
 /// The bytes of a spelling; none if a character spells no byte.
 std::optional<std::string> read_spelling(std::string_view spelling);
 
-/// RFC 4648 section 4, padding required, bits that are cut off zero. Nothing for other text.
+/// RFC 4648 section 4, with padding and unused bits zero. None for other text.
 std::optional<std::string> decode_base64(std::string_view text);
 
 }  // namespace mantissa

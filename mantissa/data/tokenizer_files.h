@@ -1,6 +1,6 @@
 // Tokenizers in files: the pairs of GPT-2 and of Hugging Face, tokenizer.json, and tiktoken's rank files.
-// A feature of a file that mantissa does not have is refused by name, never left out. Also the tokenizer of a
-// model that was trained on bytes: token i is the byte i.
+// Unsupported requests of a file are refused by name, never ignored. Also the tokenizer of a model trained on
+// bytes: token i is byte i.
 #pragma once
 
 #include <filesystem>
@@ -62,11 +62,10 @@ HfTokenIds token_ids_of(const Tokenizer& tokenizer);
 /// all. Throws UserError if a file cannot be written.
 void write_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& directory);
 
-/// Its source is named "bytes".
 Tokenizer byte_tokenizer();
 
 inline constexpr const char* bytes_word = "bytes";
-/// The byte tokenizer for `bytes_word`, else that of a path (tokenizer_files.h).
+/// The byte tokenizer for `bytes_word`, else the tokenizer at a path (tokenizer_files.h).
 Tokenizer named_tokenizer(const std::string& given);
 
 }  // namespace mantissa

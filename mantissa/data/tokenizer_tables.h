@@ -28,7 +28,7 @@ class PairTable {
     };
 
     void reserve(std::size_t pairs);
-    /// False if the pair is there already.
+    /// False if the pair exists already.
     bool insert(const Entry& entry);
 
     /// The entry of the pair; its rank is no_rank if these two do not merge.
@@ -51,9 +51,9 @@ class PairTable {
     std::size_t mask_ = 1;
 };
 
-/// Unigram's model of a piece (Kudo 2018, "Subword regularization"): of all ways to make it up from tokens
-/// the one of the largest sum of scores, which are log-probabilities. Ties and unknown characters as in
-/// Hugging Face's tokenizers.
+/// Unigram's model of a piece (Kudo 2018, "Subword regularization"): the segmentation into tokens with the
+/// largest sum of scores, which are log-probabilities. Ties and unknown characters are handled as in Hugging
+/// Face's tokenizers.
 class UnigramModel {
   public:
     UnigramModel() = default;

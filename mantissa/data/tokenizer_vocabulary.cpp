@@ -231,7 +231,7 @@ std::optional<RankLine> read_line(std::string_view line) {
     return RankLine{std::move(*bytes), rank};
 }
 
-/// The file does not say how text is split, but the number of its lines tells the well-known ones apart.
+/// Refuses vocabularies known to have another split rule; the number of lines identifies them.
 void refuse_other_split_rules(const NamedText& ranks, std::size_t lines) {
     struct Known {
         std::size_t lines;
@@ -266,7 +266,7 @@ TokenizerParts read_tiktoken(const NamedText& ranks) {
         if (line->rank < parts.tokens.size())
             throw UserError(fmt::format("{}: line {}: rank {} is not above the one before it", ranks.name,
                                         number, line->rank));
-        // One rank may be left out, for the special token; a second gap is found below.
+        // One rank may be missing, for the special token; a second gap is found below.
         if (line->rank > lines + 1)
             throw UserError(fmt::format("{}: line {}: rank {} where {} was expected", ranks.name, number,
                                         line->rank, parts.tokens.size()));

@@ -124,7 +124,7 @@ void append_utf8(std::string& text, char32_t c) {
 
 namespace {
 
-/// Hangul's syllables are composed by arithmetic (Unicode 16.0, section 3.12).
+/// Hangul syllables are composed by arithmetic (Unicode 16.0, section 3.12).
 constexpr char32_t first_syllable = 0xAC00, first_lead = 0x1100, first_vowel = 0x1161, first_tail = 0x11A7;
 constexpr char32_t leads = 19, vowels = 21, tails = 28;
 
@@ -142,13 +142,13 @@ class NormalTables {
         return tables;
     }
 
-    /// Whether a text in `form` may hold this code point behind any other that is inert.
+    /// Whether a text in `form` may have this code point after any other inert one.
     bool is_inert(char32_t c, NormalForm form) const {
         return (changed_[c] >> static_cast<int>(form) & 1) == 0;
     }
     unsigned combining_class(char32_t c) const { return classes_[c]; }
 
-    /// Appends the full decomposition of `c`, in no order.
+    /// Appends the full decomposition of `c`, marks not yet ordered.
     void decompose(char32_t c, bool compatible, std::vector<char32_t>& into) const {
         if (is_syllable(c)) {
             const char32_t place = c - first_syllable;
@@ -217,8 +217,7 @@ class NormalTables {
         for (char32_t i = 0; i < leads * vowels * tails; ++i) change(first_syllable + i, decomposed);
         for (char32_t i = 0; i < vowels; ++i) change(first_vowel + i, composed);
         for (char32_t i = 1; i < tails; ++i) change(first_tail + i, composed);
-        // A code point that is composed of a part that is composed changes with it in the forms of
-        // compatibility.
+        // In compatibility forms, a code point changes if a part of its decomposition does.
         for (code_point = 0; code_point < 0x110000; ++code_point) {
             if (places[code_point] == 0 || (changed[code_point] & bit(NormalForm::nfkc)) != 0) continue;
             const auto& into = list_[places[code_point]].into;
@@ -231,13 +230,13 @@ class NormalTables {
         changed_ = CodePointTable(changed);
     }
 
-    std::vector<Decomposition> list_ = std::vector<Decomposition>(1);  // place 0 is of none
+    std::vector<Decomposition> list_ = std::vector<Decomposition>(1);  // place 0 is unused
     CodePointTable<std::uint16_t> places_;
     CodePointTable<std::uint8_t> classes_, changed_;
     std::unordered_map<std::uint64_t, char32_t> compositions_;
 };
 
-/// Puts each row of combining marks into the order of their classes.
+/// Sorts each row of combining marks by class.
 void order_marks(const NormalTables& tables, std::vector<char32_t>& characters) {
     for (auto begin = characters.begin(); begin != characters.end();) {
         if (tables.combining_class(*begin) == 0) {
@@ -253,14 +252,14 @@ void order_marks(const NormalTables& tables, std::vector<char32_t>& characters) 
     }
 }
 
-/// Joins the characters that compose, in place (UAX #15, the canonical composition algorithm).
+/// Composes in place (UAX #15, the canonical composition algorithm).
 void compose_all(const NormalTables& tables, std::vector<char32_t>& characters) {
     constexpr std::size_t none = static_cast<std::size_t>(-1);
     std::size_t starter = none, kept = 0;
     unsigned last_class = 0;
     for (const char32_t c : std::vector<char32_t>(characters)) {
         const unsigned own_class = tables.combining_class(c);
-        // A mark of the same class between the two, or a starter, keeps them apart.
+        // A mark of an equal class in between, or a starter, prevents composition.
         const bool reaches =
             starter != none && (kept == starter + 1 || (last_class != 0 && last_class < own_class));
         const char32_t composed = reaches ? tables.compose(characters[starter], c) : 0;
@@ -285,7 +284,7 @@ bool normalize_unicode(std::string_view text, NormalForm form, std::string& norm
         return step.code_point < 0x80 || step.code_point == Utf8Step::invalid ||
                tables.is_inert(step.code_point, form);
     };
-    std::size_t copied = 0, last = 0;  // characters written; the last inert one
+    std::size_t copied = 0, last = 0;  // written so far; last inert character
     bool changes = false;
     std::vector<char32_t> characters;
     for (std::size_t at = 0; at < text.size();) {
@@ -297,7 +296,7 @@ bool normalize_unicode(std::string_view text, NormalForm form, std::string& norm
         }
         if (!changes) normal.clear();
         changes = true;
-        // It reaches from the inert character before, which may compose with it, up to the next.
+        // Reaches from the previous inert character, which may compose with it, to the next one.
         std::size_t from =
             decode_utf8(text, last).code_point == Utf8Step::invalid ? at : std::max(copied, last);
         normal.append(text, copied, from - copied);

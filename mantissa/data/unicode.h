@@ -1,6 +1,6 @@
-// The tokenizer's Unicode: UTF-8 decoding that never fails, the general category of a code point, and normal
-// forms (UAX #15): of Unicode 9.0, as Hugging Face's tokenizers normalises. The tables are our own, made by
-// scripts/make_unicode_tables.py, so that the answer depends on no library's version.
+// Unicode for tokenizers: UTF-8 decoding that never fails, general categories of code points, and normal
+// forms (UAX #15) of Unicode 9.0, as in Hugging Face's tokenizers. The tables are our own, made by
+// scripts/make_unicode_tables.py, so that results depend on no library's version.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace mantissa::inline v0 {
 
-/// Ranges of one category, as unicode_tables.cpp tells. A category is a place in category_names.
+/// Ranges of one category; see unicode_tables.cpp. A category is an index into category_names.
 std::span<const std::uint32_t> unicode_categories();
 
 /// The general categories, two letters each. The last one is ours, for control characters that are white
@@ -94,12 +94,11 @@ void append_utf8(std::string& text, char32_t code_point);
 
 enum class NormalForm : std::uint8_t { nfc, nfd, nfkc, nfkd };
 
-/// The text in that form, written to `normal`. False, and `normal` is not touched, if it is in that form
-/// already. Bytes that are no UTF-8 stay as they are. Time is O(n) in the text but for long rows of combining
-/// marks.
+/// Writes the normalized text to `normal`; if already normal, returns false and leaves `normal` untouched.
+/// Invalid UTF-8 stays unchanged. Time is O(n) in the text, except for long rows of combining marks.
 bool normalize_unicode(std::string_view text, NormalForm form, std::string& normal);
 
-/// Tables, as unicode_decompositions.cpp tells.
+/// Tables; see unicode_decompositions.cpp.
 std::span<const std::uint32_t> unicode_decompositions();
 std::span<const std::uint32_t> unicode_combining_classes();
 

@@ -146,7 +146,8 @@ std::string first_line(std::string_view rest) {
 }  // namespace
 
 std::string sealed_json_text(const Json& object) {
-    const std::string rest = object.dump(1).substr(1) + "\n";  // without the brace, which the first line has
+    const std::string rest =
+        object.dump(1).substr(1) + "\n";  // without the brace, which is on the first line
     return first_line(rest) + rest;
 }
 

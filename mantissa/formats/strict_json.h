@@ -1,6 +1,6 @@
-// JSON as formats of files need it: no duplicate keys, no integers that were silently rounded, bounded depth
-// and size, and errors that name the file; and objects that carry their own checksum, so that no bit of them
-// can change unseen. Include this from .cpp files only: it names a JSON library's type.
+// JSON for file formats: no duplicate keys, no silently rounded integers, bounded depth and size, and errors
+// that name the file. Also objects with their own checksum, so that every changed bit is noticed. Include
+// this from .cpp files only: it uses a JSON library's type.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -42,16 +42,16 @@ const nlohmann::json& require_member(const nlohmann::json& object, std::string_v
 /// `value` as JSON text for an error message, cut after about 60 characters, invalid UTF-8 replaced.
 std::string json_excerpt(const nlohmann::json& value);
 
-/// The object, not empty and without a member "xxh3", as text whose first line is that member: the checksum
-/// of all bytes after the line. The length does not depend on its value.
+/// The object, not empty and without a member "xxh3", as text. The first line is that member: the checksum of
+/// all bytes after the line. The length does not depend on its value.
 std::string sealed_json_text(const nlohmann::json& object);
 
-/// Throws UserError that begins with `source` if any bit of the text is not as sealed_json_text wrote it, or
-/// it is another format or version.
+/// Throws UserError that begins with `source` if any bit of the text was changed since sealed_json_text, or
+/// format or version differ.
 nlohmann::json parse_sealed_json(std::string_view text, const std::string& source, std::string_view format,
                                  std::uint64_t version);
 
-/// A checksum as checksum_text writes it. Throws UserError that names `source`, `what` and what came instead.
+/// Parses a checksum of checksum_text. Throws UserError that names `source`, the subject and the value found.
 std::uint64_t require_checksum(const nlohmann::json& value, const std::string& source,
                                const std::string& what);
 

@@ -236,7 +236,7 @@ constexpr PublishedBench a100_bench[] = {
     {"DenseNet121", "fp32", 391.9, 1.00, 6.96142}, {"DenseNet121", "tf32", 591.5, 1.51, 6.96145},
     {"DenseNet121", "fp16", 876.2, 2.24, 6.96094}};
 
-/// Null where the table has no such row.
+/// Null if the table has no such row.
 const PublishedBench* published_bench(std::string_view model, std::string_view precision) {
     for (const PublishedBench& row : a100_bench)
         if (row.model == model && row.precision == precision) return &row;

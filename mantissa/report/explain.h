@@ -46,7 +46,7 @@ struct ExplainedAttention {
     std::string name;
     std::string form;     ///< "causal", or as in "a function of the score, masked by data"
     std::string formula;  ///< as ScoreFormula writes it
-    std::int64_t blocks = 0, all_blocks = 0;  ///< of pairs that are computed, at most, and that there are
+    std::int64_t blocks = 0, all_blocks = 0;  ///< of pairs: computed at most, and all
     std::int64_t queries = 0, keys = 0;       ///< in a block
     std::string why;                          ///< reason for this number of blocks
 };

@@ -19,7 +19,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// Powers of two from where a format's numbers begin to where they end.
+/// A format's range, as powers of two.
 struct Range {
     const char* name;
     double subnormal, normal, end;
@@ -39,7 +39,7 @@ Range tf32_range() {
 /// Powers of two from left to right.
 struct Axis {
     int low, high;
-    double left, right;  ///< where they lie in the drawing
+    double left, right;  ///< position in the drawing
 
     double x(double exponent) const {
         const double at = std::clamp(exponent, static_cast<double>(low), static_cast<double>(high));
@@ -47,7 +47,7 @@ struct Axis {
     }
 };
 
-/// The axis from the least number to the greatest, FP16's range included.
+/// The axis from the smallest number to the largest, FP16's range included.
 Axis axis_of(const NumericsReport& report, double left, double right) {
     Axis axis{-28, 20, left, right};
     for (const NumericsOfKind* kind : {&report.weights, &report.activations, &report.gradients})
@@ -69,8 +69,8 @@ std::string ticks(const Axis& axis, double y) {
     return svg + "\n";
 }
 
-/// Three lines of FP16: where it begins, at half of its smallest number, which is rounded to zero; where it
-/// has all its bits; where it ends.
+/// Three lines of FP16: its beginning, half of its smallest number, which rounds to zero; the beginning of
+/// its full precision; its end.
 std::string f16_lines(const Axis& axis, double top, double bottom) {
     const Range f16 = range_of("FP16", DType::f16);
     std::string svg;
@@ -80,7 +80,7 @@ std::string f16_lines(const Axis& axis, double top, double bottom) {
     return svg + "\n";
 }
 
-/// A bar for each format, paler where it has fewer bits, and a dashed line down at each of FP16's ends.
+/// A bar for each format, paler where it has fewer bits, and dashed lines down at FP16's ends.
 std::string ranges(const Axis& axis, double y) {
     std::string svg;
     std::size_t color = 3;
@@ -101,8 +101,8 @@ std::string ranges(const Axis& axis, double y) {
     return svg;
 }
 
-/// The outline of a histogram in a band that ends at `bottom`. A number counts where the axis has its power
-/// of two, `shift` powers further for those that are multiplied by 2^shift. `most`: the count that fills it.
+/// The outline of a histogram in a band that ends at `bottom`. Counts are at their power of two, shifted by
+/// `shift` for numbers times 2^shift. `most`: the count of full height.
 std::string outline(const ExponentHistogram& histogram, const Axis& axis, double bottom, double height,
                     double most, int shift = 0) {
     std::string path;
@@ -132,7 +132,7 @@ struct Layer {
     int shift = 0;
 };
 
-/// Histograms below one another, each with its own scale, under the ranges.
+/// Histograms one below another, each on its own scale, under the ranges.
 std::string chart(const NumericsReport& report, const std::vector<Layer>& layers) {
     constexpr double first = 58, band = 96;
     const Axis axis = axis_of(report, 150, 880);
@@ -156,7 +156,7 @@ std::string chart(const NumericsReport& report, const std::vector<Layer>& layers
     return svg + ticks(axis, end + 16) + "</svg>\n";
 }
 
-/// A line for each tensor: name, histogram, and the share that FP16 loses.
+/// A line for each tensor: name, histogram, and its loss in FP16.
 std::string tensors(const NumericsReport& report, const char* title, const NumericsOfKind& kind,
                     std::size_t color) {
     constexpr double line = 22;
@@ -223,7 +223,7 @@ std::string numerics_html(const NumericsReport& report, const std::string& comma
 
 namespace {
 
-/// The histogram of an FP32 value that lies there now.
+/// The histogram of an FP32 value in memory now.
 ExponentHistogram histogram_of(const Execution& execution, Value value) {
     ExponentHistogram histogram;
     execution.read_in_pieces(value, [&](std::int64_t, std::span<const std::byte> bytes) {

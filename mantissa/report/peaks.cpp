@@ -21,26 +21,26 @@ enum class Sparsity { none, two_of_four };  ///< the second doubles the rate
 struct MatrixFact {
     const char* inputs;
     const char* accumulator;
-    int multiply_adds;  ///< of one unit in a cycle, dense; 0: it has no such mode
+    int multiply_adds;  ///< per unit and cycle, dense; 0: no such mode
     Sparsity sparsity = Sparsity::none;
     Clock clock = Clock::matrix;
 };
 
 struct VectorFact {
     const char* format;
-    int multiply_adds;  ///< of one multiprocessor in a cycle
+    int multiply_adds;  ///< per multiprocessor and cycle
 };
 
 struct Accelerator {
     const char* name;
     const char* description;
     int multiprocessors;
-    int matrix_units;  ///< of a multiprocessor
+    int matrix_units;  ///< per multiprocessor
     double matrix_clock, vector_clock;
     std::span<const MatrixFact> matrix;
     std::span<const VectorFact> vector;
     int memory_bits;         ///< width of the interface
-    double bits_per_second;  ///< of one of those
+    double bits_per_second;  ///< per bit of the interface
     const char* note = "";
 };
 
@@ -89,7 +89,7 @@ constexpr std::array blackwell_matrix{
     MatrixFact{"b1", "s32", 0},
 };
 
-// Figures of NVIDIA's datasheets and architecture papers of the four.
+// Figures from NVIDIA's datasheets and architecture papers.
 constexpr std::array accelerators{
     Accelerator{.name = "a100",
                 .description = "NVIDIA A100 SXM 80 GB",

@@ -115,12 +115,12 @@ std::string json_of(const char* command, Fields fields);
 /// A value on a line of JSON, formatted alike.
 std::string json_line(const Datum& value);
 
-/// The model of a report, and the size of one of its steps.
+/// The model of a report, and the size of its step.
 struct ReportedModel {
     std::string name;
     std::int64_t parameters = 0;
     std::int64_t batch = 0;              ///< examples of a step
-    std::string unit = "examples";       ///< the unit of throughput: "tokens", "images"
+    std::string unit = "examples";       ///< unit of throughput: "tokens", "images"
     std::int64_t units_per_example = 1;  ///< tokens of a sequence
     std::string examples = {};           ///< of a step, in words: "4 x 1024 tokens", "16 images"
 };

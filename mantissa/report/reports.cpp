@@ -17,7 +17,7 @@ namespace mantissa::inline v0::report {
 
 namespace {
 
-/// The words on a page in place of the command that was typed.
+/// The text on a page in place of a command line.
 std::string call_of(const char* report, const nn::Model& model) {
     return fmt::format("report::{} of {}", report, model.name);
 }

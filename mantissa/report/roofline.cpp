@@ -232,7 +232,7 @@ namespace {
 
 constexpr double width = 960, height = 420, left = 70, bottom = 50;
 
-/// The colour of a pass, as the key of the page has it.
+/// The colour of a pass, as in the page's legend.
 std::size_t color_of(const std::string& pass) { return pass == "forward" ? 0 : pass == "backward" ? 1 : 2; }
 
 /// Logarithmic axes: FLOP per byte from left to right, FLOP a second upwards.
@@ -254,7 +254,7 @@ class Plane {
     double top_, low_;
 };
 
-/// The label stands by so much below the roof.
+/// A roof with its label, `below` units under it.
 std::string roof_line(const Plane& plane, double peak, double copy, const char* label, double below) {
     const double ridge = peak / copy, from = std::pow(10, Plane::min_intensity),
                  to = std::pow(10, Plane::max_intensity);

@@ -19,7 +19,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// Tells these random numbers from those of everything else that has the same seed.
+/// Separates these random numbers from all others of the same seed.
 constexpr std::uint32_t sampling_operation = 0x73616d70;  // "samp"
 
 /// The `count` tokens of the largest scores, the largest first; of equal scores the lower token.
@@ -36,9 +36,8 @@ std::vector<std::int32_t> largest(std::span<const float> scores, std::size_t cou
     return ids;
 }
 
-/// e^x in FP32 for x <= 0; below -87 e^-87. Coefficients of Taylor's series of 2^r for |r| <= 1/2: 2 ulp.
-/// Plain arithmetic without branches, so that compilers do some at a time: of 50,257 scores std::exp took 0.5
-/// ms.
+/// e^x in FP32 for x <= 0; e^-87 below -87. Taylor coefficients of 2^r for |r| <= 1/2: 2 ulp.
+/// Branch-free, so that compilers vectorise it: std::exp took 0.5 ms for 50,257 scores.
 inline float exp_below_zero(float x) {
     constexpr float far = 12582912.0f;  // 1.5 2^23: beyond it the next FP32 number is 1 away
     const float powers = std::max(x, -87.0f) * 1.44269504f;
@@ -50,7 +49,7 @@ inline float exp_below_zero(float x) {
     return y * std::bit_cast<float>((static_cast<std::int32_t>(whole) + 127) << 23);
 }
 
-/// e^((score - highest) / temperature) of each.
+/// e^((score - highest) / temperature) of each score.
 std::vector<float> weights_of(std::span<const float> scores, float highest, double temperature) {
     const auto factor = static_cast<float>(std::min(1 / temperature, 1e30));
     std::vector<float> weights(scores.size());
@@ -59,7 +58,7 @@ std::vector<float> weights_of(std::span<const float> scores, float highest, doub
     return weights;
 }
 
-/// In FP64, four sums that need not wait for one another.
+/// Sum in FP64, as four independent sums.
 double sum_of(std::span<const float> weights) {
     std::array<double, 4> sums = {};
     const std::size_t whole = weights.size() / 4 * 4;
@@ -69,8 +68,8 @@ double sum_of(std::span<const float> weights) {
     return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-/// So many scores at a time are taken side by side, each into a result of its own: one result that waits for
-/// itself took as long for 50,257 scores as reading 2 MB of weights.
+/// Scores taken side by side, each with its own result: a single chain of results took as long for 50,257
+/// scores as reading 2 MB of weights.
 constexpr std::size_t side_by_side = 16;
 
 float highest_of(std::span<const float> logits) {
@@ -85,7 +84,7 @@ float highest_of(std::span<const float> logits) {
 }
 
 void require_finite(std::span<const float> logits, std::int64_t position) {
-    std::array<float, side_by_side> none = {};  // stay 0, but an infinity or a NaN makes a NaN of one
+    std::array<float, side_by_side> none = {};  // stays 0; an infinity or a NaN makes one of them NaN
     const std::size_t whole = logits.size() / side_by_side * side_by_side;
     for (std::size_t first = 0; first < whole; first += side_by_side)
         for (std::size_t i = 0; i < side_by_side; ++i) none[i] += logits[first + i] * 0.0f;
@@ -100,7 +99,7 @@ void require_finite(std::span<const float> logits, std::int64_t position) {
                             id, count_text(position, "token"), plain_nan(logits[id])));
 }
 
-/// The fewest of the likeliest tokens whose weights make up the share of all, likeliest first.
+/// The fewest tokens, likeliest first, with weights that sum to the share of the total.
 std::vector<std::int32_t> nucleus(std::span<const float> weights, double share) {
     const double wanted = share * sum_of(weights);
     for (std::size_t count = 64;; count *= 4) {
@@ -116,7 +115,7 @@ std::vector<std::int32_t> nucleus(std::span<const float> weights, double share) 
     }
 }
 
-/// In [0, 1), of 53 bits, so that also the tokens of a probability below 2^-24 can be drawn.
+/// A number in [0, 1) of 53 bits, so that tokens with a probability below 2^-24 can be drawn, too.
 double uniform(const SamplingOptions& options, std::int64_t position) {
     const RandomStream stream{
         .seed = options.seed, .step = static_cast<std::uint32_t>(position), .operation = sampling_operation};
@@ -124,7 +123,7 @@ double uniform(const SamplingOptions& options, std::int64_t position) {
     return static_cast<double>((std::uint64_t{words[0]} << 32 | words[1]) >> 11) * 0x1p-53;
 }
 
-/// The first whose weight, with those before it, is more than the share of all.
+/// The first token at which the running sum of weights exceeds the share of the total.
 std::size_t draw(std::span<const float> weights, double share) {
     const double drawn = share * sum_of(weights);
     double sum = 0;
@@ -203,7 +202,7 @@ double log_probability(std::span<const float> logits, std::int32_t token) {
     check(token >= 0 && static_cast<std::size_t>(token) < logits.size(), "the token has a score");
     const float highest = highest_of(logits);
     const double below = static_cast<double>(logits[token]) - static_cast<double>(highest);
-    // A piece at a time, since memory for all of them is taken from the system anew for every token.
+    // A piece at a time: memory for all of them would be taken from the system anew for every token.
     constexpr std::size_t at_once = 512;
     double sum = 0;
     for (std::size_t first = 0; first < logits.size(); first += at_once) {
@@ -217,7 +216,7 @@ double log_probability(std::span<const float> logits, std::int32_t token) {
 
 namespace {
 
-/// One of the texts that go on at once.
+/// One of the texts that are continued at once.
 class Text {
   public:
     Text(const GenerateOptions& options, std::uint64_t seed, std::span<const std::int32_t> prompt)

@@ -1,4 +1,4 @@
-// Continuing prompts, token by token: one, or some at once. The choice of the next token from the scores.
+// Continuing prompts, token by token: one text or several at once; and choosing the next token by scores.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +16,22 @@ namespace mantissa::inline v0 {
 /// (0, 1]. Throws it, too, for a min_p outside [0, 1], or a penalty that is not above 0 and finite.
 void validate(const SamplingOptions& options);
 
-/// A token drawn by softmax(logits / temperature) over those considered. Of equal scores the lower token goes
-/// first. `position` numbers the draw: with the seed it decides the random number and nothing else does.
-/// Throws UserError if a score considered is NaN or infinite. Fan, Lewis, Dauphin, "Hierarchical neural story
-/// generation", 2018 (top k); Holtzman, Buys, Du, Forbes, Choi, "The curious case of neural text
-/// degeneration", 2019 (top p); Nguyen et al., "Turning up the heat: min-p sampling", 2024. They apply in
-/// the order of the transformers library: temperature, top k, top p, min p.
+/// A token drawn by softmax(logits / temperature) over the candidates. Of equal scores the lower token goes
+/// first. `position` numbers the draw: seed and position alone decide the random number. Throws UserError if
+/// a candidate's score is NaN or infinite. Fan, Lewis, Dauphin, "Hierarchical neural story generation", 2018
+/// (top k); Holtzman, Buys, Du, Forbes, Choi, "The curious case of neural text degeneration", 2019 (top p);
+/// Nguyen et al., "Turning up the heat: min-p sampling", 2024. They apply in the order of the transformers
+/// library: temperature, top k, top p, min p.
 std::int32_t sample(std::span<const float> logits, const SamplingOptions& options, std::int64_t position);
 
-/// Makes tokens that are in a text already less likely: each one's score, once, is divided by the penalty if
-/// it is positive, and else multiplied by it. Keskar et al., "CTRL", 2019.
+/// Makes tokens of a text less likely: each one's score, once, is divided by the penalty if it is positive,
+/// and otherwise multiplied by it. Keskar et al., "CTRL", 2019.
 void penalize_repetition(std::span<float> logits, std::span<const std::int32_t> text, double penalty);
 
-/// ln softmax(logits)[token]: the model's own log-probability of the token, whatever the options of the draw.
+/// ln softmax(logits)[token]: the model's own log-probability, whatever the options of the draw.
 double log_probability(std::span<const float> logits, std::int32_t token);
 
-/// Tokens that are left of a text that slides: the longer half of the context.
+/// Tokens that remain of a text that slides: the longer half of the context.
 std::int64_t slid_length(std::int64_t context);
 
 struct GenerateOptions {

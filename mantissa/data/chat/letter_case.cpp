@@ -12,7 +12,7 @@ Char moved(const Char& c, std::int64_t distance) {
     return {static_cast<char32_t>(static_cast<std::int64_t>(c.code) + distance), c.origin};
 }
 
-/// False, and nothing is appended, where the table does not say.
+/// Appends a character's other case; false, without appending, if it is not in the table.
 bool append_by(const CaseTable& table, Chars& out, const Char& c) {
     const auto letters = std::ranges::lower_bound(table.letters, c.code, {}, &CaseLetters::code);
     if (letters != table.letters.end() && letters->code == c.code) {

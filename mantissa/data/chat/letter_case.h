@@ -26,9 +26,9 @@ struct CaseTable {
     std::span<const CaseLetters> letters;
 };
 const CaseTable& lower_table();
-/// Where upper case is not the way back from lower case.
+/// Exceptions where upper case is not the inverse of lower case.
 const CaseTable& upper_table();
-/// Where title case is not upper case.
+/// Exceptions where title case is not upper case.
 const CaseTable& title_table();
 
 Chars to_upper(CharSpan text);

@@ -13,7 +13,7 @@
 
 namespace mantissa::inline v0::jinja {
 
-/// A template is cut into words first, with its white space as trim_blocks and lstrip_blocks leave it.
+/// A template is first cut into words, with white space removed by trim_blocks and lstrip_blocks.
 enum class Word : std::uint8_t {
     data,
     output_begin,
@@ -30,7 +30,7 @@ enum class Word : std::uint8_t {
 
 struct Token {
     Word word;
-    std::u32string text;  ///< of data and texts what they say
+    std::u32string text;  ///< of data and texts: the content
     int line;
 
     bool is(std::u32string_view sign) const { return word == Word::sign && text == sign; }
@@ -40,7 +40,7 @@ struct Token {
 /// Throws TemplateError.
 std::vector<Token> cut_template(std::string_view source);
 
-/// For names and messages.
+/// UTF-8, for names and errors.
 std::string utf8(std::u32string_view text);
 
 struct Node;
