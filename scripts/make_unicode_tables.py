@@ -181,8 +181,8 @@ def main():
     write("unicode_decompositions.cpp",
           "// Runs of code points: 128 * how many lie between it and the run before + length + 32 if for compatibility\n"
           "// only + 64 if it composes again; 8 * how many they are + bits of the parts that move on with each; the\n"
-          "// result of each, or the first result alone where parts move. And 256 * how many code points + combining class of\n"
-          "// each range, in order.",
+          "// result of each, or the first result alone where parts move. And 256 * how many code points\n"
+          "// + combining class of each range, in order.",
           array("decompositions", decompositions) + array("classes", classes),
           "std::span<const std::uint32_t> unicode_decompositions() { return decompositions; }\n"
           "std::span<const std::uint32_t> unicode_combining_classes() { return classes; }")
