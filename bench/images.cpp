@@ -177,15 +177,6 @@ void add_norms(std::vector<Kernel>& all, DType type, std::int64_t C) {
                                         .workspace = s + 5 * C},
                                        r.pool);
                    }});
-    all.push_back({"relu_grad" + name, 3 * image, [=](const Run& r) {
-                       const std::int64_t count = rows * C;
-                       relu_grad(r.kernels,
-                                 {.count = count,
-                                  .dy = r.given(type, count),
-                                  .y = r.given(type, count),
-                                  .dx = r.take(type, count)},
-                                 r.pool);
-                   }});
 }
 
 const std::vector<Kernel>& all_kernels() {

@@ -119,18 +119,6 @@ void add_norm_kernels(std::vector<Kernel>& all) {
 }
 
 void add_gelu_kernels(std::vector<Kernel>& all) {
-    const auto add = [&](const char* name, DType type) {
-        const auto size = static_cast<std::int64_t>(size_of(type));
-        all.push_back({name, flat * 2 * size, [=](const Run& r) {
-                           gelu(r.kernels,
-                                {.count = flat,
-                                 .x = {r.memory.floating(type).take<char>(flat * size), type},
-                                 .y = {r.memory.out.take<char>(flat * size), type}},
-                                r.pool);
-                       }});
-    };
-    add("gelu f32", DType::f32);
-    add("gelu bf16", DType::bf16);
     all.push_back({"gelu_grad f32", flat * 12, [](const Run& r) {
                        gelu_grad(r.kernels,
                                  {.count = flat,
@@ -196,46 +184,6 @@ void add_loss_kernels(std::vector<Kernel>& all) {
 }
 
 void add_update_kernels(std::vector<Kernel>& all) {
-    for (const bool with_copy : {false, true})
-        all.push_back(
-            {with_copy ? "adamw + bf16 copy" : "adamw", largest * (with_copy ? 30 : 28),
-             [with_copy](const Run& r) {
-                 Memory& m = r.memory;
-                 float* p = m.in.take(largest);
-                 float* m1 = m.in2.take(largest);
-                 float* m2 = m.state.take(largest);
-                 BF16* copy = with_copy ? m.in_bf16.take<BF16>(largest) : nullptr;
-                 adamw(r.kernels,
-                       {.count = largest,
-                        .step = {.learning_rate = 0, .beta1 = 1, .beta2 = 1, .eps = 1, .weight_decay = 0},
-                        .gradient = {m.out.take(largest)},
-                        .parameter_in = p,
-                        .moment1_in = m1,
-                        .moment2_in = m2,
-                        .parameter = p,
-                        .moment1 = m1,
-                        .moment2 = m2,
-                        .copy_in = {copy, DType::bf16},
-                        .copy = {copy, DType::bf16}},
-                       r.pool);
-             }});
-    all.push_back({"sgd, momentum + bf16 copy", largest * 22, [](const Run& r) {
-                       Memory& m = r.memory;
-                       float* p = m.in.take(largest);
-                       float* buffer = m.in2.take(largest);
-                       BF16* copy = m.in_bf16.take<BF16>(largest);
-                       sgd(r.kernels,
-                           {.count = largest,
-                            .step = {.learning_rate = 0, .momentum = 1},
-                            .gradient = {m.out.take(largest)},
-                            .parameter_in = p,
-                            .buffer_in = buffer,
-                            .parameter = p,
-                            .buffer = buffer,
-                            .copy_in = {copy, DType::bf16},
-                            .copy = {copy, DType::bf16}},
-                           r.pool);
-                   }});
     all.push_back({"squared_norm f32", largest * 4,
                    [](const Run& r) {
                        benchmark::DoNotOptimize(

@@ -456,6 +456,40 @@ std::int64_t global_scratch_floats(const LoopNest& nest) {
     return floats * static_cast<std::int64_t>(sizeof(float)) > max_shared_bytes ? floats : 0;
 }
 
+int condition_of(const LoopNest& nest) {
+    if (!nest.flat || nest.walks[0].stores.empty()) return -1;
+    const auto decides = [&](const Store& store) {
+        const Step& step = nest.steps[static_cast<std::size_t>(store.value)];
+        return step.op == "select" ? step.arguments[0] : -1;
+    };
+    const std::vector<Store>& stores = nest.walks[0].stores;
+    const int condition = decides(stores[0]);
+    if (std::ranges::find(nest.once, condition) == nest.once.end()) return -1;
+    const auto differs = [&](const Store& store) { return decides(store) != condition; };
+    return std::ranges::any_of(stores, differs) ? -1 : condition;
+}
+
+std::vector<bool> read_where_it_holds(const LoopNest& nest) {
+    const int condition = condition_of(nest);
+    std::vector<bool> read(nest.inputs.size()), seen(nest.steps.size());
+    std::vector<int> needed;
+    for (const Store& store : nest.walks[0].stores) needed.push_back(store.value);
+    while (!needed.empty()) {
+        const auto index = static_cast<std::size_t>(needed.back());
+        needed.pop_back();
+        if (seen[index]) continue;
+        seen[index] = true;
+        const Step& step = nest.steps[index];
+        if (step.op == "load")
+            read[static_cast<std::size_t>(step.operand)] = true;
+        else if (step.op == "select" && step.arguments[0] == condition)
+            needed.push_back(step.arguments[1]);
+        else
+            needed.insert(needed.end(), step.arguments.begin(), step.arguments.end());
+    }
+    return read;
+}
+
 LoopNest lower(const Graph& body) {
     const auto must_be = [](Expected<Nest> nest) {
         if (!nest) throw InternalError("the body of a fused node is no nest: " + nest.reason());

@@ -98,6 +98,12 @@ inline std::int64_t scratch_stride(const LoopNest& nest) {
 /// Numbers in all scratch rows of one thread, or of one block of a GPU's.
 inline std::int64_t scratch_floats(const LoopNest& nest) { return nest.scratch_rows * scratch_stride(nest); }
 
+/// The step that chooses, for all elements alike, between two values of every output of a flat nest, as an
+/// update is applied or not; -1 if no step does.
+int condition_of(const LoopNest& nest);
+/// By operand, whether a flat nest reads its elements if that condition holds.
+std::vector<bool> read_where_it_holds(const LoopNest& nest);
+
 /// The part of them that a block of a GPU's threads needs in global memory: 0 where they fit the shared.
 std::int64_t global_scratch_floats(const LoopNest& nest);
 

@@ -2,6 +2,8 @@
 // y is exact where e^x would need two steps to reduce its argument. Over the operations of elementary_body.h.
 #pragma once
 
+#include <iterator>
+
 #include "mantissa/numerics/elementary_body.h"
 
 namespace mantissa::inline v0::elementary {
@@ -30,6 +32,21 @@ template <class Ops>
     const auto shifted = ops.add(y, ops.constant(rounding_shift));
     const auto value = exp2_of_rest(ops, y, shifted);
     return ops.from_bits(ops.add_int(ops.bits(value), ops.template shift_left<23>(ops.bits(shifted))));
+}
+
+/// 1 + 2^y for exp2_least <= y <= exp2_greatest, and NaN for NaN. The power of two is a factor, made by one
+/// shift of a number that has its biased exponent in the low bits. The bias is one less than FP32's, so that
+/// it is even, as rounding to a whole number wants it; what the factor lacks is in the series.
+template <class Ops>
+[[gnu::always_inline]] inline typename Ops::Float one_plus_exp2(Ops& ops, typename Ops::Float y) {
+    constexpr float shift = rounding_shift + 126;
+    float twice[std::size(exp2_series)];
+    for (std::size_t k = 0; k < std::size(exp2_series); ++k) twice[k] = 2 * exp2_series[k];
+    const auto shifted = ops.add(y, ops.constant(shift));
+    const auto r = ops.subtract(y, ops.subtract(shifted, ops.constant(shift)));
+    const auto rest = ops.fma(polynomial(ops, twice, r), r, ops.constant(2.0f));
+    const auto half_power = ops.from_bits(ops.template shift_left<23>(ops.bits(shifted)));
+    return ops.fma(rest, half_power, ops.constant(1.0f));
 }
 
 /// e^x for x <= 0, which softmax needs: the rounding of the exponent, at most 126, weighs little where the

@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <span>
 #include <vector>
 
+#include "mantissa/graph/call.h"
 #include "mantissa/graph/op.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/numerics/formats.h"
@@ -28,12 +31,28 @@ struct Operation {
 
 Type f32(Shape shape) { return {DType::f32, std::move(shape)}; }
 
+const Type a_flag{DType::boolean, {}}, a_count{DType::f64, {}};
+
+/// Updates of a parameter with a copy in BF16; its operand `a_flag` says whether they are applied.
+std::vector<Operation> updates(const Shape& shape) {
+    const Type x = f32(shape), number = f32({}), copy{DType::bf16, shape};
+    return {
+        {"adamw",
+         {x, x, x, x, number, a_count, number, a_flag, copy},
+         {{"beta1", 0.9}, {"beta2", 0.95}, {"epsilon", 1e-8}, {"weight_decay", 0.1}}},
+        {"sgd",
+         {x, x, number, number, a_flag, x, a_count, copy},
+         {{"momentum", 0.9}, {"dampening", 0.4}, {"weight_decay", 0.1}, {"nesterov", false}}},
+    };
+}
+
 /// Rows of a number of columns; the last vector of each is whole, almost whole, or of one element.
 std::vector<Operation> operations(std::int64_t columns) {
     const Shape rows{5, columns};
+    std::vector<Operation> all = updates(rows);
     const Type x = f32(rows), row = f32({columns}), column = f32({rows[0]}), targets{DType::i32, {rows[0]}};
     const Attributes norm{{"epsilon", 1e-5}};
-    return {
+    const Operation others[] = {
         {"layer_norm", {x, row, row}, norm},
         {"layer_norm_grad", {x, x, row, column, column}, norm},
         {"cross_entropy_grad", {f32({}), x, targets, column}, {{"classes", columns - 1}}},
@@ -41,12 +60,17 @@ std::vector<Operation> operations(std::int64_t columns) {
         {"softmax", {{DType::bf16, rows}}},
         {"softmax_grad", {x, x}},
         {"gelu", {{DType::f16, rows}}},
+        {"gelu", {{DType::bf16, rows}}},
         {"gelu_grad", {x, x}},
+        {"relu_grad", {{DType::bf16, rows}, {DType::bf16, rows}}},
+        {"sum", {x}, {{"axes", std::vector<std::int64_t>{0}}, {"keep", false}}},
         {"add", {x, row}},
         {"mul", {{DType::bf16, rows}, {DType::bf16, rows}}},
         {"select", {{DType::boolean, rows}, x, x}},
         {"cast", {x}, {{"dtype", DType::f16}}},
     };
+    all.insert(all.end(), std::begin(others), std::end(others));
+    return all;
 }
 
 /// Outputs of the compiled kernel of an operation. The first operand may be given less memory than it has.
@@ -69,8 +93,10 @@ std::vector<std::byte> run(Device& device, const Setting& setting, const Operati
     for (const Type& type : of.inputs) {
         const std::int64_t count = type.shape.elements() - (read.empty() ? missing : 0);
         read.push_back(std::make_unique<Guarded>(setting, type.dtype, count));
-        const std::vector<double> values =
+        std::vector<double> values =
             normal_values(count, DType::f32, 1, static_cast<std::uint32_t>(read.size()));
+        if (op.fuser == FuserClass::elementwise && !op.in_place.empty())  // an update's squares and flag
+            std::ranges::transform(values, values.begin(), [](double v) { return std::fabs(v); });
         if (type.dtype == DType::boolean)
             std::ranges::transform(values, read.back()->as<bool>(), [](double x) { return x > 0; });
         else if (type.dtype == DType::i32)
@@ -111,6 +137,89 @@ TEST(CompiledRows, StayWithinTheirOperandsAndHaveTheSameBitsEverywhere) {
                     ASSERT_EQ(bytes, first) << device->target().isa;
                 }
         }
+}
+
+TEST(CompiledRows, AnUpdateThatIsNotAppliedLeavesNoTrace) {
+    const std::int64_t count = 1003;
+    ThreadPool pool(1);
+    for (const std::string& level : testing::levels())
+        for (const Operation& of : updates({count}))
+            for (const bool in_place : {true, false}) {
+                SCOPED_TRACE(::testing::Message() << level << " " << of.op << " in place: " << in_place);
+                const auto device = testing::device_at(level);
+                const Op& op = find_op(of.op);
+                const std::vector<Type> outputs = op.types({op, of.inputs, of.attributes});
+                const PreparedKernel kernel = *device->kernels(of.op)[0].prepare(
+                    {.op = op, .inputs = of.inputs, .outputs = outputs, .attributes = of.attributes});
+                device->compile_kernels();
+                const Setting setting{row_kernels(Isa::generic), pool, Placement::ends_at_guard,
+                                      Stores::plain};
+                std::vector<std::unique_ptr<Guarded>> read, written;
+                std::vector<const std::byte*> from;
+                std::vector<std::byte*> to;
+                bool* applied = nullptr;
+                for (const Type& type : of.inputs) {
+                    Guarded& operand = *read.emplace_back(
+                        std::make_unique<Guarded>(setting, type.dtype, type.shape.elements()));
+                    from.push_back(operand.as<std::byte>());
+                    if (type.dtype == DType::boolean)
+                        *(applied = operand.as<bool>()) = false;
+                    else
+                        operand.assign(std::vector<double>(type.shape.elements(), 1.0));
+                }
+                read[1]->f32()[500] = std::numeric_limits<float>::quiet_NaN();
+                std::vector<Guarded*> states;
+                std::vector<std::vector<std::byte>> before;
+                for (std::size_t i = 0; i < outputs.size(); ++i) {
+                    Guarded& state =
+                        *read[static_cast<std::size_t>(op.written_over(of.attributes, of.inputs.size(), i))];
+                    before.push_back(state.bytes());
+                    written.push_back(std::make_unique<Guarded>(setting, outputs[i].dtype, count));
+                    states.push_back(in_place ? &state : written.back().get());
+                    to.push_back(states.back()->as<std::byte>());
+                }
+                const Operands operands{.inputs = from, .outputs = to, .workspace = nullptr, .kept = nullptr};
+                kernel.launch(operands);
+                for (std::size_t i = 0; i < states.size(); ++i) EXPECT_EQ(states[i]->bytes(), before[i]) << i;
+                *applied = true;
+                kernel.launch(operands);
+                EXPECT_TRUE(std::isnan(states[0]->values()[500])) << "applied, the same gradient does harm";
+                EXPECT_NE(states[0]->bytes(), before[0]);
+            }
+}
+
+TEST(CompiledRows, GeluIsZeroOrTheIdentityAtExtremes) {
+    constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+    const std::vector<float> x{-100, 100, 0, nan, 1e4F, -1e4F}, ones(x.size(), 1.0F);
+    for (const std::string& level : testing::levels()) {
+        SCOPED_TRACE(level);
+        const auto device = testing::device_at(level);
+        Graph graph;
+        const Type type = f32({static_cast<std::int64_t>(x.size())});
+        const Tensor of(graph, graph.add_input("x", type)), dy(graph, graph.add_input("dy", type));
+        graph.add_result("y", gelu(of).value());
+        graph.add_result("dx", call(graph, "gelu_grad", std::vector{dy, of})[0].value());
+        const auto bytes = [](const std::vector<float>& values) {
+            const auto all = std::as_bytes(std::span(values));
+            return std::vector<std::byte>(all.begin(), all.end());
+        };
+        const auto results =
+            testing::run(graph, testing::Bytes{{"x", bytes(x)}, {"dy", bytes(ones)}}, *device);
+        std::vector<float> y(x.size()), dx(x.size());
+        std::memcpy(y.data(), results[0].data(), results[0].size());
+        std::memcpy(dx.data(), results[1].data(), results[1].size());
+        // The exponential is kept finite: what should be zero is x 2^-127.
+        const std::vector<float> near{-100 * 0x1p-127F, 100, 0, nan, 1e4F, -1e4F * 0x1p-127F};
+        const std::vector<float> slopes{0, 1, 0.5F, nan, 1, 0};
+        for (std::size_t i = 0; i < x.size(); ++i) {
+            if (std::isnan(x[i])) {
+                EXPECT_TRUE(std::isnan(y[i]) && std::isnan(dx[i]));
+                continue;
+            }
+            EXPECT_NEAR(y[i], near[i], 1e-40) << x[i];
+            EXPECT_EQ(dx[i], slopes[i]) << x[i];
+        }
+    }
 }
 
 /// The bits of numbers, in another format.

@@ -268,26 +268,6 @@ TEST(ImagesAveragePool, PartsThatShareElementsAreAveragedEach) {
     });
 }
 
-TEST(ImagesReluGrad, PassesWhatLiesAboveZeroAndNan) {
-    for (const std::int64_t count : {1, 15, 16, 17, 97, 70001}) {
-        const std::vector<double> y = whole_numbers(count, true, 7), dy = whole_numbers(count, false, 8);
-        std::vector<double> dx;
-        for (std::size_t i = 0; i < y.size(); ++i) dx.push_back(y[i] <= 0 ? 0 : dy[i]);
-        for (const DType type : {DType::f32, DType::bf16, DType::f16})
-            check_everywhere([&](const Setting& setting) {
-                Guarded gradient(setting, DType::f32, count), result(setting, type, count),
-                    out(setting, type, count);
-                gradient.assign(dy);
-                result.assign(y);
-                relu_grad(setting.kernels,
-                          {.count = count, .dy = gradient.in(), .y = result.in(), .dx = out.out()},
-                          setting.pool, setting.stores);
-                expect_equal(out, dx);
-                return out.bytes();
-            });
-    }
-}
-
 TEST(ImagesPools, WhatDoesNotFitIsNamed) {
     ThreadPool pool(1);
     const PoolCase& k = pool_cases()[1];

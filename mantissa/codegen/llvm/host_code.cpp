@@ -32,8 +32,12 @@ class HostCode final : public TargetCode {
           two_(builder, Lanes::Form::thirty_two, host_conversions(features)),
           four_(builder, Lanes::Form::sixty_four, host_conversions(features)),
           has_long_registers_(std::ranges::find(features.bits, "avx512f") != features.bits.end()) {
-        if (!nest.flat && !nest.epilogue && nest.walks.size() > 1) fetch_by_walks();
+        rows_together_ = rows_that_share_sums();
+        if (!nest.flat && !nest.epilogue && (nest.walks.size() > 1 || rows_together_ > 1)) fetch_by_walks();
     }
+
+    int rows_together() const override { return rows_together_; }
+    bool asks_before_loops() const override { return true; }
 
     CodeArguments begin(llvm::Module& module, const std::string& name) override {
         return read_arguments(begin_host_function(b_, module, name));
@@ -89,15 +93,17 @@ class HostCode final : public TargetCode {
     }
 
     /// In an epilogue, columns beside the block's belong to other threads, and a block starts anywhere.
-    void add_to(const RowSum&, Value* address, Value* value, const Columns& columns) override {
+    void add_to(const RowSum&, Value* address, const Values& values, const Columns& columns) override {
         const llvm::Align align(nest_.epilogue ? 4 : 64);
-        if (nest_.epilogue && columns.mask) {
-            Value* before = b_.CreateMaskedLoad(value->getType(), address, align, columns.mask);
-            b_.CreateMaskedStore(b_.CreateFAdd(before, value), address, align, columns.mask);
-            return;
-        }
-        Value* before = b_.CreateAlignedLoad(value->getType(), address, align);
-        b_.CreateAlignedStore(b_.CreateFAdd(before, value), address, align);
+        const bool is_masked = nest_.epilogue && columns.mask;
+        llvm::Type* const type = values[0]->getType();
+        Value* sum = is_masked ? static_cast<Value*>(b_.CreateMaskedLoad(type, address, align, columns.mask))
+                               : b_.CreateAlignedLoad(type, address, align);
+        for (Value* value : values) sum = b_.CreateFAdd(sum, value);
+        if (is_masked)
+            b_.CreateMaskedStore(sum, address, align, columns.mask);
+        else
+            b_.CreateAlignedStore(sum, address, align);
     }
 
     void keep(const Keep&, Value* address, Value* value) override {
@@ -143,6 +149,16 @@ class HostCode final : public TargetCode {
         return arguments;
     }
 
+    /// Rows that go side by side: where little is done but to add them to sums over rows, by column, these
+    /// are loaded and stored once.
+    int rows_that_share_sums() const {
+        constexpr std::size_t few_steps = 8;
+        const Walk& walk = nest_.walks[0];
+        const bool only_adds = !nest_.flat && !nest_.epilogue && nest_.walks.size() == 1 &&
+                               !walk.sums.empty() && walk.reductions.empty();
+        return only_adds && walk.steps.size() <= few_steps ? 4 : 1;
+    }
+
     std::int64_t row_bytes(DType dtype) const {
         return nest_.columns * static_cast<std::int64_t>(size_of(dtype));
     }
@@ -177,7 +193,7 @@ class HostCode final : public TargetCode {
     /// Bytes from the element read to the element fetched: whole rows where walks fetch the next ones.
     std::int64_t ahead(DType dtype) const {
         if (fetched_in_.empty()) return prefetch_bytes;
-        const std::int64_t rows = std::max<std::int64_t>(prefetch_bytes / row_bytes(dtype), 1);
+        const std::int64_t rows = std::max<std::int64_t>(prefetch_bytes / row_bytes(dtype), rows_together_);
         return rows * row_bytes(dtype);
     }
 
@@ -337,6 +353,7 @@ class HostCode final : public TargetCode {
     const Lanes* now_ = &lanes_;  // length in which columns are computed
     std::size_t walk_ = 0;
     std::map<int, std::size_t> fetched_in_;  // by operand: the walk that fetches the next rows
+    int rows_together_ = 1;
     bool has_long_registers_;
     Stores stores_ = Stores::any;
     Values streamed_;         // by output: whether it is stored past the caches

@@ -78,15 +78,13 @@ llvm::Value* scaled(Instructions& ops, llvm::Value* x, double factor) {
 
 /// h (1 + tanh(x)) = 2 h / (1 + exp(-2 x)), which GELU needs. The exponential is kept finite and normal:
 /// below that, adding 1 leaves 1; above, the quotient is at most h 2^-126. The exponent's one rounding moves
-/// the result no more than the rounding of x itself did. A NaN gives itself, whatever became of it in the
-/// exponent's bits.
+/// the result no more than the rounding of x itself did.
 llvm::Value* times_one_plus_tanh(Instructions& ops, llvm::Value* h, llvm::Value* x) {
     constexpr double log2_e = 1.4426950408889634;
     llvm::Value* y = scaled(ops, x, -2 * log2_e);
     y = ops.maximum(ops.constant(elementary::exp2_least), y);
     y = ops.minimum(ops.constant(elementary::exp2_greatest), y);
-    llvm::Value* sum = ops.add(elementary::exp2_inside(ops, y), ops.constant(1));
-    return ops.select(ops.is_nan(x), x, ops.divide(scaled(ops, h, 2), sum));
+    return ops.divide(scaled(ops, h, 2), elementary::one_plus_exp2(ops, y));
 }
 
 /// x - floor(x / y) y, exact but for one addition of y: the rest after a rounded quotient is a number of
@@ -270,14 +268,19 @@ llvm::Value* Lanes::part(llvm::Value* value, int first) const {
     return count() == 16 ? value : b_.CreateShuffleVector(value, lanes);
 }
 
-/// Sixteen at a time.
+/// Sixteen at a time, or thirty-two: one instruction that fills a line.
 llvm::Value* Lanes::rounded_by_instruction(llvm::Value* value) const {
-    std::vector<llvm::Value*> parts;
-    for (int first = 0; first < count(); first += 16)
-        parts.push_back(b_.CreateBitCast(
-            b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_cvtneps2bf16_512, {}, {part(value, first)}),
-            llvm::FixedVectorType::get(b_.getInt16Ty(), 16)));
-    return llvm::concatenateVectors(b_, parts);
+    if (count() == 16)
+        return b_.CreateBitCast(
+            b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_cvtneps2bf16_512, {}, {value}),
+            memory_type(DType::bf16));
+    std::vector<llvm::Value*> lines;
+    for (int first = 0; first < count(); first += 32)
+        lines.push_back(
+            b_.CreateBitCast(b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_cvtne2ps2bf16_512, {},
+                                                {part(value, first + 16), part(value, first)}),
+                             llvm::FixedVectorType::get(b_.getInt16Ty(), 32)));
+    return llvm::concatenateVectors(b_, lines);
 }
 
 llvm::Value* Lanes::widened_from_bf16(llvm::Value* value) const {

@@ -132,7 +132,8 @@ class NvptxCode final : public TargetCode {
         if (member_ + 1 == group_) b_.CreateAlignedStore(all.values, all.address, alignment_of(dtype));
     }
 
-    void add_to(const RowSum& sum, Value* address, Value* value, const Columns&) override {
+    void add_to(const RowSum& sum, Value* address, const Values& values, const Columns&) override {
+        Value* const value = values[0];
         if (one_place_) {
             Value* own = variable(sums_, sum.offset, value->getType());
             b_.CreateStore(b_.CreateFAdd(b_.CreateLoad(value->getType(), own), value), own);

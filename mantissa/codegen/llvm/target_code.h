@@ -61,6 +61,10 @@ class TargetCode {
     virtual CodeArguments begin(llvm::Module& module, const std::string& name) = 0;
     /// The lanes that columns are computed in.
     virtual const Lanes& lanes() const = 0;
+    /// As many rows as are walked over side by side: one where rows are reduced.
+    virtual int rows_together() const { return 1; }
+    /// Whether what a condition decides for all elements is asked once.
+    virtual bool asks_before_loops() const { return false; }
     /// Goes over a range, and gives the walk's reductions over the whole of it.
     virtual Values over(const Walk& walk, const Range& range, const ColumnsBody& body) = 0;
     /// Runs work for a row, not for each of its columns, that changes memory.
@@ -69,8 +73,8 @@ class TargetCode {
     virtual llvm::Value* load(llvm::Value* address, DType dtype, const Columns& columns) = 0;
     /// `value`: of the type that it has in memory.
     virtual void store(llvm::Value* value, llvm::Value* address, int output, const Columns& columns) = 0;
-    /// Adds a value to a sum over rows, whose place in memory is given.
-    virtual void add_to(const RowSum& sum, llvm::Value* address, llvm::Value* value,
+    /// Adds the values of rows, one after another, to a sum over rows, whose place in memory is given.
+    virtual void add_to(const RowSum& sum, llvm::Value* address, const Values& values,
                         const Columns& columns) = 0;
     /// Keeps a value of a row for later walks, whose place in memory is given.
     virtual void keep(const Keep& keep, llvm::Value* address, llvm::Value* value) = 0;

@@ -70,19 +70,19 @@ Graph with_operands_as_read(const Graph& body) {
 
 }  // namespace
 
-Expected<NestBody> nest_of_body(const Graph& body) {
-    const Graph contracted = contract_products(body);
-    Expected<Nest> nest = make_nest(contracted, Loops::one_if_possible, Doubles::single);
+Expected<NestBody> nest_of_body(const Graph& body, Products products) {
+    const Graph computed = products == Products::contracted ? contract_products(body) : body;
+    Expected<Nest> nest = make_nest(computed, Loops::one_if_possible, Doubles::single);
     if (!nest) return Unexpected{nest.reason()};
-    if (std::string reason = refuse_results(contracted, *nest); !reason.empty())
+    if (std::string reason = refuse_results(computed, *nest); !reason.empty())
         return Unexpected{std::move(reason)};
     const std::int64_t rows = nest->rows, columns = nest->columns;
-    return NestBody{codegen::lower(contracted, std::move(*nest)), rows, columns};
+    return NestBody{codegen::lower(computed, std::move(*nest)), rows, columns};
 }
 
-Expected<NestBody> nest_of_definition(const Graph& definition) {
+Expected<NestBody> nest_of_definition(const Graph& definition, Products products) {
     const Graph body = simplify(expand(definition, [](const Graph&, const Node&) { return true; }));
-    return nest_of_body(with_operands_as_read(body));
+    return nest_of_body(with_operands_as_read(body), products);
 }
 
 Expected<NestBody> nest_of_operation(const Problem& problem) {
@@ -93,7 +93,7 @@ Expected<NestBody> nest_of_operation(const Problem& problem) {
     const std::vector<Tensor> outputs = call(definition, problem.op.name, inputs, problem.attributes);
     for (std::size_t i = 0; i < outputs.size(); ++i)
         definition.add_result(fmt::format("out{}", i), outputs[i].value());
-    return nest_of_definition(definition);
+    return nest_of_definition(definition, problem.op.copy ? Products::rounded : Products::contracted);
 }
 
 }  // namespace mantissa

@@ -23,13 +23,17 @@ struct NestBody {
     std::int64_t elements() const { return rows * columns; }
 };
 
+/// Whether a product and the addition that reads it are rounded together, or each.
+enum class Products : std::uint8_t { contracted, rounded };
+
 /// The nest of a graph of primitives, whose results a kernel can write.
-Expected<NestBody> nest_of_body(const Graph& body);
+Expected<NestBody> nest_of_body(const Graph& body, Products products = Products::contracted);
 
 /// The nest of a graph with composites, in primitives.
-Expected<NestBody> nest_of_definition(const Graph& definition);
+Expected<NestBody> nest_of_definition(const Graph& definition, Products products = Products::contracted);
 
-/// The computation of an operation, in primitives.
+/// The computation of an operation, in primitives. An optimizer's update rounds its products, as its kernel
+/// did before nests replaced it, so that checkpoints go on to the same bits.
 Expected<NestBody> nest_of_operation(const Problem& problem);
 
 /// A kernel that the compiler makes for a unit. `resolve` gives the code that a problem takes. The code is

@@ -62,11 +62,13 @@ std::vector<Tensor> adamw_definition(const DefinitionCall& call) {
     const Tensor gradient = as_f32(in[1]) * as_f32(in[6]);
     // 1 - beta^t in FP64: in FP32 it would keep few digits while t is small.
     const auto correction = [&](double beta) { return cast(-exp(step * std::log(beta)) + 1.0, DType::f32); };
-    const Tensor next_m = m * beta1 + gradient * (1.0 - beta1);
-    const Tensor next_v = v * beta2 + gradient * gradient * (1.0 - beta2);
+    // So that in FP32, too, what a moment keeps and what it takes add up to 1.
+    const auto rest = [](double beta) { return 1.0 - static_cast<double>(static_cast<float>(beta)); };
+    const Tensor next_m = m * beta1 + gradient * rest(beta1);
+    const Tensor next_v = v * beta2 + gradient * gradient * rest(beta2);
     const Tensor denominator = sqrt(next_v) / sqrt(correction(beta2)) + a.number("epsilon");
     const Tensor decayed = p * (-(rate * a.number("weight_decay")) + 1.0);
-    const Tensor next_p = decayed - rate / correction(beta1) * (next_m / denominator);
+    const Tensor next_p = decayed - next_m * (rate / correction(beta1)) / denominator;
     std::vector<Tensor> outputs = {kept_unless(apply, next_p, in[0]), kept_unless(apply, next_m, in[2]),
                                    kept_unless(apply, next_v, in[3])};
     if (in.size() == 9) outputs.push_back(kept_unless(apply, cast(next_p, in[0].dtype()), in[8]));

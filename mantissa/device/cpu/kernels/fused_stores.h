@@ -12,8 +12,8 @@ namespace mantissa::inline v0::on_cpu {
 class StreamedOutputs {
   public:
     /// Finds the large outputs. `columns`, the number stored at a time, must be whole cache lines of an
-    /// output.
-    StreamedOutputs(const Problem& problem, std::int64_t columns);
+    /// output. `read`, by operand: whether the kernel reads its elements; empty: all are read.
+    StreamedOutputs(const Problem& problem, std::int64_t columns, std::vector<bool> read = {});
 
     /// The streamed outputs, as FusedArguments::streamed has them, that lie on cache lines, and not over an
     /// operand, which was just read and is in a cache.
@@ -21,6 +21,7 @@ class StreamedOutputs {
 
   private:
     std::uint64_t large_ = 0;
+    std::vector<bool> read_;
 };
 
 /// All sums over rows of a nest.

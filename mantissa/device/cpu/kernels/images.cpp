@@ -75,14 +75,6 @@ Launch prepare_average_pool_grad(const Problem& problem, const BoundRows& b) {
     };
 }
 
-/// dy, y.
-Launch prepare_relu_grad(const Problem&, const BoundRows& b) {
-    return [b](const Operands& o) {
-        relu_grad(b.kernels, {.count = b.count(), .dy = b.in(o, 0), .y = b.in(o, 1), .dx = b.out(o, 0)},
-                  b.pool);
-    };
-}
-
 float epsilon_of(const Problem& problem) { return static_cast<float>(problem.attributes.number("epsilon")); }
 
 std::int64_t moments_bytes(const Problem& problem) {
@@ -226,7 +218,6 @@ const RowBinding bindings_of_images[] = {
     {"average_pool2d_grad", prepare_average_pool_grad},
     {"adaptive_average_pool2d", prepare_average_pool},
     {"adaptive_average_pool2d_grad", prepare_average_pool_grad},
-    {"relu_grad", prepare_relu_grad, 1},
     {"sum", prepare_pixel_sum, 0, refuse_unless_pixels},
     {"running_average", prepare_running_average},
     {"moments", prepare_moments, 0, refuse_empty_or_wide, moments_bytes},

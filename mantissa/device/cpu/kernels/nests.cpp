@@ -104,9 +104,11 @@ struct Bound {
 
 PreparedKernel prepare_nest(const Context& context, codegen::Compiler& compiler, const Problem& problem,
                             const NestBody& body) {
+    std::vector<bool> read;
+    if (body.loops.flat) read = codegen::read_where_it_holds(body.loops);
     const Bound bound{.kernel = compiler.add(body.loops),
                       .partition = partition_of(body.loops, body.elements()),
-                      .streamed = StreamedOutputs(problem, body.loops.columns),
+                      .streamed = StreamedOutputs(problem, body.loops.columns, std::move(read)),
                       .pool = context.pool};
     return {.launch = [bound](const Operands& operands) { bound.launch(operands); },
             .workspace = bound.workspace_bytes(),
@@ -126,7 +128,8 @@ void add_nest_kernels(KernelTable& table, const Context& context, codegen::Compi
     add("fused",
         [](const Problem& problem) { return nest_of_body(problem.attributes.body("body").graph()); });
     // Composites without another kernel are expanded, as when the oldest checkpoints were written.
-    constexpr std::string_view by_definition[] = {"layer_norm", "relu", "softmax", "softmax_grad", "sum"};
+    constexpr std::string_view by_definition[] = {"adamw", "gelu",    "layer_norm",   "relu", "relu_grad",
+                                                  "sgd",   "softmax", "softmax_grad", "sum"};
     for (const Op* op : op_table())
         if (std::ranges::find(by_definition, op->name) != std::end(by_definition) ||
             (op->composite() && op->name != "fused" && table.contains(op->name)))

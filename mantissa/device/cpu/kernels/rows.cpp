@@ -11,12 +11,6 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-Launch prepare_gelu(const Problem&, const BoundRows& b) {
-    return [b](const Operands& o) {
-        gelu(b.kernels, {.count = b.count(), .x = b.in(o, 0), .y = b.out(o, 0)}, b.pool);
-    };
-}
-
 /// dy, x.
 Launch prepare_gelu_grad(const Problem&, const BoundRows& b) {
     return [b](const Operands& o) {
@@ -130,68 +124,6 @@ Launch prepare_cumsum(const Problem& problem, const BoundRows& b) {
     };
 }
 
-/// parameter, gradient, m, v, learning rate, step, gradient scale, apply, and a copy if there is one.
-Launch prepare_adamw(const Problem& problem, const BoundRows& b) {
-    const Attributes& a = problem.attributes;
-    const double beta1 = a.number("beta1"), beta2 = a.number("beta2");
-    AdamWStep fixed{.beta1 = static_cast<float>(beta1),
-                    .beta2 = static_cast<float>(beta2),
-                    .eps = static_cast<float>(a.number("epsilon")),
-                    .weight_decay = static_cast<float>(a.number("weight_decay"))};
-    return [=, copies = problem.inputs.size() == 9](const Operands& o) {
-        const double step = *o.input<double>(5);
-        AdamWStep scalars = fixed;
-        scalars.learning_rate = *o.input<float>(4);
-        scalars.bias_correction1 = static_cast<float>(1.0 - std::pow(beta1, step));
-        scalars.bias_correction2 = static_cast<float>(1.0 - std::pow(beta2, step));
-        scalars.grad_scale = *o.input<float>(6);
-        scalars.apply = *o.input<bool>(7);
-        adamw(b.kernels,
-              {.count = b.count(),
-               .step = scalars,
-               .gradient = b.in(o, 1),
-               .parameter_in = o.input<float>(0),
-               .moment1_in = o.input<float>(2),
-               .moment2_in = o.input<float>(3),
-               .parameter = o.output<float>(0),
-               .moment1 = o.output<float>(1),
-               .moment2 = o.output<float>(2),
-               .copy_in = copies ? b.in(o, 8) : ConstView{},
-               .copy = copies ? b.out(o, 3) : View{}},
-              b.pool);
-    };
-}
-
-/// parameter, gradient, learning rate, gradient scale, apply, with momentum buffer and step, and a copy if
-/// there is one.
-Launch prepare_sgd(const Problem& problem, const BoundRows& b) {
-    const Attributes& a = problem.attributes;
-    const SgdStep fixed{.weight_decay = static_cast<float>(a.number("weight_decay")),
-                        .momentum = static_cast<float>(a.number("momentum")),
-                        .share = static_cast<float>(1.0 - a.number("dampening")),
-                        .nesterov = a.flag("nesterov")};
-    const bool buffers = problem.inputs.size() >= 7;
-    const std::size_t copy = buffers ? 7 : 5;
-    return [=, copies = problem.inputs.size() > copy](const Operands& o) {
-        SgdStep scalars = fixed;
-        scalars.learning_rate = *o.input<float>(2);
-        scalars.first = buffers && *o.input<double>(6) == 1;
-        scalars.grad_scale = *o.input<float>(3);
-        scalars.apply = *o.input<bool>(4);
-        sgd(b.kernels,
-            {.count = b.count(),
-             .step = scalars,
-             .gradient = b.in(o, 1),
-             .parameter_in = o.input<float>(0),
-             .buffer_in = buffers ? o.input<float>(5) : nullptr,
-             .parameter = o.output<float>(0),
-             .buffer = buffers ? o.output<float>(1) : nullptr,
-             .copy_in = copies ? b.in(o, copy) : ConstView{},
-             .copy = copies ? b.out(o, buffers ? 2 : 1) : View{}},
-            b.pool);
-    };
-}
-
 std::int64_t global_norm_workspace(const Problem& problem) {
     std::int64_t bytes = 0;
     for (const Type& type : problem.inputs)
@@ -277,27 +209,6 @@ std::string refuse_losses_of_rows(const Problem& problem) {
     return refuse_empty_or_wide(problem);
 }
 
-/// AdamW counts its steps in FP64 and nothing else.
-std::string refuse_adamw(const Problem& problem) {
-    for (std::size_t i : {0u, 1u, 2u, 3u, 4u, 6u})
-        if (problem.inputs[i].dtype == DType::f64)
-            return fmt::format("it is written for f32, got {}", problem.inputs[i].text());
-    if (problem.inputs.size() == 9 && problem.inputs[8].dtype == DType::f64)
-        return fmt::format("its copy is f32 or shorter, got {}", problem.inputs[8].text());
-    return problem.inputs[0].shape.elements() == 0 ? "it needs one element or more" : "";
-}
-
-/// A copy may be shorter; an update's other operands are FP32, and a count of steps.
-std::string refuse_sgd(const Problem& problem) {
-    const bool buffers = problem.inputs.size() >= 7;
-    if (buffers && problem.inputs[5].dtype != DType::f32)
-        return fmt::format("operand 5 must be f32, got {}", problem.inputs[5].text());
-    for (std::size_t i = 0; i < problem.inputs.size(); ++i)
-        if (problem.inputs[i].dtype == DType::f64 && !(buffers && i == 6))
-            return fmt::format("it is written for f32, bf16 and f16, got {}", problem.inputs[i].text());
-    return problem.inputs[0].shape.elements() == 0 ? "it needs one element or more" : "";
-}
-
 std::string refuse_sixteen_bit_table(const Problem& problem) {
     if (problem.outputs[0].dtype != DType::f32) return "it adds in f32";
     return refuse_empty_or_wide(problem);
@@ -319,7 +230,6 @@ const RowBinding bindings[] = {
          return layer_norm_grad_workspace(p.inputs[1].shape.elements() / channels, channels);
      },
      {2, 3, 4}},
-    {"gelu", prepare_gelu},
     {"gelu_grad", prepare_gelu_grad, 1},
     {"cross_entropy", prepare_cross_entropy, 0, refuse_losses_of_rows,
      [](const Problem& p) { return p.inputs[1].bytes(); }},
@@ -337,8 +247,6 @@ const RowBinding bindings[] = {
      DType::f32,
      write_over_addend},
     {"cumsum", prepare_cumsum, 0, refuse_empty_or_wide, no_workspace, {}, DType::f64},
-    {"adamw", prepare_adamw, 0, refuse_adamw, no_workspace, {0, 2, 3, 4, 6}},
-    {"sgd", prepare_sgd, 0, refuse_sgd, no_workspace, {0, 2, 3}},
     {"transpose", prepare_permute, 0, refuse_permutation},
     {"global_norm", prepare_global_norm, 0, refuse_empty_or_wide, global_norm_workspace, {}, DType::f64},
     {"sum", prepare_column_sum, 0, refuse_unless_leading_sum,

@@ -1,7 +1,6 @@
-// GELU in its tanh form, and its gradient. See body_loops.h for how this file is used.
+// The gradient of GELU in its tanh form. See body_loops.h for how this file is used.
 #pragma once
 
-#include "mantissa/device/cpu/rows/body_four_lanes.h"
 #include "mantissa/device/cpu/rows/body_loops.h"
 #include "mantissa/numerics/exp2_body.h"
 
@@ -17,58 +16,29 @@ constexpr float gelu_exponent_cubic = gelu_exponent * gelu_cubic;
 
 /// 1 + exp(-2 u) with u = sqrt(2 / pi) (x + 0.044715 x^3), infinity where that overflows. At NaN a number of
 /// no meaning: x comes in again.
-template <class Ops>
-MANTISSA_LONG_LANES typename Ops::Float inverse_gelu_gate(Ops& ops, typename Ops::Float x,
-                                                          typename Ops::Float square) {
-    const auto factor = ops.fma(square, ops.constant(gelu_exponent_cubic), ops.constant(gelu_exponent));
-    return ops.add(ops.constant(1.0f), elementary::exp2(ops, ops.multiply(x, factor)));
+MANTISSA_LONG_LANES Float inverse_gelu_gate(Float x, Float square) {
+    const Float factor =
+        Lanes::fma(square, Lanes::constant(gelu_exponent_cubic), Lanes::constant(gelu_exponent));
+    return Lanes::add(Lanes::constant(1.0f), elementary::exp2(lanes, Lanes::multiply(x, factor)));
 }
 
-struct GeluTanh {
-    template <class Ops>
-    MANTISSA_LANES typename Ops::Float value(Ops& ops, typename Ops::Float x) {
-        return ops.divide(x, inverse_gelu_gate(ops, x, ops.multiply(x, x)));
-    }
-    /// gate + x gate (1 - gate) 2 u', u' = sqrt(2 / pi) (1 + 3 * 0.044715 x^2).
-    MANTISSA_LANES Float slope(Float x) {
-        const Float square = Lanes::multiply(x, x);
-        const Float one = Lanes::constant(1.0f);
-        const Float gate = Lanes::divide(one, inverse_gelu_gate(lanes, x, square));
-        const Float inner =
-            Lanes::fma(square, Lanes::constant(3 * gelu_cubic * gelu_slope), Lanes::constant(gelu_slope));
-        const Float spread = Lanes::multiply(gate, Lanes::subtract(one, gate));
-        return Lanes::fma(Lanes::multiply(x, inner), spread, gate);
-    }
-};
-
-template <class X, class Y>
-void gelu_range(const X* x, Y* y, std::int64_t count, bool stream) {
-    std::int64_t done = 0;
-    // At 16 bits memory brings elements faster than single chains are done.
-    if constexpr (sizeof(Y) == 2 && Lanes::registers == 32)
-        for (; done + 64 <= count; done += 64)
-            store_four_results(y + done, GeluTanh::value(four_lanes, load_four_ahead(x + done)), stream);
-    for_stored_lanes(y + done, count - done, stream, [&](std::int64_t c, auto extent) MANTISSA_BODY {
-        return GeluTanh::value(lanes, load_ahead(x + done + c, extent));
-    });
+/// gate + x gate (1 - gate) 2 u', u' = sqrt(2 / pi) (1 + 3 * 0.044715 x^2).
+MANTISSA_LANES Float gelu_slope_at(Float x) {
+    const Float square = Lanes::multiply(x, x);
+    const Float one = Lanes::constant(1.0f);
+    const Float gate = Lanes::divide(one, inverse_gelu_gate(x, square));
+    const Float inner =
+        Lanes::fma(square, Lanes::constant(3 * gelu_cubic * gelu_slope), Lanes::constant(gelu_slope));
+    const Float spread = Lanes::multiply(gate, Lanes::subtract(one, gate));
+    return Lanes::fma(Lanes::multiply(x, inner), spread, gate);
 }
 
 template <class X, class DY>
 void gelu_grad_range(const X* x, const DY* dy, X* dx, std::int64_t count, bool stream) {
     for_stored_lanes(dx, count, stream, [&](std::int64_t c, auto extent) MANTISSA_BODY {
-        const Float slope = GeluTanh::slope(load_ahead(x + c, extent));
+        const Float slope = gelu_slope_at(load_ahead(x + c, extent));
         return Lanes::multiply(slope, load_ahead(dy + c, extent));
     });
-}
-
-void gelu_elements(const Gelu& p, Range range, Stores stores) {
-    with_types(p.x.type, p.y.type, [&](auto* x_type, auto* y_type) {
-        const auto* x = as(p.x, x_type) + range.first;
-        auto* y = as(p.y, y_type) + range.first;
-        const std::int64_t count = range.last - range.first;
-        gelu_range(x, y, count, may_stream(stores, y));
-    });
-    Lanes::fence();
 }
 
 void gelu_grad_elements(const GeluGrad& p, Range range, Stores stores) {

@@ -173,21 +173,5 @@ void average_pool_grad_rows(const AveragePoolGrad& p, Range range, Stores stores
     Lanes::fence();
 }
 
-void relu_grad_elements(const ReluGrad& p, Range range, Stores stores) {
-    with_types(p.dy.type, p.y.type, [&](auto* dy_type, auto* y_type) {
-        const auto* dy = as(p.dy, dy_type) + range.first;
-        const auto* y = as(p.y, y_type) + range.first;
-        auto* dx = as(p.dx, y_type) + range.first;
-        const Float zero = Lanes::constant(0.0f);
-        for_stored_lanes(dx, range.last - range.first, may_stream(stores, dx),
-                         [&](std::int64_t c, auto extent) MANTISSA_BODY {
-                             const Float d = load_ahead(dy + c, extent), above = load_ahead(y + c, extent);
-                             const Float kept = Lanes::select(Lanes::less(zero, above), d, zero);
-                             return Lanes::select(Lanes::is_nan(above), d, kept);
-                         });
-    });
-    Lanes::fence();
-}
-
 }  // namespace
 }  // namespace mantissa::on_cpu

@@ -50,14 +50,11 @@ struct RowKernels {
     /// Per row only: the mean is the driver's.
     void (*cross_entropy)(const CrossEntropy&, Range rows);
     void (*cross_entropy_grad)(const CrossEntropyGrad&, Range rows, Stores);
-    void (*gelu)(const Gelu&, Range elements, Stores);
     void (*gelu_grad)(const GeluGrad&, Range elements, Stores);
     void (*rotary)(const Rotary&, Range tokens, Stores);
     void (*embedding)(const Embedding&, Range tokens, Stores);
     /// Takes tokens that lie by rows in the workspace.
     void (*embedding_grad)(const EmbeddingGrad&, Range rows, Stores);
-    void (*adamw)(const AdamW&, Range elements);
-    void (*sgd)(const Sgd&, Range elements);
     double (*squared_norm)(const SquaredNorm&, Range elements);
     /// Writes the sums over `rows` of `columns` to sum[0 ... columns.last - columns.first).
     void (*column_sum)(const ColumnSum&, Range rows, Range columns, float* sum);
@@ -69,7 +66,6 @@ struct RowKernels {
     void (*max_pool_grad)(const MaxPoolGrad&, Range rows, Stores);
     void (*average_pool)(const AveragePool&, Range rows, Stores);
     void (*average_pool_grad)(const AveragePoolGrad&, Range rows, Stores);
-    void (*relu_grad)(const ReluGrad&, Range elements, Stores);
     /// The deviation of these rows of these columns: how far the mean is from the first row, and the sum of
     /// the squared differences from the mean. The former tells more than the mean in FP32, where the mean is
     /// large. [columns.last - columns.first] each.

@@ -50,7 +50,6 @@ struct Lanes {
         const __m256 sign = _mm256_set1_ps(-0.0f);
         return {_mm256_xor_ps(a.low, sign), _mm256_xor_ps(a.high, sign)};
     }
-    MANTISSA_LANES Float square_root(Float a) { return {_mm256_sqrt_ps(a.low), _mm256_sqrt_ps(a.high)}; }
     MANTISSA_LANES Float fma(Float a, Float b, Float c) {
         return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
     }

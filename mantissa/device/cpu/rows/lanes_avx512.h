@@ -35,7 +35,6 @@ struct Lanes {
     MANTISSA_LANES Float negate(Float a) {
         return from_bits(_mm512_xor_si512(bits(a), integer(static_cast<int>(0x80000000u))));
     }
-    MANTISSA_LANES Float square_root(Float a) { return _mm512_sqrt_ps(a); }
     MANTISSA_LANES Float fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
     MANTISSA_LANES Mask less(Float a, Float b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
     MANTISSA_LANES Mask is_nan(Float a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q); }

@@ -67,13 +67,6 @@ struct Lanes {
     MANTISSA_LANES Float negate(Float a) {
         return each<Float>([&](int k) { return -a.part[k]; });
     }
-    MANTISSA_LANES Float square_root(Float a) {
-        return each<Float>([&](int k) {
-            const F4 v = a.part[k];
-            return F4{__builtin_sqrtf(v[0]), __builtin_sqrtf(v[1]), __builtin_sqrtf(v[2]),
-                      __builtin_sqrtf(v[3])};
-        });
-    }
     /// Rounded once, as the instruction does. In FP64 the product is exact, and the sum, rounded to FP32, is
     /// nearly always the right one. Two cases are in doubt: FP64's rounding may have put the sum half way
     /// between two numbers, or the sum is below FP32's least normal number, where numbers are closer to one

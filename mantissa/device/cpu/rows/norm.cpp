@@ -1,4 +1,4 @@
-// Drivers of the gradient of layer norm, GELU, rotary positions and running sums: checks, blocks of
+// Drivers of the gradients of layer norm and GELU, rotary positions and running sums: checks, blocks of
 // rows, sums over blocks.
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/rows/partition.h"
@@ -37,14 +37,6 @@ void layer_norm_grad(const RowKernels& kernels, const LayerNormGrad& p, ThreadPo
     });
     add_partial_sums(pool, dgammas, blocks, C, p.dgamma);
     add_partial_sums(pool, dbetas, blocks, C, p.dbeta);
-}
-
-void gelu(const RowKernels& kernels, const Gelu& p, ThreadPool& pool, Stores wanted) {
-    ProblemCheck check("gelu");
-    check.size("count", p.count).input("x", p.x, p.count).output("y", p.y, p.count);
-    const Stores stores = check.finish(wanted);
-    for_each_range(pool, p.count, block_elements,
-                   [&](Range range, std::int64_t) { kernels.gelu(p, range, stores); });
 }
 
 void gelu_grad(const RowKernels& kernels, const GeluGrad& p, ThreadPool& pool, Stores wanted) {

@@ -1,4 +1,4 @@
-// Drivers of pools and of relu's gradient: checks, and blocks of rows of pixels.
+// Drivers of pools: checks, and blocks of rows of pixels.
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/rows/partition.h"
 #include "mantissa/device/cpu/rows/rows.h"
@@ -79,15 +79,6 @@ void average_pool_grad(const RowKernels& kernels, const AveragePoolGrad& p, Thre
     const std::int64_t rows = s.images * s.rows;
     for_each_range(pool, rows, rows_of_block(image_elements(s), rows, p.dx.type),
                    [&](Range range, std::int64_t) { kernels.average_pool_grad(p, range, stores); });
-}
-
-void relu_grad(const RowKernels& kernels, const ReluGrad& p, ThreadPool& pool, Stores wanted) {
-    ProblemCheck check("relu_grad");
-    check.size("count", p.count).input("dy", p.dy, p.count).input("y", p.y, p.count);
-    check.same_type("dx", p.dx.type, p.y.type).output("dx", p.dx, p.count);
-    const Stores stores = check.finish(wanted);
-    for_each_range(pool, p.count, block_elements,
-                   [&](Range range, std::int64_t) { kernels.relu_grad(p, range, stores); });
 }
 
 }  // namespace mantissa::on_cpu

@@ -44,13 +44,7 @@ struct LayerNormGrad {
     float* workspace = nullptr;    ///< layer_norm_grad_workspace() bytes
 };
 
-/// 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
-struct Gelu {
-    std::int64_t count = 0;
-    ConstView x = {};  // [count]
-    View y = {};       // [count]
-};
-
+/// The gradient of 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
 struct GeluGrad {
     std::int64_t count = 0;
     ConstView x = {};   // [count]
@@ -132,60 +126,6 @@ struct EmbeddingGrad {
     /// and the tokens by rows, [tokens].
     const std::int32_t* first_of_row() const { return workspace; }
     const std::int32_t* tokens_by_row() const { return workspace + vocabulary + 2; }
-};
-
-/// The scalars of one step of AdamW (Loshchilov and Hutter, "Decoupled Weight Decay Regularization").
-struct AdamWStep {
-    float learning_rate = 0;
-    float beta1 = 0.9f;
-    float beta2 = 0.999f;
-    float eps = 1e-8f;
-    float weight_decay = 0;
-    float bias_correction1 = 1;  ///< 1 - beta1^t
-    float bias_correction2 = 1;  ///< 1 - beta2^t
-    float grad_scale = 1;        ///< multiplies each gradient: 1 / loss scale, times the clipping coefficient
-    bool apply = true;           ///< false: a bad step. Parameters, moments and copies keep their old bits
-};
-
-/// p, m, v and the copy are read from `..._in` and written to `...` (the same memory for an update in place).
-struct AdamW {
-    std::int64_t count = 0;
-    AdamWStep step;
-    ConstView gradient = {};              // [count]
-    const float* parameter_in = nullptr;  // [count]
-    const float* moment1_in = nullptr;    // [count]
-    const float* moment2_in = nullptr;    // [count]
-    float* parameter = nullptr;           // [count]
-    float* moment1 = nullptr;             // [count]
-    float* moment2 = nullptr;             // [count]
-    ConstView copy_in = {};               // [count], of copy's type: what a bad step keeps
-    View copy = {};                       // [count] or null: the new parameter in 16 bits, rounded once
-};
-
-/// The scalars of one step of SGD, with the meaning of torch.optim.SGD.
-struct SgdStep {
-    float learning_rate = 0;
-    float weight_decay = 0;  ///< times the parameter is added to the gradient
-    float momentum = 0;      ///< of the buffer
-    float share = 1;         ///< of the gradient in the buffer: 1 - dampening
-    bool nesterov = false;
-    bool first = false;    ///< the first step: the buffer becomes the gradient
-    float grad_scale = 1;  ///< as in AdamWStep
-    bool apply = true;     ///< as in AdamWStep
-};
-
-/// An update of SGD. It reads `..._in` and writes `...`, as AdamW's does. Without momentum there is no
-/// buffer.
-struct Sgd {
-    std::int64_t count = 0;
-    SgdStep step;
-    ConstView gradient = {};              // [count]
-    const float* parameter_in = nullptr;  // [count]
-    const float* buffer_in = nullptr;     // [count] or null
-    float* parameter = nullptr;           // [count]
-    float* buffer = nullptr;              // [count] or null
-    ConstView copy_in = {};               // [count], of copy's type: what a bad step keeps
-    View copy = {};                       // [count] or null: the new parameter in 16 bits, rounded once
 };
 
 /// Sum of the squares of all elements, in FP64.
@@ -273,14 +213,6 @@ struct AveragePoolGrad {
     PoolShape shape;
     ConstView dy = {};  // [N, P, Q, C]
     View dx = {};       // [N, H, W, C]
-};
-
-/// dx = dy where y is above 0 or NaN, else 0.
-struct ReluGrad {
-    std::int64_t count = 0;
-    ConstView dy = {};  // [count]
-    ConstView y = {};   // [count]
-    View dx = {};       // [count]
 };
 
 /// Columns of which a part of a sum over rows has at most so many.

@@ -1,8 +1,8 @@
 // The row kernels that stay by hand, as pure functions of a problem. They know nothing of graphs. Rotary
 // positions and embedding read and write elsewhere than at the element that a nest is at; movement computes
 // nothing; sums of squares and running sums are made in FP64; the mean of cross-entropy follows its nest, and
-// the softmax of kept keys has rows of any length. Of the others compiled code was slower
-// (bench/kernels.cpp).
+// the softmax of kept keys has rows of any length. Sums over rows share their body with sums over pixels. Of
+// the gradients of GELU, layer norm and cross-entropy compiled code was slower (bench/kernels.cpp).
 //
 // Each runs on all threads of the pool and gives the same bits for any number of them and at every level.
 // Memory is the caller's: nothing is allocated. Sizes below 1, missing pointers, types that are not F32, BF16
@@ -26,7 +26,6 @@ const RowKernels& row_kernels(Isa isa = chosen_isa());
 std::int64_t layer_norm_grad_workspace(std::int64_t rows, std::int64_t channels);
 void layer_norm_grad(const RowKernels&, const LayerNormGrad&, ThreadPool&, Stores = Stores::automatic);
 
-void gelu(const RowKernels&, const Gelu&, ThreadPool&, Stores = Stores::automatic);
 void gelu_grad(const RowKernels&, const GeluGrad&, ThreadPool&, Stores = Stores::automatic);
 
 void rotary(const RowKernels&, const Rotary&, ThreadPool&, Stores = Stores::automatic);
@@ -52,14 +51,6 @@ void embedding(const RowKernels&, const Embedding&, ThreadPool&, Stores = Stores
 void embedding_grad(const RowKernels&, const EmbeddingGrad&, ThreadPool&, Stores = Stores::automatic);
 /// Bytes of workspace that embedding_grad needs.
 std::int64_t embedding_grad_workspace(std::int64_t tokens, std::int64_t vocabulary);
-
-/// Moves 28 bytes a parameter with FP32 gradients, and 2 for the BF16 copy. The arithmetic is PyTorch's:
-/// p *= 1 - lr * wd; m, v updated; p -= lr / bias_correction1 * m / (sqrt(v) / sqrt(bias_correction2) + eps).
-void adamw(const RowKernels&, const AdamW&, ThreadPool&);
-
-/// Moves 20 bytes a parameter with momentum and FP32 gradients, 12 without, and 2 for the BF16 copy. The
-/// arithmetic is PyTorch's: g += wd * p; buffer = momentum * buffer + share * g; p -= lr * buffer.
-void sgd(const RowKernels&, const Sgd&, ThreadPool&);
 
 struct SquaredNormResult {
     double sum = 0;       ///< of squares; squares of FP32 numbers cannot overflow it
@@ -91,8 +82,6 @@ void max_pool(const RowKernels&, const MaxPool&, ThreadPool&, Stores = Stores::a
 void max_pool_grad(const RowKernels&, const MaxPoolGrad&, ThreadPool&, Stores = Stores::automatic);
 void average_pool(const RowKernels&, const AveragePool&, ThreadPool&, Stores = Stores::automatic);
 void average_pool_grad(const RowKernels&, const AveragePoolGrad&, ThreadPool&, Stores = Stores::automatic);
-
-void relu_grad(const RowKernels&, const ReluGrad&, ThreadPool&, Stores = Stores::automatic);
 
 /// Reads x once from memory. The variance of a block of rows is that of its centered values, which are then
 /// in a cache. Blocks are joined by their means, in FP64 and in order (Chan, Golub, LeVeque 1979).

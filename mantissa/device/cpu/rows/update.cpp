@@ -1,4 +1,4 @@
-// Drivers of AdamW, SGD and of sums: the squared norm and the sums over columns.
+// Drivers of sums: the squared norm and the sums over columns.
 #include <algorithm>
 #include <cmath>
 
@@ -16,65 +16,7 @@ namespace {
 constexpr std::int64_t sum_rows = 256;
 constexpr std::int64_t sum_columns = 4096;
 
-/// A step that is not applied leaves what was there, also where input and output are apart.
-void keep(const RowKernels& kernels, ConstView from, View to, Range range) {
-    if (from.data == to.data) return;
-    const auto size = static_cast<std::int64_t>(size_of(to.type));
-    kernels.copy({.source = static_cast<const std::byte*>(from.data) + range.first * size,
-                  .target = static_cast<std::byte*>(to.data) + range.first * size,
-                  .bytes = (range.last - range.first) * size},
-                 Stores::plain);
-}
-
-void keep_state(const RowKernels& kernels, const AdamW& p, Range range) {
-    keep(kernels, {p.parameter_in}, {p.parameter}, range);
-    keep(kernels, {p.moment1_in}, {p.moment1}, range);
-    keep(kernels, {p.moment2_in}, {p.moment2}, range);
-    keep(kernels, p.copy_in, p.copy, range);
-}
-
-void keep_state(const RowKernels& kernels, const Sgd& p, Range range) {
-    keep(kernels, {p.parameter_in}, {p.parameter}, range);
-    keep(kernels, {p.buffer_in}, {p.buffer}, range);
-    keep(kernels, p.copy_in, p.copy, range);
-}
-
-/// Every block by `kernel`, or kept as it was where the step is not applied.
-template <class Update>
-void run_update(const RowKernels& kernels, const Update& p, void (*kernel)(const Update&, Range),
-                ThreadPool& pool) {
-    for_each_range(pool, p.count, block_elements, [&](Range range, std::int64_t) {
-        if (p.step.apply)
-            kernel(p, range);
-        else
-            keep_state(kernels, p, range);
-    });
-}
-
 }  // namespace
-
-void adamw(const RowKernels& kernels, const AdamW& p, ThreadPool& pool) {
-    const std::int64_t bytes = p.count * float_bytes;
-    ProblemCheck check("adamw");
-    check.size("count", p.count).input("gradient", p.gradient, p.count);
-    check.input("parameter_in", p.parameter_in, bytes).input("moment1_in", p.moment1_in, bytes);
-    check.input("moment2_in", p.moment2_in, bytes).output("parameter", p.parameter, bytes);
-    check.output("moment1", p.moment1, bytes).output("moment2", p.moment2, bytes);
-    if (p.copy.data) check.input("copy_in", p.copy_in, p.count).output("copy", p.copy, p.count);
-    check.finish();
-    run_update(kernels, p, kernels.adamw, pool);
-}
-
-void sgd(const RowKernels& kernels, const Sgd& p, ThreadPool& pool) {
-    const std::int64_t bytes = p.count * float_bytes;
-    ProblemCheck check("sgd");
-    check.size("count", p.count).input("gradient", p.gradient, p.count);
-    check.input("parameter_in", p.parameter_in, bytes).output("parameter", p.parameter, bytes);
-    if (p.buffer) check.input("buffer_in", p.buffer_in, bytes).output("buffer", p.buffer, bytes);
-    if (p.copy.data) check.input("copy_in", p.copy_in, p.count).output("copy", p.copy, p.count);
-    check.finish();
-    run_update(kernels, p, kernels.sgd, pool);
-}
 
 std::int64_t squared_norm_workspace(std::int64_t count) {
     return ceil_div(count, norm_block) * static_cast<std::int64_t>(sizeof(double));
