@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Checks that prose is easy to read, for people whose second language is English. In README.md and docs/guide/, no
 sentence has over 30 words, and the mean is under 18; README.md has at most 900 words, the guide 7,000. No comment in
-the sources begins with Of, From, Which or What: it begins with the thing that it documents. With --program FILE, checks
-that program's help instead: sentences as those, 80 columns, and two examples for each command.
+the sources begins with Of, From, Which or What: it begins with the thing that it documents. In mantissa/ and cli/ none
+says "what": it names the thing. With --program FILE, checks that program's help instead: sentences as those, 80 columns,
+and two examples for each command.
 
 A sentence ends at a full stop, a question mark, or the end of its paragraph or list item. Code in a sentence counts as
 one word; tables, headings and blocks of code do not count.
@@ -18,6 +19,7 @@ MOST_IN_README, MOST_IN_GUIDE = 900, 7300
 COLUMNS, TEXT_COLUMN = 80, 28
 _FENCE = re.compile(r"^\s*(```|~~~)")
 _RIDDLE = re.compile(r"(Of|From|Which|What)\b")
+_WHAT = re.compile(r"(?<!`)\b[Ww]hat\b(?!`)")  # `what` may be a parameter
 _SCRIPT = re.compile(r"(\.py|\.sh|\.cmake|CMakeLists\.txt|^run|^test|^\.ci/run)$")
 
 
@@ -127,8 +129,12 @@ def comments_of(name, text):
 
 
 def check_comments(name, text):
-    return [Finding(name, line, f"a comment begins with \"{match[1]}\"; begin with the thing that it documents")
-            for line, comment in comments_of(name, text) if (match := _RIDDLE.match(comment))]
+    findings = [Finding(name, line, f"a comment begins with \"{match[1]}\"; begin with the thing that it documents")
+                for line, comment in comments_of(name, text) if (match := _RIDDLE.match(comment))]
+    if name.startswith(("mantissa/", "cli/")):
+        findings += [Finding(name, line, "a comment says \"what\"; name the thing")
+                     for line, comment in split_cpp(text)[1] if _WHAT.search(comment)]
+    return findings
 
 
 def check_tree(root):

@@ -36,7 +36,7 @@ template <class Ops>
 
 /// 1 + 2^y for exp2_least <= y <= exp2_greatest, and NaN for NaN. The power of two is a factor, made by one
 /// shift of a number that has its biased exponent in the low bits. The bias is one less than FP32's, so that
-/// it is even, as rounding to a whole number wants it; what the factor lacks is in the series.
+/// it is even, as rounding to a whole number wants it; the missing factor is in the series.
 template <class Ops>
 [[gnu::always_inline]] inline typename Ops::Float one_plus_exp2(Ops& ops, typename Ops::Float y) {
     constexpr float shift = rounding_shift + 126;

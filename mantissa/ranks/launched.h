@@ -1,5 +1,5 @@
-// Whether this process was started as one of several ranks, and by whom: what a launcher says in the
-// environment, and the transport that belongs to it. Ranks of one host share its cores: each keeps to its
+// Whether this process was started as one of several ranks, and by whom: the variables that a launcher
+// sets, and the transport that belongs to it. Ranks of one host share its cores: each keeps to its
 // own.
 #pragma once
 

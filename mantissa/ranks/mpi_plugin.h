@@ -10,7 +10,7 @@ extern "C" {
 struct MantissaMpi {
     int rank, ranks;
     /* As Transport's, with arrays of `ranks` entries. They return -1; or the rank that is lost, and write
-       what is known of the cause into `why`, `why_size` bytes. */
+       the known cause into `why`, `why_size` bytes. */
     int (*start)(const void* const* send, const std::size_t* send_bytes, void* const* receive,
                  const std::size_t* receive_bytes, char* why, std::size_t why_size);
     int (*advance)(char* why, std::size_t why_size);

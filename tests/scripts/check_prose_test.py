@@ -41,9 +41,15 @@ class CheckProse(PlantedTree):
     def test_a_comment_that_begins_with_a_riddle(self):
         for text in ("/// Of the last step.\nint x;\n", "int x;  ///< Which it is\n", "/* What it does. */\n",
                      "// A comment.\nint x;\n// From here.\n"):
-            self.assert_caught({"cli/b.cpp": text}, "cli/b.cpp:")
+            self.assert_caught({"bench/b.cpp": text}, "bench/b.cpp:")
         for name in ("b.py", "cmake/b.cmake", "b.sh", "a/CMakeLists.txt"):
             self.assert_caught({name: "x  " + "# What it is\n"}, "a comment begins with \"What\"")
+
+    def test_a_comment_that_names_no_thing(self):
+        for text in ("/// Frees what is left.\nint x;\n", "int x;  ///< as `what` says what it is\n"):
+            self.assert_caught({"cli/b.cpp": text}, "a comment says \"what\"; name the thing")
+        self.assert_clean({"cli/b.cpp": "/// Throws UserError, naming it `what`.\nint x;\n",
+                           "bench/b.cpp": "/// Frees what is left.\nint x;\n"})
 
     def test_help(self):
         from check_prose import check_help  # found once planted_tree is there

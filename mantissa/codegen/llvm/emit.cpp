@@ -79,8 +79,8 @@ class Emitter {
         });
     }
 
-    /// Where one condition decides about all that is stored, it is asked once, before the loop: what it does
-    /// not choose is neither read nor computed.
+    /// Where one condition chooses all stored values, it is asked once, before the loop. The values that it
+    /// does not choose are neither read nor computed.
     void emit_elements() {
         const Walk& walk = nest_.walks[0];
         const auto emit = [&] { emit_walk(walk, {arguments_.first, arguments_.last, -1, true}); };
@@ -159,8 +159,8 @@ class Emitter {
 
     void compute_single(int index) { now().single[index] = value_of(step(index), index, nullptr); }
 
-    /// The value for the columns at hand, in every lane if it does not vary along them. What varies by column
-    /// alone is that of the first row.
+    /// The value for the columns at hand, in every lane if it does not vary along them. A value that varies
+    /// by column alone is the first row's.
     Value* lane_value(int index, const Columns& columns) {
         Value*& made = now().in_lanes[index];
         if (made) return made;
@@ -294,7 +294,7 @@ class Emitter {
     std::vector<Row> rows_;  // side by side
     std::size_t at_ = 0;     // which of them
     int condition_ = -1;     // the step that was asked before the loop
-    bool holds_ = false;     // what it said
+    bool holds_ = false;     // its answer
 };
 
 std::unique_ptr<TargetCode> make_code(llvm::IRBuilderBase& builder, const LoopNest& nest,

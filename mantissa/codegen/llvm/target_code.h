@@ -61,9 +61,9 @@ class TargetCode {
     virtual CodeArguments begin(llvm::Module& module, const std::string& name) = 0;
     /// The lanes that columns are computed in.
     virtual const Lanes& lanes() const = 0;
-    /// As many rows as are walked over side by side: one where rows are reduced.
+    /// The number of rows that are walked over side by side: one where rows are reduced.
     virtual int rows_together() const { return 1; }
-    /// Whether what a condition decides for all elements is asked once.
+    /// Whether a condition that holds for all elements alike is asked once.
     virtual bool asks_before_loops() const { return false; }
     /// Goes over a range, and gives the walk's reductions over the whole of it.
     virtual Values over(const Walk& walk, const Range& range, const ColumnsBody& body) = 0;

@@ -36,8 +36,8 @@ struct VectorLanes {
 };
 
 /// FP16 numbers as FP32, which holds the product of two of them exactly. Where the sum of the product and a
-/// third number is not exact, it is made odd in its last place. Rounding it to FP16 then gives what a single
-/// rounding would give: FP32 has 13 places more than FP16, and two are enough.
+/// third number is not exact, it is made odd in its last place. Rounding it to FP16 then gives the result of
+/// a single rounding: FP32 has 13 places more than FP16, and two are enough.
 template <int Bytes>
 struct OddLanes : VectorLanes<float, Bytes> {
     using Sums = typename VectorLanes<float, Bytes>::Sums;

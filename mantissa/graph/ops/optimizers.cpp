@@ -62,7 +62,7 @@ std::vector<Tensor> adamw_definition(const DefinitionCall& call) {
     const Tensor gradient = as_f32(in[1]) * as_f32(in[6]);
     // 1 - beta^t in FP64: in FP32 it would keep few digits while t is small.
     const auto correction = [&](double beta) { return cast(-exp(step * std::log(beta)) + 1.0, DType::f32); };
-    // So that in FP32, too, what a moment keeps and what it takes add up to 1.
+    // In FP32, too, the share that a moment keeps and the share that it takes add up to 1.
     const auto rest = [](double beta) { return 1.0 - static_cast<double>(static_cast<float>(beta)); };
     const Tensor next_m = m * beta1 + gradient * rest(beta1);
     const Tensor next_v = v * beta2 + gradient * gradient * rest(beta2);

@@ -1,5 +1,5 @@
-// Binds sums of gradients: additions here, and sums that travel between ranks, whole or in parts; and what
-// goes on from parts: norms, and tensors that are put together again.
+// Binds sums of gradients: additions here, and sums that travel between ranks, whole or in parts. Also
+// the operations on parts: norms, and tensors that are put together again.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

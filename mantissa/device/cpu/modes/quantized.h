@@ -42,8 +42,8 @@ struct GroupedProduct {
 
 std::int64_t grouped_product_workspace(const GroupedProduct& size, Isa isa, int threads);
 
-/// Few rows are multiplied as whole numbers, straight from where w lies. Many become a product in FP32 of
-/// what the numbers stand for.
+/// Few rows are multiplied as whole numbers, straight from where w lies. Many are multiplied in FP32,
+/// as the values that the numbers stand for.
 void grouped_product(const GroupedProduct& problem, ThreadPool& pool, Isa isa);
 
 struct QuantizedProduct {

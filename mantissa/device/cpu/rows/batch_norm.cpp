@@ -1,5 +1,5 @@
 // Drivers of batch normalisation: sums over parts of rows and columns, which are joined in a fixed order, and
-// what is made of them row by row.
+// the normalised rows.
 #include <algorithm>
 #include <cmath>
 

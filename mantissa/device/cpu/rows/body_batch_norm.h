@@ -1,4 +1,4 @@
-// Batch normalisation and its gradient: sums over rows of a part of the columns, and what is made with them.
+// Batch normalisation and its gradient: sums over rows of a part of the columns, and the rows made with them.
 // See body_loops.h for how this file is used.
 #pragma once
 
@@ -57,8 +57,8 @@ MANTISSA_LANES void clear(float* sum, std::int64_t count) {
     __builtin_memset(sum, 0, static_cast<std::size_t>(count) * sizeof(float));
 }
 
-/// All is of what differs from the first row, which is exact or nearly so where values lie far from zero and
-/// close together.
+/// Moments of the differences from the first row. The differences are exact or nearly so where values lie far
+/// from zero and close together.
 void moments_part(const Moments& p, Range rows, Range columns, const MomentsOfPart& part) {
     float *const first_row = part.first_row, *const off_first = part.off_first, *const squares = part.squares;
     const std::int64_t count = columns.last - columns.first;

@@ -1,4 +1,4 @@
-// How row kernels walk over memory: sixteen lanes at a time, the tail without touching what lies beyond, with
+// How row kernels walk over memory: sixteen lanes at a time, the tail without touching memory beyond it, with
 // a prefetch ahead. Included by the sources of each instruction-set level, once in each, after its lanes.
 #pragma once
 
@@ -66,7 +66,7 @@ MANTISSA_LANES void store(T* to, Float a, Part part, bool) {
     Lanes::store_part(to, a, part.count);
 }
 
-/// Lanes beyond a tail hold what arithmetic makes of zeros; a reduction must not see it.
+/// Lanes beyond a tail hold results computed from zeros; a reduction must not see them.
 MANTISSA_LANES Float keep(Float a, Whole, float) { return a; }
 MANTISSA_LANES Float keep(Float a, Part part, float other) {
     float kept[16];

@@ -50,8 +50,8 @@ Exponentials exponentials_of(const X* x, std::int64_t count, float shift) {
     return {exponent == exponent ? sums.total() : exponent, Lanes::greatest(greatest)};
 }
 
-/// log(sum(exp(x))). Memory is read once: what is subtracted is the maximum of the first chunk, and of a
-/// later one where that exceeds it by so much that its exponentials have to be made again.
+/// log(sum(exp(x))). Memory is read once: the maximum of the first chunk is subtracted. A later
+/// maximum replaces it where it is so much larger that the exponentials have to be made again.
 template <class X>
 float log_sum_exp(const X* x, std::int64_t count) {
     float shift = -__builtin_inff();

@@ -6,7 +6,7 @@
 namespace mantissa::inline v0::on_cpu {
 namespace {
 
-/// look_ahead(c) fetches what will be read later.
+/// look_ahead(c) fetches elements that are read later.
 template <class X, class Y, class LookAhead>
 void cast_range(const X* x, Y* y, std::int64_t count, bool stream, LookAhead look_ahead) {
     for_moved_lanes(y, count, stream, [&](std::int64_t c, auto extent) MANTISSA_BODY {
@@ -35,7 +35,7 @@ MANTISSA_LANES void copy_run(const char* from, char* to, std::int64_t bytes, con
 }
 
 void copy_runs(const Runs& p, Stores stores) {
-    // The group that lies about 4 KB of traffic ahead; of a single run, what follows.
+    // The group that lies about 4 KB of traffic ahead; of a single run, the bytes behind it.
     const std::int64_t group_bytes = p.group * p.bytes;
     const std::int64_t groups_ahead =
         group_bytes > 0 && group_bytes < prefetch_bytes ? prefetch_bytes / group_bytes : 1;
@@ -157,8 +157,8 @@ void transpose_tile(const T* source, std::int64_t source_stride, T* target, std:
 }
 
 /// Tiles that read 512 bytes of each row and write 256. With strides of whole pages, lines of one column
-/// share few sets of L2. So more rows, or longer runs of them, would evict what was fetched for the next tile
-/// (1 KB had 0.85 of the speed). Shorter runs cost memory more.
+/// share few sets of L2. So more rows, or longer runs of them, would evict the lines fetched for the next
+/// tile (1 KB had 0.85 of the speed). Shorter runs cost memory more.
 template <class T>
 void transpose_typed(const TransposedPart& p, Stores stores) {
     constexpr std::int64_t line = 64 / sizeof(T);

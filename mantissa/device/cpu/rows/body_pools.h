@@ -142,7 +142,7 @@ void max_pool_grad_rows(const MaxPoolGrad& p, Range range, Stores stores) {
     Lanes::fence();
 }
 
-/// One pixel of the image: what it gets of every window that it lies in, in their order.
+/// One pixel of the image: the shares of all windows that it lies in, added in their order.
 template <class DX>
 void average_pool_grad_pixel(const PoolShape& s, std::int64_t row, std::int64_t w, const DX* dy, DX* dx,
                              bool stream) {

@@ -9,7 +9,7 @@
 #include "mantissa/numerics/sixteen_bit.h"
 
 #define MANTISSA_LANES [[gnu::always_inline]] static inline
-// For what is long and used often: inlined here, where it is a few registers' work.
+// For long functions that are used often: inlined here, where they take few registers.
 #define MANTISSA_LONG_LANES MANTISSA_LANES
 
 #include "mantissa/device/cpu/rows/transpose16_avx2.h"
@@ -302,7 +302,7 @@ struct Vector {
         return a;
     }
     MANTISSA_LANES void store(float* to, Float a) { _mm256_storeu_ps(to, a); }
-    /// For what is used more than once: the compiler would load it as often.
+    /// For a value that is used more than once: the compiler would load it as often.
     MANTISSA_LANES Float load_once(const float* from) {
         Float a = load(from);
         asm("" : "+x"(a));

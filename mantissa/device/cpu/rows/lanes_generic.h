@@ -1,5 +1,5 @@
 // Sixteen FP32 lanes in plain C++ (vector types that GCC and Clang lower to any machine). The operations of
-// numerics/elementary_body.h and what row kernels need besides. The AVX2 and AVX-512 twins have the same
+// numerics/elementary_body.h, and further ones of row kernels. The AVX2 and AVX-512 twins have the same
 // members.
 //
 // Everything sits in an unnamed namespace: each including file has its own copy, so that the linker can never
@@ -11,7 +11,7 @@
 #include "mantissa/numerics/sixteen_bit.h"
 
 #define MANTISSA_LANES [[gnu::always_inline]] static inline
-// For what is long and used often: inlined sixteen lanes deep it made this level take minutes to compile.
+// For long functions that are used often: inlined sixteen lanes deep, this level took minutes to compile.
 #define MANTISSA_LONG_LANES [[gnu::noinline]] static
 
 #include "mantissa/device/cpu/rows/transpose_lines_body.h"
@@ -192,7 +192,7 @@ struct Lanes {
         stream(to + 16, b);
     }
     static constexpr bool can_stream = false;
-    /// Makes streamed stores visible before what follows.
+    /// Makes streamed stores visible before later ones.
     MANTISSA_LANES void fence() {}
 
     /// Reductions over lanes, always in the same tree: i with i + 8, + 4, + 2, + 1.
@@ -323,7 +323,7 @@ struct Vector {
         return Lanes::load_part(from, width).part[0];
     }
     MANTISSA_LANES void store(float* to, Float a) { __builtin_memcpy(to, &a, sizeof a); }
-    /// For what is used more than once: the compiler would load it as often.
+    /// For a value that is used more than once: the compiler would load it as often.
     MANTISSA_LANES Float load_once(const float* from) {
         Float a = load(from);
         asm("" : "+x"(a));

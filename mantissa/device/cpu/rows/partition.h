@@ -1,5 +1,5 @@
-// How the drivers of row kernels cut a problem into blocks, choose the stores, and check what they were
-// given.
+// How the drivers of row kernels cut a problem into blocks, choose the stores, and check their
+// arguments.
 #pragma once
 
 #include <array>
@@ -38,7 +38,7 @@ void for_each_range(ThreadPool& pool, std::int64_t total, std::int64_t per_block
 /// Overwrites `partials`.
 void add_partial_sums(ThreadPool& pool, float* partials, std::int64_t blocks, std::int64_t width, float* sum);
 
-/// Checks what a kernel was given, naming the kernel and the argument in an InternalError.
+/// Checks the arguments of a kernel, naming kernel and argument in an InternalError.
 class ProblemCheck {
   public:
     explicit ProblemCheck(const char* kernel) : kernel_(kernel) {}

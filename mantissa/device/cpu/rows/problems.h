@@ -2,7 +2,7 @@
 // since files compiled for one instruction set include it.
 //
 // Tensors are row-major and dense unless a stride is named. Floating tensors may be F32, BF16 or F16 each;
-// all arithmetic is in FP32. A gradient has the shape of what it is the gradient of. Outputs may be the very
+// all arithmetic is in FP32. A gradient has the shape of its tensor. Outputs may be the very
 // memory of an input of the same type (in place), and must not overlap otherwise.
 #pragma once
 
@@ -27,7 +27,7 @@ struct View {
 /// How outputs are stored. Streaming writes past the caches; it changes no bit.
 enum class Stores : std::uint8_t { automatic, plain, streaming };
 
-/// Whether a gradient replaces what its buffer held or is added to it.
+/// Whether a gradient replaces the content of its buffer or is added to it.
 enum class Accumulate : std::uint8_t { replace, add };
 
 struct LayerNormGrad {
@@ -175,7 +175,7 @@ struct Permute {
 struct PoolShape {
     std::int64_t images = 0;
     std::int64_t rows = 0, columns = 0;                ///< of an image
-    std::int64_t output_rows = 0, output_columns = 0;  ///< of what is made of it
+    std::int64_t output_rows = 0, output_columns = 0;  ///< of the result
     std::int64_t channels = 0;
     const PoolSpan* row_spans = nullptr;          // [output_rows]
     const PoolSpan* column_spans = nullptr;       // [output_columns]
