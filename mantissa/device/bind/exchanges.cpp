@@ -10,7 +10,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-PreparedKernel prepare_wait(const Exchange& exchange, const Problem& problem) {
+PreparedKernel prepare_wait(const DeviceExchange& exchange, const Problem& problem) {
     const auto launch = [exchange, sum = sum_of(problem),
                          bytes = bytes_of(problem.outputs)](const Operands& operands) {
         if (exchange.has_others()) exchange.wait(sum);
@@ -27,7 +27,7 @@ Shard bytes_of_part(const Type& whole, int ranks, int rank) {
 }
 
 /// This rank's parts, with zeros behind them; behind the sum, where it is one's.
-PreparedKernel prepare_own_shards(const Exchange& exchange, const Problem& problem) {
+PreparedKernel prepare_own_shards(const DeviceExchange& exchange, const Problem& problem) {
     std::vector<Shard> own;
     for (const Type& type : problem.inputs) own.push_back(bytes_of_part(type, exchange.ranks, exchange.rank));
     const auto launch = [exchange, own = std::move(own), bytes = bytes_of(problem.outputs),
@@ -44,7 +44,7 @@ PreparedKernel prepare_own_shards(const Exchange& exchange, const Problem& probl
 
 /// Brings each rank's parts to all ranks: `places`, by rank and tensor, are their places in the outputs.
 /// Where a rank looks alone, the others' parts are zeros.
-PreparedKernel prepare_gather(const Exchange& exchange, const Problem& problem,
+PreparedKernel prepare_gather(const DeviceExchange& exchange, const Problem& problem,
                               Shard (*place_of)(const Type& input, const Type& output, int ranks, int rank)) {
     std::vector<std::vector<Shard>> places(static_cast<std::size_t>(exchange.ranks));
     for (int rank = 0; rank < exchange.ranks; ++rank)
@@ -68,13 +68,13 @@ PreparedKernel prepare_gather(const Exchange& exchange, const Problem& problem,
     return {.launch = launch, .launches = std::ssize(problem.inputs) + 1};
 }
 
-PreparedKernel prepare_all_gather_start(const Exchange& exchange, const Problem& problem) {
+PreparedKernel prepare_all_gather_start(const DeviceExchange& exchange, const Problem& problem) {
     return prepare_gather(exchange, problem, [](const Type&, const Type& whole, int ranks, int rank) {
         return bytes_of_part(whole, ranks, rank);
     });
 }
 
-PreparedKernel prepare_all_gather_rows_start(const Exchange& exchange, const Problem& problem) {
+PreparedKernel prepare_all_gather_rows_start(const DeviceExchange& exchange, const Problem& problem) {
     return prepare_gather(exchange, problem, [](const Type& rows, const Type&, int, int rank) {
         return Shard{rank * rows.bytes(), rows.bytes()};
     });
@@ -96,7 +96,7 @@ std::vector<std::int64_t> bytes_of(std::span<const Type> types) {
     return bytes;
 }
 
-void copy_to_outputs(const Exchange& exchange, const Operands& operands,
+void copy_to_outputs(const DeviceExchange& exchange, const Operands& operands,
                      std::span<const std::int64_t> bytes) {
     for (std::size_t i = 0; i < bytes.size(); ++i)
         if (operands.outputs[i] != operands.inputs[i])
@@ -108,7 +108,7 @@ std::string refuse_ranks(const Problem& problem, int ranks) {
     return wanted == ranks ? "" : fmt::format("it is for {} ranks, the device is one of {}", wanted, ranks);
 }
 
-Kernel kernel_among_ranks(const Exchange& exchange, PrepareExchange prepare) {
+Kernel kernel_among_ranks(const DeviceExchange& exchange, PrepareExchange prepare) {
     return {.name = exchange.name,
             .prepare = [ranks = exchange.ranks,
                         prepare = std::move(prepare)](const Problem& problem) -> Expected<PreparedKernel> {
@@ -118,11 +118,12 @@ Kernel kernel_among_ranks(const Exchange& exchange, PrepareExchange prepare) {
             }};
 }
 
-void add_exchanges(std::map<std::string, std::vector<Kernel>, std::less<>>& table, const Exchange& exchange,
-                   PrepareExchange all_reduce_start, PrepareExchange reduce_scatter_start) {
+void add_exchanges(std::map<std::string, std::vector<Kernel>, std::less<>>& table,
+                   const DeviceExchange& exchange, PrepareExchange all_reduce_start,
+                   PrepareExchange reduce_scatter_start) {
     table["all_reduce_start"].push_back(kernel_among_ranks(exchange, std::move(all_reduce_start)));
     table["reduce_scatter_start"].push_back(kernel_among_ranks(exchange, std::move(reduce_scatter_start)));
-    const std::pair<const char*, PreparedKernel (*)(const Exchange&, const Problem&)> others[] = {
+    const std::pair<const char*, PreparedKernel (*)(const DeviceExchange&, const Problem&)> others[] = {
         {"all_reduce_wait", prepare_wait},
         {"reduce_scatter_wait", prepare_own_shards},
         {"own_shard", prepare_own_shards},

@@ -18,7 +18,7 @@ namespace mantissa::inline v0 {
 using BytesByRank = std::vector<std::vector<std::span<std::byte>>>;
 
 /// The ranks among which a device is one, and its way to move bytes.
-struct Exchange {
+struct DeviceExchange {
     int ranks = 1, rank = 0;
     std::string name;  ///< of its kernels
     std::function<void(std::byte* to, const std::byte* from, std::int64_t bytes)> copy;
@@ -36,17 +36,19 @@ int sum_of(const Problem& problem);
 std::vector<std::vector<int>> each_over_its_operand(const Problem& problem);
 std::vector<std::int64_t> bytes_of(std::span<const Type> types);
 /// Copies operands that do not lie where they are wanted.
-void copy_to_outputs(const Exchange& exchange, const Operands& operands, std::span<const std::int64_t> bytes);
+void copy_to_outputs(const DeviceExchange& exchange, const Operands& operands,
+                     std::span<const std::int64_t> bytes);
 
 /// Why a problem is not for so many ranks; empty if it is.
 std::string refuse_ranks(const Problem& problem, int ranks);
 
 using PrepareExchange = std::function<PreparedKernel(const Problem&)>;
 /// The kernel where a problem is one of as many ranks as the device is one of.
-Kernel kernel_among_ranks(const Exchange& exchange, PrepareExchange prepare);
+Kernel kernel_among_ranks(const DeviceExchange& exchange, PrepareExchange prepare);
 
 /// Adds all exchanges; sums begin as the device says.
-void add_exchanges(std::map<std::string, std::vector<Kernel>, std::less<>>& table, const Exchange& exchange,
-                   PrepareExchange all_reduce_start, PrepareExchange reduce_scatter_start);
+void add_exchanges(std::map<std::string, std::vector<Kernel>, std::less<>>& table,
+                   const DeviceExchange& exchange, PrepareExchange all_reduce_start,
+                   PrepareExchange reduce_scatter_start);
 
 }  // namespace mantissa

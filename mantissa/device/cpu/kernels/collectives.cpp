@@ -39,7 +39,7 @@ std::vector<std::span<float>> numbers_of(const Operands& operands, std::span<con
     return numbers;
 }
 
-Exchange exchange_of(Ranks* ranks) {
+DeviceExchange exchange_of(Ranks* ranks) {
     return {.ranks = ranks ? ranks->size() : 1,
             .rank = ranks ? ranks->rank() : 0,
             .name = "exchange of ranks",
@@ -56,7 +56,8 @@ Exchange exchange_of(Ranks* ranks) {
             .gather = [ranks](int sum, const BytesByRank& by_rank) { ranks->start_gather(sum, by_rank); }};
 }
 
-PreparedKernel prepare_all_reduce_start(const Problem& problem, const Exchange& exchange, Ranks* ranks) {
+PreparedKernel prepare_all_reduce_start(const Problem& problem, const DeviceExchange& exchange,
+                                        Ranks* ranks) {
     const Launch launch = [=, bytes = bytes_of(problem.outputs), sum = sum_of(problem),
                            wire = wire_of(problem)](const Operands& operands) {
         copy_to_outputs(exchange, operands, bytes);
@@ -65,7 +66,8 @@ PreparedKernel prepare_all_reduce_start(const Problem& problem, const Exchange& 
     return {.launch = launch, .may_write_over = each_over_its_operand(problem)};
 }
 
-PreparedKernel prepare_reduce_scatter_start(const Problem& problem, const Exchange& exchange, Ranks* ranks) {
+PreparedKernel prepare_reduce_scatter_start(const Problem& problem, const DeviceExchange& exchange,
+                                            Ranks* ranks) {
     const Launch launch = [=, bytes = bytes_of(problem.outputs), sum = sum_of(problem),
                            wire = wire_of(problem)](const Operands& operands) {
         copy_to_outputs(exchange, operands, bytes);
@@ -101,7 +103,7 @@ struct NormedPart {
     }
 };
 
-PreparedKernel prepare_norm_of_parts(const Problem& problem, const Exchange& exchange,
+PreparedKernel prepare_norm_of_parts(const Problem& problem, const DeviceExchange& exchange,
                                      const Context& context) {
     static_assert(shard_block % norm_block == 0, "a block is one rank's");
     std::vector<NormedPart> parts;
@@ -157,7 +159,7 @@ void add_collective_kernels(KernelTable& table, const Context& context) {
         return prepare_tree_add(problem, pool);
     };
     table["tree_add"].push_back({.name = "sum", .prepare = tree_add});
-    const Exchange exchange = exchange_of(context.ranks);
+    const DeviceExchange exchange = exchange_of(context.ranks);
     const auto sums = [exchange, ranks = context.ranks](auto prepare) -> PrepareExchange {
         return [=](const Problem& problem) { return prepare(problem, exchange, ranks); };
     };

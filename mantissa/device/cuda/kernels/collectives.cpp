@@ -220,7 +220,7 @@ class SumOverRanks {
 
 bool has_others(const Context& context) { return context.ranks && !context.ranks->is_alone(); }
 
-Exchange exchange_of(Context& context) {
+DeviceExchange exchange_of(Context& context) {
     const int ranks = context.ranks ? context.ranks->ranks() : 1,
               self = context.ranks ? context.ranks->rank() : 0;
     const auto gather = [&context, self](int sum, const BytesByRank& by_rank) {
@@ -256,7 +256,8 @@ Exchange exchange_of(Context& context) {
 /// Whom the sums are for.
 enum class For : std::uint8_t { all, owners };
 
-PreparedKernel prepare_sum(Context& context, const Exchange& exchange, const Problem& problem, For whom) {
+PreparedKernel prepare_sum(Context& context, const DeviceExchange& exchange, const Problem& problem,
+                           For whom) {
     const DType wire = problem.attributes.has("wire") ? problem.attributes.dtype("wire") : DType::f32;
     std::shared_ptr<const SumOverRanks> over;
     if (context.ranks)
@@ -281,7 +282,7 @@ PreparedKernel prepare_sum(Context& context, const Exchange& exchange, const Pro
 }  // namespace
 
 void add_collective_kernels(KernelTable& table, Context& context) {
-    const Exchange exchange = exchange_of(context);
+    const DeviceExchange exchange = exchange_of(context);
     const auto sums = [&context, exchange](For whom) -> PrepareExchange {
         return [&context, exchange, whom](const Problem& problem) {
             return prepare_sum(context, exchange, problem, whom);
