@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Prints the sizes of files and functions, and fails on what nobody meant to leave behind: files and functions that
-are too long, names that say nothing, commented-out code, a TODO without its issue, paths of somebody's machine."""
+are too long, names that say nothing, commented-out code, a TODO without its issue, paths of somebody's machine, two types
+of one name, which the linker would take for one."""
 import ast
 import collections
 import io
@@ -27,6 +28,7 @@ FOREIGN_NAMES = {"FastMathFlags": "LLVM", "setFast": "LLVM", "setFastMathFlags":
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+\d*|\d+")
 _IDENTIFIER = re.compile(r"(?<![\w.'])(?:(\w+)\s*::\s*)?([A-Za-z_]\w*)")
+_SCOPE = re.compile(r"\bnamespace\s+([\w: ]*)\{|\b(?:struct|class|enum class|enum)\s+(\w+)(?:\s+final)?\s*(?::[^:{;][^{;]*)?\{|[{}]")
 _TODO = re.compile(r"\b(?:TODO|FIXME|XXX)\b(?!\(#\d+\))")
 # Spelt so that this file does not hold what it looks for.
 _MACHINE_PATH = re.compile(r"(?<![\w.:/}>)*-])/(?:work|root|home/\w+|Users/\w+)(?:/|\b)")
@@ -106,6 +108,30 @@ def check_comments(name, comments, is_code):
 def without_includes(code):
     """Blank lines where other people's headers are named: their names are not ours to choose."""
     return re.sub(r"^[ \t]*#[ \t]*include[ \t]*<[^>]*>", "", code, flags=re.MULTILINE)
+
+
+def types_of(name, code):
+    """(full name, line) of each type that is defined in a namespace; the unnamed one is the file's own."""
+    scopes = []
+    for match in _SCOPE.finditer(code):
+        namespace, name_of_type = match.groups()
+        if match[0] == "}":
+            del scopes[-1:]
+            continue
+        if name_of_type and None not in scopes:
+            yield "::".join([*scopes, name_of_type]), code.count("\n", 0, match.start()) + 1
+        scopes.append(None if namespace is None else namespace.replace("inline v0", "").strip(": ") or f"({name})")
+
+
+def check_types(code_of):
+    """Types of the library that two files define: the linker takes their functions for one another's."""
+    first, findings = {}, []
+    for name, code in code_of.items():
+        for full_name, line in types_of(name, code):
+            other = first.setdefault(full_name, name)
+            if other != name:
+                findings.append(Finding(name, line, f"{full_name} is defined in {other}, too; give one another name"))
+    return findings
 
 
 def check_cpp(name, text):
@@ -195,7 +221,7 @@ def print_sizes(lines, sizes):
 
 
 def check_tree(root):
-    findings, lines, sizes = [], {}, []
+    findings, lines, sizes, code_of = [], {}, [], {}
     for name in files(root):
         text = read_text(root / name)
         if text is None:
@@ -206,6 +232,9 @@ def check_tree(root):
         sizes += [(name, function) for function in found]
         if is_cpp(name) or name.endswith(".py"):
             lines[name] = text.count("\n")
+        if is_cpp(name) and name.startswith(("mantissa/", "cli/")):
+            code_of[name] = split_cpp(text)[0]
+    findings += check_types(code_of)
     print_sizes(lines, sizes)
     return findings, f"{len(lines)} source files, {len(sizes)} functions"
 

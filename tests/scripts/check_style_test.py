@@ -55,6 +55,14 @@ class CheckStyle(PlantedTree):
     def test_a_long_python_function(self):
         self.assert_caught({"scripts/x.py": "def f():\n" + "    n = 1\n" * 100}, "f has 101 lines")
 
+    def test_two_types_of_one_name(self):
+        one = "namespace mantissa::inline v0 {\nstruct Part {\n    int n;\n};\n}\n"
+        self.assert_caught({"mantissa/a.h": one, "mantissa/b/b.cpp": "// Another.\n" + one.replace("struct", "class")},
+                           "mantissa/b/b.cpp:3: mantissa::Part is defined in mantissa/a.h, too")
+        for other in (one.replace("inline v0", "on_cpu"), one.replace("struct Part {", "namespace {\nstruct Part {") + "}\n",
+                      one.replace("struct Part {", "struct Whole {\nstruct Part {") + "}\n", "namespace mantissa {\nstruct Part;\n}\n"):
+            self.assert_clean({"mantissa/a.h": one, "mantissa/b/b.cpp": other})
+
     def test_words_that_say_nothing(self):
         for name in ("string_" + "utils", "Device" + "Manager", "matmul_" + "v2", "new" + "_matmul", "fast" + "Exp",
                      "optim" + "ized_", "help" + "er"):
