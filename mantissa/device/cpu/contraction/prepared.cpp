@@ -49,11 +49,16 @@ bool are_rows_of_pairs(const ContractionProblem& problem, const ContractionKerne
            problem.b.transpose == Transpose::yes;
 }
 
-std::int64_t columns_of_block(const ContractionProblem& problem) {
+std::int64_t most_columns_of_block(const ContractionProblem& problem) {
     if (problem.b.transpose == Transpose::no) return columns_across;
-    const std::int64_t columns =
-        std::min(block_elements / std::max<std::int64_t>(1, problem.k), problem.n / min_blocks);
-    return std::clamp<std::int64_t>(columns / 16 * 16, 16, 4096);
+    return std::clamp<std::int64_t>(block_elements / std::max<std::int64_t>(1, problem.k) / 16 * 16, 16,
+                                    4096);
+}
+
+std::int64_t columns_of_block(const ContractionProblem& problem) {
+    const std::int64_t most = most_columns_of_block(problem);
+    if (problem.b.transpose == Transpose::no) return most;
+    return std::clamp<std::int64_t>(problem.n / min_blocks / 16 * 16, 16, most);
 }
 
 }  // namespace
@@ -132,7 +137,8 @@ PreparedRows::PreparedRows(const ContractionProblem& problem, const ContractionK
     next_column = along ? problem.b.leading : 1;
     row_stride = rows_in_place ? problem.a.leading : in_lines(problem.k * 4) / 4;
     rows_bytes = rows_in_place ? 0 : whole_lines(problem.m * row_stride * 4);
-    worker_bytes = rows_bytes + whole_lines(problem.m * columns * 4);
+    // For any number of columns: those of a loop's product may be its steps, which should cost no memory.
+    worker_bytes = rows_bytes + whole_lines(problem.m * most_columns_of_block(problem) * 4);
 }
 
 std::size_t PreparedContraction::workspace_bytes(int threads) const {
