@@ -13,8 +13,8 @@ Compiler::~Compiler() = default;
 std::vector<std::string> nvptx_architectures() { return {}; }
 
 std::string Compiler::refusal() {
-    return "this build has no compiler for fused kernels; build with -DMANTISSA_LLVM=ON and LLVM 19 "
-           "installed";
+    return "this build has no compiler for its kernels, so a step takes many times as long; build with "
+           "-DMANTISSA_LLVM=ON and LLVM 19 installed";
 }
 
 std::string Compiler::version() { return ""; }

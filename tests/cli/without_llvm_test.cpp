@@ -23,7 +23,8 @@ Ran run_without_llvm(const std::string& arguments) {
 }
 
 const std::string reason =
-    "this build has no compiler for fused kernels; build with -DMANTISSA_LLVM=ON and LLVM 19 installed";
+    "this build has no compiler for its kernels, so a step takes many times as long; build with "
+    "-DMANTISSA_LLVM=ON and LLVM 19 installed";
 const std::string gpt2_tiny = " --model gpt2-tiny --batch 1 --sequence 16 ";
 
 TEST(WithoutLlvm, TheLadderLeavesOutTheRungsThatCompileAndSaysSo) {
